@@ -36,7 +36,7 @@ $(READY): pyproject.toml requirements-dev.lock
 	@touch $@
 
 demo: setup ## stream a year of flights through a queue, crash half-way, show the result
-	@$(WITH_JAVA) $(BIN)/python -m pyspark_ignis.demo
+	@$(WITH_JAVA) $(BIN)/python -m examples.demo
 
 test: lint types contracts pytest ## the whole gate: the four targets below
 

@@ -20,14 +20,14 @@ from rich.console import Console
 from rich.table import Table
 
 from queue_core import Queue, Store
-from queue_core.blocking.publish import publish
-from queue_core.model import Staged, TicketRange
 from queue_core.segments.reader import read_table
 from queue_core.segments.stager import Stager
 from queue_core.segments.staging_spec import StagingSpec
 from queue_core.selection.request import FireRequest
+from queue_core.values.model import Staged, TicketRange
 from queue_core.verbs.fire import fire
 from queue_core.verbs.read_tickets import read_tickets
+from queue_core.waiting.publish import publish
 
 SCHEMA = pa.schema([("key", pa.string()), ("payload", pa.binary())])
 #: Loads in one transaction.

@@ -40,7 +40,7 @@ from ignis_console.pages import PAGES
 from queue_core import Queue, Store
 from queue_core.catalog import dialect
 from queue_core.catalog.tables import metadata, slices
-from queue_core.tasks.sample import sample
+from queue_core.upkeep.tasks.sample import sample
 
 LARGE = "large"
 #: Seconds for which nothing that a console does may keep a firing waiting.

@@ -31,8 +31,8 @@ from sqlalchemy import event
 from benchmarks.costs import Meter
 from benchmarks.peers.servers import Servers
 from queue_core import Store
-from queue_core.address import Address
 from queue_core.selection.request import FireRequest
+from queue_core.values.address import Address
 from queue_core.verbs.fire import fire
 
 PROCESSES = (1, 4, 16)

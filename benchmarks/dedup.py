@@ -28,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.costs import Meter
 from queue_core import Queue, Store
-from queue_core.tasks.purge import purge
+from queue_core.upkeep.tasks.purge import purge
 
 MANY = 1_000_000
 #: How many loads of each size are measured; the median counts.

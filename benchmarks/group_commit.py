@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from benchmarks.growth import Growth
 from queue_core import ConsumerPool, Queue, Store
-from queue_core.blocking.joint_load import JointLoads
+from queue_core.waiting.joint_load import JointLoads
 
 SCHEMA = pa.schema([("number", pa.int64()), ("customer", pa.string())])
 THREADS = (1, 4, 16)

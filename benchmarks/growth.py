@@ -31,13 +31,13 @@ from benchmarks.fabricated import make, run
 from benchmarks.names import add_names
 from queue_core import Queue, Store
 from queue_core.catalog.tables import metadata
-from queue_core.model import ReadPlan, TicketRange
 from queue_core.segments.reader import read as read_plan
 from queue_core.selection.request import FireRequest
-from queue_core.tasks import compaction
-from queue_core.tasks import expire as expire_task
-from queue_core.tasks.purge import purge
-from queue_core.tasks.task import TaskContext
+from queue_core.upkeep.tasks import compaction
+from queue_core.upkeep.tasks import expire as expire_task
+from queue_core.upkeep.tasks.purge import purge
+from queue_core.upkeep.tasks.task import TaskContext
+from queue_core.values.model import ReadPlan, TicketRange
 from queue_core.verbs.fire import fire as fire_verb
 from queue_core.verbs.read_tickets import read_tickets
 

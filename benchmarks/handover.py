@@ -31,7 +31,7 @@ from rich.table import Table
 from session import local_session
 
 from queue_core import Queue, Store
-from queue_core.address import Address
+from queue_core.values.address import Address
 
 SCHEMA = pa.schema([("number", pa.int64())])
 LOADED = 100

@@ -33,7 +33,7 @@ from rich.console import Console
 from rich.table import Table
 
 from queue_core import ConsumerPool, Queue, Store, batch_handler
-from queue_core.address import Address
+from queue_core.values.address import Address
 
 SCHEMA = pa.schema([("number", pa.int64()), ("text", pa.string())])
 BODY = "x" * 100

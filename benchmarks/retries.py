@@ -33,8 +33,8 @@ from rich.console import Console
 from rich.table import Table
 
 from queue_core import ConsumerPool, Queue, Retry, Settlement, Store, constant
-from queue_core.address import Address
-from queue_core.tasks.retries import Retries
+from queue_core.upkeep.tasks.retries import Retries
+from queue_core.values.address import Address
 
 SCHEMA = pa.schema([("number", pa.int64())])
 WAIT, COUNT, AHEAD = 4.0, 200, 3600.0

@@ -37,7 +37,7 @@ from benchmarks.fabricated import SCHEMA, SHARDS, make, multiply
 from benchmarks.names import add_names
 from benchmarks.peers.servers import Servers
 from queue_core import Queue, Settlement, Store
-from queue_core.ids import IdSet
+from queue_core.values.ids import IdSet
 
 ROUNDS = 9
 #: Messages of the firings.

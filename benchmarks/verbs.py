@@ -21,11 +21,11 @@ from rich.console import Console
 from rich.table import Table
 
 from queue_core import Store
-from queue_core.ids import IdSet
-from queue_core.model import TicketRange
-from queue_core.outcomes import Settlement
 from queue_core.segments.reader import read_table
 from queue_core.selection.request import FireRequest
+from queue_core.values.ids import IdSet
+from queue_core.values.model import TicketRange
+from queue_core.values.outcomes import Settlement
 from queue_core.verbs.fire import fire
 from queue_core.verbs.read_tickets import read_tickets
 

@@ -10,9 +10,10 @@ from ignis_console import wording
 from ignis_console.ask import Ask
 from ignis_console.choosing import choose
 from ignis_console.console import Console
-from queue_core.catalog import figures, queues
+from queue_core.catalog import queues
+from queue_core.catalog.records import figures
 from queue_core.errors import BadOption
-from queue_core.rows import Numbers
+from queue_core.values.rows import Numbers
 
 
 class Field(NamedTuple):

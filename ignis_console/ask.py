@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from queue_core.errors import BadOption
-from queue_core.names import nearest
+from queue_core.values.names import nearest
 
 #: The words for yes and no.
 YES = ("1", "true", "yes", "on")

@@ -9,9 +9,9 @@ import pyarrow as pa
 from ignis_console import sideline
 from ignis_console.ask import Ask
 from ignis_console.console import Console
-from queue_core.by_hand.chosen import ALL, Chosen
 from queue_core.errors import BadOption, Conflict
-from queue_core.ids import IdSet
+from queue_core.values.ids import IdSet
+from queue_core.verbs.operator.chosen import ALL, Chosen
 
 #: The most ids in one form.
 MOST_IDS = 10_000

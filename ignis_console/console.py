@@ -22,9 +22,9 @@ from ignis_console.sideline_view import SidelineView
 from ignis_console.snapshot import SnapshotReader
 from ignis_console.under_way import LongActions
 from queue_core.errors import CatalogUnavailable, IgnisError
-from queue_core.monitoring import prometheus
-from queue_core.rows import Numbers
 from queue_core.store import Store
+from queue_core.values.rows import Numbers
+from queue_core.watching import prometheus
 
 #: Seconds for which a queue, and its sideline, are shown before they are read again. On PostgreSQL,
 #: each reading counts as two transactions: the test of the connection is one.

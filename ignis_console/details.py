@@ -11,9 +11,9 @@ from ignis_console.figures import Holder, QueueFigures, Sample
 from ignis_console.snapshot import SPAN_SECONDS, read_holders, read_queues, read_samples
 from ignis_console.wording import moment
 from queue_core.catalog import dialect, queues
-from queue_core.catalog.samples import FINEST
-from queue_core.inspection import views
+from queue_core.catalog.records.samples import FINEST
 from queue_core.store import Store
+from queue_core.watching import views
 
 #: The times that the charts can show: seconds of each sample, and seconds in all.
 SPANS = {"hour": (10, 3600), "day": (60, 86_400), "month": (3600, 30 * 86_400)}

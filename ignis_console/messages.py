@@ -12,16 +12,18 @@ import pyarrow.compute as pc
 from sqlalchemy import Connection, select
 
 from ignis_console.wording import moment
-from queue_core.catalog import dialect, failures, id_map, queues
-from queue_core.catalog.slices import fetch
+from queue_core.catalog import dialect, queues
+from queue_core.catalog.records import failures
+from queue_core.catalog.slices import id_map
+from queue_core.catalog.slices.slices import fetch
 from queue_core.catalog.tables import consumers, slices
-from queue_core.due import NEVER
 from queue_core.errors import DamagedSegment
-from queue_core.ids import IdSet
-from queue_core.model import Slice
-from queue_core.schema import METADATA
 from queue_core.store import Store
-from queue_core.valid_text import valid_table
+from queue_core.values.due import NEVER
+from queue_core.values.ids import IdSet
+from queue_core.values.model import Slice
+from queue_core.values.schema import METADATA
+from queue_core.values.valid_text import valid_table
 
 #: The most messages that one page shows.
 MOST = 200

@@ -8,7 +8,7 @@ from starlette.routing import Route
 from ignis_console.console import Console
 from ignis_console.passwords import Role
 from ignis_console.web import Call, guarded
-from queue_core.monitoring.prometheus import CONTENT_TYPE
+from queue_core.watching.prometheus import CONTENT_TYPE
 
 #: The path that Prometheus asks for by default.
 PATH = "/metrics"

@@ -7,8 +7,8 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from queue_core.catalog import dialect
-from queue_core.inspection import views
 from queue_core.store import Store
+from queue_core.watching import views
 
 
 class SidelineView(NamedTuple):

@@ -17,9 +17,10 @@ from ignis_console.figures import (
     QueueFigures,
     Sample,
 )
-from queue_core.catalog import dialect, figures, stuck
+from queue_core.catalog import dialect
 from queue_core.catalog.database import Catalog
-from queue_core.catalog.samples import FINEST
+from queue_core.catalog.records import figures, stuck
+from queue_core.catalog.records.samples import FINEST
 from queue_core.catalog.tables import (
     breakers,
     consumers,
@@ -29,7 +30,7 @@ from queue_core.catalog.tables import (
     schedule,
     slices,
 )
-from queue_core.settings import QueueSettings
+from queue_core.values.settings import QueueSettings
 
 #: Samples of a queue that are kept, and the seconds that they are of.
 KEPT = 60

@@ -13,7 +13,7 @@ from functools import partial
 from math import inf
 
 from ignis_console.action_log import LogEntry
-from queue_core.catalog import progress
+from queue_core.catalog.records import progress
 from queue_core.selection import rounds
 
 #: Seconds after which the page of an action answers, and the action goes on.

@@ -1,20 +1,20 @@
 """The circuit breaker of a query: its driver notes at each commit how many calls failed.
 
-Changes: a row of `queue_core.catalog.breakers`, only if the breaker opens or closes. Crash: the
-windows of calls are lost, so the breaker opens a few calls later.
+Changes: a row of `queue_core.catalog.records.breakers`, only if the breaker opens or closes.
+Crash: the windows of calls are lost, so the breaker opens a few calls later.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from queue_core.breakers.breaker import WHOLE, Breaker
-from queue_core.breakers.keys import is_too_long
-from queue_core.breakers.states import PROBING
-from queue_core.breakers.tallies import Tally, merged
-from queue_core.breakers.windows import Windows
-from queue_core.catalog import breakers
 from queue_core.catalog.database import Catalog
+from queue_core.catalog.records import breakers
+from queue_core.handling.breakers.breaker import WHOLE, Breaker
+from queue_core.handling.breakers.keys import is_too_long
+from queue_core.handling.breakers.states import PROBING
+from queue_core.handling.breakers.tallies import Tally, merged
+from queue_core.handling.breakers.windows import Windows
 
 #: The last calls, by the catalog and the name of the breaker: Spark commits many batches in one
 #: process, and each time with another writer.

@@ -18,13 +18,13 @@ from ignis_sink.message import LoadMessage, current_batch, current_query
 from ignis_sink.options import SinkOptions
 from ignis_sink.spark_log import read_entry
 from ignis_sink.target import Target
-from queue_core import faults
-from queue_core.brief_errors import briefly
-from queue_core.collector import pass_over_imports
 from queue_core.errors import IgnisError
-from queue_core.model import Batch
-from queue_core.schema import conform
 from queue_core.segments.row_digest import MODULUS, digest_of
+from queue_core.support import faults
+from queue_core.support.brief_errors import briefly
+from queue_core.support.collector import pass_over_imports
+from queue_core.values.model import Batch
+from queue_core.values.schema import conform
 
 # The module `publishing` is imported by the commits alone: executors need no SQL library.
 

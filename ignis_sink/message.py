@@ -9,12 +9,12 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 
 from ignis_sink.target import Target
-from queue_core.model import Staged
+from queue_core.values.model import Staged
 
 if TYPE_CHECKING:
     # Not at the top: a query that loads waits for imports, and settles nothing.
-    from queue_core.breakers.tallies import Tally
-    from queue_core.outcomes import Settlement
+    from queue_core.handling.breakers.tallies import Tally
+    from queue_core.values.outcomes import Settlement
 
 _QUERY_ID = "sql.streaming.queryId"
 _BATCH_ID = "streaming.sql.batchId"

@@ -6,23 +6,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from queue_core.address import Address
-from queue_core.breakers.breaker import Breaker
-from queue_core.durations import parse_seconds
 from queue_core.errors import BadOption
-from queue_core.names import check_consumer, check_queue
-from queue_core.options import (
-    STORE,
-    Option,
-    boolean,
-    one_of,
-    parse,
-    size,
-    whole,
-    words,
-)
-from queue_core.retry import Retry
-from queue_core.settings import (
+from queue_core.handling.breakers.breaker import Breaker
+from queue_core.values.address import Address
+from queue_core.values.durations import parse_seconds
+from queue_core.values.names import check_consumer, check_queue
+from queue_core.values.options import STORE, Option, boolean, one_of, parse, size, whole, words
+from queue_core.values.retry import Retry
+from queue_core.values.settings import (
     DEFAULT_SHARDS,
     MAX_CONCURRENCY,
     MAX_SHARDS,

@@ -13,15 +13,15 @@ from pyspark.sql.types import StructType
 from ignis_sink.options import SinkOptions
 from ignis_sink.queues import check_queue, known_store
 from ignis_sink.target import Target
-from queue_core import column_roles
-from queue_core.column_roles import described
 from queue_core.errors import BadOption, NoSuchQueue, NoSuchStore, SchemaMismatch
-from queue_core.model import QueueInfo
 from queue_core.policies import binding
-from queue_core.schema import METADATA, canonical, check_insertable, evolve
 from queue_core.segments.shard_hash import check_key
 from queue_core.segments.staging_spec import StagingSpec
-from queue_core.settings import QueueSettings
+from queue_core.values import column_roles
+from queue_core.values.column_roles import described
+from queue_core.values.model import QueueInfo
+from queue_core.values.schema import METADATA, canonical, check_insertable, evolve
+from queue_core.values.settings import QueueSettings
 
 #: Spark passes timestamps in UTC. Before 4.2, its function knows no other zone.
 _IN_UTC: dict[str, Any] = (

@@ -9,14 +9,14 @@ from ignis_sink.message import LoadMessage
 from ignis_sink.options import SinkOptions
 from ignis_sink.queues import check_queue, known_store, open_store
 from ignis_sink.target import Target, check_first
-from queue_core.blocking import publish as blocking
-from queue_core.capacity.bounds import OnFull
 from queue_core.catalog import queues
 from queue_core.errors import Conflict, NoSuchQueue, NoSuchStore
-from queue_core.model import Batch, Staged
 from queue_core.queue import Queue
-from queue_core.schema import deserialize
 from queue_core.segments.staging_spec import StagingSpec
+from queue_core.values.model import Batch, Staged
+from queue_core.values.schema import deserialize
+from queue_core.verbs.capacity.bounds import OnFull
+from queue_core.waiting import publish as blocking
 
 _log = logging.getLogger(__name__)
 
@@ -81,8 +81,8 @@ def publish(queue: Queue, staged: list[Staged], options: SinkOptions, batch: Bat
 
 def _publish(queue: Queue, staged: list[Staged], options: SinkOptions, batch: Batch | None) -> None:
     # Most queues have no policy, and their sinks need not wait for the imports of policies.
-    from queue_core.smart.decide import LoadPolicy
-    from queue_core.smart.load import load_staged
+    from queue_core.waiting.smart.decide import LoadPolicy
+    from queue_core.waiting.smart.load import load_staged
 
     catalog, storage = queue.store.catalog, queue.store.storage
     on_full = OnFull(overflow=options.on_full, timeout=options.timeout)

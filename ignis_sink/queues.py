@@ -6,9 +6,9 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from ignis_sink.options import SETTINGS, SinkOptions
-from queue_core.address import Address
 from queue_core.errors import BadOption
-from queue_core.model import QueueInfo
+from queue_core.values.address import Address
+from queue_core.values.model import QueueInfo
 
 if TYPE_CHECKING:
     from queue_core.store import Store

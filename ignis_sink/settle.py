@@ -15,24 +15,24 @@ from ignis_sink.message import SettleMessage, current_batch, current_query
 from ignis_sink.options import SinkOptions
 from ignis_sink.queues import known_store
 from ignis_sink.spark_log import read_entry
-from queue_core import faults
-from queue_core.breakers.breaker import Breaker
-from queue_core.breakers.keys import check_by, name_for
-from queue_core.breakers.tallies import (
+from queue_core.errors import BadOption, BadOutcome, NoSuchQueue
+from queue_core.handling.breakers.breaker import Breaker
+from queue_core.handling.breakers.keys import check_by, name_for
+from queue_core.handling.breakers.tallies import (
     BREAKER,
     Tally,
     merged,
     tallies_of,
     tallies_of_settlement,
 )
-from queue_core.brief_errors import briefly
-from queue_core.collector import pass_over_imports
-from queue_core.errors import BadOption, BadOutcome, NoSuchQueue
-from queue_core.handlers.results import REFUSAL, refusal
-from queue_core.model import Batch, QueueInfo
-from queue_core.names import listed, nearest
-from queue_core.outcomes import Settlement
+from queue_core.handling.results import REFUSAL, refusal
 from queue_core.segments.row_digest import digest_of_ids
+from queue_core.support import faults
+from queue_core.support.brief_errors import briefly
+from queue_core.support.collector import pass_over_imports
+from queue_core.values.model import Batch, QueueInfo
+from queue_core.values.names import listed, nearest
+from queue_core.values.outcomes import Settlement
 
 _log = logging.getLogger(__name__)
 
@@ -173,7 +173,7 @@ def _report(options: SinkOptions, tasks: list[SettleMessage]) -> None:
 
 def apply(options: SinkOptions, tasks: list[SettleMessage], batch: tuple[str, int] | None) -> None:
     """Settle the outcomes of all tasks in one transaction."""
-    from queue_core.catalog import consumers
+    from queue_core.catalog.holders import consumers
     from queue_core.verbs.settle import settle
 
     pass_over_imports()

@@ -8,11 +8,11 @@ from typing import TypeVar
 
 from ignis_source.handle import StoreHandle
 from ignis_source.queue_refresh import Queues
-from queue_core.catalog import consumers
-from queue_core.catalog.consumers import Unacknowledged
-from queue_core.model import Consumer, QueueInfo, ReadPlan, Ticket, TicketRange
-from queue_core.names import listed
+from queue_core.catalog.holders import consumers
+from queue_core.catalog.holders.consumers import Unacknowledged
 from queue_core.selection.request import FireRequest
+from queue_core.values.model import Consumer, QueueInfo, ReadPlan, Ticket, TicketRange
+from queue_core.values.names import listed
 from queue_core.verbs.acknowledge import acknowledge
 from queue_core.verbs.fire import fire
 from queue_core.verbs.read_tickets import read_tickets

@@ -8,7 +8,7 @@ from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailable
 
 from ignis_source.limits import admitted, default_limit, lingers
 from ignis_source.stream import IgnisStreamReader
-from queue_core.brief_errors import briefly
+from queue_core.support.brief_errors import briefly
 
 
 class AdmittedStreamReader(IgnisStreamReader, SupportsTriggerAvailableNow):

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 from ignis_source.handle import StoreHandle
 from ignis_source.options import SourceOptions
 from queue_core.catalog.poller import BLIND_SECONDS
-from queue_core.tasks.retry_thread import RetryThread
-from queue_core.tasks.thread import Made, TaskThread
+from queue_core.upkeep.tasks.retry_thread import RetryThread
+from queue_core.upkeep.tasks.thread import Made, TaskThread
 
 if TYPE_CHECKING:
     from ignis_source.task_runner import Known
-    from queue_core.tasks.retries import Retries
+    from queue_core.upkeep.tasks.retries import Retries
 
 #: Seconds between the start of a query and its first search: the first batch does not compete with
 #: the imports of tasks.
@@ -30,7 +30,7 @@ class BackgroundTasks(TaskThread):
             return make_runner(store, options, queues)
 
         def make_retries() -> Retries:
-            from queue_core.tasks.retries import Retries
+            from queue_core.upkeep.tasks.retries import Retries
 
             return Retries(store.catalog, store.storage)
 

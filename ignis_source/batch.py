@@ -21,9 +21,9 @@ from ignis_source.partition import IgnisPartition, split
 from ignis_source.read import read_selected
 from ignis_source.schema import batch_schema, check_columns
 from ignis_source.table_partition import TablePartition
-from queue_core.brief_errors import briefly, briefly_yielded
-from queue_core.schema import output_schema
-from queue_core.views import VIEWS
+from queue_core.support.brief_errors import briefly, briefly_yielded
+from queue_core.values.schema import output_schema
+from queue_core.values.views import VIEWS
 
 if TYPE_CHECKING:
     from ignis_source.handle import StoreHandle
@@ -78,7 +78,7 @@ class IgnisBatchReader(DataSourceReader):
 
 
 def _view(store: StoreHandle, options: SourceOptions) -> pa.Table:
-    from queue_core.inspection import views
+    from queue_core.watching import views
 
     assert options.view is not None
     # The view of consumers shows the whole store, even if a queue is named.

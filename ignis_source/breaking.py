@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 import time
 
-from queue_core.breakers.breaker import WHOLE, Breaker
-from queue_core.breakers.gate import FirePlan
-from queue_core.breakers.keys import condition, value_of
-from queue_core.catalog import breakers
 from queue_core.catalog.database import Catalog
+from queue_core.catalog.records import breakers
+from queue_core.handling.breakers.breaker import WHOLE, Breaker
+from queue_core.handling.breakers.gate import FirePlan
+from queue_core.handling.breakers.keys import condition, value_of
 
 #: Seconds that a micro-batch with a probe may take, before another process may probe.
 LEASE_SECONDS = 60.0

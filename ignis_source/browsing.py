@@ -6,15 +6,8 @@ from collections.abc import Sequence
 
 from ignis_source.handle import StoreHandle
 from ignis_source.queue_refresh import Queues
-from queue_core.model import (
-    Consumer,
-    Magazine,
-    QueueInfo,
-    ReadPlan,
-    Ticket,
-    TicketRange,
-)
 from queue_core.selection.request import FireRequest
+from queue_core.values.model import Consumer, Magazine, QueueInfo, ReadPlan, Ticket, TicketRange
 from queue_core.verbs.acknowledge import acknowledge
 from queue_core.verbs.browse import browse_next, browsed
 

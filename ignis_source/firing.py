@@ -10,12 +10,12 @@ from ignis_source.options import SourceOptions
 from ignis_source.presence import QueryPresence
 from ignis_source.requests import Requests
 from ignis_source.tickets import Tickets
-from queue_core import faults
 from queue_core.catalog.notifications import Watch
 from queue_core.catalog.poller import Poller
 from queue_core.errors import QueueDeactivated
-from queue_core.names import listed
 from queue_core.selection.request import FireRequest
+from queue_core.support import faults
+from queue_core.values.names import listed
 
 if TYPE_CHECKING:
     from ignis_source.breaking import QueryBreaker

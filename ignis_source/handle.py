@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from queue_core.address import Address
-from queue_core.catalog import consumers, queues
+from queue_core.catalog import queues
 from queue_core.catalog.database import Catalog
-from queue_core.integrity.identity import Identity
-from queue_core.model import Consumer, QueueInfo
+from queue_core.catalog.holders import consumers
+from queue_core.catalog.identity.identity import Identity
 from queue_core.segments.storage import Storage
+from queue_core.values.address import Address
+from queue_core.values.model import Consumer, QueueInfo
 
 
 class StoreHandle:

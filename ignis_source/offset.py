@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from queue_core.errors import BadName, Damaged
-from queue_core.names import check_consumer
+from queue_core.values.names import check_consumer
 
 
 class Offset(NamedTuple):

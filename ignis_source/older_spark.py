@@ -16,8 +16,8 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from ignis_source.stream import IgnisStreamReader
 from ignis_source.task_stream import IgnisTaskReader
-from queue_core.brief_errors import briefly
 from queue_core.errors import BadOption
+from queue_core.support.brief_errors import briefly
 
 _WRAPPER = "spark.sql.streaming.triggerAvailableNowWrapper.enabled"
 

@@ -6,25 +6,16 @@ from collections.abc import Mapping
 from math import inf
 from typing import Any, NamedTuple
 
-from queue_core.address import Address
-from queue_core.breakers.breaker import Breaker
-from queue_core.durations import parse_seconds
 from queue_core.errors import BadOption
-from queue_core.leader.client import CLIENT_ID
-from queue_core.model import BY_SHARD, GLOBAL, Magazine
-from queue_core.names import check_consumer, check_magazine
-from queue_core.options import (
-    STORE,
-    Option,
-    boolean,
-    one_of,
-    parse,
-    size,
-    whole,
-    words,
-)
-from queue_core.tasks.registry import REGISTRY, TASKS, check_task
-from queue_core.views import VIEWS
+from queue_core.handling.breakers.breaker import Breaker
+from queue_core.upkeep.leader.client import CLIENT_ID
+from queue_core.upkeep.tasks.registry import REGISTRY, TASKS, check_task
+from queue_core.values.address import Address
+from queue_core.values.durations import parse_seconds
+from queue_core.values.model import BY_SHARD, GLOBAL, Magazine
+from queue_core.values.names import check_consumer, check_magazine
+from queue_core.values.options import STORE, Option, boolean, one_of, parse, size, whole, words
+from queue_core.values.views import VIEWS
 
 ALL, NONE = "all", "none"
 #: The largest priority; the smallest is its negative.

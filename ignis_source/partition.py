@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 
 from pyspark.sql.datasource import InputPartition
 
-from queue_core.model import ReadPlan, ScanTask
-from queue_core.plan import partitions as spread
+from queue_core.values.model import ReadPlan, ScanTask
+from queue_core.values.plan import partitions as spread
 
 
 @dataclass

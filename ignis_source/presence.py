@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 from sqlalchemy import Connection
 
 from ignis_source.options import SourceOptions
-from queue_core.catalog import consumers, interests
 from queue_core.catalog.database import Catalog
-from queue_core.model import Consumer
-from queue_core.presence.heartbeat import Heartbeat
+from queue_core.catalog.holders import consumers, interests
+from queue_core.consumers.presence.heartbeat import Heartbeat
+from queue_core.values.model import Consumer
 
 if TYPE_CHECKING:
-    from queue_core.presence.presence import Presence
+    from queue_core.consumers.presence.presence import Presence
 
 
 class QueryPresence:
@@ -39,7 +39,7 @@ class QueryPresence:
         self._runs = runs
         self._presence: Presence | None = None
         if options.is_ranked:
-            from queue_core.presence.presence import Presence
+            from queue_core.consumers.presence.presence import Presence
 
             claim = interests.claim_of(
                 exclusive=options.exclusive, single_active=options.single_active

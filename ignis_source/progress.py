@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from sqlalchemy import Connection, func, select
 
 from ignis_source.handle import StoreHandle
-from queue_core.catalog import dialect, turns
+from queue_core.catalog import dialect
+from queue_core.catalog.slices import turns
 from queue_core.catalog.tables import slices
-from queue_core.model import Magazine
+from queue_core.values.model import Magazine
 
 #: Seconds for which figures are shown again. The sizes of messages are added up over all slices.
 FRESH_SECONDS = 1.0
@@ -41,7 +42,7 @@ class Progress:
 
     def _read(self, connection: Connection, queue_ids: Sequence[int]) -> dict[str, float | None]:
         # Not at the top: a query's start does not wait for it.
-        from queue_core.catalog import figures
+        from queue_core.catalog.records import figures
 
         backlog = turns.backlog(connection, queue_ids, self._magazine)
         rows = figures.read(connection, queue_ids)

@@ -12,8 +12,8 @@ from ignis_source.options import SourceOptions
 from queue_core.catalog import queues
 from queue_core.catalog.queues import ended_error
 from queue_core.errors import BadOption, IgnisError
-from queue_core.model import Magazine, QueueInfo
-from queue_core.names import SIDELINE_SUFFIX, listed
+from queue_core.values.model import Magazine, QueueInfo
+from queue_core.values.names import SIDELINE_SUFFIX, listed
 
 _log = logging.getLogger(__name__)
 

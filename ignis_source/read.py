@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from ignis_source.partition import IgnisPartition
-from queue_core import faults
-from queue_core.collector import pass_over_imports
-from queue_core.schema import deserialize, output_schema
 from queue_core.segments.reader import read
+from queue_core.support import faults
+from queue_core.support.collector import pass_over_imports
+from queue_core.values.schema import deserialize, output_schema
 
 
 def read_partition(partition: IgnisPartition, schema: pa.Schema) -> Iterator[pa.RecordBatch]:

@@ -9,8 +9,6 @@ from ignis_source.handle import StoreHandle
 from ignis_source.options import SourceOptions
 from ignis_source.queue_refresh import Queues, open_queues, with_columns_of
 from queue_core.catalog import queues as catalog_queues
-from queue_core.column_roles import holding
-from queue_core.model import QueueInfo
 from queue_core.selection.conditions import fireable
 from queue_core.selection.fair_rules import fair_queues
 from queue_core.selection.limited import limits_of
@@ -18,6 +16,8 @@ from queue_core.selection.queue_rules import Eligibility, of_firing
 from queue_core.selection.queue_weights import weights_of
 from queue_core.selection.request import FireRequest, Horizon
 from queue_core.selection.selection import Selection
+from queue_core.values.column_roles import holding
+from queue_core.values.model import QueueInfo
 
 #: Seconds after which a query that fires reads its queues' settings again.
 SETTINGS_SECONDS = 1.0

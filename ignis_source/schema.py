@@ -16,9 +16,9 @@ from pyspark.sql.types import StructType
 
 from ignis_source.options import SourceOptions
 from queue_core.errors import SchemaMismatch
-from queue_core.names import listed, nearest
-from queue_core.schema import METADATA, check_known, output_schema
-from queue_core.views import REPORTS, VIEWS
+from queue_core.values.names import listed, nearest
+from queue_core.values.schema import METADATA, check_known, output_schema
+from queue_core.values.views import REPORTS, VIEWS
 
 #: Spark passes timestamps in UTC. Before 4.2, its function knows no other zone.
 _IN_UTC: dict[str, Any] = (

@@ -23,14 +23,14 @@ from ignis_source.progress import Progress
 from ignis_source.queue_refresh import located
 from ignis_source.requests import Requests
 from ignis_source.tickets import tickets_of
-from queue_core import faults
-from queue_core.catalog import consumers
+from queue_core.catalog.holders import consumers
 from queue_core.catalog.notifications import Watch
 from queue_core.errors import BadOption
-from queue_core.model import Consumer, QueueInfo, ReadPlan, TicketRange
-from queue_core.names import listed
-from queue_core.schema import output_schema
 from queue_core.selection.request import Horizon
+from queue_core.support import faults
+from queue_core.values.model import Consumer, QueueInfo, ReadPlan, TicketRange
+from queue_core.values.names import listed
+from queue_core.values.schema import output_schema
 from queue_core.verbs.quarantine import quarantine
 from queue_core.verbs.recover import recover
 
@@ -271,7 +271,7 @@ def _breaker(store: StoreHandle, options: SourceOptions) -> QueryBreaker | None:
         return None
     # Not at the top: a query's start does not wait for what few queries use.
     from ignis_source.breaking import QueryBreaker
-    from queue_core.breakers.keys import name_for
+    from queue_core.handling.breakers.keys import name_for
 
     return QueryBreaker(
         store.catalog, options.breaker, options.breaker.name or name_for(options.queues)

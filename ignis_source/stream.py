@@ -17,9 +17,9 @@ from ignis_source.offset import Offset
 from ignis_source.options import SourceOptions
 from ignis_source.partition import IgnisPartition, split
 from ignis_source.schema import batch_schema, check_columns
-from queue_core.brief_errors import briefly, briefly_yielded
-from queue_core.collector import without_collections
-from queue_core.names import of_query
+from queue_core.support.brief_errors import briefly, briefly_yielded
+from queue_core.support.collector import without_collections
+from queue_core.values.names import of_query
 
 if TYPE_CHECKING:
     from ignis_source.session import Session

@@ -7,7 +7,7 @@ from typing import Any
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 
 from ignis_source.task_stream import IgnisTaskReader
-from queue_core.brief_errors import briefly
+from queue_core.support.brief_errors import briefly
 
 
 class AdmittedTaskReader(IgnisTaskReader, SupportsTriggerAvailableNow):

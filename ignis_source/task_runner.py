@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from ignis_source.handle import StoreHandle
 from ignis_source.options import SourceOptions
-from queue_core.leader import Leader, candidate
-from queue_core.model import QueueInfo
-from queue_core.tasks.runner import SideTasks
-from queue_core.tasks.task import Timing
+from queue_core.upkeep.leader import Leader, candidate
+from queue_core.upkeep.tasks.runner import SideTasks
+from queue_core.upkeep.tasks.task import Timing
+from queue_core.values.model import QueueInfo
 from queue_core.verbs.shovel import Shovelful
 
 #: Returns the queues of a query, with their settings as of the last refresh.

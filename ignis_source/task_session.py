@@ -16,13 +16,14 @@ from ignis_source.offset import ReportOffset
 from ignis_source.options import SourceOptions
 from ignis_source.queue_refresh import Queues
 from ignis_source.task_runner import make_runner
-from queue_core.catalog import queues, task_log
+from queue_core.catalog import queues
 from queue_core.catalog.poller import BLIND_SECONDS, Poller
+from queue_core.catalog.records import task_log
 from queue_core.errors import CatalogUnavailable, IgnisError, Invalid, NotLeading
-from queue_core.model import QueueInfo
-from queue_core.tasks.ran import RETRY_SECONDS
-from queue_core.tasks.registry import REGISTRY
-from queue_core.tasks.retry_thread import LOOK_SECONDS
+from queue_core.upkeep.tasks.ran import RETRY_SECONDS
+from queue_core.upkeep.tasks.registry import REGISTRY
+from queue_core.upkeep.tasks.retry_thread import LOOK_SECONDS
+from queue_core.values.model import QueueInfo
 
 #: Attempts of a one-shot task before its query fails.
 TRIES = 3

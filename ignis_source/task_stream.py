@@ -17,8 +17,8 @@ from ignis_source.offset import ReportOffset
 from ignis_source.options import SourceOptions
 from ignis_source.schema import batch_schema, check_columns
 from ignis_source.table_partition import TablePartition
-from queue_core.brief_errors import briefly, briefly_yielded
-from queue_core.views import REPORTS
+from queue_core.support.brief_errors import briefly, briefly_yielded
+from queue_core.values.views import REPORTS
 
 if TYPE_CHECKING:
     from ignis_source.task_session import TaskSession

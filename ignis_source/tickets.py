@@ -8,8 +8,8 @@ from typing import Protocol
 from ignis_source.handle import StoreHandle
 from ignis_source.options import SourceOptions
 from ignis_source.queue_refresh import Queues
-from queue_core.model import Consumer, QueueInfo, ReadPlan, Ticket, TicketRange
 from queue_core.selection.request import FireRequest
+from queue_core.values.model import Consumer, QueueInfo, ReadPlan, Ticket, TicketRange
 
 
 class Tickets(Protocol):

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from pyspark_ignis.source import IgnisDataSource
     from pyspark_ignis.source import IgnisDataSource as DefaultSource
     from pyspark_ignis.tuning import tuned
-    from queue_core.backoff import constant, exponential
-    from queue_core.handlers.handler import batch_handler
-    from queue_core.handlers.later import Later
-    from queue_core.limits import Limit, limit
-    from queue_core.retry import Retry
+    from queue_core.handling.handler import batch_handler
+    from queue_core.handling.later import Later
+    from queue_core.values.backoff import constant, exponential
+    from queue_core.values.limits import Limit, limit
+    from queue_core.values.retry import Retry
 
 #: The module and the attribute of each public name.
 _HOMES = {
@@ -36,18 +36,18 @@ _HOMES = {
     "DefaultSource": ("pyspark_ignis.source", "IgnisDataSource"),
     "IgnisDataSource": ("pyspark_ignis.source", "IgnisDataSource"),
     "IgnisManager": ("pyspark_ignis.manager", "IgnisManager"),
-    "Later": ("queue_core.handlers.later", "Later"),
-    "Limit": ("queue_core.limits", "Limit"),
+    "Later": ("queue_core.handling.later", "Later"),
+    "Limit": ("queue_core.values.limits", "Limit"),
     "QueueState": ("pyspark_ignis.managed_query", "QueueState"),
     "QueueStats": ("pyspark_ignis.queue_stats", "QueueStats"),
-    "Retry": ("queue_core.retry", "Retry"),
-    "batch_handler": ("queue_core.handlers.handler", "batch_handler"),
-    "constant": ("queue_core.backoff", "constant"),
+    "Retry": ("queue_core.values.retry", "Retry"),
+    "batch_handler": ("queue_core.handling.handler", "batch_handler"),
+    "constant": ("queue_core.values.backoff", "constant"),
     "consume": ("pyspark_ignis.consuming", "consume"),
     "consume_many": ("pyspark_ignis.consuming_many", "consume_many"),
     "consumer_of": ("pyspark_ignis.query_plan", "consumer_of"),
-    "exponential": ("queue_core.backoff", "exponential"),
-    "limit": ("queue_core.limits", "limit"),
+    "exponential": ("queue_core.values.backoff", "exponential"),
+    "limit": ("queue_core.values.limits", "limit"),
     "listener": ("pyspark_ignis.listening", "listener"),
     "tuned": ("pyspark_ignis.tuning", "tuned"),
 }

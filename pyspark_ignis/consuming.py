@@ -18,16 +18,16 @@ from ignis_source.queue_refresh import located, open_queues
 from ignis_source.schema import source_schema
 from pyspark_ignis.query_plan import QueryPlan
 from pyspark_ignis.settlement import Handler, settlement
-from queue_core.breakers.breaker import Breaker, text_of
-from queue_core.breakers.keys import check_by, name_for
-from queue_core.durations import Duration
 from queue_core.errors import BadOption
-from queue_core.handlers.columns import check_columns, handler_columns
-from queue_core.handlers.contract import Contract, Ignorable
-from queue_core.handlers.magazine_handler import MagazineHandler, unwrapped
-from queue_core.handlers.payloads import ObjectPayload, Payload
-from queue_core.model import Magazine
-from queue_core.retry import Retry
+from queue_core.handling.breakers.breaker import Breaker, text_of
+from queue_core.handling.breakers.keys import check_by, name_for
+from queue_core.handling.columns import check_columns, handler_columns
+from queue_core.handling.contract import Contract, Ignorable
+from queue_core.handling.magazine_handler import MagazineHandler, unwrapped
+from queue_core.handling.payloads import ObjectPayload, Payload
+from queue_core.values.durations import Duration
+from queue_core.values.model import Magazine
+from queue_core.values.retry import Retry
 
 
 def consume(

@@ -19,13 +19,13 @@ from pyspark_ignis.managed_query import Assignment, consume_arguments
 from pyspark_ignis.query_plan import QueryPlan
 from pyspark_ignis.settlement import runner_of, settlement_by_queue
 from queue_core.errors import BadOption
-from queue_core.handlers.by_queue import QUEUE, QueueRunner, RunnerByQueue
-from queue_core.handlers.columns import check_columns, handler_columns
-from queue_core.handlers.contract import Contract
-from queue_core.handlers.magazine_handler import unwrapped
-from queue_core.handlers.payloads import ObjectPayload
-from queue_core.model import QueueInfo
-from queue_core.names import nearest
+from queue_core.handling.by_queue import QUEUE, QueueRunner, RunnerByQueue
+from queue_core.handling.columns import check_columns, handler_columns
+from queue_core.handling.contract import Contract
+from queue_core.handling.magazine_handler import unwrapped
+from queue_core.handling.payloads import ObjectPayload
+from queue_core.values.model import QueueInfo
+from queue_core.values.names import nearest
 
 #: The arguments of `consume` that each queue of one query can have for itself.
 OWN_ARGUMENTS = (

@@ -17,11 +17,11 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from pyspark_ignis.settlement import Handler
 from queue_core.errors import BadName, BadOption
-from queue_core.handlers.magazine_handler import MagazineHandler, unwrapped
-from queue_core.handlers.results import is_refusal
-from queue_core.handlers.signature import arguments_of, check_signature
-from queue_core.model import QueueInfo
-from queue_core.names import SIDELINE_SUFFIX, check_queue, listed
+from queue_core.handling.magazine_handler import MagazineHandler, unwrapped
+from queue_core.handling.results import is_refusal
+from queue_core.handling.signature import arguments_of, check_signature
+from queue_core.values.model import QueueInfo
+from queue_core.values.names import SIDELINE_SUFFIX, check_queue, listed
 
 #: A handler, or a dict of arguments of `consume` that includes ``handler``.
 Assignment: TypeAlias = Handler | MagazineHandler | Mapping[str, Any]

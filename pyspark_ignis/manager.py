@@ -27,20 +27,20 @@ from pyspark_ignis.periodic import PeriodicThread
 from pyspark_ignis.queue_stats import QueueStats, queue_stats
 from pyspark_ignis.shared_queries import SharedQueries, SharedQuery
 from queue_core.catalog import queues
-from queue_core.durations import Duration, check_seconds
 from queue_core.errors import BadOption, CatalogUnavailable
-from queue_core.leader import candidate
-from queue_core.leader.client import CLIENT_ID
-from queue_core.model import QueueInfo
-from queue_core.names import nearest
 from queue_core.queue import Queue
-from queue_core.settings import check_count
 from queue_core.store import Store
-from queue_core.tasks.registry import REGISTRY, TASKS
-from queue_core.tasks.retirement import retire
-from queue_core.tasks.retries import Retries
-from queue_core.tasks.retry_thread import RetryThread
-from queue_core.tasks.runner import SideTasks
+from queue_core.upkeep.leader import candidate
+from queue_core.upkeep.leader.client import CLIENT_ID
+from queue_core.upkeep.tasks.registry import REGISTRY, TASKS
+from queue_core.upkeep.tasks.retirement import retire
+from queue_core.upkeep.tasks.retries import Retries
+from queue_core.upkeep.tasks.retry_thread import RetryThread
+from queue_core.upkeep.tasks.runner import SideTasks
+from queue_core.values.durations import Duration, check_seconds
+from queue_core.values.model import QueueInfo
+from queue_core.values.names import nearest
+from queue_core.values.settings import check_count
 
 #: Seconds between two refreshes, and from the start to the first refresh. Source: IgnisMQ.
 REFRESH_SECONDS = 300.0

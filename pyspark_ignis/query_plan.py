@@ -18,11 +18,11 @@ from pyspark.sql.types import StructType
 
 from ignis_source.options import OPTIONS
 from pyspark_ignis.lookup import finding_ignis
-from queue_core.durations import in_seconds
 from queue_core.errors import BadOption
-from queue_core.names import nearest, speaking
-from queue_core.retry import Retry
-from queue_core.schema import METADATA
+from queue_core.values.durations import in_seconds
+from queue_core.values.names import nearest, speaking
+from queue_core.values.retry import Retry
+from queue_core.values.schema import METADATA
 
 _TRIGGERS = ("availableNow", "once", "processingTime")
 #: Arguments of `consume` for options of the source with other names.

@@ -13,18 +13,18 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, BooleanType, StringType, StructType
 
 from pyspark_ignis.shipping import checked
-from queue_core.breakers.breaker import Breaker
-from queue_core.breakers.tallies import BREAKER
 from queue_core.errors import BadOption
-from queue_core.failure_kinds import REJECTED, UNDECIDED
-from queue_core.handlers.by_queue import RunnerByQueue
-from queue_core.handlers.columns import check_payload
-from queue_core.handlers.contract import Contract
-from queue_core.handlers.handler import BatchHandler, HandlerRunner, RowHandler
-from queue_core.handlers.payloads import Payload
-from queue_core.handlers.results import REFUSAL
-from queue_core.names import listed
-from queue_core.outcomes import DELETE, RELOAD, SIDELINE
+from queue_core.handling.breakers.breaker import Breaker
+from queue_core.handling.breakers.tallies import BREAKER
+from queue_core.handling.by_queue import RunnerByQueue
+from queue_core.handling.columns import check_payload
+from queue_core.handling.contract import Contract
+from queue_core.handling.handler import BatchHandler, HandlerRunner, RowHandler
+from queue_core.handling.payloads import Payload
+from queue_core.handling.results import REFUSAL
+from queue_core.values.failure_kinds import REJECTED, UNDECIDED
+from queue_core.values.names import listed
+from queue_core.values.outcomes import DELETE, RELOAD, SIDELINE
 
 #: A function of one message, a function marked by `batch_handler`, or a boolean expression.
 Handler: TypeAlias = RowHandler | BatchHandler | Column

@@ -10,8 +10,8 @@ from typing import Any
 from pyspark.sql.streaming.query import StreamingQuery
 
 from pyspark_ignis.managed_query import ManagedQuery, QueueState, shape_of, stop_between_batches
-from queue_core.model import QueueInfo
-from queue_core.schema import serialize
+from queue_core.values.model import QueueInfo
+from queue_core.values.schema import serialize
 
 #: How the names of shared queries begin. Those of queues begin with a letter.
 PREFIX = "_shared-"

@@ -18,9 +18,9 @@ from pyspark.sql.types import StructType
 
 from pyspark_ignis import logs
 from pyspark_ignis.shipping import check_arrivals, checked
-from queue_core.brief_errors import briefly
-from queue_core.collector import pass_over_imports, without_collections
 from queue_core.errors import BadOption, IgnisError
+from queue_core.support.brief_errors import briefly
+from queue_core.support.collector import pass_over_imports, without_collections
 
 if TYPE_CHECKING:
     from ignis_sink.target import Target
@@ -183,7 +183,7 @@ check_arrivals(IgnisDataSource)
 
 
 def _refuse_order(options: SourceOptions) -> None:
-    from queue_core.model import BY_SHARD
+    from queue_core.values.model import BY_SHARD
 
     for name, order in (("orderBy", options.order_by), ("order", options.order)):
         if order not in (None, BY_SHARD):

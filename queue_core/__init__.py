@@ -11,12 +11,7 @@ from typing import TYPE_CHECKING
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from queue_core.backoff import constant, exponential
-    from queue_core.backup.backup import Backup
-    from queue_core.backup.replacement import Restored
-    from queue_core.breakers.breaker import Breaker
-    from queue_core.by_hand.chosen import Chosen
-    from queue_core.catalog.breaker_switch import BreakerSwitch
+    from queue_core.catalog.records.breaker_switch import BreakerSwitch
     from queue_core.consumers.consumer import SuspendReason
     from queue_core.consumers.trace import Step, Trace, TracedStep, tracing
     from queue_core.errors import (
@@ -48,15 +43,10 @@ if TYPE_CHECKING:
         StorageUnavailable,
         Unavailable,
     )
-    from queue_core.exporting import opentelemetry_instruments, prometheus_collector
-    from queue_core.firing import Firing
-    from queue_core.handlers.handler import batch_handler
-    from queue_core.handlers.later import Later
-    from queue_core.handlers.magazine_handler import MagazineHandler
-    from queue_core.ids import IdSet
-    from queue_core.limits import Limit, limit
-    from queue_core.model import Consumer, Ticket
-    from queue_core.outcomes import Settlement
+    from queue_core.handling.breakers.breaker import Breaker
+    from queue_core.handling.handler import batch_handler
+    from queue_core.handling.later import Later
+    from queue_core.handling.magazine_handler import MagazineHandler
     from queue_core.policies.aggregates import Take
     from queue_core.policies.builtin import (
         Annihilate,
@@ -72,32 +62,42 @@ if TYPE_CHECKING:
     from queue_core.pool.pressure import Pressure
     from queue_core.pool.target import ConsumerTarget, TargetConsumer
     from queue_core.queue import Queue
-    from queue_core.retry import Retry
-    from queue_core.schema import METADATA
     from queue_core.segments.buffers import Buffer
     from queue_core.selector.by_function import Predicate
-    from queue_core.settings import QueueSettings
     from queue_core.store import Store
-    from queue_core.trace_context import traced_handler
-    from queue_core.views import VIEWS
+    from queue_core.support.trace_context import traced_handler
+    from queue_core.upkeep.backup.backup import Backup
+    from queue_core.upkeep.backup.replacement import Restored
+    from queue_core.values.backoff import constant, exponential
+    from queue_core.values.ids import IdSet
+    from queue_core.values.limits import Limit, limit
+    from queue_core.values.model import Consumer, Ticket
+    from queue_core.values.outcomes import Settlement
+    from queue_core.values.retry import Retry
+    from queue_core.values.schema import METADATA
+    from queue_core.values.settings import QueueSettings
+    from queue_core.values.views import VIEWS
+    from queue_core.verbs.operator.chosen import Chosen
+    from queue_core.waiting.firing import Firing
+    from queue_core.watching.exporting import opentelemetry_instruments, prometheus_collector
 
 #: The module that defines each public name.
 _HOMES = {
     "Annihilate": "queue_core.policies.builtin",
-    "Backup": "queue_core.backup.backup",
+    "Backup": "queue_core.upkeep.backup.backup",
     "BadName": "queue_core.errors",
     "BadOption": "queue_core.errors",
     "BadOutcome": "queue_core.errors",
     "BadSelector": "queue_core.errors",
-    "Breaker": "queue_core.breakers.breaker",
-    "BreakerSwitch": "queue_core.catalog.breaker_switch",
+    "Breaker": "queue_core.handling.breakers.breaker",
+    "BreakerSwitch": "queue_core.catalog.records.breaker_switch",
     "Buffer": "queue_core.segments.buffers",
     "CatalogForbidden": "queue_core.errors",
     "CatalogUnavailable": "queue_core.errors",
-    "Chosen": "queue_core.by_hand.chosen",
+    "Chosen": "queue_core.verbs.operator.chosen",
     "Confirm": "queue_core.policies.builtin",
     "Conflict": "queue_core.errors",
-    "Consumer": "queue_core.model",
+    "Consumer": "queue_core.values.model",
     "ConsumerFenced": "queue_core.errors",
     "ConsumerPool": "queue_core.pool.pool",
     "ConsumerTarget": "queue_core.pool.target",
@@ -107,16 +107,16 @@ _HOMES = {
     "DamagedSegment": "queue_core.errors",
     "Decision": "queue_core.policies.decisions",
     "DropDuplicates": "queue_core.policies.builtin",
-    "Firing": "queue_core.firing",
+    "Firing": "queue_core.waiting.firing",
     "FormatTooNew": "queue_core.errors",
-    "IdSet": "queue_core.ids",
+    "IdSet": "queue_core.values.ids",
     "IgnisError": "queue_core.errors",
     "Invalid": "queue_core.errors",
-    "Later": "queue_core.handlers.later",
+    "Later": "queue_core.handling.later",
     "Latest": "queue_core.policies.builtin",
-    "Limit": "queue_core.limits",
-    "METADATA": "queue_core.schema",
-    "MagazineHandler": "queue_core.handlers.magazine_handler",
+    "Limit": "queue_core.values.limits",
+    "METADATA": "queue_core.values.schema",
+    "MagazineHandler": "queue_core.handling.magazine_handler",
     "Merge": "queue_core.policies.builtin",
     "MergeAdjacent": "queue_core.policies.builtin",
     "NoSuchQueue": "queue_core.errors",
@@ -129,12 +129,12 @@ _HOMES = {
     "QueueDeactivated": "queue_core.errors",
     "QueueExists": "queue_core.errors",
     "QueueFull": "queue_core.errors",
-    "QueueSettings": "queue_core.settings",
+    "QueueSettings": "queue_core.values.settings",
     "QueueTaken": "queue_core.errors",
-    "Restored": "queue_core.backup.replacement",
-    "Retry": "queue_core.retry",
+    "Restored": "queue_core.upkeep.backup.replacement",
+    "Retry": "queue_core.values.retry",
     "SchemaMismatch": "queue_core.errors",
-    "Settlement": "queue_core.outcomes",
+    "Settlement": "queue_core.values.outcomes",
     "StaleCheckpoint": "queue_core.errors",
     "Step": "queue_core.consumers.trace",
     "StorageUnavailable": "queue_core.errors",
@@ -142,20 +142,20 @@ _HOMES = {
     "SuspendReason": "queue_core.consumers.consumer",
     "Take": "queue_core.policies.aggregates",
     "TargetConsumer": "queue_core.pool.target",
-    "Ticket": "queue_core.model",
+    "Ticket": "queue_core.values.model",
     "Trace": "queue_core.consumers.trace",
     "TracedStep": "queue_core.consumers.trace",
     "Unavailable": "queue_core.errors",
-    "VIEWS": "queue_core.views",
+    "VIEWS": "queue_core.values.views",
     "Vectorised": "queue_core.policies.checks",
-    "batch_handler": "queue_core.handlers.handler",
-    "constant": "queue_core.backoff",
-    "exponential": "queue_core.backoff",
-    "limit": "queue_core.limits",
-    "opentelemetry_instruments": "queue_core.exporting",
+    "batch_handler": "queue_core.handling.handler",
+    "constant": "queue_core.values.backoff",
+    "exponential": "queue_core.values.backoff",
+    "limit": "queue_core.values.limits",
+    "opentelemetry_instruments": "queue_core.watching.exporting",
     "per_message": "queue_core.policies.checks",
-    "prometheus_collector": "queue_core.exporting",
-    "traced_handler": "queue_core.trace_context",
+    "prometheus_collector": "queue_core.watching.exporting",
+    "traced_handler": "queue_core.support.trace_context",
     "tracing": "queue_core.consumers.trace",
     "vectorised": "queue_core.policies.checks",
 }

@@ -11,46 +11,13 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, overload
 
 import pyarrow as pa
 
-from queue_core.backoff import check_wait
-from queue_core.blocking.fire import fire_or_wait
-from queue_core.blocking.publish import publish
-from queue_core.capacity.bounds import OnFull
-from queue_core.catalog import consumers, pauses, queues
+from queue_core.catalog import queues
 from queue_core.catalog.callers import callers, check_no_wait
-from queue_core.catalog.consumers import DEAD_AFTER_SECONDS
-from queue_core.column_roles import expiring, holding, stamped
-from queue_core.durations import Duration, check_seconds, check_timeout, in_seconds
+from queue_core.catalog.holders import consumers
+from queue_core.catalog.holders.consumers import DEAD_AFTER_SECONDS
+from queue_core.catalog.identity import clock
+from queue_core.catalog.records import pauses
 from queue_core.errors import BadOption, BadOutcome, Invalid, SchemaMismatch, StorageUnavailable
-from queue_core.failure_kinds import REJECTED
-from queue_core.firing import Firing, Messages, holder_of, ids_of, of_plan
-from queue_core.ids import IdSet, ids_from
-from queue_core.inspection.views import view
-from queue_core.integrity import clock
-from queue_core.interruption import shielded
-from queue_core.limits import Limit
-from queue_core.model import (
-    BY_SHARD,
-    THIS_PROCESS,
-    Consumer,
-    Holder,
-    Magazine,
-    QueueInfo,
-    ReadPlan,
-    Ticket,
-    magazine_of,
-)
-from queue_core.names import SIDELINE_SUFFIX
-from queue_core.outcomes import Settlement
-from queue_core.retry import Retry, of_kinds
-from queue_core.schema import (
-    EXPIRES_AT,
-    HOLD_UNTIL,
-    TIMESTAMP,
-    Loadable,
-    conform,
-    of_data_frame,
-    output_schema,
-)
 from queue_core.segments.buffers import DEFAULT_BUFFERS, Buffer, BufferPool
 from queue_core.segments.distributor import Distributor
 from queue_core.segments.reader import read_table
@@ -63,24 +30,44 @@ from queue_core.selection.reading import Reading
 from queue_core.selection.request import Count, FireRequest, most_messages
 from queue_core.selection.rounds import whole_slices
 from queue_core.selection.selection import Selection, condition_of
-from queue_core.settings import (
-    QueueSettings,
-    check_count,
-    check_rate,
-    is_whole,
+from queue_core.support.interruption import shielded
+from queue_core.support.trace_context import TRACEPARENT, with_traceparent
+from queue_core.upkeep.tasks.compaction import compact
+from queue_core.upkeep.tasks.retirement import retire
+from queue_core.values.backoff import check_wait
+from queue_core.values.column_roles import expiring, holding, stamped
+from queue_core.values.durations import Duration, check_seconds, check_timeout, in_seconds
+from queue_core.values.failure_kinds import REJECTED
+from queue_core.values.ids import IdSet, ids_from
+from queue_core.values.limits import Limit
+from queue_core.values.model import (
+    BY_SHARD,
+    THIS_PROCESS,
+    Consumer,
+    Holder,
+    Magazine,
+    QueueInfo,
+    ReadPlan,
+    Ticket,
+    magazine_of,
 )
-from queue_core.smart.decide import LoadPolicy
-from queue_core.smart.incoming import IncomingRows
-from queue_core.smart.load import SmartLoad, load_rows
-from queue_core.tasks.compaction import compact
-from queue_core.tasks.retirement import retire
-from queue_core.trace_context import TRACEPARENT, with_traceparent
-from queue_core.transaction.fire import fire as fire_within
-from queue_core.transaction.load import load as load_within
-from queue_core.transaction.settle import settle as settle_within
+from queue_core.values.names import SIDELINE_SUFFIX
+from queue_core.values.outcomes import Settlement
+from queue_core.values.retry import Retry, of_kinds
+from queue_core.values.schema import (
+    EXPIRES_AT,
+    HOLD_UNTIL,
+    TIMESTAMP,
+    Loadable,
+    conform,
+    of_data_frame,
+    output_schema,
+)
+from queue_core.values.settings import QueueSettings, check_count, check_rate, is_whole
 from queue_core.verbs.abandon import abandon
 from queue_core.verbs.abandon import count as count_overdelivered
 from queue_core.verbs.browse import browse
+from queue_core.verbs.capacity.bounds import OnFull
 from queue_core.verbs.deactivate import deactivate
 from queue_core.verbs.drop import drop
 from queue_core.verbs.expire import expire
@@ -94,15 +81,25 @@ from queue_core.verbs.settle import settle
 from queue_core.verbs.shovel import Shovelful, shovel
 from queue_core.verbs.sweep import count as count_stuck
 from queue_core.verbs.sweep import sweep
+from queue_core.waiting.external.fire import fire as fire_within
+from queue_core.waiting.external.load import load as load_within
+from queue_core.waiting.external.settle import settle as settle_within
+from queue_core.waiting.fire import fire_or_wait
+from queue_core.waiting.firing import Firing, Messages, holder_of, ids_of, of_plan
+from queue_core.waiting.publish import publish
+from queue_core.waiting.smart.decide import LoadPolicy
+from queue_core.waiting.smart.incoming import IncomingRows
+from queue_core.waiting.smart.load import SmartLoad, load_rows
+from queue_core.watching.views import view
 
 if TYPE_CHECKING:
-    from queue_core.by_hand.chosen import Chosen, Ids
     from queue_core.catalog.callers import CallersConnection
-    from queue_core.objects.fields import DataclassObject
+    from queue_core.handling.objects.fields import DataclassObject
     from queue_core.policies.builtin import Policy
     from queue_core.policies.checks import Check
     from queue_core.selection.selection import AnySelector
     from queue_core.store import Store
+    from queue_core.verbs.operator.chosen import Chosen, Ids
 
 #: The class of a queue's messages.
 Message = TypeVar("Message")
@@ -331,7 +328,7 @@ class Queue:
             SchemaMismatch: The queue's columns do not fit the class, or the class does not accept
                 a message. The messages stay as they are.
         """
-        from queue_core.objects.message_class import message_class
+        from queue_core.handling.objects.message_class import message_class
 
         message_type = message_type or self.message_type
         if message_type is None:
@@ -783,7 +780,7 @@ class Queue:
             DamagedSegment: *selector* cannot read messages. They are quarantined; choose again.
         """
         # Not at the top: only people choose.
-        from queue_core.by_hand.chosen import choose
+        from queue_core.verbs.operator.chosen import choose
 
         # Others may have added columns.
         with self._store.catalog.read() as connection:
@@ -896,7 +893,7 @@ class Queue:
         """
         self._follow_settings()
         if to is not None or dry_run:
-            from queue_core.by_hand import redriving
+            from queue_core.verbs.operator import redriving
 
             wish = redriving.wish(
                 self._store.catalog, self.info, to, selector, rate, limit, force=force
@@ -950,7 +947,7 @@ class Queue:
             SchemaMismatch: As in `shovel`.
             DamagedSegment: Messages cannot be read by *selector*. They are quarantined.
         """
-        from queue_core.by_hand import jobs, redriving
+        from queue_core.verbs.operator import jobs, redriving
 
         catalog = self._store.catalog
         wish = redriving.wish(catalog, self.info, to, selector, rate, limit, force=force)
@@ -1096,7 +1093,7 @@ class Queue:
         """
         self._need_whole("add_columns")
         if isinstance(schema, type):
-            from queue_core.objects.message_class import message_class
+            from queue_core.handling.objects.message_class import message_class
 
             schema = message_class(schema).schema
         self.info = self._store.catalog.write(
@@ -1359,8 +1356,8 @@ class Queue:
             return [rows]
         if isinstance(rows, list) and (not rows or isinstance(rows[0], dict)):
             return rows
-        from queue_core.objects.fields import is_message_class
-        from queue_core.objects.message_class import as_table
+        from queue_core.handling.objects.fields import is_message_class
+        from queue_core.handling.objects.message_class import as_table
 
         if is_message_class(type(rows)):
             rows = [rows]

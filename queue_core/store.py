@@ -13,46 +13,44 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import pyarrow as pa
 from sqlalchemy import Connection
 
-from queue_core import column_roles, faults
-from queue_core.address import Address
-from queue_core.blocking.joint_load import JointLoads
-from queue_core.catalog import consumers, jobs, queues
-from queue_core.catalog.breaker_switch import BreakerSwitch
-from queue_core.catalog.consumers import DEAD_AFTER_SECONDS
+from queue_core.catalog import queues
 from queue_core.catalog.database import Catalog
-from queue_core.durations import Duration, check_seconds, check_timeout
+from queue_core.catalog.holders import consumers
+from queue_core.catalog.holders.consumers import DEAD_AFTER_SECONDS
+from queue_core.catalog.identity import clock
+from queue_core.catalog.identity.identity import Identity
+from queue_core.catalog.identity.new_store import NewStore
+from queue_core.catalog.records import jobs
+from queue_core.catalog.records.breaker_switch import BreakerSwitch
+from queue_core.consumers.presence.keeper import Keeper
+from queue_core.consumers.presence.own_consumer import OwnConsumer
 from queue_core.errors import BadOption, Invalid
-from queue_core.inspection import views
-from queue_core.integrity import clock
-from queue_core.integrity.identity import Identity
-from queue_core.integrity.new_store import NewStore
-from queue_core.interruption import shielded
-from queue_core.leader.client import CLIENT_ID
-from queue_core.model import Consumer, Magazine, QueueInfo
-from queue_core.names import check_consumer, check_magazine, check_queue, nearest
 from queue_core.policies import binding
 from queue_core.policies.imported import storable
-from queue_core.presence.keeper import Keeper
-from queue_core.presence.own_consumer import OwnConsumer
 from queue_core.queue import Queue
-from queue_core.schema import canonical
 from queue_core.segments.buffers import DEFAULT_BUFFERS
 from queue_core.segments.shard_hash import check_key
 from queue_core.segments.storage import Storage
-from queue_core.settings import (
-    DEFAULT_SHARDS,
-    QueueSettings,
-    check_shards,
-    is_whole,
-)
-from queue_core.tasks.registry import TASKS
-from queue_core.tasks.vacuum import GRACE_SECONDS, vacuum
+from queue_core.support import faults
+from queue_core.support.interruption import shielded
+from queue_core.upkeep.leader.client import CLIENT_ID
+from queue_core.upkeep.tasks.registry import TASKS
+from queue_core.upkeep.tasks.vacuum import GRACE_SECONDS, vacuum
+from queue_core.values import column_roles
+from queue_core.values.address import Address
+from queue_core.values.durations import Duration, check_seconds, check_timeout
+from queue_core.values.model import Consumer, Magazine, QueueInfo
+from queue_core.values.names import check_consumer, check_magazine, check_queue, nearest
+from queue_core.values.schema import canonical
+from queue_core.values.settings import DEFAULT_SHARDS, QueueSettings, check_shards, is_whole
+from queue_core.values.views import VIEWS
 from queue_core.verbs.recover import recover
-from queue_core.views import VIEWS
+from queue_core.waiting.joint_load import JointLoads
+from queue_core.watching import views
 
 if TYPE_CHECKING:
-    from queue_core.backup.backup import Backup
-    from queue_core.backup.replacement import Restored
+    from queue_core.upkeep.backup.backup import Backup
+    from queue_core.upkeep.backup.replacement import Restored
 
 
 @shielded
@@ -186,7 +184,7 @@ class Store(AbstractContextManager["Store"]):
         check_shards(shards)
         message_type = schema if isinstance(schema, type) else None
         if message_type is not None:
-            from queue_core.objects.message_class import message_class
+            from queue_core.handling.objects.message_class import message_class
 
             schema = message_class(message_type).schema
         columns = canonical(schema)
@@ -247,7 +245,7 @@ class Store(AbstractContextManager["Store"]):
         with self.catalog.read() as connection:
             info, magazine = queues.find_magazine(connection, name)
         if message_type is not None:
-            from queue_core.objects.message_class import message_class
+            from queue_core.handling.objects.message_class import message_class
 
             message_class(message_type).check_fits(info.schema, name)
         sideline = magazine is Magazine.SIDELINE
@@ -401,7 +399,7 @@ class Store(AbstractContextManager["Store"]):
             BadOption: *idle* is out of range, or one of *consumers* is unknown or alive.
             Conflict: One of *consumers* holds messages; nothing was removed.
         """
-        from queue_core.tasks.forget import forget
+        from queue_core.upkeep.tasks.forget import forget
 
         silence = check_timeout("idle", idle)
         return forget(self.catalog, consumers, silence, dry_run=dry_run)
@@ -435,8 +433,8 @@ class Store(AbstractContextManager["Store"]):
                 storage of the store.
             DamagedBackup: The list of segments in the earlier backup is damaged.
         """
-        from queue_core.backup.backup import backup
-        from queue_core.backup.folder import BackupFolder
+        from queue_core.upkeep.backup.backup import backup
+        from queue_core.upkeep.backup.folder import BackupFolder
 
         return backup(
             self.catalog,
@@ -482,8 +480,8 @@ class Store(AbstractContextManager["Store"]):
             DamagedBackup: A file of the backup is missing or altered.
             FormatTooNew: A newer version of ignis wrote the backup.
         """
-        from queue_core.backup.folder import BackupFolder
-        from queue_core.backup.restore import restore
+        from queue_core.upkeep.backup.folder import BackupFolder
+        from queue_core.upkeep.backup.restore import restore
 
         address = Address.of(path, catalog=catalog, storage=storage)
         progress = progress or (lambda *_: None)
@@ -503,7 +501,7 @@ class Store(AbstractContextManager["Store"]):
         Returns:
             Their locations in the storage.
         """
-        from queue_core.backup import leftovers
+        from queue_core.upkeep.backup import leftovers
 
         return self.catalog.write(leftovers.give_up if give_up else leftovers.find)
 
@@ -544,7 +542,7 @@ class Store(AbstractContextManager["Store"]):
             NoSuchQueue: The store has no queue of that name.
         """
         # Not at the top: few processes run side tasks by themselves.
-        from queue_core.tasks import background
+        from queue_core.upkeep.tasks import background
 
         return background.checked(self.catalog, self.storage, queues, tasks, zookeeper, client_id)
 
@@ -625,7 +623,7 @@ class Store(AbstractContextManager["Store"]):
             StorageUnavailable: The storage cannot be read.
         """
         # Not at the top: few processes check their store.
-        from queue_core.fsck.run import fsck
+        from queue_core.upkeep.fsck.run import fsck
 
         return fsck(self.catalog, self.storage, deep=deep, repair=repair, progress=progress)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from typer.main import get_command
 
-from pyspark_ignis.cli import app
+from ignis_cli import app
 
 PAGE = Path(__file__).parent.parent / "docs" / "cli.md"
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ignis_sink.options import OPTIONS as SINK
 from ignis_source.options import OPTIONS as SOURCE
-from queue_core.options import Option
+from queue_core.values.options import Option
 
 PAGE = Path(__file__).parent.parent / "docs" / "options.md"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 from pathlib import Path
 
-from queue_core.settings import QueueSettings
+from queue_core.values.settings import QueueSettings
 from scripts.docstrings import markdown
 
 PAGE = Path(__file__).parent.parent / "docs" / "settings.md"

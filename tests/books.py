@@ -15,7 +15,7 @@ from pyroaring import BitMap
 from sqlalchemy import Connection, select
 
 from queue_core import Store
-from queue_core.catalog.id_map import logical
+from queue_core.catalog.slices.id_map import logical
 from queue_core.catalog.tables import (
     counters,
     files,
@@ -26,11 +26,11 @@ from queue_core.catalog.tables import (
     slices,
     turns,
 )
-from queue_core.ids import first_id
-from queue_core.model import Magazine, State
-from queue_core.rows import Rows
-from queue_core.schema import COMPACTED, deserialize
 from queue_core.segments.format import decode, unpack_chunks
+from queue_core.values.ids import first_id
+from queue_core.values.model import Magazine, State
+from queue_core.values.rows import Rows
+from queue_core.values.schema import COMPACTED, deserialize
 
 #: Counters of what has left a shard.
 _GONE = ("deleted", "expired", "replaced", "dropped")

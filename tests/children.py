@@ -16,7 +16,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from queue_core import Store, faults
+from queue_core import Store
+from queue_core.support import faults
 
 #: Long enough for any child, on a busy machine.
 PATIENCE = 120.0

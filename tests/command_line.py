@@ -8,8 +8,8 @@ from typing import Any
 
 from typer.testing import CliRunner, Result
 
-from pyspark_ignis.cli import app
-from queue_core.address import Address
+from ignis_cli import app
+from queue_core.values.address import Address
 
 Ignis = Callable[..., Result]
 

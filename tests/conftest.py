@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 import hypothesis
 import pytest
 
-from queue_core import Store, faults
-from queue_core.address import Address
+from queue_core import Store
+from queue_core.support import faults
+from queue_core.values.address import Address
 from tests import servers, statements
 from tests.groups import spark_group
 from tests.waiting import until

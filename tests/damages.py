@@ -16,7 +16,7 @@ from queue_core.catalog.tables import (
     metadata,
     publications,
 )
-from queue_core.views import VIEWS
+from queue_core.values.views import VIEWS
 
 #: The time of the last heartbeat changes each second, and nobody can know whether it is right.
 _UNKNOWABLE = {(consumers.name, "heartbeat_at"), (publications.name, "published_at")}

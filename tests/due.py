@@ -7,7 +7,7 @@ from sqlalchemy import Connection, select
 from queue_core import Store
 from queue_core.catalog import seals
 from queue_core.catalog.tables import slices
-from queue_core.due import NEVER
+from queue_core.values.due import NEVER
 
 
 def make_due(store: Store, seconds: float = 1e5) -> None:

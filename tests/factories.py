@@ -11,9 +11,13 @@ import pyarrow as pa
 from pyroaring import BitMap
 
 from queue_core import Queue, Store
-from queue_core.catalog import consumers
+from queue_core.catalog.holders import consumers
 from queue_core.errors import CatalogUnavailable, StorageUnavailable
-from queue_core.model import (
+from queue_core.segments.stager import Stager
+from queue_core.segments.staging_spec import StagingSpec
+from queue_core.selection.fair_rules import fair_queues
+from queue_core.selection.request import FireRequest
+from queue_core.values.model import (
     BY_SHARD,
     Batch,
     Consumer,
@@ -24,11 +28,7 @@ from queue_core.model import (
     Ticket,
     TicketRange,
 )
-from queue_core.rows import Rows
-from queue_core.segments.stager import Stager
-from queue_core.segments.staging_spec import StagingSpec
-from queue_core.selection.fair_rules import fair_queues
-from queue_core.selection.request import FireRequest
+from queue_core.values.rows import Rows
 from queue_core.verbs.fire import fire
 from queue_core.verbs.read_tickets import read_tickets
 

@@ -5,7 +5,8 @@ from unittest.mock import patch
 
 import pyarrow as pa
 
-from queue_core import Queue, schema
+from queue_core import Queue
+from queue_core.values import schema
 from tests.factories import ORDERS, orders
 
 #: The last two are halves of one character.

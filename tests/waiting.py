@@ -11,11 +11,11 @@ import pytest
 from sqlalchemy import insert, select
 
 from queue_core import Queue, Store
-from queue_core.blocking import fire
-from queue_core.capacity import wait_line
 from queue_core.catalog import dialect
 from queue_core.catalog.poller import Poller
 from queue_core.catalog.tables import waiters
+from queue_core.verbs.capacity import wait_line
+from queue_core.waiting import fire
 
 #: Long enough for anything that is waited for, on a busy machine.
 PATIENCE = 60.0

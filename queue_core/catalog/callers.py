@@ -20,8 +20,8 @@ from sqlalchemy.exc import DBAPIError
 
 from queue_core.catalog import dialect
 from queue_core.catalog.database import Catalog
+from queue_core.catalog.databases.lent import LentConnection
 from queue_core.catalog.tables import facts
-from queue_core.databases.lent import LentConnection
 from queue_core.errors import BadOption, Conflict, IgnisError
 
 Result = TypeVar("Result")

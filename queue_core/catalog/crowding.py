@@ -15,8 +15,8 @@ from typing import TypeVar
 
 from sqlalchemy.exc import DBAPIError
 
-from queue_core.backoff import exponential
 from queue_core.catalog.dialect import Dialect
+from queue_core.values.backoff import exponential
 
 #: The first pause and the longest one, in seconds.
 FIRST_SECONDS, LAST_SECONDS = 0.05, 2.0

@@ -17,8 +17,6 @@ from sqlalchemy import Connection, Engine, event, select
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from queue_core import faults
-from queue_core.address import CATALOG_FILE
 from queue_core.catalog import crowding, dialect, format, outbox, shared_pools
 from queue_core.catalog.reserve import Reserve
 from queue_core.catalog.tables import facts
@@ -31,6 +29,8 @@ from queue_core.errors import (
     Invalid,
     NoSuchStore,
 )
+from queue_core.support import faults
+from queue_core.values.address import CATALOG_FILE
 
 Result = TypeVar("Result")
 

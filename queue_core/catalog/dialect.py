@@ -12,9 +12,9 @@ from sqlalchemy import Connection, Engine, select
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
-from queue_core.address import masked, masked_query
-from queue_core.databases.interface import Dialect, Listener, QueueIds, StillLocked, now
+from queue_core.catalog.databases.interface import Dialect, Listener, QueueIds, StillLocked, now
 from queue_core.errors import BadOption
+from queue_core.values.address import masked, masked_query
 
 __all__ = [
     "Dialect",
@@ -36,11 +36,11 @@ IDLE_CONNECTIONS = 4
 def _named(name: str) -> Dialect | None:
     match name:
         case "sqlite":
-            from queue_core.databases.sqlite import Sqlite
+            from queue_core.catalog.databases.sqlite import Sqlite
 
             return Sqlite()
         case "postgresql":
-            from queue_core.databases.postgresql import Postgresql
+            from queue_core.catalog.databases.postgresql import Postgresql
 
             return Postgresql()
     return None
@@ -51,7 +51,9 @@ def of(database: Connection | Engine) -> Dialect:
     name = database.dialect.name
     dialect = _named(name)
     if dialect is None:
-        raise NotImplementedError(f"a catalog in {name}: queue_core.databases has no class for it")
+        raise NotImplementedError(
+            f"a catalog in {name}: queue_core.catalog.databases has no class for it"
+        )
     return dialect
 
 

@@ -5,11 +5,13 @@ from typing import Protocol
 
 from sqlalchemy import Connection, insert, inspect, select, text, update
 
-from queue_core import faults
-from queue_core.catalog import dialect, due_times, named_locks, sql_views
+from queue_core.catalog import dialect, sql_views
+from queue_core.catalog.databases.error_codes import LACKING
+from queue_core.catalog.holders import named_locks
+from queue_core.catalog.records import due_times
 from queue_core.catalog.tables import facts, locks, metadata
-from queue_core.databases.error_codes import LACKING
 from queue_core.errors import DamagedCatalog, FormatTooNew, NoSuchStore
+from queue_core.support import faults
 
 #: The format that this version of ignis writes.
 FORMAT = 2

@@ -17,7 +17,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from queue_core.catalog import crowding, dialect, outbox
 from queue_core.catalog.database import Catalog
-from queue_core.databases.interface import Listener, QueueIds
+from queue_core.catalog.databases.interface import Listener, QueueIds
 from queue_core.errors import CatalogUnavailable
 
 

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
-from queue_core.databases.interface import Dialect
+from queue_core.catalog.databases.interface import Dialect
 
 #: Where a connection keeps its outbox; None: there is nothing to send.
 _KEY = "ignis_outbox"

@@ -14,8 +14,8 @@ from contextlib import AbstractContextManager
 from enum import Enum
 from math import inf
 
-from queue_core import interruption
-from queue_core.databases.interface import Listener
+from queue_core.catalog.databases.interface import Listener
+from queue_core.support import interruption
 
 #: Seconds after which a waiting thread looks although nothing has changed, by default.
 BLIND_SECONDS = 1.0

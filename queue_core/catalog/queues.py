@@ -12,17 +12,20 @@ from typing import Any
 import pyarrow as pa
 from sqlalchemy import ColumnElement, Connection, Row, Select, bindparam, insert, select
 
-from queue_core import column_roles
-from queue_core.catalog import dialect, lanes, named_locks, notifications, retries, seals
+from queue_core.catalog import dialect, notifications, seals
 from queue_core.catalog.damage import damaged, decoding
+from queue_core.catalog.holders import named_locks
+from queue_core.catalog.records import retries
+from queue_core.catalog.slices import lanes
 from queue_core.catalog.tables import counters, locks, queues, schemas, shards, turns
 from queue_core.errors import BadName, IgnisError, NoSuchQueue, QueueDeactivated, QueueExists
-from queue_core.model import Magazine, QueueInfo
-from queue_core.names import SIDELINE_SUFFIX, listed, near_first, nearest
 from queue_core.policies import binding
 from queue_core.policies.imported import storable
-from queue_core.schema import described, deserialize, evolve, serialize
-from queue_core.settings import MAX_CONCURRENCY, QueueSettings
+from queue_core.values import column_roles
+from queue_core.values.model import Magazine, QueueInfo
+from queue_core.values.names import SIDELINE_SUFFIX, listed, near_first, nearest
+from queue_core.values.schema import described, deserialize, evolve, serialize
+from queue_core.values.settings import MAX_CONCURRENCY, QueueSettings
 
 # Built once: each firing asks.
 _SHAPE = select(queues.c.schema_version, queues.c.settings).where(queues.c.id == bindparam("queue"))

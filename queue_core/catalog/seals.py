@@ -31,7 +31,7 @@ from sqlalchemy import (
 
 from queue_core.catalog import dialect
 from queue_core.catalog.tables import consumers, counters, metadata, shards, turns
-from queue_core.rows import Numbers
+from queue_core.values.rows import Numbers
 
 #: Remainders of the division by this prime: each single bit of a number changes them.
 PRIME = 2**31 - 1
@@ -42,7 +42,7 @@ _HASH_BITS = 40
 _GROWING = (shards, turns, counters, consumers)
 
 #: Columns that no seal covers, by table: times that the database assigns, and values that change
-#: with each heartbeat or life. Other checks of `queue_core.fsck` cover them.
+#: with each heartbeat or life. Other checks of `queue_core.upkeep.fsck` cover them.
 _UNSEALED = {
     "segments": {"loaded_at", "data"},
     "consumers": {"heartbeat_at", "ack"},

@@ -9,8 +9,9 @@ from typing import Any
 
 from sqlalchemy import Connection, Float, Select, cast, select
 
-from queue_core.catalog import dialect, samples
-from queue_core.catalog.figures import PRESENT
+from queue_core.catalog import dialect
+from queue_core.catalog.records import samples
+from queue_core.catalog.records.figures import PRESENT
 from queue_core.catalog.tables import samples as sample_rows
 
 #: Their names.

@@ -7,8 +7,8 @@ from typing import TypeVar
 
 from sqlalchemy import Connection
 
-from queue_core import faults
 from queue_core.catalog.database import Catalog
+from queue_core.support import faults
 
 Result = TypeVar("Result")
 

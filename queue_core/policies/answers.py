@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from queue_core.errors import BadOption, SchemaMismatch
-from queue_core.names import nearest
 from queue_core.policies.decisions import Decision
-from queue_core.rows import Numbers
-from queue_core.schema import conform
+from queue_core.values.names import nearest
+from queue_core.values.rows import Numbers
+from queue_core.values.schema import conform
 
 #: The columns of a table of answers.
 DECISION, VALUES = "decision", "values"

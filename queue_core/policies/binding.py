@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from queue_core.errors import BadOption
-from queue_core.names import nearest
 from queue_core.policies.imported import imported, is_path
-from queue_core.settings import DEFAULT_SHARDS, QueueSettings
+from queue_core.values.names import nearest
+from queue_core.values.settings import DEFAULT_SHARDS, QueueSettings
 
 if TYPE_CHECKING:
     from queue_core.policies.builtin import Policy

@@ -9,15 +9,15 @@ import numpy as np
 import pyarrow as pa
 
 from queue_core.errors import BadOption, BadSelector
-from queue_core.names import nearest
 from queue_core.policies.aggregates import Take
 from queue_core.policies.decisions import NEWEST, OLDEST, ORDERS
 from queue_core.policies.inputs import BoundPolicy, Flags, PolicyInput, PolicyResult
 from queue_core.policies.matching import cancel
 from queue_core.policies.merging import merged
 from queue_core.policies.numbering import check_comparable, first_of, last_of, matched, ranks
-from queue_core.rows import Numbers
 from queue_core.selector import Selector
+from queue_core.values.names import nearest
+from queue_core.values.rows import Numbers
 
 
 class Policy(Protocol):

@@ -15,7 +15,6 @@ import numpy as np
 import pyarrow as pa
 
 from queue_core.errors import BadOption
-from queue_core.failure_kinds import reason_of
 from queue_core.policies.answers import (
     CODES,
     DECISIONS,
@@ -27,7 +26,8 @@ from queue_core.policies.answers import (
 from queue_core.policies.decisions import NEWEST, ORDERS, Decision
 from queue_core.policies.inputs import BoundPolicy, Flags, Overwritten, PolicyInput, PolicyResult
 from queue_core.policies.numbering import ranks
-from queue_core.rows import Numbers
+from queue_core.values.failure_kinds import reason_of
+from queue_core.values.rows import Numbers
 
 #: Columns of queued messages that a check sees in addition to those of the queue.
 RETRIEVED, DISTANCE = "_retrieved", "_distance"

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from queue_core.rows import Numbers
+from queue_core.values.rows import Numbers
 
 Flags: TypeAlias = npt.NDArray[np.bool_]
 

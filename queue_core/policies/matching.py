@@ -9,7 +9,7 @@ import numpy as np
 from queue_core.policies.decisions import OLDEST
 from queue_core.policies.inputs import Flags
 from queue_core.policies.numbering import ranks
-from queue_core.rows import Numbers
+from queue_core.values.rows import Numbers
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,7 @@ import pyarrow as pa
 from queue_core.policies.aggregates import Take
 from queue_core.policies.inputs import Overwritten, PolicyInput, PolicyResult
 from queue_core.policies.numbering import first_of
-from queue_core.rows import Numbers
+from queue_core.values.rows import Numbers
 
 
 def merged(

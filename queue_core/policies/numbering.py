@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from queue_core.errors import BadOption
-from queue_core.rows import Numbers
+from queue_core.values.rows import Numbers
 
 
 def matched(new: pa.Table, queued: pa.Table, names: Sequence[str]) -> tuple[Numbers, Numbers]:

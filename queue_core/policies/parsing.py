@@ -12,7 +12,6 @@ import pyarrow as pa
 from sqlglot import Token, TokenType
 
 from queue_core.errors import BadOption, BadSelector
-from queue_core.names import nearest
 from queue_core.policies.aggregates import Take
 from queue_core.policies.builtin import (
     Annihilate,
@@ -28,6 +27,7 @@ from queue_core.selector.functions import truth
 from queue_core.selector.grammar import understand
 from queue_core.selector.nodes import Unfit
 from queue_core.selector.syntax import SourceText
+from queue_core.values.names import nearest
 
 
 def parse(text: str, schema: pa.Schema, key: str | None) -> Policy:

@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from queue_core.handlers.deadline import interruptibly
-from queue_core.handlers.handler import HandlerRunner, joint_settlement
+from queue_core.handling.deadline import interruptibly
+from queue_core.handling.handler import HandlerRunner, joint_settlement
 from queue_core.pool.held_batch import HeldBatch
 from queue_core.pool.source import MessageSource
 from queue_core.pool.transactions import Transactions

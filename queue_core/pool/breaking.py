@@ -1,7 +1,7 @@
 """The breaker of a pool: a thread that keeps its gate in step with the shared state.
 
-Changes: the rows of `queue_core.catalog.breakers`. While the breaker is closed, the thread only
-reads them, once a second. Crash: the lease of a probe ends, and another process probes.
+Changes: the rows of `queue_core.catalog.records.breakers`. While the breaker is closed, the thread
+only reads them, once a second. Crash: the lease of a probe ends, and another process probes.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from functools import partial
 
 from sqlalchemy import Connection
 
-from queue_core.breakers.breaker import Breaker
-from queue_core.breakers.gate import Event, Gate
-from queue_core.breakers.keys import value_of
-from queue_core.catalog import breakers
 from queue_core.catalog.database import Catalog
+from queue_core.catalog.records import breakers
 from queue_core.errors import IgnisError, Unavailable
+from queue_core.handling.breakers.breaker import Breaker
+from queue_core.handling.breakers.gate import Event, Gate
+from queue_core.handling.breakers.keys import value_of
 
 #: Seconds between two looks while the breaker is closed, and while it is not.
 CLOSED_SECONDS = 1.0

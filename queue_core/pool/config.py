@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from queue_core.breakers.breaker import Breaker
-from queue_core.breakers.keys import check_by, name_for
-from queue_core.catalog.interests import claim_of
+from queue_core.catalog.holders.interests import claim_of
 from queue_core.errors import BadOption
-from queue_core.handlers.columns import check_columns, check_payload, handler_columns
-from queue_core.handlers.handler import BatchHandler, RowHandler
-from queue_core.handlers.payloads import ObjectPayload, Payload
-from queue_core.model import BY_SHARD, GLOBAL, magazine_of
+from queue_core.handling.breakers.breaker import Breaker
+from queue_core.handling.breakers.keys import check_by, name_for
+from queue_core.handling.columns import check_columns, check_payload, handler_columns
+from queue_core.handling.handler import BatchHandler, RowHandler
+from queue_core.handling.payloads import ObjectPayload, Payload
 from queue_core.queue import Queue
-from queue_core.schema import METADATA
 from queue_core.selection.selection import Selection
-from queue_core.settings import MAX_CONCURRENCY, is_whole
-from queue_core.tasks.registry import TASKS, check_tasks
+from queue_core.upkeep.tasks.registry import TASKS, check_tasks
+from queue_core.values.model import BY_SHARD, GLOBAL, magazine_of
+from queue_core.values.schema import METADATA
+from queue_core.values.settings import MAX_CONCURRENCY, is_whole
 
 if TYPE_CHECKING:
     from queue_core.selection.selection import AnySelector

@@ -15,7 +15,7 @@ from queue_core.catalog.notifications import Watch
 from queue_core.catalog.poller import BLIND_SECONDS, Due, Poller
 from queue_core.consumers.manager import NotifyReason, QueueConsumerManager
 from queue_core.errors import CatalogUnavailable
-from queue_core.model import QueueInfo
+from queue_core.values.model import QueueInfo
 
 #: Seconds after which the thread notices that it must end, or look earlier.
 _SLICE_SECONDS = 0.2

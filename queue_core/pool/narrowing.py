@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from queue_core.breakers.breaker import WHOLE
-from queue_core.breakers.gate import FirePlan
-from queue_core.breakers.keys import condition, restricted
+from queue_core.handling.breakers.breaker import WHOLE
+from queue_core.handling.breakers.gate import FirePlan
+from queue_core.handling.breakers.keys import condition, restricted
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -31,7 +31,7 @@ def _both(selector: Any, by: str, keys: frozenset[str], *, among: bool) -> AnySe
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    from queue_core.breakers.keys import keys_of
+    from queue_core.handling.breakers.keys import keys_of
     from queue_core.selector import Predicate
 
     own = selector if isinstance(selector, Predicate) else Predicate(selector)

@@ -18,11 +18,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from queue_core.errors import Unavailable
-from queue_core.outcomes import DELETE, RELOAD, SIDELINE
 from queue_core.pool.batch import Batch, settlement_of, without_committed
 from queue_core.pool.source import MessageSource
 from queue_core.pool.timings import LINGER_SECONDS, RETRY_SECONDS
-from queue_core.rows import Numbers
+from queue_core.values.outcomes import DELETE, RELOAD, SIDELINE
+from queue_core.values.rows import Numbers
 
 
 class OutcomeBuffer:

@@ -12,20 +12,18 @@ from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from queue_core.breakers.breaker import WHOLE, Breaker
-from queue_core.breakers.gate import Gate
-from queue_core.catalog import interests, pauses
 from queue_core.catalog import queues as catalog_queues
+from queue_core.catalog.holders import interests
+from queue_core.catalog.records import pauses
 from queue_core.consumers.consumer import SuspendReason
-from queue_core.durations import Duration, check_seconds, check_timeout
+from queue_core.consumers.presence.presence import Presence
 from queue_core.errors import BadOption, IgnisError, NoSuchQueue, Unavailable
-from queue_core.handlers.contract import Contract, Ignorable
-from queue_core.handlers.handler import BatchHandler, HandlerRunner, RowHandler
-from queue_core.handlers.magazine_handler import MagazineHandler, unwrapped
-from queue_core.handlers.results import name_of
-from queue_core.interruption import check, shielded
-from queue_core.model import BY_SHARD, Consumer, Magazine, QueueInfo, magazine_of
-from queue_core.names import check_consumer, of_process, speaking
+from queue_core.handling.breakers.breaker import WHOLE, Breaker
+from queue_core.handling.breakers.gate import Gate
+from queue_core.handling.contract import Contract, Ignorable
+from queue_core.handling.handler import BatchHandler, HandlerRunner, RowHandler
+from queue_core.handling.magazine_handler import MagazineHandler, unwrapped
+from queue_core.handling.results import name_of
 from queue_core.pool.breaking import PoolBreaker
 from queue_core.pool.config import PoolConfig, checked
 from queue_core.pool.credit import Credit
@@ -39,12 +37,15 @@ from queue_core.pool.timings import STOP_SECONDS
 from queue_core.pool.transactions import Transactions
 from queue_core.pool.worker import WorkerContext
 from queue_core.pool.workers import Workers
-from queue_core.presence.presence import Presence
 from queue_core.queue import Queue
-from queue_core.retry import Retry
 from queue_core.store import Store
-from queue_core.tasks import background
-from queue_core.tasks.thread import TaskThread
+from queue_core.support.interruption import check, shielded
+from queue_core.upkeep.tasks import background
+from queue_core.upkeep.tasks.thread import TaskThread
+from queue_core.values.durations import Duration, check_seconds, check_timeout
+from queue_core.values.model import BY_SHARD, Consumer, Magazine, QueueInfo, magazine_of
+from queue_core.values.names import check_consumer, of_process, speaking
+from queue_core.values.retry import Retry
 from queue_core.verbs.lose import start_again
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import Any
 from weakref import WeakSet
 
 from queue_core.consumers.consumer import QueueConsumer, SuspendReason
-from queue_core.interruption import shielded
+from queue_core.support.interruption import shielded
 
 
 @shielded

@@ -18,13 +18,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from sqlalchemy import Connection
 
-from queue_core.breakers.gate import Gate
-from queue_core.catalog import consumers, interests
-from queue_core.coalescing import Coalescer
+from queue_core.catalog.holders import consumers, interests
 from queue_core.errors import ConsumerFenced, Unavailable
-from queue_core.ids import IdSet
-from queue_core.model import Consumer, Magazine, Ticket, magazine_of
-from queue_core.outcomes import DELETE, Settlement
+from queue_core.handling.breakers.gate import Gate
 from queue_core.pool.held_batch import HeldBatch, divided
 from queue_core.pool.held_bytes import HeldBytes
 from queue_core.pool.narrowing import narrowed
@@ -32,10 +28,14 @@ from queue_core.pool.prefetch import MAX_FACTOR, Prefetch
 from queue_core.pool.stalls import Stalls
 from queue_core.pool.trouble import Trouble
 from queue_core.queue import Queue
-from queue_core.retry import Retry
-from queue_core.rows import Numbers
 from queue_core.segments.reader import read_table
 from queue_core.selection.request import FireRequest
+from queue_core.support.coalescing import Coalescer
+from queue_core.values.ids import IdSet
+from queue_core.values.model import Consumer, Magazine, Ticket, magazine_of
+from queue_core.values.outcomes import DELETE, Settlement
+from queue_core.values.retry import Retry
+from queue_core.values.rows import Numbers
 from queue_core.verbs.browse import Window, browse, browse_next
 from queue_core.verbs.quarantine import quarantining
 from queue_core.verbs.settle import settle_or_lose

@@ -13,25 +13,25 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
 from typing import TYPE_CHECKING
 
-from queue_core.catalog import interests
+from queue_core.catalog.holders import interests
 from queue_core.consumers.consumer import QueueConsumer, SuspendReason
+from queue_core.consumers.presence.presence import Presence
 from queue_core.errors import BadOption, ConsumerFenced
-from queue_core.firing import Firing
-from queue_core.interruption import shielded
-from queue_core.model import BY_SHARD, Consumer, Magazine, magazine_of
-from queue_core.names import check_consumer, of_process
 from queue_core.pool.config import PoolConfig, checked
 from queue_core.pool.dispatcher import QueueDispatcher, close_dispatcher, open_dispatcher
 from queue_core.pool.pressure import Pressure
 from queue_core.pool.ready_set import ReadySet
 from queue_core.pool.source import BrowsingSource
 from queue_core.pool.timings import STALL_SECONDS
-from queue_core.presence.presence import Presence
 from queue_core.queue import Queue
-from queue_core.settings import is_whole
 from queue_core.store import Store
+from queue_core.support.interruption import shielded
+from queue_core.values.model import BY_SHARD, Consumer, Magazine, magazine_of
+from queue_core.values.names import check_consumer, of_process
+from queue_core.values.settings import is_whole
 from queue_core.verbs.lose import start_again
 from queue_core.verbs.reset import put_back
+from queue_core.waiting.firing import Firing
 
 if TYPE_CHECKING:
     from queue_core.selection.selection import AnySelector

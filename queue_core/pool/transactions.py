@@ -27,17 +27,17 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from queue_core.catalog import dialect
 from queue_core.catalog.database import Catalog
-from queue_core.databases.lent import TransactionFailed
+from queue_core.catalog.databases.lent import TransactionFailed
 from queue_core.errors import BadOption, BadOutcome, Conflict, IgnisError
-from queue_core.failure_kinds import reason_of
-from queue_core.handlers.calls import Superseded, Uncommitted
-from queue_core.handlers.coroutines import Awaited, is_coroutine
-from queue_core.handlers.deadline import interruptibly
-from queue_core.handlers.handler import settlement_rows, takes_batches
-from queue_core.handlers.verdicts import Verdicts
-from queue_core.outcomes import DELETE
+from queue_core.handling.calls import Superseded, Uncommitted
+from queue_core.handling.coroutines import Awaited, is_coroutine
+from queue_core.handling.deadline import interruptibly
+from queue_core.handling.handler import settlement_rows, takes_batches
+from queue_core.handling.verdicts import Verdicts
 from queue_core.pool.timings import RETRY_SECONDS
-from queue_core.transaction.settle import NotHeld
+from queue_core.values.failure_kinds import reason_of
+from queue_core.values.outcomes import DELETE
+from queue_core.waiting.external.settle import NotHeld
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import ExceptionContext
@@ -265,7 +265,7 @@ def _of_batch(
     if not pc.any(pc.equal(verdicts.outcomes, DELETE), min_count=0).as_py():
         return None
     if batch.source.is_sideline:
-        # No message of a sideline is put off (`queue_core.handlers.results`).
+        # No message of a sideline is put off (`queue_core.handling.results`).
         verdicts = verdicts.at_once()
     return settlement_rows(ids, verdicts)
 

@@ -19,10 +19,9 @@ from dataclasses import dataclass
 from queue_core.consumers.consumer import QueueConsumer
 from queue_core.consumers.trace import Step, record
 from queue_core.errors import Damaged, IgnisError, NoSuchQueue, QueueDeactivated, Unavailable
-from queue_core.handlers.calls import Superseded
-from queue_core.handlers.handler import HandlerRunner
-from queue_core.handlers.results import refusal
-from queue_core.interruption import Interruptible, TimedOut, bind
+from queue_core.handling.calls import Superseded
+from queue_core.handling.handler import HandlerRunner
+from queue_core.handling.results import refusal
 from queue_core.pool.batch import Batch
 from queue_core.pool.credit import Credit
 from queue_core.pool.dispatcher import QueueDispatcher
@@ -34,6 +33,7 @@ from queue_core.pool.ready_set import ReadySet
 from queue_core.pool.source import MessageSource
 from queue_core.pool.timings import RETRY_SECONDS
 from queue_core.pool.transactions import Transactions
+from queue_core.support.interruption import Interruptible, TimedOut, bind
 
 _log = logging.getLogger(__name__)
 

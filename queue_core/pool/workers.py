@@ -7,7 +7,7 @@ import time
 
 from queue_core.consumers.consumer import SuspendReason
 from queue_core.pool.worker import Worker, WorkerContext
-from queue_core.settings import MAX_CONCURRENCY
+from queue_core.values.settings import MAX_CONCURRENCY
 
 
 class Workers:

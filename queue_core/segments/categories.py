@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from queue_core.rows import Numbers
+from queue_core.values.rows import Numbers
 
 #: Rows that are written together are split into at most this many kinds; with more, not at all.
 MOST = 64

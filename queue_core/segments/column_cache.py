@@ -13,11 +13,11 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
-from queue_core.model import Chunk, ReadPlan, SegmentRef
-from queue_core.schema import COMPACTED
 from queue_core.segments.lru_cache import LruCache
 from queue_core.segments.reader import decode_all, read_table
-from queue_core.valid_text import valid
+from queue_core.values.model import Chunk, ReadPlan, SegmentRef
+from queue_core.values.schema import COMPACTED
+from queue_core.values.valid_text import valid
 
 #: The most bytes of columns in the cache of a process.
 CACHE_BYTES = 128 << 20

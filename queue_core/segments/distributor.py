@@ -9,11 +9,11 @@ from collections.abc import Iterable
 import numpy as np
 import pyarrow as pa
 
-from queue_core.model import QueueInfo, Staged
-from queue_core.rows import Numbers
 from queue_core.segments.stager import Stager
 from queue_core.segments.staging_spec import StagingSpec
 from queue_core.segments.storage import Storage
+from queue_core.values.model import QueueInfo, Staged
+from queue_core.values.rows import Numbers
 
 #: A larger load without a key is split into parts of this many bytes, one for each shard.
 SPREAD_BYTES = 4 << 20

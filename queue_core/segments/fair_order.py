@@ -11,10 +11,10 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from queue_core.ranks import TICKS, Ranking, Stretch, Ticks, packed, stretches
-from queue_core.rows import Numbers
 from queue_core.segments.shard_hash import hash_of
-from queue_core.weights import Weights
+from queue_core.values.ranks import TICKS, Ranking, Stretch, Ticks, packed, stretches
+from queue_core.values.rows import Numbers
+from queue_core.values.weights import Weights
 
 #: The keys of special lanes: of the whole queue, of messages that come to main again, of nulls,
 #: and of those that were forgotten.

@@ -12,9 +12,9 @@ from urllib.parse import parse_qsl, unquote
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-from queue_core.address import masked
 from queue_core.errors import BadOption, StorageUnavailable
-from queue_core.names import nearest
+from queue_core.values.address import masked
+from queue_core.values.names import nearest
 
 #: Seconds to wait for a connection to the server of a bucket, and for each next byte.
 CONNECT_SECONDS = 3.0

@@ -14,7 +14,7 @@ import pyarrow as pa
 import xxhash
 
 from queue_core.errors import DamagedSegment
-from queue_core.model import Chunk
+from queue_core.values.model import Chunk
 
 _CHUNK = struct.Struct("<IQQQ")
 

@@ -16,12 +16,19 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from queue_core.errors import DamagedSegment, StorageUnavailable
-from queue_core.model import Chunk, Part, ReadPlan, ScanTask, SegmentRef
-from queue_core.rows import RowNumbers, Rows
-from queue_core.schema import COMPACTED, METADATA, TIMESTAMP, deserialize, output_schema, upgrade
 from queue_core.segments import trials
 from queue_core.segments.format import decode
 from queue_core.segments.storage import Storage
+from queue_core.values.model import Chunk, Part, ReadPlan, ScanTask, SegmentRef
+from queue_core.values.rows import RowNumbers, Rows
+from queue_core.values.schema import (
+    COMPACTED,
+    METADATA,
+    TIMESTAMP,
+    deserialize,
+    output_schema,
+    upgrade,
+)
 
 #: Smaller batches are joined to batches of up to this many rows and bytes: a join copies, which
 #: pays only for small ones.

@@ -13,14 +13,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from queue_core.column_roles import described
-from queue_core.column_stats import stats_of
-from queue_core.model import QueueInfo, Slice, Staged
-from queue_core.rows import Numbers, Rows
-from queue_core.schema import COMPACTED, METADATA
 from queue_core.segments.stager import Stager
 from queue_core.segments.staging_spec import StagingSpec
 from queue_core.segments.storage import Storage
+from queue_core.values.column_roles import described
+from queue_core.values.column_stats import stats_of
+from queue_core.values.model import QueueInfo, Slice, Staged
+from queue_core.values.rows import Numbers, Rows
+from queue_core.values.schema import COMPACTED, METADATA
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from queue_core.errors import SchemaMismatch
-from queue_core.names import nearest
+from queue_core.values.names import nearest
 
 _Hashes = npt.NDArray[np.uint64]
 _SEED = np.uint64(0x9E3779B97F4A7C15)

@@ -9,8 +9,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from queue_core.errors import SchemaMismatch
-from queue_core.rows import Numbers
 from queue_core.segments.shard_hash import can_be_key, shards_of
+from queue_core.values.rows import Numbers
 
 #: Rows are sorted in groups of at least this many bytes, which fit into a processor's cache, and of
 #: at least this many rows for each shard.

@@ -15,17 +15,17 @@ from typing import TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from queue_core import faults
-from queue_core.column_stats import stats_of
 from queue_core.errors import IgnisError, PublicationRefused, StaleCheckpoint, StorageUnavailable
-from queue_core.model import MAX_SEGMENT_ROWS, Run, Staged
-from queue_core.ranks import Ranking
-from queue_core.rows import Numbers, Rows
 from queue_core.segments.categories import kinds
 from queue_core.segments.format import SegmentWriter, inline
 from queue_core.segments.sharder import SEVERAL, Sharder
 from queue_core.segments.staging_spec import StagingSpec
 from queue_core.segments.storage import Storage
+from queue_core.support import faults
+from queue_core.values.column_stats import stats_of
+from queue_core.values.model import MAX_SEGMENT_ROWS, Run, Staged
+from queue_core.values.ranks import Ranking
+from queue_core.values.rows import Numbers, Rows
 
 #: Bytes of rows that are sorted and written at a time: the memory that a writing task needs.
 RUN_BYTES = 32 << 20

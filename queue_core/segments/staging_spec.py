@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from queue_core.column_roles import described
-from queue_core.model import QueueInfo
-from queue_core.weights import Weights
+from queue_core.values.column_roles import described
+from queue_core.values.model import QueueInfo
+from queue_core.values.weights import Weights
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from queue_core import faults
-from queue_core.address import masked
 from queue_core.errors import DamagedSegment, PublicationRefused, StorageUnavailable
 from queue_core.segments.write_behind import WriteBehind
-from queue_core.syncing import sync
+from queue_core.support import faults
+from queue_core.support.syncing import sync
+from queue_core.values.address import masked
 
 if TYPE_CHECKING:
     # Not at the top: a query's start does not wait for this, if its storage is a folder.

@@ -11,8 +11,8 @@ from __future__ import annotations
 import logging
 
 from queue_core.errors import DamagedSegment, StorageUnavailable
-from queue_core.model import ReadPlan, SegmentRef
 from queue_core.segments.storage import Storage
+from queue_core.values.model import ReadPlan, SegmentRef
 
 _log = logging.getLogger(__name__)
 

@@ -13,20 +13,21 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Select, select
 
-from queue_core.catalog import bunches, dialect, id_map, turns
-from queue_core.catalog.bunches import Bunch
-from queue_core.catalog.slices import ShardKey
+from queue_core.catalog import dialect
+from queue_core.catalog.slices import bunches, id_map, turns
+from queue_core.catalog.slices.bunches import Bunch
+from queue_core.catalog.slices.slices import ShardKey
+from queue_core.catalog.slices.turns import Backlog
 from queue_core.catalog.tables import slices
-from queue_core.catalog.turns import Backlog
-from queue_core.ids import IdSet
-from queue_core.model import Slice
-from queue_core.plan import Taken, take, within_bytes
 from queue_core.selection.by_segment import fetch_of_segments
 from queue_core.selection.conditions import eligible
 from queue_core.selection.queue_weights import shares
 from queue_core.selection.request import Candidates, FireRequest, Position
 from queue_core.selection.shares import most_slices, take_shares
 from queue_core.selection.turn_choice import Lock, choose_turns
+from queue_core.values.ids import IdSet
+from queue_core.values.model import Slice
+from queue_core.values.plan import Taken, take, within_bytes
 
 #: The most slices that one transaction of a long task takes, so that others wait for some ten
 #: milliseconds at most.

@@ -12,14 +12,15 @@ from dataclasses import dataclass
 import numpy as np
 from sqlalchemy import Connection, select
 
-from queue_core.catalog import dialect, read_plans
+from queue_core.catalog import dialect
 from queue_core.catalog.database import Catalog
-from queue_core.catalog.slices import fetch
+from queue_core.catalog.slices import read_plans
+from queue_core.catalog.slices.slices import fetch
 from queue_core.catalog.tables import id_map, slices
-from queue_core.model import QueueInfo, Slice, State
-from queue_core.rows import Numbers, Rows
 from queue_core.segments.reader import read_table
 from queue_core.selection.request import FireRequest
+from queue_core.values.model import QueueInfo, Slice, State
+from queue_core.values.rows import Numbers, Rows
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,17 +15,18 @@ from math import ceil
 import numpy as np
 from sqlalchemy import Connection, select
 
-from queue_core.catalog import dialect, turns
-from queue_core.catalog.slices import ShardKey, read_slices
+from queue_core.catalog import dialect
+from queue_core.catalog.slices import turns
+from queue_core.catalog.slices.slices import ShardKey, read_slices
 from queue_core.catalog.tables import slices
-from queue_core.model import Slice
-from queue_core.plan import Taken, share, take
-from queue_core.rows import Rows
 from queue_core.selection.conditions import eligible_slices
 from queue_core.selection.queue_weights import bytes_of_queues, shares_of_queues
 from queue_core.selection.request import FireRequest
 from queue_core.selection.shares import MAX_SLICES, by_horizon, take_shares
 from queue_core.selection.turn_choice import Lock
+from queue_core.values.model import Slice
+from queue_core.values.plan import Taken, share, take
+from queue_core.values.rows import Rows
 
 #: Slices of the first page, and by which factor a page is larger than the one before.
 PAGE = 64

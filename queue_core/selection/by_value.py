@@ -17,20 +17,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from sqlalchemy import Connection
 
-from queue_core import buckets
-from queue_core.catalog import allotments, dialect
-from queue_core.catalog.slices import fetch
+from queue_core.catalog import dialect
+from queue_core.catalog.records import allotments
+from queue_core.catalog.slices.slices import fetch
 from queue_core.catalog.tables import slices
-from queue_core.ids import IdSet
-from queue_core.limits import Limit
-from queue_core.model import Magazine, State
-from queue_core.plan import Taken, having
-from queue_core.rows import Numbers
 from queue_core.selection.conditions import eligible_slices
 from queue_core.selection.request import FireRequest
 from queue_core.selection.scan import ID, SLICE, Mask, SliceScan
 from queue_core.selection.top_k import BYTES
 from queue_core.selector import NoneOf
+from queue_core.values import buckets
+from queue_core.values.ids import IdSet
+from queue_core.values.limits import Limit
+from queue_core.values.model import Magazine, State
+from queue_core.values.plan import Taken, having
+from queue_core.values.rows import Numbers
 
 #: A longer key is stored as its hash.
 _LONGEST = 300

@@ -16,14 +16,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from sqlalchemy import ColumnElement, Connection
 
-from queue_core.catalog import dialect, id_map, turns
+from queue_core.catalog import dialect
 from queue_core.catalog.database import Catalog
-from queue_core.catalog.slices import ShardKey, fetch
+from queue_core.catalog.slices import id_map, turns
+from queue_core.catalog.slices.slices import ShardKey, fetch
 from queue_core.catalog.tables import slices
-from queue_core.ids import IdSet
-from queue_core.model import Slice, State
-from queue_core.plan import Taken, share
-from queue_core.rows import Numbers
 from queue_core.selection.acquire import by_shard
 from queue_core.selection.conditions import eligible_slices
 from queue_core.selection.fifo_scan import STEP_ROWS, ScanConditions, ShardScan
@@ -34,6 +31,10 @@ from queue_core.selection.scan import ID, SLICE, SliceScan
 from queue_core.selection.selection import QueueRules, Selection
 from queue_core.selection.shares import by_horizon
 from queue_core.selection.top_k import BYTES, TopK
+from queue_core.values.ids import IdSet
+from queue_core.values.model import Slice, State
+from queue_core.values.plan import Taken, share
+from queue_core.values.rows import Numbers
 
 if TYPE_CHECKING:
     from queue_core.selector import Condition

@@ -13,10 +13,11 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, bindparam, not_, or_, select, tuple_
 
-from queue_core.catalog import dialect, retries
+from queue_core.catalog import dialect
+from queue_core.catalog.records import retries
 from queue_core.catalog.tables import slices
-from queue_core.model import Magazine, QueueInfo, State
 from queue_core.selection.request import FireRequest, Rules, Stretch
+from queue_core.values.model import Magazine, QueueInfo, State
 
 #: Microseconds: later than any clock, and within a database's integers.
 _FOR_EVER = 10**17

@@ -7,13 +7,13 @@ from dataclasses import replace
 
 from sqlalchemy import Connection, select
 
-from queue_core.catalog import lanes
+from queue_core.catalog.slices import lanes
 from queue_core.catalog.tables import slices
 from queue_core.errors import BadOption
-from queue_core.model import GLOBAL, Magazine, QueueInfo
-from queue_core.plan import Taken
 from queue_core.selection.conditions import eligible_slices
 from queue_core.selection.request import FireRequest
+from queue_core.values.model import GLOBAL, Magazine, QueueInfo
+from queue_core.values.plan import Taken
 
 
 def fair_queues(

@@ -17,9 +17,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from queue_core.model import Slice
-from queue_core.plan import Taken, interleaved
-from queue_core.rows import EMPTY
 from queue_core.selection.scan import (
     ID,
     PLACE,
@@ -31,6 +28,9 @@ from queue_core.selection.scan import (
     is_lasting,
     mask,
 )
+from queue_core.values.model import Slice
+from queue_core.values.plan import Taken, interleaved
+from queue_core.values.rows import EMPTY
 
 if TYPE_CHECKING:
     from queue_core.selector import Condition

@@ -16,15 +16,16 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from sqlalchemy import Connection, bindparam, func, select
 
-from queue_core import buckets
-from queue_core.catalog import allotments, id_map
-from queue_core.catalog.allotments import Bucket
+from queue_core.catalog.records import allotments
+from queue_core.catalog.records.allotments import Bucket
+from queue_core.catalog.slices import id_map
 from queue_core.catalog.tables import slices
-from queue_core.ids import IdSet
-from queue_core.model import Magazine, QueueInfo, State
-from queue_core.plan import Taken, share, take
 from queue_core.selection.acquire import anything, by_shard
 from queue_core.selection.request import Candidates, FireRequest, Limits
+from queue_core.values import buckets
+from queue_core.values.ids import IdSet
+from queue_core.values.model import Magazine, QueueInfo, State
+from queue_core.values.plan import Taken, share, take
 
 if TYPE_CHECKING:
     from queue_core.selection.by_value import ValueRooms

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from sqlalchemy import Connection
 
-from queue_core.catalog import turns
+from queue_core.catalog.slices import turns
 from queue_core.selection.request import FireRequest
 
 #: The least number of messages that each firing counts for.

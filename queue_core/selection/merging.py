@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from queue_core.rows import Numbers
+from queue_core.values.rows import Numbers
 
 
 def merged(times: Numbers, ids: Numbers, counts: Sequence[int]) -> Numbers:

@@ -13,11 +13,11 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Select, select, tuple_
 
 from queue_core.catalog import dialect
-from queue_core.catalog.slices import WAITING
+from queue_core.catalog.slices.slices import WAITING
 from queue_core.catalog.tables import queues as queue_rows
 from queue_core.catalog.tables import slices
-from queue_core.model import Magazine, QueueInfo
 from queue_core.selection.request import Position
+from queue_core.values.model import Magazine, QueueInfo
 
 #: A queue is large if more slices than this wait in one of its magazines.
 LARGE = 1 << 14

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from queue_core.column_roles import expiring, holding
-from queue_core.limits import Limit
-from queue_core.model import Magazine, QueueInfo
-from queue_core.schema import AGE, NOW
+from queue_core.values.column_roles import expiring, holding
+from queue_core.values.limits import Limit
+from queue_core.values.model import Magazine, QueueInfo
+from queue_core.values.schema import AGE, NOW
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
-from queue_core.catalog.slices import ShardKey
-from queue_core.catalog.turns import place_in_turn
-from queue_core.model import GLOBAL, QueueInfo
-from queue_core.plan import in_proportion, share
+from queue_core.catalog.slices.slices import ShardKey
+from queue_core.catalog.slices.turns import place_in_turn
 from queue_core.selection.request import FireRequest
+from queue_core.values.model import GLOBAL, QueueInfo
+from queue_core.values.plan import in_proportion, share
 
 
 def weights_of(queues: Sequence[QueueInfo], order_by: str | None, order: str) -> dict[int, int]:

@@ -13,17 +13,17 @@ import numpy as np
 import pyarrow as pa
 from sqlalchemy import ColumnElement, Connection, select, tuple_
 
-from queue_core.catalog.slices import read_slices
+from queue_core.catalog.slices.slices import read_slices
 from queue_core.catalog.tables import slices
-from queue_core.model import Slice
-from queue_core.plan import Taken
-from queue_core.rows import Numbers
 from queue_core.selection.by_rank import ORDER, narrowed
 from queue_core.selection.conditions import eligible_slices
 from queue_core.selection.fifo_scan import ScanConditions, decided_by_stats, matching_rows
 from queue_core.selection.request import FireRequest
 from queue_core.selection.scan import ID, PLACE, SLICE, SliceScan
 from queue_core.selection.shares import by_horizon
+from queue_core.values.model import Slice
+from queue_core.values.plan import Taken
+from queue_core.values.rows import Numbers
 
 #: The smallest and the largest number of slices that are fetched at a time.
 PAGE = (64, 4096)

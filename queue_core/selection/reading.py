@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection
 
-from queue_core.catalog import read_plans
+from queue_core.catalog.slices import read_plans
 from queue_core.errors import DamagedCatalog
-from queue_core.model import QueueInfo, ReadPlan
-from queue_core.plan import Taken
+from queue_core.values.model import QueueInfo, ReadPlan
+from queue_core.values.plan import Taken
 
 #: A plan of more slices is made after the transaction, since other firings wait for its end.
 MOST_SLICES = 64

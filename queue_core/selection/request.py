@@ -13,17 +13,17 @@ import numpy.typing as npt
 import pyarrow as pa
 from sqlalchemy import ColumnElement, Connection
 
-from queue_core.catalog import turns
 from queue_core.catalog.database import Catalog
-from queue_core.catalog.slices import ShardKey
+from queue_core.catalog.slices import turns
+from queue_core.catalog.slices.slices import ShardKey
 from queue_core.errors import BadOption
-from queue_core.ids import IdSet
-from queue_core.limits import Limit
-from queue_core.model import Magazine
-from queue_core.rows import Numbers
 from queue_core.selection.reading import Reading
 from queue_core.selection.selection import Selection
-from queue_core.settings import check_count
+from queue_core.values.ids import IdSet
+from queue_core.values.limits import Limit
+from queue_core.values.model import Magazine
+from queue_core.values.rows import Numbers
+from queue_core.values.settings import check_count
 
 #: Seconds after which to look again for room below a limit of messages in flight. The settlement
 #: that makes room also wakes those who wait.

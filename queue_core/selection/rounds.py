@@ -18,12 +18,12 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection
 
-from queue_core.catalog import id_map
-from queue_core.ids import IdSet
-from queue_core.model import Magazine, Slice
-from queue_core.plan import Taken, having
+from queue_core.catalog.slices import id_map
 from queue_core.selection.by_segment import fetch_of_segments
 from queue_core.selection.request import FireRequest, Stretch
+from queue_core.values.ids import IdSet
+from queue_core.values.model import Magazine, Slice
+from queue_core.values.plan import Taken, having
 
 #: The most slices of a brief part, and the most messages of any.
 PART_SLICES = 12

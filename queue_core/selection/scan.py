@@ -18,17 +18,17 @@ import pyarrow as pa
 from pyroaring import BitMap
 from sqlalchemy import Connection
 
-from queue_core.catalog import read_plans
 from queue_core.catalog.damage import UNREADABLE, damaged
+from queue_core.catalog.slices import read_plans
 from queue_core.catalog.tables import slices
-from queue_core.column_stats import ColumnStats, stats_from_json
-from queue_core.ids import IdSet, first_id
-from queue_core.model import QueueInfo, SegmentRef, Slice
-from queue_core.plan import Taken
-from queue_core.rows import Numbers, Rows
-from queue_core.schema import AGE, NOW, output_schema
 from queue_core.segments.column_cache import read_columns
 from queue_core.selection.match_cache import MatchCache
+from queue_core.values.column_stats import ColumnStats, stats_from_json
+from queue_core.values.ids import IdSet, first_id
+from queue_core.values.model import QueueInfo, SegmentRef, Slice
+from queue_core.values.plan import Taken
+from queue_core.values.rows import Numbers, Rows
+from queue_core.values.schema import AGE, NOW, output_schema
 
 if TYPE_CHECKING:
     from queue_core.selector import Condition

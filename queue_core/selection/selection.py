@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 import pyarrow as pa
 
 from queue_core.errors import BadOption
-from queue_core.limits import Limit
-from queue_core.model import BY_SHARD, GLOBAL, Magazine, QueueInfo
-from queue_core.schema import AGE, NOW, output_schema
 from queue_core.selection.queue_rules import Eligibility, of_firing
+from queue_core.values.limits import Limit
+from queue_core.values.model import BY_SHARD, GLOBAL, Magazine, QueueInfo
+from queue_core.values.schema import AGE, NOW, output_schema
 
 if TYPE_CHECKING:
     from queue_core.selector import Condition, Function, Order, Predicate, Selector

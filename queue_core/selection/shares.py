@@ -15,11 +15,11 @@ from weakref import WeakKeyDictionary
 
 from sqlalchemy import Connection, Engine
 
-from queue_core.catalog.slices import ShardKey, fetch_first
-from queue_core.model import Slice
-from queue_core.plan import Taken, before, take
+from queue_core.catalog.slices.slices import ShardKey, fetch_first
 from queue_core.selection.conditions import eligible
 from queue_core.selection.request import FireRequest
+from queue_core.values.model import Slice
+from queue_core.values.plan import Taken, before, take
 
 #: The most slices of one firing. A driver has to plan and distribute them, and on SQLite, others
 #: wait while they are fired, and again while they are settled.

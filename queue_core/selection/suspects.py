@@ -30,11 +30,11 @@ from sqlalchemy import (
 )
 
 from queue_core.catalog import dialect
-from queue_core.catalog.consumers import check_life
+from queue_core.catalog.holders.consumers import check_life
 from queue_core.catalog.tables import consumers, slices
-from queue_core.model import Consumer, HandlingConsumer, Magazine, State
 from queue_core.selection.conditions import eligible, eligible_slices
 from queue_core.selection.request import FireRequest
+from queue_core.values.model import Consumer, HandlingConsumer, Magazine, State
 
 #: As the index has it.
 IS_SUSPECT = slices.c.lost_among > literal_column("0")

@@ -14,9 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from queue_core.catalog.slices import ShardKey
-from queue_core.model import ROW_BITS, Slice
-from queue_core.plan import Taken, interleaved
+from queue_core.catalog.slices.slices import ShardKey
 from queue_core.selection.fifo_scan import (
     ScanConditions,
     ShardScan,
@@ -24,6 +22,8 @@ from queue_core.selection.fifo_scan import (
     matching_rows,
 )
 from queue_core.selection.scan import ID, PLACE, SLICE, SliceScan
+from queue_core.values.model import ROW_BITS, Slice
+from queue_core.values.plan import Taken, interleaved
 
 if TYPE_CHECKING:
     from queue_core.selector import Order

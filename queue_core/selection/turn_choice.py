@@ -21,13 +21,14 @@ from weakref import WeakKeyDictionary
 
 from sqlalchemy import Connection, Engine
 
-from queue_core.catalog import dialect, turns
-from queue_core.catalog.slices import ShardKey
-from queue_core.catalog.turns import Backlog, place_in_turn
-from queue_core.model import Magazine
-from queue_core.plan import in_turn, passed_over
+from queue_core.catalog import dialect
+from queue_core.catalog.slices import turns
+from queue_core.catalog.slices.slices import ShardKey
+from queue_core.catalog.slices.turns import Backlog, place_in_turn
 from queue_core.selection.contention import Contention
 from queue_core.selection.request import FireRequest
+from queue_core.values.model import Magazine
+from queue_core.values.plan import in_turn, passed_over
 
 #: How to lock turns: ``"skip"`` locks free ones, ``"some"`` waits for those that a firing needs,
 #: ``"wait"`` waits for all. None locks no turn.

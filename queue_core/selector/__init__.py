@@ -15,11 +15,16 @@ type it is compared with, and a text column can be compared only with texts.
 
 from typing import TypeAlias
 
-from queue_core.column_stats import ColumnStats, column_stats, stats_from_json, stats_to_json
 from queue_core.selector.by_function import Function, FunctionSelector, Predicate
 from queue_core.selector.none_of import NoneOf
 from queue_core.selector.order import Order, SortKey
 from queue_core.selector.predicate import Selector
+from queue_core.values.column_stats import (
+    ColumnStats,
+    column_stats,
+    stats_from_json,
+    stats_to_json,
+)
 
 #: What all kinds of conditions are.
 Condition: TypeAlias = Selector | FunctionSelector | NoneOf

@@ -13,9 +13,9 @@ from typing import ClassVar, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from queue_core.column_stats import ColumnStats
 from queue_core.errors import BadSelector
-from queue_core.names import nearest
+from queue_core.values.column_stats import ColumnStats
+from queue_core.values.names import nearest
 
 #: A function of columns that returns a boolean for each row.
 Function: TypeAlias = Callable[[pa.RecordBatch], "pa.BooleanArray | pa.ChunkedArray"]

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from queue_core.errors import BadSelector
 from queue_core.selector.nodes import Column, Datum, Node, evaluate
-from queue_core.valid_text import valid_table
+from queue_core.values.valid_text import valid_table
 
 _BLOCK_ROWS = 1 << 17
 

@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from queue_core.column_stats import python_value
 from queue_core.selector.nodes import Datum, Kernel
+from queue_core.values.column_stats import python_value
 
 _NULL = pa.scalar(None)
 _FALSE = pa.scalar(False)

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from queue_core.column_stats import ColumnStats
+from queue_core.values.column_stats import ColumnStats
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,13 +14,13 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 from sqlglot import TokenType, exp
 
-from queue_core.column_stats import ColumnStats, python_value
 from queue_core.selector.columns import touched, work_out
 from queue_core.selector.grammar import understand
 from queue_core.selector.nodes import Column, Literal, Node
 from queue_core.selector.prune import bounds
 from queue_core.selector.syntax import SourceText
 from queue_core.selector.types import is_ordered
+from queue_core.values.column_stats import ColumnStats, python_value
 
 #: A heap is faster than a sort below this part of the rows.
 _FEW = 1 / 8

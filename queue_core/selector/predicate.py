@@ -9,13 +9,13 @@ from typing import ClassVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from queue_core.column_stats import ColumnStats
 from queue_core.selector import prune
 from queue_core.selector.columns import touched, work_out
 from queue_core.selector.functions import truth
 from queue_core.selector.grammar import understand
 from queue_core.selector.nodes import Literal, Node, Unfit
 from queue_core.selector.syntax import SourceText
+from queue_core.values.column_stats import ColumnStats
 
 
 @dataclass(frozen=True)

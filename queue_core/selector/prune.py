@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from queue_core.column_stats import ColumnStats, python_value
 from queue_core.selector.functions import Prefix
 from queue_core.selector.kernels import COALESCE, Values
 from queue_core.selector.nodes import Call, Column, Literal, Node, evaluate, is_null
+from queue_core.values.column_stats import ColumnStats, python_value
 
 
 class Outcomes(NamedTuple):

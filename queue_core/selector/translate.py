@@ -14,10 +14,10 @@ import pyarrow.types as pt
 from sqlglot import exp
 
 from queue_core.errors import BadSelector
-from queue_core.names import nearest
 from queue_core.selector.functions import FUNCTIONS
 from queue_core.selector.nodes import Column, Node, Unfit
 from queue_core.selector.syntax import SourceText
+from queue_core.values.names import nearest
 
 #: The deepest nesting of expressions; lists of AND and OR do not count.
 _DEEPEST = 64

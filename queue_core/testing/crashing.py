@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from queue_core import faults
 from queue_core.errors import BadOption
-from queue_core.names import nearest
+from queue_core.support import faults
+from queue_core.values.names import nearest
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from queue_core.outcomes import DELETE, RELOAD, SIDELINE
+from queue_core.values.outcomes import DELETE, RELOAD, SIDELINE
 
 _PAST = {DELETE: "deleted", SIDELINE: "sidelined", RELOAD: "reloaded"}
 

@@ -8,23 +8,23 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from queue_core.durations import Duration
 from queue_core.errors import BadOption
-from queue_core.handlers.columns import check_columns, check_payload, handler_columns
-from queue_core.handlers.contract import Contract, Ignorable
-from queue_core.handlers.handler import BatchHandler, HandlerRunner, RowHandler
-from queue_core.handlers.magazine_handler import MagazineHandler, unwrapped
-from queue_core.handlers.payloads import ObjectPayload, Payload
-from queue_core.handlers.results import refusal
-from queue_core.handlers.verdicts import SETTLEMENT
-from queue_core.model import Magazine, magazine_of
-from queue_core.outcomes import Settlement
+from queue_core.handling.columns import check_columns, check_payload, handler_columns
+from queue_core.handling.contract import Contract, Ignorable
+from queue_core.handling.handler import BatchHandler, HandlerRunner, RowHandler
+from queue_core.handling.magazine_handler import MagazineHandler, unwrapped
+from queue_core.handling.payloads import ObjectPayload, Payload
+from queue_core.handling.results import refusal
+from queue_core.handling.verdicts import SETTLEMENT
 from queue_core.queue import Queue
-from queue_core.retry import Retry
-from queue_core.schema import output_schema
-from queue_core.settings import is_whole
 from queue_core.testing.handled import Handled
 from queue_core.testing.transacting import run_in_transactions
+from queue_core.values.durations import Duration
+from queue_core.values.model import Magazine, magazine_of
+from queue_core.values.outcomes import Settlement
+from queue_core.values.retry import Retry
+from queue_core.values.schema import output_schema
+from queue_core.values.settings import is_whole
 
 if TYPE_CHECKING:
     from queue_core.selection.selection import AnySelector

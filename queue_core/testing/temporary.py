@@ -9,11 +9,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from queue_core.address import Address
-from queue_core.durations import Duration, check_seconds
-from queue_core.integrity import clock
+from queue_core.catalog.identity import clock
 from queue_core.store import Store
-from queue_core.tasks.retries import Retries
+from queue_core.upkeep.tasks.retries import Retries
+from queue_core.values.address import Address
+from queue_core.values.durations import Duration, check_seconds
 
 _DAY = 86_400
 #: The Julian day of the beginning of 1970.

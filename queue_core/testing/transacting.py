@@ -9,16 +9,16 @@ from typing import Any
 
 import pyarrow as pa
 
-from queue_core.handlers.deadline import Deadline
-from queue_core.handlers.handler import HandlerRunner, batch_handler, takes_batches
-from queue_core.model import BY_SHARD, Ticket
+from queue_core.handling.deadline import Deadline
+from queue_core.handling.handler import HandlerRunner, batch_handler, takes_batches
 from queue_core.pool.batch import Batch, settlement_of, without_committed
 from queue_core.pool.held_batch import HeldBatch
 from queue_core.pool.held_bytes import HeldBytes
 from queue_core.pool.source import AcquiringSource
 from queue_core.pool.transactions import Transactions
 from queue_core.queue import Queue
-from queue_core.retry import Retry
+from queue_core.values.model import BY_SHARD, Ticket
+from queue_core.values.retry import Retry
 
 
 def run_in_transactions(

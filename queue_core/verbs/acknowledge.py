@@ -18,15 +18,16 @@ from collections.abc import Sequence
 
 from sqlalchemy import Connection
 
-from queue_core.catalog import consumers, publications
-from queue_core.catalog.changes import Changes
 from queue_core.catalog.database import Catalog
-from queue_core.catalog.restored import RESTORE
-from queue_core.catalog.slices import fetch
+from queue_core.catalog.holders import consumers
+from queue_core.catalog.records import publications
+from queue_core.catalog.records.restored import RESTORE
+from queue_core.catalog.records.task_log import Moves
+from queue_core.catalog.slices.changes import Changes
+from queue_core.catalog.slices.slices import fetch
 from queue_core.catalog.tables import slices
-from queue_core.catalog.task_log import Moves
 from queue_core.catalog.transact import transact
-from queue_core.model import Consumer, QueueInfo, Slice
+from queue_core.values.model import Consumer, QueueInfo, Slice
 
 _log = logging.getLogger(__name__)
 

@@ -15,14 +15,17 @@ from collections.abc import Mapping, Sequence
 
 from sqlalchemy import Connection, select
 
-from queue_core.catalog import consumers, dialect, read_plans, whole_batches
+from queue_core.catalog import dialect
 from queue_core.catalog.damage import decoding
 from queue_core.catalog.database import Catalog
-from queue_core.catalog.slices import ShardKey, fetch
+from queue_core.catalog.holders import consumers
+from queue_core.catalog.slices import read_plans, whole_batches
+from queue_core.catalog.slices.slices import ShardKey, fetch
 from queue_core.catalog.tables import queues as queue_rows
 from queue_core.catalog.tables import slices
 from queue_core.catalog.tables import tickets as ticket_rows
-from queue_core.model import (
+from queue_core.selection.request import FireRequest, Horizon
+from queue_core.values.model import (
     Consumer,
     Magazine,
     QueueInfo,
@@ -32,9 +35,8 @@ from queue_core.model import (
     Ticket,
     TicketRange,
 )
-from queue_core.plan import share
-from queue_core.rows import Rows
-from queue_core.selection.request import FireRequest, Horizon
+from queue_core.values.plan import share
+from queue_core.values.rows import Rows
 
 #: The first place (inclusive) and the last one (exclusive), by shard.
 Window = Mapping[ShardKey, tuple[int, int]]

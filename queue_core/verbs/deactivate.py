@@ -13,7 +13,7 @@ from queue_core.catalog import dialect, notifications, seals
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.tables import queues
 from queue_core.catalog.transact import transact
-from queue_core.model import QueueInfo
+from queue_core.values.model import QueueInfo
 
 
 def deactivate(catalog: Catalog, queue: QueueInfo) -> None:

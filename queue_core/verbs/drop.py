@@ -11,13 +11,14 @@ from __future__ import annotations
 
 from sqlalchemy import Connection, Table, delete, func, select
 
-from queue_core.catalog import breakers
-from queue_core.catalog import jobs as open_jobs
 from queue_core.catalog import queues as queues_of
-from queue_core.catalog import schedule as schedule_of
-from queue_core.catalog import turns as turns_of
 from queue_core.catalog.database import Catalog
-from queue_core.catalog.segments import release
+from queue_core.catalog.records import breakers
+from queue_core.catalog.records import jobs as open_jobs
+from queue_core.catalog.records import schedule as schedule_of
+from queue_core.catalog.records.task_log import Moves
+from queue_core.catalog.slices import turns as turns_of
+from queue_core.catalog.slices.segments import release
 from queue_core.catalog.tables import (
     allotments,
     counters,
@@ -38,10 +39,9 @@ from queue_core.catalog.tables import (
     turns,
     waiters,
 )
-from queue_core.catalog.task_log import Moves
 from queue_core.catalog.transact import transact
 from queue_core.errors import BadOption
-from queue_core.model import Magazine, QueueInfo
+from queue_core.values.model import Magazine, QueueInfo
 
 #: In the order in which all verbs lock them; then tables whose rows no other verb locks.
 _FIRST: tuple[Table, ...] = (turns, slices)

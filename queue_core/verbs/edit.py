@@ -18,30 +18,31 @@ import numpy as np
 import pyarrow as pa
 from sqlalchemy import Connection
 
-from queue_core.capacity.bounds import limit_to_capacity, within_byte_limit
-from queue_core.catalog import dialect, id_map, origins, queues, read_plans, turns
-from queue_core.catalog import segments as segment_rows
-from queue_core.catalog.changes import Changes
+from queue_core.catalog import dialect, queues
 from queue_core.catalog.database import Catalog
-from queue_core.catalog.publications import claim
-from queue_core.catalog.slices import fetch
+from queue_core.catalog.records.publications import claim
+from queue_core.catalog.records.task_log import Moves
+from queue_core.catalog.slices import id_map, origins, read_plans, turns
+from queue_core.catalog.slices import segments as segment_rows
+from queue_core.catalog.slices.changes import Changes
+from queue_core.catalog.slices.slices import fetch
 from queue_core.catalog.tables import slices
-from queue_core.catalog.task_log import Moves
 from queue_core.catalog.transact import transact
 from queue_core.errors import BadOption, Conflict, QueueFull, SchemaMismatch
-from queue_core.failure_kinds import BY_HAND
-from queue_core.ids import IdSet
-from queue_core.model import Magazine, QueueInfo, Slice, Staged
-from queue_core.names import nearest
 from queue_core.policies.inputs import Overwritten
-from queue_core.rows import Rows
-from queue_core.schema import conform
 from queue_core.segments.reader import read_table
 from queue_core.segments.rewriter import Group, Repacked, kept_columns, repack
 from queue_core.segments.stager import remove_staged, removed_if_refused
 from queue_core.segments.storage import Storage
 from queue_core.selection.conditions import eligible_slices, movable
 from queue_core.selection.request import FireRequest
+from queue_core.values.failure_kinds import BY_HAND
+from queue_core.values.ids import IdSet
+from queue_core.values.model import Magazine, QueueInfo, Slice, Staged
+from queue_core.values.names import nearest
+from queue_core.values.rows import Rows
+from queue_core.values.schema import conform
+from queue_core.verbs.capacity.bounds import limit_to_capacity, within_byte_limit
 
 #: How often a message is read that others move meanwhile.
 _TRIES = 4

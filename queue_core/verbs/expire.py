@@ -17,16 +17,17 @@ from functools import partial
 import numpy as np
 from sqlalchemy import Connection, func, select
 
-from queue_core.catalog import bunches, dialect, progress, task_log
-from queue_core.catalog.changes import Changes
+from queue_core.catalog import dialect
 from queue_core.catalog.database import Catalog
-from queue_core.catalog.slices import fetch_these, first_loaded
+from queue_core.catalog.identity import clock
+from queue_core.catalog.records import progress, task_log
+from queue_core.catalog.records.task_log import Moves
+from queue_core.catalog.slices import bunches
+from queue_core.catalog.slices.changes import Changes
+from queue_core.catalog.slices.slices import fetch_these, first_loaded
 from queue_core.catalog.tables import queues as queue_rows
 from queue_core.catalog.tables import slices
-from queue_core.catalog.task_log import Moves
 from queue_core.catalog.transact import transact
-from queue_core.integrity import clock
-from queue_core.model import Magazine, QueueInfo, State
 from queue_core.selection import parts
 from queue_core.selection.acquire import (
     ROUND_SLICES,
@@ -40,6 +41,7 @@ from queue_core.selection.conditions import ago, expired, expiry_in
 from queue_core.selection.queue_rules import of_expiry
 from queue_core.selection.request import START, Candidates, FireRequest, Position
 from queue_core.selection.selection import Selection
+from queue_core.values.model import Magazine, QueueInfo, State
 
 #: The most messages that one transaction removes.
 BATCH = 100_000

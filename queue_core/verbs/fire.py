@@ -20,11 +20,10 @@ from weakref import WeakKeyDictionary
 
 from sqlalchemy import Connection, Engine
 
-from queue_core import faults
-from queue_core.catalog import consumers, dialect, interests, notifications, waiters
-from queue_core.catalog.changes import Changes
+from queue_core.catalog import dialect, notifications
 from queue_core.catalog.database import Catalog
-from queue_core.model import Consumer, Magazine, QueueInfo, State, Ticket
+from queue_core.catalog.holders import consumers, interests, waiters
+from queue_core.catalog.slices.changes import Changes
 from queue_core.selection import line, suspects
 from queue_core.selection.acquire import acquire
 from queue_core.selection.contention import Contention
@@ -33,6 +32,8 @@ from queue_core.selection.limited import Allotment, narrowed
 from queue_core.selection.request import Candidates, FireRequest
 from queue_core.selection.suspects import Part
 from queue_core.selection.turn_choice import Lock
+from queue_core.support import faults
+from queue_core.values.model import Consumer, Magazine, QueueInfo, State, Ticket
 
 #: Seconds to wait for a lock of another transaction: those of ignis take milliseconds, but one of a
 #: caller lasts as long as the caller likes.

@@ -25,32 +25,35 @@ from sqlalchemy import (
     tuple_,
 )
 
-from queue_core.capacity.bounds import limit_to_capacity, within_byte_limit
-from queue_core.catalog import dialect, failures, holders, id_map, turns
-from queue_core.catalog.changes import Changes
-from queue_core.catalog.consumers import (
+from queue_core.catalog import dialect
+from queue_core.catalog.database import Catalog
+from queue_core.catalog.holders import holders
+from queue_core.catalog.holders.consumers import (
     DEAD_AFTER_SECONDS,
     DELETES_ON_COMMIT,
     is_alive,
     reserved,
 )
-from queue_core.catalog.database import Catalog
-from queue_core.catalog.failures import Prepared
-from queue_core.catalog.slices import fetch, fetch_given
+from queue_core.catalog.identity import clock
+from queue_core.catalog.records import failures
+from queue_core.catalog.records.failures import Prepared
+from queue_core.catalog.records.task_log import Moves
+from queue_core.catalog.slices import id_map, turns
+from queue_core.catalog.slices.changes import Changes
+from queue_core.catalog.slices.slices import fetch, fetch_given
 from queue_core.catalog.tables import consumers, slices
-from queue_core.catalog.task_log import Moves
 from queue_core.catalog.transact import transact
-from queue_core.due import NEVER
 from queue_core.errors import BadOption
-from queue_core.failure_kinds import BY_HAND
-from queue_core.ids import IdSet
-from queue_core.integrity import clock
-from queue_core.model import Magazine, QueueInfo, Slice, State
-from queue_core.plan import Taken, having
 from queue_core.selection.acquire import acquire
 from queue_core.selection.conditions import ago, eligible_slices, movable, within
 from queue_core.selection.request import Candidates, FireRequest, Stretch
 from queue_core.selection.rounds import Part, still_there
+from queue_core.values.due import NEVER
+from queue_core.values.failure_kinds import BY_HAND
+from queue_core.values.ids import IdSet
+from queue_core.values.model import Magazine, QueueInfo, Slice, State
+from queue_core.values.plan import Taken, having
+from queue_core.verbs.capacity.bounds import limit_to_capacity, within_byte_limit
 
 
 class Act(StrEnum):

@@ -15,12 +15,13 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from queue_core.catalog import lanes, notifications, segments, slices
-from queue_core.catalog.publications import claim
+from queue_core.catalog import notifications
 from queue_core.catalog.queues import dropped
-from queue_core.ids import first_id
-from queue_core.model import Magazine, QueueInfo, Run, Staged, State
+from queue_core.catalog.records.publications import claim
+from queue_core.catalog.slices import lanes, segments, slices
 from queue_core.segments.storage import Storage
+from queue_core.values.ids import first_id
+from queue_core.values.model import Magazine, QueueInfo, Run, Staged, State
 
 #: The runs of one shard, each with the columns of its slice except the position.
 _Runs = list[tuple[Run, dict[str, Any]]]

@@ -21,18 +21,18 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, and_, not_, select
 
 from queue_core.catalog import dialect, queues, seals
-from queue_core.catalog.changes import Changes
-from queue_core.catalog.consumers import KEEPER, enlist, is_alive
 from queue_core.catalog.database import Catalog
-from queue_core.catalog.sidelining import set_aside
-from queue_core.catalog.slices import fetch
+from queue_core.catalog.holders.consumers import KEEPER, enlist, is_alive
+from queue_core.catalog.identity import clock
+from queue_core.catalog.slices.changes import Changes
+from queue_core.catalog.slices.sidelining import set_aside
+from queue_core.catalog.slices.slices import fetch
 from queue_core.catalog.tables import consumers, slices
 from queue_core.catalog.transact import Guard, transact
-from queue_core.failure_kinds import KILLED
-from queue_core.integrity import clock
-from queue_core.model import HandlingConsumer, Magazine, Slice, State
-from queue_core.plan import Taken
-from queue_core.rows import EMPTY, Rows
+from queue_core.values.failure_kinds import KILLED
+from queue_core.values.model import HandlingConsumer, Magazine, Slice, State
+from queue_core.values.plan import Taken
+from queue_core.values.rows import EMPTY, Rows
 
 #: The most that the column of losses holds.
 _MOST = 2**15 - 1

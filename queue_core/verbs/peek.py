@@ -5,13 +5,13 @@ It changes nothing, so it needs neither `transact` nor crash points.
 
 from __future__ import annotations
 
-from queue_core.catalog import read_plans
 from queue_core.catalog.database import Catalog
-from queue_core.model import QueueInfo, ReadPlan
+from queue_core.catalog.slices import read_plans
 from queue_core.selection import suspects
 from queue_core.selection.acquire import acquire
 from queue_core.selection.candidates import find_candidates
 from queue_core.selection.request import FireRequest
+from queue_core.values.model import QueueInfo, ReadPlan
 
 
 def peek(catalog: Catalog, storage_uri: str, queue: QueueInfo, request: FireRequest) -> ReadPlan:

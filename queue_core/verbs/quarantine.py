@@ -15,15 +15,16 @@ from contextlib import contextmanager
 
 from sqlalchemy import Connection, select
 
-from queue_core.catalog import dialect, publications
-from queue_core.catalog.changes import Changes
+from queue_core.catalog import dialect
 from queue_core.catalog.database import Catalog
-from queue_core.catalog.slices import fetch, of_tickets
+from queue_core.catalog.records import publications
+from queue_core.catalog.slices.changes import Changes
+from queue_core.catalog.slices.slices import fetch, of_tickets
 from queue_core.catalog.tables import segments, slices
 from queue_core.catalog.transact import transact
 from queue_core.errors import DamagedSegment
-from queue_core.model import INLINE, State, TicketRange
 from queue_core.segments.storage import Storage
+from queue_core.values.model import INLINE, State, TicketRange
 
 
 def quarantine(catalog: Catalog, storage: Storage) -> int:

@@ -16,11 +16,13 @@ from dataclasses import replace
 
 from sqlalchemy import Connection
 
-from queue_core.catalog import consumers, read_plans, trials, whole_batches
 from queue_core.catalog.database import Catalog
-from queue_core.catalog.slices import fetch_of_tickets
-from queue_core.model import QueueInfo, ReadPlan, Slice, Ticket, TicketRange
+from queue_core.catalog.holders import consumers
+from queue_core.catalog.records import trials
+from queue_core.catalog.slices import read_plans, whole_batches
+from queue_core.catalog.slices.slices import fetch_of_tickets
 from queue_core.selection.reading import Reading
+from queue_core.values.model import QueueInfo, ReadPlan, Slice, Ticket, TicketRange
 
 
 def read_tickets(

@@ -28,15 +28,17 @@ from sqlalchemy import (
     select,
 )
 
-from queue_core.catalog import dialect, progress, turns
-from queue_core.catalog.changes import Changes
-from queue_core.catalog.consumers import DEAD_AFTER_SECONDS
+from queue_core.catalog import dialect
 from queue_core.catalog.database import Catalog
-from queue_core.catalog.slices import fetch
+from queue_core.catalog.holders.consumers import DEAD_AFTER_SECONDS
+from queue_core.catalog.identity import clock
+from queue_core.catalog.records import progress
+from queue_core.catalog.slices import turns
+from queue_core.catalog.slices.changes import Changes
+from queue_core.catalog.slices.slices import fetch
 from queue_core.catalog.tables import consumers, slices, tickets
 from queue_core.catalog.transact import transact
-from queue_core.integrity import clock
-from queue_core.model import Magazine, Ticket
+from queue_core.values.model import Magazine, Ticket
 
 #: The ticket with which a transaction reaches this number of messages is its last one.
 ROUND_MESSAGES = 10_000

@@ -16,26 +16,27 @@ from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection
 
-from queue_core.capacity.bounds import (
-    CapacityExceeded,
-    check_capacity,
-    limit_to_capacity,
-    within_byte_limit,
-)
-from queue_core.catalog import dialect, id_map, queues, read_plans
-from queue_core.catalog.changes import Changes
+from queue_core.catalog import dialect, queues
 from queue_core.catalog.database import Catalog
-from queue_core.catalog.task_log import Moves
+from queue_core.catalog.records.task_log import Moves
+from queue_core.catalog.slices import id_map, read_plans
+from queue_core.catalog.slices.changes import Changes
 from queue_core.catalog.transact import Guard, transact
-from queue_core.ids import IdSet
-from queue_core.model import Magazine, QueueInfo, ReadPlan, Staged
-from queue_core.schema import conform
 from queue_core.segments.distributor import Distributor
 from queue_core.segments.reader import read_table
 from queue_core.segments.stager import remove_staged, removed_if_refused
 from queue_core.segments.storage import Storage
 from queue_core.selection.acquire import acquire
 from queue_core.selection.request import Candidates, FireRequest
+from queue_core.values.ids import IdSet
+from queue_core.values.model import Magazine, QueueInfo, ReadPlan, Staged
+from queue_core.values.schema import conform
+from queue_core.verbs.capacity.bounds import (
+    CapacityExceeded,
+    check_capacity,
+    limit_to_capacity,
+    within_byte_limit,
+)
 from queue_core.verbs.load import load
 
 #: The most bytes that one step copies to another queue, as uncompressed Arrow data.

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from sqlalchemy import Connection, func, select
 
-from queue_core.catalog import progress
-from queue_core.catalog.changes import Changes
 from queue_core.catalog.database import Catalog
-from queue_core.catalog.slices import fetch
+from queue_core.catalog.records import progress
+from queue_core.catalog.slices.changes import Changes
+from queue_core.catalog.slices.slices import fetch
 from queue_core.catalog.tables import slices
 from queue_core.catalog.transact import transact
-from queue_core.model import State
+from queue_core.values.model import State
 
 #: The most slices that one transaction puts back.
 ROUND_SLICES = 1000

@@ -15,23 +15,25 @@ from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection
 
-from queue_core.catalog import dialect, id_map, retries, task_log, turns
-from queue_core.catalog.changes import Changes
+from queue_core.catalog import dialect
 from queue_core.catalog.database import Catalog
-from queue_core.catalog.slices import ShardKey, fetch
+from queue_core.catalog.records import retries, task_log
+from queue_core.catalog.records.task_log import Moves
+from queue_core.catalog.slices import id_map, turns
+from queue_core.catalog.slices.changes import Changes
+from queue_core.catalog.slices.slices import ShardKey, fetch
 from queue_core.catalog.tables import slices
-from queue_core.catalog.task_log import Moves
 from queue_core.catalog.transact import transact
-from queue_core.due import NEVER
-from queue_core.ids import IdSet
-from queue_core.model import Magazine, QueueInfo, Slice, State
-from queue_core.plan import Taken
-from queue_core.rows import EMPTY
 from queue_core.selection.candidates import find_candidates
 from queue_core.selection.conditions import expiry_in
 from queue_core.selection.queue_rules import of_moving
 from queue_core.selection.request import FireRequest
 from queue_core.selection.selection import Selection
+from queue_core.values.due import NEVER
+from queue_core.values.ids import IdSet
+from queue_core.values.model import Magazine, QueueInfo, Slice, State
+from queue_core.values.plan import Taken
+from queue_core.values.rows import EMPTY
 
 #: The most slices that one transaction looks at.
 ROUND_SLICES = 1000

@@ -22,30 +22,26 @@ import pyarrow as pa
 from pyroaring import BitMap
 from sqlalchemy import ColumnElement, Connection, select
 
-from queue_core.catalog import dialect, failures, holders, id_map, origins
+from queue_core.catalog import dialect
 from queue_core.catalog import queues as catalog_queues
-from queue_core.catalog.changes import CLEARED, Changes
-from queue_core.catalog.consumers import DELETES_ON_COMMIT
 from queue_core.catalog.database import Catalog
-from queue_core.catalog.publications import is_new_batch
-from queue_core.catalog.slices import fetch_given
+from queue_core.catalog.holders import holders
+from queue_core.catalog.holders.consumers import DELETES_ON_COMMIT
+from queue_core.catalog.records import failures
+from queue_core.catalog.records.publications import is_new_batch
+from queue_core.catalog.slices import id_map, origins
+from queue_core.catalog.slices.changes import CLEARED, Changes
+from queue_core.catalog.slices.slices import fetch_given
 from queue_core.catalog.tables import consumers, slices
 from queue_core.catalog.transact import transact
-from queue_core.due import DueTimes
 from queue_core.errors import BadOption
-from queue_core.ids import IdSet
-from queue_core.model import (
-    THIS_PROCESS,
-    Batch,
-    Holder,
-    Magazine,
-    QueueInfo,
-    Slice,
-)
-from queue_core.outcomes import Settlement
-from queue_core.plan import Taken
-from queue_core.retry import Retry
-from queue_core.rows import Numbers
+from queue_core.values.due import DueTimes
+from queue_core.values.ids import IdSet
+from queue_core.values.model import THIS_PROCESS, Batch, Holder, Magazine, QueueInfo, Slice
+from queue_core.values.outcomes import Settlement
+from queue_core.values.plan import Taken
+from queue_core.values.retry import Retry
+from queue_core.values.rows import Numbers
 
 _log = logging.getLogger(__name__)
 

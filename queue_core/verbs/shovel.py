@@ -22,17 +22,16 @@ from typing import Any, NamedTuple
 import numpy as np
 from sqlalchemy import BigInteger, ColumnElement, Connection, Select, bindparam, func, select
 
-from queue_core.capacity.bounds import limit_to_capacity, within_byte_limit
-from queue_core.catalog import bunches, dialect, progress, retries, task_log
-from queue_core.catalog.bunches import Bunch
-from queue_core.catalog.changes import Changes
+from queue_core.catalog import dialect
 from queue_core.catalog.database import Catalog
-from queue_core.catalog.slices import fetch_these
+from queue_core.catalog.records import progress, retries, task_log
+from queue_core.catalog.records.task_log import Moves
+from queue_core.catalog.slices import bunches
+from queue_core.catalog.slices.bunches import Bunch
+from queue_core.catalog.slices.changes import Changes
+from queue_core.catalog.slices.slices import fetch_these
 from queue_core.catalog.tables import slices
-from queue_core.catalog.task_log import Moves
 from queue_core.catalog.transact import transact
-from queue_core.model import Magazine, QueueInfo
-from queue_core.plan import Taken
 from queue_core.selection.acquire import (
     ROUND_SLICES,
     acquire,
@@ -46,6 +45,9 @@ from queue_core.selection.request import START, Candidates, FireRequest, Horizon
 from queue_core.selection.rounds import are_brief, in_parts, part_slices, still_there
 from queue_core.selection.selection import Selection
 from queue_core.selection.shares import by_horizon
+from queue_core.values.model import Magazine, QueueInfo
+from queue_core.values.plan import Taken
+from queue_core.verbs.capacity.bounds import limit_to_capacity, within_byte_limit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

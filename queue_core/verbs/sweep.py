@@ -31,26 +31,28 @@ from sqlalchemy import (
     update,
 )
 
-from queue_core.catalog import bunches, dialect, progress, publications, seals, task_log
-from queue_core.catalog.bunches import Bunch
-from queue_core.catalog.changes import Changes
-from queue_core.catalog.consumers import (
+from queue_core.catalog import dialect, seals
+from queue_core.catalog.damage import decoding
+from queue_core.catalog.database import Catalog
+from queue_core.catalog.holders.consumers import (
     DEAD_AFTER_SECONDS,
     DELETES_ON_COMMIT,
     is_alive,
     reserved,
 )
-from queue_core.catalog.damage import decoding
-from queue_core.catalog.database import Catalog
-from queue_core.catalog.sidelining import set_bunch_aside
+from queue_core.catalog.identity import clock
+from queue_core.catalog.records import progress, publications, task_log
+from queue_core.catalog.slices import bunches
+from queue_core.catalog.slices.bunches import Bunch
+from queue_core.catalog.slices.changes import Changes
+from queue_core.catalog.slices.sidelining import set_bunch_aside
 from queue_core.catalog.tables import consumers, counters, slices
 from queue_core.catalog.transact import Guard, transact
-from queue_core.failure_kinds import SWEPT
-from queue_core.integrity import clock
-from queue_core.model import Magazine, QueueInfo, State
 from queue_core.selection.conditions import ago
 from queue_core.selection.request import START, Position
 from queue_core.selection.rounds import PART_MESSAGES, are_brief, whole_slices
+from queue_core.values.failure_kinds import SWEPT
+from queue_core.values.model import Magazine, QueueInfo, State
 from queue_core.verbs.lose import dead_holders, lose
 
 #: The most slices that one transaction of a sweep moves.

@@ -27,7 +27,7 @@ class Part:
     end: int | None = None
     #: What the page says, and what the test has in its place, such as the address of a server.
     replace: dict[str, str] = field(default_factory=dict)
-    #: What its processes are armed with (`queue_core.faults`).
+    #: What its processes are armed with (`queue_core.support.faults`).
     fault: str | None = None
 
     def to_json(self) -> str:

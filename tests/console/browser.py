@@ -63,7 +63,7 @@ def look(chrome: webdriver.Chrome, width: int, *, dark: bool) -> None:
 @contextmanager
 def console(folder: Path, *arguments: str) -> Iterator[str]:
     """Run `ignis console` on a store; return the address that it prints."""
-    command = [sys.executable, "-m", "pyspark_ignis", "--path", str(folder), "console"]
+    command = [sys.executable, "-m", "ignis_cli", "--path", str(folder), "console"]
     process = subprocess.Popen(
         [*command, "--port", "0", *arguments], cwd=ROOT, stderr=subprocess.PIPE, text=True
     )

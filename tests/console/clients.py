@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
-from queue_core.address import Address
+from queue_core.values.address import Address
 
 #: The address that the tests use, so that its name is an allowed one.
 ORIGIN = "http://localhost:8413"

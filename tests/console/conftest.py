@@ -11,7 +11,7 @@ from starlette.testclient import TestClient
 from ignis_console.app import create_app
 from ignis_console.config import ConsoleOptions
 from queue_core import Store
-from queue_core.address import Address
+from queue_core.values.address import Address
 from tests.console.clients import ORIGIN, log_in
 from tests.factories import make_queue, orders
 

@@ -7,8 +7,8 @@ import pytest
 from sqlalchemy import update
 
 from ignis_console.actions import ACTIONS
-from queue_core.by_hand.chosen import Chosen
 from queue_core.catalog.tables import consumers
+from queue_core.verbs.operator.chosen import Chosen
 from tests.console.clients import log_in, token
 from tests.dump import backdate
 from tests.factories import orders

@@ -18,7 +18,7 @@ from selenium.webdriver.support.ui import WebDriverWait
 
 from ignis_console.actions import ACTIONS
 from queue_core import Store
-from queue_core.tasks.sample import sample
+from queue_core.upkeep.tasks.sample import sample
 from tests.console import browser
 from tests.dump import load_earlier
 from tests.factories import make_queue, orders

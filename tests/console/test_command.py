@@ -28,7 +28,7 @@ PASSWORD = "correct horse battery"
 
 def started(folder, *arguments):
     """Start the command on a store; return the process and the address that it prints."""
-    command = [sys.executable, "-m", "pyspark_ignis", "--path", str(folder), "console"]
+    command = [sys.executable, "-m", "ignis_cli", "--path", str(folder), "console"]
     process = subprocess.Popen(
         [*command, "--port", "0", *arguments], cwd=ROOT, stderr=subprocess.PIPE, text=True
     )

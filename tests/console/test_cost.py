@@ -12,7 +12,7 @@ from ignis_console.config import ConsoleOptions
 from ignis_console.details import read_queue
 from ignis_console.pages import PAGES
 from queue_core import Store
-from queue_core.tasks.purge import purge
+from queue_core.upkeep.tasks.purge import purge
 from tests.console.clients import ORIGIN, log_in, token
 from tests.factories import make_queue, orders
 

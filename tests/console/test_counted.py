@@ -4,9 +4,9 @@ import pytest
 
 from ignis_console import console
 from queue_core import Queue
-from queue_core.by_hand.chosen import Chosen
 from queue_core.catalog.database import Catalog
 from queue_core.selection import rounds
+from queue_core.verbs.operator.chosen import Chosen
 from tests.console.clients import log_in, token
 from tests.console.clients import on_both as catalog_url  # noqa: F401 - a fixture
 from tests.dump import backdate

@@ -8,11 +8,11 @@ from contextlib import closing
 import pytest
 
 from ignis_console import under_way
-from queue_core.by_hand.chosen import Chosen
-from queue_core.catalog import task_log
 from queue_core.catalog.database import Catalog
+from queue_core.catalog.records import task_log
 from queue_core.errors import CatalogUnavailable
 from queue_core.selection import rounds
+from queue_core.verbs.operator.chosen import Chosen
 from tests.console.clients import token
 from tests.dump import backdate
 from tests.factories import load_singly, make_queue, orders

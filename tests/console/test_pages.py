@@ -17,10 +17,10 @@ from ignis_console.poller import Poller
 from ignis_console.snapshot import SnapshotReader
 from ignis_console.wording import moment
 from queue_core import CatalogUnavailable, Store
-from queue_core.catalog import figures
 from queue_core.catalog.database import Catalog
+from queue_core.catalog.records import figures
 from queue_core.catalog.tables import samples
-from queue_core.tasks.sample import sample
+from queue_core.upkeep.tasks.sample import sample
 from tests.console.clients import ORIGIN, log_in, token
 from tests.console.clients import on_both as catalog_url  # noqa: F401 - a fixture
 from tests.dump import load_earlier

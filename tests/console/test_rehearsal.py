@@ -16,7 +16,7 @@ from ignis_console.app import create_app
 from ignis_console.config import ConsoleOptions
 from ignis_console.rehearsal import Rehearsal
 from queue_core import Queue, Store
-from queue_core.address import Address
+from queue_core.values.address import Address
 from tests.children import Child
 from tests.dump import dump
 from tests.factories import make_queue, orders

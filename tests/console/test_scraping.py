@@ -13,7 +13,7 @@ from ignis_console.console import Console
 from ignis_console.pages import PAGES
 from ignis_console.passwords import Role
 from queue_core import BadOption, CatalogUnavailable
-from queue_core.monitoring import prometheus
+from queue_core.watching import prometheus
 
 TOKEN = "0123456789abcdef"
 

@@ -7,7 +7,7 @@ import pytest
 from ignis_source.options import SourceOptions
 from ignis_source.session import Session
 from queue_core import Store
-from queue_core.address import Address
+from queue_core.values.address import Address
 from tests.books import audit
 from tests.command_line import Ignis, runner
 

@@ -6,7 +6,7 @@ from collections import Counter
 from typing import Any
 
 from queue_core import Queue, Store
-from queue_core.model import Consumer, HandlingConsumer
+from queue_core.values.model import Consumer, HandlingConsumer
 from queue_core.verbs.lose import start_again
 from tests.factories import numbers_of
 

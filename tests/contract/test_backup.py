@@ -8,11 +8,9 @@ import pytest
 from sqlalchemy import func, select, update
 
 from queue_core import Store
-from queue_core.backup.folder import BackupFolder
-from queue_core.backup.hold import Hold
-from queue_core.blocking.publish import publish_once
-from queue_core.catalog import consumers
+from queue_core.catalog.holders import consumers
 from queue_core.catalog.tables import facts, files
+from queue_core.consumers.presence import own_consumer
 from queue_core.errors import (
     BadOption,
     CatalogUnavailable,
@@ -21,9 +19,11 @@ from queue_core.errors import (
     FormatTooNew,
     StorageUnavailable,
 )
-from queue_core.leader import leases
-from queue_core.presence import own_consumer
 from queue_core.segments import stager
+from queue_core.upkeep.backup.folder import BackupFolder
+from queue_core.upkeep.backup.hold import Hold
+from queue_core.upkeep.leader import leases
+from queue_core.waiting.publish import publish_once
 from tests.books import audit
 from tests.dump import dump
 from tests.factories import make_batch, make_queue, make_stager, numbers_of, orders
@@ -203,7 +203,7 @@ def test_a_hold_that_ended_spoils_the_backup_and_not_the_next_one(store, queue, 
 
 
 def test_a_hold_is_renewed_while_it_lasts(store, monkeypatch):
-    monkeypatch.setattr("queue_core.backup.hold.RENEWED_SECONDS", 0.01)
+    monkeypatch.setattr("queue_core.upkeep.backup.hold.RENEWED_SECONDS", 0.01)
 
     def latest():
         with store.catalog.read() as connection:
@@ -447,8 +447,8 @@ def test_a_restore_that_dies_in_the_transaction_changes_nothing(store, queue, fo
     def die(*_):
         raise ZeroDivisionError
 
-    monkeypatch.setattr("queue_core.backup.replacement.set_apart", die)
-    monkeypatch.setattr("queue_core.backup.replacement._report", die)
+    monkeypatch.setattr("queue_core.upkeep.backup.replacement.set_apart", die)
+    monkeypatch.setattr("queue_core.upkeep.backup.replacement._report", die)
     with pytest.raises(ZeroDivisionError):
         over(store, folder)
     assert books_of(store) == before

@@ -8,10 +8,10 @@ import pyarrow as pa
 import pytest
 from sqlalchemy import event, update
 
-from queue_core.blocking import admission
-from queue_core.catalog import waiters as waiting
+from queue_core.catalog.holders import waiters as waiting
 from queue_core.catalog.tables import slices, waiters
 from queue_core.errors import BadOption, QueueDeactivated, QueueFull
+from queue_core.waiting import admission
 from tests.books import audit
 from tests.dump import dump
 from tests.factories import make_queue, numbers_of, orders

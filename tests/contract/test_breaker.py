@@ -9,9 +9,9 @@ import pytest
 
 from ignis_sink.breaking import report
 from queue_core import Breaker, ConsumerPool, Predicate, batch_handler
-from queue_core.breakers.tallies import Tally
-from queue_core.catalog import breakers
+from queue_core.catalog.records import breakers
 from queue_core.errors import BadOption
+from queue_core.handling.breakers.tallies import Tally
 from tests.command_line import answer
 from tests.contract.pools import PATIENCE, eventually
 from tests.factories import make_queue, numbers_of, orders

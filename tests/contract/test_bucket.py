@@ -11,8 +11,8 @@ from queue_core import Store
 from queue_core.errors import DamagedSegment, StorageUnavailable
 from queue_core.segments import filesystems, stager
 from queue_core.segments.storage import Storage
-from queue_core.tasks import compaction_plan
-from queue_core.views import VIEWS
+from queue_core.upkeep.tasks import compaction_plan
+from queue_core.values.views import VIEWS
 from tests.books import audit, leftover_files
 from tests.dump import dump
 from tests.factories import load_singly, make_queue, numbers_of, orders, planned, seen

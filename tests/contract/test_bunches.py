@@ -5,8 +5,8 @@ from sqlalchemy import event, update
 
 from queue_core.catalog import seals
 from queue_core.catalog.tables import slices
-from queue_core.faults import InjectedFault, arm
 from queue_core.selection.rounds import WHOLE_SLICES
+from queue_core.support.faults import InjectedFault, arm
 from queue_core.verbs import expire, shovel, sweep
 from tests.factories import make_queue, numbers_of, orders
 

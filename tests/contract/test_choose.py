@@ -6,11 +6,11 @@ import pytest
 from sqlalchemy import update
 
 from queue_core import ConsumerPool
-from queue_core.catalog import consumers as consumer_rows
+from queue_core.catalog.holders import consumers as consumer_rows
 from queue_core.catalog.tables import consumers, slices
 from queue_core.errors import BadOption, BadOutcome, BadSelector, DamagedSegment
 from queue_core.segments import stager
-from queue_core.tasks.compaction import compact
+from queue_core.upkeep.tasks.compaction import compact
 from tests.contract.pools import Recorder, eventually
 from tests.factories import load_singly, make_queue, numbers_of, orders, planned, seen
 

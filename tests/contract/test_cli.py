@@ -10,14 +10,14 @@ import pytest
 from sqlalchemy import update
 from typer.testing import CliRunner, Result
 
-from pyspark_ignis.cli import app
-from pyspark_ignis.cli.top import frames
+from ignis_cli import app
+from ignis_cli.top import frames
 from queue_core import Store
 from queue_core.catalog.tables import consumers, counters, slices
 from queue_core.errors import DamagedSegment, QueueDeactivated
-from queue_core.model import Magazine, State
 from queue_core.segments import stager
 from queue_core.selection.request import FireRequest
+from queue_core.values.model import Magazine, State
 from queue_core.verbs.fire import fire
 from tests.books import audit
 from tests.command_line import answer, refusal
@@ -345,13 +345,13 @@ def test_help_is_wrapped_by_the_terminal_alone(monkeypatch):
 
 
 def test_importing_the_command_line_imports_no_spark():
-    script = "import sys, pyspark_ignis.cli; print(*sys.modules)"
+    script = "import sys, ignis_cli; print(*sys.modules)"
     loaded = subprocess.run(
         [sys.executable, "-c", script], cwd=Path(__file__).parents[2], stdout=subprocess.PIPE,
         text=True, check=True,
     ).stdout.split()  # fmt: skip
 
-    assert "pyspark_ignis.cli" in loaded
+    assert "ignis_cli" in loaded
     assert "pyspark" not in loaded
 
 

@@ -18,7 +18,7 @@ SMALL_ROUNDS = """
 from queue_core.selection import rounds
 rounds.PART_MESSAGES = 1
 """
-RUN = "from pyspark_ignis.__main__ import main; main()"
+RUN = "from ignis_cli.__main__ import main; main()"
 MESSAGES = 1500
 
 

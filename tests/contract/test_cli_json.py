@@ -3,7 +3,7 @@
 import pytest
 from typer.main import get_command
 
-from pyspark_ignis.cli import app
+from ignis_cli import app
 from tests.command_line import answer
 from tests.factories import make_queue, orders
 
@@ -57,7 +57,7 @@ CALLS = {
     "work": ("tests.contract.test_cli_json:handle", "--queue", "orders", "--drain"),
 }
 #: Those that serve until a signal, or have tests of their own with what they need.
-OTHERS = {"console", "console-user", "restore", "soak"}
+OTHERS = {"console", "console-user", "restore"}
 
 
 def handle(_):

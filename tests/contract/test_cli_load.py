@@ -113,7 +113,7 @@ def test_an_error_names_the_file_and_the_line(ignis, store, tmp_path, monkeypatc
     file = tmp_path / "orders.jsonl"
     file.write_text("\n" + "\n".join(lines))
     # The file has many parts.
-    monkeypatch.setattr("pyspark_ignis.cli.row_files._JSON_BYTES", 30_000)
+    monkeypatch.setattr("ignis_cli.row_files._JSON_BYTES", 30_000)
 
     said = refusal(ignis("load", "orders", file))
 

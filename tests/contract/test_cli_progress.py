@@ -5,11 +5,11 @@ from contextlib import contextmanager
 import pytest
 from sqlalchemy import select, update
 
-from queue_core.catalog import progress
+from queue_core.catalog.records import progress
 from queue_core.catalog.tables import consumers, segments
 from queue_core.errors import DamagedSegment
 from queue_core.segments import stager
-from queue_core.tasks import compaction_plan
+from queue_core.upkeep.tasks import compaction_plan
 from queue_core.verbs import recover, repair
 from tests.dump import load_earlier
 from tests.factories import load_singly, make_queue, numbers_of, orders, planned

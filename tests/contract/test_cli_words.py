@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
-from pyspark_ignis.cli import app
+from ignis_cli import app
 from queue_core import Store
 from tests.command_line import answer, refusal, runner
 from tests.factories import make_queue, orders
@@ -167,7 +167,7 @@ def test_no_command_at_all_shows_the_help():
 @pytest.mark.parametrize(
     ("command", "module", "extra"),
     [
-        ("metrics", "queue_core.monitoring", "metrics"),
+        ("metrics", "queue_core.watching", "metrics"),
         ("console", "ignis_console.server", "console"),
     ],
 )

@@ -92,7 +92,7 @@ def test_a_signal_ends_it_and_nothing_stays_in_flight(store, address, shop):
     queue.load(orders(2000))
     process = subprocess.Popen(
         [
-            *(sys.executable, "-m", "pyspark_ignis", "--json"),
+            *(sys.executable, "-m", "ignis_cli", "--json"),
             *("--catalog", address.catalog, "--storage", address.storage),
             *("work", "shop_of_test:slow", "--queue", "orders", "--workers", "2", "--batch", "10"),
         ],

@@ -6,16 +6,16 @@ import pytest
 from sqlalchemy import insert, select, update
 
 from queue_core import Store
+from queue_core.catalog.identity import clock
 from queue_core.catalog.tables import clocks
 from queue_core.errors import CatalogUnavailable
-from queue_core.integrity import clock
-from queue_core.model import Magazine
 from queue_core.segments import stager
 from queue_core.selection.queue_rules import of_firing
 from queue_core.selection.request import FireRequest, Horizon
 from queue_core.selection.selection import Selection
-from queue_core.tasks.purge import purge
-from queue_core.tasks.retirement import retire
+from queue_core.upkeep.tasks.purge import purge
+from queue_core.upkeep.tasks.retirement import retire
+from queue_core.values.model import Magazine
 from queue_core.verbs.fire import fire
 from tests.clocks import DAY, jump
 from tests.factories import make_queue, orders

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from sqlalchemy import func, select
 
-from queue_core.catalog import id_map
+from queue_core.catalog.slices import id_map
 from queue_core.catalog.tables import id_map as compaction_rows
-from queue_core.ids import IdSet, first_id
+from queue_core.values.ids import IdSet, first_id
 
 OURS, OTHER = 1, 2
 

@@ -4,16 +4,16 @@ import pyarrow as pa
 import pytest
 from sqlalchemy import func, select
 
-from queue_core.catalog import task_log
+from queue_core.catalog.records import task_log
 from queue_core.catalog.tables import id_map, segments, slices
 from queue_core.errors import BadOutcome
-from queue_core.model import Magazine, TicketRange
 from queue_core.segments import stager
 from queue_core.segments.reader import read_table
 from queue_core.selection.request import FireRequest, Horizon
 from queue_core.selection.selection import Selection
-from queue_core.tasks import compaction_plan
-from queue_core.tasks.compaction_plan import NEIGHBOURS
+from queue_core.upkeep.tasks import compaction_plan
+from queue_core.upkeep.tasks.compaction_plan import NEIGHBOURS
+from queue_core.values.model import Magazine, TicketRange
 from queue_core.verbs.browse import browse_next, browsed
 from queue_core.verbs.fire import fire
 from tests.factories import load_singly, make_queue, numbers_of, orders

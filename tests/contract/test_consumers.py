@@ -9,11 +9,11 @@ import pytest
 from sqlalchemy import event
 
 from queue_core import ConsumerPool
-from queue_core.catalog import consumers
+from queue_core.catalog.holders import consumers
+from queue_core.consumers.presence import own_consumer
 from queue_core.errors import BadName, ConsumerFenced, Invalid
-from queue_core.outcomes import Settlement
-from queue_core.presence import own_consumer
-from queue_core.tasks.purge import purge
+from queue_core.upkeep.tasks.purge import purge
+from queue_core.values.outcomes import Settlement
 from tests.dump import dump
 from tests.factories import make_queue, numbers_of, orders
 from tests.forks import in_a_fork

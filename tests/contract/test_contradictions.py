@@ -4,10 +4,10 @@ import pyarrow as pa
 import pytest
 
 from queue_core.errors import BadOption, BadOutcome
-from queue_core.failure_kinds import REASON_LENGTH, REASONS
-from queue_core.ids import IdSet
-from queue_core.outcomes import Settlement
-from queue_core.waits import WAITS
+from queue_core.values.failure_kinds import REASON_LENGTH, REASONS
+from queue_core.values.ids import IdSet
+from queue_core.values.outcomes import Settlement
+from queue_core.values.waits import WAITS
 from tests.dump import dump
 from tests.factories import make_queue, orders
 

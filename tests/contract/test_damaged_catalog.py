@@ -13,8 +13,6 @@ from sqlalchemy.exc import OperationalError
 
 from ignis_sink.queues import known_store
 from queue_core import ConsumerPool, Queue, Settlement, Store
-from queue_core.address import Address
-from queue_core.blocking.publish import publish
 from queue_core.catalog import format, sql_views, tables
 from queue_core.catalog.tables import facts
 from queue_core.errors import (
@@ -26,9 +24,11 @@ from queue_core.errors import (
     IgnisError,
     NoSuchStore,
 )
-from queue_core.model import Batch
-from queue_core.tasks.compaction_plan import NEIGHBOURS
+from queue_core.upkeep.tasks.compaction_plan import NEIGHBOURS
+from queue_core.values.address import Address
+from queue_core.values.model import Batch
 from queue_core.verbs.settle import settle
+from queue_core.waiting.publish import publish
 from tests.factories import make_queue, make_stager, numbers_of, orders
 from tests.waiting import until
 

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from sqlalchemy import event, func, select, update
 
 from queue_core import Queue, Store
-from queue_core.catalog import dedup as keys
+from queue_core.catalog.records import dedup as keys
 from queue_core.catalog.tables import dedup
 from queue_core.errors import BadOption
-from queue_core.tasks.purge import purge
+from queue_core.upkeep.tasks.purge import purge
 from tests.factories import make_queue
 
 PAYMENTS = pa.schema([("order_id", pa.int64()), ("part", pa.string()), ("amount", pa.float64())])

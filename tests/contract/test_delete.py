@@ -6,10 +6,10 @@ import pytest
 
 from queue_core import Settlement, Store
 from queue_core.errors import BadOption, BadOutcome
-from queue_core.firing import ids_of
-from queue_core.ids import IdSet
 from queue_core.segments import stager
+from queue_core.values.ids import IdSet
 from queue_core.verbs.settle import settle
+from queue_core.waiting.firing import ids_of
 from tests.books import leftover_files
 from tests.dump import dump
 from tests.factories import make_queue, numbers_of, orders

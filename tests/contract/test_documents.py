@@ -9,8 +9,8 @@ from queue_core import ConsumerPool, Store
 from queue_core.catalog.tables import schedule
 from queue_core.consumers.consumer import QueueConsumer
 from queue_core.consumers.lists import ConsumerLists
-from queue_core.leader.lease import LeaseLeader
-from queue_core.tasks.runner import SideTasks
+from queue_core.upkeep.leader.lease import LeaseLeader
+from queue_core.upkeep.tasks.runner import SideTasks
 from tests.contract.pools import PATIENCE, Recorder, eventually
 from tests.dump import backdate, load_earlier
 from tests.factories import make_queue, numbers_of, orders

@@ -6,10 +6,10 @@ import pyarrow as pa
 import pytest
 
 from queue_core import ConsumerPool, Store
-from queue_core.breakers.breaker import Breaker
-from queue_core.by_hand.jobs import run_here
 from queue_core.catalog import seals, tables
 from queue_core.errors import BadOption, NoSuchQueue, QueueDeactivated
+from queue_core.handling.breakers.breaker import Breaker
+from queue_core.verbs.operator.jobs import run_here
 from tests.books import audit, leftover_files
 from tests.contract.pools import eventually
 from tests.dump import backdate, dump

@@ -7,7 +7,7 @@ import pytest
 
 from queue_core.errors import BadOption, BadOutcome, QueueFull, SchemaMismatch
 from queue_core.segments import stager
-from queue_core.tasks.compaction_plan import NEIGHBOURS
+from queue_core.upkeep.tasks.compaction_plan import NEIGHBOURS
 from queue_core.verbs import edit
 from tests.books import leftover_files
 from tests.command_line import refusal

@@ -13,11 +13,11 @@ from sqlalchemy import update
 from queue_core import Queue, Store
 from queue_core.catalog.tables import segments, slices
 from queue_core.errors import BadOption, SchemaMismatch
-from queue_core.model import TicketRange
-from queue_core.schema import TIMESTAMP
 from queue_core.segments.reader import read_table
 from queue_core.selection.request import FireRequest
 from queue_core.selection.selection import Selection
+from queue_core.values.model import TicketRange
+from queue_core.values.schema import TIMESTAMP
 from queue_core.verbs.fire import fire
 from queue_core.verbs.read_tickets import read_tickets
 from tests.factories import make_queue, numbers_of

@@ -3,7 +3,7 @@
 import pytest
 from sqlalchemy import update
 
-from queue_core.catalog import task_log
+from queue_core.catalog.records import task_log
 from queue_core.catalog.tables import segments, slices
 from queue_core.verbs import expire as module
 from tests.dump import dump

@@ -9,15 +9,15 @@ import pytest
 from sqlalchemy import NullPool, create_engine, event
 
 from queue_core import Store, limit
-from queue_core.blocking.publish import publish, publish_once
 from queue_core.catalog.tables import lanes
 from queue_core.errors import BadOption
-from queue_core.model import Magazine, TicketRange
 from queue_core.segments.reader import read_table
 from queue_core.selection.request import FireRequest, Horizon
-from queue_core.tasks.compaction import compact
+from queue_core.upkeep.tasks.compaction import compact
+from queue_core.values.model import Magazine, TicketRange
 from queue_core.verbs.fire import fire as verbs_fire
 from queue_core.verbs.read_tickets import read_tickets
+from queue_core.waiting.publish import publish, publish_once
 from tests.factories import ORDERS, make_batch, make_queue, make_stager, orders, planned
 
 
@@ -116,8 +116,8 @@ def test_a_firing_that_comes_back_keeps_the_order_of_values_that_load_later(stor
 
 
 def test_a_firing_that_comes_back_keeps_the_order_of_values_that_were_forgotten(store, monkeypatch):
-    monkeypatch.setattr("queue_core.catalog.lanes.FORGETS", 2)
-    monkeypatch.setattr("queue_core.catalog.lanes.KEPT", 0)
+    monkeypatch.setattr("queue_core.catalog.slices.lanes.FORGETS", 2)
+    monkeypatch.setattr("queue_core.catalog.slices.lanes.KEPT", 0)
     queue = make_queue(store, fair_by="customer")
     queue.load(pa.concat_tables([of("a", 20), of("b", 20)]))
     first, second = queue.fire(20), queue.fire(20)
@@ -463,8 +463,8 @@ def test_compaction_keeps_turns_and_order(store):
 
 
 def test_lanes_with_nothing_waiting_are_forgotten(store, monkeypatch):
-    monkeypatch.setattr("queue_core.catalog.lanes.FORGETS", 2)
-    monkeypatch.setattr("queue_core.catalog.lanes.KEPT", 0)
+    monkeypatch.setattr("queue_core.catalog.slices.lanes.FORGETS", 2)
+    monkeypatch.setattr("queue_core.catalog.slices.lanes.KEPT", 0)
     queue = make_queue(store, fair_by="customer")
     queue.load(orders(100, customers=50))
 

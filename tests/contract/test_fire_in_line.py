@@ -7,7 +7,8 @@ import pyarrow as pa
 import pytest
 from sqlalchemy import event
 
-from queue_core.catalog import notifications, waiters
+from queue_core.catalog import notifications
+from queue_core.catalog.holders import waiters
 from tests.factories import make_queue, numbers_of, orders
 from tests.waiting import PATIENCE, Caller, standing, stands_for_ever, waits
 

@@ -8,7 +8,7 @@ import pytest
 
 from queue_core import BadOption, Conflict, Settlement
 from queue_core.errors import BadOutcome, ConsumerFenced, DamagedSegment
-from queue_core.ids import IdSet
+from queue_core.values.ids import IdSet
 from tests.contract.callers import KINDS, caller_of
 from tests.factories import make_queue, numbers_of, orders
 

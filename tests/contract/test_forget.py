@@ -5,9 +5,9 @@ from sqlalchemy import func, select, update
 
 from queue_core import BadOption, Conflict
 from queue_core.catalog.tables import consumers, publications
-from queue_core.model import Batch
-from queue_core.names import of_query
-from queue_core.outcomes import Settlement
+from queue_core.values.model import Batch
+from queue_core.values.names import of_query
+from queue_core.values.outcomes import Settlement
 from queue_core.verbs.settle import settle
 from tests.factories import make_queue, numbers_of, orders
 

@@ -13,8 +13,8 @@ import pytest
 from sqlalchemy import delete, insert, select, update
 
 from queue_core import Store
-from queue_core.catalog import interests as interest_rows
 from queue_core.catalog import seals
+from queue_core.catalog.holders import interests as interest_rows
 from queue_core.catalog.tables import (
     allotments,
     breakers,
@@ -40,11 +40,11 @@ from queue_core.catalog.tables import (
     turns,
     waiters,
 )
-from queue_core.fsck.invariants import INVARIANTS
-from queue_core.leader.lease import LeaseLeader
-from queue_core.model import State
 from queue_core.segments import stager
-from queue_core.tasks.runner import SideTasks
+from queue_core.upkeep.fsck.invariants import INVARIANTS
+from queue_core.upkeep.leader.lease import LeaseLeader
+from queue_core.upkeep.tasks.runner import SideTasks
+from queue_core.values.model import State
 from tests.books import audit
 from tests.damages import damage, visible
 from tests.factories import make_queue, numbers_of, orders, planned

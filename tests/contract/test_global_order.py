@@ -4,7 +4,7 @@ import pytest
 
 from queue_core import ConsumerPool
 from queue_core.errors import BadOption
-from queue_core.tasks import compaction_plan
+from queue_core.upkeep.tasks import compaction_plan
 from tests.contract.pools import PATIENCE, Recorder
 from tests.dump import dump
 from tests.factories import load_singly, make_queue, numbers_of, orders

@@ -6,11 +6,11 @@ import pytest
 import sqlalchemy as sa
 from typer.testing import CliRunner
 
-from pyspark_ignis.cli import app
+from ignis_cli import app
 from queue_core import Store
-from queue_core.blocking.publish import publish_once
 from queue_core.errors import CatalogForbidden, CatalogUnavailable, QueueFull
 from queue_core.segments import stager
+from queue_core.waiting.publish import publish_once
 from tests.books import audit
 from tests.clocks import jump
 from tests.command_line import answer

@@ -14,9 +14,9 @@ from ignis_console.details import read_queue
 from ignis_console.snapshot import SnapshotReader
 from queue_core import Queue, Store
 from queue_core.catalog.tables import slices
-from queue_core.tasks import compaction
-from queue_core.tasks import expire as expire_task
-from queue_core.tasks.purge import purge
+from queue_core.upkeep.tasks import compaction
+from queue_core.upkeep.tasks import expire as expire_task
+from queue_core.upkeep.tasks.purge import purge
 from tests.contract.small_parts import small_parts
 from tests.factories import make_queue, orders
 

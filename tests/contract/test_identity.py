@@ -10,12 +10,12 @@ from sqlalchemy import delete, select
 
 from ignis_sink.target import Target
 from queue_core import Store
-from queue_core.address import Address
 from queue_core.catalog.tables import facts
 from queue_core.errors import DamagedCatalog, DamagedSegment, StorageUnavailable
 from queue_core.segments import stager
 from queue_core.segments.staging_spec import StagingSpec
 from queue_core.segments.storage import Storage
+from queue_core.values.address import Address
 from tests.dump import dump
 from tests.factories import make_queue, numbers_of, orders
 from tests.storages import EVERYWHERE, Files, mount_again, mount_away

@@ -3,7 +3,7 @@
 import pytest
 import sqlalchemy as sa
 
-from queue_core.catalog import interests
+from queue_core.catalog.holders import interests
 from queue_core.catalog.tables import consumers as rows
 from queue_core.errors import ConsumerFenced, QueueDeactivated, QueueTaken
 from tests.dump import dump

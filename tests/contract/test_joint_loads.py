@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 
 from queue_core import Store
-from queue_core.blocking.joint_load import JOINED_BYTES, JointLoads, commit_load
 from queue_core.errors import CatalogUnavailable, QueueDeactivated, QueueFull, SchemaMismatch
-from queue_core.faults import InjectedFault, arm
+from queue_core.support.faults import InjectedFault, arm
+from queue_core.waiting.joint_load import JOINED_BYTES, JointLoads, commit_load
 from tests.contract.callers import caller_of
 from tests.factories import make_queue, numbers_of, orders
 
@@ -255,7 +255,7 @@ def test_an_interrupted_thread_leaves_the_others_in_doubt_and_loads_go_on(store)
             raise KeyboardInterrupt
         return commit_load(*arguments)
 
-    with mock.patch("queue_core.blocking.joint_load.commit_load", interrupted):
+    with mock.patch("queue_core.waiting.joint_load.commit_load", interrupted):
         results, _ = at_once(store, *(loading(queue, n) for n in range(4)))
 
     kinds = [type(result) for result in results[1:]]
@@ -268,7 +268,7 @@ def test_a_child_process_waits_for_no_thread_of_its_parent(store):
     queue = make_queue(store)
 
     def in_child():
-        with mock.patch("queue_core.blocking.joint_load.os.getpid", return_value=-1):
+        with mock.patch("queue_core.waiting.joint_load.os.getpid", return_value=-1):
             queue.load(orders(1, 1))
 
     at_once(store, loading(queue, 0), then=in_child)

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 import pytest
 
 from queue_core.errors import CatalogUnavailable, NotLeading
-from queue_core.leader import lease, leases
-from queue_core.leader.lease import ROLE, LeaseLeader
+from queue_core.upkeep.leader import lease, leases
+from queue_core.upkeep.leader.lease import ROLE, LeaseLeader
 
 #: Longer than any test.
 LONG = 3600.0

@@ -10,7 +10,7 @@ from sqlalchemy import Engine, event
 
 from ignis_source.offset import Offset
 from queue_core import ConsumerPool, ConsumerTarget, batch_handler, limit
-from queue_core.catalog import allotments
+from queue_core.catalog.records import allotments
 from queue_core.catalog.tables import allotments as rows
 from queue_core.errors import BadOption
 from tests.clocks import jump

@@ -8,7 +8,7 @@ import pytest
 
 from ignis_source.offset import Offset
 from queue_core import ConsumerPool, limit
-from queue_core.catalog import allotments
+from queue_core.catalog.records import allotments
 from queue_core.errors import BadOption
 from queue_core.segments import column_cache
 from tests.clocks import jump

@@ -6,9 +6,9 @@ from dataclasses import asdict
 import pytest
 
 from queue_core import Breaker, ConsumerPool, Limit
-from queue_core.catalog import consumers
-from queue_core.model import HandlingConsumer
+from queue_core.catalog.holders import consumers
 from queue_core.selection import suspects
+from queue_core.values.model import HandlingConsumer
 from queue_core.verbs.acknowledge import acknowledge
 from queue_core.verbs.lose import lose
 from tests.books import audit

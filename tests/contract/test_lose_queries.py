@@ -2,12 +2,12 @@
 
 import pytest
 
-from queue_core.catalog import consumers
+from queue_core.catalog.holders import consumers
 from queue_core.errors import DamagedSegment, StorageUnavailable
 from queue_core.segments import stager
 from queue_core.segments.reader import read, read_table
 from queue_core.segments.storage import Storage
-from queue_core.tasks import vacuum
+from queue_core.upkeep.tasks import vacuum
 from tests.contract.lost import fire, start
 from tests.factories import make_queue, numbers_of, orders, planned, seen
 

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 
 from queue_core import ConsumerPool, QueueTaken, Retry, Store, batch_handler
-from queue_core.address import Address
 from queue_core.segments import stager
-from queue_core.tasks import compaction_plan
+from queue_core.upkeep.tasks import compaction_plan
+from queue_core.values.address import Address
 from tests.books import audit
 from tests.contract.callers import KINDS, caller_of
 from tests.contract.pools import PATIENCE, Recorder, eventually

@@ -5,8 +5,8 @@ import pytest
 
 from queue_core import limit
 from queue_core.errors import BadOption, NoSuchQueue
-from queue_core.tasks.sample import sample
-from queue_core.views import VIEWS
+from queue_core.upkeep.tasks.sample import sample
+from queue_core.values.views import VIEWS
 from tests.dump import backdate
 from tests.factories import make_queue, numbers_of, orders
 

@@ -21,10 +21,10 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from queue_core import opentelemetry_instruments, prometheus_collector
-from queue_core.monitoring import readings
-from queue_core.monitoring.metric import COUNTERS, DEPTHS, HELD, METRICS
-from queue_core.monitoring.prometheus import page, serve
-from queue_core.tasks.sample import sample
+from queue_core.upkeep.tasks.sample import sample
+from queue_core.watching import readings
+from queue_core.watching.metric import COUNTERS, DEPTHS, HELD, METRICS
+from queue_core.watching.prometheus import page, serve
 from tests.command_line import answer
 from tests.factories import make_queue, orders
 

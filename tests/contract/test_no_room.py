@@ -15,10 +15,11 @@ from sqlalchemy import event, text
 
 from ignis_sink.options import SinkOptions
 from ignis_sink.publishing import publish
-from queue_core import Store, faults
+from queue_core import Store
 from queue_core.errors import CatalogUnavailable, QueueDeactivated, StorageUnavailable
-from queue_core.model import Batch
 from queue_core.segments import stager
+from queue_core.support import faults
+from queue_core.values.model import Batch
 from tests.books import leftover_files
 from tests.dump import dump
 from tests.factories import load_until_full, make_queue, make_stager, numbers_of, orders

@@ -9,10 +9,10 @@ from sqlalchemy import event
 from sqlalchemy.exc import OperationalError
 
 from queue_core import Store
-from queue_core.address import Address
 from queue_core.catalog import dialect
 from queue_core.catalog.notifications import Watch
 from queue_core.queue import Queue
+from queue_core.values.address import Address
 from queue_core.verbs.acknowledge import acknowledge
 from tests.contract.pools import PATIENCE, eventually
 from tests.factories import make_queue, orders, planned

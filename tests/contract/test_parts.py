@@ -7,11 +7,11 @@ from sqlalchemy import select, update
 
 from benchmarks.growth import run_due
 from queue_core.catalog.tables import slices
-from queue_core.model import Magazine
 from queue_core.segments import stager
 from queue_core.selection import parts
-from queue_core.tasks import compaction, compaction_plan
-from queue_core.tasks import expire as expire_task
+from queue_core.upkeep.tasks import compaction, compaction_plan
+from queue_core.upkeep.tasks import expire as expire_task
+from queue_core.values.model import Magazine
 from tests.books import audit
 from tests.contract.small_parts import small_parts
 from tests.factories import make_queue, numbers_of, orders

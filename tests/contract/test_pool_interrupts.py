@@ -8,10 +8,10 @@ from unittest import mock
 import pytest
 
 from queue_core import ConsumerPool
-from queue_core.blocking import joint_load
-from queue_core.coalescing import Coalescer
 from queue_core.pool.worker import Worker
+from queue_core.support.coalescing import Coalescer
 from queue_core.testing import handle
+from queue_core.waiting import joint_load
 from tests.contract.pools import PATIENCE, eventually
 from tests.factories import make_queue, numbers_of, orders
 
@@ -237,7 +237,7 @@ def test_a_limit_of_the_main_thread_waits_for_the_end_of_a_load_too(store):
 def test_a_worker_that_fails_where_nobody_took_over_ends_the_pool_aloud(store):
     queue = make_queue(store)
     queue.load(orders(1))
-    from queue_core.interruption import TimedOut
+    from queue_core.support.interruption import TimedOut
 
     with mock.patch.object(Worker, "_serve", side_effect=TimedOut("by somebody else")):
         pool = ConsumerPool(store, "orders", lambda message: True, concurrency=1).start()

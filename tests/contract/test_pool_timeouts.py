@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from queue_core import ConsumerPool, batch_handler
-from queue_core.catalog import interests
+from queue_core.catalog.holders import interests
 from tests.contract.pools import PATIENCE, Recorder, eventually
 from tests.factories import make_queue, orders
 

@@ -11,9 +11,9 @@ from socket import gethostname
 import pytest
 
 from queue_core import ConsumerPool
-from queue_core.catalog import interests
+from queue_core.catalog.holders import interests
 from queue_core.errors import BadOption, ConsumerFenced, QueueTaken
-from queue_core.names import is_of_process
+from queue_core.values.names import is_of_process
 from tests.contract.pools import PATIENCE, Recorder, eventually
 from tests.factories import make_queue, orders
 

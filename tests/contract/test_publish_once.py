@@ -6,16 +6,16 @@ import threading
 import pytest
 from sqlalchemy import update
 
-from queue_core.blocking.publish import publish, publish_once
-from queue_core.capacity.bounds import OnFull
 from queue_core.catalog.tables import publications
 from queue_core.errors import BadOption, PublicationRefused, StaleCheckpoint
-from queue_core.model import Batch
-from queue_core.names import of_query
-from queue_core.outcomes import Settlement
-from queue_core.smart.decide import LoadPolicy
-from queue_core.smart.load import load_staged
+from queue_core.values.model import Batch
+from queue_core.values.names import of_query
+from queue_core.values.outcomes import Settlement
+from queue_core.verbs.capacity.bounds import OnFull
 from queue_core.verbs.settle import settle
+from queue_core.waiting.publish import publish, publish_once
+from queue_core.waiting.smart.decide import LoadPolicy
+from queue_core.waiting.smart.load import load_staged
 from tests.books import leftover_files
 from tests.dump import dump
 from tests.factories import make_batch, make_queue, make_stager, numbers_of, orders

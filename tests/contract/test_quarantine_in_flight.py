@@ -7,11 +7,11 @@ import pytest
 from ignis_source.offset import Offset
 from ignis_source.options import SourceOptions
 from ignis_source.session import Session
-from queue_core.blocking.publish import publish_once
-from queue_core.model import INLINE
-from queue_core.names import of_query
 from queue_core.segments.reader import read_table
+from queue_core.values.model import INLINE
+from queue_core.values.names import of_query
 from queue_core.verbs.quarantine import quarantine
+from queue_core.waiting.publish import publish_once
 from tests.books import audit
 from tests.factories import make_batch, make_queue, make_stager, numbers_of, orders, planned
 

@@ -13,8 +13,8 @@ from queue_core.errors import (
     QueueExists,
     SchemaMismatch,
 )
-from queue_core.retry import Retry
-from queue_core.settings import QueueSettings
+from queue_core.values.retry import Retry
+from queue_core.values.settings import QueueSettings
 from tests.dump import dump
 from tests.factories import ORDERS, make_queue, numbers_of, orders
 

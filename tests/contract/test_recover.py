@@ -3,10 +3,10 @@
 import pytest
 from sqlalchemy import select
 
-from queue_core.catalog import consumers
+from queue_core.catalog.holders import consumers
 from queue_core.catalog.tables import tickets
 from queue_core.errors import ConsumerFenced
-from queue_core.model import Magazine
+from queue_core.values.model import Magazine
 from queue_core.verbs.acknowledge import acknowledge
 from tests.dump import backdate, dump
 from tests.factories import make_queue, numbers_of, orders, planned, seen

@@ -8,12 +8,12 @@ import pytest
 from sqlalchemy import update
 
 from queue_core import Store
-from queue_core.by_hand.jobs import run_here
-from queue_core.catalog import jobs as job_rows
+from queue_core.catalog.records import jobs as job_rows
 from queue_core.catalog.tables import jobs
 from queue_core.errors import BadOption, BadSelector, NoSuchQueue, QueueDeactivated, SchemaMismatch
 from queue_core.segments import stager
 from queue_core.verbs import redrive
+from queue_core.verbs.operator.jobs import run_here
 from tests.books import audit, leftover_files
 from tests.contract.pools import PATIENCE, eventually
 from tests.factories import make_queue, numbers_of, orders
@@ -129,7 +129,7 @@ def test_a_message_that_is_fired_meanwhile_stays(store, monkeypatch):
 
 
 def test_messages_that_came_during_the_shovel_stay(store, monkeypatch):
-    monkeypatch.setattr("queue_core.by_hand.redriving.STEP_MESSAGES", 3)
+    monkeypatch.setattr("queue_core.verbs.operator.redriving.STEP_MESSAGES", 3)
     queue = with_sidelined(store, 6)
     other = make_queue(store, "other")
     queue.load(orders(2, 6))

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from queue_core.catalog import task_log
-from queue_core.catalog.task_log import Moves
+from queue_core.catalog.records import task_log
+from queue_core.catalog.records.task_log import Moves
 from queue_core.segments import stager
 from tests.factories import make_queue, orders
 

@@ -10,13 +10,13 @@ from ignis_source.offset import Offset
 from ignis_source.options import SourceOptions
 from ignis_source.session import Session
 from queue_core import Store
-from queue_core.blocking.publish import publish_once
-from queue_core.catalog.publications import forget_tickets, newest_ticket
+from queue_core.catalog.records.publications import forget_tickets, newest_ticket
 from queue_core.catalog.tables import consumers, publications, slices, turns
 from queue_core.errors import Conflict
-from queue_core.model import Consumer, State
-from queue_core.names import of_query
 from queue_core.segments.reader import read_table
+from queue_core.values.model import Consumer, State
+from queue_core.values.names import of_query
+from queue_core.waiting.publish import publish_once
 from tests.books import audit
 from tests.factories import make_batch, make_queue, make_stager, numbers_of, orders
 

@@ -8,14 +8,14 @@ from sqlalchemy import select
 
 from queue_core import IdSet, Retry, Settlement, constant, exponential
 from queue_core.catalog.tables import slices
-from queue_core.due import NEVER
 from queue_core.errors import BadOption, CatalogUnavailable, QueueFull
-from queue_core.leader.lease import LeaseLeader
-from queue_core.settings import QueueSettings
-from queue_core.tasks import retries as retries_module
-from queue_core.tasks.retries import Retries
-from queue_core.tasks.runner import SideTasks
-from queue_core.tasks.task import Timing
+from queue_core.upkeep.leader.lease import LeaseLeader
+from queue_core.upkeep.tasks import retries as retries_module
+from queue_core.upkeep.tasks.retries import Retries
+from queue_core.upkeep.tasks.runner import SideTasks
+from queue_core.upkeep.tasks.task import Timing
+from queue_core.values.due import NEVER
+from queue_core.values.settings import QueueSettings
 from queue_core.verbs import retry as module
 from tests.due import make_due
 from tests.factories import make_queue, numbers_of, orders

@@ -3,9 +3,9 @@
 import pytest
 
 from queue_core.errors import BadOption
-from queue_core.faults import InjectedFault, arm
 from queue_core.selection import rounds
-from queue_core.tasks.compaction import compact
+from queue_core.support.faults import InjectedFault, arm
+from queue_core.upkeep.tasks.compaction import compact
 from tests.factories import load_singly, make_queue, numbers_of, orders
 
 

@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 
 from queue_core import Retry
-from queue_core.catalog import task_log
+from queue_core.catalog.records import task_log
 from queue_core.errors import BadOption, BadSelector
 from queue_core.verbs import shovel as module
 from queue_core.verbs.shovel import Shovelful, shovel

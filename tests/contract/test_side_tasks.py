@@ -6,7 +6,8 @@ import pyarrow as pa
 import pytest
 from sqlalchemy import event
 
-from queue_core.catalog import schedule
+from queue_core.catalog.identity import clock
+from queue_core.catalog.records import schedule
 from queue_core.errors import (
     BadOption,
     CatalogUnavailable,
@@ -14,15 +15,14 @@ from queue_core.errors import (
     NotLeading,
     QueueDeactivated,
 )
-from queue_core.integrity import clock
-from queue_core.leader import leases
-from queue_core.leader.lease import LeaseLeader
-from queue_core.tasks import runner
-from queue_core.tasks import shovel as shovel_task
-from queue_core.tasks import sweep as sweep_task
-from queue_core.tasks.registry import TASKS
-from queue_core.tasks.runner import Ran, SideTasks
-from queue_core.tasks.task import Timing
+from queue_core.upkeep.leader import leases
+from queue_core.upkeep.leader.lease import LeaseLeader
+from queue_core.upkeep.tasks import runner
+from queue_core.upkeep.tasks import shovel as shovel_task
+from queue_core.upkeep.tasks import sweep as sweep_task
+from queue_core.upkeep.tasks.registry import TASKS
+from queue_core.upkeep.tasks.runner import Ran, SideTasks
+from queue_core.upkeep.tasks.task import Timing
 from queue_core.verbs.shovel import Shovelful
 from tests.dump import age, backdate, dump, load_earlier
 from tests.factories import make_queue, numbers_of, orders

@@ -6,8 +6,8 @@ import pyarrow as pa
 import pytest
 
 from queue_core.errors import BadOutcome
-from queue_core.failure_kinds import REASON_LENGTH
-from queue_core.outcomes import Settlement
+from queue_core.values.failure_kinds import REASON_LENGTH
+from queue_core.values.outcomes import Settlement
 from tests.dump import dump
 from tests.factories import make_queue, numbers_of, orders
 

@@ -4,7 +4,7 @@ import pytest
 
 from queue_core import ConsumerPool
 from queue_core.errors import BadName, BadOption, NoSuchQueue
-from queue_core.names import SIDELINE_SUFFIX
+from queue_core.values.names import SIDELINE_SUFFIX
 from tests.command_line import answer
 from tests.dump import dump
 from tests.factories import make_queue, numbers_of, orders

@@ -10,8 +10,8 @@ import pytest
 
 from queue_core import Queue, Store
 from queue_core.errors import QueueDeactivated, QueueFull
-from queue_core.smart import prepare
-from queue_core.smart.load import TRIES
+from queue_core.waiting.smart import prepare
+from queue_core.waiting.smart.load import TRIES
 from tests.factories import make_queue
 
 SCHEMA = pa.schema([("key", pa.string()), ("kind", pa.string()), ("n", pa.int64())])

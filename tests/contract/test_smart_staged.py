@@ -5,9 +5,9 @@ from __future__ import annotations
 import pyarrow as pa
 
 from queue_core import Queue, Store
-from queue_core.capacity.bounds import OnFull
-from queue_core.smart.decide import LoadPolicy
-from queue_core.smart.load import load_staged
+from queue_core.verbs.capacity.bounds import OnFull
+from queue_core.waiting.smart.decide import LoadPolicy
+from queue_core.waiting.smart.load import load_staged
 from tests.books import audit
 from tests.factories import make_queue, make_stager
 

@@ -13,7 +13,7 @@ from ignis_sink.planning import find_target
 from ignis_sink.publishing import in_turn, publish
 from ignis_source.offset import Offset
 from queue_core import Store
-from queue_core.model import Batch
+from queue_core.values.model import Batch
 from tests.factories import make_queue, orders
 
 START = Offset("reader", 0)

@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import update
 
 from ignis_source.offset import Offset
-from queue_core.catalog import consumers
+from queue_core.catalog.holders import consumers
 from queue_core.catalog.tables import consumers as consumer_rows
 from queue_core.errors import ConsumerFenced
 from queue_core.segments.reader import read_table

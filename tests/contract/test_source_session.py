@@ -10,10 +10,10 @@ from sqlalchemy import Engine, event, text
 
 from ignis_source import background_tasks, firing, requests
 from ignis_source.offset import Offset
-from queue_core.catalog import schedule
+from queue_core.catalog.records import schedule
 from queue_core.errors import BadOption, CatalogUnavailable, ConsumerFenced
 from queue_core.segments.reader import read_table
-from queue_core.tasks import shovel as shovel_task
+from queue_core.upkeep.tasks import shovel as shovel_task
 from tests.dump import dump
 from tests.factories import make_queue, orders
 

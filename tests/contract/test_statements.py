@@ -8,13 +8,14 @@ import pytest
 from sqlalchemy import event
 
 from benchmarks.fabricated import make, multiply
-from queue_core.catalog import queues, slices
-from queue_core.ids import IdSet
-from queue_core.model import Magazine, Slice
-from queue_core.outcomes import Settlement
+from queue_core.catalog import queues
+from queue_core.catalog.slices import slices
 from queue_core.queue import Queue
 from queue_core.selection.conditions import fireable
 from queue_core.selection.request import FireRequest
+from queue_core.values.ids import IdSet
+from queue_core.values.model import Magazine, Slice
+from queue_core.values.outcomes import Settlement
 from queue_core.verbs.fire import fire
 from tests.dump import load_earlier
 from tests.factories import make_queue, numbers_of, orders

@@ -7,11 +7,11 @@ import pytest
 from sqlalchemy import update
 
 from queue_core import Store
-from queue_core.catalog.schedule import schedule
+from queue_core.catalog.records.schedule import schedule
 from queue_core.errors import BadName, BadOption, NoSuchQueue
-from queue_core.leader import leases
-from queue_core.leader.lease import ROLE
-from queue_core.tasks import background
+from queue_core.upkeep.leader import leases
+from queue_core.upkeep.leader.lease import ROLE
+from queue_core.upkeep.tasks import background
 from tests.contract.pools import eventually
 from tests.dump import backdate
 from tests.factories import make_queue, numbers_of, orders
@@ -105,7 +105,7 @@ def test_a_zookeeper_elects_the_leader_among_plain_stores(store, address, zookee
 
 def test_a_failure_is_logged_and_the_tasks_go_on(store, monkeypatch, caplog):
     queue = with_sidelined(store, "orders")
-    monkeypatch.setattr("queue_core.tasks.runner.RETRY_SECONDS", 0.05)
+    monkeypatch.setattr("queue_core.upkeep.tasks.runner.RETRY_SECONDS", 0.05)
     run = background.queues.find_all
     failures = [RuntimeError("no luck")]
     monkeypatch.setattr(

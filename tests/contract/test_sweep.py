@@ -2,7 +2,7 @@
 
 import pytest
 
-from queue_core.catalog import consumers
+from queue_core.catalog.holders import consumers
 from queue_core.errors import BadOption
 from queue_core.verbs.acknowledge import acknowledge
 from tests.dump import backdate, dump

@@ -5,12 +5,12 @@ import json
 import pytest
 
 from queue_core import Settlement
-from queue_core.catalog import consumers
-from queue_core.catalog.publications import is_new_batch
+from queue_core.catalog.holders import consumers
+from queue_core.catalog.records.publications import is_new_batch
 from queue_core.errors import BadOption, StaleCheckpoint
-from queue_core.ids import IdSet
-from queue_core.model import Batch
-from queue_core.names import of_query
+from queue_core.values.ids import IdSet
+from queue_core.values.model import Batch
+from queue_core.values.names import of_query
 from queue_core.verbs.acknowledge import acknowledge
 from queue_core.verbs.settle import settle
 from tests.books import audit

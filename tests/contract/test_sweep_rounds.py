@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from queue_core.catalog import bunches, task_log
+from queue_core.catalog.records import task_log
+from queue_core.catalog.slices import bunches
 from queue_core.errors import NotLeading
-from queue_core.faults import InjectedFault, arm
 from queue_core.selection import rounds
+from queue_core.support.faults import InjectedFault, arm
 from queue_core.verbs import sweep as module
 from queue_core.verbs.sweep import sweep
 from tests.dump import backdate, dump

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import select
 
 from queue_core import ConsumerPool, ConsumerTarget, Pressure, Store, SuspendReason
-from queue_core.catalog import interests
+from queue_core.catalog.holders import interests
 from queue_core.catalog.tables import tickets
 from queue_core.errors import BadOption, BadSelector, ConsumerFenced, NoSuchQueue, QueueTaken
 from tests.contract.pools import PATIENCE, Recorder, eventually

@@ -6,10 +6,10 @@ import pyarrow as pa
 import pytest
 
 from queue_core import Breaker, ConsumerPool, batch_handler
-from queue_core.ids import IdSet
-from queue_core.outcomes import Settlement
 from queue_core.pool.held_bytes import HeldBytes
 from queue_core.pool.source import AcquiringSource
+from queue_core.values.ids import IdSet
+from queue_core.values.outcomes import Settlement
 from tests.books import audit
 from tests.contract.lost import fire, losses, start
 from tests.contract.pools import eventually

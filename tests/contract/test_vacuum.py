@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from sqlalchemy import func, select, update
 
-from queue_core import faults
-from queue_core.blocking.publish import publish, publish_once
 from queue_core.catalog.tables import files
 from queue_core.errors import BadOption, PublicationRefused
 from queue_core.segments import stager
 from queue_core.segments.storage import Storage
-from queue_core.tasks import vacuum as vacuum_module
+from queue_core.support import faults
+from queue_core.upkeep.tasks import vacuum as vacuum_module
+from queue_core.waiting.publish import publish, publish_once
 from tests.books import leftover_files
 from tests.dump import dump
 from tests.factories import make_batch, make_queue, make_stager, numbers_of, orders

@@ -7,9 +7,9 @@ import pytest
 import sqlalchemy as sa
 
 from queue_core import Store
-from queue_core.catalog import task_log
-from queue_core.databases import bounded_waits
-from queue_core.databases.interface import Dialect
+from queue_core.catalog.databases import bounded_waits
+from queue_core.catalog.databases.interface import Dialect
+from queue_core.catalog.records import task_log
 from queue_core.errors import CatalogUnavailable
 from tests.factories import make_queue, orders
 

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from queue_core import Store, faults
-from queue_core.address import Address
-from queue_core.model import Magazine, State
+from queue_core import Store
+from queue_core.support import faults
+from queue_core.values.address import Address
+from queue_core.values.model import Magazine, State
 from tests.books import Books, audit, leftover_files
 from tests.children import Child, Journal
 from tests.crash.workloads import WORKLOADS

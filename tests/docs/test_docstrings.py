@@ -87,7 +87,7 @@ def test_each_parameter_is_described(name):
 
 
 def test_each_duration_may_be_a_text_or_a_timedelta():
-    """A parameter that is described in seconds takes all the forms of `queue_core.durations`."""
+    """A parameter in seconds takes all the forms of `queue_core.values.durations`."""
     takers = FUNCTIONS | {name: cls.__init__ for name, cls in CLASSES.items() if name not in GIVEN}
     described = {
         name: docstrings.read(PUBLIC.get(name, function)).entries.get("Args", {})

@@ -15,12 +15,12 @@ from typer.main import get_command
 
 import ignis_sink.options
 import ignis_source.options
-from pyspark_ignis.cli import app
+from ignis_cli import app
 from queue_core import errors
 from queue_core.catalog.sql_views import FIGURES, SAMPLES
-from queue_core.monitoring.metric import METRICS
-from queue_core.settings import QueueSettings
-from queue_core.views import VIEWS
+from queue_core.values.settings import QueueSettings
+from queue_core.values.views import VIEWS
+from queue_core.watching.metric import METRICS
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("queue_core", "queue_core.testing", "pyspark_ignis")

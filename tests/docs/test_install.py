@@ -17,7 +17,10 @@ import pytest
 from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("queue_core", "ignis_source", "ignis_sink", "ignis_console", "pyspark_ignis")
+PACKAGES = (
+    *("queue_core", "ignis_source", "ignis_sink"),
+    *("ignis_cli", "ignis_console", "pyspark_ignis"),
+)
 PROJECT = tomllib.loads(ROOT.joinpath("pyproject.toml").read_text())["project"]
 #: Runs the examples of the README.
 RUN = """
@@ -194,7 +197,7 @@ def test_the_queue_needs_neither_spark_nor_the_command_line(small_environment, t
         small_environment, code
     )
     assert "command line needs typer and rich, which are not installed: pip install" in fail(
-        small_environment, "from pyspark_ignis.__main__ import main; main()"
+        small_environment, "from ignis_cli.__main__ import main; main()"
     )
 
 

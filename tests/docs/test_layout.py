@@ -13,7 +13,14 @@ import pytest
 from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("queue_core", "ignis_source", "ignis_sink", "ignis_console", "pyspark_ignis")
+PACKAGES = (
+    "queue_core",
+    "ignis_source",
+    "ignis_sink",
+    "ignis_cli",
+    "ignis_console",
+    "pyspark_ignis",
+)
 #: Libraries that no import loads. Pandas takes a third of a second; some calls of Arrow load it.
 NEVER = {"boto3", "kazoo", "moto", "pandas"}
 #: Modules that a streaming query does not wait for when it starts.
@@ -21,8 +28,8 @@ NOT_TO_START = {
     "pyarrow.fs",
     "queue_core.policies.inputs",
     "queue_core.queue",
-    "queue_core.smart",
-    "queue_core.tasks.runner",
+    "queue_core.waiting.smart",
+    "queue_core.upkeep.tasks.runner",
 }
 
 

@@ -13,8 +13,8 @@ NOTEBOOKS = sorted(ROOT.joinpath("notebooks").glob("*.ipynb"))
 #: What must be so when a notebook has run, said in its own words.
 HOLDS = {
     "01_quickstart": """
-from pyspark_ignis.demo.checks import of_crash, same_delays
-from pyspark_ignis.demo.flights import delays_of
+from examples.demo.checks import of_crash, same_delays
+from examples.demo.flights import delays_of
 
 assert sorted(reasons["kind"]) == ["exception", "rejected"]
 assert list(reasons["reason"].dropna()) == ["ValueError: cannot charge -5.0"]

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from queue_core.leader.zookeeper import ZooKeeperLeader
-from queue_core.settings import MAX_CONCURRENCY, QueueSettings
-from queue_core.tasks.ran import RETRY_SECONDS
-from queue_core.tasks.registry import REGISTRY
-from queue_core.tasks.task import Timing
+from queue_core.upkeep.leader.zookeeper import ZooKeeperLeader
+from queue_core.upkeep.tasks.ran import RETRY_SECONDS
+from queue_core.upkeep.tasks.registry import REGISTRY
+from queue_core.upkeep.tasks.task import Timing
+from queue_core.values.settings import MAX_CONCURRENCY, QueueSettings
 from queue_core.verbs import sweep
 
 TESTS = Path(__file__).parents[1]

@@ -6,9 +6,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from queue_core.schema import output_schema
 from queue_core.selector import Order, Selector
 from queue_core.selector.functions import FUNCTIONS
+from queue_core.values.schema import output_schema
 
 PAGE = (Path(__file__).parents[2] / "docs" / "selectors.md").read_text()
 SCHEMA = output_schema(

@@ -187,7 +187,7 @@ def test_the_documentation_uses_the_public_surface_alone():
         (page, module, name)
         for page, module, name in used
         if name not in SURFACE.get(module, ())
-        and not (page.endswith(".ipynb") and module.startswith("pyspark_ignis.demo"))
+        and not (page.endswith(".ipynb") and module.startswith("examples.demo"))
     }
 
     assert used

@@ -9,20 +9,20 @@ import pytest
 ROOT = Path(__file__).parents[2]
 UNIT = ROOT / "tests/unit"
 #: Packages besides the core; their tests are in folders of their names.
-OTHERS = ("ignis_console", "ignis_sink", "ignis_source", "pyspark_ignis")
+OTHERS = ("ignis_cli", "ignis_console", "ignis_sink", "ignis_source", "pyspark_ignis")
 #: What a pure module does not import, not even through other modules.
 IMPURE = {"kazoo", "pyspark", "sqlalchemy"}
 STORAGE = "queue_core.segments.storage"
 
 #: Pure modules without a file in tests/unit, each with the reason.
 NOT_MIRRORED = {
-    "queue_core.leader.client": "one constant",
-    "queue_core.firing": "a plain value, which tests/contract/test_fire.py has from a store",
+    "queue_core.upkeep.leader.client": "one constant",
+    "queue_core.waiting.firing": "a value, which tests/contract/test_fire.py has from a store",
     "queue_core.pool.timings": "constants alone",
     "queue_core.segments.buffers": "tests/contract/test_buffers.py loads from buffers",
-    "queue_core.trace_context": "tests/contract/test_trace_context.py runs handlers in pools",
-    "queue_core.tasks.ran": "a plain value, which tests/contract/test_side_tasks.py gets",
-    "queue_core.views": "a table of columns, which tests/contract/test_metadata.py reads back",
+    "queue_core.support.trace_context": "tests/contract/test_trace_context.py runs handlers",
+    "queue_core.upkeep.tasks.ran": "a plain value, which tests/contract/test_side_tasks.py gets",
+    "queue_core.values.views": "columns, which tests/contract/test_metadata.py reads back",
 }
 #: Where tests see behaviour, and so use only what is public.
 OF_BEHAVIOUR = ("console", "contract", "processes", "property")
@@ -87,7 +87,7 @@ TEST_FILES = {mirror_of(name) for name in MODULES}
 
 
 def test_pure_modules_are_found():
-    assert {"queue_core.rows", "queue_core.segments.format"} <= set(PURE)
+    assert {"queue_core.values.rows", "queue_core.segments.format"} <= set(PURE)
     assert {"queue_core.verbs.load", "queue_core.segments.reader"}.isdisjoint(PURE)
 
 

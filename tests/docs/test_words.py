@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from queue_core.catalog import tables
-from queue_core.model import Magazine, State
-from queue_core.outcomes import OUTCOMES
-from queue_core.views import SHARDS, VIEWS
+from queue_core.values.model import Magazine, State
+from queue_core.values.outcomes import OUTCOMES
+from queue_core.values.views import SHARDS, VIEWS
 
 ROOT = Path(__file__).parents[2]
 #: The words of each row of a table, and their meaning.

@@ -19,15 +19,15 @@ import pyarrow as pa
 from sqlalchemy import delete, update
 
 from queue_core import Queue, Store
-from queue_core.blocking.publish import publish_once
-from queue_core.catalog import consumers, waiters
 from queue_core.catalog.format import FORMAT
+from queue_core.catalog.holders import consumers, waiters
 from queue_core.catalog.tables import clocks, facts
-from queue_core.leader.lease import LeaseLeader
 from queue_core.segments import stager
-from queue_core.tasks.runner import SideTasks
-from queue_core.tasks.sample import sample
-from queue_core.views import VIEWS
+from queue_core.upkeep.leader.lease import LeaseLeader
+from queue_core.upkeep.tasks.runner import SideTasks
+from queue_core.upkeep.tasks.sample import sample
+from queue_core.values.views import VIEWS
+from queue_core.waiting.publish import publish_once
 from tests.arrow_types import KEPT
 from tests.factories import make_batch, make_queue, make_stager, orders, planned, seen
 

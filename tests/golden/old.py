@@ -11,9 +11,9 @@ from typing import Any
 import sqlalchemy as sa
 
 from queue_core import Store
-from queue_core.address import Address
 from queue_core.catalog import dialect, sql_views
 from queue_core.catalog.seals import SEALED
+from queue_core.values.address import Address
 from tests.golden.make import HERE, folder_of
 
 #: The statements that made a catalog of format 1 on PostgreSQL.

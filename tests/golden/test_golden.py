@@ -8,13 +8,13 @@ import pytest
 from sqlalchemy import select
 
 from queue_core import Store
-from queue_core.blocking.publish import publish_once
 from queue_core.catalog.format import FORMAT
 from queue_core.catalog.seals import SEALED
 from queue_core.errors import QueueDeactivated, StaleCheckpoint
-from queue_core.model import Ticket
 from queue_core.segments.reader import read_table
 from queue_core.selection import turn_choice
+from queue_core.values.model import Ticket
+from queue_core.waiting.publish import publish_once
 from tests.books import audit
 from tests.factories import make_batch, make_stager, orders, seen
 from tests.golden.make import HERE, QUERY, SETTINGS_UNTIL, described, fill, folder_of

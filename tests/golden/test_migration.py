@@ -12,14 +12,16 @@ import pytest
 from sqlalchemy import Engine, NullPool, create_engine, event, select, text
 from sqlalchemy.exc import DBAPIError
 
-from queue_core import Retry, Store, constant, exponential, faults
-from queue_core.catalog import dialect, waiters
+from queue_core import Retry, Store, constant, exponential
+from queue_core.catalog import dialect
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.format import FORMAT
+from queue_core.catalog.holders import waiters
 from queue_core.catalog.tables import metadata, task_log
 from queue_core.catalog.tables import waiters as waiters_table
 from queue_core.errors import DamagedCatalog, FormatTooNew
 from queue_core.segments.ipc import pack
+from queue_core.support import faults
 from tests.books import audit
 from tests.children import Child
 from tests.factories import make_queue, orders

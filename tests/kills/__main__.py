@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from queue_core import Store
-from queue_core.address import Address
+from queue_core.values.address import Address
 from tests import servers
 from tests.kills.killing import WORKS, kill, prepare
 

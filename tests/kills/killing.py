@@ -29,7 +29,7 @@ import sqlalchemy as sa
 from sqlalchemy import event
 
 from queue_core import Conflict, ConsumerPool, Queue, Store, batch_handler
-from queue_core.address import Address
+from queue_core.values.address import Address
 from tests.books import audit
 from tests.children import Child
 

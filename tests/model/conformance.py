@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from queue_core.model import Magazine, State
-from queue_core.rows import Rows
+from queue_core.values.model import Magazine, State
+from queue_core.values.rows import Rows
 from tests.model.journal import Change, Transaction
 from tests.model.spec import DAMAGED, FIRED, LOADED, MAIN, SIDELINE, Slice, transition
 

@@ -4,7 +4,7 @@ import pytest
 from sqlalchemy import delete, update
 
 from queue_core.catalog.tables import consumers, slices
-from queue_core.model import State
+from queue_core.values.model import State
 from tests.factories import make_queue, orders
 from tests.model import journal
 from tests.model.conformance import Checker, NotAllowed

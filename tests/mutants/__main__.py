@@ -15,7 +15,15 @@ from tests.mutants.mutants import MUTANTS, Mutant
 
 ROOT = Path(__file__).parent.parent.parent
 #: What a copy of the tree needs.
-COPIED = ("queue_core", "ignis_source", "ignis_sink", "pyspark_ignis", "tests", "pyproject.toml")
+COPIED = (
+    "queue_core",
+    "ignis_source",
+    "ignis_sink",
+    "ignis_cli",
+    "pyspark_ignis",
+    "tests",
+    "pyproject.toml",
+)
 #: Seconds for each finder; a mutant that hangs is found.
 PATIENCE = 600.0
 #: How a line of the table looks: the mutant, what found it, after how many seconds.

@@ -14,8 +14,9 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import make_url
 
-from queue_core import Store, faults
-from queue_core.address import Address
+from queue_core import Store
+from queue_core.support import faults
+from queue_core.values.address import Address
 
 #: Seconds after which a step that should have come is a failure.
 PATIENCE = 60.0

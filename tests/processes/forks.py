@@ -28,7 +28,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from queue_core import ConsumerPool, IgnisError, Invalid, Queue, Store
-from queue_core.address import Address
+from queue_core.values.address import Address
 from tests import servers
 from tests.children import PATIENCE, Child, Journal
 

@@ -22,8 +22,8 @@ from pathlib import Path
 import pyarrow as pa
 
 from queue_core import CatalogUnavailable, Store
-from queue_core.address import Address
-from queue_core.databases.interface import Dialect
+from queue_core.catalog.databases.interface import Dialect
+from queue_core.values.address import Address
 from tests.children import PATIENCE, Child, Journal
 
 SCHEMA = pa.schema([("number", pa.int64())])

@@ -19,15 +19,15 @@ import numpy as np
 import pyarrow as pa
 
 from queue_core import Firing, Queue, Store
-from queue_core.address import Address
-from queue_core.databases.error_codes import ErrorCodes
+from queue_core.catalog.databases.error_codes import ErrorCodes
 from queue_core.errors import DamagedSegment, PublicationRefused
-from queue_core.model import Consumer, TicketRange
-from queue_core.outcomes import Settlement
 from queue_core.segments import stager
 from queue_core.segments.reader import read_table
 from queue_core.selection.request import FireRequest
-from queue_core.tasks import compaction_plan
+from queue_core.upkeep.tasks import compaction_plan
+from queue_core.values.address import Address
+from queue_core.values.model import Consumer, TicketRange
+from queue_core.values.outcomes import Settlement
 from queue_core.verbs.fire import fire
 from queue_core.verbs.read_tickets import plan_tickets
 from tests.children import Journal

@@ -10,9 +10,9 @@ import pytest
 from sqlalchemy import func, select
 
 from queue_core import Store
-from queue_core.address import Address
 from queue_core.catalog.tables import slices
-from queue_core.model import Magazine
+from queue_core.values.address import Address
+from queue_core.values.model import Magazine
 from tests.books import audit
 from tests.children import Child, Journal
 from tests.factories import make_queue, numbers_of, orders

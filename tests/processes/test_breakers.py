@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from queue_core import Breaker, ConsumerPool, Store
-from queue_core.address import Address
 from queue_core.pool import breaking
+from queue_core.values.address import Address
 from tests.children import PATIENCE, Child, Journal
 from tests.factories import make_queue, orders
 

@@ -7,8 +7,8 @@ from typing import Any
 from sqlalchemy import Engine, event, text
 
 from queue_core import Store
-from queue_core.leader import candidate
-from queue_core.tasks.runner import SideTasks
+from queue_core.upkeep.leader import candidate
+from queue_core.upkeep.tasks.runner import SideTasks
 from tests.children import Child, Journal
 from tests.factories import make_queue, orders
 

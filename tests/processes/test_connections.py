@@ -9,12 +9,13 @@ from sqlalchemy import NullPool, StaticPool, create_engine, text
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import OperationalError
 
-from queue_core import ConsumerPool, Store, faults
-from queue_core.address import Address
+from queue_core import ConsumerPool, Store
 from queue_core.catalog import crowding
-from queue_core.databases import idle_connections
-from queue_core.databases.postgresql import Postgresql
+from queue_core.catalog.databases import idle_connections
+from queue_core.catalog.databases.postgresql import Postgresql
 from queue_core.errors import CatalogUnavailable
+from queue_core.support import faults
+from queue_core.values.address import Address
 from queue_core.verbs import fire
 from tests import servers
 from tests.books import audit, leftover_files

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from queue_core import Store
-from queue_core.address import Address
+from queue_core.values.address import Address
 from tests.children import PATIENCE, Child, Journal
 
 pytestmark = pytest.mark.crash

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from queue_core import ConsumerPool, Store
-from queue_core.address import Address
-from queue_core.catalog import interests
+from queue_core.catalog.holders import interests
+from queue_core.values.address import Address
 from tests.children import PATIENCE, Child, Journal
 from tests.factories import make_queue, orders
 

@@ -10,8 +10,8 @@ import pytest
 from sqlalchemy import update
 
 from queue_core import Store
-from queue_core.address import Address
 from queue_core.catalog.tables import jobs
+from queue_core.values.address import Address
 from tests.books import audit
 from tests.children import PATIENCE, Child
 from tests.factories import make_queue, numbers_of, orders

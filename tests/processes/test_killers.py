@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from queue_core import ConsumerPool, Store
-from queue_core.address import Address
-from queue_core.model import State
 from queue_core.pool.timings import LINGER_SECONDS
+from queue_core.values.address import Address
+from queue_core.values.model import State
 from tests.books import audit
 from tests.children import Child, Journal
 from tests.factories import make_queue, numbers_of, orders

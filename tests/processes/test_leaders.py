@@ -15,15 +15,15 @@ import pytest
 from sqlalchemy import update
 
 from queue_core import Store
-from queue_core.address import Address
 from queue_core.catalog import dialect
 from queue_core.catalog.tables import leases
 from queue_core.errors import BadOption, NotLeading
-from queue_core.leader import Leader, candidate
-from queue_core.leader.lease import LeaseLeader
-from queue_core.leader.zookeeper import ZooKeeperLeader
-from queue_core.tasks.runner import SideTasks
-from queue_core.tasks.task import Timing
+from queue_core.upkeep.leader import Leader, candidate
+from queue_core.upkeep.leader.lease import LeaseLeader
+from queue_core.upkeep.leader.zookeeper import ZooKeeperLeader
+from queue_core.upkeep.tasks.runner import SideTasks
+from queue_core.upkeep.tasks.task import Timing
+from queue_core.values.address import Address
 from tests.children import PATIENCE, Child, Journal
 from tests.dump import backdate
 from tests.factories import make_queue, orders

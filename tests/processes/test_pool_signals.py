@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from queue_core import ConsumerPool, Store
-from queue_core.address import Address
+from queue_core.values.address import Address
 from tests.children import Child
 from tests.factories import make_queue, orders
 from tests.waiting import PATIENCE, until

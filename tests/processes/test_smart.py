@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import text
 
 from queue_core import Store
-from queue_core.address import Address
+from queue_core.values.address import Address
 from tests.books import audit
 from tests.children import Child, Journal
 

@@ -1,20 +1,17 @@
-"""`ignis soak` on a store of the user's own: processes die and stand still, and nothing is lost."""
+"""A short soak on a store: processes die and stand still, and nothing is lost."""
 
 import json
 
 import pytest
-from typer.testing import CliRunner
 
-from pyspark_ignis.cli import app
-from pyspark_ignis.soak import cast
-from pyspark_ignis.soak.cast import Part
-from pyspark_ignis.soak.nemesis import Kill
-from pyspark_ignis.soak.soak import Soak
-from pyspark_ignis.soak.workload import QUEUES, Scene, consume, keep_house, produce
-from queue_core import Store
+from tests.soak import cast, report
 from tests.soak.__main__ import books
+from tests.soak.cast import Part
 from tests.soak.growth import Growth
+from tests.soak.nemesis import Kill
 from tests.soak.roles import browse, fork, hurry, make_more_queues
+from tests.soak.soak import Soak
+from tests.soak.workload import QUEUES, Scene, consume, keep_house, produce
 
 pytestmark = pytest.mark.crash
 
@@ -24,26 +21,25 @@ SECONDS = (6, 30, 120)
 NOTHING = "no message was loaded: give the soak more time"
 
 
-def test_a_short_soak(address, tmp_path):
-    report = tmp_path / "report.json"
-    where = ["--catalog", address.catalog, "--storage", address.storage]
+def soaked(address, folder, seconds, seed):
+    trial = Soak(Scene(address, folder, prefix=f"soak_{seed}_"), seed)
+    return trial.run(seconds, trial.faults())
 
-    for soaks, seconds in enumerate(SECONDS, 1):
-        how = ["--time", f"{seconds}s", "--seed", str(soaks), "--report", str(report)]
-        ran = CliRunner().invoke(app, [*where, "soak", *how])
-        result = json.loads(report.read_text())
-        delivered = sum(counts["delivered"] for counts in result["verdict"]["queues"].values())
-        if delivered > 1 or not (ran.exit_code == 0 or NOTHING in ran.output):
+
+def test_a_short_soak(store, tmp_path):
+    for seed, seconds in enumerate(SECONDS, 1):
+        folder = tmp_path / str(seed)
+        folder.mkdir()
+        result = soaked(store.address, folder, seconds, seed)
+        if NOTHING not in result.broken:
             break
 
-    assert ran.exit_code == 0, ran.output
-    assert "every promise was kept" in ran.output
-    assert sum(result["faults"].values()) > 1
-    assert delivered > 1
-    with Store(address) as store:
-        queues = store.view("queues")
-        assert len(queues) == soaks * len(QUEUES)
-        assert None not in queues.column("deactivated_at").to_pylist()
+    assert result.right, result.as_dict()
+    report.save(result, tmp_path / "report.json")
+    saved = json.loads((tmp_path / "report.json").read_text())
+    assert sum(saved["faults"].values()) > 1
+    assert sum(counts["delivered"] for counts in saved["verdict"]["queues"].values()) > 1
+    assert len(store.view("queues")) == seed * len(QUEUES)
 
 
 #: The roles of a short soak of `tests.soak`, and its faults.
@@ -73,12 +69,10 @@ def test_a_short_soak_with_more_roles(kind, address, tmp_path):
     assert books(soak.scene) == []
 
 
-def test_a_soak_that_has_loaded_nothing_has_shown_nothing(address, monkeypatch):
+def test_a_soak_that_has_loaded_nothing_has_shown_nothing(store, tmp_path, monkeypatch):
     monkeypatch.setattr(cast, "ROLES", {keep_house: 1})
-    where = ["--catalog", address.catalog, "--storage", address.storage]
 
-    ran = CliRunner().invoke(app, [*where, "soak", "--time", "0s", "--seed", "4"])
+    result = soaked(store.address, tmp_path, 0.0, 4)
 
-    assert ran.exit_code == 1
-    assert NOTHING in ran.output
-    assert "NOT as promised" in ran.output
+    assert not result.right
+    assert NOTHING in result.broken

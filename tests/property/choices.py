@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from queue_core.model import Magazine, State
+from queue_core.values.model import Magazine, State
 from tests.property.model import Message, Model
 
 #: Its customers take turns.

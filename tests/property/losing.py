@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
-from queue_core.model import Magazine
+from queue_core.values.model import Magazine
 from queue_core.verbs.lose import start_again
 from tests.property.choices import FAIR, GROUPED, URGENT
 

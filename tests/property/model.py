@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 
-from queue_core.model import Magazine, State
+from queue_core.values.model import Magazine, State
 from queue_core.verbs.intervene import Act
 
 #: (queue, magazine, shard)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from queue_core import Store
 from queue_core.errors import QueueFull
-from queue_core.settings import ROOMS
+from queue_core.values.settings import ROOMS
 from tests.books import audit
 from tests.factories import make_queue, numbers_of, orders
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from queue_core import Store
-from queue_core.schema import TIMESTAMP
+from queue_core.values.schema import TIMESTAMP
 from tests.books import audit
 
 SCHEMA = pa.schema(

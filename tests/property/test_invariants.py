@@ -27,17 +27,17 @@ from hypothesis.stateful import (
 from sqlalchemy import update
 
 from queue_core import Store
-from queue_core.address import Address
-from queue_core.catalog import consumers
-from queue_core.catalog.id_map import physical
+from queue_core.catalog.holders import consumers
+from queue_core.catalog.slices.id_map import physical
 from queue_core.catalog.tables import consumers as consumer_rows
 from queue_core.errors import BadOption, SchemaMismatch
-from queue_core.model import HandlingConsumer, Magazine, State, Ticket, TicketRange
-from queue_core.outcomes import DELETE, OUTCOMES, RELOAD, SIDELINE, Settlement
 from queue_core.segments import stager
 from queue_core.segments.reader import read_table
-from queue_core.tasks import compaction_plan
-from queue_core.tasks.retries import Retries
+from queue_core.upkeep.tasks import compaction_plan
+from queue_core.upkeep.tasks.retries import Retries
+from queue_core.values.address import Address
+from queue_core.values.model import HandlingConsumer, Magazine, State, Ticket, TicketRange
+from queue_core.values.outcomes import DELETE, OUTCOMES, RELOAD, SIDELINE, Settlement
 from queue_core.verbs.acknowledge import acknowledge
 from queue_core.verbs.intervene import Act
 from queue_core.verbs.quarantine import quarantine

@@ -13,10 +13,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from queue_core import Queue, Store
-from queue_core.address import Address
-from queue_core.firing import Firing
-from queue_core.model import HandlingConsumer
+from queue_core.values.address import Address
+from queue_core.values.model import HandlingConsumer
 from queue_core.verbs.lose import start_again
+from queue_core.waiting.firing import Firing
 from tests.factories import make_queue, numbers_of, orders
 
 #: Kinds of queues, by what orders their messages.

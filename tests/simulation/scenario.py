@@ -27,13 +27,13 @@ import pyarrow.compute as pc
 from sqlalchemy import delete
 
 from queue_core import Limit, Queue, Store, errors
+from queue_core.catalog.identity import clock
 from queue_core.catalog.tables import clocks
-from queue_core.integrity import clock
-from queue_core.model import HandlingConsumer
-from queue_core.names import is_of_query
 from queue_core.segments import stager
-from queue_core.settings import ROOMS
-from queue_core.tasks.purge import purge
+from queue_core.upkeep.tasks.purge import purge
+from queue_core.values.model import HandlingConsumer
+from queue_core.values.names import is_of_query
+from queue_core.values.settings import ROOMS
 from queue_core.verbs.lose import start_again
 from tests.books import audit
 from tests.factories import make_queue, orders

@@ -29,8 +29,8 @@ from ignis_sink.target import Target
 from ignis_source.admission import AdmittedStreamReader
 from ignis_source.options import SourceOptions
 from queue_core import Store
-from queue_core.address import Address
 from queue_core.segments.staging_spec import StagingSpec
+from queue_core.values.address import Address
 from tests.factories import ORDERS
 from tests.simulation.world import World, current
 

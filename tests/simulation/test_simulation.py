@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from queue_core.catalog import publications
+from queue_core.catalog.records import publications
 from tests.simulation import world
 from tests.simulation.__main__ import told
 from tests.simulation.scenario import Shape, run

@@ -29,16 +29,17 @@ from unittest import mock
 from sqlalchemy import Engine, event
 from sqlalchemy.exc import OperationalError
 
-from queue_core import Store, faults
-from queue_core.address import Address
+from queue_core import Store
 from queue_core.catalog import dialect
 from queue_core.catalog.database import Catalog
+from queue_core.catalog.databases import sqlite
+from queue_core.catalog.identity import clock
 from queue_core.catalog.poller import Poller
-from queue_core.databases import sqlite
+from queue_core.consumers.presence.heartbeat import Heartbeat
 from queue_core.errors import Conflict, IgnisError
-from queue_core.integrity import clock
-from queue_core.presence.heartbeat import Heartbeat
 from queue_core.segments.storage import Storage
+from queue_core.support import faults
+from queue_core.values.address import Address
 
 #: When each history begins, in microseconds since 1970.
 EPOCH = 1_800_000_000_000_000

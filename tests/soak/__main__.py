@@ -21,21 +21,21 @@ from pathlib import Path
 
 from rich.console import Console
 
-from pyspark_ignis.soak import report
-from pyspark_ignis.soak.nemesis import Fault
-from pyspark_ignis.soak.soak import PAUSE_SECONDS, Result, Soak
-from pyspark_ignis.soak.workload import Scene
 from queue_core import IgnisError, Store
-from queue_core.address import Address
+from queue_core.values.address import Address
 from tests import servers
 from tests.books import audit
+from tests.soak import report
 from tests.soak.growth import Growth
+from tests.soak.nemesis import Fault
 from tests.soak.postgres import SETTINGS, Cut, Failover, Freeze, Restart, Standby
 from tests.soak.proxy import proxy
 from tests.soak.roles import judge_browsers, make_more_queues, more_parts
+from tests.soak.soak import PAUSE_SECONDS, Result, Soak
 from tests.soak.spark import Copier, spark_faults
 from tests.soak.sqlite import Clock, Restore, clocks
 from tests.soak.storage import NoRoom, bad_buckets
+from tests.soak.workload import Scene
 
 #: Seconds for which vacuum leaves files alone: longer than the age of a copy that is put back.
 GRACE = 90.0

@@ -16,8 +16,8 @@ from pathlib import Path
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from pyspark_ignis.soak.history import History
 from tests.crash.spark.driver import Job, copy, session
+from tests.soak.history import History
 
 #: Seconds between the end of a query and its next start.
 _REST = 0.5

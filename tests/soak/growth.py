@@ -6,10 +6,10 @@ from contextlib import suppress
 
 import pyarrow as pa
 
-from pyspark_ignis.soak.nemesis import Fault
-from pyspark_ignis.soak.workload import SCHEMA, added
 from queue_core import IgnisError, Store
-from queue_core.address import Address
+from queue_core.values.address import Address
+from tests.soak.nemesis import Fault
+from tests.soak.workload import SCHEMA, added
 
 #: Columns that are added to a queue at most.
 _MOST = 30

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from pyspark_ignis.soak.cast import Cast
-from pyspark_ignis.soak.history import History
-from pyspark_ignis.soak.nemesis import Fault
-from pyspark_ignis.soak.workload import keep_house
 from queue_core import Store
-from queue_core.address import Address
+from queue_core.values.address import Address
 from tests.servers import Postgres
+from tests.soak.cast import Cast
+from tests.soak.history import History
+from tests.soak.nemesis import Fault
 from tests.soak.sqlite import AGE
+from tests.soak.workload import keep_house
 
 #: A commit that returned is in the log's file, so that a server that dies loses none.
 SETTINGS = "synchronous_commit = on\n"

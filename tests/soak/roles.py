@@ -18,10 +18,11 @@ from typing import Any, NoReturn
 
 import pyarrow as pa
 
-from pyspark_ignis.soak.cast import Part
-from pyspark_ignis.soak.history import History, read
-from pyspark_ignis.soak.ledger import NUMBERS_BITS
-from pyspark_ignis.soak.workload import (
+from queue_core import ConsumerPool, IgnisError, Store, batch_handler
+from tests.soak.cast import Part
+from tests.soak.history import History, read
+from tests.soak.ledger import NUMBERS_BITS
+from tests.soak.workload import (
     KEYS,
     QUEUES,
     SCHEMA,
@@ -33,7 +34,6 @@ from pyspark_ignis.soak.workload import (
     messages,
     produce,
 )
-from queue_core import ConsumerPool, IgnisError, Store, batch_handler
 
 #: A queue that stays empty; one whose handlers are late; and two that are only browsed.
 EMPTY, LATE, SHOWN = "forked", "late", ("shown-1", "shown-2")

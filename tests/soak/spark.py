@@ -8,12 +8,12 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from pyspark_ignis.soak.history import History
-from pyspark_ignis.soak.nemesis import Fault
 from tests.crash.spark import checkpoint
 from tests.crash.spark.driver import Job
 from tests.crash.spark.lives import Life
 from tests.soak.driver import STALE
+from tests.soak.history import History
+from tests.soak.nemesis import Fault
 
 #: Seconds between the end of a driver and its next start.
 _REST = 1.0

@@ -11,13 +11,13 @@ from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
 
-from pyspark_ignis.soak.cast import Cast
-from pyspark_ignis.soak.history import History
-from pyspark_ignis.soak.nemesis import Fault
 from queue_core import Store
-from queue_core.address import Address
 from queue_core.errors import IgnisError
+from queue_core.values.address import Address
 from tests.clocks import jump
+from tests.soak.cast import Cast
+from tests.soak.history import History
+from tests.soak.nemesis import Fault
 from tests.waiting import until
 
 #: Seconds after which a copy is replaced by a newer one. Vacuum's grace must be longer, or files

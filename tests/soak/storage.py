@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 import resource
 
-from pyspark_ignis.soak.cast import Cast
-from pyspark_ignis.soak.nemesis import Fault
+from tests.soak.cast import Cast
+from tests.soak.nemesis import Fault
 from tests.soak.proxy import Proxy
 
 #: What a proxy does, by the name of the fault.

@@ -129,7 +129,7 @@ def test_an_expression_that_decides_nothing_is_refused(
 def test_a_marked_handler_that_is_sent_along_stays_marked(spark):
     from pyspark import cloudpickle
 
-    from queue_core.handlers.handler import takes_batches
+    from queue_core.handling.handler import takes_batches
 
     sent = cloudpickle.loads(cloudpickle.dumps(batch_handler(lambda b: [True] * b.num_rows)))
 

@@ -8,9 +8,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from pyspark_ignis.demo import __main__ as demo
-from pyspark_ignis.demo import checks, crash, picture, pipeline, report
-from pyspark_ignis.demo.flights import delays_of, read_airlines, read_flights
+from examples.demo import __main__ as demo
+from examples.demo import checks, crash, picture, pipeline, report
+from examples.demo.flights import delays_of, read_airlines, read_flights
 from queue_core import BadOption
 
 PNG = b"\x89PNG\r\n"

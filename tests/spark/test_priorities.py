@@ -5,7 +5,7 @@ from threading import Event
 import pytest
 from pyspark.errors import StreamingQueryException
 
-from queue_core.catalog.interests import GONE_SECONDS
+from queue_core.catalog.holders.interests import GONE_SECONDS
 from tests.factories import orders
 from tests.spark.rig import PATIENCE, counts, wait_until
 

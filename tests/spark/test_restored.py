@@ -7,7 +7,7 @@ from contextlib import closing
 import pytest
 from typer.testing import CliRunner
 
-from pyspark_ignis.cli import app
+from ignis_cli import app
 from tests.factories import ORDERS, numbers_of, orders
 from tests.spark.rig import Rig, finish
 

@@ -5,7 +5,7 @@ from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import functions as F
 
 from queue_core import Breaker
-from queue_core.model import MAX_SEGMENT_ROWS
+from queue_core.values.model import MAX_SEGMENT_ROWS
 from tests.factories import make_queue, numbers_of
 from tests.spark.rig import counts, finish
 

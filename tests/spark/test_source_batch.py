@@ -5,8 +5,8 @@ import json
 import pytest
 from pyspark.errors import PySparkException
 
-from queue_core.ids import IdSet
-from queue_core.outcomes import Settlement
+from queue_core.values.ids import IdSet
+from queue_core.values.outcomes import Settlement
 from tests.factories import make_queue, orders
 from tests.spark.rig import counts
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from queue_core.tasks.compaction_plan import NEIGHBOURS
+from queue_core.upkeep.tasks.compaction_plan import NEIGHBOURS
 from tests.factories import load_singly
 from tests.spark.rig import counts, finish
 

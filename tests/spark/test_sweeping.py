@@ -4,8 +4,8 @@ from threading import Event
 
 from sqlalchemy import update
 
-from queue_core.catalog import named_locks
-from queue_core.catalog.schedule import schedule
+from queue_core.catalog.holders import named_locks
+from queue_core.catalog.records.schedule import schedule
 from tests.dump import backdate
 from tests.factories import numbers_of, orders
 from tests.spark.rig import PATIENCE, counts, finish, wait_until

@@ -5,7 +5,7 @@ import json
 import pytest
 from pyspark.errors import StreamingQueryException
 
-from queue_core.catalog import schedule
+from queue_core.catalog.records import schedule
 from tests.dump import backdate
 from tests.factories import numbers_of, orders
 from tests.spark.rig import counts, finish, wait_until

@@ -4,7 +4,7 @@ import pytest
 from sqlalchemy import select, update
 
 from pyspark_ignis import IgnisManager
-from queue_core.catalog.schedule import schedule
+from queue_core.catalog.records.schedule import schedule
 from tests.dump import backdate
 from tests.factories import numbers_of, orders
 from tests.spark.rig import counts, wait_until

@@ -12,7 +12,7 @@ import pyarrow as pa
 from benchmarks.peers.peer import Client, Peer
 from benchmarks.peers.servers import Servers
 from queue_core import ConsumerPool, Firing, IdSet, Queue, Settlement, Store
-from queue_core.address import Address
+from queue_core.values.address import Address
 
 #: Seconds between two looks whether a pool should end.
 _LOOK_SECONDS = 0.05

@@ -53,7 +53,7 @@ class Job:
     until_empty: bool = True
     master: str = "local[2]"
     java_options: str = ""
-    #: What its processes are armed with (`queue_core.faults`).
+    #: What its processes are armed with (`queue_core.support.faults`).
     fault: str | None = None
 
     @staticmethod

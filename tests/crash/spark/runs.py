@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from queue_core import faults
+from queue_core.support import faults
 from tests.counts import Counts
 from tests.crash.spark import checkpoint
 from tests.crash.spark.copied import at_the_end, count
@@ -40,7 +40,8 @@ class Death:
 
     point: str | None = None
     passage: int = 1
-    #: Who dies at the point (`queue_core.faults`): all processes, or the one that passes it alone.
+    #: Who dies at the point (`queue_core.support.faults`): all processes, or the one that passes
+    #: it alone.
     action: str = "session"
     seconds: float = 0.0
     #: Whether the seconds begin with the first batch that this life commits, or with its query.

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from queue_core import Store
-from queue_core.model import State, TicketRange
 from queue_core.selection.request import FireRequest
+from queue_core.values.model import State, TicketRange
 from queue_core.verbs.acknowledge import acknowledge
 from queue_core.verbs.fire import fire
 from queue_core.verbs.read_tickets import read_tickets

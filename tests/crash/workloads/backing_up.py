@@ -7,8 +7,8 @@ from pathlib import Path
 from sqlalchemy import update
 
 from queue_core import Store
-from queue_core.backup.folder import BackupFolder
 from queue_core.catalog.tables import leases
+from queue_core.upkeep.backup.folder import BackupFolder
 from tests.children import Journal
 from tests.crash.workloads.common import FEW, Workload, everything_waits, prepared, the_queue
 from tests.factories import orders

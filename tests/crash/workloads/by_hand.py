@@ -6,11 +6,11 @@ import contextlib
 from unittest import mock
 
 from queue_core import Store
-from queue_core.by_hand import redriving
-from queue_core.by_hand.jobs import run_here
 from queue_core.catalog.tables import jobs
 from queue_core.errors import BadOption
-from queue_core.model import Magazine, State
+from queue_core.values.model import Magazine, State
+from queue_core.verbs.operator import redriving
+from queue_core.verbs.operator.jobs import run_here
 from tests.books import audit
 from tests.children import Journal
 from tests.crash.workloads.common import FEW, MANY, Workload, everything_waits, the_queue

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from queue_core import Queue, Store
-from queue_core.model import Magazine, State
+from queue_core.values.model import Magazine, State
 from tests.books import audit
 from tests.children import Journal
 from tests.factories import make_queue, orders

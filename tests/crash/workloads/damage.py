@@ -7,7 +7,7 @@ from pathlib import Path
 
 from queue_core import Store
 from queue_core.errors import DamagedSegment
-from queue_core.model import State
+from queue_core.values.model import State
 from tests.books import audit
 from tests.children import Journal
 from tests.crash.workloads.common import (

@@ -10,7 +10,7 @@ from sqlalchemy import update
 from queue_core import Store
 from queue_core.catalog.tables import slices
 from queue_core.errors import QueueDeactivated
-from queue_core.model import Magazine, State
+from queue_core.values.model import Magazine, State
 from queue_core.verbs import sweep
 from queue_core.verbs.lose import start_again
 from tests.books import audit

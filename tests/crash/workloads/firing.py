@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from queue_core import Store
-from queue_core.model import Magazine, State
+from queue_core.values.model import Magazine, State
 from tests.books import audit
 from tests.children import Journal
 from tests.crash.workloads.common import (

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from queue_core import Store
-from queue_core.blocking.publish import publish_once
-from queue_core.model import Magazine, State
+from queue_core.values.model import Magazine, State
+from queue_core.waiting.publish import publish_once
 from tests.books import audit
 from tests.children import Journal
 from tests.crash.workloads.common import (

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pyarrow as pa
 
 from queue_core import Limit, Retry, Settlement, Store, constant
-from queue_core.ids import IdSet
-from queue_core.model import HandlingConsumer, Magazine, State
-from queue_core.tasks.retries import Retries
+from queue_core.upkeep.tasks.retries import Retries
+from queue_core.values.ids import IdSet
+from queue_core.values.model import HandlingConsumer, Magazine, State
 from queue_core.verbs.lose import start_again
 from tests.books import audit
 from tests.children import Journal

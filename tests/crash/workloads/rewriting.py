@@ -8,9 +8,9 @@ from sqlalchemy import func, select
 
 from queue_core import Store
 from queue_core.catalog.tables import files
-from queue_core.model import Magazine, State
 from queue_core.segments import stager
-from queue_core.tasks.compaction_plan import NEIGHBOURS
+from queue_core.upkeep.tasks.compaction_plan import NEIGHBOURS
+from queue_core.values.model import Magazine, State
 from tests.books import audit, leftover_files
 from tests.children import Journal
 from tests.crash.workloads.common import (

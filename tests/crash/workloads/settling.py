@@ -5,8 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 
 from queue_core import Store
-from queue_core.model import Batch, Magazine, State
-from queue_core.outcomes import Settlement
+from queue_core.values.model import Batch, Magazine, State
+from queue_core.values.outcomes import Settlement
 from queue_core.verbs.settle import settle
 from tests.books import audit
 from tests.children import Journal

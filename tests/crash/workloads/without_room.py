@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from unittest import mock
 
 from queue_core import Store
-from queue_core.catalog import waiters
+from queue_core.catalog.holders import waiters
 from queue_core.errors import QueueFull
-from queue_core.model import Magazine, State
 from queue_core.segments import stager
+from queue_core.values.model import Magazine, State
 from tests.books import audit, leftover_files
 from tests.children import Journal
 from tests.crash.workloads.common import (

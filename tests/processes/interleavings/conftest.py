@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import pytest
 
-from queue_core import faults
-from queue_core.databases.error_codes import ErrorCodes
+from queue_core.catalog.databases.error_codes import ErrorCodes
+from queue_core.support import faults
 from queue_core.verbs import fire
 from tests.processes import actors
 from tests.processes.actors import Actor

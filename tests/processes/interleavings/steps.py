@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from queue_core.outcomes import Settlement
 from queue_core.selection.request import FireRequest
+from queue_core.values.outcomes import Settlement
 from queue_core.verbs.fire import fire
 from queue_core.verbs.settle import settle
 from tests.factories import make_stager, numbers_of, orders

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from queue_core.errors import ConsumerFenced
-from queue_core.model import State
+from queue_core.values.model import State
 from tests.books import audit
 from tests.factories import make_queue, numbers_of, orders
 from tests.processes.interleavings.steps import fires, on_sqlite, two_customers

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from queue_core.blocking.publish import publish_once
 from queue_core.errors import StaleCheckpoint
+from queue_core.waiting.publish import publish_once
 from tests.books import audit, leftover_files
 from tests.factories import make_batch, make_queue, numbers_of, orders
 from tests.processes.interleavings.steps import (

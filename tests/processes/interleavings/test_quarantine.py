@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from queue_core.model import State
+from queue_core.values.model import State
 from queue_core.verbs.quarantine import quarantine
 from tests.books import audit
 from tests.factories import make_queue, orders

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from queue_core.catalog.tables import segments
-from queue_core.model import Magazine, State
+from queue_core.values.model import Magazine, State
 from tests.books import audit, leftover_files
 from tests.factories import make_queue, orders
 from tests.processes.interleavings.steps import MANY, fired_ids, on_sqlite, settles, two_customers

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from queue_core.model import Magazine, State, TicketRange
-from queue_core.tasks.purge import purge
+from queue_core.upkeep.tasks.purge import purge
+from queue_core.values.model import Magazine, State, TicketRange
 from queue_core.verbs.acknowledge import acknowledge
 from queue_core.verbs.read_tickets import read_tickets
 from tests.books import audit

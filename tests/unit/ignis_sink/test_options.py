@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from ignis_sink.options import OPTIONS, SinkOptions
-from queue_core.address import Address
 from queue_core.errors import BadOption
+from queue_core.values.address import Address
 
 
 def options(**given):

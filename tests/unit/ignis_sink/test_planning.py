@@ -11,7 +11,7 @@ from ignis_sink.planning import find_target
 from ignis_sink.publishing import in_turn, open_queue
 from queue_core import Store
 from queue_core.errors import Conflict, QueueExists
-from queue_core.model import Run, Staged
+from queue_core.values.model import Run, Staged
 
 ROWS = StructType([StructField("number", LongType()), StructField("text", StringType())])
 FIRST = pa.schema([("number", pa.int64())])

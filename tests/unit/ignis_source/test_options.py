@@ -3,10 +3,10 @@
 import pytest
 
 from ignis_source.options import OPTIONS, SourceOptions
-from queue_core.address import Address
 from queue_core.errors import BadName, BadOption
-from queue_core.model import Magazine
-from queue_core.tasks.registry import TASKS
+from queue_core.upkeep.tasks.registry import TASKS
+from queue_core.values.address import Address
+from queue_core.values.model import Magazine
 
 
 def options(**given):

@@ -5,9 +5,9 @@ import pickle
 import pyarrow as pa
 
 from ignis_source.partition import split
-from queue_core.model import Part, ReadPlan, ScanTask, SegmentRef
-from queue_core.rows import Rows
-from queue_core.schema import serialize
+from queue_core.values.model import Part, ReadPlan, ScanTask, SegmentRef
+from queue_core.values.rows import Rows
+from queue_core.values.schema import serialize
 
 
 def piece(shard, size, queue="orders"):

@@ -9,7 +9,7 @@ from queue_core.errors import BadOption
 from queue_core.policies.aggregates import Take
 from queue_core.policies.binding import bind, dedup_schema
 from queue_core.policies.builtin import Annihilate, Latest, Merge
-from queue_core.settings import QueueSettings
+from queue_core.values.settings import QueueSettings
 
 SCHEMA = pa.schema(
     [

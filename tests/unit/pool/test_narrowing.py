@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from queue_core.breakers.gate import FirePlan
+from queue_core.handling.breakers.gate import FirePlan
 from queue_core.pool.narrowing import narrowed
 from queue_core.selector import Predicate
 

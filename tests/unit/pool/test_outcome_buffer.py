@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from queue_core.errors import CatalogUnavailable
-from queue_core.handlers.handler import HandlerRunner
+from queue_core.handling.handler import HandlerRunner
 from queue_core.pool import outcome_buffer
 from queue_core.pool.batch import Batch
 from queue_core.pool.held_batch import HeldBatch

@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from queue_core.ids import first_id
-from queue_core.model import Part, ReadPlan, ScanTask, SegmentRef, Staged
-from queue_core.rows import Rows
-from queue_core.schema import serialize
 from queue_core.segments.stager import Stager
 from queue_core.segments.staging_spec import StagingSpec
 from queue_core.segments.storage import Storage
+from queue_core.values.ids import first_id
+from queue_core.values.model import Part, ReadPlan, ScanTask, SegmentRef, Staged
+from queue_core.values.rows import Rows
+from queue_core.values.schema import serialize
 
 SCHEMA = pa.schema([pa.field("key", pa.int64()), pa.field("payload", pa.binary())])
 

@@ -3,9 +3,9 @@
 import numpy as np
 import pyarrow as pa
 
-from queue_core.model import Chunk, SegmentRef
 from queue_core.segments.column_cache import ColumnCache
 from queue_core.segments.format import inline
+from queue_core.values.model import Chunk, SegmentRef
 
 
 def _memory_of(rows, most):

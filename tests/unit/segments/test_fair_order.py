@@ -2,8 +2,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from queue_core.ranks import TICKS
 from queue_core.segments.fair_order import NULL, arrange, one_lane, whole
+from queue_core.values.ranks import TICKS
 
 
 def part(*tenants, kind=None):

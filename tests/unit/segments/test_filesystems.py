@@ -5,10 +5,10 @@ import traceback
 import pyarrow.fs as pafs
 import pytest
 
-from queue_core.address import Address, masked
 from queue_core.errors import BadOption
 from queue_core.segments import filesystems
 from queue_core.segments.filesystems import connect
+from queue_core.values.address import Address, masked
 
 SERVER = "endpoint_override=127.0.0.1:1&scheme=http"
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from queue_core.errors import DamagedSegment
-from queue_core.model import Chunk, SegmentRef
 from queue_core.segments.format import SegmentWriter, decode, inline, pack_chunks, unpack_chunks
+from queue_core.values.model import Chunk, SegmentRef
 from tests.factories import ORDERS, orders
 
 BATCHES = [orders(3, 0), orders(1, 3), orders(200, 4)]

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import numpy as np
 
-from queue_core.model import Part, SegmentRef
-from queue_core.rows import Rows
 from queue_core.segments.reader import GATHER_MEMORY, read
 from queue_core.segments.stager import CHUNK_BYTES
+from queue_core.values.model import Part, SegmentRef
+from queue_core.values.rows import Rows
 from tests.factories import make_rows
 from tests.unit.segments.large_segments import peak_memory, plan_of, stage
 

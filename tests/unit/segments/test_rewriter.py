@@ -4,15 +4,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from queue_core.ids import first_id
-from queue_core.model import Part, QueueInfo, ReadPlan, ScanTask, SegmentRef
-from queue_core.rows import Rows
-from queue_core.schema import serialize
 from queue_core.segments import stager
 from queue_core.segments.reader import read_table
 from queue_core.segments.rewriter import Group, kept_columns, repack
 from queue_core.segments.storage import Storage
-from queue_core.settings import QueueSettings
+from queue_core.values.ids import first_id
+from queue_core.values.model import Part, QueueInfo, ReadPlan, ScanTask, SegmentRef
+from queue_core.values.rows import Rows
+from queue_core.values.schema import serialize
+from queue_core.values.settings import QueueSettings
 from tests.factories import ORDERS, make_slice, orders
 
 QUEUE = QueueInfo(

@@ -2,9 +2,9 @@
 
 import pyarrow as pa
 
-from queue_core.model import QueueInfo
 from queue_core.segments.staging_spec import StagingSpec
-from queue_core.settings import QueueSettings
+from queue_core.values.model import QueueInfo
+from queue_core.values.settings import QueueSettings
 
 SCHEMA = pa.schema([("key", pa.string()), ("urgency", pa.int32())])
 

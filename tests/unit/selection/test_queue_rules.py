@@ -5,11 +5,11 @@ from datetime import UTC, datetime, timedelta
 import pyarrow as pa
 import pytest
 
-from queue_core.model import Magazine, QueueInfo
-from queue_core.schema import AGE, NOW
 from queue_core.selection.queue_rules import Eligibility, of_expiry, of_firing, of_moving
 from queue_core.selector import Order, Selector
-from queue_core.settings import QueueSettings
+from queue_core.values.model import Magazine, QueueInfo
+from queue_core.values.schema import AGE, NOW
+from queue_core.values.settings import QueueSettings
 
 NOON = datetime(2024, 1, 1, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)

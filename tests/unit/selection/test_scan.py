@@ -4,7 +4,6 @@ from datetime import UTC, datetime
 
 import pyarrow as pa
 
-from queue_core.schema import AGE, NOW
 from queue_core.selection.scan import (
     PLACE,
     columns_of,
@@ -15,6 +14,7 @@ from queue_core.selection.scan import (
     with_moment,
 )
 from queue_core.selector import Selector
+from queue_core.values.schema import AGE, NOW
 
 SCHEMA = pa.schema([("n", pa.int64()), ("s", pa.string()), (NOW, pa.timestamp("us"))])
 POSITIVE = Selector.parse("n > 0", SCHEMA)

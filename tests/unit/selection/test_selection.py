@@ -4,9 +4,9 @@ import pyarrow as pa
 import pytest
 
 from queue_core.errors import BadSelector
-from queue_core.model import QueueInfo
 from queue_core.selection.selection import Selection, visible
-from queue_core.settings import QueueSettings
+from queue_core.values.model import QueueInfo
+from queue_core.values.settings import QueueSettings
 
 SCHEMA = pa.schema([("size", pa.int64()), ("urgency", pa.int32())])
 ROWS = pa.table({"size": [3, 1, 2], "urgency": [1, 2, 1]}, schema=SCHEMA)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from queue_core import faults
 from queue_core.errors import BadOption
+from queue_core.support import faults
 from queue_core.testing import crash_at
 
 

@@ -1,0 +1,1 @@
+"""The demo, a year of flights through a queue: ``make demo``, ``python -m examples.demo``."""

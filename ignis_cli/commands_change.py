@@ -1,0 +1,218 @@
+"""Commands that change queues: create, load, set, deactivate, drop."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import warnings
+from collections.abc import Iterable, Iterator
+from contextlib import nullcontext
+from typing import Annotated
+
+import pyarrow as pa
+import typer
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from ignis_cli import row_files
+from ignis_cli.app import Format, Name, app
+from ignis_cli.ddl import columns as parse_columns
+from ignis_cli.display import complain, console, counted
+from ignis_cli.interrupts import Interrupts, between_transactions
+from ignis_cli.invocation import Invocation
+from ignis_cli.questions import Yes, ask
+from ignis_cli.setting_values import parse_settings
+from queue_core import IgnisError
+from queue_core.errors import BadOption, QueueExists
+from queue_core.values.settings import DEFAULT_SHARDS
+
+_CHANGE = "Change"
+
+
+@app.command(rich_help_panel=_CHANGE)
+def create(
+    ctx: typer.Context,
+    queue: Name,
+    columns: Annotated[
+        str | None,
+        typer.Argument(help="Columns as in Spark SQL: 'id LONG NOT NULL, customer STRING'."),
+    ] = None,
+    like: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Take the columns from this file instead.")
+    ] = None,
+    format: Format = None,
+    shards: Annotated[
+        int, typer.Option(help="Number of shards, 1 to 512. Order holds in each.")
+    ] = DEFAULT_SHARDS,
+    key: Annotated[
+        str | None,
+        typer.Option(
+            help="Column whose hash picks the shard, so that messages of a key stay in order."
+        ),
+    ] = None,
+    set: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=VALUE",
+            help="A setting, such as sweep_after=15m or attributes=amount,customer. Repeatable.",
+        ),
+    ] = None,
+    if_missing: Annotated[
+        bool, typer.Option("--if-missing", help="Accept that an equal queue exists.")
+    ] = False,
+) -> None:
+    """Create a queue, and the store if it does not exist."""
+    if (columns is None) == (like is None):
+        raise BadOption("give the columns, either as COLUMNS or as --like FILE")
+    schema = parse_columns(columns) if columns else row_files.schema_of(str(like), format)
+    call = Invocation.current(ctx)
+    settings = parse_settings(set or [])
+    with call.store(create=True) as store, warnings.catch_warnings():
+        # The warning of the core names a method; the line below names a command.
+        warnings.simplefilter("ignore")
+        exists = queue in store.queues()
+        if exists and store.queue(queue).info.deactivated_at is None and not if_missing:
+            raise QueueExists(
+                f"queue {queue!r} exists already; with --if-missing, an equal queue is accepted"
+            )
+        made = store.create_queue(
+            queue,
+            schema,
+            shards=shards,
+            key=key,
+            exist_ok=if_missing,
+            **settings,
+        )
+    kept = made.info.settings.unlike(settings)
+    if kept:
+        given = [pair for pair in set or [] if pair.partition("=")[0] in kept]
+        complain(
+            f"queue {queue} was there already, and keeps its own {', '.join(kept)}; to change it: "
+            f"ignis set {shlex.join([queue, *given])}"
+        )
+    done = "was there already" if exists else "has been created"
+    call.answer(
+        f"queue {made.name} {done}, with {counted(made.info.shards, 'shard', 'shards')}",
+        queue=made.name,
+        created=not exists,
+    )
+
+
+@app.command(rich_help_panel=_CHANGE)
+def load(
+    ctx: typer.Context,
+    queue: Name,
+    file: Annotated[
+        str,
+        typer.Argument(help="A file of JSON lines, CSV, Parquet or Arrow; '-' is standard input."),
+    ] = row_files.STDIN,
+    format: Format = None,
+    part: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            help="Messages per transaction, 1 or more. Each part is loaded whole or not at all.",
+        ),
+    ] = 1_000_000,
+) -> None:
+    """Load the rows of a file into a queue."""
+    call = Invocation.current(ctx)
+    progress = Progress(
+        SpinnerColumn(),
+        TextColumn("{task.completed:,} messages loaded"),
+        TimeElapsedColumn(),
+        console=(screen := console(stderr=True)),
+        transient=True,
+    )
+    loaded = left_out = 0
+    interrupts = Interrupts()
+    # Older versions of rich print an empty line even for a disabled one.
+    with call.queue(queue) as found, progress if screen.is_terminal else nullcontext():
+        task = progress.add_task("load", total=None)
+        try:
+            for rows in _parts(row_files.batches(file, format, found.schema), part):
+                with between_transactions() as interrupts:
+                    ids = found.load(rows)
+                    left_out += ids.null_count
+                    loaded += len(ids) - ids.null_count
+                progress.update(task, completed=loaded)
+                interrupts.check()
+        except IgnisError:
+            if loaded:
+                complain(
+                    f"{counted(loaded, 'message was', 'messages were')} loaded before this error:"
+                )
+            raise
+        except KeyboardInterrupt:
+            complain(f"load was interrupted after {interrupts.least}{counted(loaded)}")
+            raise
+    text = f"{counted(loaded)} loaded into {queue}"
+    text += f", {left_out:,} left out" if left_out else ""
+    call.answer(text, loaded=loaded, left_out=left_out)
+
+
+@app.command(name="set", rich_help_panel=_CHANGE)
+def change(
+    ctx: typer.Context,
+    queue: Name,
+    settings: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="NAME=VALUE...",
+            help="Settings, such as sweep_after=15m, attributes=amount,customer or policy=none.",
+        ),
+    ],
+) -> None:
+    """Change settings of a queue, even while it is in use."""
+    call = Invocation.current(ctx)
+    values = parse_settings(settings)
+    with call.queue(queue) as found:
+        found.change_settings(**values)
+    text = ", ".join(f"{name} is {_shown(value)}" for name, value in values.items())
+    call.answer(f"{queue}: {text}", **values)
+
+
+@app.command(rich_help_panel=_CHANGE)
+def deactivate(ctx: typer.Context, queue: Name) -> None:
+    """Deactivate a queue for good: it accepts and fires no more messages."""
+    call = Invocation.current(ctx)
+    with call.queue(queue) as found:
+        found.deactivate()
+    call.answer(f"queue {queue} is deactivated", deactivated=queue)
+
+
+@app.command(rich_help_panel=_CHANGE)
+def drop(ctx: typer.Context, queue: Name, yes: Yes = False) -> None:
+    """
+    Remove a deactivated queue with all its messages, and free its name.
+
+    Messages in the sideline and in flight go too. The exit code is 1 if you answer no.
+    """
+    call = Invocation.current(ctx)
+    with call.queue(queue) as found:
+        if found.info.deactivated_at is None:
+            raise BadOption(f"queue {queue!r} is in use; run ignis deactivate {queue} first")
+        if not yes:
+            (row,) = found.store.view("queues", queue).to_pylist()
+            left = sum(row[name] for name in ("waiting", "in_flight", "sidelined", "damaged"))
+            ask(call, f"drop queue {queue} with {counted(left)}")
+        messages = found.drop()
+    call.answer(
+        f"queue {queue} is dropped, with {counted(messages)}", dropped=queue, messages=messages
+    )
+
+
+def _shown(value: object) -> str:
+    """Return a setting as one writes it on the command line."""
+    return "none" if value is None else json.dumps(value)
+
+
+def _parts(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.Table]:
+    """Combine batches into tables of at least *rows* rows; the last one may be smaller."""
+    waiting: list[pa.Table] = []
+    for batch in batches:
+        waiting.append(pa.Table.from_batches([batch]))
+        if sum(each.num_rows for each in waiting) >= rows:
+            yield pa.concat_tables(waiting, promote_options="permissive")
+            waiting = []
+    if waiting:
+        yield pa.concat_tables(waiting, promote_options="permissive")

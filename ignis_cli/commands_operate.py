@@ -1,0 +1,139 @@
+"""Commands for operators: backups, restores, and the rights of database roles."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import typer
+
+from ignis_cli.app import app, working
+from ignis_cli.display import counted, say, show_json
+from ignis_cli.invocation import Invocation
+from queue_core import Store
+from queue_core.catalog.records.grants import ROLES, statements
+
+_OPERATE = "Operate"
+
+Folder = Annotated[str, typer.Argument(metavar="FOLDER", help="Local folder of the backup.")]
+
+
+@app.command(rich_help_panel=_OPERATE)
+def backup(
+    ctx: typer.Context,
+    folder: Folder,
+    catalog_only: Annotated[
+        bool,
+        typer.Option("--catalog-only", help="Write the catalog without the segment files."),
+    ] = False,
+) -> None:
+    """
+    Write a backup of the store, which may be in use.
+
+    If the folder holds an earlier backup of the store, only new segments are copied. A backup
+    without segments can only be restored over the same storage.
+    """
+    call = Invocation.current(ctx)
+    with call.store() as store, working("backing up") as status:
+        done = store.backup(folder, segments=not catalog_only, progress=_shown(status))
+    lines = [
+        f"{counted(done.messages, 'message is', 'messages are')} in {folder}, with "
+        f"{counted(done.segments, 'segment', 'segments')}, {done.copied:,} of them new",
+        *(f"{location} is missing from the storage" for location in done.missing),
+    ]
+    figures = {
+        "messages": done.messages,
+        "rows": done.rows,
+        "segments": done.segments,
+        "copied": done.copied,
+    }
+    call.answer("\n".join(lines), **figures, missing=list(done.missing))
+
+
+@app.command(rich_help_panel=_OPERATE)
+def restore(
+    ctx: typer.Context,
+    folder: Folder,
+    over: Annotated[
+        bool,
+        typer.Option(
+            "--over",
+            help="Replace the catalog of the same store, or use its storage. Segments that the "
+            "backup does not know stay.",
+        ),
+    ] = False,
+) -> None:
+    """
+    Restore a backup: into an empty place, or over the same store.
+
+    First stop every process that uses the store. A backup from SQLite can be restored into
+    PostgreSQL, and the other way round.
+    """
+    call = Invocation.current(ctx)
+    with working("restoring") as status:
+        done = Store.restore(folder, **call.address, over=over, progress=_shown(status))
+    lines = [
+        f"{counted(done.messages, 'message is', 'messages are')} restored, as of "
+        f"{done.age / 60:,.0f} minutes ago; {done.copied:,} segments were copied"
+    ]
+    if done.damaged:
+        lines.append(f"{done.damaged:,} messages are damaged, because their segments are missing")
+    if done.found:
+        lines.append(
+            f"{len(done.found):,} segments are newer than the backup: `ignis leftovers` lists them"
+        )
+    call.answer(
+        "\n".join(lines),
+        age=done.age,
+        messages=done.messages,
+        copied=done.copied,
+        damaged=done.damaged,
+        found=list(done.found),
+    )
+
+
+@app.command(rich_help_panel=_OPERATE)
+def leftovers(
+    ctx: typer.Context,
+    give_up: Annotated[
+        bool, typer.Option("--give-up", help="Let vacuum remove the files after its grace period.")
+    ] = False,
+) -> None:
+    """List the segment files that are newer than the restored catalog."""
+    call = Invocation.current(ctx)
+    with call.store() as store:
+        found = store.leftovers(give_up=give_up)
+    verb = "were given up" if give_up else "are newer than the backup"
+    call.answer("\n".join([f"{len(found):,} files {verb}", *found]), given_up=give_up, files=found)
+
+
+@app.command(rich_help_panel=_OPERATE)
+def grants(
+    ctx: typer.Context,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the database role.")],
+    role: Annotated[
+        str, typer.Option(metavar="KIND", help=f"Kind of the role: {', '.join(ROLES)}.")
+    ],
+    schema: Annotated[str, typer.Option(help="Schema of the tables.")] = "public",
+) -> None:
+    """
+    Print the SQL statements that give a role of PostgreSQL its rights on the catalog.
+
+    Run them with psql, as the owner of the tables. A producer may load into queues without a
+    policy. A consumer may fire, settle, and run every side task except vacuum and compact. An
+    operator may do everything.
+    """
+    found = statements(role, name, schema)
+    if Invocation.current(ctx).as_json:
+        show_json({"role": name, "kind": role, "statements": found})
+    else:
+        say("\n".join(found))
+
+
+def _shown(status: Any) -> Callable[[str, int, int], None]:
+    """Return a function that shows the progress of long work."""
+
+    def show(kind: str, done: int, count: int) -> None:
+        status.update(f"{kind}: {done:,} of {count:,}")
+
+    return show

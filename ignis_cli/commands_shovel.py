@@ -1,0 +1,168 @@
+"""Commands that move the sideline: shovel, at once or as a job, and the jobs."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated, Any
+
+import typer
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from ignis_cli.app import AnyName, Last, Name, app
+from ignis_cli.counting import counting
+from ignis_cli.display import complain, console, counted
+from ignis_cli.invocation import BROKEN, Invocation
+from queue_core import Store
+from queue_core.errors import BadOption
+from queue_core.values.names import of_process
+from queue_core.verbs.operator.jobs import JobThreads
+
+_MAINTAIN = "Maintain"
+_INSPECT = "Inspect"
+
+#: Seconds between two looks at a job.
+_LOOK_SECONDS = 0.2
+
+
+@app.command(rich_help_panel=_MAINTAIN)
+def shovel(
+    ctx: typer.Context,
+    queue: Name,
+    limit: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Move at most this many messages. By default, the queue's setting shovel_limit; "
+            "for a job, no limit.",
+        ),
+    ] = None,
+    to: Annotated[
+        str | None,
+        typer.Option(metavar="QUEUE", help="Move them to another queue. By default, to main."),
+    ] = None,
+    where: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SELECTOR", help="SQL condition on the messages, such as 'amount > 10'."
+        ),
+    ] = None,
+    rate: Annotated[
+        float | None, typer.Option(help="Move at most this many messages a second.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Move dead messages too.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Count the messages and move none.")
+    ] = False,
+    wait: Annotated[
+        bool,
+        typer.Option(
+            "--wait",
+            help="Move them as a job, and show its progress until it ends. Other processes "
+            "continue it if this one ends early.",
+        ),
+    ] = False,
+    background: Annotated[
+        bool,
+        typer.Option("--background", help="Leave the job to processes that run side tasks."),
+    ] = False,
+) -> None:
+    """
+    Move sidelined messages back to main, or to another queue.
+
+    With --wait or --background, this is a job: `ignis jobs` shows it, and `ignis cancel` ends it.
+    The exit code is 1 if the job was cancelled, has failed, or is left to other processes.
+    """
+    if wait + background + dry_run > 1:
+        raise BadOption("use one of --wait, --background and --dry-run")
+    call = Invocation.current(ctx)
+    place = to or queue
+    with call.queue(queue) as found:
+        how: dict[str, Any] = {"selector": where, "rate": rate, "force": force, "to": to}
+        if wait or background:
+            job = found.start_shovel(limit, **how)
+            if background:
+                call.answer(f"job {job} will move the messages to {place}", job=job)
+            else:
+                _follow(call, found.store, job, place)
+            return
+        with counting(call, "shovel", limit):
+            moved = found.shovel(limit, dry_run=dry_run, **how)
+    if dry_run:
+        call.answer(f"{counted(moved)} would go to {place}", dry_run=True, shovelled=moved)
+    elif to is None:
+        call.answer(
+            f"{counted(moved, 'message is', 'messages are')} back in {found.info.name}",
+            shovelled=moved,
+        )
+    else:
+        call.answer(f"{counted(moved, 'message is', 'messages are')} in {to}", shovelled=moved)
+
+
+@app.command(rich_help_panel=_INSPECT)
+def jobs(ctx: typer.Context, queue: AnyName = None, last: Last = 100) -> None:
+    """Show the shovels that run as jobs, and their progress."""
+    shown = [
+        "job",
+        "queue",
+        "target",
+        "state",
+        "moved",
+        "total",
+        "rate",
+        "who",
+        "begun_at",
+        "error",
+    ]
+    Invocation.current(ctx).show_view("jobs", queue, columns=shown, last=last)
+
+
+@app.command(rich_help_panel=_MAINTAIN)
+def cancel(
+    ctx: typer.Context,
+    job: Annotated[str, typer.Argument(metavar="JOB", help="Id of the job, as in ignis jobs.")],
+) -> None:
+    """Cancel a job. Messages that it has moved stay where they are."""
+    call = Invocation.current(ctx)
+    with call.store() as store:
+        cancelled = store.cancel(job)
+    text = f"job {job} is cancelled" if cancelled else f"job {job} had ended before"
+    call.answer(text, job=job, cancelled=cancelled)
+
+
+def _follow(call: Invocation, store: Store, job: str, place: str) -> None:
+    """Run a job here, unless another process does, and show its progress until it ends."""
+    threads = JobThreads(store.catalog, store.storage, of_process())
+    try:
+        row = _progress(store, job, threads)
+    except KeyboardInterrupt:
+        complain(f"job {job} is left to other processes; end it with: ignis cancel {job}")
+        raise typer.Exit(BROKEN) from None
+    finally:
+        threads.stop()
+    figures = {name: row[name] for name in ("job", "state", "moved", "total", "error")}
+    failed = f": {row['error']}" if row["error"] else ""
+    moved = counted(row["moved"], "message is", "messages are")
+    call.answer(f"job {job} is {row['state']}: {moved} in {place}{failed}", **figures)
+    if row["state"] != "done":
+        raise typer.Exit(BROKEN)
+
+
+def _progress(store: Store, job: str, threads: JobThreads) -> dict[str, Any]:
+    progress = Progress(
+        TextColumn("job " + job),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        console=(screen := console(stderr=True)),
+        transient=True,
+        disable=not screen.is_terminal,
+    )
+    with progress:
+        bar = progress.add_task("shovel", total=None)
+        while True:
+            threads.start(job)
+            (row,) = [each for each in store.view("jobs").to_pylist() if each["job"] == job]
+            progress.update(bar, completed=row["moved"], total=row["total"])
+            if row["ended_at"] is not None:
+                return dict(row)
+            time.sleep(_LOOK_SECONDS)

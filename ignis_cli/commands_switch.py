@@ -1,0 +1,79 @@
+"""Commands for circuit breakers: list them, and open or close them by hand."""
+
+from __future__ import annotations
+
+import json
+from enum import StrEnum
+from typing import Annotated, Any
+
+import typer
+
+from ignis_cli.app import app
+from ignis_cli.display import complain
+from ignis_cli.invocation import Invocation
+from queue_core import Store
+
+
+class Turn(StrEnum):
+    """What a person does with a breaker."""
+
+    open = "open"
+    close = "close"
+    auto = "auto"
+
+
+@app.command(rich_help_panel="Inspect")
+def breakers(ctx: typer.Context) -> None:
+    """List the circuit breakers that have opened, and their states."""
+    Invocation.current(ctx).show_view("breakers")
+
+
+@app.command(rich_help_panel="By hand")
+def breaker(
+    ctx: typer.Context,
+    turn: Annotated[Turn, typer.Argument(help="open, close, or auto: leave it to itself.")],
+    name: Annotated[str, typer.Argument(help="The breaker: by default, its queues.")],
+    value: Annotated[
+        str | None,
+        typer.Option(
+            metavar="VALUE",
+            help="With a breaker for each value of a column: the value, as JSON or as plain text. "
+            "By default, the whole handler.",
+        ),
+    ] = None,
+) -> None:
+    """
+    Open or close a circuit breaker by hand.
+
+    While it is open, its handler gets no messages. Processes notice it within a second.
+    """
+    call = Invocation.current(ctx)
+    with call.store() as store:
+        unknown = value is None and _is_unknown(store, name)
+        switch = store.breaker(name, *([] if value is None else [_json_or_text(value)]))
+        {Turn.open: switch.open, Turn.close: switch.close, Turn.auto: switch.release}[turn]()
+    done = {Turn.open: "open", Turn.close: "closed", Turn.auto: "left to itself"}[turn]
+    if unknown:
+        complain(
+            f"no breaker {name!r} has opened so far, and no queue has this name; check it with: "
+            "ignis breakers"
+        )
+    call.answer(f"breaker {name} is {done}", breaker=name, value=value, turn=turn.value)
+
+
+def _is_unknown(store: Store, name: str) -> bool:
+    """
+    Return whether no handler is known that has a breaker of that name.
+
+    The catalog learns a name when its breaker opens; by default, it consists of names of queues.
+    """
+    if name in store.view("breakers").column("breaker").to_pylist():
+        return False
+    return not set(name.split(",")) <= set(store.queues())
+
+
+def _json_or_text(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text

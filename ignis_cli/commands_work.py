@@ -1,0 +1,110 @@
+"""The command that handles messages: a pool of workers without a script."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from functools import reduce
+from importlib import import_module
+from typing import Annotated, Any
+
+import typer
+
+from ignis_cli.app import app, duration
+from ignis_cli.display import complain
+from ignis_cli.invocation import REFUSED, Invocation
+from queue_core import ConsumerPool, IgnisError
+from queue_core.errors import BadOption
+from queue_core.pool.held_bytes import MAX_BYTES
+
+_CHANGE = "Change"
+
+
+@app.command(rich_help_panel=_CHANGE)
+def work(
+    ctx: typer.Context,
+    handler: Annotated[
+        str,
+        typer.Argument(
+            metavar="MODULE:HANDLER",
+            help="Import path of the handler: a function of one message, a function marked by "
+            "batch_handler, or an object with a method handle. The current folder is on the path.",
+        ),
+    ],
+    queue: Annotated[
+        list[str], typer.Option(metavar="QUEUE", help="Queue to work on. Repeatable.")
+    ],
+    workers: Annotated[
+        int | None,
+        typer.Option(min=1, help="Number of threads. By default, the queues' concurrency."),
+    ] = None,
+    batch: Annotated[int, typer.Option(min=1, help="Messages that a thread takes at once.")] = 100,
+    max_bytes: Annotated[
+        int,
+        typer.Option(
+            min=1, help="Bytes of messages, fired and not settled, that the threads hold at once."
+        ),
+    ] = MAX_BYTES,
+    name: Annotated[
+        str | None, typer.Option(help="Name of the consumer. By default, one of the process.")
+    ] = None,
+    drain: Annotated[
+        bool, typer.Option("--drain", help="End when no message is left, instead of waiting.")
+    ] = False,
+    stop_after: Annotated[
+        str,
+        typer.Option(
+            metavar="TIME",
+            help="Time that the handlers have at the end; then their messages are put back.",
+        ),
+    ] = "30s",
+) -> None:
+    """
+    Handle messages in threads, until SIGTERM or Ctrl-C.
+
+    At the end, the threads finish their current batches, and messages that no handler saw are put
+    back. The log goes to standard error.
+    """
+    call = Invocation.current(ctx)
+    seconds = duration("stop-after", stop_after)
+    logging.basicConfig(
+        stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s"
+    )
+    with call.store() as store:
+        pool = ConsumerPool(
+            store,
+            queue,
+            _imported(handler),
+            concurrency=workers,
+            batch=batch,
+            max_bytes=max_bytes,
+            name=name,
+        )
+        try:
+            if drain:
+                with pool:
+                    pool.drain()
+            else:
+                complain(f"working on {', '.join(queue)}; Ctrl-C ends")
+                pool.run(seconds)
+        except IgnisError as error:
+            if error is not pool.error:
+                raise
+            # The log, which goes to the same place, has it already.
+            raise typer.Exit(REFUSED) from error
+        counts = pool.counts
+    text = ", ".join(f"{count:,} {outcome}" for outcome, count in sorted(counts.items()))
+    call.answer(text or "no message was handled", **counts)
+
+
+def _imported(path: str) -> Any:
+    """Return the object of an import path; raises `BadOption`."""
+    module, _, names = path.partition(":")
+    if not module or not names:
+        raise BadOption(f"{path}: write MODULE:HANDLER, such as shop.orders:charge")
+    sys.path.insert(0, "")
+    try:
+        return reduce(getattr, names.split("."), import_module(module))
+    except Exception as error:
+        # The module may raise anything when it is imported.
+        raise BadOption(f"{path} cannot be imported: {type(error).__name__}: {error}") from error

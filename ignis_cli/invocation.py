@@ -1,0 +1,160 @@
+"""Invocations of `ignis`: find the store, print answers, report errors."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+from ignis_cli.display import OutputLost, complain, flush, say, show, show_json
+from queue_core import IgnisError, Queue, Store
+from queue_core.errors import BadOption
+from queue_core.values.address import Address
+
+#: The exit code when a check found something, or when nobody reads the output any more.
+BROKEN = 1
+#: The exit code after an error.
+REFUSED = 2
+#: What typer raises for arguments that do not fit; it does not export the class.
+_Misused: Any = typer.BadParameter.__base__
+
+
+class Ignis(TyperGroup):
+    """Accepts options of `ignis` after the command too; reports our errors in one red line."""
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return a command whose help is wrapped by the terminal, not by its docstring."""
+        command = super().get_command(ctx, cmd_name)
+        if command is not None and command.help:
+            command.help = re.sub(r"(?<!\n)\n(?!\n)", " ", command.help)
+        return command
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the options of `ignis` wherever they are."""
+        # Without a command it shows its help, which is no error.
+        try:
+            return super().parse_args(ctx, _own_options_first(args or ["--help"], self.params))
+        except _Misused as error:
+            raise _refused(error) from error
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command."""
+        try:
+            try:
+                return super().invoke(ctx)
+            finally:
+                flush()
+        except IgnisError as error:
+            complain(str(error))
+            raise typer.Exit(REFUSED) from error
+        except OutputLost as error:
+            if error.is_closed:
+                raise typer.Exit(BROKEN) from error
+            complain(str(error))
+            raise typer.Exit(REFUSED) from error
+        except _Misused as error:
+            raise _refused(error) from error
+
+
+def _refused(error: Any) -> typer.Exit:
+    """Say in one line which argument does not fit; return what ends the program."""
+    text = " ".join(error.format_message().split()).rstrip(".")
+    text = text.replace(". Did you", "; did you").replace(": Value error, ", ": ")
+    see = error.ctx.command_path if error.ctx else "ignis"
+    complain(f"{text[:1].lower()}{text[1:]}; see: {see} --help")
+    return typer.Exit(REFUSED)
+
+
+@dataclass(frozen=True, slots=True)
+class Invocation:
+    """The address of the store, and whether to answer in JSON."""
+
+    #: ``path``, or ``catalog`` and ``storage``.
+    address: Mapping[str, str | None]
+    as_json: bool
+
+    @staticmethod
+    def of(path: str | None, catalog: str | None, storage: str | None, as_json: bool) -> Invocation:
+        """Take the address from the options or, if there is none, from the environment."""
+        address = {"path": path, "catalog": catalog, "storage": storage}
+        if not any(address.values()):
+            address = {name: os.environ.get(f"IGNIS_{name.upper()}") for name in address}
+        return Invocation(address, as_json)
+
+    def address_of_store(self) -> Address:
+        """Return the address; raises `BadOption`, which names the options of the command line."""
+        path, catalog, storage = self.address.values()
+        if path and (catalog or storage):
+            raise BadOption("give either --path, or --catalog and --storage, not both")
+        if not path and not (catalog and storage):
+            raise BadOption(
+                "which store? give --path some/folder, or both --catalog postgresql+psycopg://… "
+                "and --storage s3://bucket/prefix; or set IGNIS_PATH, or IGNIS_CATALOG and "
+                "IGNIS_STORAGE"
+            )
+        return Address.of(path, catalog=catalog, storage=storage)
+
+    @staticmethod
+    def current(ctx: typer.Context) -> Invocation:
+        """Return the invocation that a command belongs to."""
+        call = ctx.find_object(Invocation)
+        assert call is not None, "the callback of `ignis` sets it"
+        return call
+
+    def store(self, *, create: bool = False, adopt: bool = False) -> Store:
+        """Open the store; create it only if *create* is true."""
+        return Store(self.address_of_store(), create=create, adopt=adopt)
+
+    @contextmanager
+    def queue(self, name: str) -> Iterator[Queue]:
+        """Open one queue of the store."""
+        with self.store() as store:
+            yield store.queue(name)
+
+    def show_view(
+        self,
+        name: str,
+        queue: str | None = None,
+        *,
+        columns: Sequence[str] | None = None,
+        last: int | None = None,
+    ) -> None:
+        """Show a view of the store, or only its latest *last* rows."""
+        with self.store() as store:
+            rows = store.view(name, queue)
+        left_out = max(rows.num_rows - last, 0) if last else 0
+        show(rows.slice(left_out), as_json=self.as_json, columns=columns)
+        if left_out:
+            complain(f"{left_out:,} earlier rows are not shown; show more with --last")
+
+    def answer(self, text: str, **figures: Any) -> None:
+        """Print the result of a command: a sentence, or its figures as JSON."""
+        if self.as_json:
+            show_json(figures)
+        else:
+            say(text)
+
+
+def _own_options_first(args: Sequence[str], params: Sequence[Any]) -> list[str]:
+    """Move the options in *params* to the front; leave everything after ``--`` alone."""
+    takes_value = {name: not param.is_flag for param in params for name in param.opts}
+    own: list[str] = []
+    others: list[str] = []
+    rest = iter(args)
+    for arg in rest:
+        name = arg.partition("=")[0]
+        if arg == "--":
+            others += [arg, *rest]
+        elif name in takes_value:
+            own.append(arg)
+            if takes_value[name] and arg == name:
+                own += [value for value in [next(rest, None)] if value is not None]
+        else:
+            others.append(arg)
+    return own + others

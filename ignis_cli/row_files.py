@@ -1,0 +1,281 @@
+"""Read rows from a file or standard input in bounded parts: JSON lines, CSV, Parquet or Arrow."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from io import BytesIO
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.json
+import pyarrow.parquet
+
+from ignis_cli import json_bytes, json_maps
+from queue_core.errors import BadOption
+from queue_core.values.names import nearest
+from queue_core.values.schema import is_binary
+
+#: The usual name of standard input.
+STDIN = "-"
+_FORMATS = {
+    ".json": "jsonl",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".csv": "csv",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".arrow": "arrow",
+    ".feather": "arrow",
+    ".ipc": "arrow",
+}
+#: Bytes of JSON read at a time.
+_JSON_BYTES = 16 << 20
+#: How some of Arrow's errors end: they count the rows of a part.
+_ROW = re.compile(r",? in row \d+$")
+
+
+def batches(
+    file: str, format: str | None = None, schema: pa.Schema | None = None
+) -> Iterator[pa.RecordBatch]:
+    """
+    Return the rows of a file, or of standard input (``-``), batch by batch.
+
+    *format* is one of `FORMATS`; by default, the file's extension decides. *schema* says how to
+    read JSON and CSV, which have fewer types than a queue; bytes in JSON are base64. Raises
+    `BadOption`, which names the file, and for JSON the line.
+    """
+    read = _READERS[_checked(format) or _format_of(file)]
+    with _translated(file), _opened(file) as source:
+        yield from read(source, schema)
+
+
+def values(assignments: Sequence[str], schema: pa.Schema) -> dict[str, Any]:
+    """
+    Return the values of ``COLUMN=VALUE`` by column, in the types of a schema.
+
+    A value is text for a column of strings, base64 for a binary one, and otherwise JSON, such as
+    ``12`` or ``["a"]``, or the text of a time. Raises `BadOption`.
+    """
+    found = {}
+    for text in assignments:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise BadOption(f"--set {text}: write COLUMN=VALUE")
+        if name not in schema.names:
+            raise BadOption(
+                f"--set {text}: there is no column {name!r}{nearest(name, schema.names)}"
+            )
+        kind = schema.field(name).type
+        line = json.dumps({name: _json_value(value, kind)}).encode() + b"\n"
+        try:
+            (row,) = pa.Table.from_batches(
+                _jsonl(BytesIO(line), pa.schema([schema.field(name).with_nullable(True)]))
+            ).to_pylist()
+        except (ValueError, pa.ArrowException) as error:
+            wrong = f"--set {text}: column {name!r} is {kind}, and {value!r} is not"
+            raise BadOption(wrong + (" base64" if is_binary(kind) else "")) from error
+        found[name] = row[name]
+    return found
+
+
+def _json_value(value: str, kind: pa.DataType) -> Any:
+    """Return a value as JSON has it; a text that is no JSON is one for a time or the like."""
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or is_binary(kind):
+        return value
+    try:
+        return json.loads(value)
+    except ValueError:
+        return value
+
+
+def schema_of(file: str, format: str | None = None) -> pa.Schema:
+    """Return the columns of a file; raises `BadOption` if it has no rows."""
+    for batch in batches(file, format):
+        return batch.schema
+    raise BadOption(f"{file} has no rows")
+
+
+def _checked(format: str | None) -> str | None:
+    if format is not None and format not in _READERS:
+        raise BadOption(f"--format {format}{nearest(format, FORMATS)}; use {', '.join(FORMATS)}")
+    return format
+
+
+def _format_of(file: str) -> str:
+    suffix = Path(file).suffix.lower()
+    if file == STDIN:
+        return "jsonl"
+    if suffix not in _FORMATS:
+        raise BadOption(f"{file}: unknown extension; give --format {', '.join(FORMATS)}")
+    return _FORMATS[suffix]
+
+
+@contextmanager
+def _opened(file: str) -> Iterator[BinaryIO]:
+    if file == STDIN:
+        yield sys.stdin.buffer
+        return
+    with open(file, "rb") as source:
+        yield source
+
+
+class _BadLine(ValueError):
+    """A line of JSON that cannot be read, counted from 1."""
+
+    def __init__(self, line: int, why: str) -> None:
+        super().__init__(why)
+        self.line = line
+
+
+@contextmanager
+def _translated(place: str) -> Iterator[None]:
+    """Translate errors of reading into `BadOption`, which names the place and the line."""
+    try:
+        yield
+    except (OSError, EOFError, ValueError, pa.ArrowException) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        if place == STDIN:
+            place = "standard input"
+        if isinstance(error, _BadLine):
+            raise BadOption(f"line {error.line} of {place} cannot be read: {reason}") from error
+        raise BadOption(f"{place} cannot be read: {reason}") from error
+
+
+def _jsonl(source: BinaryIO, schema: pa.Schema | None) -> Iterator[pa.RecordBatch]:
+    read = partial(_json_rows, schema=schema)
+    for before, whole in _whole_lines(source):
+        try:
+            rows = read(whole)
+        except (ValueError, pa.ArrowException):
+            raise _first_bad_line(before, whole.split(b"\n"), read) from None
+        yield from rows.to_batches()
+
+
+def _json_rows(whole: bytes, schema: pa.Schema | None) -> pa.Table:
+    maps = {} if schema is None else {f.name: f.type for f in schema if pa.types.is_map(f.type)}
+    others = None if schema is None else [field for field in schema if field.name not in maps]
+    known = None if others is None else pa.schema([_as_json(field) for field in others])
+    lines, columns = json_maps.taken_out(whole, maps)
+    rows = pyarrow.json.read_json(
+        pa.BufferReader(lines),
+        pyarrow.json.ReadOptions(block_size=len(lines)),
+        # The queue refuses unknown columns, because it can suggest the nearest name.
+        pyarrow.json.ParseOptions(explicit_schema=known, unexpected_field_behavior="infer"),
+    )
+    if schema is not None:
+        rows = _with_bytes(_with_dates(rows, schema), schema)
+    if json_maps.NOTHING in rows.column_names:
+        rows = rows.drop_columns([json_maps.NOTHING])
+    for name, column in columns.items():
+        rows = rows.append_column(name, column)
+    return rows
+
+
+def _first_bad_line(
+    before: int, lines: Sequence[bytes], read: Callable[[bytes], pa.Table]
+) -> _BadLine:
+    """
+    Return the error for the first of *lines* up to which they cannot be read.
+
+    Arrow counts rows, and only in some of its errors, so halving finds the line.
+    """
+    good, bad, why = 0, len(lines), ""
+    middle = bad
+    while True:
+        part = b"\n".join(lines[:middle])
+        try:
+            if part.strip():
+                read(part)
+            good = middle
+        except (ValueError, pa.ArrowException) as error:
+            bad, why = middle, str(error)
+        if bad - good <= 1:
+            return _BadLine(before + bad, _ROW.sub("", why).removeprefix("JSON parse error: "))
+        middle = (good + bad) // 2
+
+
+def _as_json(field: pa.Field) -> pa.Field:
+    """Return a type that Arrow can read from JSON; the queue checks for nulls later."""
+    kind = pa.string() if pa.types.is_date(field.type) else field.type
+    return pa.field(field.name, json_bytes.as_texts(kind))
+
+
+def _with_dates(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Parse dates, which JSON holds as text and Arrow reads only as text."""
+    for number, field in enumerate(rows.schema):
+        if field.name in schema.names and pa.types.is_date(schema.field(field.name).type):
+            dates = rows.column(number).cast(schema.field(field.name).type)
+            rows = rows.set_column(number, field.name, dates)
+    return rows
+
+
+def _with_bytes(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Decode bytes, which JSON holds as base64, and for which Arrow has no function."""
+    for number, field in enumerate(rows.schema):
+        kind = schema.field(field.name).type if field.name in schema.names else pa.null()
+        if json_bytes.has_bytes(kind):
+            values = rows.column(number).to_pylist()
+            column = pa.array([json_bytes.decoded(value, kind) for value in values], kind)
+            rows = rows.set_column(number, field.name, column)
+    return rows
+
+
+def _whole_lines(source: BinaryIO) -> Iterator[tuple[int, bytes]]:
+    """Yield some lines at a time, and how many come before them."""
+    before, rest = 0, b""
+    while block := source.read(_JSON_BYTES):
+        lines, newline, rest = (rest + block).rpartition(b"\n")
+        if lines.strip():
+            yield before, lines
+        before += lines.count(b"\n") + len(newline)
+    if rest.strip():
+        yield before, rest
+
+
+def _csv(source: BinaryIO, schema: pa.Schema | None) -> Iterator[pa.RecordBatch]:
+    yield from pyarrow.csv.open_csv(
+        source,
+        convert_options=pyarrow.csv.ConvertOptions(
+            column_types=schema,
+            # An empty field is a null; an empty text is written as "".
+            null_values=[""],
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=False,
+        ),
+    )
+
+
+def _parquet(source: BinaryIO, _: pa.Schema | None) -> Iterator[pa.RecordBatch]:
+    yield from pyarrow.parquet.ParquetFile(_seekable(source)).iter_batches()
+
+
+def _arrow(source: BinaryIO, _: pa.Schema | None) -> Iterator[pa.RecordBatch]:
+    seekable = _seekable(source)
+    begin = seekable.read(6)
+    seekable.seek(0)
+    if begin == b"ARROW1":
+        reader = pa.ipc.open_file(seekable)
+        yield from (reader.get_batch(number) for number in range(reader.num_record_batches))
+    else:
+        yield from pa.ipc.open_stream(seekable)
+
+
+def _seekable(source: BinaryIO) -> Any:
+    return source if source.seekable() else pa.BufferReader(source.read())
+
+
+_READERS: dict[str, Callable[[BinaryIO, pa.Schema | None], Iterator[pa.RecordBatch]]] = {
+    "jsonl": _jsonl,
+    "csv": _csv,
+    "parquet": _parquet,
+    "arrow": _arrow,
+}
+#: The formats that can be read.
+FORMATS = tuple(_READERS)

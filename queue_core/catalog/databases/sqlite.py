@@ -1,0 +1,583 @@
+"""Catalogs in SQLite: one file, one writer at a time, and a number of the last notification."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import sqlite3
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    ColumnElement,
+    Connection,
+    Engine,
+    FromClause,
+    MetaData,
+    Select,
+    String,
+    Table,
+    UnaryExpression,
+    bindparam,
+    column,
+    create_engine,
+    event,
+    func,
+    literal_column,
+    select,
+    text,
+)
+from sqlalchemy.dialects import sqlite
+from sqlalchemy.engine import URL
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql import operators
+
+from queue_core.catalog.databases import sqlite_driver
+from queue_core.catalog.databases.error_codes import ErrorCodes
+from queue_core.catalog.databases.interface import Dialect, OneOf, QueueIds, detached, now
+from queue_core.catalog.databases.lent import LentConnection
+from queue_core.errors import BadOption, CatalogUnavailable, Conflict
+
+_PREFIX = "sqlite:///"
+#: The pause between two attempts of a writer to take the database: seconds, from and to.
+_PAUSE_SECONDS = (0.001, 0.005)
+#: Seconds between two readings of the number of the last commit. A reading is far cheaper than a
+#: transaction, and the pause too short to be noticed.
+GLANCE_SECONDS = 0.02
+#: Steps of a statement after which it asks whether to go on: some 10 milliseconds.
+_STEPS = 1_000_000
+
+_CREATE_NOTIFIED = """
+    CREATE TABLE IF NOT EXISTS notified (queue_id INTEGER PRIMARY KEY, number INTEGER NOT NULL)
+"""
+_COUNT_NOTIFIED = """
+    INSERT INTO notified (queue_id, number) VALUES (?, 1)
+    ON CONFLICT (queue_id) DO UPDATE SET number = number + 1
+"""
+_READ_NOTIFIED = """
+    SELECT queue_id, number FROM notified WHERE queue_id IN (SELECT value FROM json_each(?))
+    ORDER BY queue_id
+"""
+#: Built once: a text is searched for parameters each time that it is made.
+_LAST_ID = text("SELECT seq FROM sqlite_sequence WHERE name = :name")
+_TEXT = String()
+#: Changes nothing, and needs the database as any statement that may change it.
+_TAKE = "DELETE FROM sqlite_sequence WHERE 0"
+#: Where a connection notes that its transaction does not have the database yet.
+_LATE = "ignis_late"
+#: Where a connection notes how long its next transaction may wait for the database.
+_SECONDS = "ignis_seconds"
+#: The row of notifications for all queues; no queue has this id.
+_EVERY = 0
+
+# Primary result codes are in the last byte: https://www.sqlite.org/rescode.html
+_PRIMARY = 0xFF
+_IO_ERROR = 10
+_READ_ONLY = 8
+# The commit is not complete in its log, as after one on a full disk.
+_WRITE_ERROR = 10 | 3 << 8
+# A full disk, a quota, and no room for the files of a first connection.
+_NO_ROOM = {13, _WRITE_ERROR, 10 | 18 << 8, 10 | 19 << 8, 14}
+
+
+@compiles(now, "sqlite")
+def _now(*_: Any, **__: Any) -> str:
+    return "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER) * 1000"
+
+
+@compiles(OneOf, "sqlite")
+def _one_of(element: OneOf, compiler: Any, **options: Any) -> str:
+    column = compiler.process(element.column, **options)
+    values = compiler.process(element.values, **options)
+    return f"{column} IN (SELECT value FROM json_each({values}))"  # noqa: S608 - compiled parts
+
+
+def _code_of(error: DBAPIError) -> int | None:
+    number = getattr(error.orig, "sqlite_errorcode", None)
+    return None if number is None else int(number) & _PRIMARY
+
+
+def _is_unsure(error: DBAPIError) -> bool:
+    # After a failed fsync of a commit, a recovery may find its pages or not.
+    number = getattr(error.orig, "sqlite_errorcode", 0)
+    return number & _PRIMARY == _IO_ERROR and number != _WRITE_ERROR
+
+
+def _has_no_room(error: DBAPIError) -> bool:
+    return getattr(error.orig, "sqlite_errorcode", 0) in _NO_ROOM
+
+
+class Sqlite(Dialect):
+    """Catalogs in SQLite. The one transaction that writes has the whole database."""
+
+    name = "sqlite"
+    shares_database = False
+    writes_in_parallel = False
+    # Each writer that waits tries again within it.
+    gap_seconds = 1.2 * _PAUSE_SECONDS[1]
+    errors = ErrorCodes(
+        code_of=_code_of,
+        retry={5, 6},
+        damaged={11, 26},
+        no_name={1},
+        read_only={_READ_ONLY},
+        reasons={
+            5: "is busy",
+            6: "is locked",
+            8: "is read-only; give this user the right to write the folder",
+            10: "had an input/output error",
+            13: "is on a full disk; free some room",
+            14: "cannot be opened; check that the folder exists and can be written",
+        },
+        is_unsure=_is_unsure,
+        has_no_room=_has_no_room,
+    )
+
+    def connect(self, url: str, shown: str, idle: int) -> Engine:
+        """Return an engine for ``sqlite:///file``."""
+        # The path is not parsed: a folder may have any name.
+        path = url.removeprefix(_PREFIX)
+        if path in ("", ":memory:", url):
+            raise BadOption(
+                f"catalog={shown!r} is not a file; use sqlite:////some/folder/catalog.db"
+            )
+        engine = create_engine(
+            URL.create("sqlite", database=path),
+            connect_args={
+                "timeout": self.busy_seconds,
+                "check_same_thread": False,
+                "factory": sqlite_driver.Driver,
+            },
+        )
+        sqlite_driver.close_before_forks(engine)
+
+        # A connection never makes the file: that of a store that was removed would be empty.
+        file = f"file:{quote(os.fsencode(os.path.abspath(path)))}?mode=rw"
+
+        @event.listens_for(engine, "do_connect")
+        def find(_: Any, __: Any, arguments: list[str], options: dict[str, Any]) -> None:
+            sqlite_driver.check_own(path)
+            # Older versions of SQLAlchemy give the same list to each connection.
+            arguments[0] = file
+            options["uri"] = True
+
+        @event.listens_for(engine, "connect")
+        def prepare(connection: Any, _: Any) -> None:
+            # The driver's own transaction handling would begin too late; ours is explicit.
+            connection.isolation_level = None
+            cursor = connection.cursor()
+            # In a new file, it fails at once while another process writes.
+            self._when_free(cursor, "PRAGMA journal_mode=WAL")
+            # With NORMAL a commit could be lost in a power failure.
+            cursor.execute("PRAGMA synchronous=FULL")
+            cursor.close()
+
+        return engine
+
+    def file_of(self, engine: Engine) -> Path | None:
+        """Return the database's file."""
+        return Path(engine.url.database or "")
+
+    def create_tables(self, connection: Connection, metadata: MetaData, but: Table) -> None:
+        """Create all tables. The *info* of a table may store its rows in order of the key."""
+        for table in metadata.tables.values():
+            if table.info.get("by_key"):
+                table.dialect_options[self.name]["with_rowid"] = False
+        super().create_tables(connection, metadata, but)
+
+    def as_time(self, micros: ColumnElement[int]) -> ColumnElement[Any]:
+        """Return a text, as SQLite's own functions do."""
+        return func.strftime("%Y-%m-%d %H:%M:%S", micros // 1_000_000, "unixepoch")
+
+    def place(self, connection: Connection, table: Table) -> str:
+        """Return the number of the file's inode."""
+        return f"file {Path(connection.engine.url.database or '').stat().st_ino}"
+
+    def begin(self, connection: Connection, *, write: bool, late: bool = False) -> None:
+        """Open a transaction."""
+        connection.info[_LATE] = write and late
+        if not write:
+            connection.exec_driver_sql("BEGIN")
+            return
+        # There are no row locks: a writer takes the database at once, or it could fail half-way
+        # through because another one was faster.
+        self._begin_immediate(connection)
+        if late:
+            # Begin right after the others: it fails if one of them commits while it reads.
+            driver: Any = connection.connection.driver_connection
+            driver.execute("ROLLBACK")
+            driver.execute("BEGIN")
+        else:
+            self._check_log(connection)
+
+    def limit_waits(self, connection: Connection, seconds: float) -> None:
+        """Limit the wait for the database."""
+        connection.info[_SECONDS] = seconds
+
+    def take(self, connection: Connection) -> None:
+        """Take the database, which works only if nobody has written since the first statement."""
+        if connection.info.get(_LATE):
+            connection.exec_driver_sql(_TAKE)
+            connection.info[_LATE] = False
+            self._check_log(connection)
+
+    def _begin_immediate(self, connection: Connection) -> None:
+        """
+        Take the database as soon as it is free, or fail after `busy_seconds` or fewer.
+
+        SQLite itself would try less and less often, down to ten times a second. A writer that has
+        waited for long would then lose to newer ones, and starve among many processes.
+        """
+        connection.begin()
+        driver: Any = connection.connection.driver_connection
+        try:
+            driver.execute("PRAGMA busy_timeout = 0")
+            self._when_free(driver, "BEGIN IMMEDIATE", connection.info.pop(_SECONDS, None))
+        except sqlite3.Error:
+            # Once more, to fail as any statement does.
+            connection.exec_driver_sql("BEGIN IMMEDIATE")
+        finally:
+            driver.execute(f"PRAGMA busy_timeout = {self.busy_seconds * 1000:.0f}")
+
+    def _when_free(self, driver: Any, statement: str, seconds: float | None = None) -> None:
+        """Execute a statement as soon as others let it, or raise its error after some seconds."""
+        end = time.monotonic() + (self.busy_seconds if seconds is None else seconds)
+        while True:
+            try:
+                driver.execute(statement)
+            except sqlite3.Error as error:
+                busy = error.sqlite_errorcode & _PRIMARY in self.errors.retry
+                if not busy or time.monotonic() >= end:
+                    raise
+            else:
+                return
+            time.sleep(random.uniform(*_PAUSE_SECONDS))
+
+    def _check_log(self, connection: Connection) -> None:
+        """
+        Raise `CatalogUnavailable` if the log that this connection has open is gone.
+
+        A log lives as long as any connection. If it was removed, as by a person who restores a copy
+        of the database, this connection would write into a file that no other process can see.
+        """
+        log = f"{connection.engine.url.database}-wal"
+        try:
+            inode = os.stat(log).st_ino
+        except FileNotFoundError:
+            inode = None
+        known = connection.connection.info.setdefault("log", inode)
+        if known != inode:
+            connection.invalidate()
+            raise CatalogUnavailable(
+                f"catalog {connection.engine.url.database} was replaced while this process had it "
+                "open; nothing was changed. End all processes that have used the store, Spark "
+                "applications too, before you replace its files; then run `ignis fsck`"
+            )
+
+    def shrink_log(self, connection: Connection) -> None:
+        """Write the log back into the database and truncate it, unless others keep reading it."""
+        connection.exec_driver_sql("PRAGMA busy_timeout = 1000")
+        try:
+            connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
+        finally:
+            connection.exec_driver_sql(f"PRAGMA busy_timeout = {self.busy_seconds * 1000:.0f}")
+
+    def notify(self, connection: Connection, queue_ids: Collection[int]) -> None:
+        """
+        Count up the numbers that listeners watch.
+
+        SQLite keeps that of the catalog in the file's header. Those of queues are in a table that
+        is not part of the format: whoever finds none makes it, and a backup leaves it out.
+        """
+        number = connection.exec_driver_sql("PRAGMA user_version").scalar_one() + 1
+        # A PRAGMA takes no parameters. The number has 32 bits and a sign.
+        connection.exec_driver_sql(f"PRAGMA user_version = {number & 0x7FFFFFFF}")
+        rows = [(id,) for id in queue_ids or (_EVERY,)]
+        try:
+            connection.exec_driver_sql(_COUNT_NOTIFIED, rows)
+        except DBAPIError as error:
+            if not self.errors.lacks_name(error):
+                raise
+            # The first one in this catalog. Nothing was written, and the transaction goes on.
+            connection.exec_driver_sql(_CREATE_NOTIFIED)
+            connection.exec_driver_sql(_COUNT_NOTIFIED, rows)
+
+    def listen(self, engine: Engine, queue_ids: QueueIds) -> SqliteListener:
+        """Return a listener that watches the number of the last notification."""
+        driver = detached(engine)
+        try:
+            return SqliteListener(driver, queue_ids)
+        except BaseException:
+            # The pool no longer knows the connection, so this must close it.
+            driver.close()
+            raise
+
+    def lend(self, driver: Any) -> LentConnection:
+        """Cover a connection of `sqlite3`."""
+        if not isinstance(driver, sqlite3.Connection):
+            raise BadOption(
+                f"connection is one of {type(driver).__module__}: the catalog is in SQLite, so use "
+                "sqlite3, or SQLAlchemy with its driver"
+            )
+        try:
+            driver.cursor().close()
+        except sqlite3.ProgrammingError as error:
+            raise BadOption(
+                f"connection cannot be used ({error}): pass one that is open, in the thread that "
+                "has made it"
+            ) from error
+        if driver.text_factory is not str:
+            raise BadOption("connection has another text_factory than str; use another connection")
+
+        def cursor() -> sqlite3.Cursor:
+            made = driver.cursor()
+            made.row_factory = None
+            return made
+
+        return LentConnection(driver, cursor)
+
+    def join(self, driver: Any) -> None:
+        """Begin a transaction that writes; the driver would begin one with the first change."""
+        if driver.in_transaction:
+            return
+        if driver.isolation_level is None:
+            raise BadOption(
+                "connection has no transaction, and would commit each statement by itself: begin "
+                "one first (BEGIN IMMEDIATE)"
+            )
+        try:
+            # A transaction that reads first could fail later, because others were faster.
+            driver.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & _PRIMARY == _READ_ONLY:
+                raise BadOption(
+                    f"connection is read-only ({error}); nothing was changed: pass one that may "
+                    "write"
+                ) from error
+            raise Conflict(
+                f"others write to the database of connection ({error}); nothing was changed: run "
+                "your transaction again, or connect with a longer timeout"
+            ) from error
+
+    def in_transaction(self, driver: Any) -> bool:
+        """Return whether a transaction is open."""
+        return bool(driver.in_transaction)
+
+    def abort(self, driver: Any, engine: Engine) -> None:
+        """
+        Roll back, and refuse later changes, each of which would be a transaction of its own.
+
+        Its thread may be in a statement, which ends when it asks (`let_abort`), and closes it.
+        """
+        # Unless SQLite was built for it, two threads may not use a connection at once.
+        if sqlite3.threadsafety == 3:
+            with suppress(sqlite3.Error):
+                driver.execute("PRAGMA query_only = ON")
+                driver.rollback()
+
+    def let_abort(self, engine: Engine, is_aborted: Callable[[], bool]) -> None:
+        """Have long statements ask. An interrupt would last as long as rows are half read."""
+
+        @event.listens_for(engine, "connect")
+        def watch(driver: Any, _: Any) -> None:
+            driver.set_progress_handler(is_aborted, _STEPS)
+
+    def shown(self, driver: Any) -> str:
+        """Return the path of the database's file."""
+        return _main_file(driver.execute("PRAGMA database_list").fetchall()) or "memory"
+
+    def whereabouts(self, connection: Connection, table: Table) -> str:
+        """Return the device and the inode of the main database's file."""
+        # An attached database does not commit together with the main one.
+        path = _main_file(connection.exec_driver_sql("PRAGMA database_list").all())
+        if not path:
+            return "memory"
+        found = os.stat(path)
+        return f"{found.st_dev} {found.st_ino}"
+
+    def sees_commits(self, connection: Connection) -> bool:
+        """Return True: the transaction has the whole database."""
+        return True
+
+    def skip_locked(self, query: Select[Any], *of: Any) -> Select[Any]:
+        """Return the query: the transaction has the whole database."""
+        return query
+
+    def locked(self, query: Select[Any], *of: Any) -> Select[Any]:
+        """Return the query: the transaction has the whole database."""
+        return query
+
+    def one_of(
+        self, column: ColumnElement[Any], values: Collection[int] | Collection[str]
+    ) -> ColumnElement[bool]:
+        """Unpack a JSON list: SQLite limits the number of parameters, and has no arrays."""
+        return OneOf(column, bindparam(None, json.dumps(list(values)), _TEXT))
+
+    def one_of_given(self, column: ColumnElement[Any], name: str) -> ColumnElement[bool]:
+        """Unpack a JSON list."""
+        return OneOf(column, bindparam(name, type_=_TEXT))
+
+    def listed(self, values: Collection[int] | Collection[str]) -> Any:
+        """Return a JSON list."""
+        these = list(values)
+        # A list of numbers is shown as JSON writes it, in a fraction of the time.
+        return repr(these) if these and type(these[0]) is int else json.dumps(these)
+
+    def each_of_given(self, name: str) -> FromClause:
+        """Unpack a JSON list."""
+        each = func.json_each(bindparam(name, type_=_TEXT))
+        return each.table_valued(column("value", BigInteger), name="each")
+
+    def first_of_each(
+        self,
+        table: Table,
+        key: Sequence[Column[Any]],
+        where: Sequence[ColumnElement[bool]],
+        order: Column[Any],
+        limit: str,
+        *,
+        skip_locked: bool,
+    ) -> Select[Any]:
+        """Find the ids of one key after the other: SQLite has no LATERAL."""
+        given = bindparam("given_rows", type_=_TEXT)
+        each = func.json_each(given).table_valued("value", name="keys")
+        here = [
+            column == func.json_extract(each.c.value, literal_column(f"'$[{at}]'"))
+            for at, column in enumerate(key)
+        ]
+        most = bindparam(limit, type_=BigInteger)
+        first = select(table.c.id).where(*where, *here).order_by(order).limit(most)
+        found = table.alias("found")
+        among = found.c.id.in_(first.correlate(each))
+        return select(found).select_from(each.join(found, among))
+
+    def rows_of(self, names: Sequence[str]) -> FromClause:
+        """Unpack a JSON list of lists."""
+        given = bindparam("given_rows", type_=String)
+        each = func.json_each(given).table_valued("value", name="each")
+        of_row = (
+            func.json_extract(each.c.value, literal_column(f"'$[{at}]'"), type_=BigInteger)
+            for at in range(len(names))
+        )
+        named = (column.label(name) for column, name in zip(of_row, names, strict=True))
+        return select(*named).subquery("given")
+
+    def given_rows(self, columns: Mapping[str, Sequence[int | None]]) -> dict[str, Any]:
+        """Return a JSON list of lists."""
+        return {"given_rows": json.dumps(list(zip(*columns.values(), strict=True)))}
+
+    def not_indexed(self, column: Column[Any]) -> ColumnElement[Any]:
+        """Return ``+column``: SQLite's documented way to keep it from an index."""
+        return UnaryExpression(column, operator=operators.custom_op("+"), type_=column.type)
+
+    def greatest(self, column: Column[Any], value: int) -> ColumnElement[int]:
+        """Return the larger of a column and a value."""
+        return func.max(column, value, type_=BigInteger)
+
+    def insert_new(self, table: Any) -> Any:
+        """Return SQLite's INSERT."""
+        return sqlite.insert(table)
+
+    def last_id(self, connection: Connection, table: Table) -> int:
+        """Read the counter of an AUTOINCREMENT column."""
+        return int(connection.scalar(_LAST_ID, {"name": table.name}) or 0)
+
+    def raise_ids(self, connection: Connection, table: Table, last: int) -> None:
+        """Set the counter of an AUTOINCREMENT column; others follow their highest id."""
+        if table.dialect_options["sqlite"]["autoincrement"]:
+            last = max(last, self.last_id(connection, table))
+            forget = text("DELETE FROM sqlite_sequence WHERE name = :name")
+            remember = text("INSERT INTO sqlite_sequence (name, seq) VALUES (:name, :last)")
+            connection.execute(forget, {"name": table.name})
+            connection.execute(remember, {"name": table.name, "last": last})
+
+    def lock_tables(self, connection: Connection, tables: Sequence[Table]) -> None:
+        """Do nothing: the transaction has the whole database."""
+
+    def create_alone(self, connection: Connection, table: Table) -> bool:
+        """Create the table: the transaction has the whole database."""
+        table.create(connection)
+        return True
+
+    # Renamed tables keep the counters of their ids, and constraints have no names.
+
+    def rename_index(self, connection: Connection, old: str, new: str, on: str) -> None:
+        """Create the index again: SQLite cannot rename one."""
+        connection.exec_driver_sql(f"DROP INDEX {old}")
+        connection.exec_driver_sql(f"CREATE INDEX {new} ON {on}")
+
+
+def _main_file(databases: Sequence[Any]) -> str:
+    """Return the path of the main database; empty if it is in memory."""
+    return next((str(path or "") for _, name, path in databases if name == "main"), "")
+
+
+class SqliteListener:
+    """
+    Waits for notifications by other connections.
+
+    SQLite numbers its commits, and reading that number costs next to nothing. Only after a commit
+    does the listener read the number of the last notification, and only after a notification those
+    of its own queues.
+    """
+
+    def __init__(self, driver: Any, queue_ids: QueueIds) -> None:
+        self._driver = driver
+        self._queue_ids = queue_ids
+        self._commit = self._last_commit()
+        self._heard = self._last_notification()
+        self._mine = self._last_of_queues()
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for a notification; False when *seconds* passed without one."""
+        end = time.monotonic() + seconds
+        while not self._hears():
+            left = end - time.monotonic()
+            if left <= 0:
+                return False
+            time.sleep(min(GLANCE_SECONDS, left))
+        return True
+
+    def close(self) -> None:
+        """Stop listening."""
+        self._driver.close()
+
+    def _hears(self) -> bool:
+        commit = self._last_commit()
+        if commit == self._commit:
+            return False
+        # In this order: a commit between the two readings only causes another reading.
+        self._commit, before = commit, self._heard
+        self._heard = self._last_notification()
+        if self._heard == before:
+            return False
+        known, self._mine = self._mine, self._last_of_queues()
+        return self._mine is None or self._mine != known
+
+    def _last_commit(self) -> int:
+        return int(self._driver.execute("PRAGMA data_version").fetchone()[0])
+
+    def _last_notification(self) -> int:
+        return int(self._driver.execute("PRAGMA user_version").fetchone()[0])
+
+    def _last_of_queues(self) -> list[tuple[int, int]] | None:
+        """Return the numbers of its queues; None if all queues concern it."""
+        queue_ids = self._queue_ids()
+        if queue_ids is None:
+            return None
+        among = json.dumps([_EVERY, *queue_ids])
+        try:
+            return list(self._driver.execute(_READ_NOTIFIED, (among,)))
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_ERROR:
+                raise
+            # Nobody has sent a notification yet.
+            return []

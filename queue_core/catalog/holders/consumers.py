@@ -1,0 +1,411 @@
+"""Consumers and their tickets in the catalog: enlisted, alive, fenced off.
+
+A consumer that starts again gets a higher epoch, and calls with an older epoch are refused. So two
+processes never fire as the same consumer.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections import defaultdict
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Select,
+    Update,
+    and_,
+    bindparam,
+    case,
+    delete,
+    func,
+    insert,
+    not_,
+    null,
+    or_,
+    select,
+    update,
+)
+from sqlalchemy.engine import URL
+
+from queue_core.catalog import dialect, seals
+from queue_core.catalog.records.restored import RESTORE
+from queue_core.catalog.records.task_log import Moves
+from queue_core.catalog.tables import consumers, queues, slices, tickets
+from queue_core.errors import BadOption, ConsumerFenced
+from queue_core.values.model import Consumer, State, TicketRange
+from queue_core.values.names import nearest
+
+#: Seconds without a heartbeat after which a consumer is dead.
+DEAD_AFTER_SECONDS = 60.0
+
+#: The option ``ack`` of queries that delete all messages of a committed batch.
+DELETES_ON_COMMIT = "onCommit"
+
+#: The option ``ack`` of queries whose sink settles messages one by one.
+SETTLES = "settle"
+
+#: The prefix of the names of keepers: the consumers of `Queue.get_and_keep`.
+KEEPER = "keeper:"
+
+
+class Unacknowledged(Exception):
+    """Spark has committed tickets, and the restored catalog does not know it."""
+
+
+_log = logging.getLogger(__name__)
+
+#: The names that this process has enlisted, by catalog. A forked child has none of them.
+_own: defaultdict[URL, set[str]] = defaultdict(set)
+os.register_at_fork(after_in_child=_own.clear)
+
+
+def enlist(
+    connection: Connection,
+    name: str,
+    *,
+    beats: bool,
+    ack: str | None = None,
+    sweepable: bool = True,
+    anew: bool = False,
+    follows: int | None = None,
+) -> Consumer:
+    """
+    Start a life of the consumer *name*, which ends any earlier one.
+
+    With *beats*, the consumer sends heartbeats, and its messages are not swept while it lives.
+    Without, only the time since the firing counts. *ack* is the option of a query. Without
+    *sweepable*, its messages are not swept after its death either. *anew* means that this life does
+    not know the tickets of earlier lives, so that their messages can be swept. Raises
+    `ConsumerFenced` if another life than number *follows* was the last one.
+    """
+    now = dialect.read_clock(connection)
+    life = {
+        "heartbeat_at": dialect.now() if beats else null(),
+        "ack": ack,
+    }
+    new = {
+        **{"name": name, "epoch": 1, "last_ticket": 0, "acknowledged": 0, "created_at": now},
+        "sweepable": sweepable,
+    }
+    statement = (
+        dialect.of(connection).insert_new(consumers).values(**life, **seals.sealed(consumers, new))
+    )
+    before = case((consumers.c.sweepable, 1), (not_(consumers.c.sweepable), 0), else_=-1)
+    seal = (
+        consumers.c.seal
+        + seals.weight(consumers, "epoch")
+        + (int(sweepable) - before) * seals.weight(consumers, "sweepable")
+    )
+    again = life | {"epoch": consumers.c.epoch + 1, "sweepable": sweepable}
+    if anew:
+        gain = consumers.c.last_ticket - consumers.c.acknowledged
+        seal += gain * seals.weight(consumers, "acknowledged")
+        again["acknowledged"] = consumers.c.last_ticket
+    row = connection.execute(
+        statement.on_conflict_do_update(
+            index_elements=[consumers.c.name],
+            set_=again | {"seal": seal},
+        ).returning(consumers.c.id, consumers.c.epoch)
+    ).one()
+    consumer = Consumer(id=row.id, name=name, epoch=row.epoch)
+    if follows not in (None, row.epoch - 1):
+        raise _fenced(consumer)
+    _own[connection.engine.url].add(name)
+    return consumer
+
+
+def own_ids(connection: Connection) -> list[int]:
+    """Return the ids of the consumers that this process has enlisted in this catalog."""
+    database = dialect.of(connection)
+    given = {"names": database.listed(sorted(_own[connection.engine.url]))}
+    return list(connection.scalars(_named(database), given))
+
+
+def by_name(connection: Connection, name: str) -> Consumer | None:
+    """Return the consumer *name* in its present epoch; None if there never was one."""
+    row = connection.execute(
+        select(consumers.c.id, consumers.c.epoch).where(consumers.c.name == name)
+    ).first()
+    return Consumer(id=row.id, name=name, epoch=row.epoch) if row else None
+
+
+def check(
+    connection: Connection,
+    consumer: Consumer,
+    logged: int = 0,
+    queue_ids: Sequence[int] = (),
+    *,
+    committed: int = 0,
+) -> None:
+    """
+    Lock the consumer until the transaction ends; raises `ConsumerFenced`.
+
+    *logged* is the newest ticket in Spark's log. If this catalog has not fired it, the catalog is
+    older than the checkpoint: all tickets up to it are skipped, and reported for the queues.
+    *committed* is the newest ticket that Spark has committed. Such tickets were acknowledged before
+    anything was fired or planned after them; raises `Unacknowledged` if this one is not. Their
+    messages must first be settled, by the publications that the catalog has now.
+    """
+    row = connection.execute(_locking(dialect.of(connection)), life(consumer)).first()
+    if row is None:
+        raise _fenced(consumer)
+    if row.last_ticket < logged:
+        _skip_forgotten(connection, consumer, row.last_ticket + 1, logged, queue_ids)
+    if (row.acknowledged or 0) < committed:
+        raise Unacknowledged
+
+
+def check_life(connection: Connection, consumer: Consumer) -> None:
+    """Raise `ConsumerFenced` if the consumer was started again; locks nothing."""
+    if connection.scalar(_LIFE, life(consumer)) is None:
+        raise _fenced(consumer)
+
+
+def heartbeat(connection: Connection, consumer: Consumer) -> None:
+    """Record a heartbeat of the consumer; raises `ConsumerFenced`."""
+    _guarded(connection, consumer, _HEARTBEAT)
+
+
+def new_ticket(
+    connection: Connection, consumer: Consumer, *, seen: bool, browsed: str | None = None
+) -> tuple[int, int]:
+    """
+    Return the number of the consumer's next ticket, and the time; raises `ConsumerFenced`.
+
+    With *seen*, its messages are handed out at once, without a plan. Such a ticket is never
+    requested again, and needs no row.
+    """
+    number, fired_at = _guarded(connection, consumer, _NEXT_TICKET)
+    if not seen or browsed is not None:
+        row = {"consumer_id": consumer.id, "number": number, "fired_at": fired_at}
+        connection.execute(
+            insert(tickets).values(seals.sealed(tickets, row | {"browsed": browsed}))
+        )
+    return number, fired_at
+
+
+def ticket_behind(connection: Connection, consumer: Consumer, after: int) -> int | None:
+    """
+    Return the ticket that follows *after*; None if it has not been fired yet.
+
+    An acknowledged ticket also counts, and is empty: a checkpoint that has lost its newest batches
+    repeats their numbers, and the sink accepts no new rows under these numbers.
+    """
+    acknowledged = connection.scalar(_ACKNOWLEDGED, {"its_id": consumer.id})
+    if acknowledged is not None and after < acknowledged:
+        # One ticket for each batch, but a new checkpoint skips all earlier tickets at once.
+        return after + 1 if after else int(acknowledged)
+    return connection.scalar(
+        select(tickets.c.number)
+        .where(tickets.c.consumer_id == consumer.id, tickets.c.number > after)
+        .order_by(tickets.c.number)
+        .limit(1)
+    )
+
+
+def in_flight(connection: Connection, consumer: Consumer, upto: int | None = None) -> int:
+    """Return how many messages a consumer holds, in tickets up to *upto* or in all."""
+    held = select(func.sum(slices.c.count)).where(
+        slices.c.consumer_id == consumer.id, slices.c.state == int(State.FIRED)
+    )
+    if upto is not None:
+        held = held.where(slices.c.ticket <= upto)
+    return int(connection.scalar(held) or 0)
+
+
+def reserved() -> ColumnElement[bool]:
+    """Whether the messages of a ticket wait for the restart of their query: no sweep takes them."""
+    return and_(consumers.c.sweepable.is_(False), consumers.c.acknowledged < slices.c.ticket)
+
+
+def is_alive(dead_after: float) -> ColumnElement[bool]:
+    """Whether a consumer has sent a heartbeat within the last *dead_after* seconds."""
+    # Once for all rows.
+    now = select(dialect.now()).scalar_subquery()
+    return func.coalesce(consumers.c.heartbeat_at, 0) > (now - int(dead_after * 1e6)).self_group()
+
+
+def check_dead(connection: Connection, name: str, dead_after: float) -> None:
+    """Raise `BadOption` unless *name* is the name of a dead consumer."""
+    alive = connection.scalar(select(is_alive(dead_after)).where(consumers.c.name == name))
+    if alive is None:
+        names = connection.scalars(select(consumers.c.name)).all()
+        raise BadOption(
+            f"consumer={name!r}{nearest(name, names)}: no consumer of this store has that name; "
+            "the view consumers lists the names"
+        )
+    if alive:
+        raise BadOption(
+            f"consumer={name!r} is alive: stop its query, and wait {dead_after:g} seconds"
+        )
+
+
+def reserving(
+    connection: Connection, queue_id: int, dead_after: float = DEAD_AFTER_SECONDS
+) -> dict[str, int]:
+    """Return how many messages wait for the restart of their dead consumer, by its name."""
+    found = connection.execute(
+        select(consumers.c.name, func.sum(slices.c.count))
+        .join(consumers, consumers.c.id == slices.c.consumer_id)
+        .where(
+            slices.c.queue_id == queue_id,
+            slices.c.state == int(State.FIRED),
+            reserved(),
+            not_(is_alive(dead_after)),
+        )
+        .group_by(consumers.c.name)
+        .order_by(consumers.c.name)
+    )
+    return {name: int(count) for name, count in found}
+
+
+def mark_planned(connection: Connection, planned: TicketRange) -> list[int]:
+    """
+    Record that the messages of tickets are handed out, by the present life of their consumer.
+
+    Return the tickets that an earlier life of the consumer had.
+    """
+    epoch = planned.consumer.epoch
+    shown = connection.execute(
+        update(tickets)
+        .where(
+            tickets.c.consumer_id == planned.consumer.id,
+            tickets.c.number > planned.after,
+            tickets.c.number <= planned.upto,
+            tickets.c.planned_epoch.is_(None) | (tickets.c.planned_epoch < epoch),
+        )
+        .values(
+            planned_at=func.coalesce(tickets.c.planned_at, dialect.now()),
+            lives=tickets.c.lives + 1,
+            planned_epoch=epoch,
+        )
+        .returning(tickets.c.number, tickets.c.lives)
+    )
+    return sorted(row.number for row in shown if row.lives > 1)
+
+
+def close_tickets(
+    connection: Connection,
+    consumer: Consumer,
+    upto: int,
+    logged: int | None = None,
+    queue_ids: Sequence[int] = (),
+) -> None:
+    """
+    Acknowledge all tickets of a consumer up to *upto*; raises `ConsumerFenced`.
+
+    *logged* and *queue_ids* are as in `check`; *logged* is *upto* by default.
+    """
+    logged = upto if logged is None else logged
+    furthest = dialect.of(connection).greatest(consumers.c.acknowledged, upto)
+    gain = (furthest - consumers.c.acknowledged) * seals.weight(consumers, "acknowledged")
+    closing = _changing(acknowledged=furthest, seal=consumers.c.seal + gain)
+    last, _ = _guarded(connection, consumer, closing)
+    if last < logged:
+        _skip_forgotten(connection, consumer, last + 1, logged, queue_ids)
+    # A browser's newest ticket says where it continues, even if it is older than a checkpoint.
+    newest = select(func.max(tickets.c.number)).where(tickets.c.consumer_id == consumer.id)
+    connection.execute(
+        delete(tickets).where(
+            tickets.c.consumer_id == consumer.id,
+            tickets.c.number <= upto,
+            or_(tickets.c.browsed.is_(None), tickets.c.number < newest.scalar_subquery()),
+        )
+    )
+
+
+def _skip_forgotten(
+    connection: Connection, consumer: Consumer, first: int, last: int, queue_ids: Sequence[int]
+) -> None:
+    """
+    Skip the tickets from *first* to *last*, and report them.
+
+    Spark has committed them, or plans a batch with them. A firing with such a number would be
+    acknowledged before any consumer has seen it.
+    """
+    gain = (last - consumers.c.last_ticket) * seals.weight(consumers, "last_ticket")
+    values = {"last_ticket": last, "seal": consumers.c.seal + gain}
+    connection.execute(update(consumers).where(_IS_CURRENT).values(values), life(consumer))
+    forgotten = f"ticket {first}" if first == last else f"tickets {first} to {last}"
+    here = select(queues.c.id, queues.c.name).where(
+        dialect.of(connection).one_of(queues.c.id, list(queue_ids))
+    )
+    for queue_id, name in connection.execute(here.order_by(queues.c.name)).all():
+        moves = Moves()
+        moves.count(None, last - first + 1, f"{forgotten} of consumer {consumer.name!r}", None)
+        moves.record(connection, queue_id, RESTORE)
+        _log.warning(
+            "queue %r, consumer %r: a checkpoint names %s, which the catalog does not know, so the "
+            "catalog was restored or is new; of their messages, those that the catalog knows "
+            "come again, and those that were loaded after the backup are lost",
+            name,
+            consumer.name,
+            forgotten,
+        )
+
+
+def _guarded(connection: Connection, consumer: Consumer, changing: Update) -> tuple[int, int]:
+    """Change the consumer's row if its epoch is current; return its last ticket and the time."""
+    row = connection.execute(changing, life(consumer)).first()
+    if row is None:
+        raise _fenced(consumer)
+    return int(row.last_ticket), int(row.at)
+
+
+def life(consumer: Consumer) -> dict[str, object]:
+    """Return the parameters of `NOT_AGAIN`, and of the statements here."""
+    return {"its_id": consumer.id, "its_epoch": consumer.epoch, "its_name": consumer.name}
+
+
+# Built once: to build a statement takes several times as long as SQLite needs to run it.
+#: The condition that a row belongs to a consumer in its present life.
+_IS_CURRENT = and_(
+    consumers.c.id == bindparam("its_id"),
+    consumers.c.epoch == bindparam("its_epoch"),
+    # A restored catalog can have assigned the number to another consumer.
+    consumers.c.name == bindparam("its_name"),
+)
+_LIFE = select(consumers.c.id).where(_IS_CURRENT)
+#: Whether a consumer was not started again, as a condition of any statement; `life` has its values.
+NOT_AGAIN = _LIFE.exists()
+_ACKNOWLEDGED = select(consumers.c.acknowledged).where(consumers.c.id == bindparam("its_id"))
+
+
+def _changing(**values: object) -> Update:
+    """Return the statement that changes a consumer's row in its present life."""
+    at = dialect.now().label("at")
+    return (
+        update(consumers).where(_IS_CURRENT).values(**values).returning(consumers.c.last_ticket, at)
+    )
+
+
+_HEARTBEAT = _changing(heartbeat_at=dialect.now())
+_NEXT_TICKET = _changing(
+    last_ticket=consumers.c.last_ticket + 1,
+    seal=consumers.c.seal + seals.weight(consumers, "last_ticket"),
+)
+
+
+@lru_cache(maxsize=2)
+def _named(database: dialect.Dialect) -> Select[int]:
+    return select(consumers.c.id).where(database.one_of_given(consumers.c.name, "names"))
+
+
+@lru_cache(maxsize=2)
+def _locking(database: dialect.Dialect) -> Select[Any]:
+    row = select(consumers.c.last_ticket, consumers.c.acknowledged)
+    return database.locked(row.where(_IS_CURRENT))
+
+
+def _fenced(consumer: Consumer) -> ConsumerFenced:
+    return ConsumerFenced(
+        f"consumer {consumer.name!r} was started again elsewhere, or was removed after a week "
+        "without a sign of life, which ends this one; "
+        "give each query that runs at the same time, and each source of a query, a consumer name "
+        "of its own"
+    )

@@ -1,0 +1,100 @@
+"""Holders: who must hold messages that are settled, as conditions over slices."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from sqlalchemy import ColumnElement, Connection, bindparam, select
+
+from queue_core.catalog import dialect
+from queue_core.catalog.holders.consumers import NOT_AGAIN, by_name, life, own_ids
+from queue_core.catalog.tables import consumers, slices
+from queue_core.errors import BadOption
+from queue_core.values.ids import IdSet
+from queue_core.values.model import Consumer, Holder, Slice, Ticket
+
+
+class Held(NamedTuple):
+    """Conditions that were built once, and the values of their parameters."""
+
+    where: tuple[ColumnElement[bool], ...]
+    given: dict[str, Any]
+
+
+def conditions(connection: Connection, holder: Holder) -> Held:
+    """
+    Return the conditions of slices that the holder holds; raises `BadOption`.
+
+    They are conditions on messages that are found by their segments. A consumer may hold many more,
+    so a database without statistics must not begin with its index. A `Consumer` that was started
+    again holds nothing: its messages are those of its new life.
+    """
+    database = dialect.of(connection)
+    match holder:
+        case Ticket():
+            return Held(_BY_TICKET, {"holder": holder.consumer.id, "its_ticket": holder.number})
+        case Consumer():
+            return Held(_in_life(database), {"holder": holder.id, **life(holder)})
+        case str():
+            return Held((_by(database),), {"holder": id_of(connection, holder)})
+        case None:
+            return Held((), {})
+        case _:
+            given = {"own": database.listed(own_ids(connection))}
+            return Held((_by_one_of(database),), given)
+
+
+def id_of(connection: Connection, name: str) -> int:
+    """Return the number of the consumer *name*; raises `BadOption`."""
+    found = by_name(connection, name)
+    if found is None:
+        raise BadOption(f"consumer={name!r} has never fired from this store")
+    return found.id
+
+
+# Built once: to build a condition takes several times as long as SQLite needs to check it.
+_HOLDER = bindparam("holder", type_=slices.c.consumer_id.type)
+# A thread of the same consumer may hold them now, by a later firing.
+_BY_TICKET = (slices.c.consumer_id == _HOLDER, slices.c.ticket == bindparam("its_ticket"))
+
+
+@lru_cache(maxsize=2)
+def _by(database: dialect.Dialect) -> ColumnElement[bool]:
+    return database.not_indexed(slices.c.consumer_id) == _HOLDER
+
+
+@lru_cache(maxsize=2)
+def _in_life(database: dialect.Dialect) -> tuple[ColumnElement[bool], ...]:
+    return _by(database), NOT_AGAIN
+
+
+@lru_cache(maxsize=2)
+def _by_one_of(database: dialect.Dialect) -> ColumnElement[bool]:
+    return database.one_of_given(database.not_indexed(slices.c.consumer_id), "own")
+
+
+def name_of(holder: Holder) -> str | None:
+    """Return the name of the consumer that holds the messages, if it is known."""
+    match holder:
+        case Ticket():
+            return holder.consumer.name
+        case Consumer():
+            return holder.name
+        case str():
+            return holder
+        case _:
+            return None
+
+
+def of_others(connection: Connection, fired: Iterable[Slice], ids: IdSet) -> dict[str, int]:
+    """Return how many of some messages the consumers of other processes hold, by their names."""
+    left: dict[int, int] = defaultdict(int)
+    for piece in fired:
+        if piece.consumer_id is not None:
+            left[piece.consumer_id] += len(piece.rows & ids.rows(piece.segment_id))
+    these = dialect.of(connection).one_of(consumers.c.id, left.keys() - set(own_ids(connection)))
+    names = connection.execute(select(consumers.c.id, consumers.c.name).where(these))
+    return {row.name: left[row.id] for row in names if left[row.id]}

@@ -1,0 +1,160 @@
+"""The states of circuit breakers, which all processes share: one row per breaker and key.
+
+A process reads the rows that are not plainly closed, and writes only transitions: no transaction
+belongs to a message. `queue_core.handling.breakers.states` decides. A probe has a lease, which its
+process renews. If that process dies, another one probes when the lease ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from sqlalchemy import ColumnElement, Connection, Row, delete, or_, select, update
+
+from queue_core.catalog import dialect
+from queue_core.catalog.tables import breakers
+from queue_core.handling.breakers import states
+from queue_core.handling.breakers.breaker import Breaker
+from queue_core.handling.breakers.keys import name_for
+from queue_core.handling.breakers.states import CLOSED, State
+
+#: Closed rows are removed after this time.
+_KEPT_SECONDS = 7 * 86_400.0
+
+
+class Known(NamedTuple):
+    """The shared states of a breaker."""
+
+    states: dict[str, State]
+    now: int
+
+    @property
+    def stopped(self) -> set[str]:
+        """The keys whose messages are held back."""
+        return {key for key, state in self.states.items() if state.stops}
+
+    @property
+    def exempt(self) -> set[str]:
+        """The keys that a person has closed."""
+        return {key for key, state in self.states.items() if state.forced and not state.stops}
+
+    @property
+    def due(self) -> list[str]:
+        """The keys whose next probe is due."""
+        return [key for key, state in self.states.items() if states.is_due(state, self.now)]
+
+
+def read(connection: Connection, name: str) -> Known:
+    """Return the states of a breaker, except those that are plainly closed."""
+    rows = connection.execute(
+        select(breakers, dialect.now().label("now")).where(
+            breakers.c.name == name, or_(breakers.c.state != CLOSED, breakers.c.forced)
+        )
+    ).all()
+    return Known({row.value: _state(row) for row in rows}, rows[0].now if rows else 0)
+
+
+def trip(connection: Connection, name: str, key: str, breaker: Breaker, consumer: str) -> None:
+    """Open a breaker, because too many calls failed."""
+    _change(connection, name, key, lambda state, now: states.tripped(state, breaker, now), consumer)
+
+
+def claim(connection: Connection, name: str, key: str, lease: float, consumer: str) -> bool:
+    """Claim the probe that is due; False if another process was faster."""
+    micros = states.micros(lease)
+    return _change(
+        connection, name, key, lambda state, now: states.claimed(state, micros, now), consumer
+    )
+
+
+def renew(connection: Connection, name: str, key: str, lease: float) -> None:
+    """Extend the lease of a probe."""
+    micros = states.micros(lease)
+    _change(connection, name, key, lambda state, now: states.renewed(state, micros, now), None)
+
+
+def probed(
+    connection: Connection,
+    name: str,
+    key: str,
+    breaker: Breaker,
+    failed: bool | None,
+    consumer: str,
+) -> None:
+    """Close a breaker, or wait longer, as its probe shows; None: it found no message."""
+    _change(
+        connection,
+        name,
+        key,
+        lambda state, now: states.probed(state, breaker, failed, now),
+        consumer,
+    )
+    if failed is False:
+        old = dialect.now() - states.micros(_KEPT_SECONDS)
+        connection.execute(
+            delete(breakers).where(
+                breakers.c.state == CLOSED, ~breakers.c.forced, breakers.c.since_at < old
+            )
+        )
+
+
+def force(connection: Connection, name: str, key: str, to: str | None) -> State:
+    """Have a person open or close a breaker, or with None leave it to itself again."""
+
+    def decide(state: State, now: int) -> State:
+        return states.released(state, now) if to is None else states.forced(state, to, now)
+
+    if to is None and connection.execute(select(breakers).where(*_of(name, key))).first() is None:
+        # It has never opened.
+        return State()
+    _change(connection, name, key, decide, None)
+    row = connection.execute(select(breakers).where(*_of(name, key))).one()
+    return _state(row)
+
+
+def forget(connection: Connection, queue: str) -> None:
+    """Remove the states of the breaker that has the name of a queue, unless the user gives one."""
+    connection.execute(delete(breakers).where(breakers.c.name == name_for([queue])))
+
+
+def _change(
+    connection: Connection,
+    name: str,
+    key: str,
+    decide: Callable[[State, int], State | None],
+    consumer: str | None,
+) -> bool:
+    """Change a row as *decide* says, one process after another; return whether it changed."""
+    fresh = {"state": CLOSED, "forced": False, "since_at": 0, "pause": 0, "opened": 0}
+    connection.execute(
+        dialect.of(connection)
+        .insert_new(breakers)
+        .values(name=name, value=key, **fresh)
+        .on_conflict_do_nothing()
+    )
+    row = connection.execute(
+        dialect.of(connection).locked(select(breakers).where(*_of(name, key)))
+    ).one()
+    new = decide(_state(row), dialect.read_clock(connection))
+    if new is None:
+        return False
+    values = {
+        "state": new.state,
+        "forced": new.forced,
+        "since_at": new.since,
+        "until_at": new.until,
+        "pause": new.pause,
+        "opened": new.opened,
+    }
+    by = {} if consumer is None else {"consumer": consumer}
+    connection.execute(update(breakers).where(*_of(name, key)).values(**values, **by))
+    return True
+
+
+def _of(name: str, key: str) -> tuple[ColumnElement[bool], ...]:
+    return breakers.c.name == name, breakers.c.value == key
+
+
+def _state(row: Row[Any]) -> State:
+    return State(row.state, bool(row.forced), row.since_at, row.until_at, row.pause, row.opened)

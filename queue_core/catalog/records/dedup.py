@@ -1,0 +1,171 @@
+"""Keys of recently loaded messages, by which duplicates are recognised.
+
+A unique index finds the keys of a load, however many are known. Keys go to the database in their
+order, so that those of a large batch touch each page of the index once. They have no seals, which
+would be as large as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Connection,
+    Executable,
+    Integer,
+    LargeBinary,
+    Select,
+    bindparam,
+    cast,
+    delete,
+    func,
+    select,
+)
+
+from queue_core.catalog import dialect, queues
+from queue_core.catalog.tables import dedup
+from queue_core.errors import NoSuchQueue
+from queue_core.values.rows import Numbers
+
+Flags: TypeAlias = npt.NDArray[np.bool_]
+#: Keys of one statement. PostgreSQL would compile larger ones first, and parameters are limited.
+AT_ONCE = 1 << 13
+#: A place is one number: that of the first byte of a key among those of all, and the key's size.
+_SIZES = 256
+#: Keys that one transaction removes: writers wait for it.
+STEP = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """The messages of a load beside the known keys."""
+
+    #: Which messages have no known key, and no key of an earlier one.
+    is_new: Flags
+    #: The keys to add, in order.
+    new_keys: pa.LargeBinaryArray
+    #: Keys that were loaded until this time are not known.
+    since: int
+
+
+def known(connection: Connection, queue_id: int, keys: pa.LargeBinaryArray, window: float) -> Known:
+    """Look for the keys of messages, null for none, among those of the last *window* seconds."""
+    since = dialect.read_clock(connection) - int(window * 1e6)
+    # The first of equal keys stays before the others.
+    order = pc.sort_indices(keys)[: len(keys) - keys.null_count]
+    ordered = keys.take(order)
+    first = np.ones(len(ordered), np.bool_)
+    first[1:] = pc.not_equal(ordered[1:], ordered[:-1]).to_numpy(zero_copy_only=False)
+    rows, ordered = order.to_numpy()[first], ordered.filter(pa.array(first))
+    fresh = _are_fresh(connection, queue_id, ordered, since)
+    is_new = keys.is_null().to_numpy(zero_copy_only=False)
+    is_new[rows[fresh]] = True
+    return Known(is_new=is_new, new_keys=ordered.filter(pa.array(fresh)), since=since)
+
+
+def add(connection: Connection, queue_id: int, known: Known) -> bool:
+    """
+    Record the keys of messages that are loaded now, in a transaction that holds the queue alone.
+
+    Return False, and change nothing, if one of them has become known meanwhile.
+    """
+    if not _are_fresh(connection, queue_id, known.new_keys, known.since).all():
+        return False
+    values = {"queue": queue_id, "now": dialect.read_clock(connection)}
+    for _, _, given in _given(connection, known.new_keys):
+        connection.execute(_add(dialect.of(connection)), {**values, **given})
+    return True
+
+
+def forgettable(connection: Connection) -> dict[int, int]:
+    """Return the queues that have keys, and until when loaded ones need not be known."""
+    now, found, queue_id = dialect.read_clock(connection), {}, -1
+    following = select(func.min(dedup.c.queue_id)).where(dedup.c.queue_id > bindparam("queue"))
+    while (queue_id := connection.scalar(following, {"queue": queue_id})) is not None:
+        try:
+            window = queues.by_id(connection, queue_id).settings.dedup_window
+        except NoSuchQueue:
+            window = 0.0
+        found[queue_id] = now - int(window * 1e6)
+    return found
+
+
+def forget(connection: Connection, queue_id: int, until: int) -> bool:
+    """Remove some keys that were loaded until a time; return whether there may be more."""
+    database, here = dialect.of(connection), dedup.c.queue_id == queue_id
+    oldest = select(dedup.c.key).where(here, dedup.c.loaded_at <= until)
+    # Without those that a load has locked, so that no two transactions wait for each other.
+    some = database.skip_locked(oldest.order_by(dedup.c.loaded_at).limit(STEP))
+    # As a sum, so that no index of it is used for all that are old.
+    old = dedup.c.loaded_at + 0 <= until
+    with database.by_index(connection):
+        gone = connection.execute(delete(dedup).where(here, old, dedup.c.key.in_(some)))
+    return gone.rowcount == STEP
+
+
+def _are_fresh(
+    connection: Connection, queue_id: int, keys: pa.LargeBinaryArray, since: int
+) -> Flags:
+    """Return which keys were not loaded after a time."""
+    query = _known(dialect.of(connection))
+    fresh = np.ones(len(keys), np.bool_)
+    with dialect.of(connection).by_index(connection):
+        for start, places, given in _given(connection, keys):
+            found = connection.scalars(query, {"queue": queue_id, "since": since, **given}).all()
+            fresh[start + np.searchsorted(places, found)] = False
+    return fresh
+
+
+def _given(
+    connection: Connection, keys: pa.LargeBinaryArray
+) -> Iterator[tuple[int, Numbers, dict[str, Any]]]:
+    """Yield the number of a key; the places of it and of those behind it; and the parameters."""
+    for start in range(0, len(keys), AT_ONCE):
+        some = keys[start : start + AT_ONCE]
+        _, offsets, data = some.buffers()
+        ends = np.frombuffer(offsets, np.int64)[some.offset : some.offset + len(some) + 1]
+        places = (ends[:-1] - ends[0] + 1) * _SIZES + np.diff(ends)
+        listed = dialect.of(connection).listed(places.tolist())
+        joined = data[ends[0] : ends[-1]].to_pybytes()
+        yield start, places, {"keys": joined, "places": listed}
+
+
+# Built once: to build a statement takes longer than SQLite needs to run it.
+@lru_cache(maxsize=2)
+def _known(database: dialect.Dialect) -> Select[Any]:
+    place, key = _keys(database)
+    # In a condition, the time would tempt a planner to walk all keys of the window.
+    here = (dedup.c.queue_id == bindparam("queue", type_=BigInteger), dedup.c.key == key)
+    at = select(dedup.c.loaded_at).where(*here).scalar_subquery()
+    found = select(place, at.label("loaded_at")).subquery("found")
+    return select(found.c.value).where(found.c.loaded_at > bindparam("since", type_=BigInteger))
+
+
+@lru_cache(maxsize=2)
+def _add(database: dialect.Dialect) -> Executable:
+    place, key = _keys(database)
+    queue, now = (bindparam(name, type_=BigInteger) for name in ("queue", "now"))
+    # SQLite would take ON CONFLICT for a condition of a join, if there were no WHERE.
+    rows = select(queue, key, now).where(place > 0)
+    new = database.insert_new(dedup).from_select(dedup.c.keys(), rows)
+    # One that is there was loaded before the window.
+    added: Executable = new.on_conflict_do_update(
+        index_elements=list(dedup.primary_key), set_={"loaded_at": new.excluded.loaded_at}
+    )
+    return added
+
+
+def _keys(database: dialect.Dialect) -> tuple[ColumnElement[int], ColumnElement[bytes]]:
+    """Return the places of given keys, and the keys."""
+    place = database.each_of_given("places").c.value
+    begin, size = cast(place // _SIZES, Integer), cast(place % _SIZES, Integer)
+    return place, func.substr(bindparam("keys", type_=LargeBinary), begin, size)

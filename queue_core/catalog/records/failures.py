@@ -1,0 +1,264 @@
+"""Why messages were sidelined: one row per settlement, with an Arrow table of its messages."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from sqlalchemy import Connection, Row, delete, func, insert, select
+
+from queue_core.catalog import dialect, seals
+from queue_core.catalog.damage import decoding
+from queue_core.catalog.slices import id_map
+from queue_core.catalog.slices.slices import first_loaded
+from queue_core.catalog.tables import failures, shards, slices
+from queue_core.segments.ipc import pack, unpack
+from queue_core.values.failure_kinds import FAILURE_LOG, FAILURES, REJECTED
+from queue_core.values.ids import first_id
+from queue_core.values.model import Slice
+from queue_core.values.rows import Numbers, Rows
+from queue_core.values.schema import TIMESTAMP
+
+#: Rows of slices that were sidelined, as the slices were before.
+Moved: TypeAlias = Sequence[tuple[Slice, Rows]]
+
+#: How `FAILURES` are stored. Ids are stored as differences, which are small and mostly equal; each
+#: text is stored once.
+_WORDS = pa.dictionary(pa.int32(), pa.string())
+_KEPT = pa.schema(
+    [
+        pa.field("message_id", pa.int64()),
+        pa.field("kind", _WORDS),
+        pa.field("reason", _WORDS),
+        pa.field("attempt", pa.int32()),
+    ]
+)
+
+
+_INSERT = insert(failures).inline()
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """Failures of messages for one reason, packed before the transaction that records them."""
+
+    messages: int
+    #: How often each of them had failed before.
+    attempts: int
+    arrow: bytes
+
+    def are_of(self, moved: Moved) -> bool:
+        """Return whether these are the failures of *moved*, which are some of the messages."""
+        complete = sum(len(rows) for _, rows in moved) == self.messages
+        return complete and all(piece.attempts == self.attempts for piece, _ in moved)
+
+
+def prepare(ids: Numbers, attempts: int, kind: str, reason: str | None) -> Prepared:
+    """Pack failures of messages, in order of their ids, for `record_prepared`."""
+    packed = _packed(ids, [*_words(len(ids), kind, reason), np.full(len(ids), attempts, np.int32)])
+    return Prepared(len(ids), attempts, packed)
+
+
+def record_prepared(connection: Connection, queue_id: int, prepared: Prepared) -> None:
+    """Store the failures of messages of one queue, which nobody held."""
+    store(connection, queue_id, None, prepared.arrow)
+
+
+def of_same(moved: Moved, kind: str, reason: str | None) -> pa.Table:
+    """Return the `FAILURES` of messages that were sidelined for one reason."""
+    ids, attempts = _attempts(moved)
+    texts = (pa.repeat(pa.scalar(text, pa.string()), len(ids)) for text in (kind, reason))
+    return pa.table([ids, *texts, attempts], schema=FAILURES)
+
+
+def record(
+    connection: Connection, queue_id: int, consumer_name: str | None, failed: pa.Table
+) -> None:
+    """Store the `FAILURES` of messages that *consumer_name* held."""
+    if failed.num_rows == 0:
+        return
+    ids = id_map.logical(connection, failed.column("message_id").to_numpy())
+    columns = [*_encoded(failed.select(["kind", "reason"]).columns), failed.column("attempt")]
+    store(connection, queue_id, consumer_name, _packed(*_sorted(ids, columns)))
+
+
+def record_each(
+    connection: Connection,
+    queue_id: int,
+    consumer_name: str | None,
+    moved: Moved,
+    reasons: pa.Table,
+    at: int | None,
+    *,
+    compacted: bool,
+) -> None:
+    """
+    Store why messages with `REASONS` failed, which *consumer_name* held; without one: rejected.
+
+    *at*: when. Without *compacted*, no compaction has made one of their segments.
+    """
+    rows, attempts = _attempts(moved)
+    ids = id_map.logical(connection, rows) if compacted else rows
+    words = _words(len(ids), REJECTED, None)
+    if reasons.num_rows:
+        # Not at the top: a query waits for imports, and few messages fail.
+        import pyarrow.compute as pc
+
+        place = pc.index_in(pa.array(rows), value_set=reasons.column("message_id").combine_chunks())
+        kinds, texts = (reasons.column(name).take(place) for name in ("kind", "reason"))
+        words = _encoded([kinds.fill_null(REJECTED), texts])
+    columns = [*words, pa.array(attempts)]
+    store(connection, queue_id, consumer_name, _packed(*_sorted(ids, columns)), at)
+
+
+def pack_same(
+    connection: Connection, ids: Numbers, attempts: npt.NDArray[np.int32], kind: str
+) -> bytes:
+    """Pack failures of one *kind*, without a reason; *attempts*: how often each failed before."""
+    ids = id_map.logical(connection, ids)
+    return _packed_same(ids.tobytes(), attempts.tobytes(), kind)
+
+
+def read(connection: Connection, queue_ids: Sequence[int]) -> Iterator[tuple[int, pa.Table]]:
+    """
+    Yield the failures of each of some queues that has any, in the order of *queue_ids*.
+
+    The oldest comes first, with the columns of `FAILURE_LOG`. One statement reads those of all
+    queues.
+    """
+    rows = connection.execute(
+        select(failures)
+        .where(dialect.of(connection).one_of(failures.c.queue_id, queue_ids))
+        .order_by(failures.c.queue_id, failures.c.failed_at, failures.c.id)
+    )
+    found: dict[int, list[pa.Table]] = defaultdict(list)
+    for row in rows:
+        with decoding(failures, f"id {row.id}"):
+            found[row.queue_id].append(_unpacked(row))
+    for queue_id in queue_ids:
+        if queue_id in found:
+            yield queue_id, pa.concat_tables(found[queue_id])
+
+
+def of_queue(connection: Connection, queue_id: int) -> pa.Table:
+    """Return the failures of one queue, oldest first."""
+    return next((found for _, found in read(connection, [queue_id])), FAILURE_LOG.empty_table())
+
+
+def forgettable(connection: Connection, before: int) -> dict[int, int]:
+    """
+    Return, for each queue with failures older than a time, until when its failures can be removed.
+
+    If a queue still has messages that were loaded before a failure, the failure stays, because it
+    may belong to one of them. A reading transaction is enough: no message gets older.
+    """
+    old = (
+        select(failures.c.queue_id, func.min(failures.c.failed_at).label("failed_at"))
+        .where(failures.c.failed_at < before)
+        .group_by(failures.c.queue_id)
+    )
+    failed = {row.queue_id: row.failed_at for row in connection.execute(old)}
+    if not failed:
+        return {}
+    # Often an older message waits at the beginning of a shard: then it needs no look at the others.
+    here = dialect.of(connection).one_of(shards.c.queue_id, failed)
+    rows = connection.execute(
+        select(shards.c.queue_id, shards.c.magazine, shards.c.shard).where(here)
+    )
+    keys = [(row.queue_id, row.magazine, row.shard) for row in rows]
+    first = first_loaded(connection, keys)
+    queue_ids = [id for id, time in failed.items() if time < first.get(id, before)]
+    if not queue_ids:
+        return {}
+    oldest = (
+        select(slices.c.queue_id, func.min(slices.c.loaded_at).label("loaded_at"))
+        .where(dialect.of(connection).one_of(slices.c.queue_id, queue_ids))
+        .group_by(slices.c.queue_id)
+    )
+    until = dict.fromkeys(queue_ids, before)
+    until |= {row.queue_id: min(row.loaded_at, before) for row in connection.execute(oldest)}
+    return until
+
+
+def forget(connection: Connection, until: Mapping[int, int]) -> None:
+    """Remove failures of some queues, each older than a time of `forgettable`."""
+    for queue_id, time in until.items():
+        here = failures.c.queue_id == queue_id
+        connection.execute(delete(failures).where(here, failures.c.failed_at < time))
+
+
+# A transaction that is tried again finds them here.
+@lru_cache(maxsize=1)
+def _packed_same(ids: bytes, attempts: bytes, kind: str) -> bytes:
+    numbers = np.frombuffer(ids, np.int64)
+    columns = [*_words(len(numbers), kind, None), pa.array(np.frombuffer(attempts, np.int32))]
+    return _packed(*_sorted(numbers, columns))
+
+
+def _words(count: int, *texts: str | None) -> list[pa.DictionaryArray]:
+    """Return columns with one text each, *count* times."""
+    zeros = pa.array(np.zeros(count, np.int32))
+    return [pa.DictionaryArray.from_arrays(zeros, pa.array([text], pa.string())) for text in texts]
+
+
+def _encoded(texts: Sequence[pa.ChunkedArray]) -> list[pa.DictionaryArray]:
+    # As one chunk: each chunk would store the texts again.
+    return [column.combine_chunks().dictionary_encode() for column in texts]
+
+
+def _sorted(ids: Numbers, columns: list[Any]) -> tuple[Numbers, list[Any]]:
+    if not (ids[1:] < ids[:-1]).any():
+        return ids, columns
+    order = np.argsort(ids)
+    return ids[order], [column.take(order) for column in columns]
+
+
+def _packed(ids: Numbers, columns: Sequence[Any]) -> bytes:
+    """Pack failures, in order of their ids, from the other columns of `_KEPT`."""
+    steps = ids.copy()
+    steps[1:] -= ids[:-1]
+    kept = pa.table([steps, *columns], schema=_KEPT)
+    # Packing holds up a transaction: LZ4 takes a fraction of the time of Zstandard.
+    return pack(kept, "lz4")
+
+
+def store(
+    connection: Connection,
+    queue_id: int,
+    consumer_name: str | None,
+    arrow: bytes,
+    at: int | None = None,
+) -> None:
+    """Store packed failures of messages of one queue, as `record` does."""
+    row = {
+        "queue_id": queue_id,
+        "failed_at": dialect.read_clock(connection) if at is None else at,
+        "consumer": consumer_name,
+        "arrow": arrow,
+    }
+    connection.execute(_INSERT, seals.sealed(failures, row))
+
+
+def _unpacked(row: Row[Any]) -> pa.Table:
+    import pyarrow.compute as pc
+
+    kept = unpack(row.arrow)
+    steps, *others = kept.columns
+    consumer = pa.repeat(pa.scalar(row.consumer, pa.string()), kept.num_rows)
+    failed_at = pa.repeat(pa.scalar(row.failed_at, TIMESTAMP), kept.num_rows)
+    columns = [pc.cumulative_sum(steps), *others, consumer, failed_at]
+    return pa.table(columns, names=FAILURE_LOG.names).cast(FAILURE_LOG)
+
+
+def _attempts(moved: Moved) -> tuple[Numbers, npt.NDArray[np.int32]]:
+    """Return the ids of messages, and how often each had failed before."""
+    ids = [rows.numbers().astype(np.int64) + first_id(piece.segment_id) for piece, rows in moved]
+    attempts = np.array([piece.attempts for piece, _ in moved], np.int32)
+    counts = [len(rows) for _, rows in moved]
+    return np.concatenate([np.empty(0, np.int64), *ids]), np.repeat(attempts, counts)

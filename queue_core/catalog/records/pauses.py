@@ -1,0 +1,64 @@
+"""Pauses of queues: a paused queue fires nothing, and takes loads.
+
+A queue is paused by a person, which its row records, or because its setting ``concurrency`` is 0.
+A firing reads the row when it begins, so a firing that has already begun may still end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+from sqlalchemy import Connection, Row, select
+
+from queue_core.catalog import dialect, notifications, seals
+from queue_core.catalog.damage import decoding
+from queue_core.catalog.queues import find, hold
+from queue_core.catalog.tables import queues
+from queue_core.values.model import QueueInfo
+from queue_core.values.settings import QueueSettings
+
+
+def pause(connection: Connection, queue: QueueInfo) -> QueueInfo:
+    """Pause a queue; a second call keeps the first time. Raises `QueueDeactivated`."""
+    hold(connection, queue, alone=True)
+    now = dialect.read_clock(connection)
+    running = (queues.c.id == queue.id, queues.c.paused_at.is_(None))
+    seals.change(connection, queues, *running, paused_at=now)
+    return find(connection, queue.name)
+
+
+def resume(connection: Connection, queue: QueueInfo) -> QueueInfo:
+    """Let a queue fire again, and notify those who wait. Raises `QueueDeactivated`."""
+    hold(connection, queue, alone=True)
+    seals.change(connection, queues, queues.c.id == queue.id, paused_at=None)
+    notifications.notify(connection, queue.id)
+    return find(connection, queue.name)
+
+
+def is_paused(row: Row[Any]) -> bool:
+    """Return whether a queue is paused, from its row with ``name``, ``settings``, ``paused_at``."""
+    with decoding(queues, f"name {row.name!r}"):
+        return row.paused_at is not None or not _concurrency(row.settings)
+
+
+def concurrencies(connection: Connection, queue_ids: Sequence[int]) -> dict[str, int]:
+    """
+    Return the setting ``concurrency`` of some queues by their names, without dropped queues.
+
+    It is 0 for a queue that a person has paused.
+    """
+    query = select(queues.c.name, queues.c.settings, queues.c.paused_at).where(
+        dialect.of(connection).one_of(queues.c.id, queue_ids)
+    )
+    found = {}
+    for row in connection.execute(query):
+        with decoding(queues, f"name {row.name!r}"):
+            found[row.name] = 0 if row.paused_at is not None else _concurrency(row.settings)
+    return found
+
+
+@lru_cache(maxsize=1024)
+def _concurrency(settings: str) -> int:
+    return QueueSettings.from_json(settings).concurrency

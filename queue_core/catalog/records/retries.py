@@ -1,0 +1,90 @@
+"""Due times: when messages of the sideline are to return to main.
+
+A message of the sideline has a time (`slices.due_at`), is dead, or has neither: then it waits for
+the next shovel. Each message has its state itself, so that it keeps it when the setting `retry`
+changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from functools import cache
+from typing import NamedTuple
+
+from sqlalchemy import ColumnElement, Connection, select, update
+
+from queue_core.catalog import dialect, seals
+from queue_core.catalog.tables import queues, slices
+from queue_core.values.due import NEVER
+from queue_core.values.model import Magazine, State
+
+_NO_TIME = slices.c.due_at.is_(None)
+_LOADED = slices.c.state == int(State.LOADED)
+
+
+class Next(NamedTuple):
+    """A queue with messages that wait for their time."""
+
+    queue: str
+    #: Microseconds until the first of them is due; negative if it is overdue.
+    left: int
+
+
+@cache
+def alive() -> ColumnElement[bool]:
+    """Return the condition of messages that are not dead."""
+    return _NO_TIME | (slices.c.due_at < NEVER)
+
+
+@cache
+def ready() -> ColumnElement[bool]:
+    """Return the condition of messages that have no time, or whose time has come."""
+    return _NO_TIME | (slices.c.due_at <= select(dialect.now()).scalar_subquery())
+
+
+def next_due(connection: Connection, names: Collection[str] | None = None) -> list[Next]:
+    """
+    Return the queues in use, of these names or all, in which messages wait for a time.
+
+    One look at an index for each queue, however many messages wait.
+    """
+    first = (
+        select(slices.c.due_at)
+        # Only terms of the index and a filter, so that no database chooses another index.
+        .where(slices.c.queue_id == queues.c.id, slices.c.due_at < NEVER, _LOADED)
+        .order_by(slices.c.due_at)
+        .limit(1)
+        .scalar_subquery()
+    )
+    query = select(queues.c.name, first.label("due_at"), dialect.now().label("now"))
+    query = query.where(queues.c.deactivated_at.is_(None))
+    if names is not None:
+        query = query.where(dialect.of(connection).one_of(queues.c.name, sorted(names)))
+    return [
+        Next(row.name, int(row.due_at - row.now))
+        for row in connection.execute(query)
+        if row.due_at is not None
+    ]
+
+
+def find_due(connection: Connection, queue_id: int, limit: int) -> list[tuple[int, int]]:
+    """Return the ids and the shards of slices whose time has come, the longest due first."""
+    now = dialect.read_clock(connection)
+    query = (
+        select(slices.c.id, slices.c.shard)
+        .where(slices.c.queue_id == queue_id, slices.c.due_at <= now, _LOADED)
+        .order_by(slices.c.due_at)
+        .limit(limit)
+    )
+    return [(row.id, row.shard) for row in connection.execute(query)]
+
+
+def begin(connection: Connection, queue_id: int) -> None:
+    """Make messages due now that have no time, because their queue gets a policy."""
+    values = {"due_at": dialect.read_clock(connection)}
+    connection.execute(
+        update(slices)
+        .where(slices.c.queue_id == queue_id, slices.c.magazine == int(Magazine.SIDELINE), _NO_TIME)
+        .values(**values, seal=seals.resealing(slices, values)),
+        seals.gain(slices, values),
+    )

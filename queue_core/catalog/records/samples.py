@@ -1,0 +1,135 @@
+"""Samples: what the figures of the queues were, every ten seconds, minute and hour.
+
+Each round adds one row per queue. When a minute or an hour is over, its rows become one row per
+queue: the highest figures of that time, and the sums of the messages that were counted. So a peak
+stays visible. Rates need no window over rows: each row has the number of messages, and the time in
+which they were counted. A figure that is not known is null.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from itertools import pairwise
+from typing import Any
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Float,
+    Row,
+    Select,
+    case,
+    cast,
+    delete,
+    func,
+    or_,
+    select,
+)
+
+from queue_core.catalog import dialect
+from queue_core.catalog.holders import signs_of_life
+from queue_core.catalog.records.figures import COUNTED
+from queue_core.catalog.tables import queues, samples
+
+#: The seconds of a row, from the finest to the coarsest, and for how many seconds it is kept.
+KEPT_SECONDS = {10: 3600, 60: 24 * 3600, 3600: 30 * 24 * 3600}
+#: The seconds between two rounds.
+FINEST = min(KEPT_SECONDS)
+
+_DEPTHS = ("waiting", "oldest_age", "in_flight", "sidelined", "retrying", "dead")
+_NEW = {name: samples.c[f"new_{name}"] for name in COUNTED}
+_ALL = {name: samples.c[f"all_{name}"] for name in COUNTED}
+
+
+def last_round(connection: Connection, now: int) -> dict[int, Row[Any]]:
+    """Return the samples of the last round before *now*, by the id of their queue."""
+    fine = samples.c.seconds == FINEST
+    newest = select(func.max(samples.c.taken_at)).where(fine, samples.c.taken_at <= now)
+    query = select(samples).where(fine, samples.c.taken_at == newest.scalar_subquery())
+    return {row.queue_id: row for row in connection.execute(query)}
+
+
+def row_of(figures: Row[Any], before: Row[Any] | None, now: int) -> dict[str, Any]:
+    """Return the sample of a queue; *before* is its former one."""
+    row: dict[str, Any] = {"seconds": FINEST, "taken_at": now, "queue_id": figures.queue_id}
+    row |= {name: getattr(figures, name) for name in _DEPTHS}
+    row |= {f"all_{name}": getattr(figures, f"all_{name}") for name in COUNTED}
+    row |= dict.fromkeys(("elapsed", *(f"new_{name}" for name in COUNTED)))
+    if before is not None:
+        total = [(row[f"all_{name}"], getattr(before, f"all_{name}")) for name in COUNTED]
+        grown = [None if None in pair else pair[0] - pair[1] for pair in total]
+        # A restored catalog counts from an earlier number.
+        if all(number is not None and number >= 0 for number in grown):
+            row["elapsed"] = now - before.taken_at
+            row |= {f"new_{name}": number for name, number in zip(COUNTED, grown, strict=True)}
+    return row
+
+
+def add(connection: Connection, rows: list[dict[str, Any]]) -> None:
+    """Add the rows of one round."""
+    if rows:
+        # Another process may have taken a sample at the same moment.
+        fresh = dialect.of(connection).insert_new(samples).on_conflict_do_nothing()
+        connection.execute(fresh, rows)
+
+
+def roll_up(connection: Connection, now: int) -> None:
+    """Sum up the minutes and hours that are over, and remove rows that are too old."""
+    for fine, coarse in pairwise(KEPT_SECONDS):
+        length = coarse * 1_000_000
+        done = select(func.max(samples.c.taken_at)).where(samples.c.seconds == coarse)
+        rows = (
+            select(
+                cast(coarse, samples.c.seconds.type),
+                func.max(samples.c.taken_at),
+                samples.c.queue_id,
+                *(func.max(samples.c[name]) for name in _DEPTHS),
+                func.sum(samples.c.elapsed),
+                *(func.sum(column) for column in _NEW.values()),
+            )
+            .where(
+                samples.c.seconds == fine,
+                samples.c.taken_at > func.coalesce(done.scalar_subquery(), 0),
+                samples.c.taken_at < now // length * length,
+            )
+            .group_by(samples.c.queue_id, samples.c.taken_at // length)
+        )
+        names = ["seconds", "taken_at", "queue_id", *_DEPTHS, "elapsed"]
+        names += [column.name for column in _NEW.values()]
+        fresh = dialect.of(connection).insert_new(samples).from_select(names, rows)
+        connection.execute(fresh.on_conflict_do_nothing())
+    for seconds, kept in KEPT_SECONDS.items():
+        old = samples.c.taken_at < now - kept * 1_000_000
+        # Rows of the future are those of a clock that was set back.
+        gone = or_(old, signs_of_life.is_ahead(samples.c.taken_at))
+        connection.execute(delete(samples).where(samples.c.seconds == seconds, gone))
+
+
+def history(taken_at: ColumnElement[Any] = samples.c.taken_at) -> Select[Any]:
+    """Return the columns of the view ``samples``, without an order."""
+
+    def rate(name: str) -> ColumnElement[float]:
+        known = case((samples.c.elapsed > 0, samples.c.elapsed))
+        return (cast(_NEW[name], Float(53)) * 1e6 / known).label(f"{name}_per_s")
+
+    return select(
+        queues.c.name.label("queue"),
+        samples.c.seconds,
+        taken_at.label("taken_at"),
+        samples.c.waiting,
+        (cast(samples.c.oldest_age, Float(53)) / 1e6).label("oldest_age"),
+        samples.c.in_flight,
+        samples.c.sidelined,
+        samples.c.retrying,
+        samples.c.dead,
+        *(rate(name) for name in COUNTED),
+    ).select_from(samples.join(queues, queues.c.id == samples.c.queue_id))
+
+
+def read(connection: Connection, queue_ids: Collection[int], seconds: int | None) -> list[Row[Any]]:
+    """Return the samples of some queues, in order: all, or those of so many *seconds* each."""
+    query = history().where(dialect.of(connection).one_of(samples.c.queue_id, queue_ids))
+    if seconds is not None:
+        query = query.where(samples.c.seconds == seconds)
+    order = (queues.c.name, samples.c.seconds, samples.c.taken_at)
+    return list(connection.execute(query.order_by(*order)))

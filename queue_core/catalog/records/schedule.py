@@ -1,0 +1,112 @@
+"""The schedule of side tasks: many processes ask, and one of them claims a due task.
+
+The time is the catalog's. If the process that claimed a task dies, the task waits until it is due
+again. A task that began in the future is due at once, since the clock was set back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sqlalchemy import Connection, delete, select, update
+
+from queue_core.catalog import dialect
+from queue_core.catalog.database import Catalog
+from queue_core.catalog.holders import named_locks, signs_of_life
+from queue_core.catalog.tables import queues, schedule
+
+#: Instead of a queue's id, for the tasks of the store.
+STORE = named_locks.STORE
+
+#: (queue, task)
+Job = tuple[int, str]
+
+
+def claim(
+    connection: Connection, queue_id: int, task: str, interval: float, first: float | None = None
+) -> bool:
+    """
+    Claim a task of a queue; return whether it is due, and no other process has claimed it.
+
+    *interval* has the seconds between the beginnings of two runs, and *first* those from the first
+    claim to the first run. A shorter interval applies at once.
+    """
+    now = dialect.now()
+    step, delay = int(interval * 1e6), int((interval if first is None else first) * 1e6)
+    fresh = (
+        dialect.of(connection)
+        .insert_new(schedule)
+        .values(queue_id=queue_id, task=task, begun_at=now, due_at=now + (delay or step))
+    )
+    if connection.scalar(fresh.on_conflict_do_nothing().returning(schedule.c.queue_id)) is not None:
+        return delay == 0
+    claimed = connection.execute(
+        update(schedule)
+        .where(
+            schedule.c.queue_id == queue_id,
+            schedule.c.task == task,
+            (schedule.c.due_at <= now)
+            | ((schedule.c.begun_at + step <= now) & (schedule.c.due_at > now))
+            | signs_of_life.is_ahead(schedule.c.begun_at),
+        )
+        .values(begun_at=now, due_at=now + step)
+        .returning(schedule.c.queue_id)
+    )
+    return claimed.first() is not None
+
+
+def due(connection: Connection, intervals: Mapping[Job, float]) -> list[Job]:
+    """
+    Return the jobs that look due or were never claimed; *intervals* as in `claim`.
+
+    It changes nothing and can be called often; only `claim` decides whether to run one.
+    """
+    ids = sorted({queue_id for queue_id, _ in intervals})
+    query = select(schedule, dialect.now().label("now")).where(
+        dialect.of(connection).one_of(schedule.c.queue_id, ids),
+        ~signs_of_life.is_ahead(schedule.c.begun_at),
+    )
+    resting = {
+        (row.queue_id, row.task)
+        for row in connection.execute(query)
+        if (interval := intervals.get((row.queue_id, row.task))) is not None
+        and min(row.due_at, row.begun_at + int(interval * 1e6)) > row.now
+    }
+    return [job for job in intervals if job not in resting]
+
+
+def ask_for(catalog: Catalog, job: Job, interval: float) -> None:
+    """
+    Make a job of another process due now if it last began *interval* seconds ago or earlier.
+
+    It writes only when that changes something. A job that was never claimed is left alone.
+    """
+    queue_id, task = job
+    now = dialect.now()
+    late = (
+        (schedule.c.queue_id == queue_id)
+        & (schedule.c.task == task)
+        & (schedule.c.begun_at + int(interval * 1e6) <= now)
+        & (schedule.c.due_at > now)
+    )
+    with catalog.read() as connection:
+        if connection.execute(select(schedule.c.task).where(late)).first() is None:
+            return
+    catalog.write(lambda c: c.execute(update(schedule).where(late).values(due_at=now)))
+
+
+def hasten(connection: Connection, queue_id: int, task: str, delay: float) -> None:
+    """Make a task due in *delay* seconds, as after a failure."""
+    connection.execute(
+        update(schedule)
+        .where(schedule.c.queue_id == queue_id, schedule.c.task == task)
+        .values(due_at=dialect.now() + int(delay * 1e6))
+    )
+
+
+def forget(connection: Connection) -> None:
+    """Remove the rows of queues that are gone."""
+    there = select(queues.c.id)
+    connection.execute(
+        delete(schedule).where(schedule.c.queue_id != STORE, schedule.c.queue_id.not_in(there))
+    )

@@ -1,0 +1,168 @@
+"""Map message ids to the rows that hold the messages after a compaction.
+
+Users hold message ids, and slices name rows of segments. An id names the row of its message until
+compaction moves the message to another segment. The new segment then has a row here, with the ids
+of its rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from sqlalchemy import Connection, Row, Select, bindparam, insert, select
+
+from queue_core.catalog import dialect, seals
+from queue_core.catalog.damage import decoding
+from queue_core.catalog.tables import id_map
+from queue_core.segments.ipc import pack, unpack
+from queue_core.values.ids import IdSet, first_id
+from queue_core.values.model import ROW_BITS
+from queue_core.values.plan import Taken
+from queue_core.values.rows import Numbers
+
+#: Runs of consecutive ids in consecutive rows. Ids and rows are stored as steps from run to run,
+#: which are mostly equal and compress well.
+_RUNS = pa.schema(
+    [
+        pa.field("first_id", pa.int64()),
+        pa.field("count", pa.int64()),
+        pa.field("first_row", pa.int64()),
+    ]
+)
+
+
+def record(
+    connection: Connection, queue_id: int, segment_id: int, ids: Numbers, rows: Numbers
+) -> None:
+    """Record which row of a new segment holds each message."""
+    order = np.argsort(ids)
+    ids, rows = ids[order], rows[order]
+    breaks = np.flatnonzero((np.diff(ids) != 1) | (np.diff(rows) != 1)) + 1
+    starts = np.concatenate([[0], breaks])
+    counts = np.diff(np.append(starts, len(ids)))
+    steps = [np.diff(values[starts], prepend=0) for values in (ids, rows)]
+    runs = pa.table([steps[0], counts, steps[1]], schema=_RUNS)
+    connection.execute(
+        insert(id_map).values(
+            seals.sealed(
+                id_map,
+                {
+                    "segment_id": segment_id,
+                    "queue_id": queue_id,
+                    "first_id": int(ids[0]),
+                    "last_id": int(ids[-1]),
+                    "arrow": pack(runs, "zstd"),
+                },
+            )
+        )
+    )
+
+
+def located(connection: Connection, queue_ids: Collection[int], ids: IdSet) -> IdSet:
+    """Return the rows that hold the messages now, as ids."""
+    met = _met_by(connection, queue_ids, ids)
+    return IdSet.of(_moved(ids.numbers(), met)) if met else ids
+
+
+def _met_by(connection: Connection, queue_ids: Collection[int], ids: IdSet) -> Sequence[Row[Any]]:
+    """Return the compactions that may have moved messages."""
+    if not len(ids):
+        return []
+    first, last = min(ids.segments), max(ids.segments)
+    begin = first_id(first) + ids.rows(first).start
+    return _met(connection, queue_ids, begin, first_id(last) + ids.rows(last).stop - 1)
+
+
+def physical(connection: Connection, queue_ids: Collection[int], ids: Numbers) -> Numbers:
+    """Return the row that holds each message now, as an id; *ids* itself if none was moved."""
+    if not len(ids):
+        return ids
+    met = _met(connection, queue_ids, int(ids.min()), int(ids.max()))
+    return _moved(ids, met) if met else ids
+
+
+def _met(
+    connection: Connection, queue_ids: Collection[int], first: int, last: int
+) -> Sequence[Row[Any]]:
+    """Return the compactions that have moved messages with ids between two."""
+    database = dialect.of(connection)
+    given = {"these": database.listed(queue_ids), "first": first, "last": last}
+    return connection.execute(_meeting(database), given).all()
+
+
+def _moved(ids: Numbers, met: Sequence[Row[Any]]) -> Numbers:
+    found = ids.copy()
+    for row in met:
+        firsts, counts, rows = _runs_of(row)
+        run = np.searchsorted(firsts, ids, side="right") - 1
+        offsets = ids - firsts[run]
+        # An id below the first run gets the last run, and a negative offset.
+        inside = (offsets >= 0) & (offsets < counts[run])
+        found[inside] = first_id(row.segment_id) + (rows[run] + offsets)[inside]
+    return found
+
+
+def logical(connection: Connection, ids: Numbers) -> Numbers:
+    """Return the message id of each row of a segment, given as an id."""
+    segments = ids >> ROW_BITS
+    database = dialect.of(connection)
+    given = {"these": database.listed(np.unique(segments).tolist())}
+    found = ids
+    for row in connection.execute(_of_segments(database), given):
+        firsts, _, rows = _runs_of(row)
+        order = np.argsort(rows)
+        of_segment = segments == row.segment_id
+        numbers = ids[of_segment] - first_id(row.segment_id)
+        run = order[np.searchsorted(rows[order], numbers, side="right") - 1]
+        found = found.copy() if found is ids else found
+        found[of_segment] = firsts[run] + numbers - rows[run]
+    return found
+
+
+def ids_of(connection: Connection, taken: Sequence[Taken]) -> Numbers:
+    """Return the ids of the messages in some rows of slices, in their order."""
+    return logical(connection, rows_of(taken))
+
+
+def rows_of(taken: Sequence[Taken]) -> Numbers:
+    """Return some rows of slices as ids, before any compaction is undone."""
+    parts = [rows.numbers().astype(np.int64) + first_id(piece.segment_id) for piece, rows in taken]
+    return np.concatenate([np.empty(0, np.int64), *parts])
+
+
+# Built once: to build a statement takes several times as long as SQLite needs to run it.
+@lru_cache(maxsize=2)
+def _meeting(database: dialect.Dialect) -> Select[Any]:
+    return (
+        select(id_map)
+        .where(
+            database.one_of_given(id_map.c.queue_id, "these"),
+            id_map.c.last_id >= bindparam("first"),
+            id_map.c.first_id <= bindparam("last"),
+        )
+        # If a message was moved more than once, the newest segment is applied last.
+        .order_by(id_map.c.segment_id)
+    )
+
+
+@lru_cache(maxsize=2)
+def _of_segments(database: dialect.Dialect) -> Select[Any]:
+    return select(id_map).where(database.one_of_given(id_map.c.segment_id, "these"))
+
+
+def _runs_of(row: Row[Any]) -> tuple[Numbers, Numbers, Numbers]:
+    with decoding(id_map, f"segment_id {row.segment_id}"):
+        return _runs(row.arrow)
+
+
+# Messages that are settled one after the other were often compacted together.
+@lru_cache(maxsize=128)
+def _runs(data: bytes) -> tuple[Numbers, Numbers, Numbers]:
+    """Return the first id, the count and the first row of each run."""
+    runs = unpack(data)
+    steps, counts, rows = (column.to_numpy() for column in runs.columns)
+    return np.cumsum(steps), counts, np.cumsum(rows)

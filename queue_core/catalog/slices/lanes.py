@@ -1,0 +1,268 @@
+"""Lanes: what the values of `fair_by` have waiting, and the ranks of messages in fair queues.
+
+A message's rank is the virtual time at which it is to be fired (`queue_core.values.ranks`). A load
+begins each of its lanes at the virtual time of the queue, or after the lane's last message if that
+is later. Messages that come back to main, and rows that were staged before the queue was fair, have
+one lane together. A queue is fair if it has the row of its virtual time.
+
+Guard: loads of one shard are one after another, because they allocate its places first. So the
+messages of a lane in a shard have rising ranks. Two loads of one lane into different shards may
+give it the same ranks. Firings advance the virtual time, under the turns of all shards. Messages
+that come back at their places set it back, but not behind the end of a forgotten lane.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from sqlalchemy import Connection, Executable, bindparam, delete, select, update
+
+from queue_core.catalog import dialect, seals
+from queue_core.catalog.tables import lanes, slices, turns
+from queue_core.segments.fair_order import FORGOTTEN, RETURNED, WHOLE, whole
+from queue_core.values.model import Magazine, Staged
+from queue_core.values.ranks import TICKS, Ranking, Stretch, Ticks, groups
+from queue_core.values.rows import Rows
+
+#: The share of firings that forget lanes.
+FORGETS = 1 / 16
+#: A lane is forgotten when the virtual time has passed its end by so much: the turns of messages
+#: that may be in flight, and come back.
+KEPT = 100_000 * TICKS
+
+# Built once: to build a statement takes longer than SQLite needs to run it.
+_LANE = (lanes.c.queue_id == bindparam("queue"), lanes.c.lane == WHOLE)
+_ONE = select(lanes.c.lane, lanes.c.finish).where(
+    lanes.c.queue_id == bindparam("queue"),
+    (lanes.c.lane == WHOLE) | (lanes.c.lane == bindparam("lane")),
+)
+_NOW = select(lanes.c.finish).where(*_LANE)
+_ADVANCE = update(lanes).where(*_LANE, lanes.c.finish < bindparam("rank"))
+_ADVANCE = _ADVANCE.values(finish=bindparam("rank"))
+_FORGOTTEN = select(lanes.c.finish).where(
+    lanes.c.queue_id == bindparam("queue"), lanes.c.lane == FORGOTTEN
+)
+_SET_BACK = update(lanes).where(*_LANE, lanes.c.finish > bindparam("rank"))
+_SET_BACK = _SET_BACK.values(finish=bindparam("rank"))
+
+
+def begin(connection: Connection, queue_id: int) -> None:
+    """Make a queue fair, or fair by another column; what waits comes before all later messages."""
+    # Until those that move messages to main now have committed.
+    order = (turns.c.magazine, turns.c.shard)
+    moving = select(turns.c.shard).where(turns.c.queue_id == queue_id).order_by(*order)
+    connection.execute(dialect.of(connection).locked(moving)).all()
+    now = connection.scalar(_NOW, {"queue": queue_id}) or 0
+    last = connection.scalar(
+        select(lanes.c.finish)
+        .where(lanes.c.queue_id == queue_id)
+        .order_by(lanes.c.finish.desc())
+        .limit(1)
+    )
+    _rank_all(connection, queue_id, int(now))
+    connection.execute(delete(lanes).where(lanes.c.queue_id == queue_id))
+    # After the last of the ranks that messages in the sideline or in flight may have had.
+    new = {"queue_id": queue_id, "lane": WHOLE, "finish": max(int(now), int(last or 0)) + 1}
+    connection.execute(dialect.of(connection).insert_new(lanes).values(**new))
+
+
+def end(connection: Connection, queue_id: int) -> None:
+    """Make a queue fire the oldest message first again."""
+    _rank_all(connection, queue_id, None)
+    connection.execute(delete(lanes).where(lanes.c.queue_id == queue_id))
+
+
+def advance(connection: Connection, queue_id: int, rank: int) -> None:
+    """Note the highest rank that a firing has taken, and now and then forget lanes behind it."""
+    connection.execute(_ADVANCE, {"queue": queue_id, "rank": rank})
+    if rank > KEPT and random.random() < FORGETS:
+        _forget(connection, queue_id, rank - KEPT)
+
+
+def set_back(connection: Connection, queue_id: int, rank: int) -> None:
+    """
+    Let the next new lanes start at *rank*, as messages of this rank come back at their places.
+
+    The lanes that have loaded since those messages were fired keep their ranks.
+    """
+    least = connection.scalar(_FORGOTTEN, {"queue": queue_id}) or 0
+    connection.execute(_SET_BACK, {"queue": queue_id, "rank": max(rank, int(least))})
+
+
+def _forget(connection: Connection, queue_id: int, rank: int) -> None:
+    """Forget the lanes that end at *rank* or before."""
+    special = lanes.c.lane.in_((WHOLE, FORGOTTEN))
+    behind = (lanes.c.queue_id == queue_id, ~special, lanes.c.finish <= rank)
+    # Without those that a load has locked, so that no two transactions wait for each other.
+    found = dialect.of(connection).skip_locked(select(lanes.c.lane).where(*behind), lanes)
+    gone = list(connection.scalars(found))
+    if gone:
+        these = dialect.of(connection).one_of(lanes.c.lane, gone)
+        connection.execute(delete(lanes).where(lanes.c.queue_id == queue_id, these))
+        before = int(connection.scalar(_FORGOTTEN, {"queue": queue_id}) or 0)
+        _write(connection, queue_id, {FORGOTTEN: max(rank, before)})
+
+
+def rank_loaded(
+    connection: Connection,
+    queue_id: int,
+    staged: Mapping[int, Staged],
+    new: Sequence[dict[str, Any]],
+) -> list[dict[str, Any]]:
+    """Return new slices with ranks, cut where needed; *staged*: the segments by their ids."""
+    rankings = {id: whole(segment.rankings, segment.rows) for id, segment in staged.items()}
+    known = {lane for each in rankings.values() for one in each for lane in one.lanes.tolist()}
+    finishes = _finishes(connection, queue_id, known)
+    now = finishes.setdefault(WHOLE, 0)
+    of_segment: dict[int, list[dict[str, Any]]] = {id: [] for id in staged}
+    for row in new:
+        of_segment[row["segment_id"]].append(row)
+    ranked = []
+    for id, rows in of_segment.items():
+        for ranking in rankings[id]:
+            starts = [finishes.get(lane, now) for lane in ranking.lanes.tolist()]
+            of_lane, begins = groups(np.array(starts, dtype=np.int64), now)
+            ends = (begins[of_lane] + ranking.spans).tolist()
+            finishes |= dict(zip(ranking.lanes.tolist(), ends, strict=True))
+            for row in rows:
+                if row["row_start"] < ranking.stop and ranking.start < row["row_stop"]:
+                    ranked += _cut(row, ranking, of_lane, begins)
+    _write(connection, queue_id, {lane: finishes[lane] for lane in known})
+    return ranked
+
+
+def rank_returned(connection: Connection, new: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return slices that come to main with ranks, if their queues are fair."""
+    ranked = list(new)
+    for queue_id in {row["queue_id"] for row in new if row["magazine"] == int(Magazine.MAIN)}:
+        finishes = _finishes(connection, queue_id, {RETURNED})
+        if not finishes:
+            continue
+        at = max(finishes.get(RETURNED, 0), finishes[WHOLE])
+        here = [
+            (number, row)
+            for number, row in enumerate(new)
+            if (row["queue_id"], row["magazine"]) == (queue_id, int(Magazine.MAIN))
+        ]
+        span = sum(row["count"] for _, row in here) * TICKS
+        # The shards take turns. In each, places decide, as slices may interleave.
+        bounds: dict[int, tuple[int, int]] = {}
+        for _, row in here:
+            first, end = bounds.get(row["shard"], (row["position"], 0))
+            last = row["position"] + row["row_stop"] - row["row_start"]
+            bounds[row["shard"]] = min(first, row["position"]), max(end, last)
+        for number, row in here:
+            first, end = bounds[row["shard"]]
+            pace = max(span // (end - first), 1)
+            ranked[number] = row | {"rank": at + (row["position"] - first) * pace, "pace": pace}
+        _write(connection, queue_id, {RETURNED: at + span})
+    return ranked
+
+
+def rank_bunch(
+    connection: Connection,
+    queue_id: int,
+    shard: Ticks,
+    position: Ticks,
+    end: Ticks,
+    messages: int,
+) -> tuple[Ticks, Ticks] | None:
+    """
+    Return the ranks and paces of slices that come to main, or None if their queue is not fair.
+
+    As `rank_returned` does, for columns of slices: their shards, their first places, and one past
+    their last ones. *messages*: how many they have together.
+    """
+    finishes = _finishes(connection, queue_id, {RETURNED})
+    if not finishes:
+        return None
+    at = max(finishes.get(RETURNED, 0), finishes[WHOLE])
+    span = messages * TICKS
+    _, of = np.unique(shard, return_inverse=True)
+    first = np.full(int(of.max()) + 1, np.iinfo(np.int64).max)
+    last = np.zeros_like(first)
+    np.minimum.at(first, of, position)
+    np.maximum.at(last, of, end)
+    pace = np.maximum(span // (last - first), 1)[of]
+    _write(connection, queue_id, {RETURNED: at + span})
+    return at + (position - first[of]) * pace, pace
+
+
+def _finishes(connection: Connection, queue_id: int, known: set[int]) -> dict[int, int]:
+    """Return the ends of some lanes that have one, and the virtual time; none if it is not fair."""
+    if len(known) == 1:
+        # The path of small loads, where each step counts.
+        found = connection.execute(_ONE, {"queue": queue_id, "lane": min(known)})
+    else:
+        these = dialect.of(connection).one_of(lanes.c.lane, sorted({WHOLE, *known}))
+        query = select(lanes.c.lane, lanes.c.finish).where(lanes.c.queue_id == queue_id, these)
+        found = connection.execute(query)
+    return {row.lane: int(row.finish) for row in found}
+
+
+def _write(connection: Connection, queue_id: int, finishes: Mapping[int, int]) -> None:
+    # In one order, so that two loads do not wait for each other.
+    rows = [
+        {"queue_id": queue_id, "lane": lane, "finish": finishes[lane]} for lane in sorted(finishes)
+    ]
+    # A batch of a query may have no messages.
+    if rows:
+        connection.execute(_put(dialect.of(connection)), rows)
+
+
+@lru_cache(maxsize=4)
+def _put(database: dialect.Dialect) -> Executable:
+    insert = database.insert_new(lanes)
+    statement: Executable = insert.on_conflict_do_update(
+        index_elements=list(lanes.primary_key), set_={"finish": insert.excluded.finish}
+    )
+    return statement
+
+
+def _cut(
+    row: dict[str, Any], ranking: Ranking, of_lane: Ticks, begins: Ticks
+) -> list[dict[str, Any]]:
+    """Cut a slice, given as a row, into parts whose ranks are on one line each."""
+    rows = Rows.from_bytes(row["row_start"], row["row_stop"], row["bitmap"])
+    parts: list[tuple[Rows, Stretch, int]] = []
+    lane_of_row = None if len(begins) == 1 else of_lane[ranking.lane_of_rows()]
+    for line in ranking.stretches:
+        here = rows.between(line.start, line.stop)
+        if not here:
+            continue
+        if lane_of_row is None:
+            parts.append((here, line, 0))
+            continue
+        numbers = here.numbers()
+        group_of = lane_of_row[numbers.astype(np.int64) - ranking.start]
+        for group in np.unique(group_of).tolist():
+            parts.append((Rows.of_numbers(numbers[group_of == group]), line, group))
+    return [
+        row
+        | {
+            "position": row["position"] + part.start - row["row_start"],
+            "row_start": part.start,
+            "row_stop": part.stop,
+            "bitmap": part.to_bytes(),
+            "count": len(part),
+            "bytes": row["bytes"] * len(part) // max(row["count"], 1),
+            "rank": int(begins[group]) + line.tag + line.pace * (part.start - line.start),
+            "pace": line.pace if len(part) > 1 else 0,
+        }
+        for part, line, group in parts
+    ]
+
+
+def _rank_all(connection: Connection, queue_id: int, rank: int | None) -> None:
+    """Give all messages in main the same rank."""
+    values = {"rank": rank, "pace": None if rank is None else 0}
+    connection.execute(
+        update(slices)
+        .where(slices.c.queue_id == queue_id, slices.c.magazine == int(Magazine.MAIN))
+        .values(**values, seal=seals.resealing(slices, values)),
+        seals.gain(slices, values),
+    )

@@ -1,0 +1,65 @@
+"""Build read plans from slices. A machine without the catalog can read messages by a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from sqlalchemy import Connection
+
+from queue_core.catalog import queues
+from queue_core.catalog.damage import damaged
+from queue_core.catalog.slices.segments import sources
+from queue_core.catalog.tables import segments
+from queue_core.values.model import QueueInfo, ReadPlan, SegmentRef
+from queue_core.values.plan import Taken, scan_tasks
+from queue_core.values.schema import serialize
+
+
+def build(
+    connection: Connection,
+    infos: Sequence[QueueInfo],
+    taken: Iterable[Taken],
+    storage: str,
+    known: dict[int, SegmentRef] | None = None,
+) -> ReadPlan:
+    """
+    Return how to read rows of slices, in order of queues, shards and places.
+
+    If messages of the first queue have newer columns than its *info*, they are read with these.
+    *known* caches the segments of earlier plans of the same transaction.
+    """
+    by_queue: dict[int, list[Taken]] = {}
+    for piece, rows in taken:
+        by_queue.setdefault(piece.queue_id, []).append((piece, rows))
+    refs = {} if known is None else known
+    missing = {s.segment_id for pairs in by_queue.values() for s, _ in pairs} - refs.keys()
+    if missing:
+        refs.update(sources(connection, missing))
+    tasks = tuple(
+        task for info in infos for task in scan_tasks(by_queue.get(info.id, ()), refs, info.name)
+    )
+    stored = {
+        (info.name, version): data
+        for info in infos
+        if any(
+            refs[s.segment_id].schema_version != info.schema_version
+            for s, _ in by_queue.get(info.id, ())
+        )
+        for version, data in queues.schemas_of(connection, info.id).items()
+    }
+    for info in infos:
+        for piece, _ in by_queue.get(info.id, ()):
+            version = refs[piece.segment_id].schema_version
+            if version != info.schema_version and (info.name, version) not in stored:
+                raise damaged(
+                    segments, f"id {piece.segment_id}", f"its queue has no schema {version}"
+                )
+    first = infos[0]
+    schema = serialize(first.schema)
+    versions = (refs[s.segment_id].schema_version for s, _ in by_queue.get(first.id, ()))
+    newest = max(versions, default=0)
+    if newest > first.schema_version:
+        # Columns are only ever added, so no value of any message is left out.
+        stored |= {(info.name, info.schema_version): serialize(info.schema) for info in infos}
+        schema = stored[first.name, newest]
+    return ReadPlan(storage=storage, schema=schema, schemas=stored, tasks=tasks)

@@ -1,0 +1,169 @@
+"""Segments in the catalog: publish them, find them for reading, release them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from functools import lru_cache
+from itertools import accumulate
+from typing import Any
+
+from sqlalchemy import (
+    Connection,
+    Delete,
+    Executable,
+    Row,
+    Select,
+    bindparam,
+    delete,
+    exists,
+    insert,
+    select,
+    update,
+)
+from sqlalchemy.sql.dml import ReturningDelete
+
+from queue_core.catalog import dialect, seals
+from queue_core.catalog.damage import damaged, decoding
+from queue_core.catalog.tables import files, id_map, segments, slices
+from queue_core.errors import PublicationRefused
+from queue_core.segments.format import pack_chunks, unpack_chunks
+from queue_core.values.ids import first_id
+from queue_core.values.model import SegmentRef, Staged
+
+#: The state of a file that a restored catalog does not know; only an operator gives it up.
+FOUND = "found"
+
+# Built once: to build a statement takes several times as long as SQLite needs to run it.
+_INSERT = (
+    insert(segments).values(loaded_at=dialect.now()).returning(segments.c.id, segments.c.loaded_at)
+)
+_DISCARD = (
+    update(files)
+    .where(files.c.location == bindparam("gone"))
+    .values(state="garbage", since=dialect.now())
+)
+
+
+def claim(connection: Connection, locations: Iterable[str]) -> None:
+    """
+    Make staged files safe from removal.
+
+    Raises `PublicationRefused` when one is being removed: the location is a primary key, which
+    publishing and removing both insert, in this order.
+    """
+    claiming = _claiming(dialect.of(connection))
+    for location in sorted(locations):
+        if connection.execute(claiming, {"location": location}).first() is None:
+            raise PublicationRefused(
+                f"segment {location} was cleaned up, or published before; write the rows again"
+            )
+
+
+def publish(connection: Connection, queue_id: int, staged: Staged) -> tuple[int, int]:
+    """Publish a staged segment, whose file is claimed; return its id and the time."""
+    values = {
+        "queue_id": queue_id,
+        "schema_version": staged.schema_version,
+        "location": staged.location,
+        "data": staged.data,
+        "rows": staged.rows,
+        "bytes": staged.bytes,
+        "chunks": pack_chunks(staged.chunks),
+    }
+    values = seals.sealed(segments, values)
+    segment_id, loaded_at = connection.execute(_INSERT, values).one()
+    return int(segment_id), int(loaded_at)
+
+
+def sources(connection: Connection, segment_ids: Collection[int]) -> dict[int, SegmentRef]:
+    """Return the references by which segments are read, with all of their chunks."""
+    database = dialect.of(connection)
+    rows = connection.execute(_sources(database), {"these": database.listed(segment_ids)})
+    found = {}
+    for row in rows:
+        with decoding(segments, f"id {row.id}"):
+            found[row.id] = _source(row)
+    lost = set(segment_ids) - found.keys()
+    if lost:
+        raise damaged(segments, f"id {min(lost)}", "slices name it, and it is missing")
+    return found
+
+
+def release(connection: Connection, segment_ids: Collection[int]) -> None:
+    """Remove the segments that no slice names; their files become garbage."""
+    if not segment_ids:
+        return
+    database = dialect.of(connection)
+    given = {"these": database.listed(segment_ids)}
+    gone = connection.execute(_unnamed(database), given).all()
+    if gone:
+        given = {"these": database.listed([row.id for row in gone])}
+        connection.execute(_moved_by(database), given)
+    discard(connection, [row.location for row in gone if row.location is not None])
+
+
+# Built once: to build a statement takes several times as long as SQLite needs to run it.
+@lru_cache(maxsize=2)
+def _claiming(database: dialect.Dialect) -> Executable:
+    claiming: Executable = _noting(database, "live").returning(files.c.location)
+    return claiming
+
+
+@lru_cache(maxsize=4)
+def _noting(database: dialect.Dialect, state: str) -> Any:
+    """Return the statement that notes files with a state, unless they are known."""
+    return (
+        database.insert_new(files).values(state=state, since=dialect.now()).on_conflict_do_nothing()
+    )
+
+
+@lru_cache(maxsize=2)
+def _sources(database: dialect.Dialect) -> Select[Any]:
+    return (
+        select(segments, id_map.c.segment_id.is_not(None).label("compacted"))
+        .outerjoin(id_map, id_map.c.segment_id == segments.c.id)
+        .where(database.one_of_given(segments.c.id, "these"))
+    )
+
+
+@lru_cache(maxsize=2)
+def _unnamed(database: dialect.Dialect) -> ReturningDelete[Any]:
+    """Return the statement that removes those of some segments that no slice names."""
+    these = database.one_of_given(segments.c.id, "these")
+    named = exists().where(slices.c.segment_id == segments.c.id)
+    return delete(segments).where(these, ~named).returning(segments.c.id, segments.c.location)
+
+
+@lru_cache(maxsize=2)
+def _moved_by(database: dialect.Dialect) -> Delete:
+    return delete(id_map).where(database.one_of_given(id_map.c.segment_id, "these"))
+
+
+def discard(connection: Connection, locations: Collection[str]) -> None:
+    """Mark published files as garbage; vacuum removes them later."""
+    if locations:
+        connection.execute(_DISCARD, [{"gone": location} for location in sorted(locations)])
+
+
+def discard_unpublished(connection: Connection, locations: Collection[str]) -> None:
+    """Mark staged files as garbage unless they are published; vacuum removes them later."""
+    if locations:
+        statement = _noting(dialect.of(connection), "garbage")
+        connection.execute(statement, [{"location": location} for location in sorted(locations)])
+
+
+def _source(row: Row[Any]) -> SegmentRef:
+    # A text among the numbers, which SQLite allows, raises `TypeError`.
+    sum((row.schema_version, row.loaded_at))
+    chunks = unpack_chunks(row.chunks)
+    firsts = accumulate((chunk.rows for chunk in chunks[:-1]), initial=0)
+    return SegmentRef(
+        segment_id=row.id,
+        first_id=first_id(row.id),
+        location=row.location,
+        data=row.data,
+        schema_version=row.schema_version,
+        chunks=tuple(zip(firsts, chunks, strict=True)) if chunks else (),
+        loaded_at=row.loaded_at,
+        compacted=bool(row.compacted),
+    )

@@ -1,0 +1,328 @@
+"""Read slices of the catalog, and add new ones at the tail of a shard.
+
+All verbs lock in the same order, so that they cannot deadlock: jobs, leases, room, files,
+consumers, tickets, allotments, turns, slices, queues, interests, load pointers, lanes, counters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Executable,
+    Select,
+    bindparam,
+    insert,
+    select,
+    update,
+)
+
+from queue_core.catalog import dialect, seals
+from queue_core.catalog.damage import UNREADABLE, damaged
+from queue_core.catalog.queues import check_in_use
+from queue_core.catalog.tables import queues, shards, slices
+from queue_core.errors import Conflict
+from queue_core.values.model import Magazine, Slice, State, TicketRange
+from queue_core.values.rows import Rows
+
+#: Identifies a shard: the ids of its queue and magazine, and its number.
+ShardKey = tuple[int, int, int]
+#: The condition of slices that wait.
+WAITING = (slices.c.state == int(State.LOADED),)
+
+# Built once: to build a statement takes several times as long as SQLite needs to run it.
+INSERT = insert(slices).inline()
+_ALLOCATE = (
+    update(shards)
+    .where(
+        shards.c.queue_id == bindparam("queue"),
+        shards.c.magazine == bindparam("in"),
+        shards.c.shard == bindparam("at"),
+    )
+    .values(
+        load_pointer=shards.c.load_pointer + bindparam("places"),
+        loaded=shards.c.loaded + bindparam("messages"),
+        seal=shards.c.seal
+        + bindparam("places") * seals.weight(shards, "load_pointer")
+        + bindparam("messages") * seals.weight(shards, "loaded"),
+    )
+)
+_ALLOCATE_ONE = _ALLOCATE.returning(shards.c.load_pointer)
+# Locks the queue's row for reading, so that no process deactivates the queue before the commit.
+_ALLOCATE_ONE_IN_USE = _ALLOCATE_ONE.where(
+    select(queues.c.id)
+    .where(queues.c.id == bindparam("queue"), queues.c.deactivated_at.is_(None))
+    .with_for_update(read=True)
+    .exists()
+)
+
+#: The columns that identify a shard.
+_KEY = (slices.c.queue_id, slices.c.magazine, slices.c.shard)
+_OF_TICKETS = (
+    slices.c.consumer_id == bindparam("consumer_id"),
+    slices.c.ticket > bindparam("after"),
+    slices.c.ticket <= bindparam("upto"),
+)
+
+
+def fetch(
+    connection: Connection,
+    *where: ColumnElement[bool],
+    limit: int | None = None,
+    lock: str | None = None,
+) -> list[Slice]:
+    """
+    Return slices in order of queue, magazine, shard and position.
+
+    *lock* ``"skip"`` passes over slices that other transactions have locked, ``"wait"`` waits for
+    them. The result shows each slice as it is after it was locked; it may no longer match *where*.
+    """
+    query = _fetching(dialect.of(connection), select(slices).where(*where).limit(limit), lock)
+    return _in_order(read_slices(connection, query), lock)
+
+
+def fetch_given(
+    connection: Connection,
+    where: tuple[ColumnElement[bool], ...],
+    given: Mapping[str, Any],
+    lock: str | None = None,
+) -> list[Slice]:
+    """Return slices as `fetch` does, by conditions that were built once, and their parameters."""
+    query = _fetching_once(dialect.of(connection), where, lock)
+    return _in_order(read_slices(connection, query, given), lock)
+
+
+def _fetching(database: dialect.Dialect, query: Select[Any], lock: str | None) -> Select[Any]:
+    if lock == "wait":
+        # By id: positions change, and two transactions that wait in different orders deadlock.
+        return database.locked(query.order_by(slices.c.id))
+    in_order = (slices.c.queue_id, slices.c.magazine, slices.c.shard, slices.c.position)
+    query = query.order_by(*in_order)
+    return database.skip_locked(query) if lock == "skip" else query
+
+
+# Built once: to build a statement takes several times as long as SQLite needs to run it.
+@lru_cache(maxsize=256)
+def _fetching_once(
+    database: dialect.Dialect, where: tuple[ColumnElement[bool], ...], lock: str | None
+) -> Select[Any]:
+    return _fetching(database, select(slices).where(*where), lock)
+
+
+def _in_order(found: list[Slice], lock: str | None) -> list[Slice]:
+    if lock is not None:
+        found.sort(key=lambda s: (s.queue_id, s.magazine, s.shard, s.position))
+    return found
+
+
+def fetch_these(connection: Connection, ids: Collection[int]) -> list[Slice]:
+    """Return slices that the transaction has locked, by their ids."""
+    return fetch(connection, dialect.of(connection).one_of(slices.c.id, ids)) if ids else []
+
+
+def fetch_first(
+    connection: Connection,
+    where: tuple[ColumnElement[bool], ...],
+    given: Mapping[str, Any],
+    *,
+    shards: Sequence[ShardKey],
+    limit: int,
+    skip_locked: bool,
+) -> dict[ShardKey, list[Slice]]:
+    """
+    Return the first *limit* slices of each of some shards, in order of position.
+
+    *where* are conditions that were built once, *given* their parameters. One statement reads all
+    shards, in one state of the catalog. With *skip_locked*, it locks the
+    slices, and passes over slices that other transactions have locked.
+    """
+    database = dialect.of(connection)
+    query = _first_of_each(database, where, skip_locked=skip_locked)
+    keys = database.given_rows(
+        {column.name: [key[at] for key in shards] for at, column in enumerate(_KEY)}
+    )
+    found: dict[ShardKey, list[Slice]] = {key: [] for key in shards}
+    for piece in read_slices(connection, query, {**given, **keys, "most": limit}):
+        found[piece.queue_id, int(piece.magazine), piece.shard].append(piece)
+    for pieces in found.values():
+        pieces.sort(key=lambda piece: piece.position)
+    return found
+
+
+def first_loaded(connection: Connection, shards: Sequence[ShardKey]) -> dict[int, int]:
+    """
+    Return when the oldest of the first waiting slices of some shards was loaded, by queue.
+
+    Slices that were loaded even earlier may be behind these. Queues without a waiting slice are
+    left out.
+    """
+    first = fetch_first(connection, WAITING, {}, shards=shards, limit=1, skip_locked=False)
+    found: dict[int, int] = {}
+    for (queue_id, _, _), pieces in first.items():
+        for piece in pieces:
+            found[queue_id] = min(piece.loaded_at, found.get(queue_id, piece.loaded_at))
+    return found
+
+
+# Built once: to build a statement takes several times as long as SQLite needs to run it.
+@lru_cache(maxsize=256)
+def _first_of_each(
+    database: dialect.Dialect, where: tuple[ColumnElement[bool], ...], *, skip_locked: bool
+) -> Select[Any]:
+    return database.first_of_each(
+        slices, _KEY, where, slices.c.position, "most", skip_locked=skip_locked
+    )
+
+
+def of_tickets(tickets: TicketRange) -> tuple[ColumnElement[bool], ...]:
+    """Return the conditions of slices that tickets of a consumer hold."""
+    return (
+        slices.c.consumer_id == tickets.consumer.id,
+        slices.c.ticket > tickets.after,
+        slices.c.ticket <= tickets.upto,
+    )
+
+
+def fetch_of_tickets(connection: Connection, tickets: TicketRange) -> list[Slice]:
+    """Return the slices that tickets of a consumer hold, as `fetch` does."""
+    return fetch_given(
+        connection,
+        _OF_TICKETS,
+        {"consumer_id": tickets.consumer.id, "after": tickets.after, "upto": tickets.upto},
+    )
+
+
+class ShardGone(Conflict):
+    """The queue of a shard was dropped."""
+
+    def __init__(self) -> None:
+        super().__init__("the queue was dropped; if there is a new one, open it again")
+
+
+class Room(NamedTuple):
+    """What some messages need at the tail of a shard."""
+
+    places: int
+    messages: int
+
+
+def allocate(
+    connection: Connection, wanted: Mapping[ShardKey, Room], *, new: bool = False
+) -> dict[ShardKey, int]:
+    """
+    Reserve places at the tails of shards; return the first place of each, in order of shards.
+
+    Raises `ShardGone` and, for *new* messages, `QueueDeactivated`.
+    """
+    if not wanted:
+        return {}
+    if len(wanted) == 1:
+        # As most loads of single messages: one statement does it all.
+        ((key, room),) = wanted.items()
+        one = _ALLOCATE_ONE_IN_USE if new else _ALLOCATE_ONE
+        end = connection.execute(one, _parameters(key, room)).scalar()
+        ends = {} if end is None else {key: int(end)}
+    else:
+        if new:
+            _hold_in_use(connection, {queue_id for queue_id, _, _ in wanted})
+        rows = [_parameters(key, room) for key, room in sorted(wanted.items())]
+        execute_each(connection, _ALLOCATE, rows)
+        ends = _load_pointers(connection, wanted)
+    for key in wanted:
+        if key not in ends:
+            check_in_use(connection, [key[0]])
+            raise ShardGone
+    return {key: ends[key] - room.places for key, room in sorted(wanted.items())}
+
+
+def add(connection: Connection, new: Sequence[dict[str, Any]]) -> None:
+    """Insert slices, given as rows of the table without their seals."""
+    execute_each(connection, INSERT, [seals.sealed(slices, row) for row in new])
+
+
+def execute_each(
+    connection: Connection, statement: Executable, rows: Sequence[dict[str, Any]]
+) -> None:
+    """Execute a statement for each row of parameters, in their order, in one round trip."""
+    if rows:
+        connection.execute(statement, rows if len(rows) > 1 else rows[0])
+
+
+def _parameters(key: ShardKey, room: Room) -> dict[str, Any]:
+    return {"queue": key[0], "in": key[1], "at": key[2]} | room._asdict()
+
+
+def _hold_in_use(connection: Connection, queue_ids: Collection[int]) -> None:
+    """Keep queues from being deactivated before the commit; raises `QueueDeactivated`."""
+    here = dialect.of(connection).one_of(queues.c.id, queue_ids)
+    in_use = select(queues.c.id).where(here, queues.c.deactivated_at.is_(None))
+    held = in_use.order_by(queues.c.id).with_for_update(read=True)
+    if len(connection.execute(held).all()) < len(queue_ids):
+        check_in_use(connection, sorted(queue_ids))
+        raise ShardGone
+
+
+def _load_pointers(connection: Connection, keys: Collection[ShardKey]) -> dict[ShardKey, int]:
+    database = dialect.of(connection)
+    parts = zip(_KEY, zip(*keys, strict=True), strict=True)
+    given = {f"of_{name.key}": database.listed(sorted(set(part))) for name, part in parts}
+    found = connection.execute(_load_pointers_of(database), given)
+    return {(row.queue_id, row.magazine, row.shard): int(row.load_pointer) for row in found}
+
+
+@lru_cache(maxsize=2)
+def _load_pointers_of(database: dialect.Dialect) -> Select[tuple[int, int, int, int]]:
+    names = [shards.c[name.key] for name in _KEY]
+    these = (database.one_of_given(name, f"of_{name.name}") for name in names)
+    return select(*names, shards.c.load_pointer).where(*these)
+
+
+def read_slices(
+    connection: Connection, query: Select[Any], given: Mapping[str, Any] | None = None
+) -> list[Slice]:
+    """Return the slices of a query, in its order; raises `DamagedCatalog`."""
+    found = []
+    for row in connection.execute(query, given):
+        try:
+            found.append(_slice(row))
+        except UNREADABLE as error:
+            raise damaged(slices, f"id {row.id}", error) from error
+    return found
+
+
+def _slice(row: Sequence[Any]) -> Slice:
+    # All at once, in the order of the columns: to find each by its name takes twice as long.
+    id, queue_id, magazine, shard, state, position, segment_id, row_start, row_stop = row[:9]
+    bitmap, count, bytes, attempts, deliveries, loaded_at, moved_at = row[9:16]
+    consumer_id, ticket, fired_at, stats, _, due_at, rank, pace, lost, lost_among = row[16:]
+    # A text among the numbers, which SQLite allows, raises `TypeError`.
+    sum(row[:9], count + bytes + attempts + deliveries + loaded_at + moved_at + lost + lost_among)
+    sum((fired_at or 0, due_at or 0, rank or 0, pace or 0))
+    return Slice(
+        id=id,
+        queue_id=queue_id,
+        magazine=Magazine(magazine),
+        shard=shard,
+        position=position,
+        segment_id=segment_id,
+        rows=Rows.from_bytes(row_start, row_stop, bitmap),
+        bytes=bytes,
+        attempts=attempts,
+        deliveries=deliveries,
+        loaded_at=loaded_at,
+        moved_at=moved_at,
+        fired_at=fired_at,
+        consumer_id=consumer_id,
+        ticket=ticket,
+        stats=stats,
+        due_at=due_at,
+        lost=lost,
+        lost_among=lost_among,
+        damaged=state == State.DAMAGED,
+        rank=rank,
+        pace=pace,
+    )

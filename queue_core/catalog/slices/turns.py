@@ -1,0 +1,231 @@
+"""Lock the turns of shards, and read their backlogs and load pointers.
+
+A row of the table `turns` is the right to fire from its shard: a firing locks it until it commits.
+Otherwise a later message could be fired before an earlier one that another firing has locked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from sqlalchemy import BigInteger, Connection, Row, Select, bindparam, case, select
+
+from queue_core.catalog import dialect
+from queue_core.catalog.damage import UNREADABLE, damaged
+from queue_core.catalog.slices.slices import ShardKey
+from queue_core.catalog.tables import counters, shard_totals, shards, turns
+from queue_core.values.model import Magazine
+
+_WAITING = shards.c.loaded + counters.c.reloaded - turns.c.fired - counters.c.damaged
+_BACKLOGS = (
+    select(
+        turns.c.queue_id,
+        turns.c.magazine,
+        turns.c.shard,
+        turns.c.fired,
+        _WAITING.label("waiting"),
+    )
+    .select_from(shard_totals)
+    .order_by(turns.c.queue_id, turns.c.shard)
+)
+
+
+def place_in_turn(key: ShardKey) -> ShardKey:
+    """
+    Return the place of a shard among those that take turns, or the shard of a place.
+
+    The first shards of all queues come first, then their second ones: a firing from fewer shards
+    than there are serves as many queues as it can.
+    """
+    first, magazine, last = key
+    return last, magazine, first
+
+
+class Backlog(NamedTuple):
+    """The backlog of a shard, by its counters."""
+
+    #: How many messages wait; a hint while other transactions write.
+    waiting: int
+    #: How many messages were ever fired from the shard.
+    fired: int
+
+
+def backlog(
+    connection: Connection,
+    queue_ids: Collection[int],
+    magazine: Magazine = Magazine.MAIN,
+    shard_numbers: Collection[int] | None = None,
+) -> dict[ShardKey, Backlog]:
+    """Return the backlog of some shards, by default of all, without locking them."""
+    database = dialect.of(connection)
+    given = _given(database, queue_ids, magazine, shard_numbers)
+    return _read(connection, _reading(database, of_shards="at" in given), given)
+
+
+def lock(
+    connection: Connection,
+    queue_ids: Collection[int],
+    magazine: Magazine = Magazine.MAIN,
+    shard_numbers: Collection[int] | None = None,
+) -> dict[ShardKey, Backlog]:
+    """Wait for the turns of some shards, by default of all; return their backlog once locked."""
+    database = dialect.of(connection)
+    given = _given(database, queue_ids, magazine, shard_numbers)
+    return _read(connection, _locking(database, of_shards="at" in given), given)
+
+
+def lock_free(
+    connection: Connection,
+    queue_ids: Collection[int],
+    magazine: Magazine = Magazine.MAIN,
+    shard_numbers: Collection[int] | None = None,
+    *,
+    start: ShardKey | None = None,
+    most: int = 0,
+) -> dict[ShardKey, Backlog]:
+    """
+    Lock free turns of shards that have a backlog, without waiting; return the backlog.
+
+    *start*: lock *most* turns only; those of this shard and the shards after it come first, in the
+    order of `place_in_turn`.
+    """
+    database = dialect.of(connection)
+    given = _given(database, queue_ids, magazine, shard_numbers)
+    of_shards = "at" in given
+    if start is not None:
+        given |= {"first_queue": start[0], "first_shard": start[2], "most": most}
+    query = _free(database, of_shards=of_shards, in_turn=start is not None)
+    return _read(connection, query, given)
+
+
+def load_pointers(
+    connection: Connection,
+    queue_ids: Collection[int],
+    magazine: Magazine = Magazine.MAIN,
+    shard_numbers: Collection[int] | None = None,
+) -> dict[ShardKey, int]:
+    """Return the load pointers of some shards, by default of all."""
+    query = _pointer_query(connection, queue_ids, magazine, shard_numbers)
+    return _pointers(connection.execute(query).all())
+
+
+def load_pointers_now(
+    connection: Connection, queue_ids: Collection[int], magazine: Magazine
+) -> tuple[dict[ShardKey, int], int]:
+    """Return the load pointers of all shards, and the time by the database's clock."""
+    query = _pointer_query(connection, queue_ids, magazine, None)
+    rows = connection.execute(query.add_columns(dialect.now().label("at"))).all()
+    # A queue that was dropped has no shards.
+    at = max((int(row.at) for row in rows), default=0) or dialect.read_clock(connection)
+    return _pointers(rows), at
+
+
+def lock_load_pointers(
+    connection: Connection,
+    queue_ids: Collection[int],
+    magazine: Magazine = Magazine.MAIN,
+    shard_numbers: Collection[int] | None = None,
+) -> dict[ShardKey, int]:
+    """Block loads into some shards, by default into all; return the load pointers."""
+    query = _pointer_query(connection, queue_ids, magazine, shard_numbers)
+    return _pointers(connection.execute(dialect.of(connection).locked(query)).all())
+
+
+def _given(
+    database: dialect.Dialect,
+    queue_ids: Collection[int],
+    magazine: Magazine,
+    shard_numbers: Collection[int] | None,
+) -> dict[str, Any]:
+    """Return the parameters of `_reading`."""
+    given: dict[str, Any] = {"these": database.listed(queue_ids), "in": int(magazine)}
+    if shard_numbers is not None:
+        given["at"] = database.listed(shard_numbers)
+    return given
+
+
+# Built once: to build a statement takes several times as long as SQLite needs to run it.
+@lru_cache(maxsize=4)
+def _reading(
+    database: dialect.Dialect, *, of_shards: bool
+) -> Select[tuple[int, int, int, int, int]]:
+    where = [
+        database.one_of_given(turns.c.queue_id, "these"),
+        turns.c.magazine == bindparam("in"),
+    ]
+    if of_shards:
+        where.append(database.one_of_given(turns.c.shard, "at"))
+    return _BACKLOGS.where(*where)
+
+
+@lru_cache(maxsize=4)
+def _locking(
+    database: dialect.Dialect, *, of_shards: bool
+) -> Select[tuple[int, int, int, int, int]]:
+    return database.locked(_reading(database, of_shards=of_shards), turns)
+
+
+@lru_cache(maxsize=8)
+def _free(
+    database: dialect.Dialect, *, of_shards: bool, in_turn: bool
+) -> Select[tuple[int, int, int, int, int]]:
+    query = _reading(database, of_shards=of_shards).where(_WAITING > 0)
+    if in_turn:
+        first = bindparam("first_shard", type_=turns.c.shard.type)
+        later = (turns.c.shard > first) | (
+            (turns.c.shard == first) & (turns.c.queue_id >= bindparam("first_queue"))
+        )
+        order = (case((later, 0), else_=1), turns.c.shard, turns.c.queue_id)
+        query = query.order_by(None).order_by(*order).limit(bindparam("most", type_=BigInteger))
+    return database.skip_locked(query, turns)
+
+
+def _read(
+    connection: Connection,
+    query: Select[tuple[int, int, int, int, int]],
+    given: dict[str, Any],
+) -> dict[ShardKey, Backlog]:
+    found = {}
+    for row in connection.execute(query, given).all():
+        try:
+            backlog = Backlog(max(row.waiting, 0), int(row.fired))
+        except UNREADABLE as error:
+            raise damaged(turns, _named(row), error) from error
+        found[row.queue_id, row.magazine, row.shard] = backlog
+    return found
+
+
+def _pointer_query(
+    connection: Connection,
+    queue_ids: Collection[int],
+    magazine: Magazine,
+    shard_numbers: Collection[int] | None,
+) -> Select[tuple[int, int, int, int]]:
+    key = (shards.c.queue_id, shards.c.magazine, shards.c.shard)
+    query = (
+        select(*key, shards.c.load_pointer)
+        .where(
+            dialect.of(connection).one_of(shards.c.queue_id, queue_ids),
+            shards.c.magazine == int(magazine),
+        )
+        .order_by(shards.c.queue_id, shards.c.shard)
+    )
+    if shard_numbers is not None:
+        query = query.where(dialect.of(connection).one_of(shards.c.shard, shard_numbers))
+    return query
+
+
+def _pointers(rows: Sequence[Row[Any]]) -> dict[ShardKey, int]:
+    found = {}
+    for row in rows:
+        try:
+            found[row.queue_id, row.magazine, row.shard] = int(row.load_pointer)
+        except UNREADABLE as error:
+            raise damaged(shards, _named(row), error) from error
+    return found
+
+
+def _named(row: Row[Any]) -> str:
+    return f"queue_id {row.queue_id}, magazine {row.magazine} and shard {row.shard}"

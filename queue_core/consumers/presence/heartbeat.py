@@ -1,0 +1,71 @@
+"""Keeps a consumer alive in the catalog, so that its messages are not swept."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from sqlalchemy import Connection
+
+from queue_core.catalog.database import Catalog
+from queue_core.catalog.holders import consumers
+from queue_core.errors import Conflict, IgnisError
+from queue_core.values.model import Consumer
+
+#: Seconds to wait for a beat in progress at the end.
+STOP_SECONDS = 2.0
+
+
+class Heartbeat:
+    """
+    A thread of the consumer's process that regularly reports that it is alive.
+
+    Args:
+        catalog: The catalog to report to.
+        consumer: The consumer.
+        interval: Seconds between two beats.
+        beat: Writes one beat. By default, only the heartbeat.
+    """
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        consumer: Consumer,
+        interval: float,
+        beat: Callable[[Connection, Consumer], None] = consumers.heartbeat,
+    ) -> None:
+        self._catalog = catalog
+        self._consumer = consumer
+        self._interval = interval
+        self._beat = beat
+        self._ended = threading.Event()
+        self._fenced: Conflict | None = None
+        # Spark ends its processes without notice; a daemon thread ends with them.
+        self._thread = threading.Thread(target=self._run, name="ignis-heartbeat", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop beating. After a while, the consumer counts as dead."""
+        self._ended.set()
+        if self._thread.is_alive() and self._thread is not threading.current_thread():
+            # A beat after the end of the store would leave its connection open.
+            self._thread.join(STOP_SECONDS)
+
+    def check(self) -> None:
+        """Raise `ConsumerFenced` when the consumer was started again elsewhere."""
+        if self._fenced is not None:
+            raise self._fenced
+
+    def _run(self) -> None:
+        while not self._ended.wait(self._interval):
+            try:
+                self._catalog.write(lambda c: self._beat(c, self._consumer))
+            except Conflict as error:
+                self._fenced = error
+                return
+            except IgnisError:
+                # The catalog is unavailable for now; the consumer's own work will report it.
+                continue

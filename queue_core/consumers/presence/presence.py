@@ -1,0 +1,76 @@
+"""`Presence`: a consumer with a heartbeat, and its interest in queues, known to all processes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from sqlalchemy import Connection
+
+from queue_core.catalog.database import Catalog
+from queue_core.catalog.holders import interests
+from queue_core.consumers.presence.heartbeat import Heartbeat
+from queue_core.errors import IgnisError
+from queue_core.values.model import Consumer
+
+
+class Presence:
+    """
+    A consumer with a heartbeat, and its interest in some queues.
+
+    Args:
+        catalog: The catalog to report to.
+        consumer: The consumer.
+        queue_ids: The queues.
+        interested: Returns whether the consumer wants messages now; it may read the catalog.
+        priority: The consumer's priority; None to precede all.
+        claim: How it shares the queues; see `interests.claim_of`.
+
+    Raises:
+        QueueTaken: Another consumer has one of the queues to itself, or this one claims a queue
+            that has another consumer.
+    """
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        consumer: Consumer,
+        queue_ids: Sequence[int],
+        interested: Callable[[Connection], bool],
+        *,
+        priority: int | None,
+        claim: str,
+    ) -> None:
+        self.consumer = consumer
+        self._catalog = catalog
+        self._interested = interested
+        catalog.write(
+            lambda connection: interests.register(
+                connection, consumer, queue_ids, priority=priority, claim=claim
+            )
+        )
+        self._heartbeat = Heartbeat(catalog, consumer, interests.BEAT_SECONDS, self._beat)
+        self._heartbeat.start()
+
+    def check(self) -> None:
+        """Raise `ConsumerFenced` when the consumer was started again elsewhere."""
+        self._heartbeat.check()
+
+    def announce(self) -> None:
+        """Report the interest now, without waiting for the next beat."""
+        self._catalog.write(lambda connection: self._beat(connection, self.consumer))
+
+    def stop(self) -> None:
+        """Stop the heartbeat. Soon, this consumer counts as gone."""
+        self._heartbeat.stop()
+
+    def leave(self) -> None:
+        """Stop, and release the consumers that this one holds back."""
+        self.stop()
+        try:
+            self._catalog.write(lambda connection: interests.leave(connection, self.consumer))
+        except IgnisError:
+            # Without a heartbeat, it soon counts as gone.
+            return
+
+    def _beat(self, connection: Connection, consumer: Consumer) -> None:
+        interests.beat(connection, consumer, interested=self._interested(connection))

@@ -1,0 +1,355 @@
+"""The calls of a handler for a batch of messages, one after another, and the outcomes they decide.
+
+The decisions are those of IgnisMQ: true deletes, false and an exception sideline, an ignorable
+exception deletes. A result that is not a decision sidelines too. A handler that returns nothing is
+refused (`results`): then no further call is made, and the other messages are reloaded. A message
+that cannot be read is sidelined, and no handler sees it. `Later` reloads the message for a time.
+
+Another thread can time out a call that takes too long, and continue with the rest. The result of
+the late call then no longer counts.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from abc import ABC, abstractmethod
+from asyncio import CancelledError
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from queue_core.errors import BadOutcome
+from queue_core.handling.call_parts import Calls
+from queue_core.handling.coroutines import finish
+from queue_core.handling.later import Later
+from queue_core.handling.objects.python_rows import Unreadable
+from queue_core.handling.payloads import Call
+from queue_core.handling.results import Results
+from queue_core.handling.verdicts import Verdicts
+from queue_core.support.interruption import TimedOut
+from queue_core.values.failure_kinds import (
+    EXCEPTION,
+    REJECTED,
+    TIMEOUT,
+    UNDECIDED,
+    UNREADABLE,
+    reason_of,
+)
+from queue_core.values.outcomes import DELETE, RELOAD, SIDELINE, UNHANDLED
+from queue_core.values.retry import Retry
+
+IgnorableClasses: TypeAlias = tuple[type[Exception], ...]
+#: The outcome of one call: of one message, or of all of a batch.
+Outcome = TypeVar("Outcome")
+
+#: What a handler may raise. Each fails its messages alone: the process, and the pool, go on.
+_FAILURES = (Exception, CancelledError, GeneratorExit, SystemExit, KeyboardInterrupt)
+_log = logging.getLogger(__name__)
+
+
+class Superseded(BaseException):
+    """Another thread has taken over. Not an `Exception`, because the handler did not raise it."""
+
+
+class Uncommitted(BaseException):
+    """The transaction of a call was rolled back. Not an `Exception`: no handler may ignore it."""
+
+
+class CallOutcome(NamedTuple):
+    """The outcome of one message."""
+
+    outcome: str
+    kind: str | None = None
+    reason: str | None = None
+    #: For how many seconds it waits; None: as the policy says.
+    delay: float | None = None
+    #: Whether it is not tried again.
+    dead: bool = False
+
+
+_DELETED = CallOutcome(DELETE)
+_RELOADED = CallOutcome(RELOAD)
+#: No handler was called for it.
+_UNHANDLED = CallOutcome(RELOAD, UNHANDLED)
+
+
+class HandlerCalls(ABC, Generic[Outcome]):
+    """The calls of a handler for one batch, made one after another. Thread-safe."""
+
+    def __init__(self, count: int, results: Results | None = None) -> None:
+        self._count = count
+        #: The results of the handler so far, in all its batches.
+        self.results = results or Results()
+        self._lock = threading.Lock()
+        #: How many calls have an outcome, which is also the number of the call in progress.
+        self.completed = 0
+        #: How many calls have begun.
+        self._begun = 0
+        #: Incremented when another thread takes over.
+        self._takeovers = 0
+
+    def run(self, handle: Callable[..., Any]) -> None:
+        """Make the remaining calls; raises `Superseded` when another thread has taken over."""
+        takeovers = self._takeovers
+        while self.completed < self._count:
+            self._begun = self.completed + 1
+            outcome = self._call(handle, self.completed)
+            with self._lock:
+                if self._takeovers != takeovers:
+                    raise Superseded
+                self._store(self.completed, outcome)
+                self.completed += 1
+            if self.results.refused:
+                self.cancel()
+
+    def time_out(self, number: int, reason: str) -> bool:
+        """Time out the call of that number; False when it has ended."""
+        with self._lock:
+            if self.completed != number or number == self._count:
+                return False
+            self._takeovers += 1
+            self._store(number, self._timed_out(reason))
+            self.completed += 1
+            return True
+
+    def cancel(self) -> bool:
+        """Make no further call, and reload the undecided messages; False if there are none."""
+        with self._lock:
+            if self.completed == self._count:
+                return False
+            self._takeovers += 1
+            while self.completed < self._count:
+                self._store(self.completed, self._reloaded(begun=self._begun > self.completed))
+                self.completed += 1
+            return True
+
+    @property
+    @abstractmethod
+    def verdicts(self) -> Verdicts:
+        """The outcomes of all messages, once all calls are made."""
+
+    @abstractmethod
+    def release(self) -> None:
+        """Drop the arguments of the calls, once all are made."""
+
+    @abstractmethod
+    def _call(self, handle: Callable[..., Any], number: int) -> Outcome: ...
+
+    @abstractmethod
+    def _store(self, number: int, outcome: Outcome) -> None: ...
+
+    @abstractmethod
+    def _timed_out(self, reason: str) -> Outcome: ...
+
+    @abstractmethod
+    def _reloaded(self, *, begun: bool) -> Outcome: ...
+
+
+def _pass_on_interrupt(error: BaseException) -> None:
+    """Raise the interrupt of a person, which Python gives to the main thread."""
+    is_main = threading.current_thread() is threading.main_thread()
+    if isinstance(error, KeyboardInterrupt) and is_main:
+        raise error
+
+
+def _is_final(error: BaseException, retry: Retry | None) -> bool:
+    """Return whether a policy does not retry a message whose handler raised an exception."""
+    return retry is not None and not retry.retries_error(error)
+
+
+class MessageCalls(HandlerCalls[CallOutcome]):
+    """One call per message."""
+
+    def __init__(
+        self,
+        calls: Calls,
+        ignorable: IgnorableClasses,
+        results: Results | None = None,
+        retry: Retry | None = None,
+    ) -> None:
+        super().__init__(len(calls), results)
+        self._retry = retry
+        #: Whether a message has a time, or is not tried again.
+        self._has_waits = False
+        self._calls: Calls = calls
+        self._ignorable = ignorable
+        self._outcomes: list[CallOutcome] = [_UNHANDLED] * len(calls)
+
+    @property
+    def verdicts(self) -> Verdicts:
+        """The outcomes as columns."""
+        return MessageCalls.joint_verdicts([self])
+
+    @staticmethod
+    def joint_verdicts(handled: Sequence[MessageCalls]) -> Verdicts:
+        """Return the outcomes of several batches, one after another, as columns."""
+        made = [outcome for calls in handled for outcome in calls._outcomes]
+        columns = list(zip(*made, strict=True)) if made else [()] * 5
+        outcomes, kinds, reasons = (pa.array(column, pa.string()) for column in columns[:3])
+        if not any(calls._has_waits for calls in handled):
+            return Verdicts(outcomes, kinds, reasons)
+        times = {"delay": pa.array(columns[3], pa.float64()), "dead": pa.array(columns[4])}
+        return Verdicts(outcomes, kinds, reasons, times)
+
+    def release(self) -> None:
+        """Drop the rows or objects."""
+        self._calls = ()
+
+    def _call(self, handle: Callable[..., Any], number: int) -> CallOutcome:
+        if self.results.refused:
+            return _UNHANDLED
+        call = self._calls[number]
+        if isinstance(call[0], Unreadable):
+            return CallOutcome(SIDELINE, UNREADABLE, call[0].reason)
+        try:
+            decision = handle(*call)
+            if not isinstance(decision, bool):
+                decision = finish(decision)
+        except Later as later:
+            if not self.results.put_off():
+                return _RELOADED
+            _log.debug("a handler put its message off %s", later)
+            return CallOutcome(RELOAD, delay=later.seconds)
+        except self._ignorable as error:
+            return CallOutcome(DELETE, EXCEPTION, reason_of(error))
+        except _FAILURES as error:
+            _pass_on_interrupt(error)
+            dead = _is_final(error, self._retry)
+            return CallOutcome(SIDELINE, EXCEPTION, reason_of(error), dead=dead)
+        except Uncommitted as error:
+            return CallOutcome(SIDELINE, EXCEPTION, str(error))
+        except TimedOut as late:
+            return self._timed_out(str(late))
+        if decision is None and self.results.none():
+            return _DELETED
+        if not isinstance(decision, bool | np.bool_):
+            returned = type(decision).__name__
+            reason = f"not a bool: the handler returned {returned}"
+            # The work of a handler that is refused was done, and is not done again.
+            return CallOutcome(SIDELINE, UNDECIDED, reason, dead=self.results.refused)
+        self.results.decided = True
+        return _DELETED if decision else CallOutcome(SIDELINE, REJECTED)
+
+    def _store(self, number: int, outcome: CallOutcome) -> None:
+        self._outcomes[number] = outcome
+        if outcome.dead or outcome.delay is not None:
+            self._has_waits = True
+
+    def _timed_out(self, reason: str) -> CallOutcome:
+        return CallOutcome(SIDELINE, TIMEOUT, reason)
+
+    def _reloaded(self, *, begun: bool) -> CallOutcome:
+        return _RELOADED if begun else _UNHANDLED
+
+
+def _decides_nothing(decisions: Any) -> bool:
+    """Whether a list has nothing but None. A null in an array is a decision about its message."""
+    if not isinstance(decisions, list | tuple) or not decisions or decisions[0] is not None:
+        return False
+    return not any(each is not None for each in decisions)
+
+
+class BatchCall(HandlerCalls[Verdicts]):
+    """One call for all messages that can be read, if there are any."""
+
+    def __init__(
+        self,
+        call: Call,
+        messages: int,
+        ignorable: IgnorableClasses,
+        unreadable: list[str | None] | None = None,
+        results: Results | None = None,
+        retry: Retry | None = None,
+    ) -> None:
+        # A handler is not called for an empty batch.
+        super().__init__(1 if messages else 0, results)
+        self._arguments = call
+        self._messages = messages
+        self._ignorable = ignorable
+        self._unreadable = unreadable
+        self._retry = retry
+        self._verdicts = Verdicts.same(0, SIDELINE, None, None)
+
+    @staticmethod
+    def of(
+        calls: Sequence[Call],
+        ignorable: IgnorableClasses,
+        results: Results | None = None,
+        retry: Retry | None = None,
+    ) -> BatchCall:
+        """Return one call, with lists of the arguments of the single calls."""
+        unreadable = [c[0].reason if isinstance(c[0], Unreadable) else None for c in calls]
+        read = [call for call in calls if not isinstance(call[0], Unreadable)]
+        lists = tuple(map(list, zip(*read, strict=True)))
+        return BatchCall(lists, len(read), ignorable, unreadable, results, retry)
+
+    @property
+    def _ids(self) -> pa.Array | None:
+        """The ids of the messages of the call, if the handler sees them as columns."""
+        batch = self._arguments[0]
+        if isinstance(batch, pa.RecordBatch) and "_message_id" in batch.schema.names:
+            return batch.column("_message_id")
+        return None
+
+    @property
+    def verdicts(self) -> Verdicts:
+        """The handler's verdicts, and in their places those of unreadable messages."""
+        if self._unreadable is None:
+            return self._verdicts
+        return self._verdicts.among(self._unreadable)
+
+    def release(self) -> None:
+        """Drop the batch or the objects."""
+        self._arguments = ()
+
+    def _call(self, handle: Callable[..., Any], _: int) -> Verdicts:
+        if self.results.refused:
+            return self._reloaded(begun=False)
+        try:
+            decisions = finish(handle(*self._arguments))
+        except Later as later:
+            if not self.results.put_off():
+                return self._reloaded(begun=True)
+            _log.debug("a handler put %d messages off %s", self._messages, later)
+            return Verdicts.same(self._messages, RELOAD, delay=later.seconds)
+        except self._ignorable as error:
+            return self._same(DELETE, EXCEPTION, reason_of(error))
+        except _FAILURES as error:
+            _pass_on_interrupt(error)
+            dead = _is_final(error, self._retry)
+            reason = reason_of(error)
+            return Verdicts.same(self._messages, SIDELINE, EXCEPTION, reason, dead=dead)
+        except Uncommitted as error:
+            return self._same(SIDELINE, EXCEPTION, str(error))
+        except TimedOut as late:
+            return self._timed_out(str(late))
+        if _decides_nothing(decisions):
+            # As of a function without a return, called for each message.
+            decisions = None
+        if decisions is None and self.results.none():
+            return self._same(DELETE, None, None)
+        try:
+            on_none = self.results.on_none
+            verdicts = Verdicts.of_batch(decisions, self._messages, on_none, self._ids)
+        except BadOutcome as error:
+            dead = self.results.refused
+            return Verdicts.same(self._messages, SIDELINE, UNDECIDED, str(error), dead=dead)
+        self.results.decided = True
+        if verdicts.put_off and not self.results.put_off():
+            return verdicts.at_once()
+        return verdicts
+
+    def _store(self, _: int, outcome: Verdicts) -> None:
+        self._verdicts = outcome
+
+    def _timed_out(self, reason: str) -> Verdicts:
+        return self._same(SIDELINE, TIMEOUT, reason)
+
+    def _reloaded(self, *, begun: bool) -> Verdicts:
+        return self._same(RELOAD, None if begun else UNHANDLED, None)
+
+    def _same(self, outcome: str, kind: str | None, reason: str | None) -> Verdicts:
+        return Verdicts.same(self._messages, outcome, kind, reason)

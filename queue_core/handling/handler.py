@@ -1,0 +1,198 @@
+"""Handlers, which users write: their messages and their settlements."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import groupby
+from typing import Any, TypeAlias, TypeVar
+
+import pyarrow as pa
+
+from queue_core.handling.breakers.breaker import Breaker
+from queue_core.handling.breakers.gate import Gate
+from queue_core.handling.breakers.tallies import BREAKER
+from queue_core.handling.call_parts import in_parts
+from queue_core.handling.calls import BatchCall, HandlerCalls, MessageCalls
+from queue_core.handling.coroutines import Awaited, is_coroutine
+from queue_core.handling.deadline import Deadline
+from queue_core.handling.guarded import GuardedBatch, GuardedCalls
+from queue_core.handling.objects.python_rows import rows_of
+from queue_core.handling.payloads import Call, ObjectPayload, Payload
+from queue_core.handling.results import REFUSAL, Results
+from queue_core.handling.verdicts import SETTLEMENT, Verdicts
+from queue_core.values.retry import Retry
+
+#: Takes one message: a dict of its columns, or its payload and, if requested, the other columns. It
+#: returns True if the message is done.
+RowHandler: TypeAlias = Callable[..., bool]
+#: Takes many messages, and returns the verdicts of all of them in their order (`batch_handler`).
+BatchHandler: TypeAlias = Callable[..., Any]
+#: The calls for a batch.
+AnyCalls: TypeAlias = HandlerCalls[Any] | GuardedBatch
+
+_MARK = "ignis_batch_handler"
+_Handler = TypeVar("_Handler", bound=Callable[..., Any])
+
+
+def batch_handler(handler: _Handler) -> _Handler:
+    """
+    Mark a handler that takes record batches instead of single messages.
+
+    Without a payload, the handler takes one ``pyarrow.RecordBatch``. With a payload, it takes a
+    list of the objects, and with ``with_metadata=True`` also a list of dicts with the other
+    columns. Messages that cannot be read are left out. If the handler raises, the exception counts
+    for all messages of the batch.
+
+    Args:
+        handler: Returns one verdict per message, in order. Either booleans (a pyarrow or numpy
+            array, or a list), true to delete the message and false to sideline it; or a RecordBatch
+            or Table with the column ``outcome`` (``delete``, ``sideline`` or ``reload``) and,
+            optionally, the text columns ``kind`` and ``reason``, which say why it was sidelined,
+            the column ``_message_id``, with which the rows may be in any order,
+            and the columns ``not_before``, ``delay`` and ``dead`` of `Settlement.of`, which say
+            when it is tried again. A null is no decision about its message, as None of a handler of
+            single messages.
+
+    Returns:
+        The same handler, or a wrapper of one that cannot be marked, such as a bound method.
+    """
+    try:
+        setattr(handler, _MARK, True)
+    except AttributeError:
+        # Bound methods and builtins have no attributes to set.
+        marked: Any = partial(handler)
+        setattr(marked, _MARK, True)
+        return marked  # type: ignore[no-any-return]
+    return handler
+
+
+def takes_batches(handler: Callable[..., Any]) -> bool:
+    """Return whether a handler was marked by `batch_handler`."""
+    return getattr(handler, _MARK, False) is True
+
+
+@dataclass(frozen=True, slots=True)
+class HandlerRunner:
+    """Runs a handler on batches of messages, and returns batches of `SETTLEMENT`."""
+
+    handler: RowHandler | BatchHandler
+    ignorable: tuple[type[Exception], ...] = ()
+    #: Seconds that one call of the handler may take; None for no limit.
+    timeout: float | None = None
+    #: Makes the objects that the handler takes instead of rows.
+    payload: Payload | ObjectPayload | None = None
+    #: The outcome of a message for which the handler returns None; None to refuse such a handler.
+    on_none: str | None = None
+    #: Which exceptions are tried again; None: all, until the catalog decides by the kind.
+    retry: Retry | None = None
+    #: The gate of its circuit breaker.
+    gate: Gate | None = None
+    #: In a task of Spark, the breaker itself: each task has a gate of its own.
+    breaker: Breaker | None = None
+    #: Whether messages can wait for a time: not those of a sideline, which are fired before it.
+    may_put_off: bool = True
+    #: The results so far. `dataclasses.replace` makes a runner without any.
+    results: Results = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Have the calls of a coroutine function awaited."""
+        object.__setattr__(self, "results", Results(self.on_none, may_put_off=self.may_put_off))
+        if is_coroutine(self.handler):
+            awaited: Any = Awaited(self.handler)
+            if takes_batches(self.handler):
+                setattr(awaited, _MARK, True)
+            object.__setattr__(self, "handler", awaited)
+
+    def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Handle batch after batch, in a process's main thread."""
+        for _, settled in self._run(batches):
+            yield settled
+
+    def run_task(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """
+        Do the same with the column `REFUSAL`: the function for `mapInArrow`.
+
+        With a breaker, the column `BREAKER` says to which key each message belongs.
+        """
+        gate = None if self.breaker is None else Gate(self.breaker)
+        runner = replace(self, gate=gate)
+        for batch, settled in runner._run(batches):
+            refusal = pa.repeat(pa.scalar(runner.refusal, pa.string()), settled.num_rows)
+            noted = settled.append_column(REFUSAL, refusal)
+            yield noted if gate is None else noted.append_column(BREAKER, gate.marks(batch))
+
+    def _run(
+        self, batches: Iterable[pa.RecordBatch]
+    ) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
+        """Yield each batch that has messages, and its settlement."""
+        with ExitStack() as stack:
+            handle = self.handler
+            if self.timeout is not None:
+                handle = partial(stack.enter_context(Deadline(self.timeout)).call, self.handler)
+            for batch in batches:
+                if batch.num_rows:
+                    calls = self.calls_for(batch)
+                    calls.run(handle)
+                    yield batch, settlement(batch, calls)
+
+    def of_sideline(self) -> HandlerRunner:
+        """Return the runner for messages of a sideline, which cannot be put off."""
+        runner = replace(self, may_put_off=False)
+        object.__setattr__(runner, "results", self.results.of_sideline())
+        return runner
+
+    @property
+    def refusal(self) -> str | None:
+        """Why the handler is refused, if it is."""
+        handler = self.handler.handler if isinstance(self.handler, Awaited) else self.handler
+        return self.results.refusal(handler)
+
+    def calls_for(self, batch: pa.RecordBatch) -> AnyCalls:
+        """Return the calls to make for a batch."""
+        if self.gate is None:
+            return self._calls_for(batch)
+        if takes_batches(self.handler):
+            return GuardedBatch(batch, self.gate, self._calls_for)
+        calls = in_parts(batch, self._single_calls)
+        return GuardedCalls(calls, self.ignorable, self.results, self.retry, self.gate, batch)
+
+    def _calls_for(self, batch: pa.RecordBatch) -> HandlerCalls[Any]:
+        if not takes_batches(self.handler):
+            calls = in_parts(batch, self._single_calls)
+            return MessageCalls(calls, self.ignorable, self.results, self.retry)
+        if self.payload is None:
+            return BatchCall(
+                (batch,), batch.num_rows, self.ignorable, None, self.results, self.retry
+            )
+        return BatchCall.of(self._single_calls(batch), self.ignorable, self.results, self.retry)
+
+    def _single_calls(self, batch: pa.RecordBatch) -> list[Call]:
+        """Return the arguments of the call for each message."""
+        return list(zip(rows_of(batch))) if self.payload is None else self.payload.calls(batch)
+
+
+def settlement(batch: pa.RecordBatch, calls: AnyCalls) -> pa.RecordBatch:
+    """Return the `SETTLEMENT` of a batch whose calls are all made."""
+    return settlement_rows(batch.column("_message_id"), calls.verdicts)
+
+
+def joint_settlement(handled: Sequence[tuple[pa.RecordBatch, AnyCalls]]) -> pa.Table:
+    """Return the `SETTLEMENT` of batches whose calls are all made, with their calls."""
+    parts = []
+    for single, group in groupby(handled, lambda each: isinstance(each[1], MessageCalls)):
+        if not single:
+            parts += [settlement(batch, calls) for batch, calls in group]
+            continue
+        # The batches may have one message each, for which columns cost more than the calls.
+        batches, made = zip(*group, strict=True)
+        ids = pa.concat_arrays([batch.column("_message_id") for batch in batches])
+        parts.append(settlement_rows(ids, MessageCalls.joint_verdicts(made)))
+    return pa.Table.from_batches(parts, schema=SETTLEMENT)
+
+
+def settlement_rows(ids: pa.Array, verdicts: Verdicts) -> pa.RecordBatch:
+    """Return the `SETTLEMENT` of messages with their verdicts."""
+    return pa.RecordBatch.from_arrays([ids, *verdicts.columns], schema=SETTLEMENT)

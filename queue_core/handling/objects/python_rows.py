@@ -1,0 +1,66 @@
+"""Messages as Python dicts, converted column by column: several times faster than row by row.
+
+A message that Python cannot represent does not harm the others: they are converted again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from queue_core.values.failure_kinds import reason_of
+
+#: The first and the last time that Python can represent, in microseconds.
+_EARLIEST, _LATEST = (
+    int(np.datetime64(limit, "us").astype(np.int64)) for limit in (datetime.min, datetime.max)
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """Takes the place of a message that cannot be read."""
+
+    #: Why it cannot be read.
+    reason: str
+
+
+def rows_of(batch: pa.RecordBatch) -> list[dict[str, Any] | Unreadable]:
+    """Return one dict per row; structs and maps are dicts too, times are in UTC."""
+    try:
+        return list(_dicts(batch))
+    except Exception as error:  # noqa: BLE001 - a value of any type that Python cannot represent
+        if batch.num_rows == 1:
+            return [Unreadable(reason_of(error))]
+    # Bisect to find the message.
+    middle = batch.num_rows // 2
+    return rows_of(batch.slice(0, middle)) + rows_of(batch.slice(middle))
+
+
+def _dicts(batch: pa.RecordBatch) -> list[dict[str, Any]]:
+    names = batch.schema.names
+    columns = [values_of(column) for column in batch.columns]
+    return [dict(zip(names, row, strict=False)) for row in zip(*columns, strict=True)]
+
+
+def values_of(column: pa.Array) -> list[Any]:
+    """Return the values of a column; structs and maps are dicts, times are in UTC."""
+    if pa.types.is_timestamp(column.type) and column.type.unit == "us" and _within(column):
+        # pyarrow makes times one by one, which takes ten times as long.
+        naive = column.cast(pa.timestamp("us")).to_numpy(zero_copy_only=False).tolist()
+        if column.type.tz is None:
+            return naive  # type: ignore[no-any-return]
+        return [time and time.replace(tzinfo=UTC) for time in naive]
+    if pa.types.is_nested(column.type):
+        return column.to_pylist(maps_as_pydicts="strict")  # type: ignore[no-any-return]
+    return column.to_pylist()  # type: ignore[no-any-return]
+
+
+def _within(times: pa.Array) -> bool:
+    bounds = pc.min_max(times.cast(pa.int64()))
+    earliest, latest = bounds["min"].as_py(), bounds["max"].as_py()
+    return earliest is None or (earliest >= _EARLIEST and latest <= _LATEST)

@@ -1,0 +1,134 @@
+"""Results of a handler that make no sense: a handler that gives one is refused.
+
+A handler that forgets its `return` has done its work, and repeating its messages would do the work
+again. So the first result decides: if it is None, the handler is refused. Its message is sidelined
+as undecided and dead, and no other call begins; calls of other workers that are in progress end as
+they do. If the handler has decided before, a None is the mistake of one message, which alone is
+sidelined.
+
+A handler of a sideline that puts a message off is refused too. Its message is reloaded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from queue_core.errors import BadOption, BadOutcome
+from queue_core.values.names import listed, nearest
+from queue_core.values.outcomes import DELETE, SIDELINE
+
+#: What the errors of refused handlers say.
+_NONE = "returned None instead of a decision"
+_PUT_OFF = "puts messages of the sideline off"
+#: The outcomes that the argument ``on_none`` can give to a result of None.
+ON_NONE = (DELETE, SIDELINE)
+#: A column of a task's settlement: why its handler is refused, else null.
+REFUSAL = "_refusal"
+
+
+class Results:
+    """The results of a handler so far, in one process. Thread-safe."""
+
+    def __init__(self, on_none: str | None = None, *, may_put_off: bool = True) -> None:
+        #: The outcome of a result of None; None to refuse such a handler.
+        self.on_none = on_none
+        self._may_put_off = may_put_off
+        #: Whether the handler has decided about a message.
+        self.decided = False
+        #: Whether the handler returned None before it decided about any message, or has put a
+        #: message off that cannot be.
+        self.refused = False
+        self._put_off = False
+
+    def none(self) -> bool:
+        """Note a result of None; return whether it deletes the message."""
+        if self.on_none is None and not self.decided:
+            self.refused = True
+        return self.on_none == DELETE
+
+    def put_off(self) -> bool:
+        """Note that the handler puts messages off; return whether it may."""
+        return True if self._may_put_off else self.refuse_to_put_off()
+
+    def refuse_to_put_off(self) -> bool:
+        """Note that the handler puts a message off that cannot be; return False."""
+        self.refused = self._put_off = True
+        return False
+
+    def of_sideline(self) -> Results:
+        """Return the results of the same handler for messages of a sideline."""
+        return _OfSideline(self)
+
+    def refusal(self, handler: Callable[..., Any]) -> str | None:
+        """Return why a handler is refused; None if it is not."""
+        if not self.refused:
+            return None
+        if self._put_off:
+            return (
+                f"the handler {name_of(handler)} {_PUT_OFF}, with Later or a delay, and would get "
+                "them again at once: a consumer of the sideline fires messages before their time. "
+                "Return True or False, or requeue the messages and handle them in main. The "
+                "message that it put off waits as before"
+            )
+        return (
+            f"the handler {name_of(handler)} {_NONE}; return True to delete a message and False to "
+            "sideline it, or set on_none='delete' or on_none='sideline'. The message that it "
+            "handled is in the sideline as undecided and dead, and the others wait"
+        )
+
+
+def check_on_none(on_none: Any) -> str | None:
+    """Return the outcome of a result of None, which may be None; raises `BadOption`."""
+    if on_none is not None and on_none not in ON_NONE:
+        raise BadOption(
+            f"on_none={on_none!r}: use 'delete', 'sideline' or None{nearest(str(on_none), ON_NONE)}"
+        )
+    return on_none  # type: ignore[no-any-return]
+
+
+class _OfSideline(Results):
+    """Results that count as those of another object, except that no message can be put off."""
+
+    def __init__(self, of: Results) -> None:
+        self._of = of
+        self.on_none = of.on_none
+
+    @property
+    def decided(self) -> bool:
+        return self._of.decided
+
+    @decided.setter
+    def decided(self, value: bool) -> None:
+        self._of.decided = value
+
+    @property
+    def refused(self) -> bool:  # type: ignore[override]
+        return self._of.refused
+
+    def none(self) -> bool:
+        return self._of.none()
+
+    def put_off(self) -> bool:
+        return self._of.refuse_to_put_off()
+
+    def refusal(self, handler: Callable[..., Any]) -> str | None:
+        return self._of.refusal(handler)
+
+
+def name_of(handler: Callable[..., Any]) -> str:
+    """Return the name of a handler, for errors."""
+    while isinstance(handler, partial):
+        handler = handler.func
+    return getattr(handler, "__qualname__", None) or type(handler).__qualname__
+
+
+def is_refusal(error: BaseException) -> bool:
+    """Whether an error, or what Spark makes of it, says that a handler is refused."""
+    return any(text in str(error) for text in (_NONE, _PUT_OFF))
+
+
+def refusal(why: str, queues: Sequence[str]) -> BadOutcome:
+    """Return the error of a handler that is refused."""
+    return BadOutcome(f"queue {listed(queues, quoted=True)}: {why}")

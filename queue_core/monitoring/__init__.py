@@ -1,1 +1,0 @@
-"""Metrics of a store for other programs: Prometheus and OpenTelemetry."""

@@ -1,0 +1,172 @@
+"""Write a backup of a store that is in use.
+
+One transaction reads all tables as they are at one moment, and blocks no other. Then the segments
+that they name are copied, under a `Hold`, which keeps vacuum from removing them. In a folder with
+an earlier backup, only new segments are copied, and the earlier backup stays complete until the new
+one is.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import nullcontext
+from dataclasses import dataclass
+
+import pyarrow as pa
+from sqlalchemy import Connection, func, select
+
+from queue_core.catalog import dialect, format
+from queue_core.catalog.database import Catalog
+from queue_core.catalog.tables import facts, metadata, segments, slices
+from queue_core.errors import BadOption, DamagedSegment, StorageUnavailable
+from queue_core.segments.storage import Storage
+from queue_core.support import faults
+from queue_core.upkeep.backup import rows
+from queue_core.upkeep.backup.folder import BackupFolder
+from queue_core.upkeep.backup.hold import Hold
+from queue_core.upkeep.backup.manifest import File, Manifest
+
+#: Files that are copied at once.
+AT_ONCE = 8
+
+#: Called repeatedly with the kind of work, the number of parts that are done, and of all parts.
+Progress = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Backup:
+    """
+    A backup that was written.
+
+    Attributes:
+        messages: Number of messages in the backup.
+        rows: Number of rows of the catalog.
+        segments: Number of segment files that the catalog names; 0 if only the catalog was backed
+            up.
+        copied: Number of segment files that were copied now. The others were already in the folder.
+        missing: Locations of segment files that the storage does not have.
+    """
+
+    messages: int
+    rows: int
+    segments: int
+    copied: int
+    missing: tuple[str, ...]
+
+
+def backup(
+    catalog: Catalog,
+    storage: Storage,
+    folder: BackupFolder,
+    *,
+    with_segments: bool = True,
+    progress: Progress = lambda *_: None,
+) -> Backup:
+    """Write a backup; raises `BadOption` if the folder is of the store, or holds anything else."""
+    if storage.surrounds(folder.path):
+        raise BadOption(
+            f"{folder.path} is in the storage of the store itself, where vacuum removes foreign "
+            "files; use a folder outside of it"
+        )
+    with catalog.read() as connection:
+        store = connection.scalar(select(facts.c.value).where(facts.c.name == "store"))
+    if store is None:
+        raise StorageUnavailable(
+            f"{catalog!r} has no storage yet; open the store once with its storage, then back it up"
+        )
+    earlier = folder.of_store(store)
+    there: Mapping[str, tuple[int, str]] = {} if earlier is None else folder.segments(earlier)
+    name = f"catalog-{uuid.uuid4().hex}"
+    with Hold(catalog) if with_segments else nullcontext() as hold:
+        with catalog.read() as connection:
+            tables = _write_tables(connection, folder, name, progress)
+            last_ids = _last_ids(connection)
+            taken_at = dialect.read_clock(connection)
+            messages = int(connection.scalar(select(func.sum(slices.c.count))) or 0)
+            named = connection.scalars(
+                select(segments.c.location).where(segments.c.location.is_not(None))
+            ).all()
+        copied: dict[str, tuple[int, str]] = {}
+        missing: list[str] = []
+        kept = {at: there[at] for at in named if at in there and folder.holds(at, there[at][0])}
+        if hold is not None:
+            copied, missing = _copy(storage, folder, sorted({*named} - kept.keys()), progress)
+            hold.check()
+    listed = folder.write_segments(name, kept | copied) if with_segments else None
+    faults.point("backup.copied")
+    folder.finish(
+        Manifest(
+            store=store,
+            format=format.FORMAT,
+            taken_at=taken_at,
+            folder=name,
+            tables=tables,
+            last_ids=last_ids,
+            segments=listed,
+        ),
+        kept | copied if with_segments else (),
+    )
+    return Backup(
+        messages=messages,
+        rows=sum(file.rows for file in tables.values()),
+        segments=len(named) if with_segments else 0,
+        copied=len(copied),
+        missing=tuple(missing),
+    )
+
+
+def _write_tables(
+    connection: Connection, folder: BackupFolder, name: str, progress: Progress
+) -> dict[str, File]:
+    written = {}
+    tables = metadata.sorted_tables
+    for number, table in enumerate(tables):
+        progress("tables", number, len(tables))
+        found = rows.read(connection, table)
+        written[table.name] = folder.write_table(name, table.name, rows.schema_of(table), found)
+    return written
+
+
+def _last_ids(connection: Connection) -> dict[str, int]:
+    """Return the highest id of each table whose ids the database assigns."""
+    found = {}
+    for table in rows.NUMBERED:
+        highest = connection.scalar(select(func.max(table.c.id))) or 0
+        found[table.name] = max(highest, dialect.of(connection).last_id(connection, table))
+    return found
+
+
+def _copy(
+    storage: Storage, folder: BackupFolder, locations: list[str], progress: Progress
+) -> tuple[dict[str, tuple[int, str]], list[str]]:
+    """Copy segments; return the size and the checksum of each, and those that are missing."""
+
+    def copy_one(location: str) -> tuple[int, str] | None:
+        try:
+            source = storage.opened(location)
+        except DamagedSegment:
+            return None
+        with source:
+
+            def read(length: int) -> pa.Buffer:
+                return storage.read(source, source.tell(), length, location)
+
+            return folder.copy_in(read, location)
+
+    copied, missing = {}, []
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        pending = {pool.submit(copy_one, location): location for location in locations}
+        try:
+            for number, done in enumerate(as_completed(pending)):
+                progress("segments", number, len(locations))
+                found = done.result()
+                if found is None:
+                    missing.append(pending[done])
+                else:
+                    copied[pending[done]] = found
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+    return copied, sorted(missing)

@@ -1,0 +1,80 @@
+"""The place of a restore: its present contents, and whether a backup may be restored into it."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, select
+
+from queue_core.catalog.database import Catalog
+from queue_core.catalog.tables import consumers, facts, queues
+from queue_core.errors import BadOption
+from queue_core.segments.storage import Storage
+from queue_core.upkeep.backup.manifest import Manifest
+from queue_core.values.address import Address
+
+#: The fact of a restored catalog that names the store of its backup.
+ORIGIN = "origin"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The catalog and the storage before the restore."""
+
+    #: The id of the store in the catalog, and of the store that its backup was made of.
+    store: str | None
+    origin: str | None
+    #: Whether the catalog has queues or consumers.
+    used: bool
+    #: The ids of the stores whose marks are in the storage, and the segments in it.
+    owners: frozenset[str]
+    present: frozenset[str]
+
+
+def look(catalog: Catalog | None, storage: Storage) -> Place:
+    """Look at a catalog, which may not exist yet, and at a storage."""
+    owners, present = frozenset(storage.owners()), frozenset(storage.list())
+    if catalog is None:
+        return Place(None, None, False, owners, present)
+    with catalog.read() as connection:
+        known = {row.name: row.value for row in connection.execute(select(facts))}
+        return Place(known.get("store"), known.get(ORIGIN), is_used(connection), owners, present)
+
+
+def is_used(connection: Connection) -> bool:
+    """Return whether a catalog has queues or consumers."""
+    return any(
+        connection.scalar(select(table.c.id).limit(1)) is not None for table in (queues, consumers)
+    )
+
+
+def store_id(manifest: Manifest, place: Place, address: Address, *, over: bool) -> str:
+    """Return the id for the restored store; raises `BadOption` if the place is not allowed."""
+    same = {manifest.store}
+    if place.store is not None and place.origin == manifest.store:
+        same.add(place.store)
+    others = {each for each in (place.store,) if place.used and each is not None} - same
+    if others:
+        raise BadOption(
+            f"{address.shown} has the catalog of another store, {min(others)}, and the backup is "
+            f"of store {manifest.store}; nothing was changed: restore into another place"
+        )
+    if place.owners - same:
+        raise BadOption(
+            f"{address.shown} has the storage of another store, {min(place.owners - same)}, and "
+            f"the backup is of store {manifest.store}; nothing was changed: restore into another "
+            "place"
+        )
+    if not over and (place.used or place.owners or place.present):
+        raise BadOption(
+            f"{address.shown} is not empty; nothing was changed: restore into another place, or, "
+            "once every process that uses the store is stopped, over the store (--over), which "
+            "replaces its catalog and keeps its segments"
+        )
+    if len(place.owners) > 1:
+        raise BadOption(
+            f"{address.shown} has the storage of several stores, {', '.join(sorted(place.owners))}"
+            "; nothing was changed: restore into another place"
+        )
+    return min(place.owners) if place.owners else uuid.uuid4().hex

@@ -1,0 +1,115 @@
+"""Restore a backup: into a new place, or over the storage of the same store.
+
+First, the backup is checked. Then missing segments are copied into the storage. At last, one
+transaction replaces the catalog: `queue_core.upkeep.backup.replacement`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor, as_completed
+
+from queue_core.catalog import format
+from queue_core.catalog.database import Catalog
+from queue_core.catalog.identity.identity import Identity
+from queue_core.catalog.tables import metadata
+from queue_core.errors import BadOption, DamagedBackup, FormatTooNew, NoSuchStore
+from queue_core.segments.storage import Storage
+from queue_core.support import faults
+from queue_core.upkeep.backup import place
+from queue_core.upkeep.backup.backup import AT_ONCE, Progress
+from queue_core.upkeep.backup.folder import BackupFolder, copy
+from queue_core.upkeep.backup.manifest import Manifest
+from queue_core.upkeep.backup.replacement import Replacement, Restored
+from queue_core.values.address import Address
+
+
+def restore(
+    folder: BackupFolder,
+    address: Address,
+    *,
+    over: bool = False,
+    progress: Progress = lambda *_: None,
+) -> Restored:
+    """Restore a backup; raises `BadOption` unless the place is empty or *over* is given."""
+    manifest = _checked(folder)
+    copies = folder.segments(manifest)
+    storage = Storage.open(address.storage).of_store(None)
+    catalog = _open(address)
+    try:
+        found = place.look(catalog, storage)
+        store = place.store_id(manifest, found, address, over=over)
+        if catalog is None:
+            catalog = Catalog(address.catalog)
+        needed = {at: copies[at] for at in copies if at not in found.present}
+        _copy(folder, storage, needed, progress)
+        faults.point("restore.copied")
+        replacement = Replacement(
+            folder=folder,
+            manifest=manifest,
+            store=store,
+            present=found.present | needed.keys(),
+            copied=len(needed),
+            over=over,
+            progress=progress,
+        )
+        done = catalog.write(replacement.work)
+        faults.point("restore.committed")
+        Identity(catalog, storage).adopt()
+    finally:
+        if catalog is not None:
+            catalog.close()
+    return done
+
+
+def _checked(folder: BackupFolder) -> Manifest:
+    """Check every table, and return the manifest."""
+    manifest = folder.manifest()
+    if manifest.format > format.FORMAT:
+        raise FormatTooNew(
+            f"backup {folder.path} is of a catalog of format {manifest.format}, and this ignis "
+            f"reads up to {format.FORMAT}; upgrade ignis"
+        )
+    if manifest.format < format.FORMAT or manifest.tables.keys() != metadata.tables.keys():
+        raise BadOption(
+            f"backup {folder.path} is of a catalog of format {manifest.format}; restore it with "
+            f"the ignis that wrote it, and then open the store with this one"
+        )
+    for name in manifest.tables:
+        folder.check(manifest, name)
+    return manifest
+
+
+def _open(address: Address) -> Catalog | None:
+    """Open the catalog; None if there is none."""
+    try:
+        return Catalog(address.catalog, create=False)
+    except NoSuchStore:
+        return None
+
+
+def _copy(
+    folder: BackupFolder,
+    storage: Storage,
+    needed: Mapping[str, tuple[int, str]],
+    progress: Progress,
+) -> None:
+    """Copy segments into the storage; raises `DamagedBackup`."""
+
+    def copy_one(location: str) -> None:
+        with folder.opened(location) as source, storage.create(location) as sink:
+            if copy(source.read, sink) != needed[location]:
+                raise DamagedBackup(
+                    f"{folder.path / location} is altered or torn; the catalog was not changed: "
+                    "restore from another backup"
+                )
+
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        pending = [pool.submit(copy_one, location) for location in needed]
+        try:
+            for number, done in enumerate(as_completed(pending)):
+                progress("segments", number, len(needed))
+                done.result()
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise

@@ -1,0 +1,141 @@
+"""Run every check in a reading transaction, so that running processes cause no false alarm.
+
+The checks are independent, so some run at the same time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import count
+from threading import Lock
+
+from sqlalchemy import Connection, select
+
+from queue_core.catalog import dialect
+from queue_core.catalog.database import Catalog
+from queue_core.catalog.tables import queues, segments
+from queue_core.errors import StorageUnavailable
+from queue_core.segments.storage import Storage
+from queue_core.upkeep.fsck import counters, records, slices, tickets
+from queue_core.upkeep.fsck import segments as segment_checks
+from queue_core.upkeep.fsck.finding import Finding
+from queue_core.upkeep.fsck.scope import Check, Scope
+
+#: Called before each check with its name, the number of finished checks, and the number of all.
+Progress = Callable[[str, int, int], None]
+
+#: Checks that run at the same time. A database spends the time, so threads do.
+THREADS = 2
+
+#: The checks of the catalog with their shown names; long ones come first.
+_CATALOG: dict[str, Check] = {
+    "places": slices.check_places_once,
+    "slices": slices.check_each,
+    "rows": slices.check_rows_once,
+    "shards": counters.check_shards,
+    "slices with gaps": slices.check_texts,
+    "queues": records.check_queues,
+    "segments": segment_checks.check_owners,
+    "message ids": segment_checks.check_ids,
+    "holders": tickets.check_holders,
+    "tickets": tickets.check_tickets,
+    "consumers": tickets.check_consumers,
+    "interests": tickets.check_interests,
+    "times": tickets.check_times,
+    "records": records.check_records,
+    "states of files": segment_checks.check_states,
+}
+#: The checks that need the storage.
+_STORAGE: dict[str, Check] = {"files": segment_checks.check_bytes}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checked:
+    """The findings, and the names of the queues at that moment."""
+
+    findings: list[Finding]
+    names: dict[int, str]
+
+
+def check(
+    catalog: Catalog,
+    storage: Storage,
+    *,
+    deep: bool = False,
+    threads: int = THREADS,
+    progress: Progress | None = None,
+) -> Checked:
+    """Return what is wrong with a store; raises `CatalogUnavailable` and `StorageUnavailable`."""
+    findings = []
+    checks = dict(_CATALOG)
+    stranger = _find_stranger(storage)
+    if stranger is None:
+        checks |= _STORAGE
+    else:
+        # All of its files would seem to be missing.
+        findings.append(stranger)
+    lock, begun = Lock(), count()
+
+    def run(name: str) -> list[Finding]:
+        with lock:
+            if progress is not None:
+                progress(name, next(begun), len(checks))
+        with catalog.read() as connection:
+            now = dialect.read_clock(connection)
+            scope = Scope(connection=connection, storage=storage, deep=deep, now=now)
+            return _run(name, checks[name], scope)
+
+    with ThreadPoolExecutor(threads, "ignis-fsck") as pool:
+        for found in pool.map(run, checks):
+            findings += found
+    with catalog.read() as connection:
+        names = {row.id: row.name for row in connection.execute(select(queues.c.id, queues.c.name))}
+        return Checked(findings=_still_there(connection, findings), names=names)
+
+
+def _run(name: str, run: Check, scope: Scope) -> list[Finding]:
+    """Return the findings of a check. A value of a wrong type ends it, and is a finding too."""
+    findings = []
+    try:
+        for found in run(scope):
+            findings.append(found)
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+        findings.append(
+            Finding(
+                invariant="I1",
+                table=name,
+                key=(),
+                queue_id=None,
+                problem=f"the check of {name} met a value of another kind, and stopped: {error}",
+            )
+        )
+    return findings
+
+
+def _still_there(connection: Connection, findings: list[Finding]) -> list[Finding]:
+    """Leave out files that a vacuum has removed since, as their segments were released."""
+    lost = [found for found in findings if found.invariant in ("I14", "I15")]
+    if not lost:
+        return findings
+    ids = [int(found.key[0]) for found in lost]
+    here = dialect.of(connection).one_of(segments.c.id, ids)
+    there = set(connection.scalars(select(segments.c.id).where(here)))
+    gone = {id(found) for found in lost if found.key[0] not in there}
+    return [found for found in findings if id(found) not in gone]
+
+
+def _find_stranger(storage: Storage) -> Finding | None:
+    """Return what is wrong with the storage's mark."""
+    try:
+        storage.check(again=True)
+    except StorageUnavailable as error:
+        return Finding(
+            invariant="I28",
+            table="storage",
+            key=(storage.name,),
+            queue_id=None,
+            problem=str(error),
+        )
+    return None

@@ -1,0 +1,97 @@
+"""Queues and their records: publications, failures, reports, jobs (I26, I27)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from sqlalchemy import Table, select
+
+from queue_core.catalog.records.schedule import STORE
+from queue_core.catalog.tables import (
+    failures,
+    jobs,
+    publications,
+    queues,
+    schemas,
+    task_log,
+)
+from queue_core.segments.ipc import unpack
+from queue_core.upkeep.fsck.finding import Finding
+from queue_core.upkeep.fsck.scope import ALTERED, Scope, is_altered, of_row
+from queue_core.values.names import check_queue
+from queue_core.values.schema import deserialize
+from queue_core.values.settings import QueueSettings
+
+
+def check_queues(scope: Scope) -> Iterator[Finding]:
+    """Check the rows of queues, and of their schemas."""
+    written = {
+        (row.queue_id, row.version): row for row in scope.connection.execute(select(schemas))
+    }
+    known = set()
+    for row in scope.connection.execute(select(queues)):
+        known.add(row.id)
+        if is_altered(queues, row._asdict()):
+            yield of_row(queues, row, "I1", ALTERED)
+        elif not _works(_read_queue, row):
+            yield of_row(queues, row, "I27", "its name or its settings cannot be read")
+        versions = {version for queue_id, version in written if queue_id == row.id}
+        if versions != set(range(1, row.schema_version + 1)):
+            text = f"it has the schemas {sorted(versions)}, and needs that of {row.schema_version}"
+            yield of_row(queues, row, "I27", text)
+    for row in written.values():
+        if is_altered(schemas, row._asdict()):
+            yield of_row(schemas, row, "I1", ALTERED)
+        elif row.queue_id not in known or not _works(_read_schema, row):
+            yield of_row(schemas, row, "I27", "it has no queue, or cannot be read")
+
+
+def check_records(scope: Scope) -> Iterator[Finding]:
+    """Check the records of queues."""
+    known = set(scope.connection.scalars(select(queues.c.id)))
+    readers: dict[Table, Callable[[Any], object]] = {
+        publications: _read_content,
+        failures: _read_table,
+        task_log: _read_table,
+        jobs: _read_job,
+    }
+    for table, read in readers.items():
+        query = select(table).execution_options(yield_per=1_000)
+        for row in scope.connection.execute(query):
+            owners = known | {STORE} if table is task_log else known
+            if is_altered(table, row._asdict()):
+                yield of_row(table, row, "I1", ALTERED)
+            elif row.queue_id not in owners or not _works(read, row):
+                yield of_row(table, row, "I26", "it has no queue, or cannot be read")
+            elif table is task_log and row.id < 1:
+                yield of_row(table, row, "I26", "its number is below 1, where no reader begins")
+
+
+def _read_queue(row: Any) -> object:
+    return check_queue(row.name), QueueSettings.from_json(row.settings)
+
+
+def _read_schema(row: Any) -> object:
+    return deserialize(row.arrow)
+
+
+def _read_content(row: Any) -> object:
+    return json.loads(row.content or "{}")
+
+
+def _read_table(row: Any) -> object:
+    return unpack(row.arrow)
+
+
+def _read_job(row: Any) -> object:
+    return json.loads(row.pointers), float(row.rate or 1), row.moved + row.total
+
+
+def _works(read: Callable[[Any], object], row: Any) -> bool:
+    try:
+        read(row)
+    except Exception:  # noqa: BLE001 - damaged values may raise anything
+        return False
+    return True

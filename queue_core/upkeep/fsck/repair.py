@@ -1,0 +1,233 @@
+"""Repair findings: quarantine messages, count again, and remove rows without a meaning.
+
+Changes: the slices that a finding concerns become damaged, and the counters of their shards are
+computed from the slices. Guard: the rows are locked in the order of all verbs. Crash before the
+commit: nothing was repaired.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from functools import partial
+from typing import Any
+
+from sqlalchemy import Connection, Table, and_, bindparam, delete, func, or_, select, update
+
+from queue_core.catalog import dialect, seals
+from queue_core.catalog.database import Catalog
+from queue_core.catalog.tables import (
+    LEFT,
+    counters,
+    files,
+    metadata,
+    queues,
+    segments,
+    shards,
+    slices,
+    turns,
+)
+from queue_core.upkeep.fsck.finding import Finding, Remedy
+from queue_core.values.model import Magazine, State
+
+_Place = tuple[int, int, int]
+_TABLES: tuple[Table, ...] = (turns, shards, counters)
+#: A pointer further beyond the messages is damaged.
+_LEAP = 1 << 40
+#: Rows that one transaction seals.
+_BATCH = 10_000
+_DAMAGED = int(State.DAMAGED)
+
+
+def repair(catalog: Catalog, findings: Iterable[Finding]) -> None:
+    """Repair findings where possible, and seal the rows of an older ignis."""
+    found = list(findings)
+
+    def work(connection: Connection) -> None:
+        by_remedy = {remedy: [one for one in found if one.remedy is remedy] for remedy in Remedy}
+        for one in by_remedy[Remedy.RESTATE]:
+            _restate(connection, str(one.key[0]))
+        for one in by_remedy[Remedy.REMOVE]:
+            _remove(connection, one)
+        pieces = _slices_of(connection, by_remedy[Remedy.SET_APART])
+        places = {(row.queue_id, row.magazine, row.shard) for row in pieces}
+        places |= {_place(one) for one in by_remedy[Remedy.RECOUNT]}
+        known = _known_places(connection)
+        stray = places - known
+        _lock_turns(connection, sorted(places & known))
+        places |= _set_apart(connection, [row.id for row in pieces], known)
+        for place in sorted(stray):
+            _remove_stray(connection, place)
+        for place in sorted(places & known):
+            _recount(connection, place)
+
+    catalog.write(work)
+    for table in seals.SEALED:
+        while catalog.write(partial(_seal, table)):
+            pass
+
+
+def _place(found: Finding) -> _Place:
+    queue_id, magazine, shard = (int(part) for part in found.key)
+    return queue_id, magazine, shard
+
+
+def _known_places(connection: Connection) -> set[_Place]:
+    return {
+        (queue.id, int(magazine), shard)
+        for queue in connection.execute(select(queues.c.id, queues.c.shards))
+        for magazine in Magazine
+        for shard in range(min(max(queue.shards, 0), 1 << 12))
+    }
+
+
+def _restate(connection: Connection, location: str) -> None:
+    """Mark a file as live if it holds a segment, and as garbage otherwise."""
+    named = select(segments.c.id).where(segments.c.location == location)
+    state = "garbage" if connection.scalar(named) is None else "live"
+    new = (
+        dialect.of(connection)
+        .insert_new(files)
+        .values(location=location, state=state, since=dialect.now())
+    )
+    connection.execute(
+        new.on_conflict_do_update(
+            index_elements=[files.c.location], set_={"state": state, "since": dialect.now()}
+        )
+    )
+
+
+def _remove(connection: Connection, found: Finding) -> None:
+    table = metadata.tables[found.table]
+    keys = zip(table.primary_key, found.key, strict=True)
+    connection.execute(delete(table).where(*(column == value for column, value in keys)))
+
+
+def _slices_of(connection: Connection, findings: Collection[Finding]) -> list[Any]:
+    """Return the slices of findings, and the slices of their segments."""
+    own = [int(one.key[0]) for one in findings if one.table == slices.name]
+    theirs = [int(one.key[0]) for one in findings if one.table != slices.name]
+    columns = (slices.c.id, slices.c.queue_id, slices.c.magazine, slices.c.shard)
+    query = select(*columns).where(
+        or_(
+            dialect.of(connection).one_of(slices.c.id, own),
+            dialect.of(connection).one_of(slices.c.segment_id, theirs),
+        )
+    )
+    return list(connection.execute(query))
+
+
+def _lock_turns(connection: Connection, places: Iterable[_Place]) -> None:
+    for place in places:
+        connection.execute(dialect.of(connection).locked(select(turns).where(_at(turns, place))))
+
+
+def _set_apart(connection: Connection, ids: Collection[int], known: set[_Place]) -> set[_Place]:
+    """Mark slices as damaged, or put them back to the shard that their seal names."""
+    query = select(slices).where(dialect.of(connection).one_of(slices.c.id, list(ids)))
+    places = set()
+    for row in connection.execute(dialect.of(connection).locked(query.order_by(slices.c.id))).all():
+        place = (row.queue_id, row.magazine, row.shard)
+        new = _true_place(row, known) if place not in known else None
+        values: dict[str, int | None]
+        if new is not None:
+            values = dict(zip(("queue_id", "magazine", "shard"), new, strict=True))
+            places.add(new)
+        else:
+            values = {"state": _DAMAGED, "consumer_id": None, "ticket": None}
+            if row.magazine == int(Magazine.MAIN):
+                values["due_at"] = None
+            places.add(place)
+        fresh = seals.seal(slices, {**row._asdict(), **values})
+        here = slices.c.id == row.id
+        connection.execute(update(slices).where(here).values(**values, seal=fresh))
+    return places
+
+
+def _true_place(row: Any, known: set[_Place]) -> _Place | None:
+    """Return the shard with which a slice has its seal, if there is one."""
+    found = [
+        place
+        for place in known
+        if seals.seal(
+            slices,
+            {**row._asdict(), "queue_id": place[0], "magazine": place[1], "shard": place[2]},
+        )
+        == row.seal
+    ]
+    return found[0] if len(found) == 1 else None
+
+
+def _remove_stray(connection: Connection, place: _Place) -> None:
+    """Remove the rows of a shard that no queue has, unless messages are in it."""
+    for table in _TABLES:
+        connection.execute(
+            delete(table).where(
+                _at(table, place), ~select(slices.c.id).where(_at(slices, place)).exists()
+            )
+        )
+
+
+def _recount(connection: Connection, place: _Place) -> None:
+    """Compute the counters and pointers of a shard from its slices."""
+    turn, load, count = (_row(connection, table, place) for table in _TABLES)
+    here = _at(slices, place)
+    end = slices.c.position + slices.c.row_stop - slices.c.row_start
+    sane = and_(here, slices.c.position.between(0, _LEAP))
+    last = int(connection.scalar(select(func.max(end)).where(sane)) or 0)
+    states = {
+        row.state: int(row.messages)
+        for row in connection.execute(
+            select(slices.c.state, func.sum(slices.c.count).label("messages"))
+            .where(here)
+            .group_by(slices.c.state)
+        )
+    }
+    for name, value in count.items():
+        count[name] = max(value, 0)
+    count["damaged"] = states.get(_DAMAGED, 0)
+    left = sum(count[name] for name in LEFT)
+    load["loaded"] = left + sum(states.values())
+    turn["fired"] = count["reloaded"] + left + states.get(int(State.FIRED), 0)
+    if not last <= load["load_pointer"] <= last + _LEAP:
+        load["load_pointer"] = last
+    for row, name in ((turn, "fire_pointer"), (count, "sweep_pointer")):
+        row[name] = min(max(row[name], 0), load["load_pointer"])
+    keys = dict(zip(("queue_id", "magazine", "shard"), place, strict=True))
+    for table, row in zip(_TABLES, (turn, load, count), strict=True):
+        fresh = seals.seal(table, {**row, **keys})
+        connection.execute(update(table).where(_at(table, place)).values(**row, seal=fresh))
+
+
+def _row(connection: Connection, table: Table, place: _Place) -> dict[str, int]:
+    """Return the numbers of a shard, locked; make the row if it is missing."""
+    keys = dict(zip(("queue_id", "magazine", "shard"), place, strict=True))
+    names = [column.name for column in table.c if column.name not in (*keys, "seal")]
+    new = dialect.of(connection).insert_new(table).values(**keys, **dict.fromkeys(names, 0))
+    connection.execute(new.on_conflict_do_nothing())
+    query = dialect.of(connection).locked(select(table).where(_at(table, place)))
+    row = connection.execute(query).mappings().one()
+    return {name: int(row[name]) for name in names}
+
+
+def _seal(table: Table, connection: Connection) -> bool:
+    """Seal some rows of an older ignis, which have no seals; return whether there were any."""
+    keys = list(table.primary_key)
+    query = select(table).where(table.c.seal.is_(None)).order_by(*keys).limit(_BATCH)
+    rows = connection.execute(dialect.of(connection).locked(query)).all()
+    if rows:
+        here = [key == bindparam(f"of_{key.name}") for key in keys]
+        connection.execute(
+            update(table).where(*here).values(seal=bindparam("fresh")),
+            [
+                {f"of_{key.name}": getattr(row, key.name) for key in keys}
+                | {"fresh": seals.seal(table, row._asdict())}
+                for row in rows
+            ],
+        )
+    return bool(rows)
+
+
+def _at(table: Table, place: _Place) -> Any:
+    return and_(
+        table.c.queue_id == place[0], table.c.magazine == place[1], table.c.shard == place[2]
+    )

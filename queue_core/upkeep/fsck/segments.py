@@ -1,0 +1,172 @@
+"""Segments: each belongs to a queue, is in one place, and its bytes are there (I10 to I15)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import xxhash
+from sqlalchemy import ColumnElement, and_, exists, literal, or_, select
+
+from queue_core.catalog import seals
+from queue_core.catalog.slices.segments import FOUND
+from queue_core.catalog.tables import files, id_map, queues, schemas, segments, slices
+from queue_core.errors import DamagedSegment
+from queue_core.segments.format import unpack_chunks
+from queue_core.segments.ipc import unpack
+from queue_core.upkeep.fsck.finding import Finding, Remedy
+from queue_core.upkeep.fsck.scope import ALTERED, Scope, broken, is_altered, of_row
+from queue_core.values.model import INLINE, Chunk, State
+
+_HEAD = (segments.c.id, segments.c.queue_id, segments.c.loaded_at)
+_LARGEST = 2**20
+#: Quarantined messages are known to be damaged, and other segments are leftovers.
+_TRUSTED = (
+    select(slices.c.id)
+    .where(slices.c.segment_id == segments.c.id, slices.c.state != int(State.DAMAGED))
+    .exists()
+)
+
+
+def check_owners(scope: Scope) -> Iterator[Finding]:
+    """Check that each segment has a queue, a schema, and one place for its bytes."""
+    filed, inlined = segments.c.location.is_not(None), segments.c.data.is_not(None)
+    problems = {
+        "I10": or_(queues.c.id.is_(None), schemas.c.version.is_(None)),
+        "I11": or_(
+            filed == inlined,
+            segments.c.rows < 0,
+            segments.c.rows > _LARGEST,
+            segments.c.bytes < 0,
+        ),
+    }
+    texts = {
+        "I10": "its queue does not exist, or never had its schema",
+        "I11": "it is in a file and in the catalog, or in neither, or its size is impossible",
+    }
+    joined = segments.outerjoin(queues, queues.c.id == segments.c.queue_id).outerjoin(
+        schemas,
+        and_(
+            schemas.c.queue_id == segments.c.queue_id,
+            schemas.c.version == segments.c.schema_version,
+        ),
+    )
+    query = select(*_HEAD).select_from(joined).where(_TRUSTED)
+    for row in scope.connection.execute(broken(query, problems)):
+        for name, text in texts.items():
+            if getattr(row, name):
+                yield of_row(segments, row, name, text)
+
+
+def check_bytes(scope: Scope) -> Iterator[Finding]:
+    """Check seals and chunks of all segments, and that their files are there and long enough."""
+    rest = (segments.c.seal - seals.numbers_in_sql(segments)).label("rest")
+    data: ColumnElement[Any] = segments.c.data if scope.deep else literal(None).label("data")
+    columns = (segments.c.location, segments.c.rows, segments.c.chunks, rest, data)
+    query = select(*_HEAD, *columns).where(_TRUSTED)
+    sizes = scope.storage.sizes()
+    for row in scope.connection.execute(query.execution_options(yield_per=10_000)):
+        if row.rest is not None and row.rest != seals.digest([row.location, row.chunks]):
+            yield of_row(segments, row, "I1", ALTERED)
+        if row.location is None and row.rest is not None and not scope.deep:
+            # Its chunks are sealed, and there is nothing else to check.
+            continue
+        chunks = _chunks(row)
+        if chunks is None:
+            yield of_row(segments, row, "I11", "its chunks do not cover its rows")
+            continue
+        if row.location is not None:
+            needed = max((chunk.offset + chunk.length for chunk in chunks), default=0)
+            size = sizes.get(row.location)
+            if size is None or size < needed:
+                problem = f"{row.location} is missing"
+                if size is not None:
+                    problem = f"{row.location} has {size} bytes of {needed}"
+                yield of_row(segments, row, "I14", problem)
+                continue
+        if scope.deep and (row.location is not None or row.data is not None):
+            wrong = _altered(scope, row, chunks)
+            if wrong is not None:
+                yield of_row(segments, row, "I15", wrong)
+
+
+def check_ids(scope: Scope) -> Iterator[Finding]:
+    """Check the maps from message ids to the rows of compacted segments."""
+    for row in scope.connection.execute(
+        select(id_map, segments.c.loaded_at, segments.c.queue_id.label("owner"))
+        .outerjoin(segments, segments.c.id == id_map.c.segment_id)
+        .where(or_(segments.c.id.is_(None), _TRUSTED))
+    ):
+        wrong = is_altered(id_map, row._asdict())
+        if row.owner is None or row.owner != row.queue_id:
+            yield of_row(id_map, row, "I12", "there is no such segment in its queue", Remedy.REMOVE)
+        elif wrong or not _readable(row.arrow):
+            yield of_row(
+                id_map, row, "I1" if wrong else "I12", "its map of ids is not what was written"
+            )
+
+
+def check_states(scope: Scope) -> Iterator[Finding]:
+    """Check that the catalog says of each file whether a segment is in it."""
+    live = and_(files.c.location == segments.c.location, files.c.state == "live")
+    lost = select(segments.c.queue_id, segments.c.location, segments.c.loaded_at).where(
+        segments.c.location.is_not(None), ~exists().where(live)
+    )
+    for row in scope.connection.execute(lost):
+        problem = "a segment is in the file, and it is not live: vacuum may remove it"
+        yield of_row(files, row, "I13", problem, Remedy.RESTATE)
+    known = ("live", "garbage", "condemned", FOUND)
+    named = exists().where(segments.c.location == files.c.location)
+    odd = select(files).where(
+        or_(files.c.state.not_in(known), and_(files.c.state == "live", ~named))
+    )
+    for row in scope.connection.execute(odd):
+        problem = f"no segment is in the file, and its state is {row.state!r}"
+        yield of_row(files, row, "I13", problem, Remedy.RESTATE)
+
+
+def _chunks(row: Any) -> tuple[Chunk, ...] | None:
+    """Return the chunks of a segment; None if they cannot be read or do not cover its rows."""
+    try:
+        chunks = unpack_chunks(row.chunks)
+    except Exception:  # noqa: BLE001 - damaged bytes may raise anything
+        return None
+    return chunks if sum(chunk.rows for chunk in chunks) == row.rows else None
+
+
+def _altered(scope: Scope, row: Any, chunks: tuple[Chunk, ...]) -> str | None:
+    """
+    Return the problem of the bytes of a segment; None if there is none.
+
+    Raises `StorageUnavailable`, because an outage is not damage.
+    """
+    name = row.location or f"{INLINE}{row.id}"
+    try:
+        if row.location is None:
+            whole = memoryview(row.data)
+            return _first_wrong(chunks, lambda c: whole[c.offset : c.offset + c.length], name)
+        with scope.storage.opened(row.location) as handle:
+            return _first_wrong(
+                chunks,
+                lambda c: scope.storage.read(handle, c.offset, c.length, row.location),
+                name,
+            )
+    except DamagedSegment as error:
+        return str(error)
+
+
+def _first_wrong(chunks: tuple[Chunk, ...], read: Any, name: str) -> str | None:
+    for chunk in chunks:
+        data = read(chunk)
+        if len(memoryview(data)) != chunk.length:
+            return f"{name} ends before its chunk at {chunk.offset}"
+        if xxhash.xxh3_64_intdigest(data) != chunk.checksum:
+            return f"{name} is altered: the chunk at {chunk.offset} has another checksum"
+    return None
+
+
+def _readable(data: bytes) -> bool:
+    try:
+        return bool(unpack(data).num_rows)
+    except Exception:  # noqa: BLE001 - damaged bytes may raise anything
+        return False

@@ -1,0 +1,70 @@
+"""Leaders: of all instances that work on a store, one at a time sweeps.
+
+Elected by a lease in the catalog (`queue_core.upkeep.leader.lease`), or by ZooKeeper
+(`queue_core.upkeep.leader.zookeeper`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from queue_core.errors import BadOption
+from queue_core.upkeep.leader.client import CLIENT_ID
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+    from queue_core.catalog.database import Catalog
+
+
+class Leader(Protocol):
+    """An instance that may be the leader; safe for threads."""
+
+    def start(self) -> None:
+        """Stand for election until `stop`; return without waiting for the result."""
+
+    def stop(self) -> None:
+        """Resign; another instance can take over at once."""
+
+    def leads(self) -> bool:
+        """Return whether this instance is the leader, as far as it knows without asking."""
+
+    def guard(self, connection: Connection) -> None:
+        """
+        Fence a transaction; raises `NotLeading` if this instance is not the leader any more.
+
+        Call it first in the transaction.
+        """
+
+
+def candidate(
+    catalog: Catalog,
+    *,
+    zookeeper: str | None = None,
+    client_id: str = CLIENT_ID,
+    partitions: Callable[[], Sequence[str]] = tuple,
+) -> Leader:
+    """
+    Return a candidate that is not started yet, for the catalog's lease or for ZooKeeper.
+
+    Args:
+        catalog: Holds the lease, where *zookeeper* is None.
+        zookeeper: ``host:port``, or several with commas between them.
+        client_id: The group of instances that elect one leader.
+        partitions: Returns the names of the queues that the leader assigns to members.
+
+    Raises:
+        BadOption: if an argument is malformed, or the ZooKeeper client is not installed.
+    """
+    if zookeeper is None:
+        from queue_core.upkeep.leader.lease import LeaseLeader
+
+        return LeaseLeader(catalog)
+    try:
+        from queue_core.upkeep.leader.zookeeper import ZooKeeperLeader
+    except ModuleNotFoundError as error:
+        raise BadOption(
+            f"zookeeper={zookeeper!r} needs a client: pip install 'ignis-queue[zookeeper]'"
+        ) from error
+    return ZooKeeperLeader(zookeeper, client_id=client_id, partitions=partitions)

@@ -1,0 +1,96 @@
+"""The leader by a lease in the catalog, which it keeps renewing.
+
+Two clocks count. The catalog's decides when a lease ends, so instances whose clocks differ agree.
+This process's stopwatch measures the time since the last renewal, so a leader that cannot reach the
+catalog resigns before another one can take over.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+
+from sqlalchemy import Connection
+
+from queue_core.catalog.database import Catalog
+from queue_core.errors import IgnisError, NotLeading
+from queue_core.upkeep.leader import leases
+from queue_core.values.names import of_process
+
+#: Seconds for which a lease lasts, and between two renewals.
+TTL_SECONDS = 30.0
+RENEW_SECONDS = 10.0
+#: The role of the leader, which alone sweeps.
+ROLE = "sweeper"
+
+_log = logging.getLogger(__name__)
+
+
+class LeaseLeader:
+    """A candidate for the lease of *role* in a catalog."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        *,
+        holder: str | None = None,
+        role: str = ROLE,
+        ttl: float = TTL_SECONDS,
+        every: float = RENEW_SECONDS,
+    ) -> None:
+        self.holder = holder or of_process()
+        self._catalog = catalog
+        self._role = role
+        self._ttl = ttl
+        self._every = every
+        #: The term for which the lease is held, and until when by the stopwatch; one value, so that
+        #: threads see both or neither.
+        self._held: tuple[int, float] | None = None
+        self._stopped = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Try to take the lease now, and keep trying or renewing it in a thread."""
+        if self._thread is None:
+            self._stopped.clear()
+            self._renew()
+            self._thread = threading.Thread(target=self._keep_renewing, daemon=True)
+            self._thread.start()
+
+    def stop(self) -> None:
+        """End the lease."""
+        if self._thread is None:
+            return
+        self._stopped.set()
+        self._thread.join()
+        self._thread, self._held = None, None
+        try:
+            self._catalog.write(lambda c: leases.release(c, self._role, self.holder))
+        except IgnisError as error:
+            _log.warning("the lease of the %s ends by itself: %s", self._role, error)
+
+    def leads(self) -> bool:
+        """Return whether the lease is held and was renewed in time."""
+        held = self._held
+        return held is not None and time.monotonic() < held[1]
+
+    def guard(self, connection: Connection) -> None:
+        """Lock the lease until the transaction ends; raises `NotLeading`."""
+        held = self._held
+        if held is None or not leases.holds(connection, self._role, self.holder, held[0]):
+            raise NotLeading(f"{self.holder} is not the {self._role}: another instance is, or none")
+
+    def _keep_renewing(self) -> None:
+        while not self._stopped.wait(self._every):
+            self._renew()
+
+    def _renew(self) -> None:
+        # From before the call, since the catalog counts from a later time.
+        until = time.monotonic() + self._ttl
+        try:
+            term = self._catalog.write(lambda c: leases.hold(c, self._role, self.holder, self._ttl))
+        except IgnisError as error:
+            _log.warning("the lease of the %s could not be renewed: %s", self._role, error)
+            return
+        self._held = None if term is None else (term, until)

@@ -1,0 +1,108 @@
+"""Side tasks of a store in the background of a process: what `Store.side_tasks` and pools run."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING
+
+from queue_core.catalog import queues
+from queue_core.errors import BadOption, NoSuchQueue
+from queue_core.upkeep.leader.client import CLIENT_ID
+from queue_core.upkeep.tasks.registry import TASKS, check_tasks
+from queue_core.upkeep.tasks.retry_thread import RetryThread
+from queue_core.upkeep.tasks.thread import Made, TaskThread
+from queue_core.values.model import QueueInfo
+from queue_core.values.names import check_queue
+
+if TYPE_CHECKING:
+    from queue_core.catalog.database import Catalog
+    from queue_core.segments.storage import Storage
+    from queue_core.upkeep.tasks.retries import Retries
+
+#: Seconds between two searches for due tasks. Tasks are due every few minutes: an idle process
+#: costs little more than a heartbeat.
+LOOK_SECONDS = 10.0
+
+
+def background_tasks(
+    catalog: Catalog,
+    storage: Storage,
+    names: Sequence[str] | None = None,
+    *,
+    tasks: Collection[str] = TASKS,
+    zookeeper: str | None = None,
+    client_id: str = CLIENT_ID,
+    start: float = 0.0,
+) -> TaskThread:
+    """
+    Return the thread, not yet started, for *tasks* of the queues of these names (None: of all).
+
+    Raises `BadOption` if *zookeeper* is malformed, or its client is not installed.
+    """
+
+    def make() -> Made:
+        # Not at the top: no pool waits for what tasks import.
+        from queue_core.upkeep.leader import candidate
+        from queue_core.upkeep.tasks.runner import SideTasks
+
+        leader = candidate(
+            catalog,
+            zookeeper=zookeeper,
+            client_id=client_id,
+            partitions=lambda: [info.name for info in known() if info.deactivated_at is None],
+        )
+        return SideTasks(catalog, storage, leader, tasks=tasks), leader
+
+    def known() -> list[QueueInfo]:
+        # Anew each time: queues come and go, and their settings say when tasks are due.
+        with catalog.read() as connection:
+            if names is None:
+                return queues.find_all(connection)
+            found = []
+            for name in names:
+                try:
+                    found.append(queues.find(connection, name))
+                except NoSuchQueue:
+                    # It was dropped; the tasks of the others are run all the same.
+                    continue
+            return found
+
+    def make_retries() -> Retries:
+        from queue_core.upkeep.tasks.retries import Retries
+
+        return Retries(catalog, storage)
+
+    retries = RetryThread(make_retries, lambda: names) if "shovel" in tasks else None
+    thread = TaskThread(
+        make, known, sweeps="sweep" in tasks, start=start, look=LOOK_SECONDS, retries=retries
+    )
+    if zookeeper is not None:
+        # The user must correct a wrong address or a missing library.
+        thread.prepare()
+    return thread
+
+
+def checked(
+    catalog: Catalog,
+    storage: Storage,
+    names: str | Sequence[str] | None,
+    tasks: Collection[str],
+    zookeeper: str | None,
+    client_id: str,
+) -> TaskThread:
+    """Return the thread, not yet started, if its arguments are valid; `Store.side_tasks`."""
+    if names is not None:
+        names = [check_queue(name) for name in ([names] if isinstance(names, str) else names)]
+        if not names:
+            raise BadOption("queues is empty: name at least one queue, or leave it out for all")
+        with catalog.read() as connection:
+            for name in names:
+                queues.find(connection, name)
+    return background_tasks(
+        catalog,
+        storage,
+        names,
+        tasks=check_tasks(tasks),
+        zookeeper=zookeeper,
+        client_id=client_id,
+    )

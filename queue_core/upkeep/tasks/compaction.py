@@ -1,0 +1,360 @@
+"""Compaction: merge many small segments, and rewrite segments that are mostly dead.
+
+Changes: waiting messages move to a new segment, and their slices become one slice at the same
+places. Ids, order, attempts, times and statistics stay the same, and messages in flight are left
+alone. Guard: the new segment is written outside of any transaction. The transaction that puts it in
+place takes the turns of the shards, and only slices that are exactly as they were read. Messages
+that were fired meanwhile stay as they are. Crash before the commit: a file that no slice names,
+which vacuum removes. Crash after it: the catalog names the messages in their new segment.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from sqlalchemy import ColumnElement, Connection, Select, and_, func, or_, select
+
+from queue_core.catalog import dialect, queues
+from queue_core.catalog.damage import decoding
+from queue_core.catalog.database import Catalog
+from queue_core.catalog.records import progress
+from queue_core.catalog.records.publications import claim
+from queue_core.catalog.records.task_log import Moves
+from queue_core.catalog.slices import id_map, read_plans, turns
+from queue_core.catalog.slices import segments as segment_rows
+from queue_core.catalog.slices.changes import Changes
+from queue_core.catalog.slices.slices import fetch
+from queue_core.catalog.tables import segments, slices
+from queue_core.segments.reader import read_table
+from queue_core.segments.rewriter import Group, Repacked, kept_columns, repack
+from queue_core.segments.stager import removed_if_refused
+from queue_core.segments.storage import Storage
+from queue_core.selection import parts
+from queue_core.selection.request import Position
+from queue_core.support import faults
+from queue_core.upkeep.tasks import compaction_plan
+from queue_core.upkeep.tasks.compaction_plan import SMALL_BYTES, SPARSE, Condition, Unit, units
+from queue_core.upkeep.tasks.task import TaskContext
+from queue_core.values.model import Magazine, QueueInfo, Staged, State
+
+#: Slices are merged if they were loaded within this part of the expiry time. A slice expires with
+#: its oldest message. A slice that was merged twice may expire too early by twice this part.
+AGE = 1 / 256
+#: No segment has so many bytes.
+_LARGEST = 2**62
+
+#: A run of the task ends once it has looked at this many slices; the next run continues.
+ROUND_SLICES = 1 << 16
+#: Shards are looked at together until they have this many small slices: a limit of memory.
+TOGETHER = 1 << 14
+#: How many slices of a large queue one look takes: for small ones, an index is enough.
+SMALL_PART = 1 << 17
+SPARSE_PART = 1 << 13
+
+
+def run(context: TaskContext, queue: QueueInfo) -> int:
+    """Return how many messages were rewritten."""
+    if not context.asked_for:
+        with context.catalog.read() as connection:
+            is_large = bool(parts.large(connection, [queue]))
+        if is_large:
+            return _compact_parts(context.catalog, context.storage, queue)
+    return compact(context.catalog, context.storage, queue, ROUND_SLICES)
+
+
+def with_work(catalog: Catalog, some: Sequence[QueueInfo]) -> list[QueueInfo]:
+    """Return the queues that may have slices worth compacting; of large ones, all."""
+    with catalog.read() as connection:
+        large = parts.large(connection, some)
+        others = [queue for queue in some if queue.id not in large]
+        places = _promising(connection, others) if others else {}
+    return [queue for queue in some if queue.id in large or queue.id in places]
+
+
+def compact(catalog: Catalog, storage: Storage, queue: QueueInfo, most: int | None = None) -> int:
+    """
+    Compact both magazines of a queue where it pays; return how many messages were rewritten.
+
+    It ends once it has looked at *most* slices, by default never. Each segment has its own
+    transaction. Raises `DamagedSegment`, and `PublicationRefused` if a new segment was removed
+    before it was in place.
+    """
+    with catalog.read() as connection:
+        places = _promising(connection, [queue]).get(queue.id, {})
+    return _compact_places(catalog, storage, queue, places, most)[0]
+
+
+def _compact_parts(catalog: Catalog, storage: Storage, queue: QueueInfo) -> int:
+    """Compact a large queue part by part, until nothing is rewritten in one; as `compact`."""
+    rewritten = looked = 0
+    while looked < ROUND_SLICES:
+        with catalog.read() as connection:
+            places = _promising_in_parts(connection, queue)
+        count, slices_there = _compact_places(
+            catalog, storage, queue, places, ROUND_SLICES - looked
+        )
+        rewritten += count
+        looked += slices_there
+        if not count:
+            break
+    return rewritten
+
+
+def _compact_places(
+    catalog: Catalog,
+    storage: Storage,
+    queue: QueueInfo,
+    places: Mapping[tuple[Magazine, int], int],
+    most: int | None,
+) -> tuple[int, int]:
+    """Return how many messages were rewritten, and at how many slices it has looked."""
+    rewritten = looked = 0
+    for magazine, shards in _together(places):
+        if most is not None and looked >= most:
+            break
+        found, slices_there = _worth_it(catalog, queue, magazine, shards)
+        looked += slices_there
+        progress.expect(sum(group.messages for unit in found for group in unit))
+        for unit in found:
+            count = _rewrite(catalog, storage, queue, unit)
+            progress.add(count)
+            rewritten += count
+    return rewritten, looked
+
+
+def _promising_in_parts(
+    connection: Connection, queue: QueueInfo
+) -> dict[tuple[Magazine, int], int]:
+    """Return the shards of `_promising` by some parts of a large queue."""
+    found: dict[tuple[Magazine, int], int] = {}
+    for magazine in Magazine:
+        begin = parts.random_place(connection, queue, magazine)
+        for shard in connection.scalars(_sparse_in_part(queue, magazine, begin)):
+            found[magazine, shard] = 0
+        begin = parts.random_place(connection, queue, magazine)
+        for row in connection.execute(_small_in_part(queue, magazine, begin)):
+            found[magazine, row.shard] = row.small
+    return found
+
+
+def _sparse_in_part(queue: QueueInfo, magazine: Magazine, begin: Position) -> Select[Any]:
+    columns = (slices.c.shard, slices.c.segment_id)
+    there = parts.slices_from(queue, magazine, begin, SPARSE_PART, *columns).cte("there")
+    # Other slices of their segments are anywhere in the queue, and an index finds them.
+    named = (
+        select(there.c.segment_id)
+        .join(segments, segments.c.id == there.c.segment_id)
+        .where(_may_be_sparse())
+    )
+    alive = _mostly_dead(slices.c.segment_id.in_(named))
+    return select(there.c.shard).where(there.c.segment_id.in_(alive)).distinct()
+
+
+def _small_in_part(queue: QueueInfo, magazine: Magazine, begin: Position) -> Select[Any]:
+    columns = (slices.c.shard, slices.c.bytes)
+    there = parts.slices_from(queue, magazine, begin, SMALL_PART, *columns).subquery()
+    return (
+        select(there.c.shard, func.count().label("small"))
+        .where(there.c.bytes <= SMALL_BYTES)
+        .group_by(there.c.shard)
+        .having(func.count() >= compaction_plan.NEIGHBOURS)
+    )
+
+
+def _promising(
+    connection: Connection, some: Sequence[QueueInfo]
+) -> dict[int, dict[tuple[Magazine, int], int]]:
+    """
+    Return the shards that may have slices worth compacting, and their numbers of small slices.
+
+    By the ids of the queues that have some. The database counts; no slice is fetched.
+    """
+    place = (slices.c.queue_id, slices.c.magazine, slices.c.shard)
+    here = dialect.of(connection).one_of(slices.c.queue_id, [queue.id for queue in some])
+    sparse = select(*place).where(here, slices.c.segment_id.in_(_mostly_dead(here)))
+    found: dict[int, dict[tuple[Magazine, int], int]] = defaultdict(dict)
+    for row in connection.execute(sparse.distinct()):
+        found[row.queue_id][Magazine(row.magazine), row.shard] = 0
+    for row in connection.execute(_small(here)):
+        found[row.queue_id][Magazine(row.magazine), row.shard] = row.small
+    return dict(found)
+
+
+def _small(here: ColumnElement[bool]) -> Select[Any]:
+    """Return the statement that finds shards with enough small slices, and counts these."""
+    place = (slices.c.queue_id, slices.c.magazine, slices.c.shard)
+    # An index has all columns of it. The slices of a small segment are small themselves.
+    return (
+        select(*place, func.count().label("small"))
+        .where(
+            here,
+            # The index begins with both.
+            slices.c.magazine.in_([int(magazine) for magazine in Magazine]),
+            slices.c.state == int(State.LOADED),
+            slices.c.bytes <= SMALL_BYTES,
+        )
+        .group_by(*place)
+        .having(func.count() >= compaction_plan.NEIGHBOURS)
+    )
+
+
+def _may_be_sparse() -> ColumnElement[bool]:
+    # To SQLite, a text is larger than any number. It is fetched, and so reported as damaged.
+    return or_(segments.c.location.is_not(None), segments.c.bytes > _LARGEST)
+
+
+def _mostly_dead(here: ColumnElement[bool]) -> Select[tuple[int]]:
+    """Return the statement that finds the segments of some slices that are worth rewriting."""
+    is_sparse = and_(
+        func.sum(slices.c.bytes) * SPARSE < func.max(segments.c.bytes),
+        func.max(slices.c.state) == int(State.LOADED),
+    )
+    return (
+        select(slices.c.segment_id)
+        .join(segments, segments.c.id == slices.c.segment_id)
+        .where(here, _may_be_sparse())
+        .group_by(slices.c.segment_id)
+        .having(or_(is_sparse, func.max(segments.c.bytes) > _LARGEST))
+    )
+
+
+def _together(
+    places: Mapping[tuple[Magazine, int], int],
+) -> Iterator[tuple[Magazine, list[int]]]:
+    """Yield shards that are looked at together, because one segment can have several shards."""
+    parts: list[tuple[Magazine, list[int]]] = []
+    for magazine in Magazine:
+        here, small = [], 0
+        for _, shard in sorted(place for place in places if place[0] is magazine):
+            here.append(shard)
+            small += places[magazine, shard]
+            if small >= TOGETHER:
+                parts.append((magazine, here))
+                here, small = [], 0
+        if here:
+            parts.append((magazine, here))
+    # Otherwise, shards in which nothing can be merged could keep others from their turn.
+    random.shuffle(parts)
+    yield from parts
+
+
+def _worth_it(
+    catalog: Catalog, queue: QueueInfo, magazine: Magazine, shards: Sequence[int]
+) -> tuple[list[Unit], int]:
+    """Return the units to rewrite in some shards, and how many slices these have."""
+    with catalog.read() as connection:
+        here = (
+            (slices.c.queue_id == queue.id)
+            & (slices.c.magazine == int(magazine))
+            & dialect.of(connection).one_of(slices.c.shard, shards)
+        )
+        pieces = fetch(connection, here)
+        is_waiting = here & (slices.c.state == int(State.LOADED))
+        loaded = set(connection.scalars(select(slices.c.id).where(is_waiting)))
+        rows = connection.execute(
+            select(
+                segments.c.id,
+                segments.c.bytes,
+                segments.c.location.is_not(None).label("filed"),
+                func.sum(slices.c.bytes).label("alive"),
+                func.max(slices.c.state).label("state"),
+            )
+            .join(slices, slices.c.segment_id == segments.c.id)
+            # All slices of these segments, in other shards too.
+            .where(segments.c.id.in_(select(slices.c.segment_id).where(here)))
+            .group_by(segments.c.id)
+        )
+        conditions = {}
+        for row in rows:
+            with decoding(segments, f"id {row.id}"):
+                conditions[row.id] = Condition(
+                    bytes=int(row.bytes),
+                    alive=int(row.alive),
+                    filed=bool(row.filed),
+                    waiting=row.state == int(State.LOADED),
+                )
+    expiry = queue.settings.shortest_expiry
+    age = None if expiry is None else int(expiry * 1e6 * AGE)
+    return units(pieces, loaded, conditions, age), len(pieces)
+
+
+def _rewrite(catalog: Catalog, storage: Storage, queue: QueueInfo, unit: Unit) -> int:
+    with catalog.read() as connection:
+        groups = _intact(connection, unit)
+        if not groups:
+            return 0
+        # The present queue, because messages with newer columns must keep them.
+        current = queues.find(connection, queue.name)
+        pieces = ((piece, piece.rows) for group in groups for piece in group.pieces)
+        reading = read_plans.build(connection, [current], pieces, storage.uri)
+    messages = read_table(reading, kept_columns(current))
+    staged, repacked = repack(storage, current, groups, messages)
+    faults.point("compact.written")
+
+    def work(connection: Connection) -> int:
+        claim(connection, storage, [staged])
+        _take_turns(connection, groups)
+        intact = {id(group) for group in _intact(connection, groups, lock="skip")}
+        left = [one for one in repacked if id(one.group) in intact]
+        if left:
+            _put_in_place(connection, current, staged, left)
+        elif staged.location is not None:
+            segment_rows.discard(connection, [staged.location])
+        faults.point("compact.before_commit")
+        return sum(one.group.messages for one in left)
+
+    with removed_if_refused(storage, [staged]):
+        rewritten = catalog.write(work, grows=True)
+    faults.point("compact.committed")
+    return rewritten
+
+
+def _take_turns(connection: Connection, groups: Sequence[Group]) -> None:
+    """Block firings from the shards meanwhile, because they would skip locked slices."""
+    first = groups[0].pieces[0]
+    shards = {group.pieces[0].shard for group in groups}
+    turns.lock(connection, [first.queue_id], first.magazine, shards)
+
+
+def _intact(
+    connection: Connection, groups: Iterable[Group], lock: str | None = None
+) -> list[Group]:
+    """Return the groups whose slices are all unchanged."""
+    ids = [piece.id for group in groups for piece in group.pieces]
+    found = fetch(
+        connection,
+        dialect.of(connection).one_of(slices.c.id, ids),
+        slices.c.state == int(State.LOADED),
+        lock=lock,
+    )
+    there = {piece.id: piece for piece in found}
+    return [
+        group for group in groups if all(there.get(piece.id) == piece for piece in group.pieces)
+    ]
+
+
+def _put_in_place(
+    connection: Connection, queue: QueueInfo, staged: Staged, repacked: list[Repacked]
+) -> None:
+    segment_id, _ = segment_rows.publish(connection, queue.id, staged)
+    ids = np.concatenate([one.ids for one in repacked])
+    id_map.record(
+        connection, queue.id, segment_id, ids, np.concatenate([one.rows for one in repacked])
+    )
+    changes, moves = Changes(), Moves()
+    for one in repacked:
+        changes.put(one.piece, one.piece.rows, segment_id=segment_id, state=int(State.LOADED))
+        for piece in one.group.pieces:
+            changes.cut(piece, piece.rows)
+        moves.count(
+            one.piece.shard,
+            one.group.messages,
+            f"{len(one.group.pieces)} slices of {one.piece.magazine.name.lower()}",
+            f"1 slice of {one.piece.magazine.name.lower()}",
+        )
+    changes.apply(connection)
+    moves.record(connection, queue.id, "compact")

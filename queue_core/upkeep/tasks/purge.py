@@ -1,0 +1,50 @@
+"""Purge: remove records that are no longer needed, as a part of the vacuum.
+
+Reports of tasks, jobs that have ended, failures of messages that are gone, and consumers of
+processes that are gone are kept for a week. Keys of messages are kept for their de-duplication
+window, and the schedule of a queue as long as the queue. Looks of machines at the clock are kept
+for a month. Consumers of streaming queries, consumers with a chosen name, and publications stay
+until somebody forgets them: they identify a query that returns.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import Connection
+
+from queue_core.catalog import dialect
+from queue_core.catalog.database import Catalog
+from queue_core.catalog.holders import idle_consumers
+from queue_core.catalog.identity import clock
+from queue_core.catalog.records import dedup, failures, jobs, schedule, task_log
+
+#: Seconds for which reports, failures of messages that are gone, and idle consumers are kept.
+KEPT_SECONDS = 7 * 24 * 3600.0
+
+
+def purge(catalog: Catalog, older_than: float = KEPT_SECONDS) -> None:
+    """Remove records that are older than *older_than* seconds."""
+    clock.check(catalog)
+    with catalog.read() as connection:
+        # Outside of the writing transaction, because it looks at all slices of a queue.
+        before = dialect.read_clock(connection) - int(older_than * 1e6)
+        until = failures.forgettable(connection, before)
+        keys = dedup.forgettable(connection)
+
+    for queue_id, loaded_until in keys.items():
+        # There may be millions.
+        while catalog.write(lambda c: dedup.forget(c, queue_id, loaded_until)):  # noqa: B023
+            catalog.give_way()
+
+    def work(connection: Connection) -> None:
+        now = dialect.read_clock(connection)
+        before = now - int(older_than * 1e6)
+        # First, in the order of locks: a firing locks its consumer before all else.
+        idle_consumers.forget(connection, before)
+        failures.forget(connection, until)
+        task_log.forget(connection, before)
+        jobs.forget(connection, before)
+        schedule.forget(connection)
+        clock.forget(connection)
+        clock.confirm(connection)
+
+    catalog.write(work)

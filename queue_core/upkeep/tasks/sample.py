@@ -1,0 +1,38 @@
+"""Task sample: write down the figures of all queues, for the view ``samples``.
+
+It reads the figures of all queues in one statement, and writes them in one short transaction. A
+process that ends in between leaves a gap. The next round computes its rates over that gap.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import Connection
+
+from queue_core.catalog import dialect
+from queue_core.catalog.database import Catalog
+from queue_core.catalog.records import figures, samples
+from queue_core.upkeep.tasks.task import TaskContext
+
+
+def run(context: TaskContext, _: None = None) -> int:
+    """Take a sample; return 0, because no message moves."""
+    sample(context.catalog)
+    return 0
+
+
+def sample(catalog: Catalog) -> None:
+    """Take a sample of all queues, and sum up the minutes and hours that are over."""
+    with catalog.read() as connection:
+        now = dialect.read_clock(connection)
+        present = figures.read(connection)
+        last = samples.last_round(connection, now)
+    rows = [samples.row_of(each, last.get(each.queue_id), now) for each in present]
+    before = max((row.taken_at for row in last.values()), default=0)
+    minute = 60_000_000
+
+    def write(connection: Connection) -> None:
+        samples.add(connection, rows)
+        if before // minute != now // minute:
+            samples.roll_up(connection, now)
+
+    catalog.write(write)

@@ -1,0 +1,102 @@
+"""A side task: when it is due, which process runs it, and the function that does its work."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from queue_core.values.model import QueueInfo
+
+if TYPE_CHECKING:
+    # The registry is read by executors, which need no database.
+    from queue_core.catalog.database import Catalog
+    from queue_core.segments.storage import Storage
+    from queue_core.upkeep.leader import Leader
+    from queue_core.verbs.shovel import Shovelful
+
+
+class Timing(NamedTuple):
+    """How often a task is due, in seconds, from beginning to beginning."""
+
+    every: float
+    #: Seconds from the first look at the schedule to the first run; None: *every*.
+    first: float | None = None
+
+
+class Task(NamedTuple):
+    """One row of the registry."""
+
+    name: str
+    #: The function that runs it, as ``module:name``, imported when the task runs. It takes a
+    #: `TaskContext` and the queue (None: the store), and returns how many messages it moved or
+    #: removed (vacuum: files).
+    run: str
+    #: The verbs and clean-ups in it, in their order.
+    steps: tuple[str, ...]
+    #: When it is due, unless the queue's *setting* decides.
+    timing: Timing | None = None
+    setting: str | None = None
+    #: The setting that, unless it is none, lets messages have their own times instead.
+    replaced_by: str | None = None
+    #: Whether it runs for the whole store, not for each queue.
+    of_store: bool = False
+    #: Whether only the leader runs it, for all queues of the store at once.
+    leader_only: bool = False
+    #: With *leader_only*, the function that finds the queues with work for it, as ``module:name``.
+    #: It takes the catalog.
+    finder: str | None = None
+    #: The function that tells the queues with work for it from others, as ``module:name``. It takes
+    #: the catalog and queues. With it, a thousand queues without work cost a few transactions.
+    chooser: str | None = None
+    #: Whether it skips deactivated queues.
+    living_only: bool = False
+
+    def due(self, queue: QueueInfo | None) -> Timing | None:
+        """Return when the task is due for a queue (None: for the store); None: never."""
+        if queue is None or self.setting is None:
+            return self.timing
+        if self.replaced_by is not None and getattr(queue.settings, self.replaced_by) is not None:
+            return None
+        every = getattr(queue.settings, self.setting)
+        return None if every is None else Timing(every)
+
+    def concerns(self, queue: QueueInfo) -> bool:
+        """Return whether the task may have work in a queue."""
+        return queue.deactivated_at is None or not self.living_only
+
+    def function(self) -> Callable[[TaskContext, QueueInfo | None], int]:
+        """Import the function that runs the task."""
+        return _imported(self.run)
+
+    def choose(self, catalog: Catalog, queues: Sequence[QueueInfo]) -> Sequence[QueueInfo]:
+        """Return those of some queues in which the task may have work; all if it cannot tell."""
+        if self.chooser is None:
+            return queues
+        chosen: list[QueueInfo] = _imported(self.chooser)(catalog, queues)
+        return chosen
+
+    def find_queues(self, catalog: Catalog) -> list[QueueInfo]:
+        """Return the queues of the store in which a task of the leader has work."""
+        assert self.finder is not None, "a task of the leader names a finder"
+        found: list[QueueInfo] = _imported(self.finder)(catalog)
+        return [queue for queue in found if self.concerns(queue)]
+
+
+def _imported(name: str) -> Callable[..., Any]:
+    """Import a function by ``module:name``."""
+    module, _, function = name.partition(":")
+    found: Callable[..., Any] = getattr(importlib.import_module(module), function)
+    return found
+
+
+class TaskContext(NamedTuple):
+    """The context of a running task."""
+
+    catalog: Catalog
+    storage: Storage
+    leader: Leader
+    #: Which messages a shovel moves, for each queue.
+    shovelful: Callable[[QueueInfo], Shovelful]
+    #: Whether a person asked for the task, who wants messages moved before their time.
+    asked_for: bool = True

@@ -1,0 +1,113 @@
+"""Side tasks in a process that also does other work: run when due, in a thread of their own."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, TypeAlias
+
+from queue_core.support.interruption import shielded
+from queue_core.values.model import QueueInfo
+
+if TYPE_CHECKING:
+    from queue_core.upkeep.leader import Leader
+    from queue_core.upkeep.tasks.retry_thread import RetryThread
+    from queue_core.upkeep.tasks.runner import SideTasks
+
+#: Makes the runner of some tasks, and its leader, not yet started.
+Made: TypeAlias = "tuple[SideTasks, Leader]"
+
+_log = logging.getLogger(__name__)
+
+
+@shielded
+class TaskThread(AbstractContextManager["TaskThread"]):
+    """
+    A thread that runs due tasks, one at a time; a ``with`` statement starts and stops it.
+
+    Nothing waits for it, and its errors go to the log alone. It ends with its process: another
+    runner repeats what a task has not committed by then.
+
+    Args:
+        make: Makes the runner; called in the thread, so that nothing waits for its imports.
+        queues: Returns the queues whose tasks are run.
+        sweeps: Whether to stand for election, since the leader alone sweeps.
+        start: Seconds until the first search for due tasks.
+        look: Seconds between two searches.
+        retries: A thread for messages whose time comes, started and stopped with this one.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[], Made],
+        queues: Callable[[], Sequence[QueueInfo]],
+        *,
+        sweeps: bool,
+        start: float,
+        look: float,
+        retries: RetryThread | None = None,
+    ) -> None:
+        self._make = make
+        self._queues = queues
+        self._sweeps = sweeps
+        self._delay = start
+        self._pause = look
+        self._retries = retries
+        self._made: Made | None = None
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="ignis-side-tasks", daemon=True)
+
+    def prepare(self) -> Made:
+        """Make the runner, if it is not made yet; raises what is wrong with it."""
+        if self._made is None:
+            self._made = self._make()
+        return self._made
+
+    def start(self) -> None:
+        """Begin to run due tasks."""
+        self._thread.start()
+        if self._retries is not None:
+            self._retries.start()
+
+    def stop(self) -> None:
+        """End after the task that is running now, and let others lead."""
+        self._ended.set()
+        if self._retries is not None:
+            self._retries.stop()
+        if self._thread.ident is not None:
+            self._thread.join()
+        if self._made is not None:
+            self._made[0].stop()
+            self._made[1].stop()
+
+    def __enter__(self) -> TaskThread:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def is_alive(self) -> bool:
+        """Whether the thread still runs."""
+        return self._thread.is_alive()
+
+    def _run(self) -> None:
+        if self._ended.wait(self._delay):
+            return
+        from queue_core.upkeep.tasks.ran import RETRY_SECONDS
+
+        leads = False
+        wait = 0.0
+        while not self._ended.wait(wait):
+            wait = self._pause
+            try:
+                tasks, leader = self.prepare()
+                if self._sweeps and not leads:
+                    leader.start()
+                    leads = True
+                tasks.run_due(self._queues())
+            except Exception as error:  # noqa: BLE001 - whatever it is, the other work goes on
+                _log.warning("side tasks: %s; tried again in %g seconds", error, RETRY_SECONDS)
+                wait = RETRY_SECONDS

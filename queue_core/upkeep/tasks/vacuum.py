@@ -1,0 +1,151 @@
+"""Vacuum: remove the files that no slice names, after a grace period.
+
+Changes: files of settled messages are removed, and files whose writer died before it published
+them. Guard: a writer may only be slow. So a file is first condemned in the catalog, which conflicts
+with its publication, and removed only after that is committed. A writer that comes back later finds
+its file missing, because a publication checks that it exists. While a backup is being written,
+garbage stays. Crash in between: a condemned file, which the next run removes. Returns the locations
+that it removed, or would remove, and writes their number to the task log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from sqlalchemy import Connection, delete, exists, select, update
+
+from queue_core.catalog import dialect
+from queue_core.catalog.database import Catalog
+from queue_core.catalog.identity import clock
+from queue_core.catalog.identity.identity import Identity
+from queue_core.catalog.records import progress, schedule
+from queue_core.catalog.records.task_log import Moves
+from queue_core.catalog.slices import segments
+from queue_core.catalog.tables import files, slices
+from queue_core.catalog.tables import segments as segment_rows
+from queue_core.segments.storage import Storage
+from queue_core.support import faults
+from queue_core.upkeep.leader import leases
+from queue_core.upkeep.tasks.purge import KEPT_SECONDS, purge
+from queue_core.upkeep.tasks.task import TaskContext
+
+#: Age in seconds below which a file that no slice names is kept.
+GRACE_SECONDS = 3600.0
+
+
+def run(context: TaskContext, _: None = None) -> int:
+    """Return how many files were removed."""
+    purge(context.catalog)
+    context.catalog.keep_reserve()
+    return len(vacuum(context.catalog, context.storage))
+
+
+def vacuum(
+    catalog: Catalog, storage: Storage, grace: float = GRACE_SECONDS, *, dry_run: bool = False
+) -> list[str]:
+    """Remove unnamed files older than *grace* seconds; return their locations."""
+    identity = Identity(catalog, storage)
+    # Files of another catalog must stay, and a storage that is not mounted would seem empty.
+    identity.verify() if dry_run else identity.own()
+    present = storage.list()
+    if dry_run:
+        with catalog.read() as connection:
+            strangers, garbage = _removable(connection, present, grace)
+            return sorted(present.keys() & {*strangers, *garbage, *_condemned(connection)})
+
+    clock.check(catalog)
+    unnamed = _unnamed(catalog)
+
+    def condemn(connection: Connection) -> list[str]:
+        segments.release(connection, unnamed)
+        strangers, garbage = _removable(connection, present, grace)
+        now = dialect.now()
+        if strangers:
+            # In the order in which publications claim files, so that the two cannot deadlock.
+            connection.execute(
+                dialect.of(connection)
+                .insert_new(files)
+                .values(state="condemned", since=now)
+                .on_conflict_do_nothing(),
+                [{"location": location} for location in strangers],
+            )
+        these = dialect.of(connection).one_of(files.c.location, garbage)
+        # These are locked in the same order, before they are changed in any order.
+        ordered = select(files.c.location).where(these).order_by(files.c.location)
+        connection.execute(dialect.of(connection).locked(ordered)).all()
+        connection.execute(
+            update(files)
+            .where(these, files.c.state == "garbage")
+            .values(state="condemned", since=now)
+        )
+        found = _condemned(connection)
+        clock.confirm(connection)
+        faults.point("vacuum.before_commit")
+        return found
+
+    condemned = catalog.write(condemn)
+    faults.point("vacuum.condemned")
+    if condemned:
+        identity.verify()
+    progress.expect(len(condemned))
+    for location in condemned:
+        storage.remove(location)
+        progress.add(1)
+        faults.point("vacuum.removing")
+    faults.point("vacuum.removed")
+    _forget_trials(catalog, storage)
+    gone = sorted(location for location in condemned if location in present)
+
+    def forget(connection: Connection) -> None:
+        _forget(connection, condemned)
+        moves = Moves()
+        if gone:
+            moves.count(None, len(gone), "storage", None)
+        moves.record(connection, schedule.STORE, "vacuum")
+
+    catalog.write(forget)
+    return gone
+
+
+def _forget_trials(catalog: Catalog, storage: Storage) -> None:
+    """Remove the notes of trials of suspects that no query will ask for."""
+    with catalog.read() as connection:
+        before = dialect.read_clock(connection) - int(KEPT_SECONDS * 1e6)
+    storage.forget_trials(before)
+
+
+def _removable(
+    connection: Connection, present: Mapping[str, int], grace: float
+) -> tuple[list[str], list[str]]:
+    """Return the files that the catalog does not know or has given up, in order."""
+    now = dialect.read_clock(connection)
+    before = now - int(grace * 1e6)
+    known = {row.location: row for row in connection.execute(select(files))}
+    strangers = (at for at, written in present.items() if at not in known and written <= before)
+    garbage = (at for at, row in known.items() if row.state == "garbage" and row.since <= before)
+    # Asked after the garbage was found: later garbage is not included, and files that a backup
+    # still copies became garbage after the backup had begun.
+    if leases.backs_up(connection):
+        return sorted(strangers), []
+    return sorted(strangers), sorted(garbage)
+
+
+def _condemned(connection: Connection) -> list[str]:
+    query = select(files.c.location).where(files.c.state == "condemned")
+    return sorted(connection.scalars(query))
+
+
+def _unnamed(catalog: Catalog) -> Sequence[int]:
+    """
+    Return the segments that two settlements have left behind, each relying on the other.
+
+    They are found in a reading transaction, which keeps nobody waiting. Their release looks again.
+    """
+    named = exists().where(slices.c.segment_id == segment_rows.c.id)
+    with catalog.read() as connection:
+        return connection.scalars(select(segment_rows.c.id).where(~named)).all()
+
+
+def _forget(connection: Connection, locations: Sequence[str]) -> None:
+    these = dialect.of(connection).one_of(files.c.location, locations)
+    connection.execute(delete(files).where(these, files.c.state == "condemned"))

@@ -1,0 +1,344 @@
+"""The nouns of ignis as frozen values. Ranges are half-open; times are microseconds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from enum import Enum, IntEnum
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from queue_core.errors import BadOption
+from queue_core.values.names import nearest
+from queue_core.values.ranks import Ranking
+from queue_core.values.rows import Rows
+from queue_core.values.settings import QueueSettings
+
+#: A message id is the number of its segment, followed by the number of its row in this many bits.
+ROW_BITS = 20
+#: The most rows of one segment.
+MAX_SEGMENT_ROWS = 1 << ROW_BITS
+#: The name of a segment without a file is this prefix and its id.
+INLINE = "inlined/"
+
+
+class Magazine(IntEnum):
+    """The two magazines of a queue."""
+
+    MAIN = 0
+    SIDELINE = 1
+
+
+def magazine_of(name: str) -> Magazine:
+    """Return the magazine ``main`` or ``sideline``; raises `BadOption`."""
+    names = {magazine.name.lower(): magazine for magazine in Magazine}
+    if name not in names:
+        raise BadOption(f"magazine={name!r}{nearest(str(name), names)}; use main or sideline")
+    return names[name]
+
+
+#: The orders of a firing without an order by columns: of each shard alone, or across all shards.
+BY_SHARD, GLOBAL = "shard", "global"
+
+
+class State(IntEnum):
+    """The states of a slice."""
+
+    #: Waiting to be fired.
+    LOADED = 0
+    #: In flight, held by a ticket.
+    FIRED = 1
+    #: Quarantined, because its segment cannot be read.
+    DAMAGED = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueInfo:
+    """A queue as the catalog describes it."""
+
+    id: int
+    name: str
+    shards: int
+    #: The column whose hash picks the shard, or None.
+    key: str | None
+    schema: pa.Schema
+    #: The number of the schema, which grows by one when columns are added.
+    schema_version: int
+    settings: QueueSettings
+    created_at: int
+    #: When it was deactivated; None while it is in use.
+    deactivated_at: int | None = None
+    #: When a person paused it; None if it is not paused so.
+    paused_at: int | None = None
+    #: Its settings as the catalog stored them when it was read, also if a caller replaces some.
+    stored_settings: str | None = None
+    #: Whether it was dropped since it was read.
+    is_dropped: bool = False
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether it gives no messages to firings: by a person, or by its `concurrency`."""
+        return self.paused_at is not None or not self.settings.concurrency
+
+
+class Chunk(NamedTuple):
+    """One record batch of a segment: the unit that is read and checked."""
+
+    #: How many row numbers it covers. In a compacted segment, its rows can have gaps.
+    rows: int
+    #: Where its bytes begin in the file or in the inlined data.
+    offset: int
+    length: int
+    #: xxh3-64 of the bytes.
+    checksum: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """A range of rows of a staged segment for one shard; *shard* is None until it is assigned."""
+
+    shard: int | None
+    start: int
+    stop: int
+    #: Statistics of the attribute columns, as JSON, or None.
+    stats: str | None = None
+    #: The rows of the range that are loaded; None: all.
+    rows: Rows | None = None
+
+    def __len__(self) -> int:
+        return self.stop - self.start if self.rows is None else len(self.rows)
+
+    def narrowed(self, rows: Rows) -> Run:
+        """Return the run without the rows that are not in *rows*."""
+        left = rows.between(self.start, self.stop) if self.rows is None else self.rows & rows
+        return replace(self, start=left.start, stop=left.stop, rows=left)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Staged:
+    """A durable segment that no slice names yet."""
+
+    #: Where the file is in the storage, or None when *data* holds the bytes.
+    location: str | None
+    data: bytes | None
+    rows: int
+    #: The memory that a reader of all rows needs: uncompressed, never less than the stored size.
+    bytes: int
+    chunks: tuple[Chunk, ...]
+    runs: tuple[Run, ...]
+    schema_version: int
+    #: The order of its rows by turns, if it was staged for a fair queue.
+    rankings: tuple[Ranking, ...] = ()
+
+    @property
+    def messages(self) -> int:
+        """How many of its rows are loaded."""
+        return sum(len(run) for run in self.runs)
+
+    def narrowed(self, rows: Rows) -> Staged:
+        """Return the segment with only *rows* to be loaded."""
+        left = [run for run in (run.narrowed(rows) for run in self.runs) if len(run)]
+        # Runs of categories interleave, so the first run can now be another one.
+        return replace(self, runs=tuple(sorted(left, key=lambda run: run.start)))
+
+    def in_shard(self, shard: int) -> Staged:
+        """Return the segment with *shard* for the runs that have none yet."""
+        decided = (replace(run, shard=shard) if run.shard is None else run for run in self.runs)
+        return replace(self, runs=tuple(decided))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slice:
+    """Neighbouring rows of one segment in one shard: the unit in which messages move."""
+
+    id: int
+    queue_id: int
+    magazine: Magazine
+    shard: int
+    #: Place of the row ``rows.start`` in its shard; the place of row r is position + r - start.
+    position: int
+    segment_id: int
+    rows: Rows
+    #: Size of the rows, in bytes; an estimate once a segment is split.
+    bytes: int
+    #: How often the messages have failed.
+    attempts: int
+    #: How often they have been fired.
+    deliveries: int
+    #: When the oldest of them was loaded, and when they entered this magazine.
+    loaded_at: int
+    moved_at: int
+    fired_at: int | None = None
+    consumer_id: int | None = None
+    ticket: int | None = None
+    stats: str | None = None
+    #: When they are to return from the sideline to main; None: no time.
+    due_at: int | None = None
+    #: How often they were lost with their consumer since they were settled last.
+    lost: int = 0
+    #: How many messages that consumer held when it was lost; 0: they are no suspects.
+    lost_among: int = 0
+    #: Whether the messages are quarantined; those of a ticket can still be settled.
+    damaged: bool = False
+    #: In a fair queue: the rank of the row ``rows.start``, and the ticks per row.
+    rank: int | None = None
+    pace: int | None = None
+
+    @property
+    def end(self) -> int:
+        """One past the place of the last row."""
+        return self.position + self.rows.stop - self.rows.start
+
+    def place_of(self, row: int) -> int:
+        """Return the place of a row in its shard."""
+        return self.position + row - self.rows.start
+
+    def rank_of(self, row: int) -> int | None:
+        """Return the rank of a row; None if the slice has none."""
+        return None if self.rank is None else self.rank + (self.pace or 0) * (row - self.rows.start)
+
+    def bytes_of(self, rows: Rows) -> int:
+        """Return the size of some of the rows, as a share of the slice's size."""
+        return self.bytes * len(rows) // max(len(self.rows), 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentRef:
+    """A reference by which a machine without the catalog reads a segment."""
+
+    segment_id: int
+    #: Message id of row 0.
+    first_id: int
+    location: str | None
+    data: bytes | None
+    schema_version: int
+    #: The chunks to read, each with the number of its first row.
+    chunks: tuple[tuple[int, Chunk], ...]
+    loaded_at: int
+    #: Whether its rows carry the ids of their messages (`queue_core.values.schema.COMPACTED`).
+    compacted: bool = False
+
+    def narrowed(self, start: int, stop: int) -> SegmentRef:
+        """Return the segment with only the chunks that hold rows of a half-open range."""
+        wanted = (pair for pair in self.chunks if pair[0] < stop and start < pair[0] + pair[1].rows)
+        return replace(self, chunks=tuple(wanted))
+
+    @property
+    def name(self) -> str:
+        """Name of the segment in errors."""
+        return self.location or f"{INLINE}{self.segment_id}"
+
+
+class Part(NamedTuple):
+    """Rows with the same attempts and time of firing."""
+
+    rows: Rows
+    attempts: int
+    fired_at: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScanTask:
+    """Rows of one segment, to be read in order; several parts can interleave."""
+
+    queue: str
+    shard: int
+    segment: SegmentRef
+    parts: tuple[Part, ...]
+    bytes: int = 0
+
+    def __len__(self) -> int:
+        return sum(len(part.rows) for part in self.parts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadPlan:
+    """A plan to read some messages in order, without the catalog: picklable, without handles."""
+
+    #: URI of the storage; hidden in `repr`, because it can have credentials.
+    storage: str = field(repr=False)
+    #: The schema of the messages that are read, as Arrow IPC bytes.
+    schema: bytes
+    #: The schemas of older segments, by queue and version.
+    schemas: dict[tuple[str, int], bytes] = field(default_factory=dict)
+    tasks: tuple[ScanTask, ...] = ()
+    #: The name of the trial, if the messages are suspects (`queue_core.segments.trials`).
+    trial: str | None = None
+
+    def __len__(self) -> int:
+        return sum(len(task) for task in self.tasks)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Consumer:
+    """One life of a consumer: from one registration to the next with the same name."""
+
+    #: Number of the name in the catalog.
+    id: int
+    #: The consumer's name.
+    name: str
+    #: Number of the life, from 1. A later life fences off the earlier ones.
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandlingConsumer(Consumer):
+    """A consumer that settles soon what it holds, so it can hold suspects and nothing else."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ticket:
+    """One firing of one consumer; it holds the messages until they are settled."""
+
+    #: The consumer that fired.
+    consumer: Consumer
+    #: Number of the firing, counted per consumer from 1.
+    number: int
+    #: Time of the firing by the catalog's clock, in microseconds since 1970 (UTC).
+    fired_at: int
+    #: Number of messages.
+    messages: int
+
+
+class ThisProcess(Enum):
+    """All consumers that this process has registered."""
+
+    ALL = 0
+
+
+THIS_PROCESS = ThisProcess.ALL
+
+#: Who must hold messages that are settled: a consumer, one by its name, one firing, any consumer of
+#: this process, or (None) anybody.
+Holder = Consumer | str | Ticket | ThisProcess | None
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """A micro-batch of a streaming query, and the facts that its sink knows."""
+
+    query_id: str
+    number: int
+    #: How many rows it has.
+    rows: int
+    #: The sum of the hashes of its rows, which does not depend on their order; None: unknown.
+    digest: int | None = None
+    #: The digest of the entry in Spark's log that describes the batch; None: it cannot be read.
+    entry: str | None = None
+    #: The tickets in that entry, if all sources of the query are ignis queues.
+    tickets: str | None = None
+
+
+class TicketRange(NamedTuple):
+    """The tickets of a consumer between two numbers."""
+
+    consumer: Consumer
+    #: Exclusive.
+    after: int
+    #: Inclusive.
+    upto: int
+
+    @staticmethod
+    def of(ticket: Ticket) -> TicketRange:
+        """Return the range of one ticket."""
+        return TicketRange(ticket.consumer, ticket.number - 1, ticket.number)

@@ -1,0 +1,121 @@
+"""Options that users write as strings. One declaration parses and documents each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+from queue_core.errors import BadOption, Invalid
+from queue_core.values.names import nearest
+
+
+class Option(NamedTuple):
+    """One option: ``.option("maxMessagesPerTrigger", "1000")``."""
+
+    #: In lowerCamelCase, like Spark's own; users can write it in any case.
+    name: str
+    #: Its effect, its unit, and its default behaviour; sentences for the documentation.
+    about: str
+    #: Turns the text into a value; raises `ValueError` with the allowed values.
+    parse: Callable[[str], Any] = str
+    default: Any = None
+
+
+#: The address of the store.
+STORE: tuple[Option, ...] = (
+    Option(
+        "path",
+        "Folder of an embedded store; `~` and variables such as `$HOME` are expanded. `load()` and "
+        "`start()` take it as an argument too.",
+    ),
+    Option("catalog", "Database URL of the catalog. Set it with `storage`, instead of `path`."),
+    Option(
+        "storage",
+        "Folder or `pyarrow.fs` URI of the segments. Set it with `catalog`. Put the credentials of "
+        "a bucket into the environment (`AWS_ACCESS_KEY_ID`, …), because Spark may show options.",
+    ),
+)
+
+
+def parse(given: Mapping[str, str], known: Iterable[Option], where: str) -> dict[str, Any]:
+    """
+    Return the value of every known option, by its name.
+
+    Raises one `BadOption` that lists all unknown and malformed options.
+    """
+    options = {option.name.lower(): option for option in known}
+    values = {option.name: option.default for option in options.values()}
+    faults = []
+    for name, text in given.items():
+        option = options.get(name.lower())
+        if option is None:
+            names = [option.name for option in options.values()]
+            faults.append(f"unknown option {name!r}{nearest(name, names)}")
+            continue
+        try:
+            values[option.name] = option.parse(text)
+        except Invalid as error:
+            shown = f"{option.name}={text!r}: "
+            faults.append(shown + str(error).removeprefix(shown))
+        except ValueError as error:
+            faults.append(f"{option.name}={text!r}: use {error}")
+    if faults:
+        raise BadOption(f"{where}: {'; '.join(faults)}")
+    return values
+
+
+def one_of(*allowed: str) -> Callable[[str], str]:
+    """Return a parser of one of *allowed*, in any case."""
+    words = {word.lower(): word for word in allowed}
+
+    def check(text: str) -> str:
+        if text.lower() not in words:
+            raise ValueError(f"{', '.join(allowed)}{nearest(text, allowed)}")
+        return words[text.lower()]
+
+    return check
+
+
+def whole(low: int, high: int | None = None) -> Callable[[str], int]:
+    """Return a parser of a whole number within bounds, such as ``1_000``."""
+
+    def check(text: str) -> int:
+        allowed = f"a whole number, {low} or more" if high is None else f"{low} to {high}"
+        try:
+            value = int(text)
+        except ValueError:
+            raise ValueError(allowed) from None
+        if value < low or (high is not None and value > high):
+            raise ValueError(allowed)
+        return value
+
+    return check
+
+
+def size(text: str) -> int:
+    """Parse a number of bytes: ``1048576``, ``64k``, ``16m``, ``1g``."""
+    units = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+    body = text.strip().lower().removesuffix("b")
+    factor = units.get(body[-1:], 1)
+    try:
+        value = int(body[:-1] if factor > 1 else body) * factor
+    except ValueError:
+        raise ValueError("a number of bytes such as 1048576, 64k, 16m or 1g") from None
+    if value < 1:
+        raise ValueError("at least 1 byte")
+    return value
+
+
+def boolean(text: str) -> bool:
+    """Parse ``true`` or ``false``."""
+    if text.lower() not in ("true", "false"):
+        raise ValueError("true or false")
+    return text.lower() == "true"
+
+
+def words(text: str) -> tuple[str, ...]:
+    """Parse names that are separated by commas."""
+    found = tuple(word.strip() for word in text.split(",") if word.strip())
+    if not found:
+        raise ValueError("one or more names, separated by commas")
+    return found

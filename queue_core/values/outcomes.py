@@ -1,0 +1,238 @@
+"""Settlements: the outcomes of fired messages, as small sets of ids."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from queue_core.errors import BadOutcome
+from queue_core.values.failure_kinds import (
+    REASON_LENGTH,
+    REASONS,
+    REJECTED,
+    check_kind,
+    check_reasons,
+    no_reasons,
+    readable,
+)
+from queue_core.values.ids import IdSet, numbers_of
+from queue_core.values.names import nearest
+from queue_core.values.waits import check_waits, dead_of, no_waits, waits_of
+
+DELETE, SIDELINE, RELOAD = "delete", "sideline", "reload"
+OUTCOMES = (DELETE, SIDELINE, RELOAD)
+#: The columns of a table of outcomes.
+_COLUMNS = ("_message_id", "outcome", "kind", "reason", "not_before", "delay", "dead")
+#: The kind of reloaded messages that no handler has seen.
+UNHANDLED = "unhandled"
+
+
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    """The outcomes of fired messages. Each message has one outcome; `of` makes it from a table."""
+
+    #: Messages to delete.
+    deleted: IdSet = field(default_factory=IdSet)
+    #: Messages to move to the sideline.
+    sidelined: IdSet = field(default_factory=IdSet)
+    #: Messages to put back to their old positions.
+    reloaded: IdSet = field(default_factory=IdSet)
+    #: Those of them that no handler has seen: their delivery does not count, and clears no suspect.
+    unhandled: IdSet = field(default_factory=IdSet)
+    #: Why messages are sidelined: ``message_id`` (int64), ``kind`` and ``reason`` (strings).
+    #: Messages without a row are ``rejected``, without a reason.
+    reasons: pa.Table = field(default_factory=no_reasons)
+    #: When messages are due again, or that they are dead: ``message_id``, ``not_before`` and
+    #: ``delay`` (int64, microseconds) and ``dead`` (boolean). Others wait as the policy says.
+    waits: pa.Table = field(default_factory=no_waits)
+
+    def __len__(self) -> int:
+        return len(self.deleted) + len(self.sidelined) + len(self.reloaded)
+
+    @staticmethod
+    def sideline(ids: IdSet, reason: str | None = None, kind: str = REJECTED) -> Settlement:
+        """
+        Sideline messages, all for the same reason.
+
+        Args:
+            ids: The messages.
+            reason: Any text; the first 2000 characters are kept.
+            kind: One word of lower-case letters, digits and ``_``, up to 32 characters.
+
+        Returns:
+            The settlement.
+
+        Raises:
+            BadOutcome: *kind* or *reason* is malformed.
+        """
+        check_kind(kind)
+        if reason is not None and not isinstance(reason, str):
+            raise BadOutcome(f"reason={reason!r}: use text")
+        if reason is None and kind == REJECTED:
+            return Settlement(sidelined=ids)
+        numbers = pa.array(ids.numbers())
+        text = pa.scalar(None if reason is None else readable(reason), pa.string())
+        same = [pa.repeat(value, len(numbers)) for value in (pa.scalar(kind), text)]
+        return Settlement(sidelined=ids, reasons=pa.table([numbers, *same], schema=REASONS))
+
+    @staticmethod
+    def of(rows: pa.RecordBatch | pa.Table) -> Settlement:
+        """
+        Make a settlement from a table, one row per message.
+
+        Args:
+            rows: The columns ``_message_id`` (int64), ``outcome`` (string: ``delete``, ``sideline``
+                or ``reload``) and, optionally, ``kind`` and ``reason`` (strings, used for
+                sidelined messages), ``not_before`` (timestamp with a time zone) or ``delay``
+                (number, seconds from the settlement on) and ``dead`` (boolean). A message with a
+                time waits in the sideline until then: reloaded, without a failure; or sidelined,
+                at this time instead of the policy's. A sidelined message with ``dead`` is not
+                tried again.
+
+        Returns:
+            The settlement.
+
+        Raises:
+            BadOutcome: A column is missing or of another type, an outcome or kind is unknown, or a
+                message has two outcomes or two times.
+        """
+        if not isinstance(rows, pa.RecordBatch | pa.Table):
+            raise BadOutcome(
+                f"a settlement is made from a Table or RecordBatch of pyarrow, and from no "
+                f"{type(rows).__name__}"
+            )
+        for name in _COLUMNS:
+            if rows.schema.names.count(name) > 1:
+                raise BadOutcome(f"a settlement has the column {name!r} twice")
+        for name in ("_message_id", "outcome"):
+            if name not in rows.schema.names:
+                raise BadOutcome(
+                    f"a settlement needs the column {name!r}{nearest(name, rows.schema.names)}; "
+                    "it has _message_id, outcome and, optionally, kind, reason, not_before, delay "
+                    "and dead"
+                )
+        ids, outcomes = numbers_of(rows.column("_message_id")), _places(rows.column("outcome"))
+        deleted, sidelined, reloaded = (outcomes == place for place in range(len(OUTCOMES)))
+        settlement = Settlement(
+            deleted=IdSet.of(ids[deleted]),
+            sidelined=IdSet.of(ids[sidelined]),
+            reloaded=IdSet.of(ids[reloaded]),
+            unhandled=_unhandled(rows, reloaded),
+            reasons=_reasons(rows, sidelined),
+            waits=waits_of(rows, sidelined, reloaded),
+        )
+        settlement.check()
+        return settlement
+
+    @staticmethod
+    def merge(settlements: Iterable[Settlement]) -> Settlement:
+        """
+        Combine settlements into one.
+
+        Args:
+            settlements: The settlements.
+
+        Returns:
+            The settlement with the outcomes of all of them.
+
+        Raises:
+            BadOutcome: A message has two outcomes.
+        """
+        deleted, sidelined, reloaded, unhandled = IdSet(), IdSet(), IdSet(), IdSet()
+        reasons, waits = [no_reasons()], [no_waits()]
+        for settlement in settlements:
+            deleted |= settlement.deleted
+            sidelined |= settlement.sidelined
+            reloaded |= settlement.reloaded
+            unhandled |= settlement.unhandled
+            reasons.append(settlement.reasons)
+            waits.append(settlement.waits)
+        tables = (pa.concat_tables(reasons), pa.concat_tables(waits))
+        merged = Settlement(deleted, sidelined, reloaded, unhandled, *tables)
+        merged.check()
+        return merged
+
+    def check(self) -> None:
+        """
+        Check the outcomes, as every settlement does.
+
+        Raises:
+            BadOutcome: A message has two outcomes or two times, is dead without being sidelined, or
+                has a kind, reason or time that cannot be; or a field has another type.
+        """
+        for name in ("deleted", "sidelined", "reloaded", "unhandled"):
+            if not isinstance(given := getattr(self, name), IdSet):
+                raise BadOutcome(
+                    f"{name} is no IdSet but {type(given).__name__}; IdSet.of makes one from ids"
+                )
+        check_reasons(self.reasons)
+        check_waits(self.waits)
+        dead = dead_of(self.waits) & self.reloaded
+        if len(dead):
+            raise BadOutcome(
+                f"message {int(dead.numbers()[0])} with dead=true is reloaded; dead is for the "
+                "outcome sideline"
+            )
+        for one, other, names in (
+            (self.deleted, self.sidelined, "deleted and sidelined"),
+            (self.deleted, self.reloaded, "deleted and reloaded"),
+            (self.sidelined, self.reloaded, "sidelined and reloaded"),
+        ):
+            both = one & other
+            if len(both):
+                raise BadOutcome(
+                    f"{len(both)} messages are both {names}, such as {int(both.numbers()[0])}; "
+                    "give each message one outcome"
+                )
+
+
+def _places(outcomes: pa.Array | pa.ChunkedArray) -> npt.NDArray[np.int32]:
+    """Return the place of each outcome in `OUTCOMES`; raises `BadOutcome` for an unknown one."""
+    outcomes = _texts("outcome", outcomes)
+    found = pc.index_in(outcomes, value_set=pa.array(OUTCOMES))
+    if found.null_count:
+        strange = outcomes.filter(found.is_null())[0].as_py()
+        hint = nearest(str(strange), OUTCOMES)
+        raise BadOutcome(f"outcome {strange!r} is unknown{hint}; use {', '.join(OUTCOMES)}")
+    places: npt.NDArray[np.int32] = found.to_numpy()
+    return places
+
+
+def _unhandled(rows: pa.RecordBatch | pa.Table, reloaded: npt.NDArray[np.bool_]) -> IdSet:
+    """Return the reloaded messages that no handler has seen, by their kind."""
+    if "kind" not in rows.schema.names:
+        return IdSet()
+    these = pc.and_(reloaded, pc.equal(_texts("kind", rows.column("kind")), UNHANDLED))
+    return IdSet.of(rows.column("_message_id").filter(these.fill_null(False)))
+
+
+def _reasons(rows: pa.RecordBatch | pa.Table, sidelined: npt.NDArray[np.bool_]) -> pa.Table:
+    """Return the `REASONS` of the sidelined rows that have one."""
+    names = [name for name in ("kind", "reason") if name in rows.schema.names]
+    if not names:
+        return no_reasons()
+    given = {name: _texts(name, rows.column(name)).filter(sidelined) for name in names}
+    nothing = pa.nulls(np.count_nonzero(sidelined), pa.string())
+    kinds, reasons = given.get("kind", nothing), given.get("reason", nothing)
+    for kind in pc.unique(kinds.drop_null()).to_pylist():
+        check_kind(kind)
+    table = pa.table(
+        {
+            "message_id": rows.column("_message_id").filter(sidelined),
+            "kind": kinds.fill_null(REJECTED),
+            "reason": pc.utf8_slice_codeunits(reasons, 0, REASON_LENGTH),
+        }
+    ).cast(REASONS)
+    return table.filter(pc.or_(kinds.is_valid(), reasons.is_valid()))
+
+
+def _texts(name: str, column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    try:
+        return column.cast(pa.string())
+    except pa.ArrowException as error:
+        raise BadOutcome(f"the column {name!r} is {column.type}; use text") from error

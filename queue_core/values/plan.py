@@ -1,0 +1,295 @@
+"""Pure decisions: how to share a limit, where to cut slices, how to read and partition them."""
+
+from __future__ import annotations
+
+import heapq
+from bisect import bisect_right
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate, pairwise
+from math import ceil
+from typing import TypeVar
+
+import numpy as np
+import xxhash
+
+from queue_core.values.ids import IdSet
+from queue_core.values.model import Part, ScanTask, SegmentRef, Slice
+from queue_core.values.rows import Rows
+
+Name = TypeVar("Name", bound=Hashable)
+Ordered = TypeVar("Ordered", int, tuple[int, int, int])
+
+#: A slice, and its rows that are taken.
+Taken = tuple[Slice, Rows]
+
+#: The golden ratio without its whole part, in 64 bits. The fractional parts of its multiples are
+#: spread evenly from 0 to 1, however many they are.
+_GOLDEN = 0x9E3779B97F4A7C15
+
+
+def share(available: Mapping[Name, int], limit: int, turn: int = 0) -> dict[Name, int]:
+    """
+    Share *limit* among the names, as evenly as the available numbers allow.
+
+    The remainder of the division goes to one name after another, beginning at *turn*, so that all
+    get the same over many turns.
+    """
+    names = sorted((name for name in available if available[name] > 0), key=repr)
+    names = names[turn % len(names) :] + names[: turn % len(names)] if names else []
+    shares: dict[Name, int] = {}
+    for name in sorted(names, key=available.__getitem__):
+        if available[name] * (len(names) - len(shares)) > limit:
+            break
+        shares[name] = available[name]
+        limit -= available[name]
+    hungry = [name for name in names if name not in shares]
+    for index, name in enumerate(hungry):
+        shares[name] = limit // len(hungry) + (index < limit % len(hungry))
+    return {name: shares[name] for name in names}
+
+
+def in_proportion(
+    available: Mapping[Ordered, int], limit: int, weights: Mapping[Ordered, int], turn: int
+) -> dict[Ordered, int]:
+    """
+    Share *limit* among the names by their weights, as far as the available numbers allow.
+
+    What a name lacks goes to the others. Each of them gets its part, rounded up or down: in
+    successive turns up so often that the parts are exact in the long run, and that each name gets
+    something soon, however small its weight is.
+    """
+    names = sorted(name for name in available if available[name] > 0)
+    total = sum(weights[name] for name in names)
+    shares: dict[Ordered, int] = {}
+    for name in sorted(names, key=lambda name: (available[name] << 64) // weights[name]):
+        if available[name] * total > limit * weights[name]:
+            break
+        shares[name] = available[name]
+        limit -= available[name]
+        total -= weights[name]
+    # The parts stand side by side on a line. Each has as many messages as whole numbers lie on it.
+    end = (turn * _GOLDEN % (1 << 64)) * total >> 64
+    for name in names:
+        if name not in shares:
+            begin, end = end, end + limit * weights[name]
+            shares[name] = end // total - begin // total
+    return {name: shares[name] for name in names}
+
+
+def in_turn(
+    available: Mapping[Ordered, int], limit: int, turn: int, of_each: int = 1
+) -> list[Ordered]:
+    """
+    Return the names from which *limit* is to be taken, in rotating order.
+
+    They have *limit* together, if all have, and are so many that none has to give more than
+    *of_each* if all have as much. *turn* is how much was ever taken. If each gives one, the next
+    turn begins after them. Otherwise, each is the first once in as many turns as there are names,
+    and any may be the first of these turns. With a fixed one, two callers with different limits
+    could take turns so that some name is never the first.
+    """
+    names = sorted(name for name in available if available[name] > 0)
+    if not names:
+        return []
+    if of_each == 1:
+        start = turn
+    else:
+        rounds, place = divmod(turn // limit, len(names))
+        start = place + xxhash.xxh3_64_intdigest(rounds.to_bytes(8, "big"))
+    start %= len(names)
+    names = names[start:] + names[:start]
+    sums = accumulate(available[name] for name in names)
+    enough = next((at for at, total in enumerate(sums, 1) if total >= limit), len(names))
+    return names[: max(enough, ceil(limit / of_each))]
+
+
+def passed_over(wanted: Sequence[Ordered], got: Collection[Ordered]) -> bool:
+    """
+    Return whether some names *wanted* in rotating order are missing because others have them.
+
+    New names may have come in between, and are then in the place of the last ones.
+    """
+    missing = next((name for name in wanted if name not in got), None)
+    if missing is None:
+        return False
+    start = wanted[0]
+    last = max(((name < start, name) for name in got), default=(False, start))
+    return len(got) < len(wanted) or (missing < start, missing) < last
+
+
+def having(slices: Iterable[Slice], rows: IdSet) -> list[Taken]:
+    """Return those slices that have some of the rows, which are given as ids; each with its own."""
+    taken = ((piece, piece.rows & rows.rows(piece.segment_id)) for piece in slices)
+    return [(piece, its_rows) for piece, its_rows in taken if its_rows]
+
+
+def take(slices: Sequence[Slice], limit: int | None) -> list[Taken]:
+    """
+    Take the first *limit* messages of one shard, in order of their places.
+
+    *slices* are in order of their positions. Their spans may interleave if messages in between were
+    reloaded; interleaved slices are cut at one place.
+    """
+    taken: list[Taken] = []
+    left = sum(len(piece.rows) for piece in slices) if limit is None else limit
+    for group in interleaved(slices):
+        if left <= 0:
+            break
+        taken.extend(_first([(piece, piece.rows) for piece in group], left))
+        left -= sum(len(piece.rows) for piece in group)
+    return taken
+
+
+def before(taken: Sequence[Taken], end: int) -> list[Taken]:
+    """Return the rows, of those taken from one shard, at places before *end*."""
+    cut = [
+        (piece, rows)
+        if piece.place_of(rows.stop) <= end
+        else (piece, rows.between(0, max(end - piece.place_of(0), 0)))
+        for piece, rows in taken
+    ]
+    return [(piece, rows) for piece, rows in cut if rows]
+
+
+def within_bytes(
+    taken: Mapping[Name, Sequence[Taken]],
+    limit: int,
+    ranked: Collection[Name] = (),
+    sharing: Callable[[Mapping[Name, int], int], Mapping[Name, int]] = share,
+) -> dict[Name, list[Taken]]:
+    """
+    Return the first messages of each shard that fit into *limit* bytes in all.
+
+    *sharing* shares the bytes among the shards.
+
+    At least one message is taken, so that a message that is larger than the limit does not get
+    stuck. *ranked* shards were already cut, by their own order, and stay as they are.
+    """
+    sizes = {name: _bytes(pieces) for name, pieces in taken.items()}
+    whole = {name: list(pieces) for name, pieces in taken.items() if name in ranked}
+    limit -= sum(sizes.pop(name) for name in whole)
+    if not sizes or sum(sizes.values()) <= limit:
+        return {name: list(pieces) for name, pieces in taken.items()}
+    shares = sharing(sizes, max(limit, 0))
+    fitting = {
+        name: list(_fitting(taken[name], given)) for name, given in shares.items() if taken[name]
+    }
+    fitting = {name: pieces for name, pieces in fitting.items() if pieces}
+    if not fitting:
+        name = next(iter(shares))
+        piece, rows = taken[name][0]
+        fitting = {name: [(piece, rows.split(1)[0])]}
+    return whole | fitting
+
+
+def scan_tasks(
+    held: Iterable[tuple[Slice, Rows]], sources: Mapping[int, SegmentRef], queue: str
+) -> Iterator[ScanTask]:
+    """Yield the tasks that read slices of one queue, in order of shards and places."""
+    shards: dict[tuple[int, int], list[Taken]] = {}
+    for piece, rows in held:
+        shards.setdefault((piece.magazine, piece.shard), []).append((piece, rows))
+    for magazine, shard in sorted(shards):
+        ordered = sorted(
+            shards[magazine, shard], key=lambda taken: taken[0].place_of(taken[1].start)
+        )
+        narrowed = {id(piece): rows for piece, rows in ordered}
+        for group in interleaved([piece for piece, _ in ordered]):
+            for stretch in _in_order_of_rows([(piece, narrowed[id(piece)]) for piece in group]):
+                yield _piece(stretch, sources[stretch[0][0].segment_id], queue)
+
+
+def _piece(stretch: Sequence[Taken], source: SegmentRef, queue: str) -> ScanTask:
+    parts = tuple(Part(rows=rows, attempts=s.attempts, fired_at=s.fired_at) for s, rows in stretch)
+    return ScanTask(
+        queue=queue,
+        shard=stretch[0][0].shard,
+        segment=source.narrowed(
+            min(part.rows.start for part in parts), max(part.rows.stop for part in parts)
+        ),
+        parts=parts,
+        bytes=sum(s.bytes_of(rows) for s, rows in stretch),
+    )
+
+
+def _in_order_of_rows(group: Sequence[Taken]) -> Iterator[list[Taken]]:
+    """
+    Cut interleaved slices into stretches whose rows are in the order of their places.
+
+    A stretch has one segment and one distance between rows and places; slices that were compacted
+    at different times, or separately, have different distances.
+    """
+    distances = [(piece.segment_id, piece.place_of(0)) for piece, _ in group]
+    if len(set(distances)) == 1:
+        yield list(group)
+        return
+    places = np.concatenate(
+        [rows.numbers().astype(np.int64) + piece.place_of(0) for piece, rows in group]
+    )
+    of = np.repeat(distances, [len(rows) for _, rows in group], axis=0)
+    order = np.argsort(places)
+    ends = np.flatnonzero(np.diff(of[order], axis=0).any(axis=1)) + 1
+    begins = [*places[order][[0, *ends]].tolist(), int(places.max()) + 1]
+    for begin, end in pairwise(begins):
+        stretch = [
+            (piece, rows.between(max(begin - piece.place_of(0), 0), end - piece.place_of(0)))
+            for piece, rows in group
+            if begin < piece.place_of(rows.stop) and piece.place_of(rows.start) < end
+        ]
+        yield [(piece, rows) for piece, rows in stretch if rows]
+
+
+def partitions(sizes: Mapping[Name, int], count: int) -> list[list[Name]]:
+    """Distribute shards to at most *count* partitions, the largest first to the emptiest."""
+    bins = [(0, index) for index in range(max(1, min(count, len(sizes))))]
+    spread: list[list[Name]] = [[] for _ in bins]
+    for name in sorted(sizes, key=lambda name: (-sizes[name], repr(name))):
+        filled, index = heapq.heappop(bins)
+        spread[index].append(name)
+        heapq.heappush(bins, (filled + sizes[name], index))
+    return [names for names in spread if names]
+
+
+def interleaved(slices: Iterable[Slice]) -> Iterator[list[Slice]]:
+    """Group neighbours whose spans of places overlap. Each other slice is its own group."""
+    group: list[Slice] = []
+    end = -1
+    for piece in slices:
+        if group and piece.position >= end:
+            yield group
+            group = []
+        group.append(piece)
+        end = max(end, piece.end) if len(group) > 1 else piece.end
+    if group:
+        yield group
+
+
+def _first(group: Sequence[Taken], count: int) -> list[Taken]:
+    """Return the first *count* messages of interleaved slices, by place."""
+    if count >= sum(len(rows) for _, rows in group):
+        return list(group)
+    if len(group) == 1:
+        ((piece, rows),) = group
+        return [(piece, rows.split(count)[0])] if count else []
+    places = np.concatenate(
+        [rows.numbers().astype(np.int64) + piece.place_of(0) for piece, rows in group]
+    )
+    return before(group, int(np.partition(places, count)[count]))
+
+
+def _fitting(taken: Sequence[Taken], limit: int) -> Iterator[Taken]:
+    narrowed = {id(piece): rows for piece, rows in taken}
+    for slices in interleaved([piece for piece, _ in taken]):
+        group = [(piece, narrowed[id(piece)]) for piece in slices]
+        size = _bytes(group)
+        if size > limit:
+            counts = range(sum(len(rows) for _, rows in group))
+            fits = bisect_right(counts, limit, key=lambda count: _bytes(_first(group, count))) - 1
+            yield from _first(group, fits)
+            return
+        limit -= size
+        yield from group
+
+
+def _bytes(taken: Iterable[Taken]) -> int:
+    return sum(piece.bytes_of(rows) for piece, rows in taken)

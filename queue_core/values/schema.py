@@ -1,0 +1,438 @@
+"""Arrow schemas of queues: their canonical types, the rows that fit, and their evolution.
+
+A queue stores types in the form in which Spark exchanges Arrow data: strings and binaries with
+32-bit offsets, timestamps in microseconds and UTC, decimals of 128 bits, no dictionaries. A load
+casts everything that fits into these types without loss.
+"""
+
+import logging
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Protocol, TypeAlias
+
+import pyarrow as pa
+
+from queue_core.errors import SchemaMismatch
+from queue_core.values.names import check_columns, listed, nearest
+from queue_core.values.valid_text import is_valid, valid_table
+
+
+class DataFrame(Protocol):
+    """A table of any library that gives its data as Arrow: pandas, Polars, DuckDB."""
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object: ...
+
+
+#: Rows to load: Arrow data, a data frame, or a list with one dict per message.
+Loadable: TypeAlias = "pa.Table | pa.RecordBatch | DataFrame | Iterable[Mapping[str, Any]]"
+#: What pandas calls the labels of its rows.
+_ROW_LABELS = re.compile(r"__index_level_\d+__")
+
+_t = pa.types
+
+_log = logging.getLogger(__name__)
+
+TIMESTAMP = pa.timestamp("us", tz="UTC")
+
+#: The columns that describe a message. They follow the queue's own columns when messages are read.
+#: `_attempt` counts failures, from 0. `_fired_at` is the time at which the message was last fired
+#: or shovelled, and is null if it never was: a message that was fired and waits again, after a
+#: reload or a failure, keeps its `_fired_at`.
+METADATA = pa.schema(
+    [
+        #: Never changes, wherever the message is moved.
+        pa.field("_message_id", pa.int64(), nullable=False),
+        pa.field("_queue", pa.string(), nullable=False),
+        pa.field("_shard", pa.int32(), nullable=False),
+        #: How often the message has failed: 0 at first.
+        pa.field("_attempt", pa.int32(), nullable=False),
+        pa.field("_loaded_at", TIMESTAMP, nullable=False),
+        #: When the message was last fired or shovelled; null if it never was.
+        pa.field("_fired_at", TIMESTAMP),
+    ]
+)
+
+#: Optional columns that their names make special: the time at which a message expires, and the time
+#: before which it is held.
+EXPIRES_AT, HOLD_UNTIL = "_expires_at", "_hold_until"
+#: Columns that only selectors see: seconds since a message was loaded, and the current time.
+AGE, NOW = "_age", "_now"
+
+#: Columns of a compacted segment after the queue's own: the identity of each row's message. They
+#: are found by position, because a queue can have columns of these names too.
+COMPACTED = pa.schema(
+    [
+        METADATA.field("_message_id"),
+        METADATA.field("_loaded_at"),
+        #: Number of the row. There can be gaps, so that every message keeps its place.
+        pa.field("_row", pa.uint32(), nullable=False),
+    ]
+)
+
+
+def canonical(schema: pa.Schema) -> pa.Schema:
+    """
+    Return a schema in the types that a queue stores.
+
+    Raises `SchemaMismatch` for a type that Spark does not support, and `BadName` for a column name
+    that is not allowed.
+    """
+    if not isinstance(schema, pa.Schema):
+        raise SchemaMismatch(
+            f"a queue's schema is a pyarrow.Schema, a dataclass or a pydantic model, not "
+            f"{type(schema).__name__}"
+        )
+    if not len(schema):
+        raise SchemaMismatch("a queue needs at least one column")
+    check_columns(schema.names, reserved=[*METADATA.names, AGE, NOW])
+    columns = pa.schema([_canonical_field(field, field.name) for field in schema])
+    for field in columns:
+        if field.name in (EXPIRES_AT, HOLD_UNTIL) and not _t.is_timestamp(field.type):
+            raise SchemaMismatch(f"column {field.name!r} must be a timestamp, not {field.type}")
+    return columns
+
+
+def serialize(schema: pa.Schema) -> bytes:
+    """Return a schema as Arrow IPC bytes."""
+    # Arrow's default memory pool takes some milliseconds to start, and a query would wait.
+    return bytes(schema.serialize(pa.system_memory_pool()))
+
+
+def deserialize(data: bytes) -> pa.Schema:
+    """Return the schema that `serialize` wrote."""
+    return pa.ipc.read_schema(pa.py_buffer(data))
+
+
+def output_schema(schema: pa.Schema, columns: Sequence[str] | None = None) -> pa.Schema:
+    """Return the schema of the messages that are read from a queue with this schema."""
+    whole = pa.schema([*schema, *METADATA])
+    return whole if columns is None else pa.schema([whole.field(name) for name in columns])
+
+
+def conform(rows: Loadable, schema: pa.Schema, queue: str, *, mends: bool = False) -> pa.Table:
+    """
+    Return rows as a table of exactly *schema*, without metadata columns.
+
+    Missing nullable columns become null. Raises `SchemaMismatch` for a column that the queue lacks,
+    a value that does not fit, a null in a required column, or a string that is not valid UTF-8.
+    With *mends*, as where nobody can act on one row, such a string gets ``?`` for its wrong bytes.
+    """
+    table = _as_table(rows, schema, queue)
+    if table.schema.equals(schema, check_metadata=False):
+        return _checked(table, schema, queue, mends)
+    table = table.drop_columns([name for name in table.column_names if name in METADATA.names])
+    _check_known(table.column_names, schema, queue)
+    columns = [_conform_column(table, field, queue) for field in schema]
+    return _checked(pa.table(columns, schema=schema), schema, queue, mends)
+
+
+def check_insertable(incoming: pa.Schema, schema: pa.Schema, queue: str) -> None:
+    """Raise `SchemaMismatch` unless the types of *incoming* rows can be loaded."""
+    empty = incoming.empty_table()
+    conform(empty, schema, queue)
+    for field in schema:
+        if field.name in incoming.names:
+            continue
+        if not field.nullable:
+            raise SchemaMismatch(f"queue {queue!r}: column {field.name!r} is required and missing")
+
+
+def check_known(queue: str, there: Iterable[str], known: Iterable[str]) -> None:
+    """Raise `SchemaMismatch` if a queue has columns that a query does not know."""
+    new = sorted({*there} - {*known})
+    if new:
+        raise SchemaMismatch(
+            f"ignis source: queue {queue!r} has the new column {listed(new, quoted=True)}, which "
+            "this query does not know, and its next messages may have values there; nothing was "
+            "lost. Load the DataFrame again, and restart the query with its checkpoint. To go on "
+            "without new columns, choose columns with .schema(...)"
+        )
+
+
+def evolve(old: pa.Schema, new: pa.Schema, queue: str) -> pa.Schema:
+    """
+    Return the schema *old* followed by the columns that *new* adds.
+
+    Raises `SchemaMismatch` if *new* changes a column of *old* or adds one that is not nullable.
+    """
+    new = canonical(new)
+    for field in old:
+        if field.name in new.names:
+            other = new.field(field.name)
+            if not other.type.equals(field.type) or other.nullable != field.nullable:
+                raise SchemaMismatch(
+                    f"queue {queue!r}: column {field.name!r} is {_describe(field)} and cannot "
+                    f"become {_describe(other)}; only new nullable columns can be added"
+                )
+    added = [field for field in new if field.name not in old.names]
+    for field in added:
+        if not field.nullable:
+            raise SchemaMismatch(
+                f"queue {queue!r}: new column {field.name!r} must be nullable, since older "
+                "messages have no value for it"
+            )
+    return canonical(pa.schema([*old, *added]))
+
+
+def upgrade(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Return a batch of an older or narrower schema in *schema*, with nulls in new columns."""
+    if batch.schema.equals(schema, check_metadata=False):
+        return batch
+    columns = [
+        batch.column(field.name)
+        if field.name in batch.schema.names
+        else pa.nulls(batch.num_rows, field.type)
+        for field in schema
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def is_number(kind: pa.DataType) -> bool:
+    """Return whether values of a type are integers, floats or decimals."""
+    return bool(_t.is_integer(kind) or _t.is_floating(kind) or _t.is_decimal(kind))
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Return whether values of a type are strings, in any of Arrow's layouts."""
+    return bool(_t.is_string(kind) or _t.is_large_string(kind) or _t.is_string_view(kind))
+
+
+def is_binary(kind: pa.DataType) -> bool:
+    """Return whether values of a type are bytes, in any of Arrow's layouts."""
+    return bool(
+        _t.is_binary(kind)
+        or _t.is_large_binary(kind)
+        or _t.is_binary_view(kind)
+        or _t.is_fixed_size_binary(kind)
+    )
+
+
+def _as_table(rows: Loadable, schema: pa.Schema, queue: str) -> pa.Table:
+    if isinstance(rows, pa.Table):
+        return rows
+    if isinstance(rows, pa.RecordBatch):
+        return pa.Table.from_batches([rows])
+    if hasattr(rows, "__arrow_c_stream__"):
+        return of_data_frame(rows, queue)
+    wrong = (
+        f"queue {queue!r}: load a pyarrow Table, a data frame, or a list of dicts or of objects of "
+        "one class, not "
+    )
+    if not isinstance(rows, Iterable):
+        raise SchemaMismatch(f"{wrong}{type(rows).__name__}")
+    dicts = list(rows)
+    for row in dicts:
+        if not isinstance(row, dict | Mapping):
+            raise SchemaMismatch(f"{wrong}{type(rows).__name__} of {type(row).__name__}")
+    _check_known(set().union(*dicts) - set(METADATA.names), schema, queue)
+    columns = [_column([row.get(field.name) for row in dicts], field, queue) for field in schema]
+    return pa.table(columns, schema=schema)
+
+
+def of_data_frame(frame: Any, queue: str) -> pa.Table:
+    """Return the columns of a data frame of pandas, Polars or others, without its row labels."""
+    try:
+        table = pa.table(frame)
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        kind = type(frame).__name__
+        raise SchemaMismatch(f"queue {queue!r}: Arrow cannot read the {kind}: {error}") from error
+    return table.drop_columns([name for name in table.column_names if _ROW_LABELS.match(name)])
+
+
+def _check_known(names: Iterable[str], schema: pa.Schema, queue: str) -> None:
+    seen = set()
+    for name in names:
+        if name not in schema.names:
+            raise SchemaMismatch(
+                f"queue {queue!r} has no column {name!r}{nearest(str(name), schema.names)}; "
+                f"it has {', '.join(schema.names)}"
+            )
+        if name in seen:
+            raise SchemaMismatch(f"queue {queue!r}: column {name!r} appears twice")
+        seen.add(name)
+
+
+def _column(values: list[Any], field: pa.Field, queue: str) -> pa.Array:
+    # When Arrow makes whole numbers or dates, it silently cuts off fractions and hours. A cast from
+    # the type of the values does not.
+    kind = None if _is_cut_to(field.type) else field.type
+    try:
+        column = pa.array(values, kind)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        raise SchemaMismatch(
+            f"queue {queue!r}: column {field.name!r} is {field.type}; values do not fit: {error}"
+        ) from error
+    return _cast(column, field, queue)
+
+
+def _is_cut_to(kind: pa.DataType) -> bool:
+    while _t.is_list(kind):
+        kind = kind.value_type
+    return bool(_t.is_integer(kind) or _t.is_date(kind) or _t.is_timestamp(kind))
+
+
+def _conform_column(table: pa.Table, field: pa.Field, queue: str) -> pa.ChunkedArray:
+    if field.name not in table.column_names:
+        if not field.nullable and table.num_rows:
+            raise SchemaMismatch(f"queue {queue!r}: column {field.name!r} is required and missing")
+        return pa.chunked_array([pa.nulls(table.num_rows, field.type)])
+    return _cast(table.column(field.name), field, queue)
+
+
+def _cast(
+    column: pa.Array | pa.ChunkedArray, field: pa.Field, queue: str
+) -> pa.Array | pa.ChunkedArray:
+    if column.type.equals(field.type):
+        return column
+    why = ""
+    if _are_alike(column.type, field.type):
+        try:
+            return column.cast(field.type)
+        except (pa.ArrowException, ValueError) as error:
+            why = f": {error}"
+    raise SchemaMismatch(
+        f"queue {queue!r}: column {field.name!r} is {field.type}; "
+        f"{column.type} values do not fit{why}"
+    )
+
+
+def _are_alike(given: pa.DataType, target: pa.DataType) -> bool:
+    """Return whether a cast keeps the meaning of values, so that no text becomes a number."""
+    if _t.is_null(given):
+        return True
+    if _t.is_dictionary(given):
+        return _are_alike(given.value_type, target)
+    if _is_list(target):
+        return _is_list(given) and _are_alike(given.value_type, target.value_type)
+    if _t.is_map(target):
+        return bool(
+            _t.is_map(given)
+            and _are_alike(given.key_type, target.key_type)
+            and _are_alike(given.item_type, target.item_type)
+        )
+    if _t.is_struct(target):
+        return _t.is_struct(given) and all(
+            _are_alike(field.type, target.field(field.name).type)
+            for field in given
+            if target.get_field_index(field.name) >= 0
+        )
+    return any(family(given) and family(target) for family in _FAMILIES)
+
+
+def _checked(table: pa.Table, schema: pa.Schema, queue: str, mends: bool) -> pa.Table:
+    foreign = []
+    for field, column in zip(schema, table.columns, strict=True):
+        if not field.nullable and column.null_count:
+            raise SchemaMismatch(f"queue {queue!r}: column {field.name!r} may not be null")
+        if not is_valid(column):
+            foreign.append(field.name)
+    if not foreign:
+        return table
+    wrong = f"queue {queue!r}: column {foreign[0]!r} has strings that are not valid UTF-8"
+    if not mends:
+        raise SchemaMismatch(f"{wrong}; use a column of binary values, or decode them first")
+    _log.warning("%s; ? replaces their wrong bytes; use a column of binary values", wrong)
+    return valid_table(table)
+
+
+def described(schema: pa.Schema) -> str:
+    """Return the columns for a message: ``id int64 not null, name string``."""
+    return ", ".join(f"{field.name} {_describe(field)}" for field in schema)
+
+
+def _describe(field: pa.Field) -> str:
+    return f"{field.type}{'' if field.nullable else ' not null'}"
+
+
+def _canonical_field(field: pa.Field, column: str) -> pa.Field:
+    # Spark marks variants and geometries by field metadata; other metadata is dropped.
+    kept = {name: field.metadata[name] for name in _MARKS if name in (field.metadata or {})}
+    return pa.field(
+        field.name, _canonical_type(field.type, column), field.nullable, metadata=kept or None
+    )
+
+
+def _canonical_type(kind: pa.DataType, column: str) -> pa.DataType:
+    for matches, convert in _CONVERSIONS:
+        if matches(kind):
+            return convert(kind, column)
+    raise SchemaMismatch(
+        f"column {column!r}: Spark does not support the type {kind}"
+        + ("; use int64 or decimal128(20, 0)" if pa.types.is_uint64(kind) else "")
+    )
+
+
+def _list_type(kind: pa.DataType, column: str) -> pa.DataType:
+    item = kind.value_field
+    return pa.list_(pa.field("element", _canonical_type(item.type, column), item.nullable))
+
+
+def _map_type(kind: pa.DataType, column: str) -> pa.DataType:
+    return pa.map_(
+        pa.field("key", _canonical_type(kind.key_type, column), nullable=False),
+        pa.field("value", _canonical_type(kind.item_type, column), kind.item_field.nullable),
+    )
+
+
+def _struct_type(kind: pa.DataType, column: str) -> pa.DataType:
+    fields = [kind.field(index) for index in range(kind.num_fields)]
+    return pa.struct([_canonical_field(field, f"{column}.{field.name}") for field in fields])
+
+
+def _decimal_type(kind: pa.DataType, column: str) -> pa.DataType:
+    if kind.precision > 38:
+        raise SchemaMismatch(f"column {column!r}: Spark's decimals have at most 38 digits")
+    if not 0 <= kind.scale <= kind.precision:
+        raise SchemaMismatch(
+            f"column {column!r}: {kind} has a scale that Spark does not support; "
+            "use one from 0 to the number of digits"
+        )
+    return pa.decimal128(kind.precision, kind.scale)
+
+
+_MARKS = (b"variant", b"geometry", b"geography", b"srid")
+# The id of Arrow's year-month interval, for which pyarrow has no name.
+_INTERVAL_MONTHS = 21
+
+_Matches: TypeAlias = Callable[[pa.DataType], bool]
+_Convert: TypeAlias = Callable[[pa.DataType, str], pa.DataType]
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    # Not list views: Arrow's cast of those can write too few offsets.
+    return bool(_t.is_list(kind) or _t.is_large_list(kind) or _t.is_fixed_size_list(kind))
+
+
+#: Families of types that can be cast to each other; the cast checks whether the values fit.
+_FAMILIES: tuple[_Matches, ...] = (
+    is_number,
+    is_text,
+    is_binary,
+    _t.is_boolean,
+    _t.is_date,
+    _t.is_timestamp,
+    _t.is_time,
+    _t.is_duration,
+)
+_CONVERSIONS: tuple[tuple[_Matches, _Convert], ...] = (
+    (_t.is_dictionary, lambda kind, column: _canonical_type(kind.value_type, column)),
+    (_t.is_signed_integer, lambda kind, _: kind),
+    (_t.is_uint8, lambda *_: pa.int16()),
+    (_t.is_uint16, lambda *_: pa.int32()),
+    (_t.is_uint32, lambda *_: pa.int64()),
+    (_t.is_boolean, lambda kind, _: kind),
+    (_t.is_float16, lambda *_: pa.float32()),
+    (_t.is_floating, lambda kind, _: kind),
+    (is_text, lambda *_: pa.string()),
+    (is_binary, lambda *_: pa.binary()),
+    (_t.is_date, lambda *_: pa.date32()),
+    (_t.is_timestamp, lambda kind, _: pa.timestamp("us", tz="UTC" if kind.tz else None)),
+    (_t.is_time, lambda *_: pa.time64("ns")),
+    (_t.is_duration, lambda *_: pa.duration("us")),
+    (_t.is_decimal, _decimal_type),
+    (_t.is_null, lambda kind, _: kind),
+    (lambda kind: kind.id == _INTERVAL_MONTHS, lambda kind, _: kind),
+    (_t.is_map, _map_type),
+    (_is_list, _list_type),
+    (_t.is_struct, _struct_type),
+)

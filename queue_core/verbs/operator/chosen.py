@@ -1,0 +1,282 @@
+"""`Chosen`: messages that a person chose, and what can be done with them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
+from numbers import Integral
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy.typing as npt
+import pyarrow as pa
+
+from queue_core.catalog import queues
+from queue_core.catalog.database import Catalog
+from queue_core.catalog.holders.consumers import DEAD_AFTER_SECONDS
+from queue_core.catalog.slices import id_map, origins, read_plans
+from queue_core.errors import BadOption
+from queue_core.segments.reader import read_table
+from queue_core.segments.storage import Storage
+from queue_core.selection.queue_rules import of_moving
+from queue_core.selection.selection import Selection, condition_of
+from queue_core.support.interruption import shielded
+from queue_core.values.durations import Duration, check_seconds
+from queue_core.values.failure_kinds import BY_HAND, check_kind, readable
+from queue_core.values.ids import IdSet
+from queue_core.values.model import Magazine, QueueInfo
+from queue_core.verbs.intervene import Act, Intervention
+from queue_core.verbs.intervene import find as find_chosen
+from queue_core.verbs.operator.finding import find, present
+from queue_core.verbs.operator.rounds import carry_out
+from queue_core.verbs.quarantine import quarantining
+
+if TYPE_CHECKING:
+    from queue_core.selection.selection import AnySelector
+
+#: The word that chooses every message.
+ALL = "all"
+
+#: Message ids, or all of them.
+Ids: TypeAlias = "int | str | IdSet | pa.Array | pa.ChunkedArray | npt.NDArray[Any] | Iterable[int]"
+
+
+@shielded
+class Chosen:
+    """
+    Messages that a person chose with `Queue.choose`.
+
+    The object remembers their ids. Each method looks at them as they are when it is called, and
+    leaves messages alone that are gone, or that were fired, settled or moved in a way that it does
+    not concern. An act changes each message once, and none that comes into the right state while it
+    goes on; `only` also leaves out those that do so before. An act on many messages is several
+    short transactions, so that firings and loads go on meanwhile. If it is interrupted, call it
+    again for the others. Acts appear in the view ``reports`` as the task ``by_hand``, and in the
+    counters of the shards.
+
+    Args:
+        catalog: The catalog of the queue's store.
+        storage: The storage of the queue's store.
+        queue: The queue's description in the catalog.
+        ids: The ids of the messages.
+        magazines: The magazines to which the choice is limited.
+    """
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        storage: Storage,
+        queue: QueueInfo,
+        ids: IdSet,
+        magazines: Sequence[Magazine],
+    ) -> None:
+        self._catalog = catalog
+        self._storage = storage
+        self._queue = queue
+        self._ids = ids
+        self._magazines = magazines
+
+    @property
+    def ids(self) -> pa.Array:
+        """The ids of the chosen messages (int64), ascending, whether they still exist or not."""
+        return pa.array(self._ids.numbers(), pa.int64())
+
+    def only(self, act: str, *, consumer: str | None = None) -> Chosen:
+        """
+        Choose those of the messages that an act would change now.
+
+        Their number is final: the act changes no others, also if more messages come into a state
+        that it concerns before it begins, or while it goes on. Show the number to a person, and
+        call the act on the result::
+
+            waiting = queue.choose("all").only("delete")
+            if input(f"delete {len(waiting.ids)} messages? ") == "yes":
+                waiting.delete()
+
+        Args:
+            act: ``"delete"``, ``"sideline"``, ``"requeue"`` or ``"reload"``, as in `count`.
+            consumer: For ``"reload"``, as there.
+
+        Returns:
+            The messages, in a queue with enough room.
+
+        Raises:
+            BadOption: *act* is unknown, or as `reload` does.
+        """
+        intervention = self._intervention(_act(act), consumer=consumer)
+        with self._catalog.read() as connection:
+            taken = find_chosen(connection, self._queue, intervention)
+            found = IdSet.of(id_map.ids_of(connection, taken))
+        return Chosen(self._catalog, self._storage, self._queue, found, self._magazines)
+
+    def count(self, act: str | None = None, *, consumer: str | None = None) -> int:
+        """
+        Count the chosen messages.
+
+        Args:
+            act: ``"delete"``, ``"sideline"``, ``"requeue"`` or ``"reload"``: count the messages
+                that this method would change now, in a queue with enough room. By default, count
+                all chosen messages that still exist, without damaged ones.
+            consumer: For ``"reload"``, as there.
+
+        Returns:
+            Their number.
+
+        Raises:
+            BadOption: *act* is unknown, or as `reload` does.
+        """
+        intervention = None if act is None else self._intervention(_act(act), consumer=consumer)
+        with self._catalog.read() as connection:
+            if intervention is not None:
+                taken = find_chosen(connection, self._queue, intervention)
+            else:
+                taken = present(connection, self._queue, self._magazines, self._ids)
+            return sum(len(rows) for _, rows in taken)
+
+    def rows(self) -> pa.Table:
+        """
+        Return the chosen messages that still exist, waiting or in flight.
+
+        Returns:
+            The queue's columns, then the metadata columns (`METADATA`).
+
+        Raises:
+            DamagedSegment: Messages cannot be read. They are quarantined; call again for the
+                others.
+        """
+        with self._catalog.read() as connection:
+            queue = queues.still_there(connection, self._queue)
+            taken = present(connection, queue, self._magazines, self._ids)
+            plan = read_plans.build(connection, [queue], taken, self._storage.uri)
+        with self._quarantining():
+            return read_table(plan)
+
+    def delete(self) -> int:
+        """
+        Remove the chosen messages that wait, in main or in the sideline, for good.
+
+        Messages in flight are left alone: `reload` them first.
+
+        Returns:
+            How many messages were removed.
+        """
+        return self._do(Act.DELETE)
+
+    def sideline(self, reason: str | None = None, *, kind: str = BY_HAND) -> int:
+        """
+        Move the chosen messages that wait in main to the sideline.
+
+        Their ``_attempt`` stays as it is, since they have not failed. They get a row in `failures`,
+        and are dead: they stay there until a person acts.
+
+        Args:
+            reason: Any text; the first 2000 characters are kept.
+            kind: One word of lower-case letters, digits and ``_``, up to 32 characters.
+
+        Returns:
+            How many messages were moved.
+
+        Raises:
+            BadOutcome: *kind* or *reason* is malformed.
+        """
+        reason = None if reason is None else readable(reason)
+        return self._do(Act.SIDELINE, kind=check_kind(kind), reason=reason)
+
+    def requeue(self) -> int:
+        """
+        Move the chosen messages that wait in the sideline to the tail of main.
+
+        This includes dead messages, which no shovel moves. A bounded queue takes only as many as it
+        has room for, and messages that would expire in main stay. ``_attempt`` stays as it is.
+
+        Returns:
+            How many messages were moved.
+
+        Raises:
+            DamagedSegment: The expiry column of messages cannot be read. They are quarantined;
+                call again for the others.
+        """
+        return self._do(Act.REQUEUE)
+
+    def reload(
+        self, *, consumer: str | None = None, dead_after: Duration = DEAD_AFTER_SECONDS
+    ) -> int:
+        """
+        Put the chosen messages that are in flight back to their old places.
+
+        By default, this takes messages only from consumers without a sign of life (a heartbeat or
+        the firing itself) for *dead_after* seconds, and never from a query that requests them again
+        when it restarts.
+
+        Args:
+            consumer: The name of a consumer, as the view ``consumers`` shows it. Only its messages
+                are put back, even if it is alive. It may handle them once more.
+            dead_after: Seconds, or a text such as ``"30s"`` or a ``timedelta``, 0 or more.
+
+        Returns:
+            How many messages were put back.
+
+        Raises:
+            BadOption: *dead_after* is out of range, no consumer of the name *consumer* has ever
+                fired, or it is a query whose source has ``ack=onCommit``.
+        """
+        seconds = check_seconds("dead_after", dead_after)
+        return self._do(Act.RELOAD, consumer=consumer, dead_after=seconds)
+
+    def __repr__(self) -> str:
+        return f"<Chosen: {len(self._ids)} messages of queue {self._queue.name!r}>"
+
+    def _do(self, act: Act, **how: Any) -> int:
+        return carry_out(self._catalog, self._queue, self._intervention(act, **how))
+
+    def _intervention(self, act: Act, **how: Any) -> Intervention:
+        ids = self._movable() if act is Act.REQUEUE else self._ids
+        return Intervention(act=act, ids=ids, magazines=self._magazines, **how)
+
+    def _movable(self) -> IdSet:
+        """Return the messages that would not expire in main by their own columns."""
+        with self._catalog.read() as connection:
+            self._queue = queue = queues.still_there(connection, self._queue)
+            rule = Selection.parse([queue], self._storage.uri, eligibility=of_moving)
+            condition = None if rule is None else rule.rules[queue.id].condition
+            if condition is None:
+                return self._ids
+            with self._quarantining():
+                uri = self._storage.uri
+                return find(connection, uri, queue, [Magazine.SIDELINE], self._ids, condition)
+
+    def _quarantining(self) -> AbstractContextManager[None]:
+        return quarantining(self._catalog, self._storage)
+
+
+def choose(
+    catalog: Catalog,
+    storage: Storage,
+    queue: QueueInfo,
+    magazines: Sequence[Magazine],
+    ids: Ids | None = None,
+    selector: AnySelector | None = None,
+) -> Chosen:
+    """Return the messages that *ids* and *selector* choose now, as `Queue.choose` describes."""
+    if ids is None and selector is None:
+        raise BadOption(f'choose: give ids, a selector, or "{ALL}" for all messages')
+    if isinstance(ids, str) and ids != ALL:
+        raise BadOption(f'ids={ids!r}: give message ids, or "{ALL}" for all messages')
+    condition = None if selector is None else condition_of(selector, queue.schema)
+    given = None if ids is None or isinstance(ids, str) else _as_set(ids)
+    with quarantining(catalog, storage), catalog.read() as connection:
+        if given is not None:
+            origins.check(connection, [queue], id_map.located(connection, [queue.id], given))
+        found = find(connection, storage.uri, queue, magazines, given, condition)
+    return Chosen(catalog, storage, queue, found, magazines)
+
+
+def _act(name: str) -> Act:
+    if name not in tuple(Act):
+        raise BadOption(f"act={name!r}: use {', '.join(Act)}")
+    return Act(name)
+
+
+def _as_set(ids: Any) -> IdSet:
+    if isinstance(ids, IdSet):
+        return ids
+    return IdSet.of([ids] if isinstance(ids, Integral) else ids)

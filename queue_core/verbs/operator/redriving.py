@@ -1,0 +1,190 @@
+"""Redrive the sideline of a queue: what is moved, where to, and step by step at a rate."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from sqlalchemy import func, select
+
+from queue_core.catalog import queues
+from queue_core.catalog.database import Catalog
+from queue_core.catalog.queues import given_up_error
+from queue_core.catalog.tables import slices
+from queue_core.catalog.transact import Guard
+from queue_core.errors import BadOption, DamagedSegment
+from queue_core.segments.storage import Storage
+from queue_core.selection.candidates import find_candidates
+from queue_core.selection.conditions import eligible_slices, movable, retriable
+from queue_core.selection.queue_rules import of_moving
+from queue_core.selection.request import FireRequest, Horizon
+from queue_core.selection.selection import Selection
+from queue_core.values.model import Magazine, QueueInfo
+from queue_core.values.schema import check_insertable
+from queue_core.values.settings import check_count, check_rate
+from queue_core.verbs.quarantine import quarantining
+from queue_core.verbs.redrive import Note, Step, redrive
+
+#: The most messages of one step without a rate.
+STEP_MESSAGES = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Redriving:
+    """Which messages of a sideline are moved, where to, and how fast."""
+
+    queue: QueueInfo
+    #: None: back to main.
+    target: QueueInfo | None = None
+    selector: str | None = None
+    #: The most messages per second; None: no limit.
+    rate: float | None = None
+    #: The most messages; None: all.
+    limit: int | None = None
+    #: Also dead messages.
+    force: bool = False
+
+    def request(self, storage_uri: str) -> FireRequest:
+        """Return the request for the messages; raises `BadSelector`."""
+        return FireRequest(
+            queue_ids=(self.queue.id,),
+            magazine=Magazine.SIDELINE,
+            max_messages=self.limit,
+            selection=Selection.parse(
+                [self.queue], storage_uri, self.selector, eligibility=of_moving
+            ),
+            rules=movable(self.queue) if self.force else retriable(self.queue),
+        )
+
+    def check(self) -> None:
+        """Raise `BadOption`, `SchemaMismatch` or `QueueDeactivated` if the target is unsuitable."""
+        target, name = self.target, self.queue.name
+        if target is None:
+            return
+        settings = target.settings
+        if target.deactivated_at is not None:
+            raise given_up_error(target.name, target.deactivated_at)
+        reason = None
+        if settings.policy is not None or settings.dedup:
+            reason = "has a policy or dedup, which decides about loads; fire and load them instead"
+        elif settings.is_rendezvous:
+            reason = "keeps no messages (max_size=0)"
+        elif settings.is_bounded and settings.overflow == "ring":
+            reason = "is a ring, which would drop its oldest messages; set overflow=block"
+        if reason is not None:
+            raise BadOption(
+                f"to={target.name!r}: messages of {name!r} cannot go there; it {reason}"
+            )
+        check_insertable(self.queue.schema, target.schema, target.name)
+
+
+def wish(
+    catalog: Catalog,
+    queue: QueueInfo,
+    to: str | None,
+    selector: str | None,
+    rate: float | None,
+    limit: int | None,
+    *,
+    force: bool,
+) -> Redriving:
+    """Return a checked redrive from a person's arguments; *to* None, or the queue itself: main."""
+    if to is not None and not isinstance(to, str):
+        raise BadOption(f"to={to!r}: give the name of a queue, or leave it out for main")
+    with catalog.read() as connection:
+        queue = queues.still_there(connection, queue)
+        target = None if to is None or to == queue.name else queues.find(connection, to)
+    redriving = Redriving(
+        queue=queue,
+        target=target,
+        selector=selector,
+        rate=None if rate is None else check_rate("rate", rate),
+        limit=check_count("limit", limit),
+        force=force,
+    )
+    redriving.check()
+    return redriving
+
+
+def count(catalog: Catalog, storage: Storage, redriving: Redriving) -> int:
+    """Return how many messages would be moved now. Raises `DamagedSegment`."""
+    request = redriving.request(storage.uri)
+    if request.selection is not None:
+        with quarantining(catalog, storage):
+            candidates = find_candidates(catalog, request)
+        there = 0 if candidates is None else len(candidates.ids)
+    else:
+        with catalog.read() as connection:
+            query = select(func.coalesce(func.sum(slices.c.count), 0))
+            there = int(connection.scalar(query.where(*eligible_slices(connection, request))) or 0)
+    return there if redriving.limit is None else min(there, redriving.limit)
+
+
+class Steps:
+    """The steps of a redrive. The messages that match are found once, when the steps begin."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        storage: Storage,
+        redriving: Redriving,
+        horizon: Horizon | None = None,
+    ) -> None:
+        self._catalog = catalog
+        self._storage = storage
+        self._redriving = redriving
+        ids = [redriving.queue.id]
+        self._request = replace(
+            redriving.request(storage.uri),
+            horizon=horizon or Horizon.now(catalog, ids, Magazine.SIDELINE),
+        )
+        with quarantining(catalog, storage):
+            self._candidates = find_candidates(catalog, self._request)
+        rate = redriving.rate
+        self._most = STEP_MESSAGES if rate is None else max(int(rate), 1)
+        self._next = time.monotonic()
+
+    def run(self, left: int | None, guard: Guard | None = None, note: Note | None = None) -> Step:
+        """Move the messages of one step, at most *left*."""
+        most = self._most if left is None else min(self._most, left)
+        request = replace(self._request, max_messages=most)
+        with quarantining(self._catalog, self._storage):
+            step = redrive(
+                self._catalog,
+                self._storage,
+                self._redriving.queue,
+                self._redriving.target,
+                request,
+                self._candidates,
+                guard=guard,
+                note=note,
+            )
+        if self._redriving.rate is not None:
+            self._next = max(self._next, time.monotonic()) + step.moved / self._redriving.rate
+        return step
+
+    def rest(self) -> float:
+        """Return the seconds until the next step, by the rate."""
+        return max(self._next - time.monotonic(), 0.0)
+
+
+def move_now(
+    catalog: Catalog,
+    storage: Storage,
+    redriving: Redriving,
+    pause: Callable[[float], object] = time.sleep,
+) -> int:
+    """Move all messages in this thread; return how many. It ends where the target is full."""
+    steps, moved = Steps(catalog, storage, redriving), 0
+    while redriving.limit is None or moved < redriving.limit:
+        try:
+            step = steps.run(None if redriving.limit is None else redriving.limit - moved)
+        except DamagedSegment:
+            # It is quarantined now.
+            continue
+        moved += step.moved
+        if not step.moved:
+            break
+        pause(steps.rest())
+    return moved

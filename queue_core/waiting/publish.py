@@ -1,0 +1,97 @@
+"""Publish: load staged segments, and wait while a bounded queue is full."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TypeVar
+
+from sqlalchemy import Connection
+
+from queue_core.catalog.database import Catalog
+from queue_core.catalog.records.publications import is_new_load
+from queue_core.catalog.slices import segments
+from queue_core.errors import IgnisError
+from queue_core.segments.stager import remove_refused
+from queue_core.segments.storage import Storage
+from queue_core.values.model import Batch, QueueInfo, Staged
+from queue_core.verbs.capacity.bounds import OnFull
+from queue_core.waiting.admission import Admission
+from queue_core.waiting.bounded_load import commit_load, load_bounded
+from queue_core.waiting.rendezvous import meet
+
+Result = TypeVar("Result")
+
+_AS_SET = OnFull()
+
+
+def publish(
+    catalog: Catalog,
+    storage: Storage,
+    queue: QueueInfo,
+    staged: Sequence[Staged],
+    when_full: OnFull = _AS_SET,
+) -> list[int]:
+    """
+    Load staged segments, each run of which has a shard.
+
+    A bounded queue admits them as *when_full* says. Returns the id of the first message of each
+    segment. Raises `QueueDeactivated`, `QueueFull`, and `PublicationRefused` for a file that was
+    cleaned up meanwhile; then nothing is loaded.
+    """
+
+    def work(waiter: int | None, connection: Connection) -> list[int]:
+        return load_bounded(connection, storage, queue, staged, waiter, when_full.overflow)
+
+    if queue.settings.is_rendezvous:
+        return meet(catalog, storage, queue, staged, when_full.timeout)
+    return _admitted(catalog, storage, queue, staged, when_full, work)
+
+
+def publish_once(
+    catalog: Catalog,
+    storage: Storage,
+    queue: QueueInfo,
+    staged: Sequence[Staged],
+    batch: Batch,
+    when_full: OnFull = _AS_SET,
+) -> bool:
+    """
+    Load the batch of a streaming query, unless it was loaded before; return whether it is loaded.
+
+    A batch that was loaded before needs no capacity, and its staged files become garbage. Raises as
+    `publish` does, `StaleCheckpoint`, and `BadOption` if the query loaded it into another queue.
+    """
+
+    def work(waiter: int | None, connection: Connection) -> bool:
+        is_new = is_new_load(connection, queue, batch)
+        if is_new:
+            load_bounded(connection, storage, queue, staged, waiter, when_full.overflow)
+        else:
+            segments.discard_unpublished(connection, [s.location for s in staged if s.location])
+        return is_new
+
+    return _admitted(catalog, storage, queue, staged, when_full, work)
+
+
+def _admitted(
+    catalog: Catalog,
+    storage: Storage,
+    queue: QueueInfo,
+    staged: Sequence[Staged],
+    when_full: OnFull,
+    work: Callable[[int | None, Connection], Result],
+) -> Result:
+    """Commit a load once it is admitted; remove its files if it is refused for certain."""
+    committed = False
+    try:
+        for attempt in Admission(catalog, storage.uri, queue, staged, when_full):
+            with attempt:
+                result = commit_load(catalog, partial(work, attempt.waiter), when_full.timeout)
+                committed = True
+                return result
+    except IgnisError as error:
+        if not committed:
+            remove_refused(storage, staged, error)
+        raise
+    raise AssertionError("an admission ends with a success or an error")

@@ -1,0 +1,123 @@
+"""Rendezvous: a load into a queue that keeps no messages waits until its messages are fired.
+
+Changes: the first load in line offers its messages. When its time is up, one transaction withdraws
+the messages that no consumer has fired. Guard: the line; for the withdrawal, the turns of the
+shards. Crash while the offer waits: its messages stay loaded, and the next load in line does not
+wait for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from contextlib import suppress
+
+from sqlalchemy import Connection
+
+from queue_core.catalog import dialect, queues
+from queue_core.catalog.database import Catalog
+from queue_core.catalog.holders import waiters
+from queue_core.catalog.slices import id_map, turns
+from queue_core.catalog.slices.changes import Changes
+from queue_core.catalog.slices.slices import fetch
+from queue_core.catalog.tables import slices
+from queue_core.errors import QueueDeactivated, QueueFull
+from queue_core.segments.stager import remove_staged, removed_if_refused
+from queue_core.segments.storage import Storage
+from queue_core.support import faults
+from queue_core.values.ids import IdSet, ids_from
+from queue_core.values.model import Magazine, QueueInfo, Staged, State
+from queue_core.values.plan import Taken, having
+from queue_core.verbs.capacity.bounds import amount_of, full_message
+from queue_core.verbs.capacity.usage import read_usage
+from queue_core.verbs.capacity.wait_line import WaitLine
+from queue_core.waiting.bounded_load import commit_load, load_bounded
+
+
+def meet(
+    catalog: Catalog,
+    storage: Storage,
+    queue: QueueInfo,
+    staged: Sequence[Staged],
+    timeout: float | None,
+) -> list[int]:
+    """
+    Load staged segments, and wait until all of their messages are fired.
+
+    Returns the id of the first message of each segment. Raises `QueueFull` if some messages were
+    not fired within *timeout* seconds, and `QueueDeactivated` if the queue was deactivated before;
+    those are withdrawn, and the others stay fired. With 0 seconds nothing is loaded. Raises
+    `NoSuchQueue` if the queue was dropped.
+    """
+
+    def is_open(connection: Connection) -> tuple[Hashable, bool]:
+        # Raises for a queue that was deactivated meanwhile.
+        read_usage(connection, queue)
+        return None, True
+
+    def is_met(connection: Connection) -> tuple[Hashable, bool]:
+        left = sum(len(rows) for _, rows in _waiting(connection, queue, offered, None))
+        if left:
+            # Nobody fires the rest if the queue was deactivated.
+            queues.check_in_use(connection, [queue.id])
+        else:
+            # They went with the queue if it was dropped.
+            queues.still_there(connection, queue)
+        return left, not left
+
+    fired = 0
+    with WaitLine(catalog, queue, waiters.LOAD, timeout) as line:
+        faults.point("load.waiting")
+        if timeout != 0 and line.wait(is_open):
+            waiter = line.waiter
+            with removed_if_refused(storage, staged):
+                first_ids = commit_load(
+                    catalog, lambda c: load_bounded(c, storage, queue, staged, waiter), timeout
+                )
+            faults.point("load.offered")
+            offered = IdSet.of(ids_from(first_ids, staged))
+            with suppress(QueueDeactivated):
+                if line.wait(is_met, first=False):
+                    return first_ids
+            withdrawn = catalog.write(lambda connection: _withdraw(connection, queue, offered))
+            faults.point("load.withdrawn")
+            if not withdrawn:
+                return first_ids
+            fired = len(offered) - withdrawn
+        else:
+            remove_staged(storage, staged)
+    with catalog.read() as connection:
+        message = full_message(queue, read_usage(connection, queue), amount_of(staged))
+    raise QueueFull(
+        f"{message}; {fired} of the messages were fired, and are loaded" if fired else message
+    )
+
+
+def _withdraw(connection: Connection, queue: QueueInfo, offered: IdSet) -> int:
+    turns.lock(connection, [queue.id])
+    changes = Changes([queue])
+    withdrawn = 0
+    for piece, rows in _waiting(connection, queue, offered, "wait"):
+        changes.remove(piece, rows, "dropped")
+        withdrawn += len(rows)
+    if not withdrawn:
+        # They were fired, unless the queue was dropped meanwhile.
+        queues.still_there(connection, queue)
+    changes.apply(connection)
+    faults.point("load.before_withdrawal")
+    return withdrawn
+
+
+def _waiting(
+    connection: Connection, queue: QueueInfo, offered: IdSet, lock: str | None
+) -> list[Taken]:
+    """Return the offered messages that no consumer has fired, even if compaction moved them."""
+    located = id_map.located(connection, [queue.id], offered)
+    found = fetch(
+        connection,
+        dialect.of(connection).one_of(slices.c.segment_id, located.segments),
+        slices.c.queue_id == queue.id,
+        slices.c.magazine == int(Magazine.MAIN),
+        slices.c.state == int(State.LOADED),
+        lock=lock,
+    )
+    return having(found, located)

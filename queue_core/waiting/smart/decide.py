@@ -1,0 +1,143 @@
+"""Decide which new messages are loaded, and which queued ones are deleted or overwritten.
+
+Pure: touches no catalog. De-duplication comes first; the policy does not see messages that it
+leaves out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from queue_core.catalog.records.dedup import Known
+from queue_core.errors import BadOption
+from queue_core.policies import binding
+from queue_core.policies.inputs import (
+    BoundPolicy,
+    Flags,
+    Overwritten,
+    PolicyInput,
+    PolicyResult,
+)
+from queue_core.policies.numbering import matched
+from queue_core.values.model import QueueInfo
+from queue_core.values.rows import Numbers
+from queue_core.waiting.smart.incoming import Incoming
+from queue_core.waiting.smart.snapshot import QueuedMessages
+
+if TYPE_CHECKING:
+    from queue_core.policies.builtin import Policy
+    from queue_core.policies.checks import Check
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadPolicy:
+    """The policy of a load, its de-duplication, or both."""
+
+    policy: BoundPolicy | None
+    #: The columns of the de-duplication key; an empty schema without de-duplication.
+    dedup: pa.Schema
+    #: Seconds for which a key is known.
+    window: float
+
+    @staticmethod
+    def of(queue: QueueInfo, policy: Policy | Check | str | None = None) -> LoadPolicy | None:
+        """
+        Return the policy of a queue's settings, or *policy* in its place, with the de-duplication.
+
+        Returns None if the queue has neither policy nor de-duplication. Raises `BadOption`, also
+        for a policy in place of the queue's own: it holds for all producers.
+        """
+        settings = queue.settings
+        if policy is not None and settings.policy not in (None, policy):
+            raise BadOption(
+                f"policy={policy!r}: queue {queue.name!r} has the policy {settings.policy!r}, "
+                "which all loads go through; leave the argument out, or change the queue's setting"
+            )
+        if policy is None and settings.policy is None and not settings.dedup:
+            return None
+        chosen = settings.policy if policy is None else policy
+        return LoadPolicy(
+            policy=binding.bind(chosen, queue.schema, queue.key, settings, queue.shards),
+            dedup=binding.dedup_schema(settings.dedup, queue.schema),
+            window=settings.dedup_window,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadPlan:
+    """The plan of a load for new and queued messages."""
+
+    #: The new messages that are loaded, and those that get other values.
+    kept: Flags
+    overwritten_new: Overwritten
+    #: The number of messages of each shard that are left out.
+    ignored: Mapping[int, int]
+    #: The policy's result about queued messages, by their numbers in `QueuedMessages`.
+    result: PolicyResult
+
+
+def decide(
+    queue: QueueInfo,
+    load_policy: LoadPolicy,
+    incoming: Incoming,
+    queued: QueuedMessages | None,
+    known: Known | None,
+) -> LoadPlan:
+    """Decide by the queued messages (policy) and by the known keys (de-duplication)."""
+    rows = np.arange(len(incoming)) if known is None else np.flatnonzero(known.is_new)
+    result = PolicyResult(kept=np.ones(len(rows), np.bool_))
+    if load_policy.policy is not None and queued is not None and len(rows):
+        result = _evaluated(queue, load_policy.policy, incoming, rows, queued)
+    kept = np.zeros(len(incoming), np.bool_)
+    kept[rows[result.kept]] = True
+    ignored = np.bincount(incoming.shards[~kept])
+    overwritten_new = result.overwritten_new
+    return LoadPlan(
+        kept=kept,
+        overwritten_new=replace(overwritten_new, rows=rows[overwritten_new.rows]),
+        ignored={int(shard): int(ignored[shard]) for shard in np.flatnonzero(ignored)},
+        result=result,
+    )
+
+
+def columns_read(queue: QueueInfo, policy: BoundPolicy) -> list[str]:
+    """Return the columns of messages that a policy reads, at least one."""
+    return list(dict.fromkeys([queue.key or queue.schema.names[0], *policy.columns]))
+
+
+def _evaluated(
+    queue: QueueInfo,
+    policy: BoundPolicy,
+    incoming: Incoming,
+    rows: Numbers,
+    queued: QueuedMessages,
+) -> PolicyResult:
+    """Evaluate the policy for some new messages and the queued messages of their keys."""
+    new = incoming.columns(columns_read(queue, policy)).take(pa.array(rows))
+    # Without a key, all messages are of one.
+    keys = [] if queue.key is None else [queue.key]
+    new_keys, queued_keys = matched(new, queued.columns, keys)
+    same_key = np.flatnonzero(queued_keys >= 0)
+    inputs = PolicyInput(
+        new=new.select(list(policy.columns)),
+        queued=queued.columns.select(list(policy.columns)).take(pa.array(same_key)),
+        new_keys=new_keys,
+        queued_keys=queued_keys[same_key],
+        retrieved=queued.retrieved[same_key],
+        new_shards=incoming.shards[rows],
+        queued_shards=queued.shard[same_key],
+        waiting_after=queued.waiting_after[same_key],
+    )
+    result = policy.evaluate(inputs)
+    overwritten = replace(result.overwritten, rows=same_key[result.overwritten.rows])
+    return replace(
+        result,
+        deleted=same_key[result.deleted],
+        consulted=same_key[result.consulted],
+        overwritten=overwritten,
+    )

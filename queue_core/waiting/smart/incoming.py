@@ -1,0 +1,198 @@
+"""Incoming messages, which a policy or a de-duplication may leave out or change.
+
+A Python caller brings a table, which is staged after the decision which rows are kept. A sink
+brings segments that are already staged. They are read back, and slices do not name rows that are
+left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from queue_core.policies.inputs import Flags, Overwritten
+from queue_core.segments.reader import read_table
+from queue_core.segments.shard_hash import shards_of
+from queue_core.segments.stager import Stager, remove_staged
+from queue_core.segments.staging_spec import StagingSpec
+from queue_core.segments.storage import Storage
+from queue_core.values.model import (
+    ROW_BITS,
+    Part,
+    QueueInfo,
+    ReadPlan,
+    ScanTask,
+    SegmentRef,
+    Staged,
+)
+from queue_core.values.rows import Numbers, Rows
+from queue_core.values.schema import serialize
+
+#: Stages rows of a queue; also returns the number of each row, counted over all segments.
+Stage = Callable[[pa.Table], tuple[list[Staged], Numbers]]
+
+
+class Incoming(Protocol):
+    """New messages, in order of loading."""
+
+    def __len__(self) -> int: ...
+
+    @property
+    def shards(self) -> Numbers:
+        """The shard of each message; 0 if it does not matter."""
+
+    @property
+    def brought(self) -> Sequence[Staged]:
+        """The segments that existed before `stage`."""
+
+    def columns(self, names: Sequence[str]) -> pa.Table:
+        """Return some columns of the messages."""
+
+    def stage(self, kept: Flags, overwritten: Overwritten) -> list[Staged]:
+        """Return the kept messages, some of them with other values, as durable segments."""
+
+    def discard(self, staged: Sequence[Staged]) -> None:
+        """Remove the files that `stage` has written."""
+
+    def unused(self, staged: Sequence[Staged]) -> list[str]:
+        """Return the files that existed before `stage` and are not among *staged*."""
+
+
+class IncomingRows:
+    """The rows of a table."""
+
+    def __init__(self, queue: QueueInfo, storage: Storage, rows: pa.Table, stage: Stage) -> None:
+        self._queue = queue
+        self._storage = storage
+        self._rows = rows
+        self._stage = stage
+        #: The number of each kept row among the rows that were staged last.
+        self.order: Numbers = np.empty(0, np.int64)
+
+    def __len__(self) -> int:
+        return int(self._rows.num_rows)
+
+    @property
+    def shards(self) -> Numbers:
+        """The shards by the key; without a key, a queue with a policy has one shard."""
+        if self._queue.key is None:
+            return np.zeros(len(self), np.int64)
+        keys = self._rows.column(self._queue.key).combine_chunks()
+        return shards_of(keys, self._queue.shards).astype(np.int64)
+
+    @property
+    def brought(self) -> Sequence[Staged]:
+        """None."""
+        return ()
+
+    def columns(self, names: Sequence[str]) -> pa.Table:
+        """Return columns of the table."""
+        return self._rows.select(list(names))
+
+    def stage(self, kept: Flags, overwritten: Overwritten) -> list[Staged]:
+        """Write the kept rows."""
+        rows = overwritten.applied_to(self._rows)
+        if not kept.all():
+            rows = rows.take(pa.array(np.flatnonzero(kept)))
+        staged, self.order = self._stage(rows) if rows.num_rows else ([], self.order[:0])
+        return staged
+
+    def discard(self, staged: Sequence[Staged]) -> None:
+        """Remove all files."""
+        remove_staged(self._storage, staged)
+
+    def unused(self, staged: Sequence[Staged]) -> list[str]:
+        """Return no files: none existed before."""
+        return []
+
+
+class IncomingSegments:
+    """The rows of segments that the tasks of a sink have staged; each run has its shard."""
+
+    def __init__(
+        self,
+        queue: QueueInfo,
+        storage: Storage,
+        staged: Sequence[Staged],
+        schemas: dict[tuple[str, int], bytes],
+    ) -> None:
+        self._queue = queue
+        self._storage = storage
+        self._staged = staged
+        self._schemas = schemas
+
+    def __len__(self) -> int:
+        return sum(segment.rows for segment in self._staged)
+
+    @property
+    def shards(self) -> Numbers:
+        """The shards of the runs."""
+        shards, first = np.zeros(len(self), np.int64), 0
+        for segment in self._staged:
+            for run in segment.runs:
+                rows = slice(run.start, run.stop) if run.rows is None else run.rows.numbers()
+                shards[first : first + segment.rows][rows] = run.shard or 0
+            first += segment.rows
+        return shards
+
+    @property
+    def brought(self) -> Sequence[Staged]:
+        """The segments of the sink."""
+        return self._staged
+
+    def columns(self, names: Sequence[str]) -> pa.Table:
+        """Read columns back from the segments."""
+        plan = ReadPlan(
+            storage=self._storage.uri,
+            schema=serialize(self._queue.schema),
+            schemas=self._schemas,
+            tasks=tuple(
+                _scan_task(self._queue, number, segment)
+                for number, segment in enumerate(self._staged)
+            ),
+        )
+        return read_table(plan, list(names))
+
+    def stage(self, kept: Flags, overwritten: Overwritten) -> list[Staged]:
+        """Return the segments with only the kept rows; rewrite them if values have changed."""
+        if len(overwritten):
+            rows = overwritten.applied_to(self.columns(self._queue.schema.names))
+            rows = rows.take(pa.array(np.flatnonzero(kept)))
+            staged = Stager(self._storage, StagingSpec.of(self._queue)).write(rows)
+            # Without a key, a queue with a policy has one shard.
+            return [segment.in_shard(0) for segment in staged]
+        narrowed, first = [], 0
+        for segment in self._staged:
+            rows = np.flatnonzero(kept[first : first + segment.rows])
+            first += segment.rows
+            if len(rows):
+                narrowed.append(segment.narrowed(Rows.of_numbers(rows)))
+        return narrowed
+
+    def discard(self, staged: Sequence[Staged]) -> None:
+        """Remove only rewritten files."""
+        before = {segment.location for segment in self._staged}
+        remove_staged(self._storage, (s for s in staged if s.location not in before))
+
+    def unused(self, staged: Sequence[Staged]) -> list[str]:
+        """Return the files of the sink that are not needed any more."""
+        used = {segment.location for segment in staged}
+        return [s.location for s in self._staged if s.location and s.location not in used]
+
+
+def _scan_task(queue: QueueInfo, number: int, staged: Staged) -> ScanTask:
+    firsts = np.cumsum([0, *(chunk.rows for chunk in staged.chunks)])[:-1].tolist()
+    source = SegmentRef(
+        segment_id=number,
+        first_id=number << ROW_BITS,
+        location=staged.location,
+        data=staged.data,
+        schema_version=staged.schema_version,
+        chunks=tuple(zip(firsts, staged.chunks, strict=True)),
+        loaded_at=0,
+    )
+    whole = Part(rows=Rows.span(0, staged.rows), attempts=0, fired_at=None)
+    return ScanTask(queue=queue.name, shard=0, segment=source, parts=(whole,))

@@ -1,0 +1,236 @@
+"""Smart load: a policy compares new and queued messages of a key, and loads or leaves out.
+
+Changes: the changes of a load. In the same transaction, queued messages are deleted, or get other
+values; they are then rewritten under their ids and at their places. Guard: the load is decided
+outside of the transaction, from one snapshot of the catalog. The transaction validates the
+decision: since the snapshot, no message was loaded into the shards, none of the load's keys has
+become known, and the queued messages on which it depends are unchanged. Otherwise, the load is
+decided again; after some tries, within the transaction, with the shards locked. Messages that come
+back meanwhile count as later messages. Crash before the commit: files that no slice names, which
+vacuum removes. Crash after it: as after a load.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+from sqlalchemy import Connection
+
+from queue_core.catalog import queues
+from queue_core.catalog.database import Catalog
+from queue_core.catalog.holders import named_locks
+from queue_core.catalog.records.publications import claim, is_new_load
+from queue_core.catalog.slices import segments, turns
+from queue_core.catalog.slices.changes import Changes
+from queue_core.errors import Conflict, IgnisError, QueueFull
+from queue_core.segments.stager import remove_refused, remove_staged
+from queue_core.segments.storage import Storage
+from queue_core.values.ids import ids_from
+from queue_core.values.model import Batch, Magazine, QueueInfo, Staged
+from queue_core.verbs.capacity.bounds import CapacityExceeded, OnFull
+from queue_core.waiting.admission import Admission
+from queue_core.waiting.bounded_load import commit_load, load_bounded
+from queue_core.waiting.smart.apply import apply_result
+from queue_core.waiting.smart.decide import LoadPolicy
+from queue_core.waiting.smart.incoming import Incoming, IncomingRows, IncomingSegments
+from queue_core.waiting.smart.prepare import PreparedLoad, prepare
+from queue_core.waiting.smart.validate import StaleSnapshot, validate
+
+#: How often a load is decided before the shards are locked.
+TRIES = 4
+
+
+class SmartLoad:
+    """One load with a policy, repeated until its decision holds."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        storage: Storage,
+        queue: QueueInfo,
+        load_policy: LoadPolicy,
+        incoming: Incoming,
+    ) -> None:
+        self._catalog = catalog
+        self._storage = storage
+        self._queue = queue
+        self._policy = load_policy
+        self._incoming = incoming
+        self._shards = sorted(set(incoming.shards.tolist()))
+        self._prepared: PreparedLoad | None = None
+
+    @property
+    def prepared(self) -> PreparedLoad:
+        """The last decision."""
+        assert self._prepared is not None, "run prepares the load"
+        return self._prepared
+
+    def run(self, when_full: OnFull, batch: Batch | None = None) -> list[int] | None:
+        """
+        Load; return the id of the first message of each segment of the prepared load.
+
+        Returns None if the *batch* was loaded before. Raises as `publish` does, and
+        `DamagedSegment`.
+        """
+        self._prepare()
+        catalog, uri, staged = self._catalog, self._storage.uri, self.prepared.staged
+        committed = False
+        try:
+            for attempt in Admission(catalog, uri, self._queue, staged, when_full):
+                with attempt:
+                    ids = self._try(batch, attempt.waiter, when_full)
+                    committed = True
+                    if ids is None:
+                        self._discard()
+                    return ids
+        except IgnisError as error:
+            if not committed:
+                self._refuse(error)
+            raise
+        raise AssertionError("an admission ends with a success or an error")
+
+    def run_within(self) -> list[int]:
+        """
+        Load once, with the shards locked: the catalog's transaction is a part of a larger one.
+
+        Returns the id of the first message of each segment. Raises as `run` does, without waiting.
+        """
+
+        def work(connection: Connection) -> list[int]:
+            # Before any change: a policy that was set meanwhile decides instead.
+            queues.hold_settings(connection, self._queue)
+            if self._queue.settings.is_bounded:
+                named_locks.lock_room(connection, self._queue.id)
+            try:
+                return self._load_exclusively(connection, None, None)
+            except CapacityExceeded as error:
+                raise QueueFull(str(error)) from error
+
+        try:
+            return self._catalog.write(work, grows=True)
+        except IgnisError as error:
+            self._refuse(error)
+            raise
+
+    def _try(self, batch: Batch | None, waiter: int | None, on_full: OnFull) -> list[int] | None:
+        """Load in one transaction; prepare again if the snapshot is stale."""
+
+        def work(connection: Connection, load: Callable[..., list[int]]) -> list[int] | None:
+            if self._queue.settings.is_bounded:
+                # This lock comes before those of the read set.
+                named_locks.lock_room(connection, self._queue.id)
+            if batch is not None and not is_new_load(connection, self._queue, batch):
+                segments.discard_unpublished(connection, self._incoming.unused(()))
+                return None
+            return load(connection, waiter, on_full.overflow)
+
+        for _ in range(TRIES):
+            try:
+                return commit_load(self._catalog, partial(work, load=self._load), on_full.timeout)
+            except StaleSnapshot:
+                self._discard()
+                self._prepare()
+        exclusively = partial(work, load=self._load_exclusively)
+        return commit_load(self._catalog, exclusively, on_full.timeout)
+
+    def _load(self, connection: Connection, waiter: int | None, overflow: str | None) -> list[int]:
+        """Validate the decision and carry it out; raises `StaleSnapshot` before any change."""
+        queue, prepared = self._queue, self.prepared
+        plan, queued, rewritten = prepared.plan, prepared.queued, prepared.rewritten
+        locked = validate(connection, queue, self._shards, prepared.read_set, prepared.known)
+        claim(connection, self._storage, [one.staged for one in rewritten])
+        changes = Changes([queue])
+        if queued is not None:
+            apply_result(connection, queue, queued, plan.result, rewritten, locked, changes)
+        for shard, count in plan.ignored.items():
+            changes.count_at((queue.id, int(Magazine.MAIN), shard), ignored=count)
+        changes.apply(connection)
+        ids = load_bounded(connection, self._storage, queue, prepared.staged, waiter, overflow)
+        segments.discard_unpublished(connection, self._incoming.unused(prepared.staged))
+        return ids
+
+    def _load_exclusively(
+        self, connection: Connection, waiter: int | None, overflow: str | None
+    ) -> list[int]:
+        """Decide and load while no other process loads into the shards or fires from them."""
+        queue, shards = self._queue, self._shards
+        turns.lock(connection, [queue.id], shard_numbers=shards)
+        queues.hold(connection, queue, alone=bool(self._policy.dedup))
+        turns.lock_load_pointers(connection, [queue.id], shard_numbers=shards)
+        for _ in range(TRIES):
+            self._discard()
+            self._prepare(connection)
+            try:
+                return self._load(connection, waiter, overflow)
+            except StaleSnapshot:
+                # Messages in flight can still be settled.
+                continue
+        raise Conflict(
+            f"queue {queue.name!r}: messages in flight were settled faster than a policy could "
+            "decide about them; load again"
+        )
+
+    def _prepare(self, connection: Connection | None = None) -> None:
+        """Prepare the load within a transaction, or from one state of the catalog."""
+        if connection is None:
+            with self._catalog.read() as connection:
+                return self._prepare(connection)
+        self._prepared = prepare(
+            connection, self._storage, self._queue, self._policy, self._incoming, self._shards
+        )
+
+    def _refuse(self, error: IgnisError) -> None:
+        """Remove all files, unless the load may be committed."""
+        prepared = self._prepared
+        rewritten = () if prepared is None else [one.staged for one in prepared.rewritten]
+        staged = () if prepared is None else prepared.staged
+        remove_refused(self._storage, (*rewritten, *staged, *self._incoming.brought), error)
+
+    def _discard(self) -> None:
+        """Remove the files of a decision that does not hold."""
+        if self._prepared is not None:
+            self._incoming.discard(self._prepared.staged)
+            remove_staged(self._storage, (one.staged for one in self._prepared.rewritten))
+            self._prepared = None
+
+
+def load_rows(load: SmartLoad, rows: IncomingRows, when_full: OnFull | None) -> pa.Array:
+    """
+    Load the rows of a table; return the id of each, null for rows that are left out.
+
+    Without *when_full*, load within a larger transaction.
+    """
+    first_ids = load.run_within() if when_full is None else load.run(when_full)
+    assert first_ids is not None, "only a batch can have been loaded before"
+    prepared = load.prepared
+    ids = np.full(len(rows), -1, np.int64)
+    if prepared.staged:
+        ids[prepared.plan.kept] = ids_from(first_ids, prepared.staged)[rows.order]
+    return pa.array(ids, mask=ids < 0)
+
+
+def load_staged(
+    catalog: Catalog,
+    storage: Storage,
+    queue: QueueInfo,
+    load_policy: LoadPolicy,
+    staged: Sequence[Staged],
+    when_full: OnFull,
+    batch: Batch | None = None,
+) -> bool:
+    """
+    Load the segments that the tasks of a sink have staged; each run has its shard.
+
+    Returns False if the *batch* was loaded before.
+    """
+    schemas = {}
+    if any(segment.schema_version != queue.schema_version for segment in staged):
+        with catalog.read() as connection:
+            older = queues.schemas_of(connection, queue.id)
+        schemas = {(queue.name, version): data for version, data in older.items()}
+    incoming = IncomingSegments(queue, storage, staged, schemas)
+    load = SmartLoad(catalog, storage, queue, load_policy, incoming)
+    return load.run(when_full, batch) is not None

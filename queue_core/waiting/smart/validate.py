@@ -1,0 +1,113 @@
+"""Validate a decision: its read set must be unchanged when it is carried out.
+
+Changes: the keys of the load become known. Guard: until the transaction ends, it locks the turns of
+the shards, the slices of the read messages, the queue, and the load pointers, in this order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from sqlalchemy import Connection
+
+from queue_core.catalog import dialect, queues
+from queue_core.catalog.records import dedup
+from queue_core.catalog.records.dedup import Known
+from queue_core.catalog.slices import turns
+from queue_core.catalog.slices.slices import ShardKey, fetch
+from queue_core.catalog.tables import slices
+from queue_core.policies.inputs import PolicyResult
+from queue_core.values.model import Magazine, QueueInfo, Slice, State
+from queue_core.values.rows import Rows
+from queue_core.waiting.smart.snapshot import QueuedMessages
+
+
+class StaleSnapshot(Exception):
+    """A decision no longer holds, because its read set has changed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadSet:
+    """The facts on which a decision depends."""
+
+    #: The rows of the queued messages, by their state and segment.
+    messages: Mapping[State, Mapping[int, Rows]]
+    #: The load pointers of the shards: they move with each load. None: no policy.
+    pointers: Mapping[ShardKey, int] | None
+
+    @staticmethod
+    def of(queued: QueuedMessages | None, result: PolicyResult) -> ReadSet:
+        """Return the facts on which a policy's result depends."""
+        messages: dict[State, Mapping[int, Rows]] = {}
+        if queued is not None and len(depends_on := result.depends_on):
+            retrieved = queued.retrieved[depends_on]
+            messages = {
+                State.LOADED: queued.rows_of(depends_on[~retrieved]),
+                State.FIRED: queued.rows_of(depends_on[retrieved]),
+            }
+        return ReadSet(
+            messages=messages,
+            pointers=None if queued is None else queued.pointers,
+        )
+
+
+def validate(
+    connection: Connection,
+    queue: QueueInfo,
+    shards: Collection[int],
+    read_set: ReadSet,
+    known: Known | None,
+) -> list[Slice]:
+    """
+    Lock a read set, and add the new keys; return the slices with its messages.
+
+    Raises `StaleSnapshot` if anything has changed, and `QueueDeactivated`.
+    """
+    locked: list[Slice] = []
+    if read_set.messages:
+        # Firings would skip locked slices, so they must not fire from these shards.
+        turns.lock(connection, [queue.id], shard_numbers=shards)
+        locked = _lock_messages(connection, queue, shards, read_set.messages)
+    queues.hold(connection, queue, alone=known is not None)
+    if read_set.pointers is not None:
+        pointers = turns.lock_load_pointers(connection, [queue.id], shard_numbers=shards)
+        if pointers != read_set.pointers:
+            raise StaleSnapshot
+    if known is not None and not dedup.add(connection, queue.id, known):
+        raise StaleSnapshot
+    return locked
+
+
+def state_of(piece: Slice) -> State:
+    """Return whether a slice waits or is in flight."""
+    return State.LOADED if piece.ticket is None else State.FIRED
+
+
+def _lock_messages(
+    connection: Connection,
+    queue: QueueInfo,
+    shards: Collection[int],
+    messages: Mapping[State, Mapping[int, Rows]],
+) -> list[Slice]:
+    segments = {segment for by_segment in messages.values() for segment in by_segment}
+    locked = fetch(
+        connection,
+        slices.c.queue_id == queue.id,
+        slices.c.magazine == int(Magazine.MAIN),
+        slices.c.state.in_([int(state) for state in messages]),
+        # Only in these shards: in others, firings would skip locked slices.
+        dialect.of(connection).one_of(slices.c.shard, shards),
+        dialect.of(connection).one_of(slices.c.segment_id, segments),
+        lock="wait",
+    )
+    for state, by_segment in messages.items():
+        for segment, rows in by_segment.items():
+            found = sum(
+                len(piece.rows & rows)
+                for piece in locked
+                if piece.segment_id == segment and state_of(piece) is state
+            )
+            if found < len(rows):
+                raise StaleSnapshot
+    return locked

@@ -1,0 +1,98 @@
+"""The view of limits: how many messages each allows now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from sqlalchemy import Connection, func, select
+
+from queue_core.catalog import dialect
+from queue_core.catalog.records.allotments import WHOLE
+from queue_core.catalog.tables import allotments, slices
+from queue_core.values import buckets
+from queue_core.values.limits import Limit
+from queue_core.values.model import Magazine, QueueInfo, State
+
+#: The most values of one limit that the view shows: those with the most messages in flight, and
+#: those with the fewest tokens.
+MOST_VALUES = 1000
+
+
+def limits(
+    connection: Connection, shown: Iterable[QueueInfo], storage: str
+) -> Iterator[Mapping[str, Any]]:
+    """
+    Yield a row for each limit of a queue, and for each value that a limit of values holds back.
+
+    Those are the values with messages in flight, if the limit counts them, and those that were
+    fired within the limit's window. *storage*: the URI from which the values in flight are read.
+    """
+    for queue in shown:
+        for limit in queue.settings.limits:
+            yield from _rows(connection, queue, limit, storage)
+
+
+def _rows(
+    connection: Connection, queue: QueueInfo, limit: Limit, storage: str
+) -> Iterator[Mapping[str, Any]]:
+    rows = connection.execute(
+        select(allotments.c.value, allotments.c.spent_until)
+        .where(
+            allotments.c.queue_id == queue.id,
+            allotments.c.of_column == (limit.column or WHOLE),
+            allotments.c.spent_until.is_not(None),
+        )
+        .order_by(allotments.c.spent_until.desc(), allotments.c.value)
+        .limit(MOST_VALUES)
+    ).all()
+    spent = {row.value: int(row.spent_until) for row in rows}
+    now = dialect.read_clock(connection)
+    shown: dict[str, Any] = {"queue": queue.name, "limit": str(limit)}
+    if limit.column is None:
+        in_flight = _in_flight(connection, queue.id)
+        yield (
+            shown | {"value": None, "in_flight": in_flight} | _bucket(limit, spent.get(WHOLE), now)
+        )
+    else:
+        held = _held(connection, queue, limit, storage, now)
+        used = {key for key, until in spent.items() if not _is_full(limit, until, now)}
+        for value in [*held, *sorted(used - held.keys(), key=lambda key: (-spent[key], key))]:
+            counts = {"in_flight": held.get(value, 0)} if limit.in_flight is not None else {}
+            yield shown | {"value": value} | counts | _bucket(limit, spent.get(value), now)
+
+
+def _held(
+    connection: Connection, queue: QueueInfo, limit: Limit, storage: str, now: int
+) -> dict[str, int]:
+    """Return how many messages of each value are in flight, if the limit counts them."""
+    if limit.in_flight is None or limit.column is None:
+        return {}
+    from queue_core.selection.by_value import in_flight_by_value, key_of
+    from queue_core.selection.scan import SliceScan
+
+    scan = SliceScan(connection, [queue], storage, now)
+    counts = in_flight_by_value(scan, queue.id, {limit.column}).get(limit.column, {})
+    most = sorted(counts.items(), key=lambda item: (-item[1], key_of(item[0])))[:MOST_VALUES]
+    return {key_of(value): count for value, count in most}
+
+
+def _is_full(limit: Limit, spent_until: int, now: int) -> bool:
+    return limit.per_second is None or buckets.is_full(limit, spent_until, now)
+
+
+def _bucket(limit: Limit, spent_until: int | None, now: int) -> dict[str, Any]:
+    if limit.per_second is None:
+        return {}
+    tokens = buckets.tokens(limit, spent_until, now)
+    next_at = None if tokens else now + buckets.wait(limit, spent_until, now)
+    return {"tokens": tokens, "next_at": next_at}
+
+
+def _in_flight(connection: Connection, queue_id: int) -> int:
+    fired = select(func.sum(slices.c.count)).where(
+        slices.c.queue_id == queue_id,
+        slices.c.magazine == int(Magazine.MAIN),
+        slices.c.state == int(State.FIRED),
+    )
+    return int(connection.scalar(fired) or 0)

@@ -1,0 +1,61 @@
+"""Metrics for OpenTelemetry: observable instruments that read the catalog at each export."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from opentelemetry.metrics import CallbackOptions, MeterProvider, Observation, get_meter_provider
+
+from queue_core.watching import readings
+from queue_core.watching.metric import ATTRIBUTES, METRICS, SECONDS, Metric
+
+if TYPE_CHECKING:
+    from queue_core.catalog.database import Catalog
+
+#: Seconds for which the instruments of one export share a reading.
+_SHARED_SECONDS = 1.0
+_UNITS = {"messages": "{message}", SECONDS: "s", "": "1"}
+
+
+class _Shared:
+    """One reading for all instruments of an export."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+        self._lock = threading.Lock()
+        self._found: readings.Readings = {}
+        self._read_at = float("-inf")
+
+    def of(self, metric: Metric) -> Iterable[Observation]:
+        with self._lock:
+            if time.monotonic() - self._read_at > _SHARED_SECONDS:
+                self._found = readings.read(self._catalog)
+                self._read_at = time.monotonic()
+            found = self._found[metric]
+        names = [ATTRIBUTES[label] for label in metric.labels]
+        return [
+            Observation(value, dict(zip(names, labels, strict=True))) for labels, value in found
+        ]
+
+
+def register(catalog: Catalog, provider: MeterProvider | None) -> None:
+    """Register the instruments of a store with a provider; None: the global one."""
+    meter = (provider or get_meter_provider()).get_meter("ignis")
+    shared = _Shared(catalog)
+    for metric in METRICS:
+        make = meter.create_observable_counter if metric.counts else meter.create_observable_gauge
+        make(
+            metric.opentelemetry,
+            callbacks=[_callback(shared, metric)],
+            unit=_UNITS[metric.unit],
+            description=metric.about,
+        )
+
+
+def _callback(
+    shared: _Shared, metric: Metric
+) -> Callable[[CallbackOptions], Iterable[Observation]]:
+    return lambda _: shared.of(metric)

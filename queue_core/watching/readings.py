@@ -1,0 +1,108 @@
+"""Readings: the values of all metrics, from one state of the catalog.
+
+It reads counters and not messages, so a scrape is cheap however many messages wait. A figure that
+is not known has no value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import Any, TypeAlias
+
+from sqlalchemy import Connection, func, select
+
+from queue_core.catalog import dialect
+from queue_core.catalog.database import Catalog
+from queue_core.catalog.records import figures, stuck
+from queue_core.catalog.tables import (
+    breakers,
+    consumers,
+    queues,
+    schedule,
+    slices,
+)
+from queue_core.values.model import Magazine
+from queue_core.values.settings import QueueSettings
+from queue_core.watching import metric as m
+from queue_core.watching.metric import Metric
+
+#: The values of a metric's labels.
+Labels: TypeAlias = tuple[str, ...]
+#: For each metric, values of its labels and the number.
+Readings: TypeAlias = dict[Metric, list[tuple[Labels, float]]]
+
+
+def read(catalog: Catalog) -> Readings:
+    """Read all metrics of a store."""
+    found: Readings = {metric: [] for metric in m.METRICS}
+    with catalog.read() as connection:
+        now = dialect.read_clock(connection)
+        _of_queues(connection, found, now)
+        _consumers(connection, found, now)
+        opened = select(breakers.c.name, func.count().label("open")).group_by(breakers.c.name)
+        for name, count in connection.execute(opened.where(breakers.c.state != "closed")):
+            found[m.OPEN_BREAKERS].append(((name,), count))
+        newest = func.max(schedule.c.begun_at).label("newest")
+        for task, begun in connection.execute(
+            select(schedule.c.task, newest).group_by(schedule.c.task)
+        ):
+            found[m.TASK_AGE].append(((task,), max(now - begun, 0) / 1e6))
+    return found
+
+
+def flat(catalog: Catalog) -> Iterator[dict[str, Any]]:
+    """Yield each value with the name of its metric in Prometheus and its labels."""
+    for metric, values in read(catalog).items():
+        name = f"{metric.prometheus}_total" if metric.counts else metric.prometheus
+        for labels, value in values:
+            named = dict(zip(metric.labels, labels, strict=True))
+            yield {"metric": name, "labels": named, "value": value}
+
+
+def _of_queues(connection: Connection, found: Readings, now: int) -> None:
+    held_long = stuck.read(connection, now)
+    rows = figures.read_counters(connection)
+    if rows:
+        # A store may have many queues: by column, which is faster than by row.
+        of = dict(zip(rows[0]._fields, zip(*rows, strict=True), strict=True))
+        labels = [(name,) for name in of["queue"]]
+        for name, metric in m.DEPTHS.items():
+            found[metric] += _known(labels, of[name])
+        messages = {queue_id: long.messages for queue_id, long in held_long.items()}
+        found[m.STUCK] += [
+            (label, messages.get(queue_id, 0))
+            for label, queue_id in zip(labels, of["queue_id"], strict=True)
+        ]
+        ages = [None if age is None else age / 1e6 for age in of["oldest_age"]]
+        found[m.OLDEST_AGE] += _known(labels, ages)
+        for magazine in Magazine:
+            both = [(name, magazine.name.lower()) for name in of["queue"]]
+            for name, metric in m.COUNTERS.items():
+                found[metric] += _known(both, of[figures.label_of(name, magazine)])
+    described = select(queues.c.name, queues.c.paused_at, queues.c.settings)
+    for name, paused, settings in connection.execute(described):
+        found[m.PAUSED].append(((name,), int(paused is not None or not _concurrency(settings))))
+
+
+def _known(labels: Sequence[Labels], values: Sequence[float | None]) -> list[tuple[Labels, float]]:
+    return [
+        (label, value) for label, value in zip(labels, values, strict=True) if value is not None
+    ]
+
+
+@lru_cache(maxsize=4096)
+def _concurrency(settings: str) -> int:
+    return QueueSettings.from_json(settings).concurrency
+
+
+def _consumers(connection: Connection, found: Readings, now: int) -> None:
+    held = (
+        select(consumers.c.name, consumers.c.heartbeat_at, func.sum(slices.c.count).label("held"))
+        .join(slices, slices.c.consumer_id == consumers.c.id)
+        .group_by(consumers.c.id, consumers.c.name, consumers.c.heartbeat_at)
+    )
+    for name, heartbeat, count in connection.execute(held):
+        found[m.HELD].append(((name,), int(count)))
+        if heartbeat is not None:
+            found[m.HEARTBEAT_AGE].append(((name,), max(now - heartbeat, 0) / 1e6))

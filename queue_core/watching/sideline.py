@@ -1,0 +1,60 @@
+"""The view `sideline`: the messages that failed or wait for a time, one row each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from sqlalchemy import Connection
+
+from queue_core.catalog.records import failures
+from queue_core.catalog.slices import bunches, id_map
+from queue_core.catalog.slices.bunches import Bunch
+from queue_core.catalog.tables import slices
+from queue_core.values.due import NEVER
+from queue_core.values.model import Magazine
+from queue_core.values.rows import Numbers
+from queue_core.values.schema import TIMESTAMP
+from queue_core.values.views import VIEWS
+
+_SCHEMA = VIEWS["sideline"]
+
+
+def sideline(connection: Connection, names: Mapping[int, str]) -> pa.Table:
+    """Return the messages in the sidelines of some queues, in order of queue, shard and place."""
+    tables = [_SCHEMA.empty_table()]
+    for queue_id, name in names.items():
+        here = (slices.c.queue_id == queue_id, slices.c.magazine == int(Magazine.SIDELINE))
+        if len(found := bunches.read(connection, *here, skip_locked=False)):
+            tables.append(_of_queue(connection, queue_id, name, found))
+    return pa.concat_tables(tables)
+
+
+def _of_queue(connection: Connection, queue_id: int, name: str, found: Bunch) -> pa.Table:
+    rows, of = found.message_ids()
+    ids = pa.array(id_map.logical(connection, rows))
+    log = failures.of_queue(connection, queue_id)
+    # The newest failure of each message comes first.
+    newest = log.take(pa.array(np.arange(log.num_rows)[::-1]))
+    place = pc.index_in(ids, value_set=newest.column("message_id").combine_chunks())
+    dead = found.due_at == NEVER
+    columns = {
+        "queue": pa.repeat(pa.scalar(name), len(ids)),
+        "message_id": ids,
+        "shard": pa.array(found.shard[of], pa.int32()),
+        "attempts": pa.array(found.attempts[of], pa.int32()),
+        "deliveries": pa.array(found.deliveries[of], pa.int32()),
+        "sidelined_at": _times(found.moved_at[of], found.moved_at[of] == bunches.NULL),
+        "due_at": _times(found.due_at[of], (dead | (found.due_at == bunches.NULL))[of]),
+        "dead": pa.array(dead[of]),
+        "kind": newest.column("kind").take(place),
+        "reason": newest.column("reason").take(place),
+    }
+    return pa.table(columns, schema=_SCHEMA)
+
+
+def _times(values: Numbers, unknown: npt.NDArray[np.bool_]) -> pa.Array:
+    return pa.array(values, pa.int64(), mask=unknown).cast(TIMESTAMP)

@@ -1,0 +1,135 @@
+"""Listeners on PostgreSQL share a connection, and hear several notifications as one."""
+
+import threading
+import time
+from types import SimpleNamespace
+
+import pytest
+
+from queue_core.catalog.databases.listening import Ear, PostgresListener
+
+LONG = 30.0
+
+
+class Driver:
+    """A connection to PostgreSQL, and the payloads that have arrived."""
+
+    def __init__(self, *arrived):
+        self.arrived = list(arrived)
+        self.executed = []
+        self.autocommit = False
+        self.error = None
+        self._changed = threading.Condition()
+
+    def execute(self, statement):
+        self.executed.append(statement)
+
+    def send(self, payload):
+        with self._changed:
+            self.arrived.append(payload)
+            self._changed.notify()
+
+    def notifies(self, *, timeout, stop_after=None):
+        with self._changed:
+            self._changed.wait_for(lambda: self.arrived or self.error, timeout)
+            if self.error is not None:
+                raise self.error
+            heard = self.arrived[:stop_after]
+            del self.arrived[: len(heard)]
+        yield from (SimpleNamespace(payload=payload) for payload in heard)
+
+    def close(self):
+        self.executed.append("close")
+
+
+def listening(driver, ear=None, queue_ids=lambda: None):
+    return PostgresListener(ear or Ear(), lambda: driver, queue_ids)
+
+
+def test_several_notifications_are_heard_as_one():
+    driver = Driver("1", "", "2")
+    listener = listening(driver)
+
+    assert listener.wait(LONG)
+    assert not listener.wait(0.0)
+    listener.close()
+
+    assert driver.autocommit
+    assert driver.executed == ["LISTEN ignis", "close"]
+
+
+def test_only_notifications_of_its_own_queues_are_heard():
+    driver = Driver("2 3", "12")
+    listener = listening(driver, queue_ids=lambda: (1, 4))
+
+    assert not listener.wait(0.01)
+    driver.send("5 4")
+    assert listener.wait(LONG)
+    driver.send("")
+    assert listener.wait(LONG)
+
+
+def test_what_one_thread_reads_all_hear():
+    driver, ear = Driver(), Ear()
+    listeners = [listening(driver, ear, lambda number=number: (number,)) for number in range(8)]
+    heard = []
+    threads = [
+        threading.Thread(target=lambda at=at: heard.append(listeners[at].wait(LONG)))
+        for at in range(8)
+    ]
+    for thread in threads:
+        thread.start()
+    for number in range(8):
+        driver.send(str(number))
+    for thread in threads:
+        thread.join(LONG)
+
+    assert heard == [True] * 8
+    for listener in listeners:
+        listener.close()
+    assert driver.executed == ["LISTEN ignis", "close"]
+
+
+def test_what_is_heard_while_it_does_not_wait_is_not_lost():
+    driver, ear = Driver(), Ear()
+    busy, other = listening(driver, ear, lambda: (1,)), listening(driver, ear, lambda: (2,))
+
+    driver.send("1")
+    assert not other.wait(0.0)
+    assert busy.wait(0.0)
+    assert not busy.wait(0.0)
+
+
+def test_another_thread_reads_once_the_first_has_left():
+    driver, ear = Driver(), Ear()
+    listener, other = listening(driver, ear), listening(driver, ear, lambda: (2,))
+    first = threading.Thread(target=other.wait, args=(0.1,))
+    first.start()
+    time.sleep(0.02)
+    threading.Timer(0.2, driver.send, ("1",)).start()
+
+    assert listener.wait(LONG)
+    first.join(LONG)
+
+
+def test_a_lost_connection_is_an_error_for_all():
+    driver, ear = Driver(), Ear()
+    listener, other = listening(driver, ear), listening(driver, ear)
+    driver.error = ConnectionError("cut")
+
+    for each in (listener, other):
+        with pytest.raises(ConnectionError, match="cut"):
+            each.wait(LONG)
+    assert ear.lost
+
+
+def test_a_connection_that_cannot_listen_is_closed():
+    closed = []
+
+    def execute(statement):
+        raise ConnectionError(statement)
+
+    with pytest.raises(ConnectionError, match="LISTEN ignis"):
+        listening(SimpleNamespace(execute=execute, close=lambda: closed.append(True)))
+
+    assert closed == [True]

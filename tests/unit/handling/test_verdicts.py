@@ -1,0 +1,178 @@
+"""The verdicts of a batch handler: booleans, or a table of outcomes."""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from pyspark_ignis import batch_handler
+from queue_core.handling.handler import HandlerRunner
+from queue_core.handling.verdicts import Verdicts
+from tests.unit.handling.handler_runs import DELETED, REJECTED, messages, outcomes
+
+
+def test_booleans_of_a_batch_decide_each_message():
+    batch = messages(4, n=range(4))
+
+    assert outcomes(batch_handler(lambda b: pc.less(b["n"], 2)), batch) == [
+        DELETED,
+        DELETED,
+        REJECTED,
+        REJECTED,
+    ]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        [True, False, None],
+        pa.chunked_array([[True], [False, None]]),
+        np.array([True, False, None], dtype=object),
+    ],
+)
+def test_a_batch_may_be_decided_by_any_booleans_and_null_is_undecided(given):
+    assert outcomes(batch_handler(lambda _: given)) == [
+        DELETED,
+        REJECTED,
+        ("sideline", "undecided", None),
+    ]
+
+
+@pytest.mark.parametrize("make", [pa.table, pa.record_batch])
+def test_a_table_of_outcomes_may_give_reasons(make):
+    given = {
+        "outcome": ["delete", "sideline", "sideline", "reload"],
+        "reason": ["left out", "too late", None, "left out"],
+    }
+
+    assert outcomes(batch_handler(lambda _: make(given)), messages(4)) == [
+        DELETED,
+        ("sideline", "rejected", "too late"),
+        REJECTED,
+        ("reload",),
+    ]
+
+
+def test_a_table_of_outcomes_may_give_kinds():
+    given = {"outcome": ["delete", "sideline", "sideline"], "kind": ["Not used", "late", None]}
+
+    assert outcomes(batch_handler(lambda _: pa.table(given))) == [
+        DELETED,
+        ("sideline", "late", None),
+        REJECTED,
+    ]
+
+
+def test_a_table_of_outcomes_needs_no_reasons():
+    given = pa.table({"outcome": pa.array(["delete", "sideline", "delete"]).dictionary_encode()})
+
+    assert outcomes(batch_handler(lambda _: given)) == [
+        DELETED,
+        REJECTED,
+        DELETED,
+    ]
+
+
+class Unreadable:
+    """As a DataFrame of pandas, which is no array and has other keys."""
+
+    def __len__(self):
+        return 3
+
+    def __getitem__(self, key):
+        raise KeyError(key)
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (None, "gave a NoneType, not one verdict per message"),
+        ([True], "gave 1 verdicts for 3 messages"),
+        ([1, 2, 3], "gave int64 values"),
+        (pa.table({"outcomes": ["delete"] * 3}), "did you mean 'outcomes'?"),
+        (
+            pa.table({"outcome": ["delete", "drop", "delete"]}),
+            "not one of delete, sideline, reload",
+        ),
+        (Unreadable(), "gave a Unreadable, not one verdict per message"),
+        (
+            pa.table({"outcome": ["delete"] * 3, "_message_id": [1, 2, 99]}),
+            "no row for message",
+        ),
+        (
+            pa.table({"outcome": ["delete"] * 3, "_message_id": ["1", "2", "3"]}),
+            "_message_id column is string",
+        ),
+        (pa.table({"outcome": ["delete"]}), "gave 1 outcomes for 3 messages"),
+        (pa.table({"outcome": [[1]] * 3}), "outcome column is list<item: int64>"),
+        (pa.table({"outcome": ["sideline"] * 3, "kind": ["No word"] * 3}), "kind='No word'"),
+        (pa.table({"outcome": ["sideline"] * 3, "reason": [[1]] * 3}), "reason column is list"),
+    ],
+)
+def test_an_invalid_result_sidelines_the_batch_and_is_never_ignored(given, told):
+    settled = outcomes(batch_handler(lambda _: given), ignorable=(Exception,))
+
+    assert {verdict[:2] for verdict in settled} == {("sideline", "undecided")}
+    assert all(told in reason for _, _, reason in settled)
+
+
+UNDECIDED = ("sideline", "undecided", None)
+
+
+@pytest.mark.parametrize(
+    "given", [[True, None, False], pa.table({"outcome": ["delete", None, "sideline"]})]
+)
+@pytest.mark.parametrize(
+    ("on_none", "middle"), [(None, UNDECIDED), ("sideline", UNDECIDED), ("delete", DELETED)]
+)
+def test_a_null_among_decisions_is_a_none_of_its_message(given, on_none, middle):
+    settled = outcomes(batch_handler(lambda _: given), on_none=on_none)
+
+    assert settled == [DELETED, middle, REJECTED]
+
+
+@pytest.mark.parametrize("given", [[None] * 3, None])
+def test_a_batch_handler_that_decides_nothing_is_refused_like_any_other(given):
+    batches = []
+    runner = HandlerRunner(batch_handler(lambda batch: batches.append(batch) or given))
+
+    settled = list(runner.run([messages(3), messages(3)]))
+
+    assert len(batches) == 1
+    assert "returned None instead of a decision" in runner.refusal
+    assert settled[0].column("outcome").to_pylist() == ["sideline"] * 3
+    assert settled[0].column("dead").to_pylist() == [True] * 3
+    assert settled[1].column("outcome").to_pylist() == ["reload"] * 3
+
+
+@pytest.mark.parametrize(
+    "given", [pa.nulls(3, pa.bool_()), pa.table({"outcome": pa.nulls(3, pa.string())})]
+)
+def test_columns_of_nulls_refuse_no_handler(given):
+    """They are computed, and another batch may have decisions."""
+    assert outcomes(batch_handler(lambda _: given)) == [UNDECIDED] * 3
+
+
+def test_a_batch_handler_that_decides_nothing_by_intention_deletes():
+    handler = batch_handler(lambda batch: [None] * batch.num_rows)
+
+    assert outcomes(handler, on_none="delete") == [DELETED] * 3
+
+
+def test_the_rows_of_a_table_with_ids_may_be_in_any_order():
+    def handler(batch):
+        ids = batch.column("_message_id").to_pylist()
+        verdicts = pa.table({"_message_id": ids, "outcome": ["delete", "delete", "sideline"]})
+        return verdicts.take([2, 0, 1])
+
+    assert outcomes(batch_handler(handler)) == [DELETED, DELETED, REJECTED]
+
+
+def test_reloaded_messages_with_a_time_are_put_off():
+    table = pa.table({"outcome": ["reload", "sideline"], "delay": [None, 3.0]})
+    assert not Verdicts.of_batch(table, 2).put_off
+    table = pa.table({"outcome": ["reload", "sideline"], "delay": [5, 3.0], "dead": [None, True]})
+    verdicts = Verdicts.of_batch(table, 2)
+    assert verdicts.put_off
+    assert not verdicts.at_once().put_off
+    assert list(verdicts.at_once().waits) == ["dead"]

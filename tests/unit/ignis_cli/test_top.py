@@ -1,0 +1,36 @@
+"""Rates are differences of counters between two samples, per second."""
+
+import pyarrow as pa
+
+from ignis_cli.top import Sample, frame
+
+
+def sample(at, **loaded):
+    queues = pa.table(
+        {
+            "queue": list(loaded),
+            **{
+                name: [3] * len(loaded) for name in ("waiting", "in_flight", "sidelined", "damaged")
+            },
+        }
+    )
+    counters = {
+        queue: {"loaded": count, "fired": 2 * count, "deleted": 0, "sidelined": 0}
+        for queue, count in loaded.items()
+    }
+    return Sample(at, queues, counters)
+
+
+def test_rates_are_the_growth_of_counters_per_second():
+    (row,) = frame(sample(10.0, orders=100), sample(12.0, orders=150)).to_pylist()
+
+    assert (row["loaded/s"], row["fired/s"], row["deleted/s"]) == (25.0, 50.0, 0.0)
+    assert (row["queue"], row["waiting"]) == ("orders", 3)
+
+
+def test_a_first_sample_and_a_new_queue_have_no_rates():
+    first = frame(None, sample(10.0, orders=100))
+    later = frame(sample(10.0, orders=100), sample(11.0, orders=101, payments=9))
+
+    assert first["loaded/s"].to_pylist() == [None]
+    assert later["loaded/s"].to_pylist() == [1.0, None]

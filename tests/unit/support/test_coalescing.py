@@ -1,0 +1,128 @@
+"""Coalescing: one thread works for several."""
+
+import signal
+import threading
+import time
+
+import pytest
+
+from queue_core.support.coalescing import Coalescer
+from tests.waiting import PATIENCE
+
+
+def test_one_thread_works_for_all_that_have_requested_it_meanwhile():
+    requested, begun, go_on = [], threading.Event(), threading.Event()
+
+    def work(requests):
+        requested.append(sorted(requests))
+        begun.set()
+        assert go_on.wait(PATIENCE)
+        return [10 * request for request in requests]
+
+    coalescer = Coalescer(work, threading.Lock())
+    results = {}
+    threads = [
+        threading.Thread(target=lambda n=n: results.update({n: coalescer(n)})) for n in range(6)
+    ]
+    threads[0].start()
+    assert begun.wait(PATIENCE)
+    for thread in threads[1:]:
+        thread.start()
+    while coalescer.waiting < 5:
+        go_on.wait(0.001)
+    go_on.set()
+    for thread in threads:
+        thread.join(PATIENCE)
+
+    assert requested == [[0], [1, 2, 3, 4, 5]]
+    assert results == {n: 10 * n for n in range(6)}
+    assert coalescer(7) == 70
+
+
+def test_an_error_is_raised_for_all_that_requested_it_and_for_none_later():
+    fails = [True]
+
+    def work(requests):
+        if fails.pop() if fails else False:
+            raise OSError("disk")
+        return requests
+
+    coalescer = Coalescer(work, threading.Lock())
+    with pytest.raises(OSError, match="disk"):
+        coalescer(1)
+    assert coalescer(2) == 2
+
+
+def test_coalescers_that_share_an_exclusion_do_not_work_at_once():
+    exclusion = threading.Lock()
+
+    def work(requests):
+        assert exclusion.locked()
+        return requests
+
+    assert [Coalescer(work, exclusion)(n) for n in (1, 2)] == [1, 2]
+
+
+def interrupt_the_main_thread():
+    """As Ctrl-C does."""
+    signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+
+
+def test_the_main_thread_that_is_interrupted_while_it_waits_requests_nothing():
+    requested, begun, go_on = [], threading.Event(), threading.Event()
+
+    def work(requests):
+        requested.append(list(requests))
+        begun.set()
+        if requests == [0]:
+            assert go_on.wait(PATIENCE)
+        return requests
+
+    coalescer = Coalescer(work, threading.Lock())
+    results = []
+    threads = [threading.Thread(target=lambda n=n: results.append(coalescer(n))) for n in (0, 2)]
+    threads[0].start()
+    assert begun.wait(PATIENCE)
+    threads[1].start()
+    ctrl_c = threading.Timer(0.1, interrupt_the_main_thread)
+    ctrl_c.start()
+    with pytest.raises(KeyboardInterrupt):
+        coalescer(1)
+    go_on.set()
+    for thread in [*threads, ctrl_c]:
+        thread.join(PATIENCE)
+
+    assert requested == [[0], [2]]
+    assert sorted(results) == [0, 2]
+    assert coalescer(3) == 3
+
+
+@pytest.mark.parametrize("where", ["work", "result"])
+def test_the_main_thread_that_is_interrupted_at_work_harms_no_other(where):
+    results = []
+    threads = [threading.Thread(target=lambda n=n: results.append(coalescer(n))) for n in range(4)]
+
+    def work(requests):
+        if requests == ["main"]:
+            for thread in threads:
+                thread.start()
+            while coalescer.waiting < len(threads) - 1:
+                time.sleep(0.001)
+            if where == "work":
+                interrupt_the_main_thread()
+                time.sleep(PATIENCE)
+            # After the work, where the result is handed on.
+            return Interrupting()
+        return requests
+
+    class Interrupting:
+        def __getitem__(self, _):
+            interrupt_the_main_thread()
+            time.sleep(PATIENCE)
+
+    coalescer = Coalescer(work, threading.Lock())
+    with pytest.raises(KeyboardInterrupt):
+        coalescer("main")
+    for thread in threads:
+        thread.join(PATIENCE)
+    assert sorted(results) == list(range(4))

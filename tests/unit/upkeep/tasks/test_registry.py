@@ -1,0 +1,80 @@
+"""The registry of side tasks: each row names an existing function that does its steps."""
+
+import importlib
+import inspect
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from queue_core.upkeep.tasks.registry import REGISTRY, TASKS
+from queue_core.values.settings import QueueSettings
+
+PAGE = Path(__file__).parents[3].joinpath("docs/protocol.md").read_text()
+ROWS = [
+    [cell.strip() for cell in row.split("|")[1:-1]]
+    for row in re.search(r"\| task \| parts \|.*?\n\n", PAGE, re.DOTALL)[0].splitlines()[2:]
+    if row
+]
+
+
+def said_of(task):
+    """The row of a task on the protocol's page."""
+    if task.setting is not None:
+        when = f"the queue's `{task.setting}`"
+    elif task.timing.first is None:
+        every = task.timing.every
+        when = f"every {every / 60:.0f} minutes" if every >= 60 else f"every {every:.0f} seconds"
+    else:
+        when = (
+            f"every {task.timing.every / 60:.0f} minutes, first after {task.timing.first / 60:.0f}"
+        )
+    process = "the leader" if task.leader_only else "any"
+    runs_on = "the store" if task.of_store else "queues in use" if task.living_only else "queues"
+    if task.leader_only:
+        runs_on = "all queues of the store"
+    return [task.name, ", ".join(task.steps), runs_on, when, process]
+
+
+@pytest.mark.parametrize("task", REGISTRY.values(), ids=TASKS)
+def test_a_row_names_a_function_that_does_its_steps(task):
+    function = task.function()
+    source = inspect.getsource(function)
+
+    assert next(iter(inspect.signature(function).parameters)) == "context"
+    calls = [source.index(f"{step}(") for step in task.steps]
+    assert calls == sorted(calls)
+
+
+@pytest.mark.parametrize("task", REGISTRY.values(), ids=TASKS)
+def test_a_row_says_when_the_task_is_due(task):
+    assert (task.timing is None) == (task.setting is not None)
+    assert task.setting is None or hasattr(QueueSettings(), task.setting)
+
+
+@pytest.mark.parametrize("task", REGISTRY.values(), ids=TASKS)
+def test_a_task_of_the_leader_alone_finds_its_queues_itself(task):
+    assert (task.finder is not None) == task.leader_only
+
+
+@pytest.mark.parametrize("task", REGISTRY.values(), ids=TASKS)
+def test_a_chooser_chooses_among_queues_of_any_process(task):
+    if task.chooser is not None:
+        assert not task.leader_only
+        assert not task.of_store
+        module, _, function = task.chooser.partition(":")
+        chooser = getattr(importlib.import_module(module), function)
+        assert len(inspect.signature(chooser).parameters) == 2
+
+
+def test_the_page_has_a_row_for_each_task():
+    assert [said_of(task) for task in REGISTRY.values()] == ROWS
+
+
+def test_the_registry_needs_no_database():
+    code = "import sys; import queue_core.upkeep.tasks.registry; print('sqlalchemy' in sys.modules)"
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert told.stdout == "False\n"

@@ -1,0 +1,189 @@
+"""Where a store is: one folder, or a catalog and a storage."""
+
+import pickle
+import re
+from pathlib import Path
+
+import pytest
+
+from queue_core.catalog import dialect
+from queue_core.errors import BadOption
+from queue_core.values.address import Address
+
+POSTGRES = "postgresql+psycopg://me@host/ignis"
+
+
+def test_a_folder_holds_both_catalog_and_segments(tmp_path):
+    address = Address.of(tmp_path / "store")
+
+    assert address == Address(f"sqlite:///{tmp_path}/store/catalog.db", f"{tmp_path}/store")
+
+
+@pytest.mark.parametrize("path", ["store", "./store", Path("store")])
+def test_a_relative_folder_is_meant_from_where_the_process_stands(path, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    assert Address.of(path).storage == str(tmp_path / "store")
+
+
+@pytest.mark.parametrize("uri", ["file:///some/fol%20der", "file:/some/fol%20der"])
+def test_a_file_uri_is_a_folder(uri):
+    assert Address.of(uri) == Address("sqlite:////some/fol der/catalog.db", "/some/fol der")
+
+
+def test_a_tilde_is_the_home_folder(monkeypatch):
+    monkeypatch.setenv("HOME", "/home/ada")
+
+    assert Address.of("~/shop").storage == "/home/ada/shop"
+    assert Address.of("/tmp/a folder").storage == "/tmp/a folder"
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        (" ", "begins or ends with a blank"),
+        ("/tmp/store ", "begins or ends with a blank"),
+        (":memory:", "a store needs a folder"),
+        ("dbfs:/store", "no 'dbfs:'; a mounted one is /dbfs/"),
+        ("C:\\store", "a folder of Windows"),
+        ("hdfs://host/store", "storage=hdfs://host/store"),
+        ("s3a://bucket/store", "storage=s3://bucket/store"),
+        ("~nobody-has-this-name/store", "names no home folder"),
+        ("sqlite:///x.db", "pass catalog=sqlite:///x.db and storage=some/folder"),
+        ("postgresql://me@host/x", "pass catalog=postgresql+psycopg://… and storage=s3://"),
+        ("postgresql+psycopg://me@host/x", "pass catalog=postgresql+psycopg://…"),
+        ("abfss://box@account/x", "storage=abfss://box@account/x"),
+        ("dbfs:///x", "is not a local folder; a mounted one is /dbfs/…"),
+        ("http://host/x", "is not a local folder; a storage is a folder, or one of s3://"),
+        ("wasbs://box@account/x", "is not a local folder; a storage is a folder, or one of s3://"),
+        ("file://host/x", "names the host 'host', and a folder has none"),
+        (5, "path=5 is not a text"),
+        ("/tmp/a\0b", "has the character NUL"),
+    ],
+)
+def test_places_that_are_no_folder_are_refused(path, said, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    with pytest.raises(BadOption, match=re.escape(said)):
+        Address.of(path)
+
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_tilde_is_the_home_folder_of_a_storage_too(monkeypatch):
+    monkeypatch.setenv("HOME", "/home/ada")
+
+    assert Address.of(catalog=POSTGRES, storage="~/shop").storage == "/home/ada/shop"
+    assert Address.of(catalog="sqlite:///~/a.db", storage="s").catalog == "sqlite:////home/ada/a.db"
+    assert Address.of(catalog=POSTGRES, storage="a folder").storage == "a folder"
+    assert Address.of(catalog=POSTGRES, storage="file:/a%20b").storage == "/a b"
+
+
+@pytest.mark.parametrize(
+    ("storage", "said"),
+    [
+        (" ", "storage=' ' begins or ends with a blank"),
+        ("s3://bucket/store ", "begins or ends with a blank"),
+        (":memory:", "storage=':memory:': a store needs a folder"),
+        ("dbfs:/store", "no 'dbfs:'; a mounted one is /dbfs/"),
+        ("C:\\store", "a folder of Windows"),
+        ("~nobody-has-this-name/store", "names no home folder"),
+    ],
+)
+def test_storages_that_are_no_place_are_refused(storage, said):
+    with pytest.raises(BadOption, match=re.escape(said)):
+        Address.of(catalog=POSTGRES, storage=storage)
+
+
+def test_schemes_may_be_in_capitals():
+    address = Address.of(catalog="PostgreSQL+psycopg://me@Host/Ignis", storage="S3://Bucket/Prefix")
+
+    assert address == Address("postgresql+psycopg://me@Host/Ignis", "s3://Bucket/Prefix")
+    assert Address.of("FILE:///some/Folder").storage == "/some/Folder"
+    with pytest.raises(BadOption, match="storage=s3://Bucket/store"):
+        Address.of("S3A://Bucket/store")
+
+
+def test_variables_of_the_environment_are_expanded(monkeypatch):
+    monkeypatch.setenv("HOME", "/home/ada")
+    monkeypatch.setenv("SHOP", "shop")
+
+    assert Address.of("$HOME/a/${SHOP}").storage == "/home/ada/a/shop"
+    assert Address.of(catalog=POSTGRES, storage="$HOME/shop").storage == "/home/ada/shop"
+    sqlite = Address.of(catalog="sqlite:///$HOME/a.db?timeout=5", storage="s").catalog
+    assert sqlite == "sqlite:////home/ada/a.db?timeout=5"
+    assert Address.of("file:///data/%24SHOP").storage == "/data/$SHOP"
+    secret = "postgresql+psycopg://me:a$SHOP@host/ignis"
+    assert Address.of(catalog=secret, storage="s3://k:a$SHOP@b") == (secret, "s3://k:a$SHOP@b")
+
+
+@pytest.mark.parametrize("path", ["$HOEM/shop", "/mnt/${HOEM}/shop"])
+def test_a_variable_that_is_not_set_is_refused(path, monkeypatch):
+    monkeypatch.delenv("HOEM", raising=False)
+
+    for where in ({"path": path}, {"catalog": POSTGRES, "storage": path}):
+        with pytest.raises(BadOption, match="the environment has no variable 'HOEM'"):
+            Address.of(**where)
+
+
+def test_a_catalog_and_a_storage_are_kept_as_they_are():
+    address = Address.of(catalog=POSTGRES, storage="s3://bucket/prefix")
+
+    assert address == Address(POSTGRES, "s3://bucket/prefix")
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        {},
+        {"catalog": POSTGRES},
+        {"storage": "s3://bucket"},
+        {"path": "a", "catalog": POSTGRES, "storage": "s3://bucket"},
+        {"path": "a", "storage": "s3://bucket"},
+        {"catalog": "", "storage": ""},
+    ],
+    ids=lambda where: " and ".join(where) or "nothing",
+)
+def test_one_of_both_ways_must_be_chosen(where):
+    with pytest.raises(BadOption, match="path="):
+        Address.of(**where)
+
+
+def test_a_bucket_is_no_folder_and_the_remedy_is_told():
+    with pytest.raises(BadOption, match="storage=s3://bucket/prefix"):
+        Address.of("s3://bucket/prefix")
+
+
+def test_an_empty_path_is_refused_rather_than_taken_for_the_working_folder():
+    with pytest.raises(BadOption, match="path="):
+        Address.of("")
+
+
+def test_an_address_can_be_sent_to_other_processes(tmp_path):
+    address = Address.of(tmp_path)
+
+    assert pickle.loads(pickle.dumps(address)) == address
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql+psycopg://h/db?user=u&password=s3cr3t",
+        "postgresql+psycopg://u:s3cr3t@h/db",
+        "abfs://box@account/path?account_key=s3cr3t&x=1",
+        "postgres//u:s3cr3t@h/db",
+        "postgresql+psycopg://u:s3cr3t@h:port/db",
+        "s3://bucket/prefix?secret_key=s3cr3t",
+    ],
+)
+def test_no_secret_of_a_url_is_shown(url):
+    assert "s3cr3t" not in repr(Address(url, url))
+    assert "s3cr3t" not in dialect.hidden(url)
+
+
+@pytest.mark.parametrize("url", ["postgres//u:s3cr3t@h/db", "postgresql+psycopg://u:s3cr3t@h:x/db"])
+def test_a_malformed_url_is_refused_without_its_secret(url):
+    with pytest.raises(BadOption) as error:
+        dialect.connect(url)
+
+    assert "s3cr3t" not in str(error.value)

@@ -1,0 +1,437 @@
+"""A queue holds the types that Spark can hold; other columns are refused by name."""
+
+import datetime as dt
+from decimal import Decimal
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from queue_core.errors import BadName, SchemaMismatch
+from queue_core.values.schema import (
+    METADATA,
+    canonical,
+    check_insertable,
+    conform,
+    deserialize,
+    evolve,
+    serialize,
+    upgrade,
+)
+from tests.arrow_types import CONVERTED, DEEP, ELEMENT, KEPT, REFUSED, UTC
+
+by_name = {"argvalues": KEPT.values(), "ids": KEPT}
+
+
+def schema_of(kind, name="a"):
+    return pa.schema([pa.field(name, kind)])
+
+
+def of_kind(values, kind):
+    """Make an array; older versions of Arrow make not all dictionaries from Python's values."""
+    if pa.types.is_dictionary(kind):
+        return pa.array(values, kind.value_type).dictionary_encode().cast(kind)
+    return pa.array(values, kind)
+
+
+def spark_takes(kind):
+    """Whether PySpark's own converter returns this type unchanged."""
+    from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+
+    theirs = to_arrow_schema(from_arrow_schema(schema_of(kind)), timezone="UTC")
+    return theirs.equals(schema_of(kind))
+
+
+# --- canonical ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("kind", "values"), **by_name)
+def test_a_type_of_sparks_is_kept_as_it_is(kind, values):
+    schema = schema_of(kind)
+    table = pa.table([pa.array(values, kind)], schema=schema)
+
+    assert canonical(schema).equals(schema, check_metadata=True)
+    assert conform(table, canonical(schema), "orders") == table
+
+
+@pytest.mark.parametrize(("kind", "kept", "values"), CONVERTED.values(), ids=CONVERTED)
+def test_another_type_is_turned_into_one_of_sparks(kind, kept, values):
+    schema = canonical(schema_of(kind))
+    table = pa.table([of_kind(values, kind)], schema=schema_of(kind))
+
+    assert schema.equals(schema_of(kept))
+    conformed = conform(table, schema, "orders")
+    assert conformed.schema.equals(schema)
+    assert conformed.column("a").to_pylist() == pa.array(values, kept).to_pylist()
+    conformed.validate(full=True)
+
+
+@pytest.mark.parametrize(("kind", "message"), REFUSED.values(), ids=REFUSED)
+def test_a_type_that_spark_cannot_hold_is_refused_with_its_column(kind, message):
+    with pytest.raises(SchemaMismatch) as refusal:
+        canonical(schema_of(kind, "amount"))
+
+    assert "'amount" in str(refusal.value)
+    assert message in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [*(kind for kind, _ in KEPT.values()), *(kept for _, kept, _ in CONVERTED.values())],
+    ids=[*KEPT, *CONVERTED],
+)
+def test_a_queue_keeps_a_type_in_the_form_in_which_spark_does(kind):
+    assert spark_takes(kind)
+
+
+@pytest.mark.parametrize("kind", [kind for kind, _ in KEPT.values()], ids=KEPT)
+def test_making_a_schema_canonical_twice_changes_nothing(kind):
+    once = canonical(schema_of(kind))
+
+    assert canonical(once).equals(once, check_metadata=True)
+
+
+def test_nullability_is_kept_and_other_metadata_is_not():
+    schema = pa.schema(
+        [pa.field("a", pa.int64(), nullable=False, metadata={"x": "y"})], metadata={"pandas": "{}"}
+    )
+
+    kept = canonical(schema)
+
+    assert not kept.field("a").nullable
+    assert kept.metadata is None
+    assert kept.field("a").metadata is None
+
+
+@pytest.mark.parametrize(
+    ("schema", "error", "culprit"),
+    [
+        (pa.schema([]), SchemaMismatch, "at least one column"),
+        ([("a", pa.int64())], SchemaMismatch, "not list"),
+        (None, SchemaMismatch, "not NoneType"),
+        (schema_of(pa.int64(), "_message_id"), BadName, "'_message_id' is reserved"),
+        (schema_of(pa.int64(), "_QUEUE"), BadName, "'_QUEUE' is reserved"),
+        (schema_of(pa.int64(), ""), BadName, "''"),
+        (pa.schema([("ab", pa.int64()), ("aB", pa.int64())]), BadName, "'ab' and 'aB'"),
+        (pa.schema([("a", pa.int64()), ("a", pa.int64())]), BadName, "'a' appears twice"),
+    ],
+)
+def test_a_schema_that_cannot_be_one_is_refused(schema, error, culprit):
+    with pytest.raises(error) as refusal:
+        canonical(schema)
+
+    assert culprit in str(refusal.value)
+
+
+@pytest.mark.parametrize("kind", [kind for kind, _ in KEPT.values()], ids=KEPT)
+def test_a_schema_survives_the_way_to_bytes_and_back(kind):
+    schema = canonical(schema_of(kind))
+
+    assert deserialize(serialize(schema)).equals(schema, check_metadata=True)
+
+
+# --- conform: what fits ---------------------------------------------------------------------------
+
+ROWS = pa.schema(
+    [
+        pa.field("number", pa.int64(), nullable=False),
+        ("name", pa.string()),
+        ("day", pa.date32()),
+        ("at", pa.timestamp("us", "UTC")),
+        ("price", pa.decimal128(9, 2)),
+        ("small", pa.int8()),
+        ("flag", pa.bool_()),
+        ("numbers", pa.list_(ELEMENT)),
+        ("ratio", pa.float64()),
+    ]
+)
+
+
+@pytest.mark.parametrize(("kind", "values"), **by_name)
+def test_dicts_become_a_table_of_the_queues_schema(kind, values):
+    rows = conform([{"a": value} for value in values], schema_of(kind), "orders")
+
+    assert rows == pa.table([pa.array(values, kind)], schema=schema_of(kind))
+
+
+def test_values_that_mean_the_same_in_another_type_are_taken():
+    moment = dt.datetime(2024, 2, 29, 13, tzinfo=dt.timezone(dt.timedelta(hours=1)))
+    rows = [
+        {"number": np.int32(5), "price": 3, "ratio": 2, "at": moment},
+        {"number": 2.0, "price": Decimal("1.5"), "ratio": np.float32(0.5), "numbers": [1.0]},
+    ]
+
+    first, second = conform(rows, ROWS, "orders").to_pylist()
+
+    assert (first["number"], first["price"], first["ratio"]) == (5, Decimal("3.00"), 2.0)
+    assert first["at"] == dt.datetime(2024, 2, 29, 12, tzinfo=UTC)
+    assert (second["number"], second["numbers"], second["ratio"]) == (2, [1], 0.5)
+
+
+def test_columns_may_come_in_any_order_and_nullable_ones_may_be_missing():
+    table = pa.table({"name": ["a"], "number": [1]})
+
+    conformed = conform(table, ROWS, "orders")
+
+    assert conformed.schema.equals(ROWS)
+    assert conformed.to_pylist() == [
+        dict.fromkeys(ROWS.names) | {"number": 1, "name": "a"},
+    ]
+
+
+def test_the_metadata_columns_of_another_queue_are_dropped():
+    """So that messages of one queue can be loaded into another."""
+    row = {"number": 1} | dict.fromkeys(METADATA.names)
+
+    assert conform([row], ROWS, "orders").column_names == ROWS.names
+    assert conform(pa.Table.from_pylist([row]), ROWS, "orders").column_names == ROWS.names
+
+
+@pytest.mark.parametrize("rows", [[], (), iter([]), ROWS.empty_table(), pa.table({})])
+def test_no_rows_are_fine(rows):
+    assert conform(rows, ROWS, "orders") == ROWS.empty_table()
+
+
+def test_a_batch_and_a_generator_are_fine_too():
+    batch = pa.record_batch({"number": [1, 2]})
+
+    assert conform(batch, ROWS, "orders").column("number").to_pylist() == [1, 2]
+    generated = ({"number": number} for number in (1, 2))
+    assert conform(generated, ROWS, "orders").column("number").to_pylist() == [1, 2]
+
+
+def test_chunked_columns_are_fine():
+    table = pa.concat_tables([pa.table({"number": [1]}), pa.table({"number": [2, 3]})])
+
+    assert conform(table, ROWS, "orders").column("number").to_pylist() == [1, 2, 3]
+
+
+# --- conform: what does not -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("row", "culprit"),
+    [
+        ({"number": "1"}, "number"),
+        ({"number": 1.5}, "number"),
+        ({"number": Decimal("1.5")}, "number"),
+        ({"number": True}, "number"),
+        ({"number": 2**63}, "number"),
+        ({"number": 1, "small": 128}, "small"),
+        ({"number": 1, "name": 5}, "name"),
+        ({"number": 1, "name": b"\xff"}, "name"),
+        ({"number": 1, "day": dt.datetime(2024, 2, 29, 5)}, "day"),
+        ({"number": 1, "day": "2024-02-29"}, "day"),
+        ({"number": 1, "day": 19000}, "day"),
+        ({"number": 1, "at": "2024-02-29"}, "at"),
+        ({"number": 1, "at": 1.5}, "at"),
+        ({"number": 1, "price": 1.5}, "price"),
+        ({"number": 1, "price": Decimal("1.555")}, "price"),
+        ({"number": 1, "price": Decimal("12345678.00")}, "price"),
+        ({"number": 1, "flag": 1}, "flag"),
+        ({"number": 1, "flag": "true"}, "flag"),
+        ({"number": 1, "numbers": 5}, "numbers"),
+        ({"number": 1, "numbers": ["x"]}, "numbers"),
+        ({"number": 1, "numbers": [1.5]}, "numbers"),
+        ({"number": 1, "ratio": "x"}, "ratio"),
+        ({"number": 1, "ratio": 2**60 + 1}, "ratio"),
+        ({"number": 1, "name": {"a": 1}}, "name"),
+        ({"number": None}, "number"),
+        ({}, "number"),
+    ],
+    ids=repr,
+)
+def test_a_value_that_does_not_fit_is_refused_with_its_column(row, culprit):
+    with pytest.raises(SchemaMismatch) as refusal:
+        conform([{"number": 0}, row], ROWS, "orders")
+
+    assert "'orders'" in str(refusal.value)
+    assert repr(culprit) in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("column", "values", "kind"),
+    [
+        ("number", ["1"], pa.string()),
+        ("number", [1.5], pa.float64()),
+        ("number", [True], pa.bool_()),
+        ("number", [2**63], pa.uint64()),
+        ("number", [5], pa.timestamp("us")),
+        ("number", [Decimal("1.5")], pa.decimal128(5, 2)),
+        ("number", ["1"], pa.dictionary(pa.int32(), pa.string())),
+        ("small", [128], pa.int64()),
+        ("name", [5], pa.int64()),
+        ("name", [b"\xff"], pa.binary()),
+        ("name", [dt.date(2024, 2, 29)], pa.date32()),
+        ("day", [dt.datetime(2024, 2, 29, 5)], pa.timestamp("us")),
+        ("day", [19000], pa.int32()),
+        ("day", ["2024-02-29"], pa.string()),
+        ("at", [1], pa.int64()),
+        ("at", ["2024-02-29 00:00:00Z"], pa.string()),
+        ("at", [1], pa.timestamp("ns", "UTC")),
+        ("price", [Decimal("1.555")], pa.decimal128(9, 3)),
+        ("price", ["1.50"], pa.string()),
+        ("flag", [1], pa.int64()),
+        ("numbers", [["1"]], pa.list_(pa.string())),
+        ("numbers", [[1.5]], pa.list_(pa.float64())),
+        ("numbers", [1], pa.int64()),
+        ("ratio", [2**60 + 1], pa.int64()),
+        ("ratio", ["1.5"], pa.string()),
+    ],
+    ids=lambda value: str(value),
+)
+def test_a_column_that_does_not_fit_is_refused_by_name(column, values, kind):
+    table = pa.table({"number": [1]})
+    at = table.schema.get_field_index(column)
+    if at >= 0:
+        table = table.remove_column(at)
+    table = table.append_column(column, pa.array(values, kind))
+
+    with pytest.raises(SchemaMismatch) as refusal:
+        conform(table, ROWS, "orders")
+
+    assert f"queue 'orders': column {column!r} is {ROWS.field(column).type}" in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "lost"),
+    [
+        (pa.timestamp("ns"), pa.timestamp("us")),
+        (pa.timestamp("ns", "UTC"), pa.timestamp("us", "UTC")),
+        (pa.duration("ns"), pa.duration("us")),
+    ],
+    ids=str,
+)
+def test_nanoseconds_that_would_be_lost_are_refused(kind, lost):
+    table = pa.table([pa.array([1000, 1001], pa.int64()).cast(kind)], names=["a"])
+
+    with pytest.raises(SchemaMismatch, match=r"'a' is .*would lose data"):
+        conform(table, schema_of(lost), "orders")
+    assert conform(table.slice(0, 1), schema_of(lost), "orders").num_rows == 1
+
+
+@pytest.mark.parametrize(
+    ("rows", "hint"),
+    [
+        ([{"number": 1, "nmae": "x"}], "no column 'nmae'; did you mean 'name'?"),
+        (pa.table({"number": [1], "nmae": ["x"]}), "no column 'nmae'; did you mean 'name'?"),
+        ([{"number": 1}, {"number": 1, "Name": "x"}], "no column 'Name'; did you mean 'name'?"),
+        (pa.table({"number": [1], "zebra": [1]}), "it has number, name, day"),
+        ([{"number": 1, "zebra": 1}], "it has number, name, day"),
+    ],
+)
+def test_a_column_that_the_queue_lacks_is_refused_with_the_nearest_one(rows, hint):
+    with pytest.raises(SchemaMismatch) as refusal:
+        conform(rows, ROWS, "orders")
+
+    assert str(refusal.value).startswith("queue 'orders' has no column")
+    assert hint in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        "text",
+        [1],
+        [("number", 1)],
+        {"number": 1},
+        None,
+        5,
+        [None],
+        np.array([1]),
+        [{1: 2}],
+    ],
+    ids=repr,
+)
+def test_what_is_no_rows_is_refused(rows):
+    with pytest.raises(SchemaMismatch, match="'orders'"):
+        conform(rows, ROWS, "orders")
+
+
+def test_a_table_with_two_columns_of_one_name_is_refused():
+    table = pa.table([pa.array([1]), pa.array([2])], names=["number", "number"])
+
+    with pytest.raises(SchemaMismatch, match="'number' appears twice"):
+        conform(table, ROWS, "orders")
+
+
+@pytest.mark.parametrize("rows", [pa.table({"number": pa.array([1, None])}), [{"number": None}]])
+def test_a_null_where_none_may_be_is_refused(rows):
+    with pytest.raises(SchemaMismatch, match="column 'number' may not be null"):
+        conform(rows, ROWS, "orders")
+
+
+@pytest.mark.parametrize("rows", [pa.table({"name": ["a"]}), [{"name": "a"}]])
+def test_a_required_column_that_is_missing_is_refused(rows):
+    with pytest.raises(SchemaMismatch, match="column 'number'"):
+        conform(rows, ROWS, "orders")
+
+
+# --- insertable, evolve, upgrade ------------------------------------------------------------------
+
+
+def test_types_alone_tell_whether_rows_can_be_loaded():
+    check_insertable(pa.schema([("number", pa.int32()), ("small", pa.int64())]), ROWS, "orders")
+    check_insertable(ROWS, ROWS, "orders")
+
+
+@pytest.mark.parametrize(
+    ("incoming", "culprit"),
+    [
+        (pa.schema([("name", pa.string())]), "'number' is required and missing"),
+        (pa.schema([("number", pa.string())]), "'number' is int64"),
+        (pa.schema([("number", pa.int64()), ("x", pa.int64())]), "no column 'x'"),
+        (pa.schema([("number", pa.int64()), ("name", pa.int64())]), "'name' is string"),
+    ],
+)
+def test_types_that_can_never_fit_are_refused_before_any_row_is_read(incoming, culprit):
+    with pytest.raises(SchemaMismatch) as refusal:
+        check_insertable(incoming, ROWS, "orders")
+
+    assert culprit in str(refusal.value)
+
+
+def test_new_nullable_columns_come_behind_the_old_ones():
+    old = pa.schema([("a", pa.int64()), ("b", pa.string())])
+
+    assert evolve(old, pa.schema([("c", pa.uint8()), ("a", pa.int64())]), "orders").equals(
+        pa.schema([("a", pa.int64()), ("b", pa.string()), ("c", pa.int16())])
+    )
+
+
+def test_evolving_to_the_same_or_fewer_columns_changes_nothing():
+    old = pa.schema([("a", pa.int64()), ("b", pa.string())])
+
+    assert evolve(old, old, "orders").equals(old)
+    assert evolve(old, schema_of(pa.int64()), "orders").equals(old)
+
+
+@pytest.mark.parametrize(
+    ("new", "culprit"),
+    [
+        (schema_of(pa.int32()), "'a' is int64 and cannot become int32"),
+        (schema_of(pa.string()), "'a' is int64 and cannot become string"),
+        (pa.schema([pa.field("a", pa.int64(), False)]), "cannot become int64 not null"),
+        (pa.schema([pa.field("c", pa.int64(), False)]), "'c' must be nullable"),
+        (schema_of(pa.int64(), "A"), "'a' and 'A' differ only in case"),
+        (schema_of(pa.uint64(), "c"), "'c': Spark does not support"),
+        (schema_of(pa.int64(), "_shard"), "'_shard' is reserved"),
+    ],
+)
+def test_any_other_change_of_the_columns_is_refused(new, culprit):
+    with pytest.raises((SchemaMismatch, BadName)) as refusal:
+        evolve(schema_of(pa.int64()), new, "orders")
+
+    assert culprit in str(refusal.value)
+
+
+def test_an_old_batch_is_upgraded_with_nulls_and_a_new_one_narrowed():
+    old, new = schema_of(pa.int64()), pa.schema([("a", pa.int64()), ("b", DEEP)])
+    batch = pa.record_batch([pa.array([1, 2])], schema=old)
+
+    upgraded = upgrade(batch, new)
+
+    assert upgraded.schema.equals(new)
+    assert upgraded.to_pylist() == [{"a": 1, "b": None}, {"a": 2, "b": None}]
+    assert upgrade(upgraded, old).equals(batch)
+    assert upgrade(batch, old) is batch

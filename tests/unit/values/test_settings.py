@@ -1,0 +1,167 @@
+"""Settings are checked once, and survive the way through the catalog."""
+
+import json
+import math
+from datetime import timedelta
+
+import pytest
+
+from queue_core.errors import BadOption
+from queue_core.values.retry import Retry
+from queue_core.values.settings import MAX_SHARDS, QueueSettings, check_shards, descriptions
+
+
+def test_a_queue_that_says_nothing_has_the_settings_of_ignis_mq():
+    settings = QueueSettings()
+
+    assert settings.concurrency == 8
+    assert settings.sweep_after == 20 * 60
+    assert settings.compression is None
+    assert settings.attributes == ()
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"concurrency": 0},
+        {"concurrency": 100},
+        {"sweep_after": 0.5},
+        {"sweep_after": 60},
+        {"compression": "lz4"},
+        {"compression": "zstd"},
+        {"compression": None},
+        {"attributes": ["amount", "customer"]},
+        {"attributes": ()},
+    ],
+    ids=repr,
+)
+def test_settings_survive_the_way_to_json_and_back(values):
+    settings = QueueSettings.of(values)
+
+    assert QueueSettings.from_json(settings.to_json()) == settings
+    for name, value in values.items():
+        kept = getattr(settings, name)
+        assert (list(kept) == list(value)) if name == "attributes" else (kept == value)
+
+
+@pytest.mark.parametrize("given", ["90m", "1.5h", "5400", timedelta(minutes=90), 5400], ids=repr)
+def test_times_can_be_given_as_durations(given):
+    assert QueueSettings(message_expiry=given).message_expiry == 5400
+    assert QueueSettings.of({"message_expiry": given}).message_expiry == 5400
+
+
+@pytest.mark.parametrize("given", ["0s", timedelta(0), timedelta(seconds=-1)], ids=repr)
+def test_a_duration_that_makes_no_sense_is_refused(given):
+    with pytest.raises(BadOption, match=r"^sweep_after=.*: use seconds or a duration such as 90s"):
+        QueueSettings(sweep_after=given)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"concurrency": -1},
+        {"concurrency": 1.5},
+        {"concurrency": "8"},
+        {"concurrency": True},
+        {"sweep_after": 0},
+        {"sweep_after": -1},
+        {"sweep_after": math.nan},
+        {"sweep_after": math.inf},
+        {"sweep_after": "20 fortnights"},
+        {"sweep_after": None},
+        {"sweep_after": True},
+        {"compression": "gzip"},
+        {"compression": ""},
+        {"attributes": ""},
+        {"attributes": [1]},
+        {"attributes": None},
+        {"attributes": 5},
+    ],
+    ids=repr,
+)
+def test_a_value_that_makes_no_sense_is_refused_with_its_setting(values):
+    (name, value), *_ = values.items()
+
+    with pytest.raises(BadOption) as refusal:
+        QueueSettings.of(values)
+
+    assert f"{name}={value!r}" in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [("concurency", "'concurrency'"), ("sweepAfter", "'sweep_after'"), ("zzz", None)],
+)
+def test_an_unknown_setting_is_refused_with_the_nearest_one(name, hint):
+    with pytest.raises(BadOption) as refusal:
+        QueueSettings.of({name: 1})
+
+    assert f"unknown setting {name!r}" in str(refusal.value)
+    assert ("did you mean" in str(refusal.value)) == (hint is not None)
+    assert hint is None or hint in str(refusal.value)
+
+
+def test_more_consumers_than_there_may_be_are_as_many_as_there_may_be():
+    assert QueueSettings.of({"concurrency": 101}).concurrency == 100
+    assert QueueSettings().changed({"concurrency": 10**9}).concurrency == 100
+
+
+def test_changing_some_settings_keeps_the_others():
+    changed = QueueSettings(concurrency=3).changed({"sweep_after": 5.0})
+
+    assert changed == QueueSettings(concurrency=3, sweep_after=5.0)
+
+
+def test_settings_of_a_later_version_are_left_out():
+    stored = json.dumps({"concurrency": 3, "from_the_future": [1, 2]})
+
+    assert QueueSettings.from_json(stored) == QueueSettings(concurrency=3, retry=None)
+
+
+def test_settings_that_an_earlier_version_did_not_know_have_their_defaults():
+    """But a queue of an earlier version has no policy, as then."""
+    assert QueueSettings.from_json("{}") == QueueSettings(retry=None)
+
+
+def test_a_policy_is_stored_as_its_text():
+    settings = QueueSettings(retry=Retry(attempts=3))
+
+    assert json.loads(settings.to_json())["retry"] == str(Retry(attempts=3))
+    assert QueueSettings.from_json(settings.to_json()) == settings
+    assert QueueSettings.from_json(QueueSettings().to_json()) == QueueSettings()
+
+
+@pytest.mark.parametrize("shards", [1, 8, MAX_SHARDS])
+def test_a_queue_has_one_shard_or_more(shards):
+    assert check_shards(shards) == shards
+
+
+@pytest.mark.parametrize("shards", [0, -1, MAX_SHARDS + 1, 1.0, "8", None, True])
+def test_an_impossible_number_of_shards_is_refused(shards):
+    with pytest.raises(BadOption, match="shards="):
+        check_shards(shards)
+
+
+def test_every_setting_is_described_in_whole_sentences():
+    described = descriptions()
+
+    assert [setting.name for setting in described] == list(QueueSettings.__dataclass_fields__)
+    for setting in described:
+        assert setting.about.endswith("."), setting.name
+        assert setting.allowed, setting.name
+        assert setting.default == getattr(QueueSettings(), setting.name)
+        assert f"{setting.name}: {setting.about}" in QueueSettings.__doc__
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        setting.name
+        for setting in descriptions()
+        if setting.default is None and setting.name != "compression"
+    ],
+)
+def test_a_setting_without_a_value_says_what_holds_then(setting):
+    (about,) = [one.about for one in descriptions() if one.name == setting]
+
+    assert "none: " in about
