@@ -249,6 +249,33 @@ def test_a_connection_that_is_used_stays_open(store, sessions, monkeypatch):
     assert not used.closed
 
 
+def test_threads_that_return_connections_at_once_start_one_timer(store, sessions, monkeypatch):
+    """On a busy machine a thread starts late, and others return connections meanwhile."""
+
+    class Slow(threading.Timer):
+        made = 0
+
+        def start(self):
+            Slow.made += 1
+            time.sleep(0.1)
+            super().start()
+
+    monkeypatch.setattr(threading, "Timer", Slow)
+    together = threading.Barrier(8)
+
+    def use():
+        with store.catalog.read():
+            together.wait(PATIENCE)
+
+    threads = [threading.Thread(target=use) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE)
+
+    assert Slow.made == 1
+
+
 def test_an_idle_pool_keeps_two_connections(store, sessions, monkeypatch):
     monkeypatch.setattr(idle_connections, "IDLE_SECONDS", 0.4)
     queue = make_queue(store, shards=4)

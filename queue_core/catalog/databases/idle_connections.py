@@ -6,9 +6,9 @@ closes the others. It runs only while there are others, so that an idle process 
 
 from __future__ import annotations
 
+import os
 import threading
 import time
-from contextlib import suppress
 from typing import Any
 from weakref import ref
 
@@ -31,14 +31,21 @@ class _Closer:
     def __init__(self, engine: Engine) -> None:
         # A timer must not keep the engine of a closed catalog.
         self._engine = ref(engine)
+        self._begin()
+
+    def _begin(self) -> None:
+        self._process = os.getpid()
         self._timer: threading.Timer | None = None
+        # Of several threads that return connections at once, one starts the timer.
+        self._starting = threading.Lock()
 
     def returned(self, _: Any, record: Any) -> None:
         """Note when a connection comes back to the pool."""
         record.info[_RETURNED] = time.monotonic()
-        timer = self._timer
-        # Threads do not live on in a forked process.
-        if timer is None or not timer.is_alive():
+        if self._process != os.getpid():
+            # Threads do not live on in a forked process, and their locks stay as they were.
+            self._begin()
+        if self._timer is None:
             self._start_if_many()
 
     def disposed(self, _: Engine) -> None:
@@ -49,13 +56,19 @@ class _Closer:
 
     def _start_if_many(self) -> None:
         engine = self._engine()
-        if engine is not None and _count_open(engine) > 1:
-            self._timer = timer = threading.Timer(IDLE_SECONDS / 2, self._close)
-            timer.daemon = True
-            timer.name = "ignis-idle-connections"
-            # At the end of the process, no thread can be started, and its connections end anyway.
-            with suppress(RuntimeError):
-                timer.start()
+        if engine is None:
+            return
+        with self._starting:
+            if self._timer is None and _count_open(engine) > 1:
+                self._timer = timer = threading.Timer(IDLE_SECONDS / 2, self._close)
+                timer.daemon = True
+                timer.name = "ignis-idle-connections"
+                try:
+                    timer.start()
+                except RuntimeError:
+                    # At the end of the process, no thread can be started, and its connections end
+                    # anyway.
+                    self._timer = None
 
     def _close(self) -> None:
         engine = self._engine()
