@@ -8,7 +8,7 @@ from typing import Any
 
 from typer.main import get_command
 
-from ignis_cli import app
+from ignis_cli.commands import app
 
 PAGE = Path(__file__).parent.parent / "docs" / "cli.md"
 

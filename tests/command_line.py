@@ -8,7 +8,7 @@ from typing import Any
 
 from typer.testing import CliRunner, Result
 
-from ignis_cli import app
+from ignis_cli.commands import app
 from queue_core.values.address import Address
 
 Ignis = Callable[..., Result]

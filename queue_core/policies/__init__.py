@@ -7,5 +7,5 @@ such a decision, the new message is queued. A policy makes the decisions. The bu
 
     text -> `parsing` -> `builtin` -> `PolicyInput` -> `PolicyResult`
 
-This package knows neither slices nor catalogs.
+May import `selector`, `values` and `support`. Must not know slices or catalogs.
 """

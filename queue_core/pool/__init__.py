@@ -2,4 +2,6 @@
 
 Reading order: `pool` (the face), `config`, `workers`, `worker`, `batch`; `source` with `prefetch`
 and `coalescing`, and `outcome_buffer`, make it fast.
+
+May import every room but `testing`. Must not build SQL: its members use verbs.
 """

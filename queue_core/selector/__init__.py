@@ -11,6 +11,8 @@ network, no clock. A condition can also be a Python function of the columns, a `
 Values have Spark's meaning, with these differences: an overflow or a failure is NULL, a timestamp
 without a zone is in UTC, a text constant is converted once, when the selector is parsed, to the
 type it is compared with, and a text column can be compared only with texts.
+
+May import `values` and `support`. Must not read or write anything.
 """
 
 from typing import TypeAlias

@@ -1,6 +1,8 @@
 """Help for tests of handlers: a store for a test, a run of a handler, a clock, and crashes.
 
 The names in `__all__` are public, as those of `queue_core` are.
+
+May import every room. No room may import it.
 """
 
 from importlib import import_module

@@ -29,4 +29,6 @@ What each verb does to slices:
 
 To add a verb, copy `reset`: a docstring with its changes, its guard and what a crash leaves; a
 function named like the file, which decides within one transaction (`transact`); private helpers.
+
+May import `selection`, `consumers` and what is below. Must not wait, nor start threads.
 """

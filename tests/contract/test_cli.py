@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import update
 from typer.testing import CliRunner, Result
 
-from ignis_cli import app
+from ignis_cli.commands import app
 from ignis_cli.top import frames
 from queue_core import Store
 from queue_core.catalog.tables import consumers, counters, slices

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
-from ignis_cli import app
+from ignis_cli.commands import app
 from queue_core import Store
 from tests.command_line import answer, refusal, runner
 from tests.factories import make_queue, orders

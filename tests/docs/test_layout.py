@@ -33,6 +33,36 @@ NOT_TO_START = {
 }
 
 
+#: Entries at the root of the core, and modules in one folder.
+MOST_AT_THE_ROOT, MOST_IN_A_FOLDER = 20, 40
+CORE = ROOT / "queue_core"
+ROOMS = sorted(file.parent for file in CORE.glob("*/__init__.py"))
+
+
+def test_the_core_has_few_rooms():
+    entries = [each.name for each in CORE.iterdir() if each.name != "__pycache__"]
+
+    assert len(entries) <= MOST_AT_THE_ROOT, sorted(entries)
+
+
+def test_no_folder_is_full():
+    folders = {file.parent for name in PACKAGES for file in (ROOT / name).rglob("*.py")}
+
+    assert {
+        str(folder): count
+        for folder in folders
+        if (count := len(list(folder.glob("*.py")))) > MOST_IN_A_FOLDER
+    } == {}
+
+
+@pytest.mark.parametrize("room", ROOMS, ids=lambda room: room.name)
+def test_a_room_says_what_it_may_import_and_what_it_must_not_do(room):
+    text = ast.get_docstring(ast.parse((room / "__init__.py").read_text())) or ""
+
+    assert "ay import" in text
+    assert re.search(r"[Mm]ust not|No room may", text)
+
+
 def source_of(module: str) -> Path:
     """Find the file of a module without importing it or its packages."""
     path = ROOT.joinpath(*module.split("."))

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from ignis_cli import app
+from ignis_cli.commands import app
 from tests.examples import CONNECT, DATABASE, FOLDER, ROOT, blocks, execute, files
 from tests.groups import spark_group
 

@@ -7,7 +7,7 @@ from contextlib import closing
 import pytest
 from typer.testing import CliRunner
 
-from ignis_cli import app
+from ignis_cli.commands import app
 from tests.factories import ORDERS, numbers_of, orders
 from tests.spark.rig import Rig, finish
 

@@ -12,7 +12,7 @@ import pytest
 from queue_core.support import faults
 from tests.waiting import PATIENCE
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 PASSED = re.compile(r"faults\.point\(\s*\"([a-z_.]+)\"")
 TRANSACTED = re.compile(r"transact\(catalog, \"([a-z_]+)\"")
 
@@ -91,7 +91,9 @@ def test_arming_a_point_so_that_it_can_never_act_is_refused(text):
 
 
 def test_the_environment_arms_a_process_which_then_dies_as_by_kill_9():
-    script = "from queue_core import faults; faults.point('fire.committed'); print('survived')"
+    script = (
+        "from queue_core.support import faults; faults.point('fire.committed'); print('survived')"
+    )
     process = subprocess.run(
         [sys.executable, "-c", script],
         env={"IGNIS_FAULT": "fire.committed"},
@@ -108,7 +110,7 @@ def test_the_environment_arms_a_process_which_then_dies_as_by_kill_9():
 
 def test_a_whole_session_can_be_killed_with_its_children():
     script = (
-        "import subprocess, sys; from queue_core import faults;"
+        "import subprocess, sys; from queue_core.support import faults;"
         "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(3600)']);"
         "print(child.pid, flush=True); faults.point('fire.committed')"
     )

@@ -12,7 +12,7 @@ from queue_core.catalog.databases.postgresql import OLDEST_PSYCOPG
 from queue_core.catalog.dialect import connect
 from queue_core.errors import BadOption
 
-PROJECT = Path(__file__).parents[3] / "pyproject.toml"
+PROJECT = Path(__file__).parents[4] / "pyproject.toml"
 
 
 def test_the_oldest_driver_is_the_declared_one():

@@ -12,7 +12,7 @@ import pytest
 from queue_core.upkeep.tasks.registry import REGISTRY, TASKS
 from queue_core.values.settings import QueueSettings
 
-PAGE = Path(__file__).parents[3].joinpath("docs/protocol.md").read_text()
+PAGE = Path(__file__).parents[4].joinpath("docs/protocol.md").read_text()
 ROWS = [
     [cell.strip() for cell in row.split("|")[1:-1]]
     for row in re.search(r"\| task \| parts \|.*?\n\n", PAGE, re.DOTALL)[0].splitlines()[2:]

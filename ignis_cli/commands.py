@@ -1,0 +1,18 @@
+"""All commands: the app of `ignis_cli.app`, once each module of commands has added its own."""
+
+from ignis_cli import (  # noqa: F401 - each adds its commands
+    commands_by_hand,
+    commands_change,
+    commands_console,
+    commands_inspect,
+    commands_maintain,
+    commands_metrics,
+    commands_operate,
+    commands_samples,
+    commands_shovel,
+    commands_switch,
+    commands_work,
+)
+from ignis_cli.app import app
+
+__all__ = ["app"]
