@@ -153,7 +153,7 @@ segments = Table(
     Column("location", String(400)),
     Column("data", LargeBinary),
     Column("rows", Integer, nullable=False),
-    #: The memory that a reader of all rows needs; the stored size in rows of format 1.
+    #: The memory that a reader of all rows needs.
     Column("bytes", BigInteger, nullable=False),
     #: The offset and the checksum of each record batch.
     Column("chunks", LargeBinary, nullable=False),

@@ -37,26 +37,8 @@ QUERY = "query-1"
 MAGAZINES = ("main", "sideline")
 #: Nothing in it ends, or it could not be read for ever.
 FOR_EVER: dict[str, Any] = {"message_expiry": None}
-#: Columns that views have only had since a format.
-SINCE = {
-    2: {
-        "consumers": {"for_restart", "ack"},
-        "queues": {"paused_at", "retrying", "dead"},
-        "slices": {"lost", "lost_among"},
-    }
-}
 #: Columns that are other ones at each look.
 PASSING = {"queues": ["oldest_age"]}
-#: Views that have only been there since a format.
-VIEWS_SINCE = {"sideline": 2, "jobs": 2, "breakers": 2, "samples": 2, "limits": 2}
-#: Settings that queues have only had since a format.
-SETTINGS_SINCE = {
-    2: {"room", "sideline_expiry", "retry", "limits", "fair_by", "fair_weights"},
-    # Of format 2, but newer than its golden store.
-    3: {"weight"},
-}
-#: Settings that queues have only had before a format, and their values in the golden stores.
-SETTINGS_UNTIL = {2: {"max_attempts": None, "shovel_backoff": 0.0}}
 
 
 def folder_of(version: int) -> Path:
@@ -64,14 +46,12 @@ def folder_of(version: int) -> Path:
     return HERE / f"format-{version}"
 
 
-def described(store: Store, version: int = FORMAT) -> dict[str, Any]:
-    """All that a user could see of a store when a format was the newest, as JSON values."""
+def described(store: Store) -> dict[str, Any]:
+    """All that a user can see of a store, as JSON values."""
     names = store.queues()
     return {
         "views": {
-            name: _rows(_view(store, name, version))
-            for name in VIEWS
-            if VIEWS_SINCE.get(name, 1) <= version
+            name: _rows(store.view(name).drop_columns(PASSING.get(name, []))) for name in VIEWS
         },
         "messages": {
             name: {where: _rows(store.queue(name).browse(magazine=where)) for where in MAGAZINES}
@@ -156,26 +136,6 @@ def _load(queue: Queue, count: int, first: int, *, in_file: bool = False) -> Non
         mock.patch.object(stager, "CHUNK_ROWS", 16),
     ):
         queue.load(orders(count, first))
-
-
-def _view(store: Store, name: str, version: int) -> pa.Table:
-    later = [added.get(name, set()) for since, added in SINCE.items() if since > version]
-    gone = set().union(*later, PASSING.get(name, ()))
-    view = store.view(name).drop_columns(sorted(gone))
-    if name == "queues":
-        place = view.column_names.index("settings")
-        settings = [_without_later(text, version) for text in view["settings"].to_pylist()]
-        view = view.set_column(place, view.schema.field(place), [pa.array(settings)])
-    return view
-
-
-def _without_later(settings: str, version: int) -> str:
-    """Leave out settings that are newer than a format, and add those that it still had."""
-    later = set().union(*(names for since, names in SETTINGS_SINCE.items() if since > version))
-    known = {name: value for name, value in json.loads(settings).items() if name not in later}
-    for until, gone in SETTINGS_UNTIL.items():
-        known |= gone if version < until else {}
-    return json.dumps(known, sort_keys=True)
 
 
 def _rows(table: pa.Table) -> list[dict[str, Any]]:

@@ -12,12 +12,11 @@ from queue_core.catalog.format import FORMAT
 from queue_core.catalog.seals import SEALED
 from queue_core.errors import QueueDeactivated, StaleCheckpoint
 from queue_core.segments.reader import read_table
-from queue_core.selection import turn_choice
 from queue_core.values.model import Ticket
 from queue_core.waiting.publish import publish_once
 from tests.books import audit
 from tests.factories import make_batch, make_stager, orders, seen
-from tests.golden.make import HERE, QUERY, SETTINGS_UNTIL, described, fill, folder_of
+from tests.golden.make import HERE, QUERY, described, fill, folder_of
 
 FORMATS = sorted(int(folder.name.removeprefix("format-")) for folder in HERE.glob("format-*"))
 
@@ -46,14 +45,14 @@ def test_every_format_that_there_has_been_is_kept():
 
 @pytest.mark.parametrize("what", ["views", "messages", "schemas", "files"])
 def test_everything_is_as_it_was_written(store, version, expected, what):
-    assert described(store, version)[what] == expected[what]
+    assert described(store)[what] == expected[what]
 
 
 def test_the_books_agree(store):
     audit(store)
 
 
-def test_it_is_in_order_and_a_repair_seals_what_an_older_version_wrote(store):
+def test_it_is_in_order_and_its_rows_have_seals(store):
     assert store.fsck(deep=True).to_pylist() == []
     assert store.fsck(repair=True).to_pylist() == []
 
@@ -104,9 +103,6 @@ def test_its_queues_keep_their_settings(store, expected):
         settings = store.queue(row["queue"]).info.settings
         kept = json.loads(settings.to_json())
         written = json.loads(row["settings"])
-        # They had no effect; the migration of others has a test of its own.
-        for gone in SETTINGS_UNTIL.values():
-            assert all(written.pop(name, value) == value for name, value in gone.items())
         assert kept | written == kept
     assert store.queue("brief").info.settings.message_expiry == 1e-6
 
@@ -196,12 +192,10 @@ def test_every_verb_goes_on(store):
     assert queue.browse(magazine="sideline").num_rows > 0
 
 
-def test_what_this_version_writes_is_described_alike(tmp_path, expected, version, monkeypatch):
+def test_what_this_version_writes_is_described_alike(tmp_path, expected, version):
     """The script still makes the store that is kept, but for times, names and places."""
     if version != FORMAT:
         pytest.skip("an older format is not written any more")
-    # As the version did that made the store: it fired a message of each shard in turn.
-    monkeypatch.setattr(turn_choice, "OF_EACH", 1)
     with Store.open(tmp_path / "new") as store:
         fill(store)
         made = described(store)

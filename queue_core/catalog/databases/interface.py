@@ -338,15 +338,3 @@ class Dialect(ABC):
         """Run statements that have no parameters and no results."""
         for statement in statements:
             connection.exec_driver_sql(statement)
-
-    def rename_table(self, connection: Connection, old: str, new: str) -> None:
-        """Rename a table, and everything that the database named after it, except its indexes."""
-        connection.exec_driver_sql(f"ALTER TABLE {old} RENAME TO {new}")
-
-    def rename_column(self, connection: Connection, table: str, old: str, new: str) -> None:
-        """Rename a column, and everything that the database named after it."""
-        connection.exec_driver_sql(f"ALTER TABLE {table} RENAME COLUMN {old} TO {new}")
-
-    @abstractmethod
-    def rename_index(self, connection: Connection, old: str, new: str, on: str) -> None:
-        """Rename an index; *on* names its table and columns, ``table (a, b)``."""

@@ -418,32 +418,6 @@ class Postgresql(Dialect):
         """Run statements that have no parameters and no results, in one round trip."""
         connection.exec_driver_sql(";".join(statements), execution_options={"no_parameters": True})
 
-    def rename_table(self, connection: Connection, old: str, new: str) -> None:
-        """Rename a table, the sequence of its ids, and its constraints."""
-        super().rename_table(connection, old, new)
-        connection.exec_driver_sql(f"ALTER SEQUENCE IF EXISTS {old}_id_seq RENAME TO {new}_id_seq")
-        _rename_constraints(connection, new, f"{old}_", f"{new}_")
-
-    def rename_column(self, connection: Connection, table: str, old: str, new: str) -> None:
-        """Rename a column and its constraints: since version 18, NOT NULL is one with a name."""
-        super().rename_column(connection, table, old, new)
-        _rename_constraints(connection, table, f"{table}_{old}_", f"{table}_{new}_")
-
-    def rename_index(self, connection: Connection, old: str, new: str, on: str) -> None:
-        """Rename an index."""
-        connection.exec_driver_sql(f"ALTER INDEX {old} RENAME TO {new}")
-
-
-def _rename_constraints(connection: Connection, table: str, old: str, new: str) -> None:
-    """Give the constraints of a table another prefix."""
-    named = text(
-        "SELECT conname FROM pg_constraint WHERE conrelid = CAST(:table AS regclass) "
-        "AND starts_with(conname, :prefix)"
-    )
-    for name in connection.scalars(named, {"table": table, "prefix": old}).all():
-        renamed = new + name.removeprefix(old)
-        connection.exec_driver_sql(f"ALTER TABLE {table} RENAME CONSTRAINT {name} TO {renamed}")
-
 
 def _dotted(version: tuple[int, ...]) -> str:
     return ".".join(map(str, version))

@@ -507,13 +507,6 @@ class Sqlite(Dialect):
         table.create(connection)
         return True
 
-    # Renamed tables keep the counters of their ids, and constraints have no names.
-
-    def rename_index(self, connection: Connection, old: str, new: str, on: str) -> None:
-        """Create the index again: SQLite cannot rename one."""
-        connection.exec_driver_sql(f"DROP INDEX {old}")
-        connection.exec_driver_sql(f"CREATE INDEX {new} ON {on}")
-
 
 def _main_file(databases: Sequence[Any]) -> str:
     """Return the path of the main database; empty if it is in memory."""

@@ -1,4 +1,4 @@
-"""A store and a queue are made, and a store of an older format is brought up to date."""
+"""A store and a queue are made."""
 
 from __future__ import annotations
 
@@ -6,13 +6,10 @@ from queue_core import Store
 from tests.children import Journal
 from tests.crash.workloads.common import (
     Workload,
-    everything_waits,
     load,
     nothing,
-    prepared,
 )
 from tests.factories import ORDERS
-from tests.golden.old import turn_back
 
 
 def creates(store: Store, journal: Journal) -> None:
@@ -25,20 +22,11 @@ def created(store: Store, journal: Journal) -> None:
     load(store, journal)
 
 
-def grows_old(store: Store, journal: Journal) -> None:
-    """The store has messages and format 1; the first opening migrates it."""
-    prepared(store, journal)
-    turn_back(store)
-
-
 _CREATE = Workload(prepare=nothing, act=creates, check=created)
-_MIGRATE = Workload(prepare=grows_old, act=nothing, check=everything_waits)
 
 FAULTS = {
     "open.before_commit": _CREATE,
     "open.committed": _CREATE,
-    "migrate.before_commit": _MIGRATE,
-    "migrate.committed": _MIGRATE,
     "create.before_commit": _CREATE,
     "create.committed": _CREATE,
 }
