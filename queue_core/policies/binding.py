@@ -99,4 +99,5 @@ def dedup_schema(names: Sequence[str], schema: pa.Schema) -> pa.Schema:
         if list(names).count(name) > 1:
             raise BadOption(f"dedup: column {name!r} is named twice; name it once")
     check_comparable("dedup", schema, names)
-    return pa.schema([schema.field(name).with_nullable(True) for name in names])
+    # Keys are the same whatever the order in which their columns are named.
+    return pa.schema([schema.field(name).with_nullable(True) for name in sorted(names)])

@@ -217,6 +217,15 @@ def test_a_merged_message_is_not_merged_twice(store: Store) -> None:
     assert ignored(queue) == 3
 
 
+def test_the_order_of_columns_does_not_matter(store: Store) -> None:
+    queue = make_queue(store, schema=PAYMENTS, dedup=("order_id", "part"))
+    assert pay(queue, 1, 2) == [True, True]
+    queue.change_settings(dedup=("part", "order_id"))
+
+    assert pay(queue, 1, 3) == [False, True]
+    assert pay(queue, 1, part="b") == [True]
+
+
 def test_columns_can_be_others_later(store: Store) -> None:
     queue = make_queue(store, schema=PAYMENTS, dedup=("order_id",))
     pay(queue, 1)

@@ -3,6 +3,7 @@
 import sqlite3
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import psycopg
 import pyarrow as pa
@@ -10,6 +11,7 @@ import pytest
 import sqlalchemy as sa
 
 from queue_core import BadOption, Conflict, QueueFull, Store
+from queue_core.catalog.tables import dedup
 from queue_core.errors import QueueDeactivated, SchemaMismatch
 from tests.contract.callers import KINDS, caller_of
 from tests.factories import make_queue, numbers_of, orders
@@ -188,6 +190,33 @@ def test_two_threads_load_in_transactions_of_their_own(store, caller):
 
     assert [number for number in waiting(queue) if number < 1000] == caller.sold()
     assert len(caller.sold()) == 40
+
+
+@pytest.mark.parametrize("policy", [None, "latest"])
+@pytest.mark.parametrize("loads", [1, 3])
+def test_transactions_with_keys_take_turns(store, caller, policy, loads):
+    """None is in the way of another, whichever shards each of them loads into."""
+    if store.catalog.file is not None:
+        pytest.skip("on SQLite, each transaction has the whole database to itself")
+    queue = make_queue(store, shards=4, key="customer", dedup=("number",), policy=policy)
+    with ThreadPoolExecutor(4) as threads:
+
+        def buy(buyer):
+            with Store(store.address) as own:
+                for step in range(10):
+                    with caller.connected() as connection:
+                        for load in range(loads):
+                            number = 100 * buyer + 10 * load + step
+                            own.queue("orders").load(orders(1, number), connection=connection)
+                        connection.commit()
+
+        beside = threads.submit(lambda: [queue.load(orders(1, 1000 + n)) for n in range(10)])
+        for buyer in [threads.submit(buy, buyer) for buyer in range(3)]:
+            buyer.result(PATIENCE)
+        beside.result(PATIENCE)
+    with store.catalog.read() as connection:
+        known = connection.scalar(sa.select(sa.func.count()).select_from(dedup))
+    assert known == 3 * 10 * loads + 10
 
 
 def test_another_database_is_refused_by_name(store, caller, tmp_path):

@@ -466,11 +466,21 @@ def swallow(work, connection, blocked):
         blocked()
 
 
+def fetch(connection, blocked):
+    """Read results, one after another, until this is refused; and block."""
+    counting = sa.text(FOR_EVER.replace("FROM n)", "FROM n LIMIT 19999)"))
+    with suppress(sa.exc.SQLAlchemyError):
+        while True:
+            connection.execute(counting).fetchall()
+    blocked()
+
+
 #: What a handler does when its time is up.
 LATE = {
     "blocks": lambda connection, blocked: blocked(),
     "executes": lambda connection, blocked: endless(connection),
     "reads": half_read,
+    "fetches": fetch,
     "executes and swallows": lambda connection, blocked: swallow(
         lambda connection, _: endless(connection), connection, blocked
     ),

@@ -330,11 +330,17 @@ class Sales:
         """Insert the row, and be quick, or late in Python, in a statement or in half read rows."""
         self._insert(message, connection)
         on_sqlite = connection.dialect.name == "sqlite"
-        match random.randrange(6):
+        match random.randrange(7):
             case 0:
                 end = time.monotonic() + random.uniform(0, 2 * LIMIT)
                 while time.monotonic() < end:
-                    connection.execute(sa.text("SELECT count(*) FROM sales"))
+                    connection.execute(sa.text("SELECT count(*) FROM sales")).fetchall()
+            case 4:
+                # Where a pool ends it, it may be between two steps of a statement.
+                brief = sa.text(FOR_EVER.replace("FROM n)", "FROM n LIMIT 19999)"))
+                end = time.monotonic() + 5 * LIMIT
+                while time.monotonic() < end:
+                    connection.execute(brief).fetchall()
             case 1:
                 connection.execute(sa.text(FOR_EVER if on_sqlite else "SELECT pg_sleep(3600)"))
             case 2:

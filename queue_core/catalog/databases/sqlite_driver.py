@@ -13,6 +13,7 @@ from __future__ import annotations
 import ctypes
 import os
 import sqlite3
+import threading
 from contextlib import suppress
 from typing import Any, NoReturn
 from weakref import WeakValueDictionary, ref
@@ -32,18 +33,42 @@ _drivers: dict[int, ref[Driver]] = {}
 _inherited: set[tuple[int, int]] = set()
 
 
+class _Cursor(sqlite3.Cursor):
+    """A cursor that another thread may close: Python alone would let it do so within a fetch."""
+
+    connection: Driver
+
+    def __next__(self) -> Any:
+        with self.connection.fetching:
+            return super().__next__()
+
+    def fetchone(self) -> Any:
+        with self.connection.fetching:
+            return super().fetchone()
+
+    def fetchmany(self, *given: Any, **options: Any) -> list[Any]:
+        with self.connection.fetching:
+            return super().fetchmany(*given, **options)
+
+    def fetchall(self) -> list[Any]:
+        with self.connection.fetching:
+            return super().fetchall()
+
+
 class Driver(sqlite3.Connection):
     """A connection that ends as a whole, even if the garbage collector has not found a cursor."""
 
     def __init__(self, *given: Any, **options: Any) -> None:
         super().__init__(*given, **options)
+        #: Held while rows are read, and while cursors are closed.
+        self.fetching = threading.Lock()
         # No weak set: Python would ignore an interrupt within its callbacks.
         self._cursors: list[ref[sqlite3.Cursor]] = []
         _drivers[id(self)] = ref(self)
 
-    def cursor(self, *given: Any) -> Any:
+    def cursor(self, factory: Any = _Cursor) -> Any:
         """Return a new cursor."""
-        made = super().cursor(*given)
+        made = super().cursor(factory)
         if len(self._cursors) >= _MANY:
             self._cursors = [each for each in self._cursors if each() is not None]
         self._cursors.append(ref(made))
@@ -52,13 +77,14 @@ class Driver(sqlite3.Connection):
     def rollback(self) -> None:
         """Roll back, and end all statements: one that still reads would keep its lock."""
         super().rollback()
-        for each in self._cursors:
-            cursor = each()
-            if cursor is not None:
-                # Another thread may use it, and ends it.
-                with suppress(sqlite3.ProgrammingError):
-                    cursor.close()
-        self._cursors.clear()
+        with self.fetching:
+            for each in self._cursors:
+                cursor = each()
+                if cursor is not None:
+                    # Another thread may execute it, and ends it.
+                    with suppress(sqlite3.ProgrammingError):
+                        cursor.close()
+            self._cursors.clear()
 
     def close(self) -> None:
         """Roll back and close; with an open statement, SQLite would keep the locks."""

@@ -100,9 +100,9 @@ class SmartLoad:
         """
 
         def work(connection: Connection) -> list[int]:
-            # Before any change: a policy that was set meanwhile decides instead.
-            queues.hold_settings(connection, self._queue)
-            if self._queue.settings.is_bounded:
+            if self._queue.settings.is_bounded or self._policy.dedup:
+                # With keys, such transactions have the whole queue, one after another. If each had
+                # locked its shards first, they would wait for each other.
                 named_locks.lock_room(connection, self._queue.id)
             try:
                 return self._load_exclusively(connection, None, None)
@@ -159,6 +159,8 @@ class SmartLoad:
         queue, shards = self._queue, self._shards
         turns.lock(connection, [queue.id], shard_numbers=shards)
         queues.hold(connection, queue, alone=bool(self._policy.dedup))
+        # Before any change: a policy that was set meanwhile decides instead.
+        queues.hold_settings(connection, queue)
         turns.lock_load_pointers(connection, [queue.id], shard_numbers=shards)
         for _ in range(TRIES):
             self._discard()
