@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from contextlib import suppress
 
@@ -15,7 +16,6 @@ from ignis_console.look import Look
 from ignis_console.places import Places
 from ignis_console.poller import Poller
 from ignis_console.problems import Problem, find
-from ignis_console.rehearsal import Rehearsal
 from ignis_console.remembered import Remembered
 from ignis_console.shared import Shared
 from ignis_console.sideline_view import SidelineView
@@ -52,7 +52,6 @@ class Console:
         self.auth = Auth(options)
         self.log = ActionLog(options.action_log)
         self.poller = Poller(SnapshotReader(store.catalog).read)
-        self.rehearsal = Rehearsal(store.catalog)
         self.places = Places(ACTIONS, ACTION_PATIENCE)
         self.long_actions = LongActions()
         #: The ids of messages that an action has counted, as a page or a script has been shown.
@@ -67,9 +66,12 @@ class Console:
         self._metrics: Shared[str] = Shared(METRICS_SECONDS)
 
     def prepare(self) -> None:
-        """Make the first pages and actions quick, in threads; for a process of its own."""
+        """Make the first page quick, without waiting; for a process of its own."""
+        # A collection that looks through all that the imports left takes 20 to 80 ms, and may come
+        # within a transaction.
+        gc.collect()
+        gc.freeze()
         self.poller.prepare()
-        self.rehearsal.start()
 
     def queue(self, name: str, span: str) -> Look[QueueReading]:
         """Return a queue in detail, at most some seconds old."""
@@ -121,7 +123,6 @@ class Console:
         """Wait for the actions under way, and end the poller and the log."""
         self.long_actions.close()
         self.poller.close()
-        self.rehearsal.close()
         self.log.close()
 
 

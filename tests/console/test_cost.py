@@ -1,5 +1,6 @@
 """What an open console costs the store."""
 
+import gc
 import time
 
 import pytest
@@ -135,6 +136,24 @@ def test_actions_write_one_row_each_to_the_log_of_tasks_which_a_vacuum_forgets(
     assert store.view("reports", "orders").num_rows == 0
 
 
+@pytest.fixture
+def _unfrozen():
+    # Another test of this process may have opened a console.
+    gc.unfreeze()
+    yield
+    gc.unfreeze()
+
+
+@pytest.mark.usefixtures("_unfrozen")
+def test_garbage_is_not_sought_in_what_the_start_has_left(serve):
+    assert gc.get_freeze_count() == 0
+
+    serve().app.state.console.prepare()
+
+    assert gc.get_freeze_count() > 10_000
+
+
+@pytest.mark.usefixtures("_unfrozen")
 def test_a_console_that_was_prepared_has_figures_for_the_first_page(serve, queue, begun):
     client = serve()
     log_in(client)
