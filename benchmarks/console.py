@@ -120,8 +120,7 @@ def pages(store: Store, rounds: int) -> None:
 
             async def anew(path: str) -> float:
                 # As if nobody had looked at this page within the last seconds.
-                for shared in ("_queues", "_sidelines", "_metrics"):
-                    getattr(app.state.console, shared).forget()
+                app.state.console.changed(LARGE)
                 answer = await client.get(path)
                 assert answer.status == 200, (path, answer.body[:500])
                 return answer.seconds * 1e3

@@ -5,20 +5,17 @@ from __future__ import annotations
 import gc
 import time
 from contextlib import suppress
+from typing import NamedTuple
 
-from ignis_console import sideline_view
 from ignis_console.action_log import ActionLog
 from ignis_console.auth import Auth
 from ignis_console.config import ConsoleOptions
-from ignis_console.details import QueueReading, read_queue
+from ignis_console.details import QueueReading, SidelineView, read_queue, read_sideline
 from ignis_console.figures import Figures
-from ignis_console.look import Look
 from ignis_console.places import Places
-from ignis_console.poller import Poller
 from ignis_console.problems import Problem, find
 from ignis_console.remembered import Remembered
-from ignis_console.shared import Shared
-from ignis_console.sideline_view import SidelineView
+from ignis_console.shared import Look, Shared
 from ignis_console.snapshot import SnapshotReader
 from ignis_console.under_way import LongActions
 from queue_core.errors import CatalogUnavailable, IgnisError
@@ -26,8 +23,10 @@ from queue_core.store import Store
 from queue_core.values.rows import Numbers
 from queue_core.watching import prometheus
 
-#: Seconds for which a queue, and its sideline, are shown before they are read again. On PostgreSQL,
-#: each reading counts as two transactions: the test of the connection is one.
+#: Seconds for which the figures of the store, a queue, and its sideline are shown before they are
+#: read again. On PostgreSQL, each reading counts as two transactions: the test of the connection is
+#: one.
+FIGURES_SECONDS = 3.0
 QUEUE_SECONDS = 3.0
 SIDELINE_SECONDS = 5.0
 #: Seconds after an action in which its queue is read as often, however many others are looked at.
@@ -43,6 +42,14 @@ MOST_COUNTED = 4_000_000
 MOST_REFUSALS = 1000
 
 
+class Overview(NamedTuple):
+    """The whole store at one moment."""
+
+    figures: Figures
+    #: The worst first.
+    problems: list[Problem]
+
+
 class Console:
     """A store, and what the console remembers of it."""
 
@@ -51,14 +58,14 @@ class Console:
         self.options = options
         self.auth = Auth(options)
         self.log = ActionLog(options.action_log)
-        self.poller = Poller(SnapshotReader(store.catalog).read)
+        self._reader = SnapshotReader(store.catalog)
         self.places = Places(ACTIONS, ACTION_PATIENCE)
         self.long_actions = LongActions()
         #: The ids of messages that an action has counted, as a page or a script has been shown.
         self.counted: Remembered[Numbers] = Remembered(MOST_COUNTED, _room)
         #: Why an action has changed nothing, until its page shows it.
         self.refusals: Remembered[str] = Remembered(MOST_REFUSALS)
-        self._found: tuple[Figures, list[Problem]] | None = None
+        self._overviews: Shared[Overview] = Shared(FIGURES_SECONDS)
         self._queues: Shared[QueueReading] = Shared(QUEUE_SECONDS)
         self._sidelines: Shared[SidelineView] = Shared(SIDELINE_SECONDS)
         #: When somebody acted on a queue last.
@@ -66,12 +73,22 @@ class Console:
         self._metrics: Shared[str] = Shared(METRICS_SECONDS)
 
     def prepare(self) -> None:
-        """Make the first page quick, without waiting; for a process of its own."""
+        """Make the first page quick; for a process of its own."""
         # A collection that looks through all that the imports left takes 20 to 80 ms, and may come
         # within a transaction.
         gc.collect()
         gc.freeze()
-        self.poller.prepare()
+        with suppress(IgnisError):
+            self.overview()
+
+    def overview(self) -> Look[Overview]:
+        """Return the figures of the store and their problems, at most some seconds old."""
+        # Each page shows the number of problems, so none of them may be old for long.
+        return self._overviews.get("", self._read_overview, hasty=True)
+
+    def _read_overview(self) -> Overview:
+        figures = self._reader.read()
+        return Overview(figures, find(figures, self.options.oldest_wanted))
 
     def queue(self, name: str, span: str) -> Look[QueueReading]:
         """Return a queue in detail, at most some seconds old."""
@@ -82,7 +99,7 @@ class Console:
     def sideline(self, queue: str) -> Look[SidelineView]:
         """Return the view ``sideline`` of a queue, at most some seconds old."""
         return self._sidelines.get(
-            queue, lambda: sideline_view.read(self.store, queue), hasty=self._in_haste(queue)
+            queue, lambda: read_sideline(self.store, queue), hasty=self._in_haste(queue)
         )
 
     def metrics(self) -> str:
@@ -93,17 +110,10 @@ class Console:
             raise CatalogUnavailable(look.error)
         return look.seen
 
-    def problems(self, figures: Figures) -> list[Problem]:
-        """Return the problems that some figures show, the worst first."""
-        found = self._found
-        if found is None or found[0] is not figures:
-            found = self._found = (figures, find(figures, self.options.oldest_wanted))
-        return found[1]
-
     def problem_count(self) -> int | None:
         """Return the number of problems, or None while the figures cannot be read."""
         try:
-            return len(self.problems(self.poller.look().seen))
+            return len(self.overview().seen.problems)
         except IgnisError:
             return None
 
@@ -111,18 +121,14 @@ class Console:
         return time.monotonic() - self._acted.get(queue, -HASTY_SECONDS) < HASTY_SECONDS
 
     def changed(self, queue: str) -> None:
-        """Forget what was read before an action, and wait until the figures follow it."""
+        """Forget what was read before an action on a queue."""
         self._acted[queue] = time.monotonic()
-        self._queues.forget()
-        self._sidelines.forget()
-        self._metrics.forget()
-        with suppress(IgnisError):
-            self.poller.look(fresh=True)
+        for each in (self._overviews, self._queues, self._sidelines, self._metrics):
+            each.forget()
 
     def close(self) -> None:
-        """Wait for the actions under way, and end the poller and the log."""
+        """Wait for the actions under way, and close the log."""
         self.long_actions.close()
-        self.poller.close()
         self.log.close()
 
 

@@ -1,4 +1,4 @@
-"""What only the page of one queue shows: its shards, its consumers, and its history."""
+"""What the pages of one queue read: its shards, its consumers, its history, and its sideline."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import json
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
+
+import pyarrow as pa
 
 from ignis_console.figures import Holder, QueueFigures, Sample
 from ignis_console.snapshot import SPAN_SECONDS, read_holders, read_queues, read_samples
@@ -84,6 +86,22 @@ def read_queue(store: Store, name: str, span: str) -> QueueReading:
         samples=samples,
     )
     return QueueReading(found, details)
+
+
+class SidelineView(NamedTuple):
+    """The view `sideline` of a queue at one moment."""
+
+    #: The catalog's time, in microseconds since 1970.
+    now: int
+    rows: pa.Table
+
+
+def read_sideline(store: Store, queue: str) -> SidelineView:
+    """Read the view of a queue; raises `NoSuchQueue`."""
+    with store.catalog.read() as connection:
+        now = dialect.read_clock(connection)
+        rows = views.read(connection, "sideline", queue, store.storage.uri)
+        return SidelineView(now, rows)
 
 
 def _shards(rows: list[dict[str, Any]]) -> tuple[ShardRow, ...]:

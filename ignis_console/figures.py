@@ -115,7 +115,3 @@ class Figures:
     failed_jobs: tuple[FailedJob, ...] = ()
     #: Seconds since each side task last began, in any process.
     tasks: dict[str, float] = field(default_factory=dict)
-
-    def queue(self, name: str) -> QueueFigures | None:
-        """Return the figures of the queue *name*."""
-        return next((queue for queue in self.queues if queue.name == name), None)

@@ -13,10 +13,10 @@ from ignis_console.ask import Ask
 from ignis_console.console import Console
 from ignis_console.details import SPANS, Details
 from ignis_console.figures import QueueFigures, Sample
-from ignis_console.look import Look
 from ignis_console.messages import Life
 from ignis_console.paging import within
 from ignis_console.problems import Problem, of_queue
+from ignis_console.shared import Look
 from ignis_console.sideline import Group
 from ignis_console.under_way import UnderWay
 from ignis_console.values import plain
@@ -219,8 +219,8 @@ SORTS: dict[str, Callable[[QueueRow], Any]] = {
 
 def queues_page(console: Console, ask: Ask) -> QueuesPage:
     """Return all queues, or those that a search finds."""
-    look = console.poller.look()
-    figures = look.seen
+    look = console.overview()
+    figures = look.seen.figures
     search = ask.text("q") or ""
     sort = ask.one_of("sort", tuple(SORTS))
     rows = [
@@ -321,9 +321,9 @@ def message_page(console: Console, ask: Ask) -> MessagePage:
 
 def problems_page(console: Console, _: Ask) -> ProblemsPage:
     """Return the problems of the store."""
-    look = console.poller.look()
+    look = console.overview()
     return ProblemsPage(
-        fresh=freshness(look, look.seen.now), problems=tuple(console.problems(look.seen))
+        fresh=freshness(look, look.seen.figures.now), problems=tuple(look.seen.problems)
     )
 
 

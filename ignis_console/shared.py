@@ -5,9 +5,9 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Hashable
+from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from ignis_console.look import Look
 from queue_core.errors import Unavailable
 
 Answer = TypeVar("Answer")
@@ -16,6 +16,21 @@ Answer = TypeVar("Answer")
 _MOST = 64
 #: An answer that nobody asked for in these seconds does not slow the others down.
 _ACTIVE_SECONDS = 15.0
+
+
+@dataclass(frozen=True, slots=True)
+class Look(Generic[Answer]):
+    """The latest answer, and the error of a later attempt, if it failed."""
+
+    seen: Answer
+    #: By the monotonic clock.
+    read_at: float
+    error: str | None = None
+
+    @property
+    def age(self) -> float:
+        """Seconds since the reading began."""
+        return time.monotonic() - self.read_at
 
 
 class _Slot(Generic[Answer]):

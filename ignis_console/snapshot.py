@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
@@ -52,16 +53,17 @@ _SAMPLE = select(
 
 
 class SnapshotReader:
-    """Reads `Figures`, each time in one reading transaction. For one thread at a time."""
+    """Reads `Figures`, each time in one reading transaction, for one thread at a time."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
+        self._lock = threading.Lock()
         self._newest = 0
         self._samples: dict[int, deque[Sample]] = {}
 
     def read(self) -> Figures:
         """Read the present figures; raises `CatalogUnavailable`."""
-        with self._catalog.read() as connection:
+        with self._lock, self._catalog.read() as connection:
             now = dialect.read_clock(connection)
             self._follow_samples(connection, now)
             found = tuple(read_queues(connection, now, self._samples))

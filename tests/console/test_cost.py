@@ -7,9 +7,9 @@ import pytest
 from sqlalchemy import event
 from starlette.testclient import TestClient
 
-from ignis_console import poller
 from ignis_console.app import create_app
 from ignis_console.config import ConsoleOptions
+from ignis_console.console import FIGURES_SECONDS
 from ignis_console.details import read_queue
 from ignis_console.pages import PAGES
 from queue_core import Store
@@ -51,13 +51,11 @@ def test_a_look_at_figures_that_were_just_read_costs_nothing(operator, queue, be
     assert len(begun) <= 2 + time.monotonic() - start
 
 
-def test_nothing_is_read_while_nobody_looks(operator, queue, begun, monkeypatch):
-    monkeypatch.setattr(poller, "IDLE_SECONDS", 0.0)
+def test_nothing_is_read_while_nobody_looks(operator, queue, begun):
     operator.get("/")
-    time.sleep(poller.EACH_SECONDS + 0.3)
     begun.clear()
 
-    time.sleep(poller.EACH_SECONDS + 0.3)
+    time.sleep(2 * FIGURES_SECONDS)
 
     assert begun == []
     assert operator.get("/").status_code == 200
@@ -157,13 +155,10 @@ def test_garbage_is_not_sought_in_what_the_start_has_left(serve):
 def test_a_console_that_was_prepared_has_figures_for_the_first_page(serve, queue, begun):
     client = serve()
     log_in(client)
-    poller, start = client.app.state.console.poller, time.monotonic()
+    start = time.monotonic()
 
-    poller.prepare()
+    client.app.state.console.prepare()
 
-    deadline = time.monotonic() + 30
-    while not begun and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert poller.look().seen.queue("orders").waiting == 6
-    assert client.get("/").status_code == 200
-    assert len(begun) <= 2 + time.monotonic() - start
+    assert len(begun) == 1
+    assert client.get("/api/queues").json()["waiting"] == 6
+    assert len(begun) <= 1 + (time.monotonic() - start) / FIGURES_SECONDS

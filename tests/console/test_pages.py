@@ -13,8 +13,6 @@ from ignis_console.app import create_app
 from ignis_console.config import ConsoleOptions
 from ignis_console.console import SIDELINE_SECONDS
 from ignis_console.pages import PAGES
-from ignis_console.poller import Poller
-from ignis_console.snapshot import SnapshotReader
 from ignis_console.wording import moment
 from queue_core import CatalogUnavailable, Store
 from queue_core.catalog.database import Catalog
@@ -66,14 +64,15 @@ def test_the_queues(operator, store, queue):
     assert '<span class="unknown">unknown</span>' in page
 
 
-def test_a_rate_of_the_past_is_not_shown_as_a_present_one(operator, store, queue):
+def test_a_rate_of_the_past_is_not_shown_as_a_present_one(serve, store, queue):
     sample(store.catalog)
     time.sleep(0.05)
     queue.load(orders(3, first=50))
     sample(store.catalog)
 
     def rates():
-        operator.app.state.console.changed("orders")
+        operator = serve()
+        log_in(operator)
         (row,) = operator.get("/api/queues").json()["queues"]
         one = operator.get("/api/queues/orders").json()["queue"]
         return row["loaded_per_s"], one["loaded_per_s"]
@@ -81,8 +80,6 @@ def test_a_rate_of_the_past_is_not_shown_as_a_present_one(operator, store, queue
     assert all(rates())
     earlier = update(samples).values(taken_at=samples.c.taken_at - 90_000_000)
     store.catalog.write(lambda connection: connection.execute(earlier))
-    operator.app.state.console.poller.close()
-    operator.app.state.console.poller = Poller(SnapshotReader(store.catalog).read)
 
     assert rates() == (None, None)
 
@@ -277,7 +274,7 @@ def test_old_figures_are_shown_as_old(operator, store, queue, monkeypatch):
         raise CatalogUnavailable("the database is down")
 
     monkeypatch.setattr(figures, "read", fail)
-    console.poller.look(fresh=True)
+    console.changed("orders")
 
     assert "the database is down" in operator.get("/").text
     assert operator.get("/api/queues").json()["fresh"]["error"] == "the database is down"
