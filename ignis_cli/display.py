@@ -20,7 +20,7 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from ignis_cli import json_maps
+from ignis_cli import json_lines
 from queue_core.values.valid_text import valid_table
 
 # Wide enough for any table, because a pipe has no width.
@@ -173,7 +173,7 @@ def _as_rows(rows: pa.Table) -> Iterator[dict[str, Any]]:
 
 
 def _as_values(column: pa.ChunkedArray) -> list[Any]:
-    return [json_maps.of_pairs(value, column.type) for value in column.to_pylist()]
+    return [json_lines.value_for(value, column.type) for value in column.to_pylist()]
 
 
 def _cell(name: str, value: object) -> str:

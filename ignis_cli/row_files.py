@@ -14,10 +14,9 @@ from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.csv
-import pyarrow.json
 import pyarrow.parquet
 
-from ignis_cli import json_bytes, json_maps
+from ignis_cli import json_lines
 from queue_core.errors import BadOption
 from queue_core.values.names import nearest
 from queue_core.values.schema import is_binary
@@ -149,33 +148,13 @@ def _translated(place: str) -> Iterator[None]:
 
 
 def _jsonl(source: BinaryIO, schema: pa.Schema | None) -> Iterator[pa.RecordBatch]:
-    read = partial(_json_rows, schema=schema)
+    read = partial(json_lines.table_of, schema=schema)
     for before, whole in _whole_lines(source):
         try:
             rows = read(whole)
         except (ValueError, pa.ArrowException):
             raise _first_bad_line(before, whole.split(b"\n"), read) from None
         yield from rows.to_batches()
-
-
-def _json_rows(whole: bytes, schema: pa.Schema | None) -> pa.Table:
-    maps = {} if schema is None else {f.name: f.type for f in schema if pa.types.is_map(f.type)}
-    others = None if schema is None else [field for field in schema if field.name not in maps]
-    known = None if others is None else pa.schema([_as_json(field) for field in others])
-    lines, columns = json_maps.taken_out(whole, maps)
-    rows = pyarrow.json.read_json(
-        pa.BufferReader(lines),
-        pyarrow.json.ReadOptions(block_size=len(lines)),
-        # The queue refuses unknown columns, because it can suggest the nearest name.
-        pyarrow.json.ParseOptions(explicit_schema=known, unexpected_field_behavior="infer"),
-    )
-    if schema is not None:
-        rows = _with_bytes(_with_dates(rows, schema), schema)
-    if json_maps.NOTHING in rows.column_names:
-        rows = rows.drop_columns([json_maps.NOTHING])
-    for name, column in columns.items():
-        rows = rows.append_column(name, column)
-    return rows
 
 
 def _first_bad_line(
@@ -199,32 +178,6 @@ def _first_bad_line(
         if bad - good <= 1:
             return _BadLine(before + bad, _ROW.sub("", why).removeprefix("JSON parse error: "))
         middle = (good + bad) // 2
-
-
-def _as_json(field: pa.Field) -> pa.Field:
-    """Return a type that Arrow can read from JSON; the queue checks for nulls later."""
-    kind = pa.string() if pa.types.is_date(field.type) else field.type
-    return pa.field(field.name, json_bytes.as_texts(kind))
-
-
-def _with_dates(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Parse dates, which JSON holds as text and Arrow reads only as text."""
-    for number, field in enumerate(rows.schema):
-        if field.name in schema.names and pa.types.is_date(schema.field(field.name).type):
-            dates = rows.column(number).cast(schema.field(field.name).type)
-            rows = rows.set_column(number, field.name, dates)
-    return rows
-
-
-def _with_bytes(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Decode bytes, which JSON holds as base64, and for which Arrow has no function."""
-    for number, field in enumerate(rows.schema):
-        kind = schema.field(field.name).type if field.name in schema.names else pa.null()
-        if json_bytes.has_bytes(kind):
-            values = rows.column(number).to_pylist()
-            column = pa.array([json_bytes.decoded(value, kind) for value in values], kind)
-            rows = rows.set_column(number, field.name, column)
-    return rows
 
 
 def _whole_lines(source: BinaryIO) -> Iterator[tuple[int, bytes]]:

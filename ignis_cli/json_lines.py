@@ -1,0 +1,139 @@
+"""JSON lines as columns, and values of columns for JSON.
+
+Arrow reads lines, but no maps and no bytes. A map is an object, or a list of pairs, since a map of
+Arrow may have keys that are no texts, or one twice. Bytes are a text in base64, as Spark writes and
+reads them.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.json
+
+from queue_core.values.schema import is_binary
+
+#: A column of a row without any other, since Arrow counts no rows without columns.
+_NOTHING = "__nothing__"
+
+
+def table_of(lines: bytes, schema: pa.Schema | None) -> pa.Table:
+    """
+    Return the rows of some lines, in the types of a schema if there is one.
+
+    Columns that the schema lacks have types of their own: the queue refuses them, because it can
+    suggest the nearest name. Raises `ValueError` and errors of Arrow.
+    """
+    fields = {} if schema is None else {field.name: field for field in schema}
+    taken = {name: each.type for name, each in fields.items() if _has(each.type, _is_foreign)}
+    lines, columns = _taken_out(lines, taken)
+    # The queue checks for nulls later.
+    explicit = [
+        (name, pa.string() if pa.types.is_date(field.type) else field.type)
+        for name, field in fields.items()
+        if name not in taken
+    ]
+    rows = pyarrow.json.read_json(
+        pa.BufferReader(lines),
+        pyarrow.json.ReadOptions(block_size=len(lines)),
+        pyarrow.json.ParseOptions(
+            explicit_schema=None if schema is None else pa.schema(explicit),
+            unexpected_field_behavior="infer",
+        ),
+    )
+    for number, name in enumerate(rows.column_names):
+        if name in fields and pa.types.is_date(fields[name].type):
+            rows = rows.set_column(number, name, rows.column(number).cast(fields[name].type))
+    if _NOTHING in rows.column_names:
+        rows = rows.drop_columns([_NOTHING])
+    for name, column in columns.items():
+        rows = rows.append_column(name, column)
+    return rows
+
+
+def value_for(value: Any, kind: pa.DataType) -> Any:
+    """Return a value of Arrow for JSON: each map with texts as keys as an object."""
+    if value is None or not _has(kind, pa.types.is_map):
+        return value
+    if pa.types.is_map(kind):
+        pairs = [
+            (value_for(key, kind.key_type), value_for(item, kind.item_type)) for key, item in value
+        ]
+        texts = pa.types.is_string(kind.key_type) or pa.types.is_large_string(kind.key_type)
+        named = dict(pairs) if texts else {}
+        return named if texts and len(named) == len(pairs) else pairs
+    if pa.types.is_struct(kind):
+        return {field.name: value_for(value.get(field.name), field.type) for field in kind}
+    return [value_for(item, kind.value_type) for item in value]
+
+
+def value_of(value: Any, kind: pa.DataType) -> Any:
+    """Return a value of JSON as Arrow takes it: maps as pairs, and bytes; or `ValueError`."""
+    if value is None or not _has(kind, _is_foreign):
+        return value
+    if is_binary(kind):
+        return _bytes_of(value)
+    if pa.types.is_map(kind):
+        pairs = list(value.items()) if isinstance(value, dict) else value
+        if not (isinstance(pairs, list) and all(map(_is_pair, pairs))):
+            raise ValueError(f"{_cut(value)} is not an object, which a map needs")
+        return [
+            (value_of(key, kind.key_type), value_of(item, kind.item_type)) for key, item in pairs
+        ]
+    if pa.types.is_struct(kind):
+        if not isinstance(value, dict):
+            raise ValueError(f"{_cut(value)} is not an object, which a struct needs")
+        return {field.name: value_of(value.get(field.name), field.type) for field in kind}
+    if not isinstance(value, list):
+        raise ValueError(f"{_cut(value)} is not a list")
+    return [value_of(item, kind.value_type) for item in value]
+
+
+def _taken_out(lines: bytes, taken: Mapping[str, pa.DataType]) -> tuple[bytes, dict[str, pa.Array]]:
+    """Return lines without some columns, and these columns."""
+    if not taken:
+        return lines, {}
+    rows = [_object(line) for line in lines.splitlines() if line.strip()]
+    columns = {
+        name: pa.array([value_of(row.pop(name, None), kind) for row in rows], kind)
+        for name, kind in taken.items()
+    }
+    rest = (row or {_NOTHING: None} for row in rows)
+    return b"\n".join(json.dumps(row).encode() for row in rest), columns
+
+
+def _object(line: bytes) -> dict[str, Any]:
+    row = json.loads(line)
+    if not isinstance(row, dict):
+        raise ValueError(f"a line is not a JSON object: {line[:60].decode(errors='replace')}")
+    return row
+
+
+def _has(kind: pa.DataType, test: Callable[[pa.DataType], bool]) -> bool:
+    """Return whether a type, or one inside it, passes a test."""
+    inner = (kind.field(at).type for at in range(kind.num_fields))
+    return test(kind) or any(_has(each, test) for each in inner)
+
+
+def _is_foreign(kind: pa.DataType) -> bool:
+    """Return whether Arrow does not read a type from JSON."""
+    return is_binary(kind) or bool(pa.types.is_map(kind))
+
+
+def _is_pair(value: Any) -> bool:
+    return isinstance(value, list | tuple) and len(value) == 2
+
+
+def _bytes_of(text: Any) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except (TypeError, ValueError):
+        raise ValueError(f"{_cut(text)} is not base64, which a binary column needs") from None
+
+
+def _cut(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)[:60]

@@ -1,0 +1,61 @@
+"""Maps and bytes in JSON lines, however deep they are."""
+
+import json
+
+import pyarrow as pa
+import pytest
+
+from ignis_cli.json_lines import table_of, value_for, value_of
+
+DEEP = pa.struct([("at", pa.int64()), ("parts", pa.list_(pa.binary(2)))])
+NAMED = pa.map_(pa.string(), DEEP)
+
+
+@pytest.mark.parametrize(
+    "kind", [pa.string(), pa.list_(pa.string()), pa.struct([("a", pa.date32())])]
+)
+def test_other_types_are_read_as_they_are(kind):
+    assert value_of("/w==", kind) == "/w=="
+
+
+@pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary(), pa.binary(1)])
+def test_binary_types_are_texts(kind):
+    assert value_of("/w==", kind) == b"\xff"
+
+
+def test_values_are_decoded_in_lists_structs_and_maps():
+    texts = [{"at": 1, "parts": ["//4=", None]}, {"at": 2, "parts": None}, None]
+    parts = [{"at": 1, "parts": [b"\xff\xfe", None]}, {"at": 2, "parts": None}, None]
+
+    assert value_of(texts, pa.list_(DEEP)) == parts
+    assert value_of({"a": texts[0]}, NAMED) == value_of([["a", texts[0]]], NAMED)
+    assert value_of({"a": texts[0]}, NAMED) == [("a", parts[0])]
+
+
+@pytest.mark.parametrize("text", ["hello", "/w=", "/w==\n", "ä", 7, True])
+def test_what_is_not_base64_is_refused(text):
+    with pytest.raises(ValueError, match="is not base64, which a binary column needs"):
+        value_of(text, pa.binary())
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "why"),
+    [
+        (7, DEEP, "7 is not an object, which a struct needs"),
+        ({"a": 7}, NAMED, "7 is not an object, which a struct needs"),
+        ([["a"]], NAMED, r'\[\["a"\]\] is not an object, which a map needs'),
+        ("a", pa.list_(DEEP), '"a" is not a list'),
+    ],
+)
+def test_a_value_of_another_form_is_refused(value, kind, why):
+    with pytest.raises(ValueError, match=why):
+        value_of(value, kind)
+
+
+def test_what_is_written_is_read_again():
+    schema = pa.schema([("named", NAMED), ("numbered", pa.map_(pa.int32(), pa.int32()))])
+    rows = pa.table({"named": [[("a", None)]], "numbered": [[(1, 2)]]}, schema=schema)
+    written = {each.name: value_for(rows[each.name][0].as_py(), each.type) for each in schema}
+
+    assert written == {"named": {"a": None}, "numbered": [(1, 2)]}
+    assert table_of(json.dumps(written).encode(), schema).equals(rows)
