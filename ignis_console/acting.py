@@ -12,29 +12,17 @@ from starlette.responses import RedirectResponse, Response
 from ignis_console import under_way, wording
 from ignis_console.action_log import LogEntry
 from ignis_console.actions import ACTIONS, Action, Prepared, Started
-from ignis_console.ask import YES, Ask
+from ignis_console.ask import YES, Ask, Parameter
 from ignis_console.auth import address_of
 from ignis_console.console import Console
-from ignis_console.openapi import Operation, Parameter
+from ignis_console.openapi import Operation
 from ignis_console.places import NoPlace
 from ignis_console.under_way import UnderWay
-from ignis_console.web import Call, Handler, Refused, as_json, failure, page, status_of
+from ignis_console.web import Call, Refused, as_json, failure, page, status_of
 from queue_core.errors import BadOption, Conflict, IgnisError, Invalid, NoSuchQueue, NoSuchStore
 
-#: Parameters that choose a group of the sideline, as the page of the sideline does.
-OF_GROUP = (
-    Parameter("group", "1: the messages of the group of *kind* and *reason* in the sideline."),
-    Parameter("kind", "The kind of the failures; empty: none."),
-    Parameter("reason", "The first line of the reason; empty: none."),
-)
-#: What `ids` may be in JSON.
-OF_IDS = str | int | list[int | str]
 #: What the fields of actions are called on pages.
-LABELS = {
-    "group": "Group of the sideline",
-    "kind": "Kind",
-    "reason": "First line of the reason",
-} | {each.name: each.label for action in ACTIONS.values() for each in action.fields}
+LABELS = {each.name: each.label for action in ACTIONS.values() for each in action.parameters}
 #: Fields of forms that no log needs.
 _OF_FORMS = ("csrf", "expected", "shown", "confirm", "refused")
 #: The longest address of a page.
@@ -57,87 +45,64 @@ class ActionAnswer:
     shown: str | None = None
 
 
-def shows(action: Action) -> Handler:
+def show(action: Action, console: Console, call: Call) -> Response:
     """Return the page that says what an action would do."""
-
-    def answer(console: Console, call: Call) -> Response:
-        error = console.refusals.find(call.ask.text("refused"))
-        return _form(console, call, action, error, 200)
-
-    return answer
+    error = console.refusals.find(call.ask.text("refused"))
+    return _form(console, call, action, error, 200)
 
 
-def does(action: Action) -> Handler:
-    """Return what runs an action from its form."""
-
-    def answer(console: Console, call: Call) -> Response:
-        try:
-            entry = _run(console, call, action, under_way.ANSWER_SECONDS)
-        except (NoSuchQueue, NoSuchStore):
-            raise
-        except (Invalid, Conflict) as error:
-            return _refused(console, call, action, error)
-        if entry is None:
-            return RedirectResponse("/log", 303)
-        queue = quote(call.ask.queue, safe="")
-        return RedirectResponse(f"/queues/{queue}?done={entry.number}", 303)
-
-    return answer
+def do(action: Action, console: Console, call: Call) -> Response:
+    """Run an action from its form."""
+    try:
+        entry = _run(console, call, action, under_way.ANSWER_SECONDS)
+    except (NoSuchQueue, NoSuchStore):
+        raise
+    except (Invalid, Conflict) as error:
+        return _refused(console, call, action, error)
+    if entry is None:
+        return RedirectResponse("/log", 303)
+    queue = quote(call.ask.queue, safe="")
+    return RedirectResponse(f"/queues/{queue}?done={entry.number}", 303)
 
 
-def api_shows(action: Action) -> Handler:
-    """Return what tells a script what an action would do."""
-
-    def answer(console: Console, call: Call) -> Response:
-        prepared = _prepare(console, call, action)
-        return as_json(
-            ActionAnswer(
-                action=action.name,
-                queue=call.ask.queue,
-                messages=prepared.messages if prepared else None,
-                text=prepared.text if prepared else action.about,
-                shown=_remembered(console, prepared),
-            )
+def api_show(action: Action, console: Console, call: Call) -> Response:
+    """Tell a script what an action would do."""
+    prepared = _prepare(console, call, action)
+    return as_json(
+        ActionAnswer(
+            action=action.name,
+            queue=call.ask.queue,
+            messages=prepared.messages if prepared else None,
+            text=prepared.text if prepared else action.about,
+            shown=_remembered(console, prepared),
         )
+    )
 
-    return answer
 
-
-def api_does(action: Action) -> Handler:
-    """Return what runs an action for a script."""
-
-    def answer(console: Console, call: Call) -> Response:
-        try:
-            entry = _run(console, call, action, inf)
-        except Conflict as error:
-            return failure(409, "Conflict", str(error), api=True)
-        assert entry is not None, "a script waits for the end"
-        return as_json(
-            ActionAnswer(
-                action=action.name,
-                queue=call.ask.queue,
-                messages=entry.messages,
-                text=said(action, entry),
-                job=entry.job,
-            )
+def api_do(action: Action, console: Console, call: Call) -> Response:
+    """Run an action for a script."""
+    try:
+        entry = _run(console, call, action, inf)
+    except Conflict as error:
+        return failure(409, "Conflict", str(error), api=True)
+    assert entry is not None, "a script waits for the end"
+    return as_json(
+        ActionAnswer(
+            action=action.name,
+            queue=call.ask.queue,
+            messages=entry.messages,
+            text=said(action, entry),
+            job=entry.job,
         )
-
-    return answer
+    )
 
 
 def operations(action: Action) -> tuple[Operation, Operation]:
     """Return the description of an action for OpenAPI."""
     path = f"/api/queues/{{queue}}/actions/{action.name}"
-    kinds = {"number": int, "check": bool}
-    fields = tuple(
-        Parameter(each.name, each.help or each.label, kinds.get(each.kind, str))
-        for each in action.fields
-    )
-    if any(each.name == "ids" for each in action.fields):
-        fields += OF_GROUP
-    in_json = tuple(each._replace(kind=OF_IDS) if each.name == "ids" else each for each in fields)
-    body = (*in_json, Parameter("expected", "The number of messages that was shown.", int))
-    if any(each.name == "ids" for each in action.fields):
+    fields = action.parameters
+    body = (*fields, Parameter("expected", "The number of messages that was shown.", kind="number"))
+    if "ids" in [each.name for each in fields]:
         body += (Parameter("shown", "The name of the count: change no other messages."),)
     if action.destroys:
         body += (Parameter("confirm", "The name of the queue, once more."),)
@@ -175,10 +140,7 @@ def _refused(console: Console, call: Call, action: Action, error: IgnisError) ->
 
 
 def _prepare(console: Console, call: Call, action: Action) -> Prepared | None:
-    names = [each.name for each in action.fields]
-    if "ids" in names:
-        names += [each.name for each in OF_GROUP]
-    call.ask.only([*names, *_OF_FORMS])
+    call.ask.only([*(each.name for each in action.parameters), *_OF_FORMS])
     for name in sorted(call.ask.booleans - _boxes(action)):
         raise BadOption(f"{name}: use a number or a text, not true or false")
     return action.prepare(console, call.ask)

@@ -1,4 +1,4 @@
-"""The table of actions: each with its fields, its count before, and its verb."""
+"""The actions on a queue: each is a row with its fields, and a function that counts and acts."""
 
 from __future__ import annotations
 
@@ -7,24 +7,14 @@ from math import inf
 from typing import NamedTuple
 
 from ignis_console import wording
-from ignis_console.ask import Ask
+from ignis_console.ask import GROUP, Ask, Parameter
 from ignis_console.choosing import choose
 from ignis_console.console import Console
 from queue_core.catalog import queues
 from queue_core.catalog.records import figures
 from queue_core.errors import BadOption
 from queue_core.values.rows import Numbers
-
-
-class Field(NamedTuple):
-    """A field of the form of an action."""
-
-    name: str
-    label: str
-    help: str = ""
-    #: ``text``, ``long``, ``number`` or ``check``, or ``select`` with options.
-    kind: str = "text"
-    options: tuple[str, ...] = ()
+from queue_core.verbs.operator.chosen import Chosen
 
 
 class Started(NamedTuple):
@@ -45,65 +35,106 @@ class Prepared(NamedTuple):
     ids: Numbers | None = None
 
 
+#: Returns None if the form does not say yet which messages are meant.
+Prepare = Callable[[Console, Ask], Prepared | None]
+
+
 class Action(NamedTuple):
     """An action on one queue."""
 
     name: str
-    title: str
     about: str
-    fields: tuple[Field, ...]
-    #: Returns None if the form does not say yet which messages are meant.
-    prepare: Callable[[Console, Ask], Prepared | None]
+    fields: tuple[Parameter, ...]
     #: What has happened to the messages afterwards.
     done: str
+    prepare: Prepare
     #: Whether it cannot be undone, so that the name of the queue must be typed.
-    destroys: bool = False
+    destroys: bool
     #: Whether it acts on the messages that were counted, so that no more of them may be there.
-    on_messages: bool = True
+    on_messages: bool
+
+    @property
+    def title(self) -> str:
+        """Its name on pages."""
+        return self.name.capitalize()
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """Its fields, and the group of the sideline that may take the place of ids."""
+        return (*self.fields, *(GROUP if _IDS in self.fields else ()))
 
 
-def _pause(console: Console, ask: Ask) -> Prepared:
+ACTIONS: dict[str, Action] = {}
+
+
+def _action(
+    about: str, *fields: Parameter, done: str, destroys: bool = False, on_messages: bool = True
+) -> Callable[[Prepare], Prepare]:
+    """Add the action of a function, which has its name."""
+
+    def add(prepare: Prepare) -> Prepare:
+        name = prepare.__name__
+        ACTIONS[name] = Action(name, about, fields, done, prepare, destroys, on_messages)
+        return prepare
+
+    return add
+
+
+_IDS = Parameter("ids", "Message ids, with spaces or commas between them.", "Ids", "ids")
+_SELECTOR = Parameter("selector", "A SQL condition, such as amount > 10.", "Selector")
+_ALL = Parameter("all", label="All messages", kind="check")
+_MAGAZINE = Parameter("magazine", "", "Magazine", "select", ("both", "main", "sideline"))
+
+
+@_action(
+    "No messages are fired, in any process, until the queue is resumed.",
+    done="The queue is paused.",
+    on_messages=False,
+)
+def pause(console: Console, ask: Ask) -> Prepared:
+    """Pause the queue."""
     queue = console.store.queue(ask.queue)
-
-    def run(_: str) -> int:
-        queue.pause()
-        return waiting
-
-    waiting = _waiting(console, ask)
-    text = f"{_wait(waiting)} until somebody resumes the queue. Loads go on."
-    return Prepared(waiting, text, run)
+    text = "{} until somebody resumes the queue. Loads go on."
+    return _on_queue(console, ask, text, queue.pause)
 
 
-def _resume(console: Console, ask: Ask) -> Prepared:
+@_action("Messages are fired again.", done="The queue is resumed.", on_messages=False)
+def resume(console: Console, ask: Ask) -> Prepared:
+    """Resume the queue."""
     queue = console.store.queue(ask.queue)
-
-    def run(_: str) -> int:
-        queue.resume()
-        return waiting
-
-    waiting = _waiting(console, ask)
-    text = f"{_wait(waiting)}, and can be fired again."
+    text = "{}, and can be fired again."
     if not queue.info.settings.concurrency:
         text += " The queue stays paused, because its concurrency is 0: scale it as well."
-    return Prepared(waiting, text, run)
+    return _on_queue(console, ask, text, queue.resume)
 
 
-def _scale(console: Console, ask: Ask) -> Prepared | None:
+@_action(
+    "Running queries and pools follow the concurrency of the queue.",
+    Parameter("concurrency", "0 to 100; 0 pauses the queue.", "Concurrency", "number"),
+    done="The concurrency is changed.",
+    on_messages=False,
+)
+def scale(console: Console, ask: Ask) -> Prepared | None:
+    """Change the concurrency of the queue."""
     queue = console.store.queue(ask.queue)
     if ask.text("concurrency") is None:
         return None
     wanted, now = ask.number("concurrency", 0, 0, 100), queue.info.settings.concurrency
-
-    def run(_: str) -> int:
-        queue.change_settings(concurrency=wanted)
-        return waiting
-
-    waiting = _waiting(console, ask)
-    text = f"The concurrency goes from {now} to {wanted}. {_wait(waiting)}."
-    return Prepared(waiting, text + (" Nothing is fired at 0." if not wanted else ""), run)
+    text = f"The concurrency goes from {now} to {wanted}. {{}}."
+    text += " Nothing is fired at 0." if not wanted else ""
+    return _on_queue(console, ask, text, lambda: queue.change_settings(concurrency=wanted))
 
 
-def _shovel(console: Console, ask: Ask) -> Prepared:
+@_action(
+    "Sidelined messages return to the tail of main, to be tried again. Dead ones stay.",
+    _SELECTOR,
+    Parameter("limit", "Messages. By default, all.", "At most", "number"),
+    Parameter("rate", "Messages a second, as a job. By default, at once.", "Per second"),
+    Parameter("force", label="Dead messages too", kind="check"),
+    done="{} shovelled.",
+)
+def shovel(console: Console, ask: Ask) -> Prepared:
+    """Shovel the sideline, at once or as a job."""
     queue = console.store.queue(ask.queue)
     selector, force = ask.text("selector"), ask.flag("force")
     limit = ask.number("limit", 0, 1, 1 << 40) or None
@@ -125,7 +156,15 @@ def _shovel(console: Console, ask: Ask) -> Prepared:
     return Prepared(count, text, run)
 
 
-def _sweep(console: Console, ask: Ask) -> Prepared:
+@_action(
+    "Messages that dead consumers hold go to the sideline.",
+    Parameter(
+        "older_than", "By default, the setting sweep_after.", "Seconds since the firing", "number"
+    ),
+    done="{} swept.",
+)
+def sweep(console: Console, ask: Ask) -> Prepared:
+    """Sweep the queue."""
     queue = console.store.queue(ask.queue)
     age = ask.number("older_than", -1, 0, 10**9)
     older_than = None if age < 0 else float(age)
@@ -138,49 +177,112 @@ def _sweep(console: Console, ask: Ask) -> Prepared:
     return Prepared(count, text, lambda _: queue.sweep(older_than, limit=count) if count else 0)
 
 
-def _by_hand(act: str, text: str, magazine: str | None) -> Callable[..., Prepared | None]:
-    """Return what prepares an act on chosen messages; *text* has a place for their number."""
-
-    def prepare(console: Console, ask: Ask) -> Prepared | None:
-        within = magazine
-        if within is None:
-            asked = ask.one_of("magazine", ("both", "main", "sideline"))
-            within = None if asked == "both" else asked
-        chosen = choose(console, ask, within)
-        if chosen is None:
-            return None
-        consumer = ask.text("consumer") if act == "reload" else None
-        # Others that come into the right state from now on stay as they are.
-        concerned, there = chosen.only(act, consumer=consumer), chosen.count()
-        ids = concerned.ids.to_numpy()
-        count = len(ids)
-        words = text.format(wording.messages(count))
-        if there > count:
-            words += f" {wording.messages(there - count)} that you chose would stay as they are."
-
-        def run(_: str) -> int:
-            if act == "delete":
-                return concerned.delete()
-            if act == "sideline":
-                return concerned.sideline(ask.text("reason_text"))
-            return concerned.requeue() if act == "requeue" else concerned.reload(consumer=consumer)
-
-        return Prepared(count, words, run, ids)
-
-    return prepare
+@_action(
+    "Messages that wait in main go to the sideline, and stay there until a person acts.",
+    _IDS,
+    _SELECTOR,
+    _ALL,
+    Parameter("reason_text", "Shown in the sideline.", "Reason"),
+    done="{} sidelined.",
+)
+def sideline(console: Console, ask: Ask) -> Prepared | None:
+    """Sideline chosen messages of main."""
+    return _on_chosen(
+        "sideline",
+        choose(console, ask, "main"),
+        "{} would move to the sideline.",
+        lambda these: these.sideline(ask.text("reason_text")),
+    )
 
 
-def _waiting(console: Console, ask: Ask) -> int:
-    """Count the messages that wait now, and not some seconds ago."""
+@_action(
+    "Messages of the sideline return to the tail of main, dead ones too.",
+    _IDS,
+    _SELECTOR,
+    _ALL,
+    done="{} requeued.",
+)
+def requeue(console: Console, ask: Ask) -> Prepared | None:
+    """Requeue chosen messages of the sideline."""
+    chosen = choose(console, ask, "sideline")
+    return _on_chosen("requeue", chosen, "{} would return to the tail of main.", Chosen.requeue)
+
+
+@_action(
+    "Messages in flight return to their old places. Their consumer may have handled them.",
+    _IDS,
+    _SELECTOR,
+    _ALL,
+    Parameter(
+        "consumer",
+        "Take them from it, even if it is alive. By default, from dead consumers.",
+        "Consumer",
+    ),
+    done="{} reloaded.",
+)
+def reload(console: Console, ask: Ask) -> Prepared | None:
+    """Reload chosen messages that are in flight."""
+    consumer = ask.text("consumer")
+    return _on_chosen(
+        "reload",
+        choose(console, ask, None),
+        "{} would wait again.",
+        lambda these: these.reload(consumer=consumer),
+        consumer,
+    )
+
+
+@_action(
+    "Messages that wait are removed for good. Messages in flight stay.",
+    _IDS,
+    _SELECTOR,
+    _ALL,
+    _MAGAZINE,
+    done="{} deleted.",
+    destroys=True,
+)
+def delete(console: Console, ask: Ask) -> Prepared | None:
+    """Delete chosen messages that wait."""
+    magazine = ask.one_of("magazine", _MAGAZINE.options)
+    chosen = choose(console, ask, None if magazine == "both" else magazine)
+    return _on_chosen("delete", chosen, "{} would be deleted for good.", Chosen.delete)
+
+
+def _on_queue(console: Console, ask: Ask, text: str, act: Callable[[], object]) -> Prepared:
+    """Prepare an act on the queue; *text* has a place for the messages that wait."""
+    # Counted now, and not some seconds ago.
     with console.store.catalog.read() as connection:
         (row,) = figures.read(connection, [queues.find(connection, ask.queue).id])
     if row.waiting is None:
         raise BadOption(f"queue {ask.queue!r}: the number of waiting messages is not known")
-    return int(row.waiting)
+    waiting = int(row.waiting)
+
+    def run(_: str) -> int:
+        act()
+        return waiting
+
+    wait = "waits" if waiting == 1 else "wait"
+    return Prepared(waiting, text.format(f"{wording.messages(waiting)} {wait}"), run)
 
 
-def _wait(count: int) -> str:
-    return f"{wording.messages(count)} {'waits' if count == 1 else 'wait'}"
+def _on_chosen(
+    act: str,
+    chosen: Chosen | None,
+    text: str,
+    run: Callable[[Chosen], int],
+    consumer: str | None = None,
+) -> Prepared | None:
+    """Prepare an act on chosen messages; *text* has a place for their number."""
+    if chosen is None:
+        return None
+    # Others that come into the right state from now on stay as they are.
+    concerned, there = chosen.only(act, consumer=consumer), chosen.count()
+    ids = concerned.ids.to_numpy()
+    count = len(ids)
+    words = text.format(wording.messages(count))
+    if there > count:
+        words += f" {wording.messages(there - count)} that you chose would stay as they are."
+    return Prepared(count, words, lambda _: run(concerned), ids)
 
 
 def _rate(ask: Ask) -> float | None:
@@ -194,112 +296,3 @@ def _rate(ask: Ask) -> float | None:
     if not 0 < rate < inf:
         raise BadOption(f"rate={text!r}: use messages a second, more than 0, such as 100")
     return rate
-
-
-_IDS = Field("ids", "Ids", "Message ids, with spaces or commas between them.", "long")
-_SELECTOR = Field("selector", "Selector", "A SQL condition, such as amount > 10.")
-_ALL = Field("all", "All messages", kind="check")
-_MAGAZINE = Field("magazine", "Magazine", kind="select", options=("both", "main", "sideline"))
-
-ACTIONS = {
-    each.name: each
-    for each in (
-        Action(
-            "pause",
-            "Pause",
-            "No messages are fired, in any process, until the queue is resumed.",
-            (),
-            _pause,
-            "The queue is paused.",
-            on_messages=False,
-        ),
-        Action(
-            "resume",
-            "Resume",
-            "Messages are fired again.",
-            (),
-            _resume,
-            "The queue is resumed.",
-            on_messages=False,
-        ),
-        Action(
-            "scale",
-            "Scale",
-            "Running queries and pools follow the concurrency of the queue.",
-            (Field("concurrency", "Concurrency", "0 to 100; 0 pauses the queue.", "number"),),
-            _scale,
-            "The concurrency is changed.",
-            on_messages=False,
-        ),
-        Action(
-            "shovel",
-            "Shovel",
-            "Sidelined messages return to the tail of main, to be tried again. Dead ones stay.",
-            (
-                _SELECTOR,
-                Field("limit", "At most", "Messages. By default, all.", "number"),
-                Field("rate", "Per second", "Messages a second, as a job. By default, at once."),
-                Field("force", "Dead messages too", kind="check"),
-            ),
-            _shovel,
-            "{} shovelled.",
-        ),
-        Action(
-            "sweep",
-            "Sweep",
-            "Messages that dead consumers hold go to the sideline.",
-            (
-                Field(
-                    "older_than",
-                    "Seconds since the firing",
-                    "By default, the setting sweep_after.",
-                    "number",
-                ),
-            ),
-            _sweep,
-            "{} swept.",
-        ),
-        Action(
-            "sideline",
-            "Sideline",
-            "Messages that wait in main go to the sideline, and stay there until a person acts.",
-            (_IDS, _SELECTOR, _ALL, Field("reason_text", "Reason", "Shown in the sideline.")),
-            _by_hand("sideline", "{} would move to the sideline.", "main"),
-            "{} sidelined.",
-        ),
-        Action(
-            "requeue",
-            "Requeue",
-            "Messages of the sideline return to the tail of main, dead ones too.",
-            (_IDS, _SELECTOR, _ALL),
-            _by_hand("requeue", "{} would return to the tail of main.", "sideline"),
-            "{} requeued.",
-        ),
-        Action(
-            "reload",
-            "Reload",
-            "Messages in flight return to their old places. Their consumer may have handled them.",
-            (
-                _IDS,
-                _SELECTOR,
-                _ALL,
-                Field(
-                    "consumer",
-                    "Consumer",
-                    "Take them from it, even if it is alive. By default, from dead consumers.",
-                ),
-            ),
-            _by_hand("reload", "{} would wait again.", None),
-            "{} reloaded.",
-        ),
-        Action(
-            "delete",
-            "Delete",
-            "Messages that wait are removed for good. Messages in flight stay.",
-            (_IDS, _SELECTOR, _ALL, _MAGAZINE),
-            _by_hand("delete", "{} would be deleted for good.", None),
-            "{} deleted.",
-            destroys=True,
-        ),
-    )
-}

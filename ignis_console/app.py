@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from urllib.parse import quote
 
@@ -13,7 +14,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
-from ignis_console import acting, logins, openapi, scraping
+from ignis_console import acting, logins, openapi
 from ignis_console.actions import ACTIONS
 from ignis_console.ask import Ask
 from ignis_console.config import ConsoleOptions
@@ -25,6 +26,7 @@ from ignis_console.rendering import STATIC
 from ignis_console.web import Call, Handler, as_json, failure, guarded, page, status_of
 from queue_core.errors import Invalid, NoSuchQueue
 from queue_core.store import Store
+from queue_core.watching.prometheus import CONTENT_TYPE
 
 #: Routes for which nobody needs to be logged in.
 OPEN = ("/login", "/static")
@@ -35,20 +37,23 @@ def create_app(store: Store, options: ConsoleOptions) -> Starlette:
     console = Console(store, options)
     routes: list[Route | Mount] = [*logins.routes(console)]
     for each in PAGES:
-        routes.append(_route(console, each.path, _page_of(each), Role.LOOK, api=False))
-        routes.append(_route(console, each.api, _api_of(each), Role.LOOK, api=True))
+        routes.append(_route(console, each.path, partial(_page, each), Role.LOOK, api=False))
+        routes.append(_route(console, each.api, partial(_twin, each), Role.LOOK, api=True))
     for action in ACTIONS.values():
-        for api in (False, True):
-            path = ("/api" if api else "") + f"/queues/{{queue}}/actions/{action.name}"
-            show, do = (acting.api_shows, acting.api_does) if api else (acting.shows, acting.does)
-            operate = Role.OPERATE
-            routes.append(_route(console, path, show(action), operate, api=api))
-            routes.append(_route(console, path, do(action), operate, api=api, method="POST"))
+        path = f"/queues/{{queue}}/actions/{action.name}"
+        for method, run, in_api in (
+            ("GET", acting.show, acting.api_show),
+            ("POST", acting.do, acting.api_do),
+        ):
+            page_of, twin, operate = partial(run, action), partial(in_api, action), Role.OPERATE
+            routes.append(_route(console, path, page_of, operate, api=False, method=method))
+            routes.append(_route(console, f"/api{path}", twin, operate, api=True, method=method))
     by_id = "/queues/{queue}/message"
     routes.append(_route(console, by_id, _message_by_id, Role.LOOK, api=False))
     routes.append(_route(console, "/api/session", _session, Role.LOOK, api=True))
     routes.append(_route(console, "/api/openapi.json", _openapi, Role.LOOK, api=True))
-    routes.append(scraping.route(console))
+    metrics = guarded(console, _metrics, Role.LOOK, api=True, by_token=True)
+    routes.append(Route("/metrics", metrics))
     routes.append(Mount("/static", _Static(directory=STATIC)))
     app = Starlette(
         routes=routes,
@@ -65,30 +70,27 @@ def _route(
     return Route(path, guarded(console, handler, role, api=api), methods=[method])
 
 
-def _page_of(each: Page) -> Handler:
-    def answer(console: Console, call: Call) -> Response:
-        asked, error, status = call.ask.values, None, 200
-        try:
-            model = each.model(console, call.ask)
-        except Invalid as invalid:
-            if each.name != "messages" or not asked or isinstance(invalid, NoSuchQueue):
-                raise
-            # A selector that cannot be understood is shown beside its field.
-            model, error = each.model(console, Ask(call.ask.path)), str(invalid)
-            status = status_of(invalid)
-        return page(
-            console,
-            call,
-            f"{each.name}.html",
-            status,
-            model=model,
-            asked=asked,
-            labels=acting.LABELS,
-            error=error,
-            notice=_notice(console, asked.get("done", "")),
-        )
-
-    return answer
+def _page(each: Page, console: Console, call: Call) -> Response:
+    asked, error, status = call.ask.values, None, 200
+    try:
+        model = each.model(console, call.ask)
+    except Invalid as invalid:
+        if each.name != "messages" or not asked or isinstance(invalid, NoSuchQueue):
+            raise
+        # A selector that cannot be understood is shown beside its field.
+        model, error = each.model(console, Ask(call.ask.path)), str(invalid)
+        status = status_of(invalid)
+    return page(
+        console,
+        call,
+        f"{each.name}.html",
+        status,
+        model=model,
+        asked=asked,
+        labels=acting.LABELS,
+        error=error,
+        notice=_notice(console, asked.get("done", "")),
+    )
 
 
 def _notice(console: Console, number: str) -> str | None:
@@ -105,8 +107,13 @@ def _message_by_id(_: Console, call: Call) -> Response:
     return RedirectResponse(f"/queues/{queue}/messages/{message}", 303)
 
 
-def _api_of(each: Page) -> Handler:
-    return lambda console, call: as_json(each.model(console, call.ask))
+def _twin(each: Page, console: Console, call: Call) -> Response:
+    return as_json(each.model(console, call.ask))
+
+
+def _metrics(console: Console, _: Call) -> Response:
+    """Return the metrics for Prometheus, for a token of their own or any login."""
+    return Response(console.metrics(), media_type=CONTENT_TYPE)
 
 
 def _session(_: Console, call: Call) -> Response:

@@ -1,9 +1,10 @@
-"""What a request asks for: its parameters, checked."""
+"""Parameters: what pages and actions may be asked for, and what a request asks for, checked."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 from queue_core.errors import BadOption
 from queue_core.values.names import nearest
@@ -11,6 +12,41 @@ from queue_core.values.names import nearest
 #: The words for yes and no.
 YES = ("1", "true", "yes", "on")
 NO = ("0", "false", "no", "off")
+
+
+class Parameter(NamedTuple):
+    """A parameter of a page or an action, as the API and the forms have it."""
+
+    name: str
+    #: What it is, for the API and below its field.
+    about: str = ""
+    #: What its field is called.
+    label: str = ""
+    #: ``text``, ``number``, ``check``, ``ids`` or ``select`` with options.
+    kind: str = "text"
+    options: tuple[str, ...] = ()
+
+    @property
+    def type(self) -> Any:
+        """Its type in a query."""
+        return {"number": int, "check": bool}.get(self.kind, str)
+
+    @property
+    def type_in_json(self) -> Any:
+        """Its type in a body."""
+        return str | int | list[int | str] if self.kind == "ids" else self.type
+
+
+#: Parameters that choose a group of the sideline, on its page and for actions.
+GROUP = (
+    Parameter(
+        "group",
+        "1: the messages of the group of *kind* and *reason* in the sideline.",
+        "Group of the sideline",
+    ),
+    Parameter("kind", "The kind of the failures; empty: none.", "Kind"),
+    Parameter("reason", "The first line of the reason; empty: none.", "First line of the reason"),
+)
 
 
 @dataclass(frozen=True, slots=True)

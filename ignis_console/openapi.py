@@ -9,6 +9,7 @@ from datetime import datetime
 from enum import Enum
 from typing import Any, NamedTuple, Union, get_args, get_origin, get_type_hints
 
+from ignis_console.ask import Parameter
 from ignis_console.config import PORT
 
 _PLAIN: Mapping[Any, dict[str, Any]] = {
@@ -18,15 +19,6 @@ _PLAIN: Mapping[Any, dict[str, Any]] = {
     bool: {"type": "boolean"},
     datetime: {"type": "string", "format": "date-time"},
 }
-
-
-class Parameter(NamedTuple):
-    """A parameter of the query of a page."""
-
-    name: str
-    about: str
-    #: Its type, or several of them.
-    kind: Any = str
 
 
 class Operation(NamedTuple):
@@ -128,8 +120,8 @@ def _described(operation: Operation, schemas: dict[str, Any]) -> dict[str, Any]:
             {
                 "name": each.name,
                 "in": "query",
-                "description": each.about,
-                "schema": schema_of(each.kind, schemas),
+                "description": each.about or each.label,
+                "schema": schema_of(each.type, schemas),
             }
             for each in operation.parameters
         ],
@@ -147,7 +139,10 @@ def _described(operation: Operation, schemas: dict[str, Any]) -> dict[str, Any]:
     }
     if operation.body is not None:
         fields = {
-            each.name: {**schema_of(each.kind, schemas), "description": each.about}
+            each.name: {
+                **schema_of(each.type_in_json, schemas),
+                "description": each.about or each.label,
+            }
             for each in operation.body
         }
         body = {"schema": {"type": "object", "properties": fields}}
