@@ -121,7 +121,7 @@ def pages(store: Store, rounds: int) -> None:
             async def anew(path: str) -> float:
                 # As if nobody had looked at this page within the last seconds.
                 app.state.console.changed(LARGE)
-                # Their reading is in one page of three seconds.
+                # Which is read beside the pages.
                 app.state.console.overview()
                 answer = await client.get(path)
                 assert answer.status == 200, (path, answer.body[:500])

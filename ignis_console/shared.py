@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 from queue_core.errors import Unavailable
+
+_log = logging.getLogger(__name__)
 
 Answer = TypeVar("Answer")
 
@@ -32,6 +35,10 @@ class Look(Generic[Answer]):
         """Seconds since the reading began."""
         return time.monotonic() - self.read_at
 
+    def after(self, error: Exception | None) -> Look[Answer]:
+        """Return the same, with the error of a later attempt if there was one."""
+        return self if error is None else replace(self, error=str(error))
+
 
 class _Slot(Generic[Answer]):
     def __init__(self, former: Look[Answer] | None = None) -> None:
@@ -54,13 +61,12 @@ class _Slot(Generic[Answer]):
 
     def compute(self, compute: Callable[[], Answer], now: float) -> None:
         """Compute the answer; keep the former one with the error of a store that is not reached."""
-        self.begun_at, self.error = None, None
         try:
-            self.latest = Look(compute(), now)
+            self.latest, self.error = Look(compute(), now), None
         except Unavailable as error:
             self.error = error
         except BaseException:
-            self.latest = None
+            self.latest = self.error = self.begun_at = None
             raise
         # Those who have waited for a failure would otherwise wait for the next one.
         self.begun_at = time.monotonic() if self.error else now
@@ -81,14 +87,20 @@ class Shared(Generic[Answer]):
         self._slots: dict[Hashable, _Slot[Answer]] = {}
 
     def get(
-        self, key: Hashable, compute: Callable[[], Answer], *, hasty: bool = False
+        self,
+        key: Hashable,
+        compute: Callable[[], Answer],
+        *,
+        hasty: bool = False,
+        patience: float = 0.0,
     ) -> Look[Answer]:
         """
         Return the answer of *key*.
 
         While the store cannot be reached, it returns the former answer with the error. Raises the
         error if there is none, and every other error of *compute*. With *hasty*, the answer is
-        kept for *each* seconds however many others are looked at, unless it takes longer.
+        kept for *each* seconds however many others are looked at, unless it takes longer. An answer
+        of less than *patience* seconds is returned at once, and a thread computes the next one.
         """
         begun = time.monotonic()
         with self._lock:
@@ -98,6 +110,16 @@ class Shared(Generic[Answer]):
             while len(self._slots) > _MOST:
                 del self._slots[next(iter(self._slots))]
             active = sum(begun - each.asked_at < _ACTIVE_SECONDS for each in self._slots.values())
+        latest, error, ends_at = (
+            slot.latest,
+            slot.error,
+            slot.ends_at(self._each, active, hasty=hasty),
+        )
+        # An answer that was forgotten has no end.
+        if latest is not None and ends_at and latest.age < patience:
+            if begun >= ends_at and slot.lock.acquire(blocking=False):
+                threading.Thread(target=_compute_beside, args=(slot, compute), daemon=True).start()
+            return latest.after(error)
         with slot.lock:
             now = time.monotonic()
             if now >= slot.ends_at(self._each, active, hasty=hasty):
@@ -105,9 +127,7 @@ class Shared(Generic[Answer]):
             if slot.latest is None:
                 assert slot.error is not None, "a reading without an error has an answer"
                 raise slot.error
-            if slot.error is not None:
-                return Look(slot.latest.seen, slot.latest.read_at, str(slot.error))
-            return slot.latest
+            return slot.latest.after(slot.error)
 
     def forget(self) -> None:
         """
@@ -118,3 +138,13 @@ class Shared(Generic[Answer]):
         with self._lock:
             # New ones, because an answer that is being computed may not see the change.
             self._slots = {key: _Slot(slot.latest) for key, slot in self._slots.items()}
+
+
+def _compute_beside(slot: _Slot[Answer], compute: Callable[[], Answer]) -> None:
+    """Compute an answer in a thread of its own, which has the lock of its slot."""
+    try:
+        slot.compute(compute, time.monotonic())
+    except Exception as error:  # noqa: BLE001 - the next look computes it, and raises its error
+        _log.warning("the store cannot be read: %s", error)
+    finally:
+        slot.lock.release()

@@ -1,11 +1,13 @@
 """Answers that are shared, and what is shown while new ones cannot be had."""
 
+import threading
 import time
 
 import pytest
 
 from ignis_console.shared import Shared
 from queue_core.errors import CatalogUnavailable, NoSuchQueue
+from tests.waiting import PATIENCE, until
 
 
 @pytest.fixture
@@ -88,6 +90,44 @@ def test_the_former_answer_has_the_error_while_the_store_cannot_be_reached(clock
     compute.error = None
     clock[0] += 3.0
     assert (shared.get("a", compute).seen, shared.get("a", compute).error) == (3, None)
+
+
+def test_with_patience_an_answer_is_returned_at_once_and_the_next_is_computed_beside(clock):
+    shared, compute = Shared(3.0), Counting()
+    go_on = threading.Event()
+
+    def later():
+        assert go_on.wait(PATIENCE)
+        return compute()
+
+    def seen(of=later):
+        return shared.get("a", of, patience=8.0).seen
+
+    assert seen(compute) == 1
+    clock[0] += 4.0
+    assert [seen() for _ in range(5)] == [1] * 5
+    go_on.set()
+    until(lambda: seen() == 2)
+    assert compute.calls == 2
+    clock[0] += 8.0
+    assert seen() == 3
+    shared.forget()
+    assert seen() == 4
+
+
+def test_an_error_beside_is_raised_by_the_next_look(clock):
+    shared, compute = Shared(3.0), Counting()
+    shared.get("a", compute, patience=8.0)
+    compute.error = NoSuchQueue("gone")
+    clock[0] += 4.0
+
+    def raised():
+        try:
+            return not shared.get("a", compute, patience=8.0)
+        except NoSuchQueue:
+            return True
+
+    until(raised)
 
 
 def test_an_error_without_a_former_answer_is_raised_and_kept(clock):
