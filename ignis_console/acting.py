@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from math import inf
 from urllib.parse import quote, urlencode
 
@@ -16,8 +17,7 @@ from ignis_console.ask import YES, Ask, Parameter
 from ignis_console.auth import address_of
 from ignis_console.console import Console
 from ignis_console.openapi import Operation
-from ignis_console.places import NoPlace
-from ignis_console.under_way import UnderWay
+from ignis_console.under_way import NoPlace, UnderWay
 from ignis_console.web import Call, Refused, as_json, failure, page, status_of
 from queue_core.errors import BadOption, Conflict, IgnisError, Invalid, NoSuchQueue, NoSuchStore
 
@@ -172,10 +172,7 @@ def _run(console: Console, call: Call, action: Action, patience: float) -> LogEn
         messages=prepared.messages,
     )
 
-    def work() -> LogEntry:
-        with console.places.one():
-            return _run_now(console, call, action, prepared, about.at)
-
+    work = partial(_run_now, console, call, action, prepared, about.at)
     try:
         return console.long_actions.run(about, work, patience)
     except NoPlace:

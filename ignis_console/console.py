@@ -12,7 +12,6 @@ from ignis_console.auth import Auth
 from ignis_console.config import ConsoleOptions
 from ignis_console.details import QueueReading, SidelineView, read_queue, read_sideline
 from ignis_console.figures import Figures
-from ignis_console.places import Places
 from ignis_console.problems import Problem, find
 from ignis_console.remembered import Remembered
 from ignis_console.shared import Look, Shared
@@ -61,8 +60,7 @@ class Console:
         self.auth = Auth(options)
         self.log = ActionLog(options.action_log)
         self._reader = SnapshotReader(store.catalog)
-        self.places = Places(ACTIONS, ACTION_PATIENCE)
-        self.long_actions = LongActions()
+        self.long_actions = LongActions(ACTIONS, ACTION_PATIENCE)
         #: The ids of messages that an action has counted, as a page or a script has been shown.
         self.counted: Remembered[Numbers] = Remembered(MOST_COUNTED, _room)
         #: Why an action has changed nothing, until its page shows it.

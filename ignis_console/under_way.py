@@ -18,8 +18,10 @@ from queue_core.selection import rounds
 
 #: Seconds after which the page of an action answers, and the action goes on.
 ANSWER_SECONDS = 2.0
-#: The most threads: most requests wait for a place, and are refused soon.
-_THREADS = 40
+
+
+class NoPlace(Exception):
+    """Other actions have all places."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,10 +39,12 @@ class UnderWay:
 
 
 class LongActions:
-    """Runs actions in threads of their own."""
+    """Runs some actions at a time, in threads of their own: pages always find a connection."""
 
-    def __init__(self) -> None:
-        self._threads = ThreadPoolExecutor(_THREADS, "ignis-action")
+    def __init__(self, places: int, patience: float) -> None:
+        """*patience*: the seconds for which a further action waits for a place."""
+        self._threads = ThreadPoolExecutor(places, "ignis-action")
+        self._patience = patience
         self._lock = threading.Lock()
         self._running: dict[int, UnderWay] = {}
 
@@ -50,12 +54,15 @@ class LongActions:
         """
         Return the result of *work*, or None if it takes longer than *patience* seconds.
 
-        Then it goes on, and notes its end in the log. Raises what *work* raises within that time.
+        Then it goes on, and notes its end in the log. Raises what *work* raises within that time,
+        and `NoPlace` if it has not begun.
         """
-        with self._lock:
-            self._running[id(about)] = about
         future = self._threads.submit(self._run, about, work)
-        done, _ = wait([future], patience if patience < inf else None)
+        first = min(self._patience, patience)
+        done, _ = wait([future], first)
+        if not done and future.cancel():
+            raise NoPlace
+        done, _ = wait([future], None if patience == inf else patience - first)
         return future.result() if done else None
 
     def latest(self) -> tuple[UnderWay, ...]:
@@ -73,6 +80,8 @@ class LongActions:
             self._running[key] = replace(about, done=about.done + done)
 
     def _run(self, about: UnderWay, work: Callable[[], LogEntry]) -> LogEntry:
+        with self._lock:
+            self._running[id(about)] = about
         try:
             with rounds.brief(), progress.told_to(partial(self._add, id(about))):
                 return work()
