@@ -29,11 +29,16 @@ def table_of(lines: bytes, schema: pa.Schema | None) -> pa.Table:
     suggest the nearest name. Raises `ValueError` and errors of Arrow.
     """
     fields = {} if schema is None else {field.name: field for field in schema}
-    taken = {name: each.type for name, each in fields.items() if _has(each.type, _is_foreign)}
+    texts = {name for name, each in fields.items() if _is_text(each.type)}
+    taken = {
+        name: each.type
+        for name, each in fields.items()
+        if name not in texts and _has(each.type, _is_foreign)
+    }
     lines, columns = _taken_out(lines, taken)
     # The queue checks for nulls later.
     explicit = [
-        (name, pa.string() if pa.types.is_date(field.type) else field.type)
+        (name, pa.string() if name in texts else field.type)
         for name, field in fields.items()
         if name not in taken
     ]
@@ -46,8 +51,8 @@ def table_of(lines: bytes, schema: pa.Schema | None) -> pa.Table:
         ),
     )
     for number, name in enumerate(rows.column_names):
-        if name in fields and pa.types.is_date(fields[name].type):
-            rows = rows.set_column(number, name, rows.column(number).cast(fields[name].type))
+        if name in texts:
+            rows = rows.set_column(number, name, _of_texts(rows.column(number), fields[name].type))
     if _NOTHING in rows.column_names:
         rows = rows.drop_columns([_NOTHING])
     for name, column in columns.items():
@@ -117,6 +122,17 @@ def _has(kind: pa.DataType, test: Callable[[pa.DataType], bool]) -> bool:
     """Return whether a type, or one inside it, passes a test."""
     inner = (kind.field(at).type for at in range(kind.num_fields))
     return test(kind) or any(_has(each, test) for each in inner)
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    """Return whether the values of a type are texts in JSON, which Arrow reads as texts alone."""
+    return is_binary(kind) or bool(pa.types.is_date(kind))
+
+
+def _of_texts(texts: pa.ChunkedArray, kind: pa.DataType) -> pa.Array | pa.ChunkedArray:
+    if pa.types.is_date(kind):
+        return texts.cast(kind)
+    return pa.array([value_of(text, kind) for text in texts.to_pylist()], kind)
 
 
 def _is_foreign(kind: pa.DataType) -> bool:
