@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
 from importlib.metadata import version
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer
 
-from ignis_cli.display import console
-from ignis_cli.invocation import Ignis, Invocation
+from ignis_cli.display import console, in_json
+from ignis_cli.invocation import Ignis, Invocation, current
 from ignis_cli.row_files import FORMATS
+from queue_core import Queue, Store
 from queue_core.errors import BadOption
 from queue_core.values.durations import parse_seconds
 
 app = typer.Typer(cls=Ignis, no_args_is_help=True, pretty_exceptions_enable=False)
+
+Function = TypeVar("Function", bound=Callable[..., None])
 
 Name = Annotated[str, typer.Argument(metavar="QUEUE", help="Name of the queue.")]
 AnyName = Annotated[
@@ -41,7 +46,6 @@ def _show_version(requested: bool) -> None:
 
 @app.callback()
 def ignis(
-    ctx: typer.Context,
     path: Annotated[
         str | None, typer.Option(help="Folder of an embedded store. By default, $IGNIS_PATH.")
     ] = None,
@@ -61,7 +65,40 @@ def ignis(
     ] = False,
 ) -> None:
     """Inspect, change and maintain the queues of a store."""
-    ctx.obj = Invocation.of(path, catalog, storage, as_json)
+    current.set(Invocation.of(path, catalog, storage))
+    in_json.set(as_json)
+
+
+def command(panel: str, name: str | None = None) -> Callable[[Function], Function]:
+    """
+    Add the command of a function, by default with its name.
+
+    If its first parameter is a `Store`, it gets that of the invocation; if it is a `Queue`, the one
+    that the first argument names.
+    """
+
+    def add(function: Function) -> Function:
+        signature = inspect.signature(function, eval_str=True)
+        parameters = list(signature.parameters.values())
+        first = parameters[0] if parameters else None
+        if first is None or first.annotation not in (Store, Queue):
+            app.command(name, rich_help_panel=panel)(function)
+            return function
+
+        def run(**given: Any) -> None:
+            with current.get().store() as store:
+                of_queue = first.annotation is Queue
+                given[first.name] = store.queue(given[first.name]) if of_queue else store
+                function(**given)
+
+        parameters[:1] = [first.replace(annotation=Name)] if first.annotation is Queue else []
+        run.__name__, run.__doc__ = function.__name__, function.__doc__
+        run.__annotations__ = {each.name: each.annotation for each in parameters}
+        run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+        app.command(name, rich_help_panel=panel)(run)
+        return function
+
+    return add
 
 
 def duration(option: str, text: str) -> float:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Annotated
 
 import typer
 
 from ignis_cli import row_files
-from ignis_cli.app import Name, app
+from ignis_cli.app import command
 from ignis_cli.counting import counting
-from ignis_cli.display import OutputLost, complain, counted, flush, show
+from ignis_cli.display import OutputLost, answer, complain, counted, flush, show
 from ignis_cli.interrupts import between_transactions
-from ignis_cli.invocation import REFUSED, Invocation
+from ignis_cli.invocation import REFUSED
 from ignis_cli.questions import Yes, ask
 from queue_core import Chosen, Firing, IgnisError, Queue
 from queue_core.errors import BadOption
@@ -35,53 +36,44 @@ Within = Annotated[
 ]
 
 
-@app.command(rich_help_panel=_BY_HAND)
-def pause(ctx: typer.Context, queue: Name) -> None:
+@command(_BY_HAND)
+def pause(queue: Queue) -> None:
     """
     Pause a queue for every process: no messages are fired until `ignis resume`.
 
     Loads, settlements and side tasks continue.
     """
-    call = Invocation.current(ctx)
-    with call.queue(queue) as found:
-        found.pause()
-    call.answer(f"queue {queue} is paused", queue=queue, paused=True)
+    queue.pause()
+    answer(f"queue {queue.name} is paused", queue=queue.name, paused=True)
 
 
-@app.command(rich_help_panel=_BY_HAND)
-def resume(ctx: typer.Context, queue: Name) -> None:
+@command(_BY_HAND)
+def resume(queue: Queue) -> None:
     """Let a queue fire messages again after `ignis pause`."""
-    call = Invocation.current(ctx)
-    with call.queue(queue) as found:
-        found.resume()
-        stays = found.info.is_paused
-    text = f"queue {queue} is resumed"
+    queue.resume()
+    name, stays = queue.name, queue.info.is_paused
+    text = f"queue {name} is resumed"
     if stays:
-        text += f", but its concurrency is 0: run ignis set {queue} concurrency=8"
-    call.answer(text, queue=queue, paused=stays)
+        text += f", but its concurrency is 0: run ignis set {name} concurrency=8"
+    answer(text, queue=name, paused=stays)
 
 
-@app.command(rich_help_panel=_BY_HAND)
+@command(_BY_HAND)
 def get(
-    ctx: typer.Context,
-    queue: Name,
+    queue: Queue,
     ids: MessageIds = None,
     where: Where = None,
     every: Every = False,
     magazine: Within = None,
 ) -> None:
     """Show chosen messages, waiting or in flight, without taking them."""
-    call = Invocation.current(ctx)
-    with call.queue(queue) as found:
-        messages = _chosen(found, ids, where, every, magazine).rows()
-    shown = [name for name in messages.column_names if name != "_queue"]
-    show(messages, as_json=call.as_json, columns=shown)
+    messages = _chosen(queue, ids, where, every, magazine).rows()
+    show(messages, [name for name in messages.column_names if name != "_queue"])
 
 
-@app.command(rich_help_panel=_BY_HAND)
+@command(_BY_HAND)
 def fire(
-    ctx: typer.Context,
-    queue: Name,
+    queue: Queue,
     count: Annotated[
         int, typer.Option("--count", "-n", min=1, help="Take at most this many messages.")
     ] = 1,
@@ -97,33 +89,29 @@ def fire(
     They stay in flight, so that no consumer gets them: `ignis reload` puts them back, and with
     --delete, they are removed. If the command is killed, a sweep sidelines them.
     """
-    call = Invocation.current(ctx)
-    with call.queue(queue) as found:
-        with between_transactions() as interrupts:
-            try:
-                firing = found.fire(count, selector=where, magazine=magazine)
-            except KeyboardInterrupt:
-                complain(f"fire was interrupted; if messages are in flight, {_way_back(found)}")
-                raise
-        with _not_forgotten(found, firing):
-            interrupts.check()
-            names = [name for name in firing.messages.column_names if name != "_queue"]
-            show(firing.messages, as_json=call.as_json, columns=names)
-            # Whoever reads them has them, before they are removed.
-            flush()
-            if delete:
-                found.delete(firing)
-        if not len(firing):
-            if found.info.is_paused:
-                complain(f"queue {queue} is paused: ignis resume {queue}")
-        elif not delete:
-            complain(_in_flight(found, len(firing)))
+    with between_transactions() as interrupts:
+        try:
+            firing = queue.fire(count, selector=where, magazine=magazine)
+        except KeyboardInterrupt:
+            complain(f"fire was interrupted; if messages are in flight, {_way_back(queue)}")
+            raise
+    with _not_forgotten(queue, firing):
+        interrupts.check()
+        show(firing.messages, [name for name in firing.messages.column_names if name != "_queue"])
+        # Whoever reads them has them, before they are removed.
+        flush()
+        if delete:
+            queue.delete(firing)
+    if not len(firing):
+        if queue.info.is_paused:
+            complain(f"queue {queue.name} is paused: ignis resume {queue.name}")
+    elif not delete:
+        complain(_in_flight(queue, len(firing)))
 
 
-@app.command(rich_help_panel=_BY_HAND)
+@command(_BY_HAND)
 def delete(
-    ctx: typer.Context,
-    queue: Name,
+    queue: Queue,
     ids: MessageIds = None,
     where: Where = None,
     every: Every = False,
@@ -135,17 +123,14 @@ def delete(
 
     Messages in flight stay: reload them first. The exit code is 1 if you answer no.
     """
-    call = Invocation.current(ctx)
-    with call.queue(queue) as found:
-        chosen = _chosen(found, ids, where, every, magazine)
-        done = _do(call, chosen, "delete", Chosen.delete, f"delete {{}} of {queue} for good", yes)
-    call.answer(f"{counted(done)} of {queue} deleted", deleted=done)
+    chosen = _chosen(queue, ids, where, every, magazine)
+    done = _do("delete", chosen, Chosen.delete, f"of {queue.name} for good", yes)
+    answer(f"{counted(done)} of {queue.name} deleted", deleted=done)
 
 
-@app.command(rich_help_panel=_BY_HAND)
+@command(_BY_HAND)
 def sideline(
-    ctx: typer.Context,
-    queue: Name,
+    queue: Queue,
     ids: MessageIds = None,
     where: Where = None,
     every: Every = False,
@@ -160,24 +145,14 @@ def sideline(
     They do not count as failed, and no shovel moves them without --force: requeue returns them. The
     exit code is 1 if you answer no.
     """
-    call = Invocation.current(ctx)
-    with call.queue(queue) as found:
-        chosen = _chosen(found, ids, where, every, "main")
-        done = _do(
-            call,
-            chosen,
-            "sideline",
-            lambda these: these.sideline(reason),
-            f"sideline {{}} of {queue}",
-            yes,
-        )
-    call.answer(f"{counted(done)} of {queue} sidelined", sidelined=done)
+    chosen = _chosen(queue, ids, where, every, "main")
+    done = _do("sideline", chosen, lambda these: these.sideline(reason), f"of {queue.name}", yes)
+    answer(f"{counted(done)} of {queue.name} sidelined", sidelined=done)
 
 
-@app.command(rich_help_panel=_BY_HAND)
+@command(_BY_HAND)
 def requeue(
-    ctx: typer.Context,
-    queue: Name,
+    queue: Queue,
     ids: MessageIds = None,
     where: Where = None,
     every: Every = False,
@@ -188,17 +163,14 @@ def requeue(
 
     A bounded queue takes only as many as it has room for. The exit code is 1 if you answer no.
     """
-    call = Invocation.current(ctx)
-    with call.queue(queue) as found:
-        chosen = _chosen(found, ids, where, every, "sideline")
-        done = _do(call, chosen, "requeue", Chosen.requeue, f"requeue {{}} of {queue}", yes)
-    call.answer(f"{counted(done)} of {queue} requeued", requeued=done)
+    chosen = _chosen(queue, ids, where, every, "sideline")
+    done = _do("requeue", chosen, Chosen.requeue, f"of {queue.name}", yes)
+    answer(f"{counted(done)} of {queue.name} requeued", requeued=done)
 
 
-@app.command(rich_help_panel=_BY_HAND)
+@command(_BY_HAND)
 def reload(
-    ctx: typer.Context,
-    queue: Name,
+    queue: Queue,
     ids: MessageIds = None,
     where: Where = None,
     every: Every = False,
@@ -219,25 +191,15 @@ def reload(
     Their consumer may have handled them, and they are handled again. The exit code is 1 if you
     answer no.
     """
-    call = Invocation.current(ctx)
-    with call.queue(queue) as found:
-        chosen = _chosen(found, ids, where, every, magazine)
-        done = _do(
-            call,
-            chosen,
-            "reload",
-            lambda these: these.reload(consumer=consumer),
-            f"reload {{}} of {queue}",
-            yes,
-            consumer=consumer,
-        )
-    call.answer(f"{counted(done)} of {queue} reloaded", reloaded=done)
+    chosen = _chosen(queue, ids, where, every, magazine)
+    run = partial(Chosen.reload, consumer=consumer)
+    done = _do("reload", chosen, run, f"of {queue.name}", yes, consumer)
+    answer(f"{counted(done)} of {queue.name} reloaded", reloaded=done)
 
 
-@app.command(rich_help_panel=_BY_HAND)
+@command(_BY_HAND)
 def edit(
-    ctx: typer.Context,
-    queue: Name,
+    queue: Queue,
     message: Annotated[int, typer.Argument(metavar="ID", help="Id of a message in the sideline.")],
     set: Annotated[
         list[str] | None,
@@ -252,11 +214,9 @@ def edit(
     ] = None,
 ) -> None:
     """Change columns of a message in the sideline, and move it to the tail of main."""
-    call = Invocation.current(ctx)
-    with call.queue(queue) as found:
-        values = row_files.values(set or [], found.schema) | dict.fromkeys(null or ())
-        found.edit(message, values)
-    call.answer(f"message {message} of {queue} is edited, and back in main", edited=message)
+    values = row_files.values(set or [], queue.schema) | dict.fromkeys(null or ())
+    queue.edit(message, values)
+    answer(f"message {message} of {queue.name} is edited, and back in main", edited=message)
 
 
 @contextmanager
@@ -300,11 +260,10 @@ def _chosen(
 
 
 def _do(
-    call: Invocation,
-    chosen: Chosen,
     act: str,
+    chosen: Chosen,
     run: Callable[[Chosen], int],
-    question: str,
+    of: str,
     yes: bool,
     consumer: str | None = None,
 ) -> int:
@@ -314,13 +273,13 @@ def _do(
     It concerns the messages that were counted for the question, and no others.
     """
     if yes:
-        with counting(call, act, len(chosen.ids)):
+        with counting(act, len(chosen.ids)):
             return run(chosen)
     counted_ones, there = chosen.only(act, consumer=consumer), chosen.count()
     concerned = len(counted_ones.ids)
     if not concerned:
         return 0
     left = f", and leave {counted(there - concerned)} alone" if there > concerned else ""
-    ask(call, question.format(counted(concerned)) + left)
-    with counting(call, act, concerned):
+    ask(f"{act} {counted(concerned)} {of}{left}")
+    with counting(act, concerned):
         return run(counted_ones)

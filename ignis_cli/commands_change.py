@@ -14,23 +14,22 @@ import typer
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from ignis_cli import row_files
-from ignis_cli.app import Format, Name, app
+from ignis_cli.app import Format, Name, command
 from ignis_cli.ddl import columns as parse_columns
-from ignis_cli.display import complain, console, counted
+from ignis_cli.display import answer, complain, console, counted
 from ignis_cli.interrupts import Interrupts, between_transactions
-from ignis_cli.invocation import Invocation
+from ignis_cli.invocation import current
 from ignis_cli.questions import Yes, ask
 from ignis_cli.setting_values import parse_settings
-from queue_core import IgnisError
+from queue_core import IgnisError, Queue
 from queue_core.errors import BadOption, QueueExists
 from queue_core.values.settings import DEFAULT_SHARDS
 
 _CHANGE = "Change"
 
 
-@app.command(rich_help_panel=_CHANGE)
+@command(_CHANGE)
 def create(
-    ctx: typer.Context,
     queue: Name,
     columns: Annotated[
         str | None,
@@ -64,9 +63,8 @@ def create(
     if (columns is None) == (like is None):
         raise BadOption("give the columns, either as COLUMNS or as --like FILE")
     schema = parse_columns(columns) if columns else row_files.schema_of(str(like), format)
-    call = Invocation.current(ctx)
     settings = parse_settings(set or [])
-    with call.store(create=True) as store, warnings.catch_warnings():
+    with current.get().store(create=True) as store, warnings.catch_warnings():
         # The warning of the core names a method; the line below names a command.
         warnings.simplefilter("ignore")
         exists = queue in store.queues()
@@ -90,17 +88,16 @@ def create(
             f"ignis set {shlex.join([queue, *given])}"
         )
     done = "was there already" if exists else "has been created"
-    call.answer(
+    answer(
         f"queue {made.name} {done}, with {counted(made.info.shards, 'shard', 'shards')}",
         queue=made.name,
         created=not exists,
     )
 
 
-@app.command(rich_help_panel=_CHANGE)
+@command(_CHANGE)
 def load(
-    ctx: typer.Context,
-    queue: Name,
+    queue: Queue,
     file: Annotated[
         str,
         typer.Argument(help="A file of JSON lines, CSV, Parquet or Arrow; '-' is standard input."),
@@ -115,7 +112,6 @@ def load(
     ] = 1_000_000,
 ) -> None:
     """Load the rows of a file into a queue."""
-    call = Invocation.current(ctx)
     progress = Progress(
         SpinnerColumn(),
         TextColumn("{task.completed:,} messages loaded"),
@@ -126,12 +122,12 @@ def load(
     loaded = left_out = 0
     interrupts = Interrupts()
     # Older versions of rich print an empty line even for a disabled one.
-    with call.queue(queue) as found, progress if screen.is_terminal else nullcontext():
+    with progress if screen.is_terminal else nullcontext():
         task = progress.add_task("load", total=None)
         try:
-            for rows in _parts(row_files.batches(file, format, found.schema), part):
+            for rows in _parts(row_files.batches(file, format, queue.schema), part):
                 with between_transactions() as interrupts:
-                    ids = found.load(rows)
+                    ids = queue.load(rows)
                     left_out += ids.null_count
                     loaded += len(ids) - ids.null_count
                 progress.update(task, completed=loaded)
@@ -145,15 +141,14 @@ def load(
         except KeyboardInterrupt:
             complain(f"load was interrupted after {interrupts.least}{counted(loaded)}")
             raise
-    text = f"{counted(loaded)} loaded into {queue}"
+    text = f"{counted(loaded)} loaded into {queue.name}"
     text += f", {left_out:,} left out" if left_out else ""
-    call.answer(text, loaded=loaded, left_out=left_out)
+    answer(text, loaded=loaded, left_out=left_out)
 
 
-@app.command(name="set", rich_help_panel=_CHANGE)
+@command(_CHANGE, "set")
 def change(
-    ctx: typer.Context,
-    queue: Name,
+    queue: Queue,
     settings: Annotated[
         list[str],
         typer.Argument(
@@ -163,42 +158,35 @@ def change(
     ],
 ) -> None:
     """Change settings of a queue, even while it is in use."""
-    call = Invocation.current(ctx)
     values = parse_settings(settings)
-    with call.queue(queue) as found:
-        found.change_settings(**values)
+    queue.change_settings(**values)
     text = ", ".join(f"{name} is {_shown(value)}" for name, value in values.items())
-    call.answer(f"{queue}: {text}", **values)
+    answer(f"{queue.name}: {text}", **values)
 
 
-@app.command(rich_help_panel=_CHANGE)
-def deactivate(ctx: typer.Context, queue: Name) -> None:
+@command(_CHANGE)
+def deactivate(queue: Queue) -> None:
     """Deactivate a queue for good: it accepts and fires no more messages."""
-    call = Invocation.current(ctx)
-    with call.queue(queue) as found:
-        found.deactivate()
-    call.answer(f"queue {queue} is deactivated", deactivated=queue)
+    queue.deactivate()
+    answer(f"queue {queue.name} is deactivated", deactivated=queue.name)
 
 
-@app.command(rich_help_panel=_CHANGE)
-def drop(ctx: typer.Context, queue: Name, yes: Yes = False) -> None:
+@command(_CHANGE)
+def drop(queue: Queue, yes: Yes = False) -> None:
     """
     Remove a deactivated queue with all its messages, and free its name.
 
     Messages in the sideline and in flight go too. The exit code is 1 if you answer no.
     """
-    call = Invocation.current(ctx)
-    with call.queue(queue) as found:
-        if found.info.deactivated_at is None:
-            raise BadOption(f"queue {queue!r} is in use; run ignis deactivate {queue} first")
-        if not yes:
-            (row,) = found.store.view("queues", queue).to_pylist()
-            left = sum(row[name] for name in ("waiting", "in_flight", "sidelined", "damaged"))
-            ask(call, f"drop queue {queue} with {counted(left)}")
-        messages = found.drop()
-    call.answer(
-        f"queue {queue} is dropped, with {counted(messages)}", dropped=queue, messages=messages
-    )
+    name = queue.name
+    if queue.info.deactivated_at is None:
+        raise BadOption(f"queue {name!r} is in use; run ignis deactivate {name} first")
+    if not yes:
+        (row,) = queue.store.view("queues", name).to_pylist()
+        left = sum(row[each] for each in ("waiting", "in_flight", "sidelined", "damaged"))
+        ask(f"drop queue {name} with {counted(left)}")
+    messages = queue.drop()
+    answer(f"queue {name} is dropped, with {counted(messages)}", dropped=name, messages=messages)
 
 
 def _shown(value: object) -> str:

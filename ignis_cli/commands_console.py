@@ -9,9 +9,9 @@ from typing import Annotated
 
 import typer
 
-from ignis_cli.app import Host, Port, app, duration
-from ignis_cli.display import complain, say, show_json
-from ignis_cli.invocation import Invocation
+from ignis_cli.app import Host, Port, command, duration
+from ignis_cli.display import answer, complain
+from ignis_cli.invocation import current
 from queue_core.support.extras import missing
 
 _OPERATE = "Operate"
@@ -24,9 +24,8 @@ class LoginRole(StrEnum):
     operate = "operate"
 
 
-@app.command(rich_help_panel=_OPERATE)
+@command(_OPERATE)
 def console(
-    ctx: typer.Context,
     host: Host = "127.0.0.1",
     port: Port = 8413,
     users: Annotated[
@@ -92,7 +91,6 @@ def console(
     It listens on this machine only, unless --host says otherwise. While nobody looks, it does not
     read the store.
     """
-    call = Invocation.current(ctx)
     # Checked first: what serves the pages takes a while to import.
     from ignis_console.config import LOOPBACK, ConsoleOptions
 
@@ -116,13 +114,12 @@ def console(
         from ignis_console.server import serve
     except ModuleNotFoundError as error:
         raise missing("console", error, "console") from error
-    with call.store() as store:
+    with current.get().store() as store:
         serve(store, options, lambda url: complain(f"console at {url} ; Ctrl-C ends"))
 
 
-@app.command(rich_help_panel=_OPERATE)
+@command(_OPERATE)
 def console_user(
-    ctx: typer.Context,
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the login.")],
     role: Annotated[LoginRole, typer.Option(help="What the login may do.")] = LoginRole.look,
 ) -> None:
@@ -140,7 +137,4 @@ def console_user(
     else:
         password = sys.stdin.readline().rstrip("\r\n")
     line = passwords.line(name, passwords.Role(role.value), password)
-    if Invocation.current(ctx).as_json:
-        show_json({"name": name, "role": role.value, "line": line})
-    else:
-        say(line)
+    answer(line, name=name, role=role.value, line=line)

@@ -12,40 +12,36 @@ import typer
 from rich.live import Live
 
 from ignis_cli import top
-from ignis_cli.app import AnyName, Last, Name, app, duration
-from ignis_cli.display import console, grid, put, show, show_json
-from ignis_cli.invocation import Invocation
+from ignis_cli.app import AnyName, Last, command, duration
+from ignis_cli.display import console, grid, in_json, put, show, show_json
+from queue_core import Queue, Store
 from queue_core.values.model import BY_SHARD
 
 _INSPECT = "Inspect"
 
 
-@app.command(rich_help_panel=_INSPECT)
-def queues(ctx: typer.Context) -> None:
+@command(_INSPECT)
+def queues(store: Store) -> None:
     """List the queues and count their messages."""
     shown = ["queue", "shards", "key", "waiting", "oldest_age", "in_flight", "sidelined", "damaged"]
-    call = Invocation.current(ctx)
-    with call.store() as store:
-        rows = store.view("queues")
+    rows = store.view("queues")
     # Most queues are in use.
     states = ("paused_at", "deactivated_at")
     shown += [name for name in states if rows.column(name).null_count < rows.num_rows]
-    show(rows, as_json=call.as_json, columns=shown)
+    show(rows, shown)
 
 
-@app.command(rich_help_panel=_INSPECT)
-def describe(ctx: typer.Context, queue: Name) -> None:
+@command(_INSPECT)
+def describe(queue: Queue) -> None:
     """Show a queue's columns, settings and counters."""
-    call = Invocation.current(ctx)
-    with call.queue(queue) as found:
-        columns = [
-            {"column": each.name, "type": str(each.type), "required": not each.nullable}
-            for each in found.schema
-        ]
-        facts = found.store.view("queues", queue).to_pylist()[0]
-        counters = found.metadata()
+    columns = [
+        {"column": each.name, "type": str(each.type), "required": not each.nullable}
+        for each in queue.schema
+    ]
+    facts = queue.store.view("queues", queue.name).to_pylist()[0]
+    counters = queue.metadata()
     settings = json.loads(facts.pop("settings"))
-    if call.as_json:
+    if in_json.get():
         show_json(
             facts | {"columns": columns, "settings": settings, "counters": counters.to_pylist()}
         )
@@ -57,10 +53,9 @@ def describe(ctx: typer.Context, queue: Name) -> None:
     put(grid(counters.drop_columns("queue"), title="shards"))
 
 
-@app.command(rich_help_panel=_INSPECT)
+@command(_INSPECT)
 def peek(
-    ctx: typer.Context,
-    queue: Name,
+    queue: Queue,
     count: Annotated[
         int, typer.Option("--count", "-n", min=1, help="Show at most this many messages.")
     ] = 10,
@@ -82,61 +77,58 @@ def peek(
     ] = BY_SHARD,
 ) -> None:
     """Show the messages that would be fired next, without taking them."""
-    call = Invocation.current(ctx)
-    with call.queue(queue) as found:
-        messages = found.peek(
-            count, selector=selector, order_by=order_by, order=order, magazine=magazine
-        )
+    messages = queue.peek(
+        count, selector=selector, order_by=order_by, order=order, magazine=magazine
+    )
     hidden = ("_queue", "_fired_at")
-    shown = [name for name in messages.column_names if name not in hidden]
-    show(messages, as_json=call.as_json, columns=shown)
+    show(messages, [name for name in messages.column_names if name not in hidden])
 
 
-@app.command(rich_help_panel=_INSPECT)
-def slices(ctx: typer.Context, queue: AnyName = None, last: Last = 1000) -> None:
+@command(_INSPECT)
+def slices(store: Store, queue: AnyName = None, last: Last = 1000) -> None:
     """Show the slices: where messages are stored, and which consumer holds them."""
-    Invocation.current(ctx).show_view("slices", queue, last=last)
+    show(store.view("slices", queue), last=last)
 
 
-@app.command(rich_help_panel=_INSPECT)
-def shards(ctx: typer.Context, queue: AnyName = None) -> None:
+@command(_INSPECT)
+def shards(store: Store, queue: AnyName = None) -> None:
     """Show the pointers and counters of each shard."""
-    Invocation.current(ctx).show_view("shards", queue)
+    show(store.view("shards", queue))
 
 
-@app.command(rich_help_panel=_INSPECT)
-def consumers(ctx: typer.Context) -> None:
+@command(_INSPECT)
+def consumers(store: Store) -> None:
     """Show the consumers and the messages that they hold."""
-    Invocation.current(ctx).show_view("consumers")
+    show(store.view("consumers"))
 
 
-@app.command(rich_help_panel=_INSPECT)
-def limits(ctx: typer.Context, queue: AnyName = None) -> None:
+@command(_INSPECT)
+def limits(store: Store, queue: AnyName = None) -> None:
     """Show the limits of queues, and how many messages they allow now."""
-    Invocation.current(ctx).show_view("limits", queue)
+    show(store.view("limits", queue))
 
 
-@app.command(rich_help_panel=_INSPECT)
-def failures(ctx: typer.Context, queue: AnyName = None, last: Last = 100) -> None:
+@command(_INSPECT)
+def failures(store: Store, queue: AnyName = None, last: Last = 100) -> None:
     """Show why messages were sidelined."""
-    Invocation.current(ctx).show_view("failures", queue, last=last)
+    show(store.view("failures", queue), last=last)
 
 
-@app.command(rich_help_panel=_INSPECT)
-def retries(ctx: typer.Context, queue: AnyName = None, last: Last = 100) -> None:
+@command(_INSPECT)
+def retries(store: Store, queue: AnyName = None, last: Last = 100) -> None:
     """Show the messages of the sideline: why they failed, and when they are tried again."""
-    Invocation.current(ctx).show_view("sideline", queue, last=last)
+    show(store.view("sideline", queue), last=last)
 
 
-@app.command(rich_help_panel=_INSPECT)
-def reports(ctx: typer.Context, queue: AnyName = None, last: Last = 100) -> None:
+@command(_INSPECT)
+def reports(store: Store, queue: AnyName = None, last: Last = 100) -> None:
     """Show how many messages each run of a side task moved."""
-    Invocation.current(ctx).show_view("reports", queue, last=last)
+    show(store.view("reports", queue), last=last)
 
 
-@app.command(name="top", rich_help_panel=_INSPECT)
+@command(_INSPECT, "top")
 def watch(
-    ctx: typer.Context,
+    store: Store,
     once: Annotated[
         bool,
         typer.Option(
@@ -148,13 +140,12 @@ def watch(
     ] = "1s",
 ) -> None:
     """Watch the queues live: messages and rates per second."""
-    call = Invocation.current(ctx)
     screen = console()
-    with call.store() as store, suppress(KeyboardInterrupt):
+    with suppress(KeyboardInterrupt):
         frames = top.frames(store, duration("interval", interval))
-        if once or call.as_json or not screen.is_terminal:
+        if once or in_json.get() or not screen.is_terminal:
             for frame in islice(frames, 1 if once else 0, 2 if once else None):
-                show(frame, as_json=call.as_json)
+                show(frame)
             return
         with Live(console=screen, screen=True) as live:
             for frame in frames:

@@ -6,10 +6,11 @@ from typing import Annotated
 
 import typer
 
-from ignis_cli.app import Name, app, duration, working
+from ignis_cli.app import command, duration, working
 from ignis_cli.counting import counting
-from ignis_cli.display import counted, show
-from ignis_cli.invocation import BROKEN, Invocation
+from ignis_cli.display import answer, counted, show
+from ignis_cli.invocation import BROKEN, current
+from queue_core import Queue, Store
 from queue_core.catalog.holders.consumers import reserving
 from queue_core.catalog.identity.clock import look
 from queue_core.errors import BadOption
@@ -18,10 +19,9 @@ from queue_core.upkeep.tasks.vacuum import GRACE_SECONDS
 _MAINTAIN = "Maintain"
 
 
-@app.command(rich_help_panel=_MAINTAIN)
+@command(_MAINTAIN)
 def sweep(
-    ctx: typer.Context,
-    queue: Name,
+    queue: Queue,
     older_than: Annotated[
         str | None,
         typer.Option(
@@ -39,37 +39,32 @@ def sweep(
     ] = None,
 ) -> None:
     """Sideline messages that were fired too long ago and never settled."""
-    call = Invocation.current(ctx)
-    with call.queue(queue) as found:
-        with counting(call, "sweep"):
-            age = duration("older-than", older_than) if older_than else None
-            moved = found.sweep(age, consumer=consumer)
-        with found.store.catalog.read() as connection:
-            waiting = reserving(connection, found.info.id)
-    lines = [f"{counted(moved, 'stuck message', 'stuck messages')} of {queue} sidelined"]
+    with counting("sweep"):
+        age = duration("older-than", older_than) if older_than else None
+        moved = queue.sweep(age, consumer=consumer)
+    with queue.store.catalog.read() as connection:
+        waiting = reserving(connection, queue.info.id)
+    lines = [f"{counted(moved, 'stuck message', 'stuck messages')} of {queue.name} sidelined"]
     lines += [
         f"{counted(count, 'message waits', 'messages wait')} for the restart of query {name}; "
-        f"if it will not restart, run: ignis sweep {queue} --consumer {name}"
+        f"if it will not restart, run: ignis sweep {queue.name} --consumer {name}"
         for name, count in waiting.items()
     ]
     more = {"for_restart": waiting} if waiting else {}
-    call.answer("\n".join(lines), swept=moved, **more)
+    answer("\n".join(lines), swept=moved, **more)
 
 
-@app.command(rich_help_panel=_MAINTAIN)
-def recover(ctx: typer.Context) -> None:
+@command(_MAINTAIN)
+def recover(store: Store) -> None:
     """Put back messages that dead consumers fired and never read."""
-    call = Invocation.current(ctx)
-    with call.store() as store, counting(call, "recover"):
+    with counting("recover"):
         recovered = store.recover()
-    call.answer(
-        f"{counted(recovered, 'message waits', 'messages wait')} again", recovered=recovered
-    )
+    answer(f"{counted(recovered, 'message waits', 'messages wait')} again", recovered=recovered)
 
 
-@app.command(rich_help_panel=_MAINTAIN)
+@command(_MAINTAIN)
 def vacuum(
-    ctx: typer.Context,
+    store: Store,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="List the files without removing them.")
     ] = False,
@@ -78,17 +73,16 @@ def vacuum(
     ] = f"{GRACE_SECONDS:.0f}s",
 ) -> None:
     """Remove segment files that no message needs any more."""
-    call = Invocation.current(ctx)
-    with call.store() as store, counting(call, "vacuum", nouns=("file", "files")):
+    with counting("vacuum", nouns=("file", "files")):
         removed = store.vacuum(grace=duration("grace", grace), dry_run=dry_run)
     verb = "would be removed" if dry_run else "removed"
     lines = [f"{counted(len(removed), 'file', 'files')} {verb}", *removed]
-    call.answer("\n".join(lines), dry_run=dry_run, files=removed)
+    answer("\n".join(lines), dry_run=dry_run, files=removed)
 
 
-@app.command(rich_help_panel=_MAINTAIN)
+@command(_MAINTAIN)
 def forget(
-    ctx: typer.Context,
+    store: Store,
     consumers: Annotated[
         list[str] | None,
         typer.Argument(metavar="[CONSUMER]...", help="Dead consumers that hold no messages."),
@@ -111,49 +105,42 @@ def forget(
     If a forgotten query starts again from its checkpoint, its sink may load its last batch a second
     time.
     """
-    call = Invocation.current(ctx)
     if not consumers and idle is None:
         raise BadOption("forget: name consumers, or give --idle with a duration such as 90d")
     seconds = duration("idle", idle) if idle else None
-    with call.store() as store:
-        gone = store.forget(consumers or (), idle=seconds, dry_run=dry_run)
+    gone = store.forget(consumers or (), idle=seconds, dry_run=dry_run)
     verb = "would be forgotten" if dry_run else "are forgotten"
     lines = [f"{len(gone):,} consumers and queries {verb}", *gone]
-    call.answer("\n".join(lines), dry_run=dry_run, forgotten=gone)
+    answer("\n".join(lines), dry_run=dry_run, forgotten=gone)
 
 
-@app.command(rich_help_panel=_MAINTAIN)
-def repair(ctx: typer.Context, queue: Name) -> None:
+@command(_MAINTAIN)
+def repair(queue: Queue) -> None:
     """Put quarantined messages back whose segment files are restored."""
-    call = Invocation.current(ctx)
-    with call.queue(queue) as found, counting(call, "repair"):
-        repaired = found.repair()
-    call.answer(f"{counted(repaired)} of {queue} put back", repaired=repaired)
+    with counting("repair"):
+        repaired = queue.repair()
+    answer(f"{counted(repaired)} of {queue.name} put back", repaired=repaired)
 
 
-@app.command(rich_help_panel=_MAINTAIN)
-def compact(ctx: typer.Context, queue: Name) -> None:
+@command(_MAINTAIN)
+def compact(queue: Queue) -> None:
     """Rewrite the waiting messages of small or mostly finished segments into fewer segments."""
-    call = Invocation.current(ctx)
-    with call.queue(queue) as found, counting(call, "compact"):
-        rewritten = found.compact()
-    call.answer(f"{counted(rewritten)} of {queue} rewritten", compacted=rewritten)
+    with counting("compact"):
+        rewritten = queue.compact()
+    answer(f"{counted(rewritten)} of {queue.name} rewritten", compacted=rewritten)
 
 
-@app.command(rich_help_panel=_MAINTAIN)
-def expire(ctx: typer.Context, queue: Name) -> None:
+@command(_MAINTAIN)
+def expire(queue: Queue) -> None:
     """Remove waiting messages that have expired."""
-    call = Invocation.current(ctx)
-    with call.queue(queue) as found, counting(call, "expire"):
-        expired = found.expire()
-    call.answer(
-        f"{counted(expired, 'expired message', 'expired messages')} of {queue} removed",
-        expired=expired,
-    )
+    with counting("expire"):
+        expired = queue.expire()
+    said = counted(expired, "expired message", "expired messages")
+    answer(f"{said} of {queue.name} removed", expired=expired)
 
 
-@app.command(rich_help_panel=_MAINTAIN)
-def adopt(ctx: typer.Context) -> None:
+@command(_MAINTAIN)
+def adopt() -> None:
     """
     Make this catalog the owner of the storage.
 
@@ -161,30 +148,27 @@ def adopt(ctx: typer.Context) -> None:
     another copy of the catalog. If you may need segments that this catalog does not know, copy them
     to another place: vacuum removes them an hour later.
     """
-    call = Invocation.current(ctx)
-    with call.store(create=True, adopt=True) as store:
-        call.answer(f"the catalog now owns the storage {store.storage.name}", adopted=True)
+    with current.get().store(create=True, adopt=True) as store:
+        answer(f"the catalog now owns the storage {store.storage.name}", adopted=True)
 
 
-@app.command(rich_help_panel=_MAINTAIN)
+@command(_MAINTAIN)
 def clock(
-    ctx: typer.Context,
+    store: Store,
     accept: Annotated[
         bool, typer.Option("--accept", help="Accept the present time, even after a jump.")
     ] = False,
 ) -> None:
     """Check whether the catalog's clock has jumped ahead; after a jump, no message expires."""
-    call = Invocation.current(ctx)
-    with call.store() as store:
-        if accept:
-            store.accept_clock()
-        doubt = store.catalog.write(look)
-    call.answer(doubt or "the clock is plausible", doubt=doubt)
+    if accept:
+        store.accept_clock()
+    doubt = store.catalog.write(look)
+    answer(doubt or "the clock is plausible", doubt=doubt)
 
 
-@app.command(rich_help_panel=_MAINTAIN)
+@command(_MAINTAIN)
 def fsck(
-    ctx: typer.Context,
+    store: Store,
     deep: Annotated[
         bool, typer.Option("--deep", help="Also read all segments and verify their checksums.")
     ] = False,
@@ -202,8 +186,7 @@ def fsck(
     The exit code is 0 if the store is in order or everything was repaired, and 1 otherwise.
     docs/protocol.md lists the invariants by number.
     """
-    call = Invocation.current(ctx)
-    with call.store() as store, working("checking") as shown:
+    with working("checking") as shown:
 
         def progress(part: str, done: int, of: int) -> None:
             shown.update(f"checking {part} ({done + 1} of {of})")
@@ -212,13 +195,13 @@ def fsck(
     repaired = sum(found.column("repaired").to_pylist())
     left = found.num_rows - repaired
     if found.num_rows:
-        show(found, as_json=call.as_json)
+        show(found)
     text = (
         f"{counted(left, 'invariant is', 'invariants are')} broken"
         if left
         else "the store is in order"
     )
     mended = f", and {counted(repaired, 'was', 'were')} repaired" if repaired else ""
-    call.answer(text + mended, broken=left, repaired=repaired)
+    answer(text + mended, broken=left, repaired=repaired)
     if left:
         raise typer.Exit(BROKEN)

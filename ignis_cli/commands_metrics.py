@@ -9,16 +9,15 @@ from typing import Annotated
 
 import typer
 
-from ignis_cli.app import Host, Port, app
-from ignis_cli.display import complain, show_json
-from ignis_cli.invocation import Invocation
+from ignis_cli.app import Host, Port, command
+from ignis_cli.display import complain, in_json, show_json
+from ignis_cli.invocation import current
 from queue_core.errors import BadOption
 from queue_core.support.extras import missing
 
 
-@app.command(rich_help_panel="Inspect")
+@command("Inspect")
 def metrics(
-    ctx: typer.Context,
     host: Host = "127.0.0.1",
     port: Port = 9464,
     once: Annotated[bool, typer.Option("--once", help="Print the metrics and exit.")] = False,
@@ -29,13 +28,12 @@ def metrics(
     Each scrape reads the catalog in one transaction. Nobody has to log in. With --once and --json,
     each value is a line with its metric, its labels and its value.
     """
-    call = Invocation.current(ctx)
     try:
         from queue_core.watching import prometheus, readings
     except ModuleNotFoundError as error:
         raise missing("metrics", error, "metrics") from error
-    with call.store() as store:
-        if once and call.as_json:
+    with current.get().store() as store:
+        if once and in_json.get():
             for reading in readings.flat(store.catalog):
                 show_json(reading)
             return

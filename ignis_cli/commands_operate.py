@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from ignis_cli.app import app, working
-from ignis_cli.display import counted, say, show_json
-from ignis_cli.invocation import Invocation
+from ignis_cli.app import command, working
+from ignis_cli.display import answer, counted
+from ignis_cli.invocation import current
 from queue_core import Store
 from queue_core.catalog.records.grants import ROLES, statements
 
@@ -18,9 +18,9 @@ _OPERATE = "Operate"
 Folder = Annotated[str, typer.Argument(metavar="FOLDER", help="Local folder of the backup.")]
 
 
-@app.command(rich_help_panel=_OPERATE)
+@command(_OPERATE)
 def backup(
-    ctx: typer.Context,
+    store: Store,
     folder: Folder,
     catalog_only: Annotated[
         bool,
@@ -33,8 +33,7 @@ def backup(
     If the folder holds an earlier backup of the store, only new segments are copied. A backup
     without segments can only be restored over the same storage.
     """
-    call = Invocation.current(ctx)
-    with call.store() as store, working("backing up") as status:
+    with working("backing up") as status:
         done = store.backup(folder, segments=not catalog_only, progress=_shown(status))
     lines = [
         f"{counted(done.messages, 'message is', 'messages are')} in {folder}, with "
@@ -47,12 +46,11 @@ def backup(
         "segments": done.segments,
         "copied": done.copied,
     }
-    call.answer("\n".join(lines), **figures, missing=list(done.missing))
+    answer("\n".join(lines), **figures, missing=list(done.missing))
 
 
-@app.command(rich_help_panel=_OPERATE)
+@command(_OPERATE)
 def restore(
-    ctx: typer.Context,
     folder: Folder,
     over: Annotated[
         bool,
@@ -69,9 +67,8 @@ def restore(
     First stop every process that uses the store. A backup from SQLite can be restored into
     PostgreSQL, and the other way round.
     """
-    call = Invocation.current(ctx)
     with working("restoring") as status:
-        done = Store.restore(folder, **call.address, over=over, progress=_shown(status))
+        done = Store.restore(folder, **current.get().address, over=over, progress=_shown(status))
     lines = [
         f"{counted(done.messages, 'message is', 'messages are')} restored, as of "
         f"{done.age / 60:,.0f} minutes ago; {done.copied:,} segments were copied"
@@ -82,7 +79,7 @@ def restore(
         lines.append(
             f"{len(done.found):,} segments are newer than the backup: `ignis leftovers` lists them"
         )
-    call.answer(
+    answer(
         "\n".join(lines),
         age=done.age,
         messages=done.messages,
@@ -92,24 +89,21 @@ def restore(
     )
 
 
-@app.command(rich_help_panel=_OPERATE)
+@command(_OPERATE)
 def leftovers(
-    ctx: typer.Context,
+    store: Store,
     give_up: Annotated[
         bool, typer.Option("--give-up", help="Let vacuum remove the files after its grace period.")
     ] = False,
 ) -> None:
     """List the segment files that are newer than the restored catalog."""
-    call = Invocation.current(ctx)
-    with call.store() as store:
-        found = store.leftovers(give_up=give_up)
+    found = store.leftovers(give_up=give_up)
     verb = "were given up" if give_up else "are newer than the backup"
-    call.answer("\n".join([f"{len(found):,} files {verb}", *found]), given_up=give_up, files=found)
+    answer("\n".join([f"{len(found):,} files {verb}", *found]), given_up=give_up, files=found)
 
 
-@app.command(rich_help_panel=_OPERATE)
+@command(_OPERATE)
 def grants(
-    ctx: typer.Context,
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the database role.")],
     role: Annotated[
         str, typer.Option(metavar="KIND", help=f"Kind of the role: {', '.join(ROLES)}.")
@@ -124,10 +118,7 @@ def grants(
     operator may do everything.
     """
     found = statements(role, name, schema)
-    if Invocation.current(ctx).as_json:
-        show_json({"role": name, "kind": role, "statements": found})
-    else:
-        say("\n".join(found))
+    answer("\n".join(found), role=name, kind=role, statements=found)
 
 
 def _shown(status: Any) -> Callable[[str, int, int], None]:

@@ -9,10 +9,10 @@ from typing import Annotated, Any
 import pyarrow as pa
 import typer
 
-from ignis_cli.app import AnyName, app
-from ignis_cli.display import show
-from ignis_cli.invocation import Invocation
+from ignis_cli.app import AnyName, command
+from ignis_cli.display import in_json, show
 from ignis_cli.sparkline import sparkline
+from queue_core import Store
 from queue_core.watching.views import read_samples
 
 #: Characters of a sparkline, one for each sample.
@@ -34,9 +34,9 @@ class Each(StrEnum):
         return {Each.ten_seconds: 10, Each.minute: 60, Each.hour: 3600}[self]
 
 
-@app.command(rich_help_panel="Inspect")
+@command("Inspect")
 def samples(
-    ctx: typer.Context,
+    store: Store,
     queue: AnyName = None,
     each: Annotated[
         Each,
@@ -52,10 +52,8 @@ def samples(
     The side task `sample` writes them while a query, a pool, a manager or `Store.side_tasks` runs
     side tasks. With --json, all samples are printed.
     """
-    call = Invocation.current(ctx)
-    with call.store() as store:
-        rows = read_samples(store.catalog, queue, each.seconds)
-    show(rows if call.as_json else _latest(rows), as_json=call.as_json)
+    rows = read_samples(store.catalog, queue, each.seconds)
+    show(rows if in_json.get() else _latest(rows))
 
 
 def _latest(rows: pa.Table) -> pa.Table:

@@ -8,11 +8,11 @@ from typing import Annotated, Any
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from ignis_cli.app import AnyName, Last, Name, app
+from ignis_cli.app import AnyName, Last, command
 from ignis_cli.counting import counting
-from ignis_cli.display import complain, console, counted
-from ignis_cli.invocation import BROKEN, Invocation
-from queue_core import Store
+from ignis_cli.display import answer, complain, console, counted, show
+from ignis_cli.invocation import BROKEN
+from queue_core import Queue, Store
 from queue_core.errors import BadOption
 from queue_core.values.names import of_process
 from queue_core.verbs.operator.jobs import JobThreads
@@ -24,10 +24,9 @@ _INSPECT = "Inspect"
 _LOOK_SECONDS = 0.2
 
 
-@app.command(rich_help_panel=_MAINTAIN)
+@command(_MAINTAIN)
 def shovel(
-    ctx: typer.Context,
-    queue: Name,
+    queue: Queue,
     limit: Annotated[
         int | None,
         typer.Option(
@@ -74,32 +73,26 @@ def shovel(
     """
     if wait + background + dry_run > 1:
         raise BadOption("use one of --wait, --background and --dry-run")
-    call = Invocation.current(ctx)
-    place = to or queue
-    with call.queue(queue) as found:
-        how: dict[str, Any] = {"selector": where, "rate": rate, "force": force, "to": to}
-        if wait or background:
-            job = found.start_shovel(limit, **how)
-            if background:
-                call.answer(f"job {job} will move the messages to {place}", job=job)
-            else:
-                _follow(call, found.store, job, place)
-            return
-        with counting(call, "shovel", limit):
-            moved = found.shovel(limit, dry_run=dry_run, **how)
+    place = to or queue.name
+    how: dict[str, Any] = {"selector": where, "rate": rate, "force": force, "to": to}
+    if wait or background:
+        job = queue.start_shovel(limit, **how)
+        if background:
+            answer(f"job {job} will move the messages to {place}", job=job)
+        else:
+            _follow(queue.store, job, place)
+        return
+    with counting("shovel", limit):
+        moved = queue.shovel(limit, dry_run=dry_run, **how)
     if dry_run:
-        call.answer(f"{counted(moved)} would go to {place}", dry_run=True, shovelled=moved)
-    elif to is None:
-        call.answer(
-            f"{counted(moved, 'message is', 'messages are')} back in {found.info.name}",
-            shovelled=moved,
-        )
-    else:
-        call.answer(f"{counted(moved, 'message is', 'messages are')} in {to}", shovelled=moved)
+        answer(f"{counted(moved)} would go to {place}", dry_run=True, shovelled=moved)
+        return
+    where_now = f"in {to}" if to else f"back in {queue.name}"
+    answer(f"{counted(moved, 'message is', 'messages are')} {where_now}", shovelled=moved)
 
 
-@app.command(rich_help_panel=_INSPECT)
-def jobs(ctx: typer.Context, queue: AnyName = None, last: Last = 100) -> None:
+@command(_INSPECT)
+def jobs(store: Store, queue: AnyName = None, last: Last = 100) -> None:
     """Show the shovels that run as jobs, and their progress."""
     shown = [
         "job",
@@ -113,23 +106,21 @@ def jobs(ctx: typer.Context, queue: AnyName = None, last: Last = 100) -> None:
         "begun_at",
         "error",
     ]
-    Invocation.current(ctx).show_view("jobs", queue, columns=shown, last=last)
+    show(store.view("jobs", queue), shown, last=last)
 
 
-@app.command(rich_help_panel=_MAINTAIN)
+@command(_MAINTAIN)
 def cancel(
-    ctx: typer.Context,
+    store: Store,
     job: Annotated[str, typer.Argument(metavar="JOB", help="Id of the job, as in ignis jobs.")],
 ) -> None:
     """Cancel a job. Messages that it has moved stay where they are."""
-    call = Invocation.current(ctx)
-    with call.store() as store:
-        cancelled = store.cancel(job)
+    cancelled = store.cancel(job)
     text = f"job {job} is cancelled" if cancelled else f"job {job} had ended before"
-    call.answer(text, job=job, cancelled=cancelled)
+    answer(text, job=job, cancelled=cancelled)
 
 
-def _follow(call: Invocation, store: Store, job: str, place: str) -> None:
+def _follow(store: Store, job: str, place: str) -> None:
     """Run a job here, unless another process does, and show its progress until it ends."""
     threads = JobThreads(store.catalog, store.storage, of_process())
     try:
@@ -142,7 +133,7 @@ def _follow(call: Invocation, store: Store, job: str, place: str) -> None:
     figures = {name: row[name] for name in ("job", "state", "moved", "total", "error")}
     failed = f": {row['error']}" if row["error"] else ""
     moved = counted(row["moved"], "message is", "messages are")
-    call.answer(f"job {job} is {row['state']}: {moved} in {place}{failed}", **figures)
+    answer(f"job {job} is {row['state']}: {moved} in {place}{failed}", **figures)
     if row["state"] != "done":
         raise typer.Exit(BROKEN)
 

@@ -8,9 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from ignis_cli.app import app
-from ignis_cli.display import complain
-from ignis_cli.invocation import Invocation
+from ignis_cli.app import command
+from ignis_cli.display import answer, complain, show
 from queue_core import Store
 
 
@@ -22,15 +21,15 @@ class Turn(StrEnum):
     auto = "auto"
 
 
-@app.command(rich_help_panel="Inspect")
-def breakers(ctx: typer.Context) -> None:
+@command("Inspect")
+def breakers(store: Store) -> None:
     """List the circuit breakers that have opened, and their states."""
-    Invocation.current(ctx).show_view("breakers")
+    show(store.view("breakers"))
 
 
-@app.command(rich_help_panel="By hand")
+@command("By hand")
 def breaker(
-    ctx: typer.Context,
+    store: Store,
     turn: Annotated[Turn, typer.Argument(help="open, close, or auto: leave it to itself.")],
     name: Annotated[str, typer.Argument(help="The breaker: by default, its queues.")],
     value: Annotated[
@@ -47,18 +46,16 @@ def breaker(
 
     While it is open, its handler gets no messages. Processes notice it within a second.
     """
-    call = Invocation.current(ctx)
-    with call.store() as store:
-        unknown = value is None and _is_unknown(store, name)
-        switch = store.breaker(name, *([] if value is None else [_json_or_text(value)]))
-        {Turn.open: switch.open, Turn.close: switch.close, Turn.auto: switch.release}[turn]()
+    unknown = value is None and _is_unknown(store, name)
+    switch = store.breaker(name, *([] if value is None else [_json_or_text(value)]))
+    {Turn.open: switch.open, Turn.close: switch.close, Turn.auto: switch.release}[turn]()
     done = {Turn.open: "open", Turn.close: "closed", Turn.auto: "left to itself"}[turn]
     if unknown:
         complain(
             f"no breaker {name!r} has opened so far, and no queue has this name; check it with: "
             "ignis breakers"
         )
-    call.answer(f"breaker {name} is {done}", breaker=name, value=value, turn=turn.value)
+    answer(f"breaker {name} is {done}", breaker=name, value=value, turn=turn.value)
 
 
 def _is_unknown(store: Store, name: str) -> bool:

@@ -10,9 +10,9 @@ from typing import Annotated, Any
 
 import typer
 
-from ignis_cli.app import app, duration
-from ignis_cli.display import complain
-from ignis_cli.invocation import REFUSED, Invocation
+from ignis_cli.app import command, duration
+from ignis_cli.display import answer, complain
+from ignis_cli.invocation import REFUSED, current
 from queue_core import ConsumerPool, IgnisError
 from queue_core.errors import BadOption
 from queue_core.pool.held_bytes import MAX_BYTES
@@ -20,9 +20,8 @@ from queue_core.pool.held_bytes import MAX_BYTES
 _CHANGE = "Change"
 
 
-@app.command(rich_help_panel=_CHANGE)
+@command(_CHANGE)
 def work(
-    ctx: typer.Context,
     handler: Annotated[
         str,
         typer.Argument(
@@ -65,12 +64,11 @@ def work(
     At the end, the threads finish their current batches, and messages that no handler saw are put
     back. The log goes to standard error.
     """
-    call = Invocation.current(ctx)
     seconds = duration("stop-after", stop_after)
     logging.basicConfig(
         stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s"
     )
-    with call.store() as store:
+    with current.get().store() as store:
         pool = ConsumerPool(
             store,
             queue,
@@ -94,7 +92,7 @@ def work(
             raise typer.Exit(REFUSED) from error
         counts = pool.counts
     text = ", ".join(f"{count:,} {outcome}" for outcome, count in sorted(counts.items()))
-    call.answer(text or "no message was handled", **counts)
+    answer(text or "no message was handled", **counts)
 
 
 def _imported(path: str) -> Any:

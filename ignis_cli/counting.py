@@ -7,19 +7,14 @@ from contextlib import contextmanager
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from ignis_cli.display import complain, console, counted
+from ignis_cli.display import complain, console, counted, in_json
 from ignis_cli.interrupts import between_transactions
-from ignis_cli.invocation import Invocation
 from queue_core.catalog.records import progress
 
 
 @contextmanager
 def counting(
-    call: Invocation,
-    doing: str,
-    total: int | None = None,
-    *,
-    nouns: tuple[str, str] = ("message", "messages"),
+    doing: str, total: int | None = None, *, nouns: tuple[str, str] = ("message", "messages")
 ) -> Iterator[None]:
     """
     Show on a terminal how many messages or files the block has done, unless it answers in JSON.
@@ -32,7 +27,7 @@ def counting(
     expected: list[int] = []
     with between_transactions() as interrupts:
         try:
-            with _bar(call, doing, total) as shown:
+            with _bar(doing, total) as shown:
 
                 def heard(further: int, more: int) -> None:
                     done.append(further)
@@ -51,9 +46,9 @@ def counting(
 
 
 @contextmanager
-def _bar(call: Invocation, doing: str, total: int | None) -> Iterator[progress.Listener]:
+def _bar(doing: str, total: int | None) -> Iterator[progress.Listener]:
     screen = console(stderr=True)
-    if call.as_json or not screen.is_terminal:
+    if in_json.get() or not screen.is_terminal:
         yield lambda *_: None
         return
     bar = Progress(

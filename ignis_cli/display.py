@@ -11,6 +11,7 @@ import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from datetime import datetime
 from math import isfinite
 from typing import Any
@@ -22,6 +23,9 @@ from rich.text import Text
 
 from ignis_cli import json_lines
 from queue_core.values.valid_text import valid_table
+
+#: Whether the command answers in JSON.
+in_json: ContextVar[bool] = ContextVar("in_json", default=False)
 
 # Wide enough for any table, because a pipe has no width.
 _PIPE_WIDTH = 10_000
@@ -121,15 +125,29 @@ def complain(text: str) -> None:
         out.print(Text(line), soft_wrap=True)
 
 
-def show(
-    rows: pa.Table, *, as_json: bool, title: str | None = None, columns: Sequence[str] | None = None
-) -> None:
-    """Print rows: as a table of *columns*, or as JSON, one object per line with all columns."""
-    if as_json:
+def answer(text: str, **figures: Any) -> None:
+    """Print the result of a command: a sentence, or its figures as JSON."""
+    if in_json.get():
+        show_json(figures)
+    else:
+        say(text)
+
+
+def show(rows: pa.Table, columns: Sequence[str] | None = None, *, last: int | None = None) -> None:
+    """
+    Print rows: as a table of *columns*, or as JSON, one object per line with all columns.
+
+    *last*: print only so many rows, the latest ones, and say how many are left out.
+    """
+    left_out = max(rows.num_rows - last, 0) if last else 0
+    rows = rows.slice(left_out)
+    if in_json.get():
         for row in _as_rows(rows):
             show_json(row)
     else:
-        put(grid(rows.select(list(columns or rows.column_names)), title))
+        put(grid(rows.select(list(columns or rows.column_names))))
+    if left_out:
+        complain(f"{left_out:,} earlier rows are not shown; show more with --last")
 
 
 def show_json(value: Mapping[str, Any]) -> None:

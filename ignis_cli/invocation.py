@@ -1,19 +1,19 @@
-"""Invocations of `ignis`: find the store, print answers, report errors."""
+"""Invocations of `ignis`: find the store, report errors."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
 import typer
 from typer.core import TyperGroup
 
-from ignis_cli.display import OutputLost, complain, flush, say, show, show_json
-from queue_core import IgnisError, Queue, Store
+from ignis_cli.display import OutputLost, complain, flush
+from queue_core import IgnisError, Store
 from queue_core.errors import BadOption
 from queue_core.values.address import Address
 
@@ -73,19 +73,18 @@ def _refused(error: Any) -> typer.Exit:
 
 @dataclass(frozen=True, slots=True)
 class Invocation:
-    """The address of the store, and whether to answer in JSON."""
+    """The address of the store."""
 
     #: ``path``, or ``catalog`` and ``storage``.
     address: Mapping[str, str | None]
-    as_json: bool
 
     @staticmethod
-    def of(path: str | None, catalog: str | None, storage: str | None, as_json: bool) -> Invocation:
+    def of(path: str | None, catalog: str | None, storage: str | None) -> Invocation:
         """Take the address from the options or, if there is none, from the environment."""
         address = {"path": path, "catalog": catalog, "storage": storage}
         if not any(address.values()):
             address = {name: os.environ.get(f"IGNIS_{name.upper()}") for name in address}
-        return Invocation(address, as_json)
+        return Invocation(address)
 
     def address_of_store(self) -> Address:
         """Return the address; raises `BadOption`, which names the options of the command line."""
@@ -100,45 +99,13 @@ class Invocation:
             )
         return Address.of(path, catalog=catalog, storage=storage)
 
-    @staticmethod
-    def current(ctx: typer.Context) -> Invocation:
-        """Return the invocation that a command belongs to."""
-        call = ctx.find_object(Invocation)
-        assert call is not None, "the callback of `ignis` sets it"
-        return call
-
     def store(self, *, create: bool = False, adopt: bool = False) -> Store:
         """Open the store; create it only if *create* is true."""
         return Store(self.address_of_store(), create=create, adopt=adopt)
 
-    @contextmanager
-    def queue(self, name: str) -> Iterator[Queue]:
-        """Open one queue of the store."""
-        with self.store() as store:
-            yield store.queue(name)
 
-    def show_view(
-        self,
-        name: str,
-        queue: str | None = None,
-        *,
-        columns: Sequence[str] | None = None,
-        last: int | None = None,
-    ) -> None:
-        """Show a view of the store, or only its latest *last* rows."""
-        with self.store() as store:
-            rows = store.view(name, queue)
-        left_out = max(rows.num_rows - last, 0) if last else 0
-        show(rows.slice(left_out), as_json=self.as_json, columns=columns)
-        if left_out:
-            complain(f"{left_out:,} earlier rows are not shown; show more with --last")
-
-    def answer(self, text: str, **figures: Any) -> None:
-        """Print the result of a command: a sentence, or its figures as JSON."""
-        if self.as_json:
-            show_json(figures)
-        else:
-            say(text)
+#: The invocation that a command belongs to; the callback of `ignis` sets it.
+current: ContextVar[Invocation] = ContextVar("current")
 
 
 def _own_options_first(args: Sequence[str], params: Sequence[Any]) -> list[str]:
