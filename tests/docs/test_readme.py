@@ -28,7 +28,7 @@ PROGRAMS = ("python", "spark-pipelines")
 ONE_AT_A_TIME = pytest.mark.xdist_group(spark_group("test_connect.py"))
 #: The commands that pages show on the store that their examples have made.
 COMMANDS = {
-    "README.md": {"queues", "failures", "shovel", "top"},
+    "README.md": {"queues", "failures", "shovel"},
     "docs/guide.md": {"queues", "peek", "failures", "shovel", "sweep", "vacuum", "fsck", "top"},
 }
 
