@@ -9,7 +9,7 @@ from ignis_source.handle import StoreHandle
 from ignis_source.options import SourceOptions
 from ignis_source.queue_refresh import Queues, open_queues, with_columns_of
 from queue_core.catalog import queues as catalog_queues
-from queue_core.selection.conditions import fireable
+from queue_core.catalog.slices.conditions import fireable
 from queue_core.selection.fair_rules import fair_queues
 from queue_core.selection.limited import limits_of
 from queue_core.selection.queue_rules import Eligibility, of_firing

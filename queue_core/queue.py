@@ -17,12 +17,12 @@ from queue_core.catalog.holders import consumers
 from queue_core.catalog.holders.consumers import DEAD_AFTER_SECONDS
 from queue_core.catalog.identity import clock
 from queue_core.catalog.records import pauses
+from queue_core.catalog.slices.conditions import fireable
 from queue_core.errors import BadOption, BadOutcome, Invalid, SchemaMismatch, StorageUnavailable
 from queue_core.segments.buffers import DEFAULT_BUFFERS, Buffer, BufferPool
 from queue_core.segments.distributor import Distributor
 from queue_core.segments.reader import read_table
 from queue_core.segments.stager import remove_staged
-from queue_core.selection.conditions import fireable
 from queue_core.selection.fair_rules import fair_queues
 from queue_core.selection.limited import limits_of
 from queue_core.selection.queue_rules import of_firing

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 from sqlalchemy import ColumnElement, Connection, Row, Select, bindparam, insert, select
@@ -37,6 +37,8 @@ _SETTINGS = (
 #: How many schemas and settings a process keeps decoded: a query of many queues reads all of them
 #: every second.
 _REMEMBERED = 4096
+#: The columns of `states`.
+_STATE = ("id", "name", "shards", "settings", "paused_at", "deactivated_at")
 
 
 class SettingsChanged(Exception):
@@ -188,6 +190,35 @@ def _found(connection: Connection, queue_id: int) -> QueueInfo | None:
 def find_all(connection: Connection) -> list[QueueInfo]:
     """Return every queue, sorted by name."""
     return [_info(row) for row in connection.execute(_described().order_by(queues.c.name))]
+
+
+def states(connection: Connection, only: Collection[int] | None = None) -> Sequence[Row[Any]]:
+    """
+    Return the `id`, `name`, `shards` and stored `settings` of some queues, or of all.
+
+    Also since when they are paused, `paused_at`, and deactivated, `deactivated_at`.
+    """
+    query = select(*(queues.c[name] for name in _STATE))
+    if only is not None:
+        query = query.where(dialect.of(connection).one_of(queues.c.id, only))
+    return connection.execute(query).all()
+
+
+class Ages(NamedTuple):
+    """Microseconds since a queue was created, and since it was deactivated."""
+
+    created: int
+    deactivated: int | None
+
+
+def ages(connection: Connection, queue_ids: Collection[int]) -> dict[int, Ages]:
+    """Return the ages of some queues, by their ids."""
+    query = select(
+        queues.c.id,
+        (dialect.now() - queues.c.created_at).label("created"),
+        (dialect.now() - queues.c.deactivated_at).label("deactivated"),
+    ).where(dialect.of(connection).one_of(queues.c.id, queue_ids))
+    return {row.id: Ages(row.created, row.deactivated) for row in connection.execute(query)}
 
 
 def names(connection: Connection) -> list[str]:

@@ -16,13 +16,13 @@ from sqlalchemy import ColumnElement, Connection, Select, select
 from queue_core.catalog import dialect
 from queue_core.catalog.slices import bunches, id_map, turns
 from queue_core.catalog.slices.bunches import Bunch
+from queue_core.catalog.slices.conditions import Position, eligible
 from queue_core.catalog.slices.slices import ShardKey
 from queue_core.catalog.slices.turns import Backlog
 from queue_core.catalog.tables import slices
 from queue_core.selection.by_segment import fetch_of_segments
-from queue_core.selection.conditions import eligible
 from queue_core.selection.queue_weights import shares
-from queue_core.selection.request import Candidates, FireRequest, Position
+from queue_core.selection.request import Candidates, FireRequest
 from queue_core.selection.shares import most_slices, take_shares
 from queue_core.selection.turn_choice import Lock, choose_turns
 from queue_core.values.ids import IdSet

@@ -17,9 +17,9 @@ from sqlalchemy import Connection, select
 
 from queue_core.catalog import dialect
 from queue_core.catalog.slices import turns
+from queue_core.catalog.slices.conditions import eligible_slices
 from queue_core.catalog.slices.slices import ShardKey, read_slices
 from queue_core.catalog.tables import slices
-from queue_core.selection.conditions import eligible_slices
 from queue_core.selection.queue_weights import bytes_of_queues, shares_of_queues
 from queue_core.selection.request import FireRequest
 from queue_core.selection.shares import MAX_SLICES, by_horizon, take_shares

@@ -9,9 +9,9 @@ from typing import Literal
 from sqlalchemy import ColumnElement, Connection
 
 from queue_core.catalog import dialect
+from queue_core.catalog.slices.conditions import eligible
 from queue_core.catalog.slices.slices import fetch_given
 from queue_core.catalog.tables import slices
-from queue_core.selection.conditions import eligible
 from queue_core.selection.request import FireRequest
 from queue_core.values.model import Slice
 

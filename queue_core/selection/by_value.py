@@ -19,9 +19,9 @@ from sqlalchemy import Connection
 
 from queue_core.catalog import dialect
 from queue_core.catalog.records import allotments
+from queue_core.catalog.slices.conditions import eligible_slices
 from queue_core.catalog.slices.slices import fetch
 from queue_core.catalog.tables import slices
-from queue_core.selection.conditions import eligible_slices
 from queue_core.selection.request import FireRequest
 from queue_core.selection.scan import ID, SLICE, Mask, SliceScan
 from queue_core.selection.top_k import BYTES

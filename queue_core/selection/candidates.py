@@ -19,10 +19,10 @@ from sqlalchemy import ColumnElement, Connection
 from queue_core.catalog import dialect
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.slices import id_map, turns
+from queue_core.catalog.slices.conditions import eligible_slices
 from queue_core.catalog.slices.slices import ShardKey, fetch
 from queue_core.catalog.tables import slices
 from queue_core.selection.acquire import by_shard
-from queue_core.selection.conditions import eligible_slices
 from queue_core.selection.fifo_scan import STEP_ROWS, ScanConditions, ShardScan
 from queue_core.selection.merging import merged
 from queue_core.selection.queue_weights import bytes_of_queues, shares_of_queues

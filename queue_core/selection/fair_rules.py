@@ -8,9 +8,9 @@ from dataclasses import replace
 from sqlalchemy import Connection, select
 
 from queue_core.catalog.slices import lanes
+from queue_core.catalog.slices.conditions import eligible_slices
 from queue_core.catalog.tables import slices
 from queue_core.errors import BadOption
-from queue_core.selection.conditions import eligible_slices
 from queue_core.selection.request import FireRequest
 from queue_core.values.model import GLOBAL, Magazine, QueueInfo
 from queue_core.values.plan import Taken

@@ -13,10 +13,10 @@ import numpy as np
 import pyarrow as pa
 from sqlalchemy import ColumnElement, Connection, select, tuple_
 
+from queue_core.catalog.slices.conditions import eligible_slices
 from queue_core.catalog.slices.slices import read_slices
 from queue_core.catalog.tables import slices
 from queue_core.selection.by_rank import ORDER, narrowed
-from queue_core.selection.conditions import eligible_slices
 from queue_core.selection.fifo_scan import ScanConditions, decided_by_stats, matching_rows
 from queue_core.selection.request import FireRequest
 from queue_core.selection.scan import ID, PLACE, SLICE, SliceScan

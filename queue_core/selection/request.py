@@ -11,10 +11,11 @@ from typing import Literal, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from sqlalchemy import ColumnElement, Connection
+from sqlalchemy import Connection
 
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.slices import turns
+from queue_core.catalog.slices.conditions import Rules, Stretch
 from queue_core.catalog.slices.slices import ShardKey
 from queue_core.errors import BadOption
 from queue_core.selection.reading import Reading
@@ -35,14 +36,6 @@ LOCKED_SECONDS = 0.5
 
 #: A number of messages, or all that wait.
 Count: TypeAlias = int | Literal["all"]
-#: Conditions on slices, all of which must hold.
-Rules: TypeAlias = tuple[ColumnElement[bool], ...]
-#: A shard and a place in it.
-Position: TypeAlias = tuple[int, int]
-#: The beginning of a magazine.
-START: Position = (0, 0)
-#: The first and the last place of a part of a magazine.
-Stretch: TypeAlias = tuple[Position, Position]
 
 
 @dataclass(slots=True)

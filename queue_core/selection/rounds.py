@@ -19,8 +19,9 @@ from dataclasses import dataclass
 from sqlalchemy import Connection
 
 from queue_core.catalog.slices import id_map
+from queue_core.catalog.slices.conditions import Stretch
 from queue_core.selection.by_segment import fetch_of_segments
-from queue_core.selection.request import FireRequest, Stretch
+from queue_core.selection.request import FireRequest
 from queue_core.values.ids import IdSet
 from queue_core.values.model import Magazine, Slice
 from queue_core.values.plan import Taken, having

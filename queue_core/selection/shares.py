@@ -15,8 +15,8 @@ from weakref import WeakKeyDictionary
 
 from sqlalchemy import Connection, Engine
 
+from queue_core.catalog.slices.conditions import eligible
 from queue_core.catalog.slices.slices import ShardKey, fetch_first
-from queue_core.selection.conditions import eligible
 from queue_core.selection.request import FireRequest
 from queue_core.values.model import Slice
 from queue_core.values.plan import Taken, before, take

@@ -31,8 +31,8 @@ from sqlalchemy import (
 
 from queue_core.catalog import dialect
 from queue_core.catalog.holders.consumers import check_life
+from queue_core.catalog.slices.conditions import eligible, eligible_slices
 from queue_core.catalog.tables import consumers, slices
-from queue_core.selection.conditions import eligible, eligible_slices
 from queue_core.selection.request import FireRequest
 from queue_core.values.model import Consumer, HandlingConsumer, Magazine, State
 

@@ -18,13 +18,13 @@ from queue_core.catalog.database import Catalog
 from queue_core.catalog.holders.consumers import SETTLES
 from queue_core.catalog.records import trials
 from queue_core.catalog.slices.changes import Changes
+from queue_core.catalog.slices.conditions import eligible_slices, overdelivered
 from queue_core.catalog.slices.sidelining import set_aside
 from queue_core.catalog.slices.slices import fetch
 from queue_core.catalog.tables import consumers, slices
 from queue_core.catalog.transact import Guard, transact
 from queue_core.segments.storage import Storage
 from queue_core.selection.acquire import acquire, anything
-from queue_core.selection.conditions import eligible_slices, overdelivered
 from queue_core.selection.request import FireRequest
 from queue_core.values.failure_kinds import DELIVERIES
 from queue_core.values.model import QueueInfo

@@ -25,6 +25,7 @@ from queue_core.catalog.records.task_log import Moves
 from queue_core.catalog.slices import id_map, origins, read_plans, turns
 from queue_core.catalog.slices import segments as segment_rows
 from queue_core.catalog.slices.changes import Changes
+from queue_core.catalog.slices.conditions import eligible_slices, movable
 from queue_core.catalog.slices.slices import fetch
 from queue_core.catalog.tables import slices
 from queue_core.catalog.transact import transact
@@ -34,7 +35,6 @@ from queue_core.segments.reader import read_table
 from queue_core.segments.rewriter import Group, Repacked, kept_columns, repack
 from queue_core.segments.stager import remove_staged, removed_if_refused
 from queue_core.segments.storage import Storage
-from queue_core.selection.conditions import eligible_slices, movable
 from queue_core.selection.request import FireRequest
 from queue_core.values.failure_kinds import BY_HAND
 from queue_core.values.ids import IdSet

@@ -15,20 +15,18 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 import numpy as np
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection
 
 from queue_core.catalog import dialect
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.identity import clock
 from queue_core.catalog.records import progress, task_log
 from queue_core.catalog.records.task_log import Moves
-from queue_core.catalog.slices import bunches
+from queue_core.catalog.slices import bunches, parts, which_queues
 from queue_core.catalog.slices.changes import Changes
+from queue_core.catalog.slices.conditions import START, Position, expired, expiry_in
 from queue_core.catalog.slices.slices import fetch_these, first_loaded
-from queue_core.catalog.tables import queues as queue_rows
-from queue_core.catalog.tables import slices
 from queue_core.catalog.transact import transact
-from queue_core.selection import parts
 from queue_core.selection.acquire import (
     ROUND_SLICES,
     acquire,
@@ -37,9 +35,8 @@ from queue_core.selection.acquire import (
 )
 from queue_core.selection.ages import Ages, compacted_segments, read_ages
 from queue_core.selection.candidates import find_candidates
-from queue_core.selection.conditions import ago, expired, expiry_in
 from queue_core.selection.queue_rules import of_expiry
-from queue_core.selection.request import START, Candidates, FireRequest, Position
+from queue_core.selection.request import Candidates, FireRequest
 from queue_core.selection.selection import Selection
 from queue_core.values.model import Magazine, QueueInfo, State
 
@@ -83,14 +80,7 @@ def expiring(connection: Connection, queues: Sequence[QueueInfo]) -> set[int]:
             if expiry is not None and queue.id not in found:
                 alike[magazine, expiry].append(queue.id)
     for (magazine, expiry), ids in alike.items():
-        old = select(slices.c.id).where(
-            slices.c.queue_id == queue_rows.c.id,
-            slices.c.magazine == int(magazine),
-            slices.c.state == int(State.LOADED),
-            slices.c.loaded_at <= ago(expiry),
-        )
-        some = dialect.of(connection).one_of(queue_rows.c.id, ids)
-        found.update(connection.scalars(select(queue_rows.c.id).where(some, old.exists())))
+        found |= which_queues.with_older_messages(connection, ids, magazine, expiry)
     return found
 
 
@@ -159,9 +149,8 @@ def _any_in_part(connection: Connection, request: FireRequest, queue: QueueInfo)
     if oldest is not None and oldest <= before:
         return True
     begin = parts.random_place(connection, queue, request.magazine)
-    part = parts.slices_from(queue, request.magazine, begin, PART, slices.c.loaded_at)
-    there = part.subquery()
-    return bool(connection.scalar(select(func.min(there.c.loaded_at) <= before)))
+    oldest = parts.oldest_from(connection, queue, request.magazine, begin, PART)
+    return oldest is not None and oldest <= before
 
 
 def _remove_old(

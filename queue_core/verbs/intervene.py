@@ -40,13 +40,20 @@ from queue_core.catalog.records.failures import Prepared
 from queue_core.catalog.records.task_log import Moves
 from queue_core.catalog.slices import id_map, turns
 from queue_core.catalog.slices.changes import Changes
+from queue_core.catalog.slices.conditions import (
+    Rules,
+    Stretch,
+    ago,
+    eligible_slices,
+    movable,
+    within,
+)
 from queue_core.catalog.slices.slices import fetch, fetch_given
 from queue_core.catalog.tables import consumers, slices
 from queue_core.catalog.transact import transact
 from queue_core.errors import BadOption
 from queue_core.selection.acquire import acquire
-from queue_core.selection.conditions import ago, eligible_slices, movable, within
-from queue_core.selection.request import Candidates, FireRequest, Stretch
+from queue_core.selection.request import Candidates, FireRequest
 from queue_core.selection.rounds import Part, still_there
 from queue_core.values.due import NEVER
 from queue_core.values.failure_kinds import BY_HAND
@@ -247,7 +254,7 @@ def _shards(
     return tuple(sorted(connection.scalars(query)))
 
 
-def _where(connection: Connection, request: FireRequest) -> list[ColumnElement[bool]]:
+def _where(connection: Connection, request: FireRequest) -> Rules:
     return eligible_slices(connection, request, by_segment=True)
 
 

@@ -19,7 +19,8 @@ from queue_core.catalog import dialect
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.records import publications
 from queue_core.catalog.slices.changes import Changes
-from queue_core.catalog.slices.slices import fetch, of_tickets
+from queue_core.catalog.slices.conditions import of_tickets
+from queue_core.catalog.slices.slices import fetch
 from queue_core.catalog.tables import segments, slices
 from queue_core.catalog.transact import transact
 from queue_core.errors import DamagedSegment

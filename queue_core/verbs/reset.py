@@ -13,11 +13,11 @@ from sqlalchemy import ColumnElement, Connection, select
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.holders.consumers import DEAD_AFTER_SECONDS, KEEPER, check
 from queue_core.catalog.slices.changes import Changes
+from queue_core.catalog.slices.conditions import ago
 from queue_core.catalog.slices.slices import fetch
 from queue_core.catalog.tables import consumers, slices
 from queue_core.catalog.transact import transact
 from queue_core.errors import BadOption
-from queue_core.selection.conditions import ago
 from queue_core.values.model import Consumer, Magazine, QueueInfo, State
 from queue_core.values.names import nearest
 

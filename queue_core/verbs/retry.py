@@ -21,11 +21,11 @@ from queue_core.catalog.records import retries, task_log
 from queue_core.catalog.records.task_log import Moves
 from queue_core.catalog.slices import id_map, turns
 from queue_core.catalog.slices.changes import Changes
+from queue_core.catalog.slices.conditions import expiry_in
 from queue_core.catalog.slices.slices import ShardKey, fetch
 from queue_core.catalog.tables import slices
 from queue_core.catalog.transact import transact
 from queue_core.selection.candidates import find_candidates
-from queue_core.selection.conditions import expiry_in
 from queue_core.selection.queue_rules import of_moving
 from queue_core.selection.request import FireRequest
 from queue_core.selection.selection import Selection

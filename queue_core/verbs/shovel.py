@@ -29,6 +29,14 @@ from queue_core.catalog.records.task_log import Moves
 from queue_core.catalog.slices import bunches
 from queue_core.catalog.slices.bunches import Bunch
 from queue_core.catalog.slices.changes import Changes
+from queue_core.catalog.slices.conditions import (
+    START,
+    Position,
+    Rules,
+    eligible,
+    movable,
+    retriable,
+)
 from queue_core.catalog.slices.slices import fetch_these
 from queue_core.catalog.tables import slices
 from queue_core.catalog.transact import transact
@@ -39,9 +47,8 @@ from queue_core.selection.acquire import (
     take_bunch,
 )
 from queue_core.selection.candidates import find_candidates
-from queue_core.selection.conditions import eligible, movable, retriable
 from queue_core.selection.queue_rules import of_moving
-from queue_core.selection.request import START, Candidates, FireRequest, Horizon, Position, Rules
+from queue_core.selection.request import Candidates, FireRequest, Horizon
 from queue_core.selection.rounds import are_brief, in_parts, part_slices, still_there
 from queue_core.selection.selection import Selection
 from queue_core.selection.shares import by_horizon

@@ -45,11 +45,10 @@ from queue_core.catalog.records import progress, publications, task_log
 from queue_core.catalog.slices import bunches
 from queue_core.catalog.slices.bunches import Bunch
 from queue_core.catalog.slices.changes import Changes
+from queue_core.catalog.slices.conditions import START, Position, ago
 from queue_core.catalog.slices.sidelining import set_bunch_aside
 from queue_core.catalog.tables import consumers, counters, slices
 from queue_core.catalog.transact import Guard, transact
-from queue_core.selection.conditions import ago
-from queue_core.selection.request import START, Position
 from queue_core.selection.rounds import PART_MESSAGES, are_brief, whole_slices
 from queue_core.values.failure_kinds import SWEPT
 from queue_core.values.model import Magazine, QueueInfo, State

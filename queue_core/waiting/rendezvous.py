@@ -13,19 +13,19 @@ from contextlib import suppress
 
 from sqlalchemy import Connection
 
-from queue_core.catalog import dialect, queues
+from queue_core.catalog import queues
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.holders import waiters
 from queue_core.catalog.slices import id_map, turns
 from queue_core.catalog.slices.changes import Changes
+from queue_core.catalog.slices.conditions import WAITING, in_queue, of_segments
 from queue_core.catalog.slices.slices import fetch
-from queue_core.catalog.tables import slices
 from queue_core.errors import QueueDeactivated, QueueFull
 from queue_core.segments.stager import remove_staged, removed_if_refused
 from queue_core.segments.storage import Storage
 from queue_core.support import faults
 from queue_core.values.ids import IdSet, ids_from
-from queue_core.values.model import Magazine, QueueInfo, Staged, State
+from queue_core.values.model import Magazine, QueueInfo, Staged
 from queue_core.values.plan import Taken, having
 from queue_core.verbs.capacity.bounds import amount_of, full_message
 from queue_core.verbs.capacity.usage import read_usage
@@ -114,10 +114,9 @@ def _waiting(
     located = id_map.located(connection, [queue.id], offered)
     found = fetch(
         connection,
-        dialect.of(connection).one_of(slices.c.segment_id, located.segments),
-        slices.c.queue_id == queue.id,
-        slices.c.magazine == int(Magazine.MAIN),
-        slices.c.state == int(State.LOADED),
+        *of_segments(connection, located.segments),
+        *in_queue(queue.id, Magazine.MAIN),
+        *WAITING,
         lock=lock,
     )
     return having(found, located)

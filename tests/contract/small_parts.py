@@ -2,7 +2,7 @@
 
 import pytest
 
-from queue_core.selection import parts
+from queue_core.catalog.slices import parts
 from queue_core.upkeep.tasks import compaction
 from queue_core.verbs import expire
 

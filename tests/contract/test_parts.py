@@ -6,9 +6,9 @@ import pytest
 from sqlalchemy import select, update
 
 from benchmarks.growth import run_due
+from queue_core.catalog.slices import parts
 from queue_core.catalog.tables import slices
 from queue_core.segments import stager
-from queue_core.selection import parts
 from queue_core.upkeep.tasks import compaction, compaction_plan
 from queue_core.upkeep.tasks import expire as expire_task
 from queue_core.values.model import Magazine

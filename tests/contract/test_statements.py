@@ -10,8 +10,8 @@ from sqlalchemy import event
 from benchmarks.fabricated import make, multiply
 from queue_core.catalog import queues
 from queue_core.catalog.slices import slices
+from queue_core.catalog.slices.conditions import fireable
 from queue_core.queue import Queue
-from queue_core.selection.conditions import fireable
 from queue_core.selection.request import FireRequest
 from queue_core.values.ids import IdSet
 from queue_core.values.model import Magazine, Slice

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -132,6 +132,13 @@ def by_name(connection: Connection, name: str) -> Consumer | None:
         select(consumers.c.id, consumers.c.epoch).where(consumers.c.name == name)
     ).first()
     return Consumer(id=row.id, name=name, epoch=row.epoch) if row else None
+
+
+def names_of(connection: Connection, ids: Collection[int]) -> dict[int, str]:
+    """Return the names of those consumers that are still there."""
+    database = dialect.of(connection)
+    rows = connection.execute(_naming(database), {"these": database.listed(ids)})
+    return {row.id: row.name for row in rows}
 
 
 def check(
@@ -389,6 +396,12 @@ _NEXT_TICKET = _changing(
     last_ticket=consumers.c.last_ticket + 1,
     seal=consumers.c.seal + seals.weight(consumers, "last_ticket"),
 )
+
+
+@lru_cache(maxsize=2)
+def _naming(database: dialect.Dialect) -> Select[tuple[int, str]]:
+    these = database.one_of_given(consumers.c.id, "these")
+    return select(consumers.c.id, consumers.c.name).where(these)
 
 
 @lru_cache(maxsize=2)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, bindparam, select
+from sqlalchemy import ColumnElement, Connection, and_, bindparam, func, select
 
 from queue_core.catalog import dialect
-from queue_core.catalog.holders.consumers import NOT_AGAIN, by_name, life, own_ids
+from queue_core.catalog.holders.consumers import NOT_AGAIN, by_name, life, names_of, own_ids
 from queue_core.catalog.tables import consumers, slices
 from queue_core.errors import BadOption
 from queue_core.values.ids import IdSet
@@ -95,6 +95,29 @@ def of_others(connection: Connection, fired: Iterable[Slice], ids: IdSet) -> dic
     for piece in fired:
         if piece.consumer_id is not None:
             left[piece.consumer_id] += len(piece.rows & ids.rows(piece.segment_id))
-    these = dialect.of(connection).one_of(consumers.c.id, left.keys() - set(own_ids(connection)))
-    names = connection.execute(select(consumers.c.id, consumers.c.name).where(these))
-    return {row.name: left[row.id] for row in names if left[row.id]}
+    names = names_of(connection, left.keys() - set(own_ids(connection)))
+    return {name: left[id] for id, name in names.items() if left[id]}
+
+
+def holding(connection: Connection, queue_id: int | None = None) -> Sequence[Any]:
+    """
+    Return the consumers that hold messages, of one queue or of all, by name.
+
+    Each with its `name`, its `heartbeat_at`, the number of messages `held`, and when the first of
+    them was `fired_at`.
+    """
+    # In the index of tickets, which has few of the slices of a store.
+    here = and_(slices.c.consumer_id == consumers.c.id, slices.c.consumer_id.is_not(None))
+    if queue_id is not None:
+        here &= dialect.of(connection).not_indexed(slices.c.queue_id) == queue_id
+    return connection.execute(
+        select(
+            consumers.c.name,
+            consumers.c.heartbeat_at,
+            func.sum(slices.c.count).label("held"),
+            func.min(slices.c.fired_at).label("fired_at"),
+        )
+        .join(slices, here)
+        .group_by(consumers.c.id, consumers.c.name, consumers.c.heartbeat_at)
+        .order_by(consumers.c.name)
+    ).all()

@@ -61,16 +61,23 @@ def lock(connection: Connection, queue_ids: Sequence[int]) -> Mapping[int, Bucke
     return found
 
 
-def of_values(connection: Connection, queue_id: int, column: str) -> dict[str, int]:
-    """Return up to which time the tokens of the values of a column are spent, by their keys."""
-    rows = connection.execute(
-        select(allotments.c.value, allotments.c.spent_until).where(
-            allotments.c.queue_id == queue_id,
-            allotments.c.of_column == column,
-            allotments.c.spent_until.is_not(None),
-        )
+def of_values(
+    connection: Connection, queue_id: int, column: str, most: int | None = None
+) -> dict[str, int]:
+    """
+    Return up to which time the tokens of the values of a column are spent, by their keys.
+
+    *most*: only so many values, those with the fewest tokens first.
+    """
+    query = select(allotments.c.value, allotments.c.spent_until).where(
+        allotments.c.queue_id == queue_id,
+        allotments.c.of_column == column,
+        allotments.c.spent_until.is_not(None),
     )
-    return {row.value: row.spent_until for row in rows}
+    if most is not None:
+        order = (allotments.c.spent_until.desc(), allotments.c.value)
+        query = query.order_by(*order).limit(most)
+    return dict(connection.execute(query).all())
 
 
 def spend_of_values(

@@ -7,10 +7,10 @@ process renews. If that process dies, another one probes when the lease ends.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, Row, delete, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Row, RowMapping, delete, func, or_, select, update
 
 from queue_core.catalog import dialect
 from queue_core.catalog.tables import breakers
@@ -53,6 +53,24 @@ def read(connection: Connection, name: str) -> Known:
         )
     ).all()
     return Known({row.value: _state(row) for row in rows}, rows[0].now if rows else 0)
+
+
+def opened(connection: Connection, most: int) -> Sequence[Row[Any]]:
+    """Return the first rows, by name, of breakers that are not closed."""
+    query = select(breakers).where(breakers.c.state != CLOSED).order_by(breakers.c.name)
+    return connection.execute(query.limit(most)).all()
+
+
+def count_opened(connection: Connection) -> dict[str, int]:
+    """Return how many keys of each breaker are not closed."""
+    query = select(breakers.c.name, func.count().label("open")).group_by(breakers.c.name)
+    return dict(connection.execute(query.where(breakers.c.state != CLOSED)).all())
+
+
+def all_states(connection: Connection) -> Sequence[RowMapping]:
+    """Return the rows of all breakers, in order."""
+    order = (breakers.c.name, breakers.c.value)
+    return connection.execute(select(breakers).order_by(*order)).mappings().all()
 
 
 def trip(connection: Connection, name: str, key: str, breaker: Breaker, consumer: str) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -122,6 +122,17 @@ def find(connection: Connection, job_id: str) -> Job:
             begun_at=row.begun_at,
             error=row.error,
         )
+
+
+def failed(connection: Connection, most: int) -> Sequence[Any]:
+    """Return the `id`, the `name` of the queue and the `error` of the jobs that failed last."""
+    query = (
+        select(jobs.c.id, queues.c.name, jobs.c.error)
+        .join(queues, queues.c.id == jobs.c.queue_id)
+        .where(jobs.c.state == FAILED)
+        .order_by(jobs.c.ended_at.desc())
+    )
+    return connection.execute(query.limit(most)).all()
 
 
 def claimable(connection: Connection, queue_ids: Collection[int]) -> list[str]:

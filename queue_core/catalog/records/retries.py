@@ -11,7 +11,7 @@ from collections.abc import Collection
 from functools import cache
 from typing import NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, select, update
+from sqlalchemy import ColumnElement, Connection, func, select, update
 
 from queue_core.catalog import dialect, seals
 from queue_core.catalog.tables import queues, slices
@@ -77,6 +77,14 @@ def find_due(connection: Connection, queue_id: int, limit: int) -> list[tuple[in
         .limit(limit)
     )
     return [(row.id, row.shard) for row in connection.execute(query)]
+
+
+def overdue(connection: Connection, now: int, only: int | None = None) -> dict[int, int]:
+    """Return since when a message of each queue is due, if one is; *only*: of one queue."""
+    query = select(slices.c.queue_id, func.min(slices.c.due_at)).where(slices.c.due_at <= now)
+    query = query.where(slices.c.due_at.is_not(None)).group_by(slices.c.queue_id)
+    query = query if only is None else query.where(slices.c.queue_id == only)
+    return dict(connection.execute(query).all())
 
 
 def begin(connection: Connection, queue_id: int) -> None:

@@ -8,7 +8,7 @@ which they were counted. A figure that is not known is null.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from itertools import pairwise
 from typing import Any
 
@@ -39,6 +39,10 @@ FINEST = min(KEPT_SECONDS)
 _DEPTHS = ("waiting", "oldest_age", "in_flight", "sidelined", "retrying", "dead")
 _NEW = {name: samples.c[f"new_{name}"] for name in COUNTED}
 _ALL = {name: samples.c[f"all_{name}"] for name in COUNTED}
+_GROWTH = select(
+    *(samples.c[name] for name in ("queue_id", "taken_at", *_DEPTHS[:4], "elapsed")),
+    *_NEW.values(),
+)
 
 
 def last_round(connection: Connection, now: int) -> dict[int, Row[Any]]:
@@ -103,6 +107,22 @@ def roll_up(connection: Connection, now: int) -> None:
         # Rows of the future are those of a clock that was set back.
         gone = or_(old, signs_of_life.is_ahead(samples.c.taken_at))
         connection.execute(delete(samples).where(samples.c.seconds == seconds, gone))
+
+
+def since(
+    connection: Connection,
+    seconds: int,
+    after: int,
+    upto: int | None = None,
+    queue_id: int | None = None,
+) -> Iterable[Row[Any]]:
+    """Return the samples of *seconds* each after a time, of one queue or of all, oldest first."""
+    query = _GROWTH.where(samples.c.seconds == seconds, samples.c.taken_at > after)
+    if upto is not None:
+        query = query.where(samples.c.taken_at <= upto)
+    if queue_id is not None:
+        query = query.where(samples.c.queue_id == queue_id)
+    return connection.execute(query.order_by(samples.c.taken_at))
 
 
 def history(taken_at: ColumnElement[Any] = samples.c.taken_at) -> Select[Any]:

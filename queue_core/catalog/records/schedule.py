@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from sqlalchemy import Connection, delete, select, update
+from sqlalchemy import Connection, delete, func, select, update
 
 from queue_core.catalog import dialect
 from queue_core.catalog.database import Catalog
@@ -73,6 +73,20 @@ def due(connection: Connection, intervals: Mapping[Job, float]) -> list[Job]:
         and min(row.due_at, row.begun_at + int(interval * 1e6)) > row.now
     }
     return [job for job in intervals if job not in resting]
+
+
+def last_begun(connection: Connection) -> dict[str, int]:
+    """Return when each task last began, for any queue."""
+    newest = func.max(schedule.c.begun_at)
+    query = select(schedule.c.task, newest).group_by(schedule.c.task)
+    return dict(connection.execute(query).all())
+
+
+def begun_by_queue(connection: Connection, task: str, only: int | None = None) -> dict[int, int]:
+    """Return when a task last began, by the ids of the queues; *only*: one queue."""
+    query = select(schedule.c.queue_id, schedule.c.begun_at).where(schedule.c.task == task)
+    query = query if only is None else query.where(schedule.c.queue_id == only)
+    return dict(connection.execute(query).all())
 
 
 def ask_for(catalog: Catalog, job: Job, interval: float) -> None:

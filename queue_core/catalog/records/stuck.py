@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection, and_, func, or_, select
 
-from queue_core.catalog import dialect
-from queue_core.catalog.tables import queues, slices
+from queue_core.catalog import dialect, queues
+from queue_core.catalog.tables import slices
 from queue_core.values.model import Magazine, State
 from queue_core.values.settings import QueueSettings
 
@@ -33,11 +33,8 @@ def read(connection: Connection, now: int, only: Collection[int] | None = None) 
     *only*: the ids of the queues; None: all.
     """
     alike: dict[tuple[int, int], list[int]] = defaultdict(list)
-    described = select(queues.c.id, queues.c.settings)
-    if only is not None:
-        described = described.where(dialect.of(connection).one_of(queues.c.id, only))
-    for queue_id, settings in connection.execute(described):
-        alike[_limits(settings)].append(queue_id)
+    for queue in queues.states(connection, only):
+        alike[_limits(queue.settings)].append(queue.id)
     database = dialect.of(connection)
     found = {}
     # Few queues have limits of their own.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from functools import lru_cache
 from itertools import accumulate
 from typing import Any
@@ -42,6 +42,8 @@ _DISCARD = (
     .where(files.c.location == bindparam("gone"))
     .values(state="garbage", since=dialect.now())
 )
+
+_NAMED = exists().where(slices.c.segment_id == segments.c.id)
 
 
 def claim(connection: Connection, locations: Iterable[str]) -> None:
@@ -89,6 +91,34 @@ def sources(connection: Connection, segment_ids: Collection[int]) -> dict[int, S
     return found
 
 
+def present(connection: Connection, segment_ids: Collection[int]) -> set[int]:
+    """Return those of some segments that are there."""
+    here = dialect.of(connection).one_of(segments.c.id, segment_ids)
+    return set(connection.scalars(select(segments.c.id).where(here)))
+
+
+def unnamed(connection: Connection) -> Sequence[int]:
+    """Return the segments that two settlements have left behind, each relying on the other."""
+    return connection.scalars(select(segments.c.id).where(~_NAMED)).all()
+
+
+def locations(connection: Connection) -> Sequence[str]:
+    """Return the files of all segments."""
+    filed = select(segments.c.location).where(segments.c.location.is_not(None))
+    return connection.scalars(filed).all()
+
+
+def at(connection: Connection, locations: Collection[str]) -> Sequence[int]:
+    """Return the segments that are in some files."""
+    here = dialect.of(connection).one_of(segments.c.location, locations)
+    return connection.scalars(select(segments.c.id).where(here)).all()
+
+
+def of_queue(connection: Connection, queue_id: int) -> Sequence[int]:
+    """Return the segments of a queue."""
+    return connection.scalars(select(segments.c.id).where(segments.c.queue_id == queue_id)).all()
+
+
 def release(connection: Connection, segment_ids: Collection[int]) -> None:
     """Remove the segments that no slice names; their files become garbage."""
     if not segment_ids:
@@ -130,8 +160,7 @@ def _sources(database: dialect.Dialect) -> Select[Any]:
 def _unnamed(database: dialect.Dialect) -> ReturningDelete[Any]:
     """Return the statement that removes those of some segments that no slice names."""
     these = database.one_of_given(segments.c.id, "these")
-    named = exists().where(slices.c.segment_id == segments.c.id)
-    return delete(segments).where(these, ~named).returning(segments.c.id, segments.c.location)
+    return delete(segments).where(these, ~_NAMED).returning(segments.c.id, segments.c.location)
 
 
 @lru_cache(maxsize=2)

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 
 import numpy as np
-from sqlalchemy import Connection, Select, select
+from sqlalchemy import Connection
 
 from queue_core.catalog import dialect, queues
+from queue_core.catalog.holders.consumers import names_of
 from queue_core.catalog.records import failures
 from queue_core.catalog.records.task_log import Moves
 from queue_core.catalog.slices import bunches
 from queue_core.catalog.slices.bunches import Bunch
 from queue_core.catalog.slices.changes import Changes
-from queue_core.catalog.tables import consumers
 from queue_core.values.due import NEVER, due_after
 from queue_core.values.failure_kinds import DELIVERIES, KILLED
 from queue_core.values.model import Magazine, QueueInfo
@@ -47,10 +46,10 @@ def set_aside(
         holders[piece.consumer_id].append((piece, rows))
     changes.apply(connection)
     if taken:
-        names = _names(connection, [holder for holder in holders if holder is not None])
+        names = names_of(connection, [holder for holder in holders if holder is not None])
         for holder, held in holders.items():
             rows_failed = failures.of_same(held, kind, reason)
-            failures.record(connection, queue.id, names.get(holder), rows_failed)
+            failures.record(connection, queue.id, names.get(holder or 0), rows_failed)
         moves.record(connection, queue.id, "sweep")
     return len(moves)
 
@@ -91,7 +90,7 @@ def set_bunch_aside(
 def _failed(connection: Connection, bunch: Bunch, kind: str) -> list[tuple[str | None, bytes]]:
     """Return the packed failures of all messages, with the names of those who held them."""
     holders = np.unique(bunch.consumer_id).tolist()
-    names = _names(connection, holders)
+    names = names_of(connection, holders)
     ids, of = bunch.message_ids()
     found = []
     for holder in holders:
@@ -120,16 +119,3 @@ def _due_at(
         return due_after(retry, attempts, now)
 
     return due_at
-
-
-def _names(connection: Connection, consumer_ids: list[int]) -> dict[int | None, str]:
-    database = dialect.of(connection)
-    rows = connection.execute(_naming(database), {"these": database.listed(consumer_ids)})
-    return {row.id: row.name for row in rows}
-
-
-# Built once: to build a statement takes several times as long as SQLite needs to run it.
-@lru_cache(maxsize=2)
-def _naming(database: dialect.Dialect) -> Select[tuple[int, str]]:
-    these = database.one_of_given(consumers.c.id, "these")
-    return select(consumers.c.id, consumers.c.name).where(these)

@@ -24,6 +24,7 @@ from sqlalchemy import (
 from queue_core.catalog import dialect, seals
 from queue_core.catalog.damage import UNREADABLE, damaged
 from queue_core.catalog.queues import check_in_use
+from queue_core.catalog.slices.conditions import WAITING, Rules
 from queue_core.catalog.tables import queues, shards, slices
 from queue_core.errors import Conflict
 from queue_core.values.model import Magazine, Slice, State, TicketRange
@@ -31,8 +32,6 @@ from queue_core.values.rows import Rows
 
 #: Identifies a shard: the ids of its queue and magazine, and its number.
 ShardKey = tuple[int, int, int]
-#: The condition of slices that wait.
-WAITING = (slices.c.state == int(State.LOADED),)
 
 # Built once: to build a statement takes several times as long as SQLite needs to run it.
 INSERT = insert(slices).inline()
@@ -87,7 +86,7 @@ def fetch(
 
 def fetch_given(
     connection: Connection,
-    where: tuple[ColumnElement[bool], ...],
+    where: Rules,
     given: Mapping[str, Any],
     lock: str | None = None,
 ) -> list[Slice]:
@@ -107,9 +106,7 @@ def _fetching(database: dialect.Dialect, query: Select[Any], lock: str | None) -
 
 # Built once: to build a statement takes several times as long as SQLite needs to run it.
 @lru_cache(maxsize=256)
-def _fetching_once(
-    database: dialect.Dialect, where: tuple[ColumnElement[bool], ...], lock: str | None
-) -> Select[Any]:
+def _fetching_once(database: dialect.Dialect, where: Rules, lock: str | None) -> Select[Any]:
     return _fetching(database, select(slices).where(*where), lock)
 
 
@@ -126,7 +123,7 @@ def fetch_these(connection: Connection, ids: Collection[int]) -> list[Slice]:
 
 def fetch_first(
     connection: Connection,
-    where: tuple[ColumnElement[bool], ...],
+    where: Rules,
     given: Mapping[str, Any],
     *,
     shards: Sequence[ShardKey],
@@ -170,20 +167,9 @@ def first_loaded(connection: Connection, shards: Sequence[ShardKey]) -> dict[int
 
 # Built once: to build a statement takes several times as long as SQLite needs to run it.
 @lru_cache(maxsize=256)
-def _first_of_each(
-    database: dialect.Dialect, where: tuple[ColumnElement[bool], ...], *, skip_locked: bool
-) -> Select[Any]:
+def _first_of_each(database: dialect.Dialect, where: Rules, *, skip_locked: bool) -> Select[Any]:
     return database.first_of_each(
         slices, _KEY, where, slices.c.position, "most", skip_locked=skip_locked
-    )
-
-
-def of_tickets(tickets: TicketRange) -> tuple[ColumnElement[bool], ...]:
-    """Return the conditions of slices that tickets of a consumer hold."""
-    return (
-        slices.c.consumer_id == tickets.consumer.id,
-        slices.c.ticket > tickets.after,
-        slices.c.ticket <= tickets.upto,
     )
 
 

@@ -15,7 +15,8 @@ from sqlalchemy import Connection, func, select
 from queue_core.catalog import dialect
 from queue_core.catalog import queues as catalog_queues
 from queue_core.catalog.damage import decoding
-from queue_core.catalog.slices.slices import ShardKey, of_tickets
+from queue_core.catalog.slices.conditions import of_tickets
+from queue_core.catalog.slices.slices import ShardKey
 from queue_core.catalog.tables import queues, segments, slices
 from queue_core.errors import BadOption
 from queue_core.values.model import Magazine, QueueInfo, State, TicketRange

@@ -11,30 +11,26 @@ which vacuum removes. Crash after it: the catalog names the messages in their ne
 from __future__ import annotations
 
 import random
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
 
 import numpy as np
-from sqlalchemy import ColumnElement, Connection, Select, and_, func, or_, select
+from sqlalchemy import Connection
 
-from queue_core.catalog import dialect, queues
-from queue_core.catalog.damage import decoding
+from queue_core.catalog import queues
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.records import progress
 from queue_core.catalog.records.publications import claim
 from queue_core.catalog.records.task_log import Moves
-from queue_core.catalog.slices import id_map, read_plans, turns
+from queue_core.catalog.slices import id_map, parts, read_plans, rewritable, turns
 from queue_core.catalog.slices import segments as segment_rows
 from queue_core.catalog.slices.changes import Changes
+from queue_core.catalog.slices.conditions import WAITING, in_queue, in_shards, these
+from queue_core.catalog.slices.rewritable import Worth
 from queue_core.catalog.slices.slices import fetch
-from queue_core.catalog.tables import segments, slices
 from queue_core.segments.reader import read_table
 from queue_core.segments.rewriter import Group, Repacked, kept_columns, repack
 from queue_core.segments.stager import removed_if_refused
 from queue_core.segments.storage import Storage
-from queue_core.selection import parts
-from queue_core.selection.request import Position
 from queue_core.support import faults
 from queue_core.upkeep.tasks import compaction_plan
 from queue_core.upkeep.tasks.compaction_plan import SMALL_BYTES, SPARSE, Condition, Unit, units
@@ -44,8 +40,6 @@ from queue_core.values.model import Magazine, QueueInfo, Staged, State
 #: Slices are merged if they were loaded within this part of the expiry time. A slice expires with
 #: its oldest message. A slice that was merged twice may expire too early by twice this part.
 AGE = 1 / 256
-#: No segment has so many bytes.
-_LARGEST = 2**62
 
 #: A run of the task ends once it has looked at this many slices; the next run continues.
 ROUND_SLICES = 1 << 16
@@ -71,7 +65,8 @@ def with_work(catalog: Catalog, some: Sequence[QueueInfo]) -> list[QueueInfo]:
     with catalog.read() as connection:
         large = parts.large(connection, some)
         others = [queue for queue in some if queue.id not in large]
-        places = _promising(connection, others) if others else {}
+        ids = [queue.id for queue in others]
+        places = rewritable.promising(connection, ids, _worth()) if ids else {}
     return [queue for queue in some if queue.id in large or queue.id in places]
 
 
@@ -84,7 +79,7 @@ def compact(catalog: Catalog, storage: Storage, queue: QueueInfo, most: int | No
     before it was in place.
     """
     with catalog.read() as connection:
-        places = _promising(connection, [queue]).get(queue.id, {})
+        places = rewritable.promising(connection, [queue.id], _worth()).get(queue.id, {})
     return _compact_places(catalog, storage, queue, places, most)[0]
 
 
@@ -93,7 +88,9 @@ def _compact_parts(catalog: Catalog, storage: Storage, queue: QueueInfo) -> int:
     rewritten = looked = 0
     while looked < ROUND_SLICES:
         with catalog.read() as connection:
-            places = _promising_in_parts(connection, queue)
+            places = rewritable.promising_in_parts(
+                connection, queue, _worth(), SPARSE_PART, SMALL_PART
+            )
         count, slices_there = _compact_places(
             catalog, storage, queue, places, ROUND_SLICES - looked
         )
@@ -126,100 +123,8 @@ def _compact_places(
     return rewritten, looked
 
 
-def _promising_in_parts(
-    connection: Connection, queue: QueueInfo
-) -> dict[tuple[Magazine, int], int]:
-    """Return the shards of `_promising` by some parts of a large queue."""
-    found: dict[tuple[Magazine, int], int] = {}
-    for magazine in Magazine:
-        begin = parts.random_place(connection, queue, magazine)
-        for shard in connection.scalars(_sparse_in_part(queue, magazine, begin)):
-            found[magazine, shard] = 0
-        begin = parts.random_place(connection, queue, magazine)
-        for row in connection.execute(_small_in_part(queue, magazine, begin)):
-            found[magazine, row.shard] = row.small
-    return found
-
-
-def _sparse_in_part(queue: QueueInfo, magazine: Magazine, begin: Position) -> Select[Any]:
-    columns = (slices.c.shard, slices.c.segment_id)
-    there = parts.slices_from(queue, magazine, begin, SPARSE_PART, *columns).cte("there")
-    # Other slices of their segments are anywhere in the queue, and an index finds them.
-    named = (
-        select(there.c.segment_id)
-        .join(segments, segments.c.id == there.c.segment_id)
-        .where(_may_be_sparse())
-    )
-    alive = _mostly_dead(slices.c.segment_id.in_(named))
-    return select(there.c.shard).where(there.c.segment_id.in_(alive)).distinct()
-
-
-def _small_in_part(queue: QueueInfo, magazine: Magazine, begin: Position) -> Select[Any]:
-    columns = (slices.c.shard, slices.c.bytes)
-    there = parts.slices_from(queue, magazine, begin, SMALL_PART, *columns).subquery()
-    return (
-        select(there.c.shard, func.count().label("small"))
-        .where(there.c.bytes <= SMALL_BYTES)
-        .group_by(there.c.shard)
-        .having(func.count() >= compaction_plan.NEIGHBOURS)
-    )
-
-
-def _promising(
-    connection: Connection, some: Sequence[QueueInfo]
-) -> dict[int, dict[tuple[Magazine, int], int]]:
-    """
-    Return the shards that may have slices worth compacting, and their numbers of small slices.
-
-    By the ids of the queues that have some. The database counts; no slice is fetched.
-    """
-    place = (slices.c.queue_id, slices.c.magazine, slices.c.shard)
-    here = dialect.of(connection).one_of(slices.c.queue_id, [queue.id for queue in some])
-    sparse = select(*place).where(here, slices.c.segment_id.in_(_mostly_dead(here)))
-    found: dict[int, dict[tuple[Magazine, int], int]] = defaultdict(dict)
-    for row in connection.execute(sparse.distinct()):
-        found[row.queue_id][Magazine(row.magazine), row.shard] = 0
-    for row in connection.execute(_small(here)):
-        found[row.queue_id][Magazine(row.magazine), row.shard] = row.small
-    return dict(found)
-
-
-def _small(here: ColumnElement[bool]) -> Select[Any]:
-    """Return the statement that finds shards with enough small slices, and counts these."""
-    place = (slices.c.queue_id, slices.c.magazine, slices.c.shard)
-    # An index has all columns of it. The slices of a small segment are small themselves.
-    return (
-        select(*place, func.count().label("small"))
-        .where(
-            here,
-            # The index begins with both.
-            slices.c.magazine.in_([int(magazine) for magazine in Magazine]),
-            slices.c.state == int(State.LOADED),
-            slices.c.bytes <= SMALL_BYTES,
-        )
-        .group_by(*place)
-        .having(func.count() >= compaction_plan.NEIGHBOURS)
-    )
-
-
-def _may_be_sparse() -> ColumnElement[bool]:
-    # To SQLite, a text is larger than any number. It is fetched, and so reported as damaged.
-    return or_(segments.c.location.is_not(None), segments.c.bytes > _LARGEST)
-
-
-def _mostly_dead(here: ColumnElement[bool]) -> Select[tuple[int]]:
-    """Return the statement that finds the segments of some slices that are worth rewriting."""
-    is_sparse = and_(
-        func.sum(slices.c.bytes) * SPARSE < func.max(segments.c.bytes),
-        func.max(slices.c.state) == int(State.LOADED),
-    )
-    return (
-        select(slices.c.segment_id)
-        .join(segments, segments.c.id == slices.c.segment_id)
-        .where(here, _may_be_sparse())
-        .group_by(slices.c.segment_id)
-        .having(or_(is_sparse, func.max(segments.c.bytes) > _LARGEST))
-    )
+def _worth() -> Worth:
+    return Worth(SMALL_BYTES, compaction_plan.NEIGHBOURS, SPARSE)
 
 
 def _together(
@@ -247,36 +152,11 @@ def _worth_it(
 ) -> tuple[list[Unit], int]:
     """Return the units to rewrite in some shards, and how many slices these have."""
     with catalog.read() as connection:
-        here = (
-            (slices.c.queue_id == queue.id)
-            & (slices.c.magazine == int(magazine))
-            & dialect.of(connection).one_of(slices.c.shard, shards)
-        )
-        pieces = fetch(connection, here)
-        is_waiting = here & (slices.c.state == int(State.LOADED))
-        loaded = set(connection.scalars(select(slices.c.id).where(is_waiting)))
-        rows = connection.execute(
-            select(
-                segments.c.id,
-                segments.c.bytes,
-                segments.c.location.is_not(None).label("filed"),
-                func.sum(slices.c.bytes).label("alive"),
-                func.max(slices.c.state).label("state"),
-            )
-            .join(slices, slices.c.segment_id == segments.c.id)
-            # All slices of these segments, in other shards too.
-            .where(segments.c.id.in_(select(slices.c.segment_id).where(here)))
-            .group_by(segments.c.id)
-        )
-        conditions = {}
-        for row in rows:
-            with decoding(segments, f"id {row.id}"):
-                conditions[row.id] = Condition(
-                    bytes=int(row.bytes),
-                    alive=int(row.alive),
-                    filed=bool(row.filed),
-                    waiting=row.state == int(State.LOADED),
-                )
+        here = (*in_queue(queue.id, magazine), *in_shards(connection, shards))
+        pieces = fetch(connection, *here)
+        full = rewritable.fullness(connection, here)
+    loaded = {piece.id for piece in pieces if piece.ticket is None and not piece.damaged}
+    conditions = {segment: Condition(**each._asdict()) for segment, each in full.items()}
     expiry = queue.settings.shortest_expiry
     age = None if expiry is None else int(expiry * 1e6 * AGE)
     return units(pieces, loaded, conditions, age), len(pieces)
@@ -327,8 +207,8 @@ def _intact(
     ids = [piece.id for group in groups for piece in group.pieces]
     found = fetch(
         connection,
-        dialect.of(connection).one_of(slices.c.id, ids),
-        slices.c.state == int(State.LOADED),
+        *these(connection, ids),
+        *WAITING,
         lock=lock,
     )
     there = {piece.id: piece for piece in found}

@@ -10,14 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import NamedTuple
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection
 
-from queue_core.catalog import dialect
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.identity import clock
-from queue_core.catalog.tables import queues as queue_rows
+from queue_core.catalog.queues import Ages
+from queue_core.catalog.queues import ages as queue_ages
 from queue_core.errors import NoSuchQueue
 from queue_core.values.model import QueueInfo
 from queue_core.verbs.deactivate import deactivate
@@ -27,7 +26,7 @@ from queue_core.verbs.drop import drop
 def retire(catalog: Catalog, queue: QueueInfo) -> None:
     """Deactivate or drop a queue when it is due."""
     with catalog.read() as connection:
-        ages = _ages(connection, [queue])
+        ages = queue_ages(connection, [queue.id])
     if not ages:
         return
     # After the ages were read, so that a jump before the reading is noticed.
@@ -43,27 +42,11 @@ def retire(catalog: Catalog, queue: QueueInfo) -> None:
 
 def retiring(connection: Connection, queues: Sequence[QueueInfo]) -> set[int]:
     """Return the ids of the queues that are due."""
-    ages = _ages(connection, queues)
+    ages = queue_ages(connection, [queue.id for queue in queues])
     return {queue.id for queue in queues if queue.id in ages and _due(queue, ages[queue.id])}
 
 
-class _Ages(NamedTuple):
-    """Microseconds since a queue was created, and since it was deactivated."""
-
-    created: int
-    deactivated: int | None
-
-
-def _ages(connection: Connection, queues: Sequence[QueueInfo]) -> dict[int, _Ages]:
-    ages = select(
-        queue_rows.c.id,
-        (dialect.now() - queue_rows.c.created_at).label("created"),
-        (dialect.now() - queue_rows.c.deactivated_at).label("deactivated"),
-    ).where(dialect.of(connection).one_of(queue_rows.c.id, [queue.id for queue in queues]))
-    return {row.id: _Ages(row.created, row.deactivated) for row in connection.execute(ages)}
-
-
-def _due(queue: QueueInfo, ages: _Ages) -> Callable[..., object] | None:
+def _due(queue: QueueInfo, ages: Ages) -> Callable[..., object] | None:
     """Return the verb that is due for a queue; None: none."""
     settings = queue.settings
     lifetime = settings.queue_expiry or settings.message_expiry

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from sqlalchemy import select
-
 from queue_core.catalog import queues
 from queue_core.catalog.database import Catalog
-from queue_core.catalog.tables import queues as queue_rows
-from queue_core.catalog.tables import slices
+from queue_core.catalog.slices import which_queues
 from queue_core.upkeep.tasks.task import TaskContext
-from queue_core.values.model import Magazine, QueueInfo, State
+from queue_core.values.model import QueueInfo
 from queue_core.verbs.abandon import abandon
 from queue_core.verbs.recover import recover
 from queue_core.verbs.sweep import sweep
@@ -30,13 +27,8 @@ def find_queues(catalog: Catalog) -> list[QueueInfo]:
     They have messages in flight, or a bound of deliveries. Other queues, perhaps a thousand, cost
     one look at an index and no transaction.
     """
-    in_flight = select(slices.c.id).where(
-        slices.c.queue_id == queue_rows.c.id,
-        slices.c.magazine.in_([int(magazine) for magazine in Magazine]),
-        slices.c.state == int(State.FIRED),
-    )
     with catalog.read() as connection:
-        working = set(connection.scalars(select(queue_rows.c.id).where(in_flight.exists())))
+        working = which_queues.with_messages_in_flight(connection)
         return [
             queue
             for queue in queues.find_all(connection)

@@ -11,12 +11,12 @@ from sqlalchemy import func, select
 from queue_core.catalog import queues
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.queues import given_up_error
+from queue_core.catalog.slices.conditions import eligible_slices, movable, retriable
 from queue_core.catalog.tables import slices
 from queue_core.catalog.transact import Guard
 from queue_core.errors import BadOption, DamagedSegment
 from queue_core.segments.storage import Storage
 from queue_core.selection.candidates import find_candidates
-from queue_core.selection.conditions import eligible_slices, movable, retriable
 from queue_core.selection.queue_rules import of_moving
 from queue_core.selection.request import FireRequest, Horizon
 from queue_core.selection.selection import Selection

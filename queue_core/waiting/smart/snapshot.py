@@ -11,15 +11,14 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-from sqlalchemy import Connection, not_
+from sqlalchemy import Connection
 
 from queue_core.catalog import dialect
 from queue_core.catalog.slices import read_plans, turns
+from queue_core.catalog.slices.conditions import in_queue, in_shards, in_state, unexpired
 from queue_core.catalog.slices.slices import ShardKey, fetch
-from queue_core.catalog.tables import slices
 from queue_core.policies.inputs import BoundPolicy, Flags
 from queue_core.segments.column_cache import read_columns
-from queue_core.selection.conditions import expired
 from queue_core.values.column_roles import expiring
 from queue_core.values.ids import first_id
 from queue_core.values.model import Magazine, QueueInfo, ReadPlan, Slice, State
@@ -82,11 +81,10 @@ def take_snapshot(
     pointers = turns.load_pointers(connection, [queue.id], shard_numbers=shard_numbers)
     found = fetch(
         connection,
-        slices.c.queue_id == queue.id,
-        slices.c.magazine == int(Magazine.MAIN),
-        slices.c.state.in_([int(state) for state in states]),
-        dialect.of(connection).one_of(slices.c.shard, shard_numbers),
-        *map(not_, expired(queue, Magazine.MAIN)),
+        *in_queue(queue.id, Magazine.MAIN),
+        *in_state(*states),
+        *in_shards(connection, shard_numbers),
+        *unexpired(queue, Magazine.MAIN),
     )
     taken = [(piece, piece.rows) for piece in found]
     if policy.asks_last_only and expiring(queue.settings, queue.schema) is None:

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection
 
-from queue_core.catalog import dialect, queues
+from queue_core.catalog import queues
 from queue_core.catalog.records import dedup
 from queue_core.catalog.records.dedup import Known
 from queue_core.catalog.slices import turns
+from queue_core.catalog.slices.conditions import in_queue, in_shards, in_state, of_segments
 from queue_core.catalog.slices.slices import ShardKey, fetch
-from queue_core.catalog.tables import slices
 from queue_core.policies.inputs import PolicyResult
 from queue_core.values.model import Magazine, QueueInfo, Slice, State
 from queue_core.values.rows import Rows
@@ -93,12 +93,11 @@ def _lock_messages(
     segments = {segment for by_segment in messages.values() for segment in by_segment}
     locked = fetch(
         connection,
-        slices.c.queue_id == queue.id,
-        slices.c.magazine == int(Magazine.MAIN),
-        slices.c.state.in_([int(state) for state in messages]),
+        *in_queue(queue.id, Magazine.MAIN),
+        *in_state(*messages),
         # Only in these shards: in others, firings would skip locked slices.
-        dialect.of(connection).one_of(slices.c.shard, shards),
-        dialect.of(connection).one_of(slices.c.segment_id, segments),
+        *in_shards(connection, shards),
+        *of_segments(connection, segments),
         lock="wait",
     )
     for state, by_segment in messages.items():

@@ -1,23 +1,38 @@
-"""Conditions on slices, in SQL, from a fire request and from a queue's settings.
+"""Conditions on slices, as values that verbs pass on: their place, their holder, and the rules.
 
-The messages of a slice share all columns of these conditions, except the time of loading: a slice
-has the time of its oldest message.
+A condition is a tuple, so that conditions are joined by unpacking them. The messages of a slice
+share all columns of these conditions, except the time of loading: a slice has the time of its
+oldest message.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from sqlalchemy import ColumnElement, Connection, bindparam, not_, or_, select, tuple_
 
 from queue_core.catalog import dialect
 from queue_core.catalog.records import retries
-from queue_core.catalog.tables import slices
-from queue_core.selection.request import FireRequest, Rules, Stretch
-from queue_core.values.model import Magazine, QueueInfo, State
+from queue_core.catalog.tables import id_map, slices
+from queue_core.values.model import Magazine, QueueInfo, State, TicketRange
+
+#: Conditions on slices, all of which must hold.
+Rules: TypeAlias = tuple[ColumnElement[bool], ...]
+#: A shard and a place in it.
+Position: TypeAlias = tuple[int, int]
+#: The beginning of a magazine.
+START: Position = (0, 0)
+#: The first and the last place of a part of a magazine.
+Stretch: TypeAlias = tuple[Position, Position]
+
+#: The conditions of slices that wait, that are in flight, and that are damaged or not.
+WAITING: Rules = (slices.c.state == int(State.LOADED),)
+IN_FLIGHT: Rules = (slices.c.state == int(State.FIRED),)
+DAMAGED: Rules = (slices.c.state == int(State.DAMAGED),)
+SOUND: Rules = (slices.c.state != int(State.DAMAGED),)
 
 #: Microseconds: later than any clock, and within a database's integers.
 _FOR_EVER = 10**17
@@ -26,8 +41,120 @@ _FOR_EVER = 10**17
 class Eligible(NamedTuple):
     """Conditions that were built once, and the values of their parameters."""
 
-    where: tuple[ColumnElement[bool], ...]
+    where: Rules
     given: dict[str, Any]
+
+
+class Moment(Protocol):
+    """The moment after which a request wants no messages."""
+
+    @property
+    def at(self) -> int:
+        """The catalog's time."""
+
+
+class Wanted(Protocol):
+    """A request, as far as it tells which slices may hold its messages."""
+
+    @property
+    def queue_ids(self) -> tuple[int, ...]:
+        """The queues."""
+
+    @property
+    def magazine(self) -> Magazine:
+        """The magazine."""
+
+    @property
+    def rules(self) -> Rules:
+        """What the settings of the queues demand."""
+
+    @property
+    def shards(self) -> tuple[int, ...] | None:
+        """The shards; None: all."""
+
+    @property
+    def within(self) -> Stretch | None:
+        """Where the slices begin; None: anywhere."""
+
+    @property
+    def horizon(self) -> Moment | None:
+        """The moment; None: messages may have been fired at any time."""
+
+
+def in_queue(queue_id: int, *magazines: Magazine) -> Rules:
+    """Return the conditions of slices of a queue, in some magazines or by default in all."""
+    return (slices.c.queue_id == queue_id, *in_magazines(magazines))
+
+
+def in_queues(connection: Connection, queue_ids: Collection[int], *magazines: Magazine) -> Rules:
+    """Return the conditions of slices of some queues, in some magazines or by default in all."""
+    return (dialect.of(connection).one_of(slices.c.queue_id, queue_ids), *in_magazines(magazines))
+
+
+def in_magazines(magazines: Sequence[Magazine]) -> Rules:
+    """Return the condition of slices in some magazines; none: no condition."""
+    if len(magazines) == 1:
+        return (slices.c.magazine == int(magazines[0]),)
+    return (slices.c.magazine.in_([int(each) for each in magazines]),) if magazines else ()
+
+
+def in_shards(connection: Connection, shards: Collection[int]) -> Rules:
+    """Return the condition of slices in shards of these numbers."""
+    return (dialect.of(connection).one_of(slices.c.shard, shards),)
+
+
+def in_shard(key: tuple[int, int, int]) -> Rules:
+    """Return the conditions of slices in one shard."""
+    queue_id, magazine, shard = key
+    return (
+        slices.c.queue_id == queue_id,
+        slices.c.magazine == magazine,
+        slices.c.shard == shard,
+    )
+
+
+def behind(place: int) -> Rules:
+    """Return the condition of slices that begin behind a place of their shard."""
+    return (slices.c.position > place,)
+
+
+def in_state(*states: State) -> Rules:
+    """Return the condition of slices in one of some states."""
+    return (slices.c.state.in_([int(state) for state in states]),)
+
+
+def of_segments(connection: Connection, segments: Collection[int]) -> Rules:
+    """Return the condition of slices that name rows of some segments."""
+    return (dialect.of(connection).one_of(slices.c.segment_id, segments),)
+
+
+def of_few_segments(connection: Connection, queue_id: int, segments: Collection[int]) -> Rules:
+    """Return the same for segments of one queue, which may have many more slices."""
+    own = dialect.of(connection).not_indexed(slices.c.queue_id) == queue_id
+    return (own, *of_segments(connection, segments))
+
+
+def of_compacted_segments(queue_id: int) -> Rules:
+    """Return the condition of slices whose messages were compacted, in a queue."""
+    compacted = select(id_map.c.segment_id).where(id_map.c.queue_id == queue_id)
+    return (slices.c.segment_id.in_(compacted),)
+
+
+def these(connection: Connection, ids: Collection[int]) -> Rules:
+    """Return the condition of the slices with these ids."""
+    return (dialect.of(connection).one_of(slices.c.id, ids),)
+
+
+def held_by(consumer_id: int, *, after: int | None = None, upto: int | None = None) -> Rules:
+    """Return the conditions of slices that a consumer holds, by some of its tickets or by any."""
+    first = () if after is None else (slices.c.ticket > after,)
+    last = () if upto is None else (slices.c.ticket <= upto,)
+    return (slices.c.consumer_id == consumer_id, *first, *last)
+
+
+def of_tickets(tickets: TicketRange) -> Rules:
+    """Return the conditions of slices that tickets of a consumer hold."""
+    return held_by(tickets.consumer.id, after=tickets.after, upto=tickets.upto)
 
 
 def ago(seconds: float) -> ColumnElement[int]:
@@ -54,10 +181,7 @@ def fireable(queues: Sequence[QueueInfo], magazine: Magazine) -> Rules:
 # Rules are built once, as the statements of `eligible` are, which are found by them.
 @lru_cache(maxsize=64)
 def _fireable(expiry: float | None, most: int | None) -> Rules:
-    rules: list[ColumnElement[bool]] = [not_(rule) for rule in _expired(expiry)]
-    if most is not None:
-        rules.append(slices.c.deliveries < most)
-    return tuple(rules)
+    return (*_unexpired(expiry), *_rarely_fired(most))
 
 
 def movable(queue: QueueInfo) -> Rules:
@@ -67,7 +191,7 @@ def movable(queue: QueueInfo) -> Rules:
 
 @lru_cache(maxsize=64)
 def _movable(*expiries: float | None) -> Rules:
-    return tuple(not_(rule) for expiry in expiries for rule in _expired(expiry))
+    return tuple(rule for expiry in expiries for rule in _unexpired(expiry))
 
 
 def retriable(queue: QueueInfo) -> Rules:
@@ -77,8 +201,11 @@ def retriable(queue: QueueInfo) -> Rules:
 
 @lru_cache(maxsize=64)
 def _retriable(rules: Rules, most: int | None) -> Rules:
-    too_often = () if most is None else (slices.c.deliveries < most,)
-    return (*rules, retries.alive(), *too_often)
+    return (*rules, retries.alive(), *_rarely_fired(most))
+
+
+def _rarely_fired(most: int | None) -> Rules:
+    return () if most is None else (slices.c.deliveries < most,)
 
 
 def expired(queue: QueueInfo, magazine: Magazine) -> Rules:
@@ -86,8 +213,17 @@ def expired(queue: QueueInfo, magazine: Magazine) -> Rules:
     return _expired(expiry_in(queue, magazine))
 
 
+def unexpired(queue: QueueInfo, magazine: Magazine) -> Rules:
+    """Return the rule for the other slices."""
+    return _unexpired(expiry_in(queue, magazine))
+
+
 def _expired(expiry: float | None) -> Rules:
     return () if expiry is None else (slices.c.loaded_at <= ago(expiry),)
+
+
+def _unexpired(expiry: float | None) -> Rules:
+    return tuple(not_(rule) for rule in _expired(expiry))
 
 
 def expiry_in(queue: QueueInfo, magazine: Magazine) -> float | None:
@@ -118,9 +254,7 @@ def within(stretch: Stretch | None) -> Rules:
     return (place >= stretch[0], place <= stretch[1])
 
 
-def eligible_slices(
-    connection: Connection, request: FireRequest, *, by_segment: bool = False
-) -> list[ColumnElement[bool]]:
+def eligible_slices(connection: Connection, request: Wanted, *, by_segment: bool = False) -> Rules:
     """
     Return the conditions on slices that may hold messages for a request.
 
@@ -130,23 +264,20 @@ def eligible_slices(
     queue_id: ColumnElement[int] = slices.c.queue_id
     if by_segment and request.within is None:
         queue_id = dialect.of(connection).not_indexed(slices.c.queue_id)
-    conditions = [
+    return (
         dialect.of(connection).one_of(queue_id, request.queue_ids)
         if len(request.queue_ids) > 1
         else queue_id == request.queue_ids[0],
-        slices.c.magazine == int(request.magazine),
-        slices.c.state == int(State.LOADED),
+        *in_magazines([request.magazine]),
+        *WAITING,
         *request.rules,
         *within(request.within),
-    ]
-    if request.shards is not None:
-        conditions.append(dialect.of(connection).one_of(slices.c.shard, request.shards))
-    if request.horizon is not None:
-        conditions.append(not_fired_since(request.horizon.at))
-    return conditions
+        *(() if request.shards is None else in_shards(connection, request.shards)),
+        *(() if request.horizon is None else (not_fired_since(request.horizon.at),)),
+    )
 
 
-def eligible(connection: Connection, request: FireRequest, *, by_segment: bool = False) -> Eligible:
+def eligible(connection: Connection, request: Wanted, *, by_segment: bool = False) -> Eligible:
     """Return the same conditions, with parameters: for statements that are built once."""
     database = dialect.of(connection)
     given: dict[str, Any] = {"in_magazine": int(request.magazine)}
@@ -181,7 +312,7 @@ def _eligible(
     *,
     several: bool,
     indexed: bool,
-) -> tuple[ColumnElement[bool], ...]:
+) -> Rules:
     queue_id = slices.c.queue_id if indexed else database.not_indexed(slices.c.queue_id)
     number = slices.c.queue_id.type
     conditions = [
@@ -189,7 +320,7 @@ def _eligible(
         if several
         else queue_id == bindparam("of_queues", type_=number),
         slices.c.magazine == bindparam("in_magazine"),
-        slices.c.state == int(State.LOADED),
+        *WAITING,
         *rules,
     ]
     if _STRETCH[0] in given:

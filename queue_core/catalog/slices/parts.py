@@ -10,13 +10,12 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Select, select, tuple_
+from sqlalchemy import ColumnElement, Connection, Select, func, select, tuple_
 
 from queue_core.catalog import dialect
-from queue_core.catalog.slices.slices import WAITING
+from queue_core.catalog.slices.conditions import WAITING, Position, Rules, in_magazines, in_queue
 from queue_core.catalog.tables import queues as queue_rows
 from queue_core.catalog.tables import slices
-from queue_core.selection.request import Position
 from queue_core.values.model import Magazine, QueueInfo
 
 #: A queue is large if more slices than this wait in one of its magazines.
@@ -34,7 +33,7 @@ def large(connection: Connection, queues: Sequence[QueueInfo]) -> set[int]:
             select(slices.c.shard)
             .where(
                 slices.c.queue_id == queue_rows.c.id,
-                slices.c.magazine == int(magazine),
+                *in_magazines([magazine]),
                 *WAITING,
             )
             # In the order of an index, or PostgreSQL would read the table.
@@ -74,5 +73,14 @@ def slices_from(
     )
 
 
-def _waiting(queue: QueueInfo, magazine: Magazine) -> tuple[ColumnElement[bool], ...]:
-    return (slices.c.queue_id == queue.id, slices.c.magazine == int(magazine), *WAITING)
+def oldest_from(
+    connection: Connection, queue: QueueInfo, magazine: Magazine, begin: Position, count: int
+) -> int | None:
+    """Return when the oldest of the next *count* waiting slices of a place was loaded."""
+    there = slices_from(queue, magazine, begin, count, slices.c.loaded_at).subquery()
+    oldest: int | None = connection.scalar(select(func.min(there.c.loaded_at)))
+    return oldest
+
+
+def _waiting(queue: QueueInfo, magazine: Magazine) -> Rules:
+    return (*in_queue(queue.id, magazine), *WAITING)

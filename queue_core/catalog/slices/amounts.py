@@ -1,0 +1,77 @@
+"""How many messages and bytes there are, added up over slices."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from sqlalchemy import BigInteger, ColumnElement, Connection, Select, bindparam, func, select
+
+from queue_core.catalog.slices.conditions import IN_FLIGHT, Rules, in_magazines, in_queues
+from queue_core.catalog.tables import slices
+from queue_core.values.model import Magazine
+
+# Built once: each firing of a queue with limits uses it.
+_IN_FLIGHT = select(func.sum(slices.c.count)).where(
+    slices.c.queue_id == bindparam("queue"), *in_magazines([Magazine.MAIN]), *IN_FLIGHT
+)
+
+
+class Counted(NamedTuple):
+    """How many slices there are, and how many messages they have."""
+
+    slices: int
+    messages: int
+
+
+def messages(connection: Connection, *where: ColumnElement[bool]) -> int:
+    """Return how many messages the slices have that meet conditions; none: all slices."""
+    return int(connection.scalar(select(func.sum(slices.c.count)).where(*where)) or 0)
+
+
+def in_flight(connection: Connection, queue_id: int) -> int:
+    """Return how many messages of a queue's main are in flight."""
+    return int(connection.scalar(_IN_FLIGHT, {"queue": queue_id}) or 0)
+
+
+def size(connection: Connection, queue_ids: Collection[int], magazine: Magazine) -> int:
+    """Return how many bytes a magazine of some queues has."""
+    query = select(func.sum(slices.c.bytes)).where(*in_queues(connection, queue_ids, magazine))
+    return int(connection.scalar(query) or 0)
+
+
+def by_magazine(connection: Connection, queue_id: int) -> dict[Magazine, int]:
+    """Return how many messages each magazine of a queue has."""
+    found = connection.execute(
+        select(slices.c.magazine, func.sum(slices.c.count))
+        .where(slices.c.queue_id == queue_id)
+        .group_by(slices.c.magazine)
+    )
+    return dict.fromkeys(Magazine, 0) | {Magazine(row[0]): int(row[1]) for row in found}
+
+
+def anything(connection: Connection, where: Rules, given: Mapping[str, Any]) -> bool:
+    """Return whether a slice meets conditions that were built once."""
+    return connection.scalar(_any(where), given) is not None
+
+
+def count_upto(
+    connection: Connection, where: Rules, given: Mapping[str, Any], most: int
+) -> Counted:
+    """Count the slices that meet conditions that were built once, *most* of them at most."""
+    found = connection.execute(_counting(where), {**given, "most": most}).one()
+    return Counted(int(found.slices), int(found.messages or 0))
+
+
+# Built once: to build a statement takes several times as long as SQLite needs to run it.
+@lru_cache(maxsize=64)
+def _any(where: Rules) -> Select[int]:
+    return select(slices.c.id).where(*where).limit(1)
+
+
+@lru_cache(maxsize=64)
+def _counting(where: Rules) -> Select[int, Any]:
+    most = bindparam("most", type_=BigInteger)
+    some = select(slices.c.count.label("messages")).where(*where).limit(most).subquery()
+    return select(func.count().label("slices"), func.sum(some.c.messages).label("messages"))

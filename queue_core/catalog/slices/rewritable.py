@@ -1,0 +1,160 @@
+"""Slices that a compaction may rewrite: where there are enough of them, and how full segments are.
+
+The database counts; no slice is fetched.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection
+from typing import Any, NamedTuple
+
+from sqlalchemy import ColumnElement, Connection, Select, and_, func, or_, select
+
+from queue_core.catalog.damage import decoding
+from queue_core.catalog.slices import parts
+from queue_core.catalog.slices.conditions import WAITING, Position, Rules, in_magazines, in_queues
+from queue_core.catalog.tables import segments, slices
+from queue_core.values.model import Magazine, QueueInfo, State
+
+#: No segment has so many bytes.
+_LARGEST = 2**62
+_PLACE = (slices.c.queue_id, slices.c.magazine, slices.c.shard)
+#: Shards, and their numbers of small slices.
+Shards = dict[tuple[Magazine, int], int]
+
+
+class Worth(NamedTuple):
+    """When it pays to rewrite slices."""
+
+    #: Up to so many bytes, a slice is small, and so many neighbours are merged.
+    small_bytes: int
+    neighbours: int
+    #: A segment is sparse if less than this fraction (one in N) of its bytes is alive.
+    sparse: int
+
+
+class Fullness(NamedTuple):
+    """How much of a segment is alive."""
+
+    bytes: int
+    alive: int
+    #: Whether it has a file.
+    filed: bool
+    #: Whether all of its messages wait.
+    waiting: bool
+
+
+def promising(
+    connection: Connection, queue_ids: Collection[int], worth: Worth
+) -> dict[int, Shards]:
+    """Return the shards that may have slices worth rewriting, by the ids of their queues."""
+    here = in_queues(connection, queue_ids)
+    sparse = select(*_PLACE).where(*here, slices.c.segment_id.in_(_mostly_dead(worth, *here)))
+    found: dict[int, Shards] = defaultdict(dict)
+    for row in connection.execute(sparse.distinct()):
+        found[row.queue_id][Magazine(row.magazine), row.shard] = 0
+    for row in connection.execute(_small(worth, here)):
+        found[row.queue_id][Magazine(row.magazine), row.shard] = row.small
+    return dict(found)
+
+
+def promising_in_parts(
+    connection: Connection, queue: QueueInfo, worth: Worth, most_sparse: int, most_small: int
+) -> Shards:
+    """
+    Return the same by some parts of a large queue.
+
+    A part has at most so many slices, when sparse segments and when small slices are looked for.
+    """
+    found: Shards = {}
+    for magazine in Magazine:
+        begin = parts.random_place(connection, queue, magazine)
+        for shard in connection.scalars(_sparse_from(queue, magazine, begin, most_sparse, worth)):
+            found[magazine, shard] = 0
+        begin = parts.random_place(connection, queue, magazine)
+        for row in connection.execute(_small_from(queue, magazine, begin, most_small, worth)):
+            found[magazine, row.shard] = row.small
+    return found
+
+
+def fullness(connection: Connection, here: Rules) -> dict[int, Fullness]:
+    """Return how full the segments of some slices are, whose other slices may be anywhere."""
+    rows = connection.execute(
+        select(
+            segments.c.id,
+            segments.c.bytes,
+            segments.c.location.is_not(None).label("filed"),
+            func.sum(slices.c.bytes).label("alive"),
+            func.max(slices.c.state).label("state"),
+        )
+        .join(slices, slices.c.segment_id == segments.c.id)
+        .where(segments.c.id.in_(select(slices.c.segment_id).where(*here)))
+        .group_by(segments.c.id)
+    )
+    found = {}
+    for row in rows:
+        with decoding(segments, f"id {row.id}"):
+            waiting = row.state == int(State.LOADED)
+            found[row.id] = Fullness(int(row.bytes), int(row.alive), bool(row.filed), waiting)
+    return found
+
+
+def _sparse_from(
+    queue: QueueInfo, magazine: Magazine, begin: Position, most: int, worth: Worth
+) -> Select[Any]:
+    columns = (slices.c.shard, slices.c.segment_id)
+    there = parts.slices_from(queue, magazine, begin, most, *columns).cte("there")
+    # Other slices of their segments are anywhere in the queue, and an index finds them.
+    named = (
+        select(there.c.segment_id)
+        .join(segments, segments.c.id == there.c.segment_id)
+        .where(_may_be_sparse())
+    )
+    alive = _mostly_dead(worth, slices.c.segment_id.in_(named))
+    return select(there.c.shard).where(there.c.segment_id.in_(alive)).distinct()
+
+
+def _small_from(
+    queue: QueueInfo, magazine: Magazine, begin: Position, most: int, worth: Worth
+) -> Select[Any]:
+    columns = (slices.c.shard, slices.c.bytes)
+    there = parts.slices_from(queue, magazine, begin, most, *columns).subquery()
+    return (
+        select(there.c.shard, func.count().label("small"))
+        .where(there.c.bytes <= worth.small_bytes)
+        .group_by(there.c.shard)
+        .having(func.count() >= worth.neighbours)
+    )
+
+
+def _small(worth: Worth, here: Rules) -> Select[Any]:
+    """Return the statement that finds shards with enough small slices, and counts these."""
+    # An index has all columns of it. The slices of a small segment are small themselves.
+    return (
+        select(*_PLACE, func.count().label("small"))
+        # The index begins with the magazine and the state.
+        .where(*here, *in_magazines([*Magazine]), *WAITING, slices.c.bytes <= worth.small_bytes)
+        .group_by(*_PLACE)
+        .having(func.count() >= worth.neighbours)
+    )
+
+
+def _may_be_sparse() -> ColumnElement[bool]:
+    # To SQLite, a text is larger than any number. It is fetched, and so reported as damaged.
+    return or_(segments.c.location.is_not(None), segments.c.bytes > _LARGEST)
+
+
+def _mostly_dead(worth: Worth, *here: ColumnElement[bool]) -> Select[tuple[int]]:
+    """Return the statement that finds the segments of some slices that are worth rewriting."""
+    is_sparse = and_(
+        func.sum(slices.c.bytes) * worth.sparse < func.max(segments.c.bytes),
+        func.max(slices.c.state) == int(State.LOADED),
+    )
+    return (
+        select(slices.c.segment_id)
+        .join(segments, segments.c.id == slices.c.segment_id)
+        .where(*here, _may_be_sparse())
+        .group_by(slices.c.segment_id)
+        .having(or_(is_sparse, func.max(segments.c.bytes) > _LARGEST))
+    )

@@ -1,0 +1,188 @@
+"""The rows of the tables behind the metadata views, with what the catalog knows of each.
+
+*only* are the ids of the queues whose rows are read; None: those of all queues.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    ColumnElement,
+    Connection,
+    Row,
+    RowMapping,
+    case,
+    func,
+    select,
+)
+
+from queue_core.catalog import dialect
+from queue_core.catalog.damage import UNREADABLE, decoding
+from queue_core.catalog.holders.consumers import reserved
+from queue_core.catalog.slices.conditions import WAITING, in_magazines
+from queue_core.catalog.tables import (
+    LEFT,
+    allotments,
+    breakers,
+    consumers,
+    counters,
+    interests,
+    jobs,
+    queues,
+    samples,
+    segments,
+    shard_totals,
+    shards,
+    slices,
+    turns,
+)
+from queue_core.values.due import NEVER
+from queue_core.values.model import Magazine, State
+from queue_core.values.views import SHARDS, VIEWS
+
+#: The tables from which each view has its columns.
+_TABLES = {
+    "queues": (queues,),
+    "shards": (shards, turns, counters),
+    "slices": (slices,),
+    "consumers": (consumers, interests),
+    "jobs": (jobs,),
+    "breakers": (breakers,),
+    "samples": (samples,),
+    "limits": (allotments,),
+}
+
+
+def sizes(connection: Connection, only: Collection[int] | None) -> dict[int, int]:
+    """Return how many bytes each queue has."""
+    size = func.coalesce(func.sum(slices.c.bytes), 0)
+    query = select(slices.c.queue_id, size).where(*_of(connection, slices.c.queue_id, only))
+    return dict(connection.execute(query.group_by(slices.c.queue_id)).all())
+
+
+def sidelined(connection: Connection, only: Collection[int] | None) -> Sequence[Row[Any]]:
+    """Return how many messages in the sideline of each queue are `retrying`, and are `dead`."""
+
+    def messages(which: ColumnElement[bool]) -> ColumnElement[int]:
+        return func.sum(case((which, slices.c.count), else_=0)).cast(BigInteger)
+
+    return connection.execute(
+        select(
+            slices.c.queue_id,
+            messages(slices.c.due_at < NEVER).label("retrying"),
+            messages(slices.c.due_at == NEVER).label("dead"),
+        )
+        .where(
+            *_of(connection, slices.c.queue_id, only),
+            *in_magazines([Magazine.SIDELINE]),
+            *WAITING,
+        )
+        .group_by(slices.c.queue_id)
+    ).all()
+
+
+def counted(connection: Connection, only: Collection[int] | None) -> Iterator[dict[str, Any]]:
+    """
+    Yield the pointers and counters of each shard, and how many messages wait and are in flight.
+
+    By invariants I18 and I19, the counters yield the numbers of messages, however many slices there
+    are.
+    """
+    counts = [c for table in (turns, counters) for c in table.c if c.name in SHARDS.names]
+    rows = connection.execute(
+        select(shards, *counts)
+        .select_from(shard_totals)
+        .where(*_of(connection, shards.c.queue_id, only))
+        .order_by(shards.c.queue_id, shards.c.magazine, shards.c.shard)
+    )
+    for row in rows.mappings():
+        found = dict(row)
+        try:
+            waiting = row["loaded"] + row["reloaded"] - row["fired"] - row["damaged"]
+            in_flight = row["fired"] - row["reloaded"] - sum(row[name] for name in LEFT)
+        except UNREADABLE:
+            for table in (shards, turns, counters):
+                with decoding(table, _place_of(found)):
+                    sum(row[c.name] for c in table.c if c.name in SHARDS.names)
+            raise
+        yield found | {"waiting": waiting, "in_flight": in_flight}
+
+
+def name_of_magazine(row: Mapping[str, Any]) -> str:
+    """Return the name of the magazine of a row of `counted`; raises `DamagedCatalog`."""
+    with decoding(shards, _place_of(row)):
+        return Magazine(row["magazine"]).name.lower()
+
+
+def _place_of(row: Mapping[str, Any]) -> str:
+    return f"queue_id {row['queue_id']}, magazine {row['magazine']} and shard {row['shard']}"
+
+
+def slices_in_order(connection: Connection, only: Collection[int] | None) -> Iterator[RowMapping]:
+    """Yield the slices, each with the `location` of its segment and the name of its `consumer`."""
+    rows = connection.execute(
+        select(slices, segments.c.location, consumers.c.name.label("consumer"))
+        .join(segments, segments.c.id == slices.c.segment_id)
+        .outerjoin(consumers, consumers.c.id == slices.c.consumer_id)
+        .where(*_of(connection, slices.c.queue_id, only))
+        .order_by(slices.c.queue_id, slices.c.magazine, slices.c.shard, slices.c.position)
+    )
+    yield from rows.mappings()
+
+
+def names_of_state(row: RowMapping) -> dict[str, str]:
+    """Return the names of the magazine and the state of a slice; raises `DamagedCatalog`."""
+    with decoding(slices, f"id {row['id']}"):
+        return {
+            "magazine": Magazine(row["magazine"]).name.lower(),
+            "state": State(row["state"]).name.lower(),
+        }
+
+
+def interests_in_order(connection: Connection) -> Sequence[Row[Any]]:
+    """Return the interests of all consumers, in order of the queues."""
+    return connection.execute(select(interests).order_by(interests.c.queue_id)).all()
+
+
+def consumers_in_order(connection: Connection) -> Iterator[RowMapping]:
+    """Yield the consumers by name, with their messages `in_flight` and those `for_restart`."""
+    rows = connection.execute(
+        select(
+            consumers,
+            consumers.c.name.label("consumer"),
+            func.coalesce(func.sum(slices.c.count), 0).label("in_flight"),
+            func.coalesce(func.sum(case((reserved(), slices.c.count), else_=0)), 0).label(
+                "for_restart"
+            ),
+        )
+        .outerjoin(slices, slices.c.consumer_id == consumers.c.id)
+        .group_by(consumers.c.id)
+        .order_by(consumers.c.name)
+    )
+    yield from rows.mappings()
+
+
+def as_table(rows: list[dict[str, Any]], name: str) -> pa.Table:
+    """Return the rows of a view; raises `DamagedCatalog` for a value of another kind."""
+    try:
+        return pa.Table.from_pylist(rows, schema=VIEWS[name])
+    except UNREADABLE:
+        for row in rows:
+            for field in VIEWS[name]:
+                table = next((t for t in _TABLES[name] if field.name in t.c), _TABLES[name][0])
+                keys = [key.name for key in table.primary_key if key.name in row]
+                with decoding(table, " and ".join(f"{key} {row[key]}" for key in keys)):
+                    pa.array([row.get(field.name)], field.type)
+        raise
+
+
+def _of(
+    connection: Connection, queue_id: Column[int], only: Collection[int] | None
+) -> list[ColumnElement[bool]]:
+    """Return the condition of rows that belong to some queues."""
+    return [] if only is None else [dialect.of(connection).one_of(queue_id, only)]
