@@ -9,14 +9,15 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection
 
 from ignis_console.wording import moment
-from queue_core.catalog import dialect, queues
+from queue_core.catalog import queues
+from queue_core.catalog.holders.consumers import names_of
 from queue_core.catalog.records import failures
 from queue_core.catalog.slices import id_map
+from queue_core.catalog.slices.conditions import of_few_segments
 from queue_core.catalog.slices.slices import fetch
-from queue_core.catalog.tables import consumers, slices
 from queue_core.errors import DamagedSegment
 from queue_core.store import Store
 from queue_core.values.due import NEVER
@@ -149,21 +150,14 @@ def _is_of_return(place: Place) -> bool:
 
 def _slice_of(connection: Connection, queue_id: int, message_id: int) -> Slice | None:
     located = id_map.located(connection, [queue_id], IdSet.of([message_id]))
-    pieces = fetch(
-        connection,
-        # A queue may have many more slices than the segment.
-        dialect.of(connection).not_indexed(slices.c.queue_id) == queue_id,
-        dialect.of(connection).one_of(slices.c.segment_id, located.segments),
-    )
+    pieces = fetch(connection, *of_few_segments(connection, queue_id, located.segments))
     return next((piece for piece in pieces if piece.rows & located.rows(piece.segment_id)), None)
 
 
 def _place(connection: Connection, piece: Slice) -> Place:
     name = None
     if piece.consumer_id is not None:
-        name = connection.scalar(
-            select(consumers.c.name).where(consumers.c.id == piece.consumer_id)
-        )
+        name = names_of(connection, [piece.consumer_id]).get(piece.consumer_id)
     dead = piece.due_at == NEVER
     state = "in flight" if piece.consumer_id is not None else "waiting"
     return Place(

@@ -5,12 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection
 
 from ignis_source.handle import StoreHandle
-from queue_core.catalog import dialect
-from queue_core.catalog.slices import turns
-from queue_core.catalog.tables import slices
+from queue_core.catalog.slices import amounts, turns
 from queue_core.values.model import Magazine
 
 #: Seconds for which figures are shown again. The sizes of messages are added up over all slices.
@@ -34,7 +32,7 @@ class Progress:
         if now - self._read_at > FRESH_SECONDS:
             with self._store.catalog.read() as connection:
                 if now - self._sized_at > _SIZES_FRESH_SECONDS:
-                    self._bytes = self._size(connection, queue_ids)
+                    self._bytes = amounts.size(connection, queue_ids, self._magazine)
                     self._sized_at = now
                 self._found = self._read(connection, queue_ids)
             self._read_at = time.monotonic()
@@ -53,10 +51,3 @@ class Progress:
             "in_flight": sum(row.in_flight or 0 for row in rows),
             "sidelined": sum(row.sidelined or 0 for row in rows),
         }
-
-    def _size(self, connection: Connection, queue_ids: Sequence[int]) -> int:
-        query = select(func.sum(slices.c.bytes)).where(
-            dialect.of(connection).one_of(slices.c.queue_id, queue_ids),
-            slices.c.magazine == int(self._magazine),
-        )
-        return int(connection.scalar(query) or 0)
