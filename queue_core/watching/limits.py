@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection
 
 from queue_core.catalog import dialect
+from queue_core.catalog.records import allotments
 from queue_core.catalog.records.allotments import WHOLE
-from queue_core.catalog.tables import allotments, slices
+from queue_core.catalog.slices import amounts
 from queue_core.values import buckets
 from queue_core.values.limits import Limit
-from queue_core.values.model import Magazine, QueueInfo, State
+from queue_core.values.model import QueueInfo
 
 #: The most values of one limit that the view shows: those with the most messages in flight, and
 #: those with the fewest tokens.
@@ -36,21 +37,11 @@ def limits(
 def _rows(
     connection: Connection, queue: QueueInfo, limit: Limit, storage: str
 ) -> Iterator[Mapping[str, Any]]:
-    rows = connection.execute(
-        select(allotments.c.value, allotments.c.spent_until)
-        .where(
-            allotments.c.queue_id == queue.id,
-            allotments.c.of_column == (limit.column or WHOLE),
-            allotments.c.spent_until.is_not(None),
-        )
-        .order_by(allotments.c.spent_until.desc(), allotments.c.value)
-        .limit(MOST_VALUES)
-    ).all()
-    spent = {row.value: int(row.spent_until) for row in rows}
+    spent = allotments.of_values(connection, queue.id, limit.column or WHOLE, MOST_VALUES)
     now = dialect.read_clock(connection)
     shown: dict[str, Any] = {"queue": queue.name, "limit": str(limit)}
     if limit.column is None:
-        in_flight = _in_flight(connection, queue.id)
+        in_flight = amounts.in_flight(connection, queue.id)
         yield (
             shown | {"value": None, "in_flight": in_flight} | _bucket(limit, spent.get(WHOLE), now)
         )
@@ -87,12 +78,3 @@ def _bucket(limit: Limit, spent_until: int | None, now: int) -> dict[str, Any]:
     tokens = buckets.tokens(limit, spent_until, now)
     next_at = None if tokens else now + buckets.wait(limit, spent_until, now)
     return {"tokens": tokens, "next_at": next_at}
-
-
-def _in_flight(connection: Connection, queue_id: int) -> int:
-    fired = select(func.sum(slices.c.count)).where(
-        slices.c.queue_id == queue_id,
-        slices.c.magazine == int(Magazine.MAIN),
-        slices.c.state == int(State.FIRED),
-    )
-    return int(connection.scalar(fired) or 0)

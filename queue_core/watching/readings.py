@@ -10,18 +10,12 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any, TypeAlias
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection
 
-from queue_core.catalog import dialect
+from queue_core.catalog import dialect, queues
 from queue_core.catalog.database import Catalog
-from queue_core.catalog.records import figures, stuck
-from queue_core.catalog.tables import (
-    breakers,
-    consumers,
-    queues,
-    schedule,
-    slices,
-)
+from queue_core.catalog.holders.holders import holding
+from queue_core.catalog.records import breakers, figures, schedule, stuck
 from queue_core.values.model import Magazine
 from queue_core.values.settings import QueueSettings
 from queue_core.watching import metric as m
@@ -40,13 +34,9 @@ def read(catalog: Catalog) -> Readings:
         now = dialect.read_clock(connection)
         _of_queues(connection, found, now)
         _consumers(connection, found, now)
-        opened = select(breakers.c.name, func.count().label("open")).group_by(breakers.c.name)
-        for name, count in connection.execute(opened.where(breakers.c.state != "closed")):
+        for name, count in breakers.count_opened(connection).items():
             found[m.OPEN_BREAKERS].append(((name,), count))
-        newest = func.max(schedule.c.begun_at).label("newest")
-        for task, begun in connection.execute(
-            select(schedule.c.task, newest).group_by(schedule.c.task)
-        ):
+        for task, begun in schedule.last_begun(connection).items():
             found[m.TASK_AGE].append(((task,), max(now - begun, 0) / 1e6))
     return found
 
@@ -80,9 +70,9 @@ def _of_queues(connection: Connection, found: Readings, now: int) -> None:
             both = [(name, magazine.name.lower()) for name in of["queue"]]
             for name, metric in m.COUNTERS.items():
                 found[metric] += _known(both, of[figures.label_of(name, magazine)])
-    described = select(queues.c.name, queues.c.paused_at, queues.c.settings)
-    for name, paused, settings in connection.execute(described):
-        found[m.PAUSED].append(((name,), int(paused is not None or not _concurrency(settings))))
+    for queue in queues.states(connection):
+        rests = queue.paused_at is not None or not _concurrency(queue.settings)
+        found[m.PAUSED].append(((queue.name,), int(rests)))
 
 
 def _known(labels: Sequence[Labels], values: Sequence[float | None]) -> list[tuple[Labels, float]]:
@@ -97,12 +87,7 @@ def _concurrency(settings: str) -> int:
 
 
 def _consumers(connection: Connection, found: Readings, now: int) -> None:
-    held = (
-        select(consumers.c.name, consumers.c.heartbeat_at, func.sum(slices.c.count).label("held"))
-        .join(slices, slices.c.consumer_id == consumers.c.id)
-        .group_by(consumers.c.id, consumers.c.name, consumers.c.heartbeat_at)
-    )
-    for name, heartbeat, count in connection.execute(held):
-        found[m.HELD].append(((name,), int(count)))
-        if heartbeat is not None:
-            found[m.HEARTBEAT_AGE].append(((name,), max(now - heartbeat, 0) / 1e6))
+    for row in holding(connection):
+        found[m.HELD].append(((row.name,), int(row.held)))
+        if row.heartbeat_at is not None:
+            found[m.HEARTBEAT_AGE].append(((row.name,), max(now - row.heartbeat_at, 0) / 1e6))

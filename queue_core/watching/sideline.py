@@ -13,7 +13,7 @@ from sqlalchemy import Connection
 from queue_core.catalog.records import failures
 from queue_core.catalog.slices import bunches, id_map
 from queue_core.catalog.slices.bunches import Bunch
-from queue_core.catalog.tables import slices
+from queue_core.catalog.slices.conditions import in_queue
 from queue_core.values.due import NEVER
 from queue_core.values.model import Magazine
 from queue_core.values.rows import Numbers
@@ -27,7 +27,7 @@ def sideline(connection: Connection, names: Mapping[int, str]) -> pa.Table:
     """Return the messages in the sidelines of some queues, in order of queue, shard and place."""
     tables = [_SCHEMA.empty_table()]
     for queue_id, name in names.items():
-        here = (slices.c.queue_id == queue_id, slices.c.magazine == int(Magazine.SIDELINE))
+        here = in_queue(queue_id, Magazine.SIDELINE)
         if len(found := bunches.read(connection, *here, skip_locked=False)):
             tables.append(_of_queue(connection, queue_id, name, found))
     return pa.concat_tables(tables)
