@@ -501,9 +501,9 @@ class Store(AbstractContextManager["Store"]):
         Returns:
             Their locations in the storage.
         """
-        from queue_core.upkeep.backup import leftovers
+        from queue_core.catalog.slices import files
 
-        return self.catalog.write(leftovers.give_up if give_up else leftovers.find)
+        return self.catalog.write(files.give_up if give_up else files.find)
 
     def side_tasks(
         self,

@@ -42,7 +42,7 @@ _HASH_BITS = 40
 _GROWING = (shards, turns, counters, consumers)
 
 #: Columns that no seal covers, by table: times that the database assigns, and values that change
-#: with each heartbeat or life. Other checks of `queue_core.upkeep.fsck` cover them.
+#: with each heartbeat or life. Other checks of `queue_core.catalog.checks` cover them.
 _UNSEALED = {
     "segments": {"loaded_at", "data"},
     "consumers": {"heartbeat_at", "ack"},

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import func, select, update
 
 from queue_core import Store
-from queue_core.catalog.holders import consumers
+from queue_core.catalog.holders import consumers, leases
 from queue_core.catalog.tables import facts, files
 from queue_core.consumers.presence import own_consumer
 from queue_core.errors import (
@@ -22,7 +22,6 @@ from queue_core.errors import (
 from queue_core.segments import stager
 from queue_core.upkeep.backup.folder import BackupFolder
 from queue_core.upkeep.backup.hold import Hold
-from queue_core.upkeep.leader import leases
 from queue_core.waiting.publish import publish_once
 from tests.books import audit
 from tests.dump import dump

@@ -4,13 +4,12 @@ import pytest
 from sqlalchemy import select
 
 from queue_core.catalog import dialect
-from queue_core.catalog.holders import interests, waiters
+from queue_core.catalog.holders import interests, leases, waiters
 from queue_core.catalog.holders.signs_of_life import LONGEST_LEASE_SECONDS
 from queue_core.catalog.identity import clock
 from queue_core.catalog.records import schedule
 from queue_core.catalog.tables import leases as lease_rows
 from queue_core.errors import BadOption
-from queue_core.upkeep.leader import leases
 from tests.clocks import jump
 from tests.factories import make_queue, numbers_of, orders
 from tests.waiting import Caller, stands_for_ever, waits

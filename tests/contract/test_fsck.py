@@ -14,6 +14,7 @@ from sqlalchemy import delete, insert, select, update
 
 from queue_core import Store
 from queue_core.catalog import seals
+from queue_core.catalog.checks.invariants import INVARIANTS
 from queue_core.catalog.holders import interests as interest_rows
 from queue_core.catalog.tables import (
     allotments,
@@ -41,7 +42,6 @@ from queue_core.catalog.tables import (
     waiters,
 )
 from queue_core.segments import stager
-from queue_core.upkeep.fsck.invariants import INVARIANTS
 from queue_core.upkeep.leader.lease import LeaseLeader
 from queue_core.upkeep.tasks.runner import SideTasks
 from queue_core.values.model import State

@@ -5,8 +5,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from queue_core.catalog.holders import leases
 from queue_core.errors import CatalogUnavailable, NotLeading
-from queue_core.upkeep.leader import lease, leases
+from queue_core.upkeep.leader import lease
 from queue_core.upkeep.leader.lease import ROLE, LeaseLeader
 
 #: Longer than any test.

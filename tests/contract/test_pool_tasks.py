@@ -6,9 +6,9 @@ import pytest
 from sqlalchemy import update
 
 from queue_core import ConsumerPool
+from queue_core.catalog.holders import leases
 from queue_core.catalog.records.schedule import schedule
 from queue_core.errors import BadOption, ConsumerFenced
-from queue_core.upkeep.leader import leases
 from queue_core.upkeep.leader.lease import ROLE
 from queue_core.upkeep.tasks import background
 from tests.contract.pools import Recorder, eventually

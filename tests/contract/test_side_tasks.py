@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 from sqlalchemy import event
 
+from queue_core.catalog.holders import leases
 from queue_core.catalog.identity import clock
 from queue_core.catalog.records import schedule
 from queue_core.errors import (
@@ -15,7 +16,6 @@ from queue_core.errors import (
     NotLeading,
     QueueDeactivated,
 )
-from queue_core.upkeep.leader import leases
 from queue_core.upkeep.leader.lease import LeaseLeader
 from queue_core.upkeep.tasks import runner
 from queue_core.upkeep.tasks import shovel as shovel_task

@@ -7,9 +7,9 @@ import pytest
 from sqlalchemy import update
 
 from queue_core import Store
+from queue_core.catalog.holders import leases
 from queue_core.catalog.records.schedule import schedule
 from queue_core.errors import BadName, BadOption, NoSuchQueue
-from queue_core.upkeep.leader import leases
 from queue_core.upkeep.leader.lease import ROLE
 from queue_core.upkeep.tasks import background
 from tests.contract.pools import eventually

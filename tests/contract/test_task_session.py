@@ -7,9 +7,9 @@ from ignis_source import task_session
 from ignis_source.offset import ReportOffset
 from ignis_source.options import SourceOptions
 from ignis_source.task_session import TaskSession
+from queue_core.catalog.holders import leases
 from queue_core.catalog.tables import slices
 from queue_core.errors import BadSelector, CatalogUnavailable, NoSuchQueue
-from queue_core.upkeep.leader import leases
 from queue_core.upkeep.tasks import shovel as shovel_task
 from tests.dump import backdate
 from tests.factories import make_queue, numbers_of, orders

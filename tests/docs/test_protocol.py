@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from queue_core.catalog import format
+from queue_core.catalog.checks.invariants import INVARIANTS
 from queue_core.catalog.holders.consumers import DEAD_AFTER_SECONDS
 from queue_core.catalog.slices import slices
 from queue_core.support import faults
-from queue_core.upkeep.fsck.invariants import INVARIANTS
 from queue_core.upkeep.tasks.vacuum import GRACE_SECONDS
 
 TESTS = Path(__file__).parents[1]

@@ -1,14 +1,15 @@
-"""Report what a restored catalog has lost."""
+"""What a catalog knows of its restore: its origin, and what it has lost."""
 
 from __future__ import annotations
 
 import logging
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, delete, insert, select
 
+from queue_core.catalog import dialect
 from queue_core.catalog.damage import decoding
 from queue_core.catalog.records.task_log import Moves
-from queue_core.catalog.tables import facts, publications
+from queue_core.catalog.tables import clocks, facts, leases, publications, waiters
 from queue_core.values.model import Batch, QueueInfo
 
 #: The task name in the view of reports for all that a restore has undone.
@@ -16,24 +17,49 @@ RESTORE = "restore"
 #: The fact that says when the catalog was restored, or adopted after a restore by other means.
 RESTORED_AT = "restored_at"
 
+#: The fact that names the store of the backup.
+ORIGIN = "origin"
+
 #: The fact that changes whenever a catalog takes over a storage, as it must after each restore.
 ADOPTED = "adopted"
+
+#: Facts that are not restored, because each catalog has its own.
+_IDENTITY = ("store", "tokens", "place", "storage", ORIGIN, RESTORED_AT)
 
 _log = logging.getLogger(__name__)
 
 
 def last_restore(connection: Connection) -> str | None:
     """Return when the catalog was last restored; None if it never was."""
-    return _fact(connection, RESTORED_AT)
+    return fact(connection, RESTORED_AT)
 
 
 def generation(connection: Connection) -> str | None:
     """Return what changes with each `ignis adopt`; None before the first."""
-    return _fact(connection, ADOPTED)
+    return fact(connection, ADOPTED)
 
 
-def _fact(connection: Connection, name: str) -> str | None:
+def fact(connection: Connection, name: str) -> str | None:
+    """Return a fact about the store; None if it is not known."""
     return connection.scalar(select(facts.c.value).where(facts.c.name == name))
+
+
+def take_identity(connection: Connection, store: str, origin: str) -> None:
+    """Make a restored catalog that of a store; *origin* is the store of its backup."""
+    connection.execute(delete(facts).where(facts.c.name.in_(_IDENTITY)))
+    now = str(dialect.read_clock(connection))
+    values = {"store": store, ORIGIN: origin, RESTORED_AT: now}
+    connection.execute(
+        insert(facts), [{"name": name, "value": value} for name, value in values.items()]
+    )
+
+
+def forget_processes(connection: Connection, taken_at: int) -> None:
+    """Remove the marks of the processes that ran when the backup was taken, and their looks."""
+    for table in (leases, waiters, clocks):
+        connection.execute(delete(table))
+    seen = {"host": RESTORE, "catalog_at": taken_at}
+    connection.execute(insert(clocks).values(seen | {"host_at": 0, "steady_at": 0}))
 
 
 def report_batches(connection: Connection, queue: QueueInfo, batch: Batch) -> None:

@@ -30,9 +30,6 @@ from queue_core.segments.format import pack_chunks, unpack_chunks
 from queue_core.values.ids import first_id
 from queue_core.values.model import SegmentRef, Staged
 
-#: The state of a file that a restored catalog does not know; only an operator gives it up.
-FOUND = "found"
-
 # Built once: to build a statement takes several times as long as SQLite needs to run it.
 _INSERT = (
     insert(segments).values(loaded_at=dialect.now()).returning(segments.c.id, segments.c.loaded_at)

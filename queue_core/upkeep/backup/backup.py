@@ -15,15 +15,15 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 
 import pyarrow as pa
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection
 
-from queue_core.catalog import dialect, format
+from queue_core.catalog import dialect, format, table_rows
 from queue_core.catalog.database import Catalog
-from queue_core.catalog.tables import facts, metadata, segments, slices
+from queue_core.catalog.records.restored import fact
+from queue_core.catalog.slices import amounts, segments
 from queue_core.errors import BadOption, DamagedSegment, StorageUnavailable
 from queue_core.segments.storage import Storage
 from queue_core.support import faults
-from queue_core.upkeep.backup import rows
 from queue_core.upkeep.backup.folder import BackupFolder
 from queue_core.upkeep.backup.hold import Hold
 from queue_core.upkeep.backup.manifest import File, Manifest
@@ -71,7 +71,7 @@ def backup(
             "files; use a folder outside of it"
         )
     with catalog.read() as connection:
-        store = connection.scalar(select(facts.c.value).where(facts.c.name == "store"))
+        store = fact(connection, "store")
     if store is None:
         raise StorageUnavailable(
             f"{catalog!r} has no storage yet; open the store once with its storage, then back it up"
@@ -82,12 +82,10 @@ def backup(
     with Hold(catalog) if with_segments else nullcontext() as hold:
         with catalog.read() as connection:
             tables = _write_tables(connection, folder, name, progress)
-            last_ids = _last_ids(connection)
+            last_ids = table_rows.last_ids(connection)
             taken_at = dialect.read_clock(connection)
-            messages = int(connection.scalar(select(func.sum(slices.c.count))) or 0)
-            named = connection.scalars(
-                select(segments.c.location).where(segments.c.location.is_not(None))
-            ).all()
+            messages = amounts.messages(connection)
+            named = segments.locations(connection)
         copied: dict[str, tuple[int, str]] = {}
         missing: list[str] = []
         kept = {at: there[at] for at in named if at in there and folder.holds(at, there[at][0])}
@@ -121,21 +119,11 @@ def _write_tables(
     connection: Connection, folder: BackupFolder, name: str, progress: Progress
 ) -> dict[str, File]:
     written = {}
-    tables = metadata.sorted_tables
-    for number, table in enumerate(tables):
-        progress("tables", number, len(tables))
-        found = rows.read(connection, table)
-        written[table.name] = folder.write_table(name, table.name, rows.schema_of(table), found)
+    for number, table in enumerate(table_rows.NAMES):
+        progress("tables", number, len(table_rows.NAMES))
+        found = table_rows.read(connection, table)
+        written[table] = folder.write_table(name, table, table_rows.schema_of(table), found)
     return written
-
-
-def _last_ids(connection: Connection) -> dict[str, int]:
-    """Return the highest id of each table whose ids the database assigns."""
-    found = {}
-    for table in rows.NUMBERED:
-        highest = connection.scalar(select(func.max(table.c.id))) or 0
-        found[table.name] = max(highest, dialect.of(connection).last_id(connection, table))
-    return found
 
 
 def _copy(

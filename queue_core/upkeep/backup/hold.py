@@ -12,9 +12,9 @@ from contextlib import AbstractContextManager, suppress
 from sqlalchemy import Connection
 
 from queue_core.catalog.database import Catalog
+from queue_core.catalog.holders import leases
 from queue_core.catalog.holders.signs_of_life import LONGEST_LEASE_SECONDS
 from queue_core.errors import CatalogUnavailable, IgnisError
-from queue_core.upkeep.leader import leases
 
 #: Seconds for which a hold lasts without being renewed, and between two renewals.
 HELD_SECONDS = LONGEST_LEASE_SECONDS

@@ -5,17 +5,13 @@ from __future__ import annotations
 import uuid
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, select
-
+from queue_core.catalog import table_rows
 from queue_core.catalog.database import Catalog
-from queue_core.catalog.tables import consumers, facts, queues
+from queue_core.catalog.records.restored import ORIGIN, fact
 from queue_core.errors import BadOption
 from queue_core.segments.storage import Storage
 from queue_core.upkeep.backup.manifest import Manifest
 from queue_core.values.address import Address
-
-#: The fact of a restored catalog that names the store of its backup.
-ORIGIN = "origin"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,15 +34,8 @@ def look(catalog: Catalog | None, storage: Storage) -> Place:
     if catalog is None:
         return Place(None, None, False, owners, present)
     with catalog.read() as connection:
-        known = {row.name: row.value for row in connection.execute(select(facts))}
-        return Place(known.get("store"), known.get(ORIGIN), is_used(connection), owners, present)
-
-
-def is_used(connection: Connection) -> bool:
-    """Return whether a catalog has queues or consumers."""
-    return any(
-        connection.scalar(select(table.c.id).limit(1)) is not None for table in (queues, consumers)
-    )
+        store, origin = (fact(connection, name) for name in ("store", ORIGIN))
+        return Place(store, origin, table_rows.are_used(connection), owners, present)
 
 
 def store_id(manifest: Manifest, place: Place, address: Address, *, over: bool) -> str:

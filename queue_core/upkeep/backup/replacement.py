@@ -11,38 +11,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, delete, func, insert, select, update
+from sqlalchemy import Connection
 
-from queue_core.catalog import dialect, seals
-from queue_core.catalog.records import schedule
-from queue_core.catalog.records.restored import RESTORE, RESTORED_AT
+from queue_core.catalog import dialect, table_rows
+from queue_core.catalog.records import restored, schedule
+from queue_core.catalog.records.restored import RESTORE
 from queue_core.catalog.records.task_log import Moves
-from queue_core.catalog.slices.segments import FOUND
-from queue_core.catalog.tables import (
-    clocks,
-    consumers,
-    facts,
-    files,
-    leases,
-    metadata,
-    slices,
-    waiters,
-)
+from queue_core.catalog.slices import amounts, files
 from queue_core.errors import BadOption
 from queue_core.support import faults
-from queue_core.upkeep.backup import rows
 from queue_core.upkeep.backup.backup import Progress
 from queue_core.upkeep.backup.folder import BackupFolder
 from queue_core.upkeep.backup.manifest import Manifest
-from queue_core.upkeep.backup.place import ORIGIN, is_used
 from queue_core.verbs.quarantine import set_apart
 
 #: Ids and epochs jump by a million, and by ten for each millisecond since the backup.
 JUMP = 1_000_000
 JUMP_PER_SECOND = 10_000
-
-#: Facts that are not restored, because each catalog has its own.
-_IDENTITY = ("store", "tokens", "place", "storage", ORIGIN, RESTORED_AT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,61 +70,36 @@ class Replacement:
 
     def work(self, connection: Connection) -> Restored:
         """Replace all rows; raises `BadOption` if the catalog must be empty and is not."""
-        dialect.of(connection).lock_tables(connection, metadata.sorted_tables)
-        if not self.over and is_used(connection):
+        table_rows.lock(connection)
+        if not self.over and table_rows.are_used(connection):
             raise BadOption(
                 "the catalog was put to use while segments were copied; its rows were not changed"
             )
-        tables = metadata.sorted_tables
-        for number, table in enumerate(tables):
-            self.progress("tables", number, len(tables))
-            connection.execute(delete(table))
-            rows.write(connection, table, self.folder.table(self.manifest, table.name))
+        for number, name in enumerate(table_rows.NAMES):
+            self.progress("tables", number, len(table_rows.NAMES))
+            table_rows.replace(connection, name, self.folder.table(self.manifest, name))
         age = max(dialect.read_clock(connection) - self.manifest.taken_at, 0) / 1e6
-        self._jump(connection, JUMP + int(age * JUMP_PER_SECOND))
-        self._forget_processes(connection)
-        self._take_identity(connection)
+        # Skip what may have been assigned since the backup.
+        jump = JUMP + int(age * JUMP_PER_SECOND)
+        table_rows.skip_ids(connection, self.manifest.last_ids, jump)
+        restored.forget_processes(connection, self.manifest.taken_at)
+        restored.take_identity(connection, self.store, self.manifest.store)
         found, damaged = self._compare(connection)
         _report(connection, len(found), damaged)
         faults.point("restore.before_commit")
         return Restored(
             age=age,
-            messages=int(connection.scalar(select(func.sum(slices.c.count))) or 0),
+            messages=amounts.messages(connection),
             copied=self.copied,
             found=tuple(found),
             damaged=damaged,
         )
 
-    def _jump(self, connection: Connection, jump: int) -> None:
-        """Skip the ids and epochs that may have been assigned since the backup."""
-        for table in rows.NUMBERED:
-            last = self.manifest.last_ids[table.name] + jump
-            dialect.of(connection).raise_ids(connection, table, last)
-        seal = consumers.c.seal + jump * seals.weight(consumers, "epoch")
-        connection.execute(update(consumers).values(epoch=consumers.c.epoch + jump, seal=seal))
-
-    def _forget_processes(self, connection: Connection) -> None:
-        """Remove the marks of processes at the time of the backup, and the looks at the clock."""
-        for table in (leases, waiters, clocks):
-            connection.execute(delete(table))
-        seen = {"host": RESTORE, "catalog_at": self.manifest.taken_at}
-        connection.execute(insert(clocks).values(seen | {"host_at": 0, "steady_at": 0}))
-
-    def _take_identity(self, connection: Connection) -> None:
-        connection.execute(delete(facts).where(facts.c.name.in_(_IDENTITY)))
-        now = str(dialect.read_clock(connection))
-        values = {"store": self.store, ORIGIN: self.manifest.store, RESTORED_AT: now}
-        connection.execute(
-            insert(facts), [{"name": name, "value": value} for name, value in values.items()]
-        )
-
     def _compare(self, connection: Connection) -> tuple[list[str], int]:
         """Record files that the backup does not know; mark messages without files as damaged."""
-        known = {row.location: row.state for row in connection.execute(select(files))}
+        known = {row.location: row.state for row in files.all_files(connection)}
         found = sorted(self.present - known.keys())
-        if found:
-            new = {"state": FOUND, "since": dialect.read_clock(connection)}
-            connection.execute(insert(files), [{"location": at} | new for at in found])
+        files.note_found(connection, found)
         live = {location for location, state in known.items() if state == "live"}
         lost = sorted(live - self.present)
         return found, set_apart(connection, lost) if lost else 0

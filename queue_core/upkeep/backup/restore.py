@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
 
-from queue_core.catalog import format
+from queue_core.catalog import format, table_rows
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.identity.identity import Identity
-from queue_core.catalog.tables import metadata
 from queue_core.errors import BadOption, DamagedBackup, FormatTooNew, NoSuchStore
 from queue_core.segments.storage import Storage
 from queue_core.support import faults
@@ -70,7 +69,7 @@ def _checked(folder: BackupFolder) -> Manifest:
             f"backup {folder.path} is of a catalog of format {manifest.format}, and this ignis "
             f"reads up to {format.FORMAT}; upgrade ignis"
         )
-    if manifest.format < format.FORMAT or manifest.tables.keys() != metadata.tables.keys():
+    if manifest.format < format.FORMAT or manifest.tables.keys() != {*table_rows.NAMES}:
         raise BadOption(
             f"backup {folder.path} is of a catalog of format {manifest.format}; restore it with "
             f"the ignis that wrote it, and then open the store with this one"

@@ -1,1 +1,1 @@
-"""Check every invariant of a store: one module for each family, and the repair."""
+"""The check of a store: it runs all of `catalog.checks`, and reports what they find."""

@@ -11,17 +11,17 @@ from dataclasses import dataclass
 from itertools import count
 from threading import Lock
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection
 
-from queue_core.catalog import dialect
+from queue_core.catalog import dialect, queues
+from queue_core.catalog.checks import counters, records, slices, tickets
+from queue_core.catalog.checks import segments as segment_checks
+from queue_core.catalog.checks.finding import Finding
+from queue_core.catalog.checks.scope import Check, Scope
 from queue_core.catalog.database import Catalog
-from queue_core.catalog.tables import queues, segments
+from queue_core.catalog.slices import segments
 from queue_core.errors import StorageUnavailable
 from queue_core.segments.storage import Storage
-from queue_core.upkeep.fsck import counters, records, slices, tickets
-from queue_core.upkeep.fsck import segments as segment_checks
-from queue_core.upkeep.fsck.finding import Finding
-from queue_core.upkeep.fsck.scope import Check, Scope
 
 #: Called before each check with its name, the number of finished checks, and the number of all.
 Progress = Callable[[str, int, int], None]
@@ -91,7 +91,7 @@ def check(
         for found in pool.map(run, checks):
             findings += found
     with catalog.read() as connection:
-        names = {row.id: row.name for row in connection.execute(select(queues.c.id, queues.c.name))}
+        names = {row.id: row.name for row in queues.states(connection)}
         return Checked(findings=_still_there(connection, findings), names=names)
 
 
@@ -120,8 +120,7 @@ def _still_there(connection: Connection, findings: list[Finding]) -> list[Findin
     if not lost:
         return findings
     ids = [int(found.key[0]) for found in lost]
-    here = dialect.of(connection).one_of(segments.c.id, ids)
-    there = set(connection.scalars(select(segments.c.id).where(here)))
+    there = segments.present(connection, ids)
     gone = {id(found) for found in lost if found.key[0] not in there}
     return [found for found in findings if id(found) not in gone]
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from queue_core.catalog.checks.finding import report
+from queue_core.catalog.checks.repair import repair as mend
 from queue_core.catalog.database import Catalog
 from queue_core.segments.storage import Storage
 from queue_core.upkeep.fsck.check import THREADS, Progress, check
-from queue_core.upkeep.fsck.finding import report
-from queue_core.upkeep.fsck.repair import repair as mend
 
 
 def fsck(

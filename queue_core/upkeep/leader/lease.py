@@ -14,8 +14,8 @@ import time
 from sqlalchemy import Connection
 
 from queue_core.catalog.database import Catalog
+from queue_core.catalog.holders import leases
 from queue_core.errors import IgnisError, NotLeading
-from queue_core.upkeep.leader import leases
 from queue_core.values.names import of_process
 
 #: Seconds for which a lease lasts, and between two renewals.

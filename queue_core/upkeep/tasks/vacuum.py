@@ -10,22 +10,20 @@ that it removed, or would remove, and writes their number to the task log.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
-from sqlalchemy import Connection, delete, exists, select, update
+from sqlalchemy import Connection
 
 from queue_core.catalog import dialect
 from queue_core.catalog.database import Catalog
+from queue_core.catalog.holders import leases
 from queue_core.catalog.identity import clock
 from queue_core.catalog.identity.identity import Identity
 from queue_core.catalog.records import progress, schedule
 from queue_core.catalog.records.task_log import Moves
-from queue_core.catalog.slices import segments
-from queue_core.catalog.tables import files, slices
-from queue_core.catalog.tables import segments as segment_rows
+from queue_core.catalog.slices import files, segments
 from queue_core.segments.storage import Storage
 from queue_core.support import faults
-from queue_core.upkeep.leader import leases
 from queue_core.upkeep.tasks.purge import KEPT_SECONDS, purge
 from queue_core.upkeep.tasks.task import TaskContext
 
@@ -51,34 +49,18 @@ def vacuum(
     if dry_run:
         with catalog.read() as connection:
             strangers, garbage = _removable(connection, present, grace)
-            return sorted(present.keys() & {*strangers, *garbage, *_condemned(connection)})
+            return sorted(present.keys() & {*strangers, *garbage, *files.condemned(connection)})
 
     clock.check(catalog)
-    unnamed = _unnamed(catalog)
+    # In a reading transaction, which keeps nobody waiting. Their release looks again.
+    with catalog.read() as connection:
+        unnamed = segments.unnamed(connection)
 
     def condemn(connection: Connection) -> list[str]:
         segments.release(connection, unnamed)
         strangers, garbage = _removable(connection, present, grace)
-        now = dialect.now()
-        if strangers:
-            # In the order in which publications claim files, so that the two cannot deadlock.
-            connection.execute(
-                dialect.of(connection)
-                .insert_new(files)
-                .values(state="condemned", since=now)
-                .on_conflict_do_nothing(),
-                [{"location": location} for location in strangers],
-            )
-        these = dialect.of(connection).one_of(files.c.location, garbage)
-        # These are locked in the same order, before they are changed in any order.
-        ordered = select(files.c.location).where(these).order_by(files.c.location)
-        connection.execute(dialect.of(connection).locked(ordered)).all()
-        connection.execute(
-            update(files)
-            .where(these, files.c.state == "garbage")
-            .values(state="condemned", since=now)
-        )
-        found = _condemned(connection)
+        files.condemn(connection, strangers, garbage)
+        found = files.condemned(connection)
         clock.confirm(connection)
         faults.point("vacuum.before_commit")
         return found
@@ -97,7 +79,7 @@ def vacuum(
     gone = sorted(location for location in condemned if location in present)
 
     def forget(connection: Connection) -> None:
-        _forget(connection, condemned)
+        files.forget(connection, condemned)
         moves = Moves()
         if gone:
             moves.count(None, len(gone), "storage", None)
@@ -120,7 +102,7 @@ def _removable(
     """Return the files that the catalog does not know or has given up, in order."""
     now = dialect.read_clock(connection)
     before = now - int(grace * 1e6)
-    known = {row.location: row for row in connection.execute(select(files))}
+    known = {row.location: row for row in files.all_files(connection)}
     strangers = (at for at, written in present.items() if at not in known and written <= before)
     garbage = (at for at, row in known.items() if row.state == "garbage" and row.since <= before)
     # Asked after the garbage was found: later garbage is not included, and files that a backup
@@ -128,24 +110,3 @@ def _removable(
     if leases.backs_up(connection):
         return sorted(strangers), []
     return sorted(strangers), sorted(garbage)
-
-
-def _condemned(connection: Connection) -> list[str]:
-    query = select(files.c.location).where(files.c.state == "condemned")
-    return sorted(connection.scalars(query))
-
-
-def _unnamed(catalog: Catalog) -> Sequence[int]:
-    """
-    Return the segments that two settlements have left behind, each relying on the other.
-
-    They are found in a reading transaction, which keeps nobody waiting. Their release looks again.
-    """
-    named = exists().where(slices.c.segment_id == segment_rows.c.id)
-    with catalog.read() as connection:
-        return connection.scalars(select(segment_rows.c.id).where(~named)).all()
-
-
-def _forget(connection: Connection, locations: Sequence[str]) -> None:
-    these = dialect.of(connection).one_of(files.c.location, locations)
-    connection.execute(delete(files).where(these, files.c.state == "condemned"))

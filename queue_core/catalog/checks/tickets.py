@@ -7,6 +7,8 @@ from collections.abc import Iterator
 
 from sqlalchemy import or_, select
 
+from queue_core.catalog.checks.finding import Finding, Remedy
+from queue_core.catalog.checks.scope import ALTERED, Scope, is_altered, of_row
 from queue_core.catalog.tables import (
     allotments,
     breakers,
@@ -20,8 +22,6 @@ from queue_core.catalog.tables import (
     tickets,
     waiters,
 )
-from queue_core.upkeep.fsck.finding import Finding, Remedy
-from queue_core.upkeep.fsck.scope import ALTERED, Scope, is_altered, of_row
 
 #: The claims that an interest can make.
 _CLAIMS = ("shared", "exclusive", "single")

@@ -14,6 +14,7 @@ from typing import Any
 from sqlalchemy import Connection, Table, and_, bindparam, delete, func, or_, select, update
 
 from queue_core.catalog import dialect, seals
+from queue_core.catalog.checks.finding import Finding, Remedy
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.tables import (
     LEFT,
@@ -26,7 +27,6 @@ from queue_core.catalog.tables import (
     slices,
     turns,
 )
-from queue_core.upkeep.fsck.finding import Finding, Remedy
 from queue_core.values.model import Magazine, State
 
 _Place = tuple[int, int, int]

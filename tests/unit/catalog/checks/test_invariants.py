@@ -1,6 +1,6 @@
 """The invariants have numbers in a row, and each says one thing."""
 
-from queue_core.upkeep.fsck.invariants import INVARIANTS
+from queue_core.catalog.checks.invariants import INVARIANTS
 
 
 def test_the_numbers_are_in_a_row():

@@ -1,6 +1,6 @@
 """Findings become rows, with the name of their queue and the row that they are about."""
 
-from queue_core.upkeep.fsck.finding import FINDINGS, Finding, Remedy, report
+from queue_core.catalog.checks.finding import FINDINGS, Finding, Remedy, report
 
 
 def make_finding(**values):

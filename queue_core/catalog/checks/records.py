@@ -8,6 +8,8 @@ from typing import Any
 
 from sqlalchemy import Table, select
 
+from queue_core.catalog.checks.finding import Finding
+from queue_core.catalog.checks.scope import ALTERED, Scope, is_altered, of_row
 from queue_core.catalog.records.schedule import STORE
 from queue_core.catalog.tables import (
     failures,
@@ -18,8 +20,6 @@ from queue_core.catalog.tables import (
     task_log,
 )
 from queue_core.segments.ipc import unpack
-from queue_core.upkeep.fsck.finding import Finding
-from queue_core.upkeep.fsck.scope import ALTERED, Scope, is_altered, of_row
 from queue_core.values.names import check_queue
 from queue_core.values.schema import deserialize
 from queue_core.values.settings import QueueSettings

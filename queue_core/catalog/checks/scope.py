@@ -9,9 +9,9 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Select, Table, case, or_
 
 from queue_core.catalog import seals
+from queue_core.catalog.checks.finding import Finding, Remedy
 from queue_core.catalog.tables import id_map, queues, segments, slices
 from queue_core.segments.storage import Storage
-from queue_core.upkeep.fsck.finding import Finding, Remedy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,13 +9,13 @@ import xxhash
 from sqlalchemy import ColumnElement, and_, exists, literal, or_, select
 
 from queue_core.catalog import seals
-from queue_core.catalog.slices.segments import FOUND
+from queue_core.catalog.checks.finding import Finding, Remedy
+from queue_core.catalog.checks.scope import ALTERED, Scope, broken, is_altered, of_row
+from queue_core.catalog.slices.files import FOUND
 from queue_core.catalog.tables import files, id_map, queues, schemas, segments, slices
 from queue_core.errors import DamagedSegment
 from queue_core.segments.format import unpack_chunks
 from queue_core.segments.ipc import unpack
-from queue_core.upkeep.fsck.finding import Finding, Remedy
-from queue_core.upkeep.fsck.scope import ALTERED, Scope, broken, is_altered, of_row
 from queue_core.values.model import INLINE, Chunk, State
 
 _HEAD = (segments.c.id, segments.c.queue_id, segments.c.loaded_at)

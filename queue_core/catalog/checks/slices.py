@@ -14,9 +14,9 @@ from pyroaring import BitMap
 from sqlalchemy import BigInteger, ColumnElement, and_, cast, func, or_, select
 
 from queue_core.catalog import dialect, seals
+from queue_core.catalog.checks.finding import Finding
+from queue_core.catalog.checks.scope import ALTERED, Scope, broken, of_row
 from queue_core.catalog.tables import id_map, segments, shards, slices
-from queue_core.upkeep.fsck.finding import Finding
-from queue_core.upkeep.fsck.scope import ALTERED, Scope, broken, of_row
 from queue_core.values.model import Magazine, State
 from queue_core.values.rows import Rows
 

@@ -11,9 +11,9 @@ from typing import Any
 
 from sqlalchemy import Table, func, select
 
+from queue_core.catalog.checks.finding import Finding, Remedy
+from queue_core.catalog.checks.scope import ALTERED, Scope, is_altered
 from queue_core.catalog.tables import LEFT, counters, queues, shards, slices, turns
-from queue_core.upkeep.fsck.finding import Finding, Remedy
-from queue_core.upkeep.fsck.scope import ALTERED, Scope, is_altered
 from queue_core.values.model import Magazine, State
 
 _TABLES = (shards, turns, counters)

@@ -1,0 +1,113 @@
+"""All rows of the catalog's tables as Arrow record batches, the same for every database."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+from sqlalchemy import (
+    Boolean,
+    Connection,
+    Integer,
+    LargeBinary,
+    Row,
+    String,
+    Table,
+    delete,
+    func,
+    insert,
+    select,
+    update,
+)
+
+from queue_core.catalog import dialect, seals
+from queue_core.catalog.damage import UNREADABLE, decoding
+from queue_core.catalog.tables import consumers, metadata, queues
+
+#: The names of all tables, in the order in which they are read and written.
+NAMES = tuple(table.name for table in metadata.sorted_tables)
+#: Tables whose ids the database assigns.
+_NUMBERED = [table for table in metadata.sorted_tables if table.autoincrement_column is not None]
+#: The most rows in memory at a time.
+BATCH_ROWS = 1000
+
+
+def schema_of(name: str) -> pa.Schema:
+    """Return the columns of a table as Arrow types."""
+    columns = metadata.tables[name].columns
+    return pa.schema([(column.name, _type_of(column.type)) for column in columns])
+
+
+def read(connection: Connection, name: str) -> Iterator[pa.RecordBatch]:
+    """Yield all rows of a table."""
+    table, schema = metadata.tables[name], schema_of(name)
+    query = select(table).order_by(*table.primary_key.columns)
+    found = connection.execute(query.execution_options(yield_per=BATCH_ROWS))
+    for rows in found.partitions():
+        yield _batch(table, rows, schema)
+
+
+def _batch(table: Table, rows: Sequence[Row[Any]], schema: pa.Schema) -> pa.RecordBatch:
+    """Return rows of a table; raises `DamagedCatalog` for a value of another kind."""
+    try:
+        columns = zip(*rows, strict=True)
+        arrays = [pa.array(values, each.type) for values, each in zip(columns, schema, strict=True)]
+    except UNREADABLE:
+        for row in rows:
+            keys = (key.name for key in table.primary_key)
+            with decoding(table, " and ".join(f"{key} {getattr(row, key)}" for key in keys)):
+                for value, each in zip(row, schema, strict=True):
+                    pa.array([value], each.type)
+        raise
+    return pa.record_batch(arrays, schema=schema)
+
+
+def are_used(connection: Connection) -> bool:
+    """Return whether the catalog has queues or consumers."""
+    return any(
+        connection.scalar(select(table.c.id).limit(1)) is not None for table in (queues, consumers)
+    )
+
+
+def lock(connection: Connection) -> None:
+    """Wait for all writing transactions, and keep new ones waiting."""
+    dialect.of(connection).lock_tables(connection, metadata.sorted_tables)
+
+
+def replace(connection: Connection, name: str, batches: Iterable[pa.RecordBatch]) -> None:
+    """Replace all rows of a table."""
+    table = metadata.tables[name]
+    connection.execute(delete(table))
+    for batch in batches:
+        connection.execute(insert(table), batch.to_pylist())
+
+
+def last_ids(connection: Connection) -> dict[str, int]:
+    """Return the highest id of each table whose ids the database assigns."""
+    found = {}
+    for table in _NUMBERED:
+        highest = connection.scalar(select(func.max(table.c.id))) or 0
+        found[table.name] = max(highest, dialect.of(connection).last_id(connection, table))
+    return found
+
+
+def skip_ids(connection: Connection, last: Mapping[str, int], jump: int) -> None:
+    """Let the next ids begin so far after the *last* ones, and raise all epochs by as much."""
+    for table in _NUMBERED:
+        dialect.of(connection).raise_ids(connection, table, last[table.name] + jump)
+    seal = consumers.c.seal + jump * seals.weight(consumers, "epoch")
+    connection.execute(update(consumers).values(epoch=consumers.c.epoch + jump, seal=seal))
+
+
+def _type_of(kind: Any) -> pa.DataType:
+    match kind:
+        case Boolean():
+            return pa.bool_()
+        case Integer():
+            return pa.int64()
+        case String():
+            return pa.large_string()
+        case LargeBinary():
+            return pa.large_binary()
+    raise NotImplementedError(f"a column of type {kind}")
