@@ -63,6 +63,84 @@ def test_a_room_says_what_it_may_import_and_what_it_must_not_do(room):
     assert re.search(r"[Mm]ust not|No room may", text)
 
 
+#: What a module outside of `catalog` may import from SQLAlchemy: a transaction that it passes on,
+#: events of an engine, and errors. None of it is a part of a statement.
+NO_SQL = {
+    "Connection",
+    "DBAPIError",
+    "Engine",
+    "ExceptionContext",
+    "Executable",
+    "SQLAlchemyError",
+    "event",
+}
+#: The modules that still build SQL. This list only shrinks.
+STILL_SQL: set[str] = {
+    "queue_core/selection/acquire.py",
+    "queue_core/selection/ages.py",
+    "queue_core/selection/by_rank.py",
+    "queue_core/selection/by_segment.py",
+    "queue_core/selection/by_value.py",
+    "queue_core/selection/candidates.py",
+    "queue_core/selection/fair_rules.py",
+    "queue_core/selection/limited.py",
+    "queue_core/selection/rank_scan.py",
+    "queue_core/selection/scan.py",
+    "queue_core/selection/suspects.py",
+    "queue_core/verbs/abandon.py",
+    "queue_core/verbs/acknowledge.py",
+    "queue_core/verbs/browse.py",
+    "queue_core/verbs/capacity/eviction.py",
+    "queue_core/verbs/capacity/usage.py",
+    "queue_core/verbs/deactivate.py",
+    "queue_core/verbs/drop.py",
+    "queue_core/verbs/edit.py",
+    "queue_core/verbs/intervene.py",
+    "queue_core/verbs/lose.py",
+    "queue_core/verbs/operator/finding.py",
+    "queue_core/verbs/operator/redriving.py",
+    "queue_core/verbs/quarantine.py",
+    "queue_core/verbs/recover.py",
+    "queue_core/verbs/repair.py",
+    "queue_core/verbs/reset.py",
+    "queue_core/verbs/retry.py",
+    "queue_core/verbs/settle.py",
+    "queue_core/verbs/shovel.py",
+    "queue_core/verbs/sweep.py",
+}
+
+
+def builds_sql(file: Path) -> bool:
+    """Whether a module imports parts of statements, or the tables, or sends a statement."""
+    for node in ast.walk(ast.parse(file.read_text())):
+        match node:
+            case ast.Import(names=names) if any(a.name.startswith("sqlalchemy") for a in names):
+                return True
+            case ast.ImportFrom(module="queue_core.catalog.tables"):
+                return True
+            case ast.ImportFrom(module="queue_core.catalog", names=names):
+                if any(alias.name == "tables" for alias in names):
+                    return True
+            case ast.ImportFrom(module=str(module), names=names) if module.startswith("sqlalchemy"):
+                if {alias.name for alias in names} - NO_SQL:
+                    return True
+            case ast.Attribute(value=ast.Name(id="connection"), attr=sent):
+                if sent in ("execute", "scalar", "scalars"):
+                    return True
+    return False
+
+
+def test_only_the_catalog_builds_sql():
+    outside = {
+        str(file.relative_to(ROOT))
+        for name in PACKAGES
+        for file in (ROOT / name).rglob("*.py")
+        if CORE / "catalog" not in file.parents
+    }
+
+    assert {file for file in outside if builds_sql(ROOT / file)} == STILL_SQL
+
+
 def source_of(module: str) -> Path:
     """Find the file of a module without importing it or its packages."""
     path = ROOT.joinpath(*module.split("."))
