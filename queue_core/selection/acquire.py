@@ -8,18 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache, partial
-from typing import Any
+from functools import partial
 
-from sqlalchemy import ColumnElement, Connection, Select, select
+from sqlalchemy import Connection
 
 from queue_core.catalog import dialect
-from queue_core.catalog.slices import bunches, id_map, turns
+from queue_core.catalog.slices import amounts, bunches, id_map, turns
 from queue_core.catalog.slices.bunches import Bunch
 from queue_core.catalog.slices.conditions import Position, eligible
 from queue_core.catalog.slices.slices import ShardKey
 from queue_core.catalog.slices.turns import Backlog
-from queue_core.catalog.tables import slices
 from queue_core.selection.by_segment import fetch_of_segments
 from queue_core.selection.queue_weights import shares
 from queue_core.selection.request import Candidates, FireRequest
@@ -36,14 +34,7 @@ ROUND_SLICES = 1000
 
 def anything(connection: Connection, request: FireRequest) -> bool:
     """Return whether there may be messages to take."""
-    where, given = eligible(connection, request)
-    return connection.scalar(_any(where), given) is not None
-
-
-# Built once: to build a statement takes several times as long as SQLite needs to run it.
-@lru_cache(maxsize=64)
-def _any(where: tuple[ColumnElement[bool], ...]) -> Select[int]:
-    return select(slices.c.id).where(*where).limit(1)
+    return amounts.anything(connection, *eligible(connection, request))
 
 
 def acquire(
@@ -80,12 +71,6 @@ def acquire(
     return [taken for key in sorted(chosen) for taken in chosen[key]]
 
 
-# Built once: to build a statement takes several times as long as SQLite needs to run it.
-@lru_cache(maxsize=64)
-def _bunches(database: dialect.Dialect, where: tuple[ColumnElement[bool], ...]) -> Select[Any]:
-    return bunches.reading(database, *where)
-
-
 def take_bunch(
     connection: Connection,
     request: FireRequest,
@@ -98,15 +83,13 @@ def take_bunch(
     From *begin* on, in order of shards and places. Locks the turns of all shards. Slices whose rows
     interleave are taken together, and so may be more.
     """
-    database = dialect.of(connection)
-    if database.writes_in_parallel:
+    if dialect.of(connection).writes_in_parallel:
         turns.lock(connection, request.queue_ids, request.magazine, request.shards)
     where, given = eligible(connection, request)
-    query = _bunches(database, where)
-    whole, bunch = 0, bunches.read_given(connection, query, count + 1, begin, given)
+    whole, bunch = 0, bunches.read_given(connection, where, count + 1, begin, given)
     while len(bunch) and not (whole := bunch.whole(count)):
         count *= 8
-        bunch = bunches.read_given(connection, query, count + 1, begin, given)
+        bunch = bunches.read_given(connection, where, count + 1, begin, given)
     if whole == len(bunch):
         return bunch, None
     return bunch[:whole], (int(bunch.shard[whole]), int(bunch.position[whole]))

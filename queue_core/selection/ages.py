@@ -6,20 +6,17 @@ the others are read from the segment, before the transaction that needs them.
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
-from sqlalchemy import Connection, select
 
-from queue_core.catalog import dialect
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.slices import read_plans
+from queue_core.catalog.slices.conditions import WAITING, in_queue, of_compacted_segments
 from queue_core.catalog.slices.slices import fetch
-from queue_core.catalog.tables import id_map, slices
 from queue_core.segments.reader import read_table
 from queue_core.selection.request import FireRequest
-from queue_core.values.model import QueueInfo, Slice, State
+from queue_core.values.model import QueueInfo, Slice
 from queue_core.values.rows import Numbers, Rows
 
 
@@ -44,24 +41,16 @@ class Ages:
         return int(self.loaded_at[np.isin(self.numbers, rows.numbers())].min())
 
 
-def compacted_segments(connection: Connection, segments: Collection[int]) -> set[int]:
-    """Return those of some segments whose messages have several ages."""
-    these = dialect.of(connection).one_of(id_map.c.segment_id, segments)
-    return set(connection.scalars(select(id_map.c.segment_id).where(these)))
-
-
 def read_ages(
     catalog: Catalog, storage_uri: str, queue: QueueInfo, request: FireRequest
 ) -> dict[int, Ages]:
     """Return the ages of the compacted slices that meet a request's rules, by segment."""
-    compacted = select(id_map.c.segment_id).where(id_map.c.queue_id == queue.id)
     with catalog.read() as connection:
         found = fetch(
             connection,
-            slices.c.queue_id == queue.id,
-            slices.c.magazine == int(request.magazine),
-            slices.c.state == int(State.LOADED),
-            slices.c.segment_id.in_(compacted),
+            *in_queue(queue.id, request.magazine),
+            *WAITING,
+            *of_compacted_segments(queue.id),
             *request.rules,
         )
         by_segment: dict[int, list[Slice]] = {}

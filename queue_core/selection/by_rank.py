@@ -13,13 +13,12 @@ from dataclasses import replace
 from math import ceil
 
 import numpy as np
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection
 
-from queue_core.catalog import dialect
 from queue_core.catalog.slices import turns
 from queue_core.catalog.slices.conditions import eligible_slices
-from queue_core.catalog.slices.slices import ShardKey, read_slices
-from queue_core.catalog.tables import slices
+from queue_core.catalog.slices.ranked import first_by_rank
+from queue_core.catalog.slices.slices import ShardKey
 from queue_core.selection.queue_weights import bytes_of_queues, shares_of_queues
 from queue_core.selection.request import FireRequest
 from queue_core.selection.shares import MAX_SLICES, by_horizon, take_shares
@@ -31,9 +30,6 @@ from queue_core.values.rows import Rows
 #: Slices of the first page, and by which factor a page is larger than the one before.
 PAGE = 64
 _GROWTH = (2.0, 16.0)
-
-#: The order of slices. Of equal ranks, those of the first places come first.
-ORDER = (slices.c.rank, slices.c.position, slices.c.shard, slices.c.id)
 
 
 def take_fairly(connection: Connection, request: FireRequest, lock: Lock) -> list[Taken]:
@@ -77,7 +73,8 @@ def _of_queue(connection: Connection, request: FireRequest, lock: Lock) -> list[
     size = PAGE
     while True:
         size = min(size, MAX_SLICES)
-        found = _first_by_rank(connection, request, size + 1, lock)
+        where = eligible_slices(connection, request)
+        found = first_by_rank(connection, where, size + 1, skip_locked=bool(lock))
         pieces, following = found[:size], found[size:]
         within = [
             narrowed(piece, rows)
@@ -179,20 +176,6 @@ def _parts(pieces: Sequence[Slice], counts: Iterable[int]) -> list[Taken]:
         total = sum(count for _, count in alike)
         taken += take(sorted((p for p, _ in alike), key=lambda piece: piece.position), total)
     return [(piece, rows) for piece, rows in taken if rows]
-
-
-def _first_by_rank(
-    connection: Connection, request: FireRequest, limit: int, lock: Lock
-) -> list[Slice]:
-    query = (
-        select(slices)
-        .where(*eligible_slices(connection, request), slices.c.rank.is_not(None))
-        .order_by(*ORDER)
-        .limit(limit)
-    )
-    if lock:
-        query = dialect.of(connection).skip_locked(query)
-    return read_slices(connection, query)
 
 
 def _without_rank(connection: Connection, request: FireRequest, lock: Lock) -> list[Taken]:

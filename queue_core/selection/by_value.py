@@ -19,9 +19,8 @@ from sqlalchemy import Connection
 
 from queue_core.catalog import dialect
 from queue_core.catalog.records import allotments
-from queue_core.catalog.slices.conditions import eligible_slices
+from queue_core.catalog.slices.conditions import IN_FLIGHT, eligible_slices, in_queue, of_segments
 from queue_core.catalog.slices.slices import fetch
-from queue_core.catalog.tables import slices
 from queue_core.selection.request import FireRequest
 from queue_core.selection.scan import ID, SLICE, Mask, SliceScan
 from queue_core.selection.top_k import BYTES
@@ -29,7 +28,7 @@ from queue_core.selector import NoneOf
 from queue_core.values import buckets
 from queue_core.values.ids import IdSet
 from queue_core.values.limits import Limit
-from queue_core.values.model import Magazine, State
+from queue_core.values.model import Magazine
 from queue_core.values.plan import Taken, having
 from queue_core.values.rows import Numbers
 
@@ -166,7 +165,7 @@ class ValueRooms:
         found = fetch(
             self._scan.connection,
             *eligible_slices(self._scan.connection, request),
-            dialect.of(self._scan.connection).one_of(slices.c.segment_id, located.segments),
+            *of_segments(self._scan.connection, located.segments),
         )
         taken = having(found, located)
         if not taken:
@@ -232,9 +231,8 @@ def in_flight_by_value(
     """Return how many messages of each value of some columns are in flight."""
     fired = fetch(
         scan.connection,
-        slices.c.queue_id == queue_id,
-        slices.c.magazine == int(Magazine.MAIN),
-        slices.c.state == int(State.FIRED),
+        *in_queue(queue_id, Magazine.MAIN),
+        *IN_FLIGHT,
     )
     if not fired:
         return {}

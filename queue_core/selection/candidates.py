@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from sqlalchemy import ColumnElement, Connection
+from sqlalchemy import Connection
 
 from queue_core.catalog import dialect
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.slices import id_map, turns
-from queue_core.catalog.slices.conditions import eligible_slices
+from queue_core.catalog.slices.conditions import IN_FLIGHT, behind, eligible_slices, in_shard
 from queue_core.catalog.slices.slices import ShardKey, fetch
-from queue_core.catalog.tables import slices
 from queue_core.selection.acquire import by_shard
 from queue_core.selection.fifo_scan import STEP_ROWS, ScanConditions, ShardScan
 from queue_core.selection.merging import merged
@@ -32,7 +31,7 @@ from queue_core.selection.selection import QueueRules, Selection
 from queue_core.selection.shares import by_horizon
 from queue_core.selection.top_k import BYTES, TopK
 from queue_core.values.ids import IdSet
-from queue_core.values.model import Slice, State
+from queue_core.values.model import Slice
 from queue_core.values.plan import Taken, share
 from queue_core.values.rows import Numbers
 
@@ -291,7 +290,7 @@ class _CandidateSearch:
 
     def _groups_in_flight(self, group: str, key: ShardKey) -> pa.Array:
         """Return the groups of a shard that have a message in flight."""
-        fired = fetch(self._connection, *_in_shard(key), slices.c.state == int(State.FIRED))
+        fired = fetch(self._connection, *in_shard(key), *IN_FLIGHT)
         if not fired:
             return pa.array([], self._selection.queues[0].schema.field(group).type)
         rows = self._scan.table([(piece, piece.rows) for piece in fired], {group})
@@ -308,8 +307,8 @@ class _CandidateSearch:
             found = fetch(
                 self._connection,
                 *eligible_slices(self._connection, self._request_of(rules)),
-                *_in_shard(key),
-                slices.c.position > after,
+                *in_shard(key),
+                *behind(after),
                 limit=size,
             )
             yield from self._within(rules, key, found)
@@ -361,12 +360,3 @@ def _find(scan: ShardScan, limit: int | None, max_bytes: int | None) -> None:
         scan.find(wanted if limit is None else min(wanted, limit))
         bytes += sum(pc.sum(part.column(BYTES)).as_py() or 0.0 for part in scan.found[known:])
         known = len(scan.found)
-
-
-def _in_shard(key: ShardKey) -> tuple[ColumnElement[bool], ...]:
-    queue_id, magazine, shard = key
-    return (
-        slices.c.queue_id == queue_id,
-        slices.c.magazine == magazine,
-        slices.c.shard == shard,
-    )

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection
 
 from queue_core.catalog.slices import lanes
 from queue_core.catalog.slices.conditions import eligible_slices
-from queue_core.catalog.tables import slices
+from queue_core.catalog.slices.ranked import lowest_rank
 from queue_core.errors import BadOption
 from queue_core.selection.request import FireRequest
 from queue_core.values.model import GLOBAL, Magazine, QueueInfo
@@ -48,15 +48,7 @@ def advance(connection: Connection, request: FireRequest, taken: Sequence[Taken]
     for queue_id, rank in sorted(highest.items()):
         if request.selection is not None and request.selection.selector is not None:
             # Otherwise, all that the selector has left would come before later messages.
-            rank = min(rank, _lowest(connection, request, queue_id, rank))
+            of_queue = replace(request, queue_ids=(queue_id,))
+            lowest = lowest_rank(connection, eligible_slices(connection, of_queue))
+            rank = rank if lowest is None else min(rank, lowest)
         lanes.advance(connection, queue_id, rank)
-
-
-def _lowest(connection: Connection, request: FireRequest, queue_id: int, default: int) -> int:
-    """Return the lowest rank of a waiting message."""
-    of_queue = replace(request, queue_ids=(queue_id,))
-    query = select(slices.c.rank).where(
-        *eligible_slices(connection, of_queue), slices.c.rank.is_not(None)
-    )
-    found = connection.scalar(query.order_by(slices.c.rank).limit(1))
-    return default if found is None else int(found)

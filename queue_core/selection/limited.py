@@ -14,17 +14,16 @@ from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from sqlalchemy import Connection, bindparam, func, select
+from sqlalchemy import Connection
 
 from queue_core.catalog.records import allotments
 from queue_core.catalog.records.allotments import Bucket
-from queue_core.catalog.slices import id_map
-from queue_core.catalog.tables import slices
+from queue_core.catalog.slices import amounts, id_map
 from queue_core.selection.acquire import anything, by_shard
 from queue_core.selection.request import Candidates, FireRequest, Limits
 from queue_core.values import buckets
 from queue_core.values.ids import IdSet
-from queue_core.values.model import Magazine, QueueInfo, State
+from queue_core.values.model import Magazine, QueueInfo
 from queue_core.values.plan import Taken, share, take
 
 if TYPE_CHECKING:
@@ -32,12 +31,6 @@ if TYPE_CHECKING:
 
 #: More messages than any limit allows.
 MANY = 1 << 62
-
-_IN_FLIGHT = select(func.sum(slices.c.count)).where(
-    slices.c.queue_id == bindparam("queue"),
-    slices.c.magazine == int(Magazine.MAIN),
-    slices.c.state == int(State.FIRED),
-)
 
 
 def limits_of(queues: Sequence[QueueInfo], magazine: Magazine) -> Limits | None:
@@ -143,7 +136,7 @@ def _rooms(connection: Connection, limits: Limits, found: Mapping[int, Bucket]) 
             tokens = buckets.tokens(limit, *found[queue_id])
             room = _Room(tokens, None if tokens else buckets.wait(limit, *found[queue_id]) / 1e6)
         if limit.in_flight is not None:
-            left = limit.in_flight - _in_flight(connection, queue_id)
+            left = limit.in_flight - amounts.in_flight(connection, queue_id)
             room = _Room(min(room.messages, max(left, 0)), room.seconds if left > 0 else inf)
         rooms[queue_id] = room
     return rooms
@@ -166,10 +159,6 @@ def _within(
         room = sum(rooms[id].messages for id in open_to)
         most = room if most is None else min(most, room)
     return replace(request, queue_ids=open_to, max_messages=None if most == MANY else most)
-
-
-def _in_flight(connection: Connection, queue_id: int) -> int:
-    return int(connection.scalar(_IN_FLIGHT, {"queue": queue_id}) or 0)
 
 
 def _by_queue(taken: Sequence[Taken]) -> dict[int, list[Taken]]:

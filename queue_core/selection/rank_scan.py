@@ -11,12 +11,11 @@ from itertools import chain
 
 import numpy as np
 import pyarrow as pa
-from sqlalchemy import ColumnElement, Connection, select, tuple_
+from sqlalchemy import Connection
 
 from queue_core.catalog.slices.conditions import eligible_slices
-from queue_core.catalog.slices.slices import read_slices
-from queue_core.catalog.tables import slices
-from queue_core.selection.by_rank import ORDER, narrowed
+from queue_core.catalog.slices.ranked import first_by_rank
+from queue_core.selection.by_rank import narrowed
 from queue_core.selection.fifo_scan import ScanConditions, decided_by_stats, matching_rows
 from queue_core.selection.request import FireRequest
 from queue_core.selection.scan import ID, PLACE, SLICE, SliceScan
@@ -63,14 +62,10 @@ def _pages(
 ) -> Iterator[tuple[Sequence[Slice], int | None]]:
     """Yield slices, page by page, each with a rank that no slice after it precedes."""
     size = PAGE[0]
-    after: tuple[ColumnElement[bool], ...] = ()
+    last: Slice | None = None
     while True:
-        query = select(slices).where(
-            *eligible_slices(connection, request),
-            slices.c.rank.is_not(None),
-            *after,
-        )
-        page = read_slices(connection, query.order_by(*ORDER).limit(size))
+        where = eligible_slices(connection, request)
+        page = first_by_rank(connection, where, size, after=last)
         last = page[-1] if len(page) == size else None
         within = chain.from_iterable(
             by_horizon([(piece, piece.rows)], request, _key(piece)) for piece in page
@@ -78,8 +73,7 @@ def _pages(
         yield [narrowed(piece, rows) for piece, rows in within], last.rank if last else None
         if last is None:
             return
-        end = (last.rank, last.position, last.shard, last.id)
-        after, size = (tuple_(*ORDER) > end,), min(size * 4, PAGE[1])
+        size = min(size * 4, PAGE[1])
 
 
 def _matches(

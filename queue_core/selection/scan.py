@@ -18,9 +18,9 @@ import pyarrow as pa
 from pyroaring import BitMap
 from sqlalchemy import Connection
 
-from queue_core.catalog.damage import UNREADABLE, damaged
+from queue_core.catalog.damage import UNREADABLE
 from queue_core.catalog.slices import read_plans
-from queue_core.catalog.tables import slices
+from queue_core.catalog.slices.slices import damaged_slice
 from queue_core.segments.column_cache import read_columns
 from queue_core.selection.match_cache import MatchCache
 from queue_core.values.column_stats import ColumnStats, stats_from_json
@@ -70,7 +70,7 @@ class SliceScan:
         try:
             known = _parsed(piece.stats, self._schema) if piece.stats else {}
         except UNREADABLE as error:
-            raise damaged(slices, f"id {piece.id}", error) from error
+            raise damaged_slice(piece.id, error) from error
         found = {name: known.get(name) or self._catalog_stats(piece, name) for name in columns}
         return {name: one for name, one in found.items() if one is not None}
 

@@ -22,7 +22,7 @@ from queue_core.catalog.database import Catalog
 from queue_core.catalog.identity import clock
 from queue_core.catalog.records import progress, task_log
 from queue_core.catalog.records.task_log import Moves
-from queue_core.catalog.slices import bunches, parts, which_queues
+from queue_core.catalog.slices import bunches, id_map, parts, which_queues
 from queue_core.catalog.slices.changes import Changes
 from queue_core.catalog.slices.conditions import START, Position, expired, expiry_in
 from queue_core.catalog.slices.slices import fetch_these, first_loaded
@@ -33,7 +33,7 @@ from queue_core.selection.acquire import (
     anything,
     take_bunch,
 )
-from queue_core.selection.ages import Ages, compacted_segments, read_ages
+from queue_core.selection.ages import Ages, read_ages
 from queue_core.selection.candidates import find_candidates
 from queue_core.selection.queue_rules import of_expiry
 from queue_core.selection.request import Candidates, FireRequest
@@ -166,7 +166,7 @@ def _remove_old(
     def work(connection: Connection) -> tuple[int, Position | None]:
         bunch, following = take_bunch(connection, request, begin, ROUND_SLICES)
         before = dialect.read_clock(connection) - expiry
-        compacted = compacted_segments(connection, np.unique(bunch.segment_id).tolist())
+        compacted = id_map.compacted(connection, np.unique(bunch.segment_id).tolist())
         mixed = np.isin(bunch.segment_id, list(compacted))
         changes, moves = Changes([queue]), Moves()
         for piece in fetch_these(connection, bunch[mixed].id.tolist()):

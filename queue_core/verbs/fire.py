@@ -84,7 +84,7 @@ def fire(
             return None
         if ahead and not line.is_enough(connection, request, ahead):
             return None
-        parts = list(suspects.parts(connection, consumer, request, suspects=found))
+        parts = list(suspects.parts(connection, consumer, request, found=found))
     for part in parts:
         if part.waits:
             if _finds(catalog, part):

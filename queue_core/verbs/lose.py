@@ -18,16 +18,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, and_, not_, select
+from sqlalchemy import Connection
 
-from queue_core.catalog import dialect, queues, seals
+from queue_core.catalog import queues
 from queue_core.catalog.database import Catalog
-from queue_core.catalog.holders.consumers import KEEPER, enlist, is_alive
+from queue_core.catalog.holders import consumers
 from queue_core.catalog.identity import clock
 from queue_core.catalog.slices.changes import Changes
+from queue_core.catalog.slices.conditions import IN_FLIGHT, held_by
 from queue_core.catalog.slices.sidelining import set_aside
 from queue_core.catalog.slices.slices import fetch
-from queue_core.catalog.tables import consumers, slices
 from queue_core.catalog.transact import Guard, transact
 from queue_core.values.failure_kinds import KILLED
 from queue_core.values.model import HandlingConsumer, Magazine, Slice, State
@@ -47,16 +47,14 @@ def lose(catalog: Catalog, consumer_id: int, dead_after: float, guard: Guard | N
     """
 
     def work(connection: Connection) -> int:
-        of_dead = and_(consumers.c.id == consumer_id, not_(is_alive(dead_after)))
-        query = select(consumers.c.acknowledged, consumers.c.last_ticket).where(of_dead)
-        row = connection.execute(dialect.of(connection).locked(query)).first()
-        if row is None:
+        dead = consumers.lock_dead(connection, consumer_id, dead_after)
+        if dead is None:
             return 0
-        held = _in_hand(connection, consumer_id, row.acknowledged)
+        acknowledged, last_ticket = dead
+        held = _in_hand(connection, consumer_id, acknowledged)
         guilty = count_losses(connection, held, [(piece, piece.rows) for piece in held])
         # They are counted once, and are those of an earlier life from now on.
-        last = {"acknowledged": row.last_ticket}
-        seals.change(connection, consumers, consumers.c.id == consumer_id, **last)
+        consumers.finish_tickets(connection, consumer_id, last_ticket)
         clock.confirm(connection)
         return guilty
 
@@ -72,9 +70,8 @@ def start_again(catalog: Catalog, name: str, *, browses: bool = False) -> Handli
     """
 
     def work(connection: Connection) -> HandlingConsumer:
-        query = select(consumers.c.acknowledged).where(consumers.c.name == name)
-        counted = connection.scalar(dialect.of(connection).locked(query))
-        life = enlist(connection, name, beats=True, anew=not browses)
+        counted = consumers.lock_named(connection, name)
+        life = consumers.enlist(connection, name, beats=True, anew=not browses)
         if counted is not None and not browses:
             count_losses(connection, _in_hand(connection, life.id, counted))
             # A sweep has counted these, and has not moved them yet.
@@ -131,36 +128,8 @@ def first_half(held: Sequence[Slice]) -> list[Taken]:
     return kept
 
 
-def dead_holders(
-    connection: Connection, queue_id: int, dead_after: float, stuck: Sequence[ColumnElement[bool]]
-) -> list[int]:
-    """
-    Return the dead consumers whose stuck messages of main were not counted as lost yet.
-
-    A query counts its own when it starts again. Without heartbeats, nobody knows who is dead, and a
-    keeper holds messages for as long as it likes.
-    """
-    of_dead = select(consumers.c.id).where(
-        consumers.c.id == slices.c.consumer_id,
-        consumers.c.acknowledged < slices.c.ticket,
-        consumers.c.heartbeat_at.is_not(None),
-        consumers.c.ack.is_(None),
-        not_(consumers.c.name.startswith(KEEPER, autoescape=True)),
-        not_(is_alive(dead_after)),
-    )
-    here = (slices.c.queue_id == queue_id, slices.c.magazine == int(Magazine.MAIN))
-    found = select(slices.c.consumer_id).where(*here, *stuck, of_dead.exists()).distinct()
-    return sorted(connection.scalars(found))
-
-
 def _in_hand(connection: Connection, consumer_id: int, after: int) -> list[Slice]:
-    return fetch(
-        connection,
-        slices.c.consumer_id == consumer_id,
-        slices.c.ticket > after,
-        slices.c.state == int(State.FIRED),
-        lock="wait",
-    )
+    return fetch(connection, *held_by(consumer_id, after=after), *IN_FLIGHT, lock="wait")
 
 
 def _losses(piece: Slice, among: int) -> dict[str, Any]:

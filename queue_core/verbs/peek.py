@@ -18,7 +18,7 @@ def peek(catalog: Catalog, storage_uri: str, queue: QueueInfo, request: FireRequ
     """Return the plan to read the messages that *request* would take now."""
     with catalog.read() as connection:
         found = suspects.look(connection, None, request)
-        parts = list(suspects.parts(connection, None, request, suspects=bool(found)))
+        parts = list(suspects.parts(connection, None, request, found=bool(found)))
     for part in parts:
         candidates = find_candidates(catalog, part.searching(part.request))
         with catalog.read() as connection:

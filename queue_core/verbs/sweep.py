@@ -14,67 +14,43 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from sqlalchemy import (
-    ColumnElement,
-    Connection,
-    Select,
-    and_,
-    bindparam,
-    func,
-    not_,
-    or_,
-    select,
-    tuple_,
-    update,
-)
+from sqlalchemy import Connection
 
-from queue_core.catalog import dialect, seals
-from queue_core.catalog.damage import decoding
 from queue_core.catalog.database import Catalog
+from queue_core.catalog.holders import abandoned
 from queue_core.catalog.holders.consumers import (
     DEAD_AFTER_SECONDS,
     DELETES_ON_COMMIT,
-    is_alive,
-    reserved,
+    ack_of,
 )
 from queue_core.catalog.identity import clock
 from queue_core.catalog.records import progress, publications, task_log
-from queue_core.catalog.slices import bunches
+from queue_core.catalog.slices import amounts, bunches, sweep_pointers
 from queue_core.catalog.slices.bunches import Bunch
 from queue_core.catalog.slices.changes import Changes
-from queue_core.catalog.slices.conditions import START, Position, ago
+from queue_core.catalog.slices.conditions import (
+    IN_FLIGHT,
+    START,
+    Position,
+    Rules,
+    before,
+    in_queue,
+)
 from queue_core.catalog.slices.sidelining import set_bunch_aside
-from queue_core.catalog.tables import consumers, counters, slices
 from queue_core.catalog.transact import Guard, transact
 from queue_core.selection.rounds import PART_MESSAGES, are_brief, whole_slices
 from queue_core.values.failure_kinds import SWEPT
-from queue_core.values.model import Magazine, QueueInfo, State
-from queue_core.verbs.lose import dead_holders, lose
+from queue_core.values.model import Magazine, QueueInfo
+from queue_core.verbs.lose import lose
 
 #: The most slices that one transaction of a sweep moves.
 BATCH_SLICES = 1000
 #: The slice with which a transaction reaches this number of messages is its last one. The reasons
 #: for their failures are one row of the catalog, and in memory meanwhile.
 BATCH_MESSAGES = 100_000
-
-
-#: Greater than the number of any shard, as far as databases store it.
-_NO_SHARD = 2**31 - 1
-
-_POINT = (
-    update(counters)
-    .where(
-        counters.c.queue_id == bindparam("queue"),
-        counters.c.magazine == bindparam("in"),
-        counters.c.shard >= bindparam("first"),
-        counters.c.shard < bindparam("end"),
-        counters.c.sweep_pointer != bindparam("to"),
-    )
-    .values(sweep_pointer=bindparam("to"), seal=seals.resealing(counters, ["sweep_pointer"]))
-)
 
 
 class _Size(NamedTuple):
@@ -105,19 +81,14 @@ class _Limits:
     #: The only consumer whose messages are swept, even if they wait for its restart.
     consumer: str | None = None
 
-    def conditions(self, magazine: Magazine) -> tuple[ColumnElement[bool], ...]:
+    def conditions(self, magazine: Magazine) -> Rules:
         """Return the conditions on stuck slices of a magazine."""
         age = self.main if magazine is Magazine.MAIN else self.sideline
-        holder = select(consumers.c.id).where(consumers.c.id == slices.c.consumer_id)
-        at_work = and_(is_alive(self.dead_after), consumers.c.acknowledged < slices.c.ticket)
-        common = [slices.c.state == int(State.FIRED)]
-        if age > 0:
-            # Without an age, even messages that were fired by a clock which was ahead.
-            common.append(slices.c.fired_at <= ago(age))
+        # Without an age, even messages that were fired by a clock which was ahead.
+        old = (*IN_FLIGHT, *(abandoned.fired_before(age) if age > 0 else ()))
         if self.consumer is None:
-            return (*common, ~holder.where(or_(at_work, reserved())).exists())
-        named = holder.where(consumers.c.name == self.consumer, not_(at_work))
-        return (*common, named.exists())
+            return (*old, *abandoned.unattended(self.dead_after))
+        return (*old, *abandoned.of_dead(self.consumer, self.dead_after))
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,22 +98,16 @@ class _Stuck:
     magazine: Magazine
     #: The only consumer whose slices these are, if any.
     consumer: str | None
-    #: Reads them from a position on. To build it takes longer than to read a batch.
-    query: Select[Any]
+    #: To build them takes longer than to read a batch.
+    where: Rules
 
     @classmethod
-    def of(
-        cls, database: dialect.Dialect, queue: QueueInfo, limits: _Limits, stretch: _Stretch
-    ) -> _Stuck:
+    def of(cls, queue: QueueInfo, limits: _Limits, stretch: _Stretch) -> _Stuck:
         """Return those of a queue."""
-        conditions = [
-            slices.c.queue_id == queue.id,
-            slices.c.magazine == int(stretch.magazine),
-            *limits.conditions(stretch.magazine),
-        ]
-        if stretch.end is not None:
-            conditions.append(tuple_(slices.c.shard, slices.c.position) < stretch.end)
-        return cls(stretch.magazine, limits.consumer, bunches.reading(database, *conditions))
+        here = in_queue(queue.id, stretch.magazine)
+        upto = () if stretch.end is None else before(stretch.end)
+        where = (*here, *limits.conditions(stretch.magazine), *upto)
+        return cls(stretch.magazine, limits.consumer, where)
 
 
 def sweep(
@@ -176,7 +141,7 @@ def sweep(
     swept = _count_losses(catalog, queue, limits, guard, limit)
     for stretch in _round(catalog, queue):
         position: Position | None = stretch.begin
-        stuck = _Stuck.of(dialect.of(catalog.engine), queue, limits, stretch)
+        stuck = _Stuck.of(queue, limits, stretch)
         while position is not None:
             most = size._replace(left=None if limit is None else limit - swept)
             count, position = _sweep_batch(catalog, queue, stuck, position, guard, most)
@@ -201,15 +166,8 @@ def count(
     limits = _limits(queue, older_than, dead_after, consumer)
     with catalog.read() as connection:
         return sum(
-            int(
-                connection.scalar(
-                    select(func.coalesce(func.sum(slices.c.count), 0)).where(
-                        slices.c.queue_id == queue.id,
-                        slices.c.magazine == int(magazine),
-                        *limits.conditions(magazine),
-                    )
-                )
-                or 0
+            amounts.messages(
+                connection, *in_queue(queue.id, magazine), *limits.conditions(magazine)
             )
             for magazine in Magazine
         )
@@ -232,26 +190,19 @@ def _count_losses(
     """Count the messages of dead consumers as lost; return how many were sidelined for it."""
     stuck, dead_after = limits.conditions(Magazine.MAIN), limits.dead_after
     with catalog.read() as connection:
-        dead = dead_holders(connection, queue.id, dead_after, stuck)
+        dead = abandoned.dead_holders(connection, queue.id, dead_after, stuck)
     # Of each consumer, one at most.
     return sum(lose(catalog, consumer_id, dead_after, guard) for consumer_id in dead[:limit])
 
 
 def _round(catalog: Catalog, queue: QueueInfo) -> Iterator[_Stretch]:
     """Yield all magazines once, beginning where the last sweep was interrupted."""
-    query = (
-        select(counters.c.magazine, counters.c.shard, counters.c.sweep_pointer)
-        .where(counters.c.queue_id == queue.id, counters.c.sweep_pointer > 0)
-        .order_by(counters.c.magazine, counters.c.shard)
-    )
     with catalog.read() as connection:
-        interrupted = connection.execute(query).first()
+        interrupted = sweep_pointers.interrupted(connection, queue.id)
     if interrupted is None:
         yield from map(_Stretch, Magazine)
         return
-    with decoding(counters, f"queue_id {queue.id} and magazine {interrupted.magazine}"):
-        first = Magazine(interrupted.magazine)
-    position = (interrupted.shard, interrupted.sweep_pointer)
+    first, position = interrupted
     yield _Stretch(first, position)
     yield from (_Stretch(magazine) for magazine in Magazine if magazine > first)
     yield from (_Stretch(magazine) for magazine in Magazine if magazine < first)
@@ -270,7 +221,7 @@ def _sweep_batch(
     magazine = stuck.magazine
 
     def work(connection: Connection) -> tuple[int, Position | None]:
-        found = bunches.read_given(connection, stuck.query, most.slices + 1, begin, {})
+        found = bunches.read_given(connection, stuck.where, most.slices + 1, begin, {})
         size = _batch_size(found, most)
         batch = found[:size]
         following = None
@@ -281,7 +232,7 @@ def _sweep_batch(
         changes = Changes([queue])
         bunches.remove(connection, queue, batch[done], magazine, "deleted", changes)
         set_bunch_aside(connection, queue, batch[~done], magazine, SWEPT, changes)
-        _set_pointers(connection, queue, magazine, begin, following)
+        sweep_pointers.advance(connection, queue.id, magazine, begin, following)
         clock.confirm(connection)
         return batch.messages, following
 
@@ -292,11 +243,8 @@ def _published(connection: Connection, consumer: str | None) -> int:
     """Return the newest ticket of a consumer whose messages its query has published here, or 0."""
     if consumer is None:
         return 0
-    query = select(consumers.c.id).where(
-        consumers.c.name == consumer, consumers.c.ack == DELETES_ON_COMMIT
-    )
     # A query that settles its messages one by one has not settled those that it still holds.
-    deletes = connection.scalar(query) is not None
+    deletes = ack_of(connection, consumer) == DELETES_ON_COMMIT
     return publications.newest_ticket(connection, consumer) or 0 if deletes else 0
 
 
@@ -305,23 +253,3 @@ def _batch_size(found: Bunch, most: _Size) -> int:
     sums = np.cumsum(found.count)
     size = min(int(np.searchsorted(sums, most.messages)) + 1, len(found), most.slices)
     return size if most.left is None else min(size, int(np.searchsorted(sums, most.left, "right")))
-
-
-def _set_pointers(
-    connection: Connection,
-    queue: QueueInfo,
-    magazine: Magazine,
-    begin: Position,
-    following: Position | None,
-) -> None:
-    """Reset the sweep pointers of finished shards; set that of the unfinished one, if any."""
-
-    def point(first: int, end: int, to: int) -> None:
-        given = {"queue": queue.id, "in": int(magazine), "first": first, "end": end, "to": to}
-        connection.execute(_POINT, given | seals.gain(counters, {"sweep_pointer": to}))
-
-    shard, position = following or (_NO_SHARD, 0)
-    if following is not None:
-        point(shard, shard + 1, position)
-    if begin[0] < shard:
-        point(begin[0], shard, 0)

@@ -76,17 +76,6 @@ NO_SQL = {
 }
 #: The modules that still build SQL. This list only shrinks.
 STILL_SQL: set[str] = {
-    "queue_core/selection/acquire.py",
-    "queue_core/selection/ages.py",
-    "queue_core/selection/by_rank.py",
-    "queue_core/selection/by_segment.py",
-    "queue_core/selection/by_value.py",
-    "queue_core/selection/candidates.py",
-    "queue_core/selection/fair_rules.py",
-    "queue_core/selection/limited.py",
-    "queue_core/selection/rank_scan.py",
-    "queue_core/selection/scan.py",
-    "queue_core/selection/suspects.py",
     "queue_core/verbs/abandon.py",
     "queue_core/verbs/acknowledge.py",
     "queue_core/verbs/browse.py",
@@ -96,7 +85,6 @@ STILL_SQL: set[str] = {
     "queue_core/verbs/drop.py",
     "queue_core/verbs/edit.py",
     "queue_core/verbs/intervene.py",
-    "queue_core/verbs/lose.py",
     "queue_core/verbs/operator/finding.py",
     "queue_core/verbs/operator/redriving.py",
     "queue_core/verbs/quarantine.py",
@@ -106,7 +94,6 @@ STILL_SQL: set[str] = {
     "queue_core/verbs/retry.py",
     "queue_core/verbs/settle.py",
     "queue_core/verbs/shovel.py",
-    "queue_core/verbs/sweep.py",
 }
 
 

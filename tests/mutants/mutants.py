@@ -84,8 +84,8 @@ MUTANTS = (
     _of(
         "sweep takes young messages",
         "queue_core/verbs/sweep",
-        "slices.c.fired_at <= ago(age)",
-        "slices.c.fired_at <= ago(0.0)",
+        "abandoned.fired_before(age)",
+        "abandoned.fired_before(0.0)",
         "sweep",
     ),
     _of(

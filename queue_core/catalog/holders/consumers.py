@@ -215,6 +215,45 @@ def ticket_behind(connection: Connection, consumer: Consumer, after: int) -> int
     )
 
 
+def ack_of(connection: Connection, consumer: int | str) -> str | None:
+    """Return the option ``ack`` of a consumer, given by its number or its name."""
+    column = consumers.c.id if isinstance(consumer, int) else consumers.c.name
+    return connection.scalar(select(consumers.c.ack).where(column == consumer))
+
+
+def deleting_on_commit(connection: Connection, ids: Collection[int]) -> str | None:
+    """Return the name of one of some consumers that deletes messages when it commits them."""
+    these = dialect.of(connection).one_of(consumers.c.id, ids)
+    deleting = select(consumers.c.name).where(these, consumers.c.ack == DELETES_ON_COMMIT)
+    return connection.scalar(deleting.limit(1))
+
+
+def lock_dead(
+    connection: Connection, consumer_id: int, dead_after: float
+) -> tuple[int, int] | None:
+    """
+    Lock a dead consumer until the transaction ends; None if it lives, or is gone.
+
+    Return its last ticket that is finished, and its last ticket.
+    """
+    of_dead = and_(consumers.c.id == consumer_id, not_(is_alive(dead_after)))
+    query = select(consumers.c.acknowledged, consumers.c.last_ticket).where(of_dead)
+    row = connection.execute(dialect.of(connection).locked(query)).first()
+    return None if row is None else (row.acknowledged, row.last_ticket)
+
+
+def lock_named(connection: Connection, name: str) -> int | None:
+    """Lock a consumer; return its last ticket that is finished. None: there never was one."""
+    query = select(consumers.c.acknowledged).where(consumers.c.name == name)
+    acknowledged: int | None = connection.scalar(dialect.of(connection).locked(query))
+    return acknowledged
+
+
+def finish_tickets(connection: Connection, consumer_id: int, upto: int) -> None:
+    """Let the tickets of a dead consumer belong to an earlier life."""
+    seals.change(connection, consumers, consumers.c.id == consumer_id, acknowledged=upto)
+
+
 def in_flight(connection: Connection, consumer: Consumer, upto: int | None = None) -> int:
     """Return how many messages a consumer holds, in tickets up to *upto* or in all."""
     held = select(func.sum(slices.c.count)).where(

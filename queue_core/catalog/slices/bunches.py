@@ -34,6 +34,7 @@ from queue_core.catalog import dialect, seals
 from queue_core.catalog.damage import UNREADABLE, damaged, decoding
 from queue_core.catalog.slices import lanes
 from queue_core.catalog.slices.changes import Changes
+from queue_core.catalog.slices.conditions import Rules
 from queue_core.catalog.slices.segments import release
 from queue_core.catalog.slices.slices import Room, ShardKey, allocate, fetch_these
 from queue_core.catalog.tables import slices
@@ -138,29 +139,31 @@ def read(
     return _of_rows(connection, connection.execute(query).all())
 
 
-def reading(database: dialect.Dialect, *where: ColumnElement[bool]) -> Select[Any]:
-    """Return the statement of `read_given` for conditions with parameters, to be built once."""
-    names = ("most", "from_shard", "from_place")
-    most, *begin = (bindparam(name, type_=BigInteger) for name in names)
-    follows = tuple_(slices.c.shard, slices.c.position) >= tuple_(*begin)
-    return database.skip_locked(_READ.where(*where, follows).limit(most), slices)
-
-
 def read_given(
     connection: Connection,
-    query: Select[Any],
+    where: Rules,
     most: int,
     begin: tuple[int, int],
     given: Mapping[str, Any],
 ) -> Bunch:
     """
-    Return the first *most* slices of a statement of `reading`, locked as `read` does it.
+    Return the first *most* slices that meet conditions with parameters, locked as `read` does it.
 
-    *begin*: the shard and the place from which on they are read.
+    *begin*: the shard and the place from which on they are read. To build the statement takes
+    longer than to read a batch, so conditions should be built once.
     """
     shard, place = begin
     given = {"most": most, "from_shard": shard, "from_place": place, **given}
+    query = _reading(dialect.of(connection), where)
     return _of_rows(connection, connection.execute(query, given).all())
+
+
+@lru_cache(maxsize=64)
+def _reading(database: dialect.Dialect, where: Rules) -> Select[Any]:
+    names = ("most", "from_shard", "from_place")
+    most, *begin = (bindparam(name, type_=BigInteger) for name in names)
+    follows = tuple_(slices.c.shard, slices.c.position) >= tuple_(*begin)
+    return database.skip_locked(_READ.where(*where, follows).limit(most), slices)
 
 
 def _of_rows(connection: Connection, rows: Sequence[Row[Any]]) -> Bunch:

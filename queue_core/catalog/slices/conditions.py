@@ -12,7 +12,7 @@ from collections.abc import Collection, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
-from sqlalchemy import ColumnElement, Connection, bindparam, not_, or_, select, tuple_
+from sqlalchemy import ColumnElement, Connection, Engine, bindparam, not_, or_, select, tuple_
 
 from queue_core.catalog import dialect
 from queue_core.catalog.records import retries
@@ -83,19 +83,20 @@ class Wanted(Protocol):
 
 def in_queue(queue_id: int, *magazines: Magazine) -> Rules:
     """Return the conditions of slices of a queue, in some magazines or by default in all."""
-    return (slices.c.queue_id == queue_id, *in_magazines(magazines))
+    return (slices.c.queue_id == queue_id, *(in_magazines(magazines) if magazines else ()))
 
 
 def in_queues(connection: Connection, queue_ids: Collection[int], *magazines: Magazine) -> Rules:
     """Return the conditions of slices of some queues, in some magazines or by default in all."""
-    return (dialect.of(connection).one_of(slices.c.queue_id, queue_ids), *in_magazines(magazines))
+    these = dialect.of(connection).one_of(slices.c.queue_id, queue_ids)
+    return (these, *(in_magazines(magazines) if magazines else ()))
 
 
 def in_magazines(magazines: Sequence[Magazine]) -> Rules:
-    """Return the condition of slices in some magazines; none: no condition."""
+    """Return the condition of slices in some magazines."""
     if len(magazines) == 1:
         return (slices.c.magazine == int(magazines[0]),)
-    return (slices.c.magazine.in_([int(each) for each in magazines]),) if magazines else ()
+    return (slices.c.magazine.in_([int(each) for each in magazines]),)
 
 
 def in_shards(connection: Connection, shards: Collection[int]) -> Rules:
@@ -111,6 +112,11 @@ def in_shard(key: tuple[int, int, int]) -> Rules:
         slices.c.magazine == magazine,
         slices.c.shard == shard,
     )
+
+
+def before(place: Position) -> Rules:
+    """Return the condition of slices that begin before a place of a magazine."""
+    return (tuple_(slices.c.shard, slices.c.position) < place,)
 
 
 def behind(place: int) -> Rules:
@@ -140,9 +146,14 @@ def of_compacted_segments(queue_id: int) -> Rules:
     return (slices.c.segment_id.in_(compacted),)
 
 
-def these(connection: Connection, ids: Collection[int]) -> Rules:
+def these(connection: Connection | Engine, ids: Collection[int]) -> Rules:
     """Return the condition of the slices with these ids."""
     return (dialect.of(connection).one_of(slices.c.id, ids),)
+
+
+def numbered_above(slice_id: int) -> Rules:
+    """Return the condition of slices with higher ids."""
+    return (slices.c.id > slice_id,)
 
 
 def held_by(consumer_id: int, *, after: int | None = None, upto: int | None = None) -> Rules:
@@ -297,6 +308,40 @@ def eligible(connection: Connection, request: Wanted, *, by_segment: bool = Fals
         indexed=not by_segment or request.within is not None,
     )
     return Eligible(where, given)
+
+
+def eligible_of_segments(
+    connection: Connection, request: Wanted, segments: Collection[int]
+) -> Eligible:
+    """Return the same for slices that name rows of some segments."""
+    database = dialect.of(connection)
+    where, given = eligible(connection, request, by_segment=True)
+    given["of_segments"] = database.listed(segments)
+    return Eligible((_of_segments(database), *where), given)
+
+
+def fired_of_segments(
+    connection: Connection, queue_ids: Collection[int], segments: Collection[int]
+) -> Eligible:
+    """Return the conditions of slices of tickets that name rows of some segments."""
+    database = dialect.of(connection)
+    given = {"of_segments": database.listed(segments), "of_queues": database.listed(queue_ids)}
+    return Eligible(_fired_of_segments(database), given)
+
+
+@lru_cache(maxsize=2)
+def _of_segments(database: dialect.Dialect) -> ColumnElement[bool]:
+    return database.one_of_given(slices.c.segment_id, "of_segments")
+
+
+@lru_cache(maxsize=2)
+def _fired_of_segments(database: dialect.Dialect) -> Rules:
+    return (
+        _of_segments(database),
+        database.one_of_given(slices.c.queue_id, "of_queues"),
+        # Their consumer may have read messages that were quarantined later.
+        slices.c.ticket.is_not(None),
+    )
 
 
 #: The parameters of a part of a magazine.

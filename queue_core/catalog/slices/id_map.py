@@ -62,6 +62,13 @@ def record(
     )
 
 
+def compacted(connection: Connection, segment_ids: Collection[int]) -> set[int]:
+    """Return those of some segments that compaction has written: their messages differ in age."""
+    database = dialect.of(connection)
+    given = {"these": database.listed(segment_ids)}
+    return {row.segment_id for row in connection.execute(_compacted(database), given)}
+
+
 def located(connection: Connection, queue_ids: Collection[int], ids: IdSet) -> IdSet:
     """Return the rows that hold the messages now, as ids."""
     met = _met_by(connection, queue_ids, ids)
@@ -147,6 +154,12 @@ def _meeting(database: dialect.Dialect) -> Select[Any]:
         # If a message was moved more than once, the newest segment is applied last.
         .order_by(id_map.c.segment_id)
     )
+
+
+@lru_cache(maxsize=2)
+def _compacted(database: dialect.Dialect) -> Select[int]:
+    these = database.one_of_given(id_map.c.segment_id, "these")
+    return select(id_map.c.segment_id).where(these)
 
 
 @lru_cache(maxsize=2)

@@ -26,7 +26,7 @@ from queue_core.catalog.damage import UNREADABLE, damaged
 from queue_core.catalog.queues import check_in_use
 from queue_core.catalog.slices.conditions import WAITING, Rules
 from queue_core.catalog.tables import queues, shards, slices
-from queue_core.errors import Conflict
+from queue_core.errors import Conflict, DamagedCatalog
 from queue_core.values.model import Magazine, Slice, State, TicketRange
 from queue_core.values.rows import Rows
 
@@ -182,6 +182,11 @@ def fetch_of_tickets(connection: Connection, tickets: TicketRange) -> list[Slice
     )
 
 
+def shards_of(connection: Connection, where: Rules) -> tuple[int, ...]:
+    """Return the shards of the slices that meet conditions, in order."""
+    return tuple(sorted(connection.scalars(select(slices.c.shard).where(*where).distinct())))
+
+
 class ShardGone(Conflict):
     """The queue of a shard was dropped."""
 
@@ -276,8 +281,13 @@ def read_slices(
         try:
             found.append(_slice(row))
         except UNREADABLE as error:
-            raise damaged(slices, f"id {row.id}", error) from error
+            raise damaged_slice(row.id, error) from error
     return found
+
+
+def damaged_slice(slice_id: int, reason: object) -> DamagedCatalog:
+    """Return the error for a slice that cannot be understood."""
+    return damaged(slices, f"id {slice_id}", reason)
 
 
 def _slice(row: Sequence[Any]) -> Slice:

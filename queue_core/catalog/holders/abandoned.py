@@ -1,0 +1,142 @@
+"""Conditions on slices by their holders: who is at work, who is dead, and who keeps messages."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from functools import lru_cache
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Connection,
+    Select,
+    and_,
+    bindparam,
+    not_,
+    or_,
+    select,
+    tuple_,
+)
+
+from queue_core.catalog import dialect
+from queue_core.catalog.holders.consumers import KEEPER, is_alive, reserved
+from queue_core.catalog.slices.conditions import (
+    IN_FLIGHT,
+    Eligible,
+    Rules,
+    Stretch,
+    ago,
+    in_magazines,
+    in_queue,
+)
+from queue_core.catalog.tables import consumers, slices
+from queue_core.values.model import Consumer, Magazine
+
+_HOLDER = select(consumers.c.id).where(consumers.c.id == slices.c.consumer_id)
+_IS_KEEPER = consumers.c.name.startswith(KEEPER, autoescape=True)
+
+
+def fired_before(seconds: float) -> Rules:
+    """Return the condition of slices that were fired so long ago."""
+    return (slices.c.fired_at <= ago(seconds),)
+
+
+def unattended(dead_after: float) -> Rules:
+    """Return the condition of slices that nobody at work holds, and no restart will ask for."""
+    return (~_HOLDER.where(or_(_at_work(dead_after), reserved())).exists(),)
+
+
+def of_dead(name: str, dead_after: float) -> Rules:
+    """Return the condition of slices of a consumer that is not at work on them."""
+    return (_HOLDER.where(consumers.c.name == name, not_(_at_work(dead_after))).exists(),)
+
+
+def held_by_few(connection: Connection, consumer_id: int) -> Rules:
+    """Return the condition of a holder among slices found by their segments; it may hold more."""
+    return (dialect.of(connection).not_indexed(slices.c.consumer_id) == consumer_id,)
+
+
+def unattended_within(
+    connection: Connection,
+    queue_id: int,
+    magazines: tuple[Magazine, ...],
+    stretch: Stretch,
+    segments: Collection[int],
+    dead_after: float,
+) -> Eligible:
+    """Return the conditions, built once, of unattended slices of segments in a part of a queue."""
+    database = dialect.of(connection)
+    first, last = stretch
+    given: dict[str, Any] = {"queue": queue_id, "these": database.listed(segments)}
+    given |= zip(_ENDS, (*first, *last), strict=True)
+    return Eligible(_unattended_within(database, magazines, dead_after), given)
+
+
+def of_keepers(dead_after: float, also: Consumer | None = None) -> Rules:
+    """Return the condition of slices that dead keepers hold, or the keeper *also*."""
+    keepers = _IS_KEEPER & (consumers.c.heartbeat_at <= ago(dead_after))
+    return _held_by(keepers if also is None else keepers | (consumers.c.id == also.id))
+
+
+def of_keeper(name: str) -> Rules:
+    """Return the condition of slices that the keeper of this name holds."""
+    return _held_by(_IS_KEEPER & (consumers.c.name == name))
+
+
+def keepers(connection: Connection) -> Collection[str]:
+    """Return the names of all keepers."""
+    return connection.scalars(select(consumers.c.name).where(_IS_KEEPER)).all()
+
+
+def dead_holders(
+    connection: Connection, queue_id: int, dead_after: float, stuck: Rules
+) -> list[int]:
+    """
+    Return the dead consumers whose stuck messages of main were not counted as lost yet.
+
+    A query counts its own when it starts again. Without heartbeats, nobody knows who is dead, and a
+    keeper holds messages for as long as it likes.
+    """
+    of_dead = _HOLDER.where(
+        consumers.c.acknowledged < slices.c.ticket,
+        consumers.c.heartbeat_at.is_not(None),
+        consumers.c.ack.is_(None),
+        not_(_IS_KEEPER),
+        not_(is_alive(dead_after)),
+    )
+    here = in_queue(queue_id, Magazine.MAIN)
+    found = select(slices.c.consumer_id).where(*here, *stuck, of_dead.exists()).distinct()
+    return sorted(connection.scalars(found))
+
+
+def _at_work(dead_after: float) -> ColumnElement[bool]:
+    return and_(is_alive(dead_after), consumers.c.acknowledged < slices.c.ticket)
+
+
+def _held_by(which: ColumnElement[bool]) -> Rules:
+    holders: Select[int] = select(consumers.c.id).where(which)
+    return (slices.c.consumer_id.in_(holders),)
+
+
+#: The parameters of a part of a magazine.
+_ENDS = ("first_shard", "first_place", "last_shard", "last_place")
+
+
+# Built once: to build a statement takes several times as long as SQLite needs to run it.
+@lru_cache(maxsize=8)
+def _unattended_within(
+    database: dialect.Dialect, magazines: tuple[Magazine, ...], dead_after: float
+) -> Rules:
+    first_shard, first, last_shard, last = (bindparam(end, type_=BigInteger) for end in _ENDS)
+    place = tuple_(slices.c.shard, slices.c.position)
+    return (
+        database.one_of_given(slices.c.segment_id, "these"),
+        slices.c.queue_id == bindparam("queue"),
+        *in_magazines(magazines),
+        *IN_FLIGHT,
+        place >= tuple_(first_shard, first),
+        place <= tuple_(last_shard, last),
+        *fired_before(dead_after),
+        *unattended(dead_after),
+    )

@@ -1,0 +1,108 @@
+"""Suspects in the catalog: messages that were lost with their consumer, waiting or in its hands."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from functools import lru_cache
+from typing import Any
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Select,
+    bindparam,
+    exists,
+    func,
+    literal_column,
+    or_,
+    select,
+)
+
+from queue_core.catalog import dialect
+from queue_core.catalog.slices.conditions import IN_FLIGHT, Eligible, Rules, in_magazines
+from queue_core.catalog.tables import consumers, slices
+from queue_core.values.model import Magazine, State
+
+# As the index has it.
+_IS_SUSPECT = slices.c.lost_among > literal_column("0")
+#: The condition of slices that are no suspects.
+UNSUSPECTED: Rules = (slices.c.lost_among == 0,)
+
+_HOLDER = bindparam("holder", type_=slices.c.consumer_id.type)
+_ACKNOWLEDGED = select(consumers.c.acknowledged).where(consumers.c.id == _HOLDER)
+#: The conditions on slices that a consumer holds by tickets of its present life.
+_HELD: Rules = (
+    slices.c.consumer_id == _HOLDER,
+    *IN_FLIGHT,
+    slices.c.ticket > _ACKNOWLEDGED.scalar_subquery(),
+)
+_MOST_HELD = select(func.max(slices.c.lost_among)).where(*_HELD)
+_OTHERS = slices.alias("suspects")
+#: The condition of slices in shards of main in which no suspects wait.
+APART: Rules = (
+    ~exists().where(
+        _OTHERS.c.queue_id == slices.c.queue_id,
+        _OTHERS.c.magazine == int(Magazine.MAIN),
+        _OTHERS.c.shard == slices.c.shard,
+        _OTHERS.c.state == int(State.LOADED),
+        _OTHERS.c.lost_among > literal_column("0"),
+    ),
+)
+
+
+def lost_among(count: int) -> Rules:
+    """Return the condition of suspects that were lost among so many messages."""
+    return (slices.c.lost_among == count,)
+
+
+def look(
+    connection: Connection,
+    eligible: Eligible,
+    queue_ids: Collection[int],
+    magazine: Magazine,
+    consumer_id: int | None,
+) -> bool | None:
+    """
+    Return whether some queues have suspects in main; None if no slice is eligible at all.
+
+    A consumer also sees the suspects that it holds. Other magazines have none.
+    """
+    database = dialect.of(connection)
+    given = eligible.given | {"suspects_of": database.listed(queue_ids)}
+    if consumer_id is not None:
+        given["holder"] = consumer_id
+    in_main, holds = magazine is Magazine.MAIN, consumer_id is not None
+    query = _looking(database, eligible.where, in_main=in_main, holds=holds)
+    row = connection.execute(query, given).first()
+    return None if row is None else bool(row[0])
+
+
+def most_held(connection: Connection, consumer_id: int) -> int | None:
+    """
+    Return among how many messages the suspects were lost that a consumer holds; 0: it has none.
+
+    Return None if it holds nothing.
+    """
+    most: int | None = connection.scalar(_MOST_HELD, {"holder": consumer_id})
+    return most
+
+
+def sizes(connection: Connection, where: Rules) -> list[int]:
+    """Return among how many messages the suspects were lost that meet conditions."""
+    found = select(slices.c.lost_among).where(*where, _IS_SUSPECT).distinct()
+    return list(connection.scalars(found))
+
+
+# Built once: to build a statement takes several times as long as SQLite needs to run it.
+@lru_cache(maxsize=64)
+def _looking(database: dialect.Dialect, where: Rules, *, in_main: bool, holds: bool) -> Select[Any]:
+    here = (database.one_of_given(slices.c.queue_id, "suspects_of"), *in_magazines([Magazine.MAIN]))
+    found: ColumnElement[Any] = exists(
+        select(slices.c.id).where(_IS_SUSPECT, *here).correlate(None)
+    )
+    if holds:
+        held = exists(select(slices.c.id).where(*_HELD, _IS_SUSPECT).correlate(None))
+        found = or_(found, held)
+    if not in_main:
+        found = literal_column("0")
+    return select(select(found).scalar_subquery()).where(*where).limit(1).select_from(slices)
