@@ -290,6 +290,15 @@ def create(
     return found
 
 
+def deactivate(connection: Connection, queue: QueueInfo) -> None:
+    """Note that a queue is deactivated now, if it is in use."""
+    in_use = (queues.c.id == queue.id, queues.c.deactivated_at.is_(None))
+    now = dialect.read_clock(connection)
+    seals.change(connection, queues, *in_use, deactivated_at=now)
+    # Those who wait for messages or room of the queue wait in vain.
+    notifications.notify(connection, queue.id)
+
+
 def add_columns(connection: Connection, queue: QueueInfo, schema: pa.Schema) -> QueueInfo:
     """Append the new columns of *schema*; return the queue. Raises `SchemaMismatch`."""
     info = _held(connection, queue)

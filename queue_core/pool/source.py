@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from sqlalchemy import Connection
 
 from queue_core.catalog.holders import consumers, interests
+from queue_core.catalog.holders.windows import Window
 from queue_core.errors import ConsumerFenced, Unavailable
 from queue_core.handling.breakers.gate import Gate
 from queue_core.pool.held_batch import HeldBatch, divided
@@ -36,7 +37,7 @@ from queue_core.values.model import Consumer, Magazine, Ticket, magazine_of
 from queue_core.values.outcomes import DELETE, Settlement
 from queue_core.values.retry import Retry
 from queue_core.values.rows import Numbers
-from queue_core.verbs.browse import Window, browse, browse_next
+from queue_core.verbs.browse import browse, browse_next
 from queue_core.verbs.quarantine import quarantining
 from queue_core.verbs.settle import settle_or_lose
 

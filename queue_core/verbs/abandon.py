@@ -11,17 +11,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection
 
-from queue_core.catalog import dialect
 from queue_core.catalog.database import Catalog
-from queue_core.catalog.holders.consumers import SETTLES
+from queue_core.catalog.holders.consumers import SETTLES, ack_of
+from queue_core.catalog.holders.unseen_tickets import held_in
 from queue_core.catalog.records import trials
+from queue_core.catalog.slices import amounts
 from queue_core.catalog.slices.changes import Changes
 from queue_core.catalog.slices.conditions import eligible_slices, overdelivered
 from queue_core.catalog.slices.sidelining import set_aside
 from queue_core.catalog.slices.slices import fetch
-from queue_core.catalog.tables import consumers, slices
 from queue_core.catalog.transact import Guard, transact
 from queue_core.segments.storage import Storage
 from queue_core.selection.acquire import acquire, anything
@@ -63,8 +63,7 @@ def count(catalog: Catalog, queue: QueueInfo) -> int:
     if not request.rules:
         return 0
     with catalog.read() as connection:
-        total = select(func.coalesce(func.sum(slices.c.count), 0))
-        return int(connection.scalar(total.where(*eligible_slices(connection, request))) or 0)
+        return amounts.messages(connection, *eligible_slices(connection, request))
 
 
 def deliver_again(
@@ -81,14 +80,8 @@ def deliver_again(
     one by one, they count as lost instead, and half of them leave the tickets (`lose`). Suspects
     count only if the *storage* notes that an executor has read them. Runs within a transaction.
     """
-    held = fetch(
-        connection,
-        slices.c.consumer_id == consumer_id,
-        dialect.of(connection).one_of(slices.c.ticket, numbers),
-        lock="wait",
-    )
-    ack = connection.scalar(select(consumers.c.ack).where(consumers.c.id == consumer_id))
-    if ack == SETTLES:
+    held = fetch(connection, *held_in(connection, {consumer_id: numbers}), lock="wait")
+    if ack_of(connection, consumer_id) == SETTLES:
         fired = [piece for piece in held if not piece.damaged]
         before = trials.trial(connection, fired, lives_ago=1)
         if before is not None and not storage.has_trial(before):

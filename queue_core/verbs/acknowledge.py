@@ -24,8 +24,8 @@ from queue_core.catalog.records import publications
 from queue_core.catalog.records.restored import RESTORE
 from queue_core.catalog.records.task_log import Moves
 from queue_core.catalog.slices.changes import Changes
+from queue_core.catalog.slices.conditions import held_by
 from queue_core.catalog.slices.slices import fetch
-from queue_core.catalog.tables import slices
 from queue_core.catalog.transact import transact
 from queue_core.values.model import Consumer, QueueInfo, Slice
 
@@ -66,8 +66,7 @@ def _delete_held(
     queues: Sequence[QueueInfo] | None,
     doubted: int | None,
 ) -> int:
-    mine = (slices.c.consumer_id == consumer.id) & (slices.c.ticket <= upto)
-    held = fetch(connection, mine, lock="wait")
+    held = fetch(connection, *held_by(consumer.id, upto=upto), lock="wait")
     recorded = publications.newest_ticket(connection, consumer.name) if held else None
     known = {queue.id for queue in queues or ()}
     # A query that was restarted with other queues can still hold messages of the former ones.

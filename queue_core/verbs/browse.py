@@ -9,21 +9,18 @@ not see messages that are deleted after the ticket and before it is read.
 
 from __future__ import annotations
 
-import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection
 
-from queue_core.catalog import dialect
-from queue_core.catalog.damage import decoding
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.holders import consumers
+from queue_core.catalog.holders.windows import Window, of_tickets, packed
+from queue_core.catalog.queues import states
 from queue_core.catalog.slices import read_plans, whole_batches
-from queue_core.catalog.slices.slices import ShardKey, fetch
-from queue_core.catalog.tables import queues as queue_rows
-from queue_core.catalog.tables import slices
-from queue_core.catalog.tables import tickets as ticket_rows
+from queue_core.catalog.slices.conditions import SOUND, in_queues
+from queue_core.catalog.slices.slices import fetch
 from queue_core.selection.request import FireRequest, Horizon
 from queue_core.values.model import (
     Consumer,
@@ -31,15 +28,11 @@ from queue_core.values.model import (
     QueueInfo,
     ReadPlan,
     Slice,
-    State,
     Ticket,
     TicketRange,
 )
 from queue_core.values.plan import share
 from queue_core.values.rows import Rows
-
-#: The first place (inclusive) and the last one (exclusive), by shard.
-Window = Mapping[ShardKey, tuple[int, int]]
 
 
 def browse(
@@ -64,9 +57,8 @@ def browse_within(
     """Do the same as `browse`, within a transaction."""
     found = fetch(
         connection,
-        dialect.of(connection).one_of(slices.c.queue_id, [queue.id for queue in queues]),
-        slices.c.magazine == int(magazine),
-        slices.c.state != int(State.DAMAGED),
+        *in_queues(connection, [queue.id for queue in queues], magazine),
+        *SOUND,
     )
     shown = [(piece, _rows_within(piece, window)) for piece in found]
     return read_plans.build(
@@ -82,7 +74,7 @@ def browse_next(
 
     def unseen(connection: Connection) -> tuple[Window, int]:
         """Return the next windows, and the number of their places."""
-        seen = _windows(connection, TicketRange(consumer, 0, sys.maxsize))
+        seen = of_tickets(connection, TicketRange(consumer, 0, sys.maxsize))
         begins = dict.fromkeys(horizon.pointers, 0) | {key: end for key, (_, end) in seen.items()}
         left = {key: end - begins[key] for key, end in horizon.pointers.items()}
         places = sum(count for count in left.values() if count > 0)
@@ -94,11 +86,8 @@ def browse_next(
         consumers.check(connection, consumer, request.after, request.queue_ids)
         # Again, because the consumer may browse several queues at the same time.
         windows, count = unseen(connection)
-        shown = dialect.of(connection).one_of(queue_rows.c.id, [*{key[0] for key in windows}])
-        exist = set(connection.scalars(select(queue_rows.c.id).where(shown)))
-        text = json.dumps(
-            {"/".join(map(str, key)): window for key, window in windows.items() if key[0] in exist}
-        )
+        exist = {queue.id for queue in states(connection, {key[0] for key in windows})}
+        text = packed({key: window for key, window in windows.items() if key[0] in exist})
         number, fired_at = consumers.new_ticket(connection, consumer, seen=False, browsed=text)
         ticket = Ticket(consumer=consumer, number=number, fired_at=fired_at, messages=count)
         return ticket, windows
@@ -128,7 +117,7 @@ def browsed(
     """
     with catalog.read() as connection:
         consumers.check_life(connection, tickets.consumer)
-        windows = _windows(connection, tickets)
+        windows = of_tickets(connection, tickets)
         shown = [key for key, (begin, end) in windows.items() if begin < end]
         whole_batches.check_browsed(connection, queues, magazine, shown, tickets)
         plan = browse_within(connection, storage_uri, queues, magazine, windows)
@@ -137,24 +126,6 @@ def browsed(
             written = ((ids[task.queue], task.segment.schema_version) for task in plan.tasks)
             whole_batches.check_columns(connection, queues, written)
         return plan
-
-
-def _windows(connection: Connection, tickets: TicketRange) -> Window:
-    """Return the common windows of tickets; consecutive tickets have adjacent windows."""
-    query = select(ticket_rows.c.browsed).where(
-        ticket_rows.c.consumer_id == tickets.consumer.id,
-        ticket_rows.c.number > tickets.after,
-        ticket_rows.c.number <= tickets.upto,
-        ticket_rows.c.browsed.is_not(None),
-    )
-    windows: dict[ShardKey, tuple[int, int]] = {}
-    for text in connection.scalars(query.order_by(ticket_rows.c.number)):
-        with decoding(ticket_rows, f"consumer_id {tickets.consumer.id} and a window"):
-            for path, (begin, end) in json.loads(text).items():
-                queue_id, magazine, shard = map(int, path.split("/"))
-                key = (queue_id, magazine, shard)
-                windows[key] = (windows.get(key, (begin, end))[0], end)
-    return windows
 
 
 def _rows_within(piece: Slice, window: Window | None) -> Rows:

@@ -25,9 +25,8 @@ from queue_core.catalog.records.task_log import Moves
 from queue_core.catalog.slices import id_map, origins, read_plans, turns
 from queue_core.catalog.slices import segments as segment_rows
 from queue_core.catalog.slices.changes import Changes
-from queue_core.catalog.slices.conditions import eligible_slices, movable
+from queue_core.catalog.slices.conditions import eligible_slices, movable, of_segments
 from queue_core.catalog.slices.slices import fetch
-from queue_core.catalog.tables import slices
 from queue_core.catalog.transact import transact
 from queue_core.errors import BadOption, Conflict, QueueFull, SchemaMismatch
 from queue_core.policies.inputs import Overwritten
@@ -151,8 +150,8 @@ def _waiting(
     """Return the slice of the sideline with a message, and its row; raises `BadOption`."""
     located = id_map.located(connection, [queue.id], ids)
     request = FireRequest(queue_ids=(queue.id,), magazine=Magazine.SIDELINE, rules=movable(queue))
-    here = dialect.of(connection).one_of(slices.c.segment_id, located.segments)
-    found = fetch(connection, here, *eligible_slices(connection, request), lock=lock)
+    where = (*of_segments(connection, located.segments), *eligible_slices(connection, request))
+    found = fetch(connection, *where, lock=lock)
     for piece in found:
         rows = piece.rows & located.rows(piece.segment_id)
         if rows:

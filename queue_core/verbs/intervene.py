@@ -13,26 +13,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from functools import lru_cache
 
-from sqlalchemy import (
-    BigInteger,
-    ColumnElement,
-    Connection,
-    bindparam,
-    or_,
-    select,
-    tuple_,
-)
+from sqlalchemy import Connection
 
 from queue_core.catalog import dialect
 from queue_core.catalog.database import Catalog
-from queue_core.catalog.holders import holders
+from queue_core.catalog.holders import abandoned, holders
 from queue_core.catalog.holders.consumers import (
     DEAD_AFTER_SECONDS,
     DELETES_ON_COMMIT,
-    is_alive,
-    reserved,
+    ack_of,
 )
 from queue_core.catalog.identity import clock
 from queue_core.catalog.records import failures
@@ -41,15 +31,18 @@ from queue_core.catalog.records.task_log import Moves
 from queue_core.catalog.slices import id_map, turns
 from queue_core.catalog.slices.changes import Changes
 from queue_core.catalog.slices.conditions import (
+    IN_FLIGHT,
     Rules,
     Stretch,
-    ago,
     eligible_slices,
+    in_magazines,
+    in_queue,
     movable,
+    of_few_segments,
+    of_segments,
     within,
 )
-from queue_core.catalog.slices.slices import fetch, fetch_given
-from queue_core.catalog.tables import consumers, slices
+from queue_core.catalog.slices.slices import fetch, fetch_given, shards_of
 from queue_core.catalog.transact import transact
 from queue_core.errors import BadOption
 from queue_core.selection.acquire import acquire
@@ -58,7 +51,7 @@ from queue_core.selection.rounds import Part, still_there
 from queue_core.values.due import NEVER
 from queue_core.values.failure_kinds import BY_HAND
 from queue_core.values.ids import IdSet
-from queue_core.values.model import Magazine, QueueInfo, Slice, State
+from queue_core.values.model import Magazine, QueueInfo, Slice
 from queue_core.values.plan import Taken, having
 from queue_core.verbs.capacity.bounds import limit_to_capacity, within_byte_limit
 
@@ -143,8 +136,7 @@ def find(connection: Connection, queue: QueueInfo, intervention: Intervention) -
         requests = _requests(queue, intervention)
         return [t for r in requests for t in still_there(connection, r, intervention.ids)]
     located = id_map.located(connection, [queue.id], intervention.ids)
-    here = dialect.of(connection).one_of(slices.c.segment_id, located.segments)
-    return having(fetch(connection, here, *_held(connection, queue, intervention)), located)
+    return having(fetch(connection, *_held(connection, queue, intervention, located)), located)
 
 
 def _prepared(intervention: Intervention) -> Prepared | None:
@@ -249,13 +241,8 @@ def _shards(
 ) -> tuple[int, ...]:
     """Return the shards that seem to have some of the messages; a message keeps its shard."""
     located = id_map.located(connection, [queue.id], ids)
-    here = dialect.of(connection).one_of(slices.c.segment_id, located.segments)
-    query = select(slices.c.shard).where(here, *_where(connection, request)).distinct()
-    return tuple(sorted(connection.scalars(query)))
-
-
-def _where(connection: Connection, request: FireRequest) -> Rules:
-    return eligible_slices(connection, request, by_segment=True)
+    here = of_segments(connection, located.segments)
+    return shards_of(connection, (*here, *eligible_slices(connection, request, by_segment=True)))
 
 
 def _reload(
@@ -276,76 +263,41 @@ def _fetch_held(
     connection: Connection, queue: QueueInfo, intervention: Intervention, located: IdSet
 ) -> list[Slice]:
     """Lock and return the slices in flight that may be reloaded."""
-    database = dialect.of(connection)
     if intervention.consumer is not None or intervention.within is None:
-        here = database.one_of(slices.c.segment_id, located.segments)
-        return fetch(connection, here, *_held(connection, queue, intervention), lock="wait")
-    first, last = intervention.within
-    given = {"queue": queue.id, "these": database.listed(located.segments)}
-    given |= {"first_shard": first[0], "first_place": first[1]}
-    given |= {"last_shard": last[0], "last_place": last[1]}
-    where = _held_within(database, intervention.sources, intervention.dead_after)
+        return fetch(connection, *_held(connection, queue, intervention, located), lock="wait")
+    where, given = abandoned.unattended_within(
+        connection,
+        queue.id,
+        intervention.sources,
+        intervention.within,
+        located.segments,
+        intervention.dead_after,
+    )
     return fetch_given(connection, where, given, lock="wait")
 
 
-# Built once: to build a statement takes several times as long as SQLite needs to run it.
-@lru_cache(maxsize=8)
-def _held_within(
-    database: dialect.Dialect, sources: tuple[Magazine, ...], dead_after: float
-) -> tuple[ColumnElement[bool], ...]:
-    first, last = (
-        tuple_(*(bindparam(f"{end}_{name}", type_=BigInteger) for name in ("shard", "place")))
-        for end in ("first", "last")
-    )
-    place = tuple_(slices.c.shard, slices.c.position)
-    return (
-        database.one_of_given(slices.c.segment_id, "these"),
-        slices.c.queue_id == bindparam("queue"),
-        slices.c.magazine.in_([int(magazine) for magazine in sources]),
-        slices.c.state == int(State.FIRED),
-        place >= first,
-        place <= last,
-        *_abandoned(dead_after),
-    )
-
-
 def _held(
-    connection: Connection, queue: QueueInfo, intervention: Intervention
-) -> list[ColumnElement[bool]]:
+    connection: Connection, queue: QueueInfo, intervention: Intervention, located: IdSet
+) -> Rules:
     """Return the conditions of slices in flight that may be reloaded."""
-    queue_id: ColumnElement[int] = slices.c.queue_id
     if intervention.within is None:
-        queue_id = dialect.of(connection).not_indexed(slices.c.queue_id)
-    conditions = [
-        queue_id == queue.id,
-        slices.c.magazine.in_([int(magazine) for magazine in intervention.sources]),
-        slices.c.state == int(State.FIRED),
-        *within(intervention.within),
-    ]
+        here = of_few_segments(connection, queue.id, located.segments)
+    else:
+        segments = of_segments(connection, located.segments)
+        here = (*in_queue(queue.id), *segments, *within(intervention.within))
+    here = (*here, *in_magazines(intervention.sources), *IN_FLIGHT)
     if intervention.consumer is not None:
         _check_query(connection, queue, intervention.consumer)
         holder_id = holders.id_of(connection, intervention.consumer)
-        # As in `holders.conditions`: a consumer may hold many more.
-        consumer_id = dialect.of(connection).not_indexed(slices.c.consumer_id)
-        return [*conditions, consumer_id == holder_id]
-    return [*conditions, *_abandoned(intervention.dead_after)]
-
-
-def _abandoned(dead_after: float) -> list[ColumnElement[bool]]:
-    """Return the conditions of slices that nobody at work holds, and no restart will ask for."""
-    holder = select(consumers.c.id).where(consumers.c.id == slices.c.consumer_id)
-    at_work = is_alive(dead_after) & (consumers.c.acknowledged < slices.c.ticket)
+        return (*here, *abandoned.held_by_few(connection, holder_id))
     # The firing is a sign of life too, also of a consumer without heartbeats.
-    return [
-        slices.c.fired_at <= ago(dead_after),
-        ~holder.where(or_(at_work, reserved())).exists(),
-    ]
+    ago = intervention.dead_after
+    return (*here, *abandoned.fired_before(ago), *abandoned.unattended(ago))
 
 
 def _check_query(connection: Connection, queue: QueueInfo, name: str) -> None:
     """Refuse a query that deletes its messages when it commits: they would be copied twice."""
-    ack = connection.scalar(select(consumers.c.ack).where(consumers.c.name == name))
-    if ack == DELETES_ON_COMMIT:
+    if ack_of(connection, name) == DELETES_ON_COMMIT:
         raise BadOption(
             f"consumer={name!r} is a query whose source has ack=onCommit, and its batch may have "
             "arrived already; if the query will not start again, run: "

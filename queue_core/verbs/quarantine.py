@@ -13,15 +13,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection
 
-from queue_core.catalog import dialect
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.records import publications
+from queue_core.catalog.slices import segments
 from queue_core.catalog.slices.changes import Changes
-from queue_core.catalog.slices.conditions import of_tickets
+from queue_core.catalog.slices.conditions import DAMAGED, SOUND, of_segments, of_tickets
 from queue_core.catalog.slices.slices import fetch
-from queue_core.catalog.tables import segments, slices
 from queue_core.catalog.transact import transact
 from queue_core.errors import DamagedSegment
 from queue_core.segments.storage import Storage
@@ -49,8 +48,8 @@ def set_apart(connection: Connection, names: Sequence[str]) -> int:
     """Mark the messages of segments, by their locations, as damaged; return how many."""
     damaged = fetch(
         connection,
-        dialect.of(connection).one_of(slices.c.segment_id, _damaged(connection, names)),
-        slices.c.state != int(State.DAMAGED),
+        *of_segments(connection, _damaged(connection, names)),
+        *SOUND,
         lock="wait",
     )
     changes = Changes()
@@ -76,7 +75,7 @@ def leave_tickets(connection: Connection, tickets: TicketRange) -> int:
     damaged = fetch(
         connection,
         *of_tickets(tickets),
-        slices.c.state == int(State.DAMAGED),
+        *DAMAGED,
         lock="wait",
     )
     changes = Changes()
@@ -101,7 +100,4 @@ def _damaged(connection: Connection, names: Sequence[str]) -> list[int]:
     numbers = (name.removeprefix(INLINE) for name in names if name.startswith(INLINE))
     inlined = [int(number) for number in numbers if number.isdecimal()]
     files = [name for name in names if not name.startswith(INLINE)]
-    found = connection.scalars(
-        select(segments.c.id).where(dialect.of(connection).one_of(segments.c.location, files))
-    )
-    return [*inlined, *found]
+    return [*inlined, *segments.at(connection, files)]

@@ -9,15 +9,15 @@ reads it.
 
 from __future__ import annotations
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection
 
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.records import progress
+from queue_core.catalog.slices import amounts
 from queue_core.catalog.slices.changes import Changes
+from queue_core.catalog.slices.conditions import DAMAGED, in_queue, numbered_above
 from queue_core.catalog.slices.slices import fetch
-from queue_core.catalog.tables import slices
 from queue_core.catalog.transact import transact
-from queue_core.values.model import State
 
 #: The most slices that one transaction puts back.
 ROUND_SLICES = 1000
@@ -25,15 +25,15 @@ ROUND_SLICES = 1000
 
 def repair(catalog: Catalog, queue_id: int) -> int:
     """Put the damaged messages of a queue back; return how many."""
-    damaged = (slices.c.queue_id == queue_id) & (slices.c.state == int(State.DAMAGED))
+    damaged = (*in_queue(queue_id), *DAMAGED)
     with catalog.read() as connection:
-        there = connection.scalar(select(func.sum(slices.c.count)).where(damaged))
-    progress.expect(int(there or 0))
+        progress.expect(amounts.messages(connection, *damaged))
 
     def work(connection: Connection) -> tuple[int, int | None]:
         changes, repaired = Changes(), 0
         # By their ids: those that are damaged again meanwhile wait for the next call.
-        found = fetch(connection, damaged, slices.c.id > after, limit=ROUND_SLICES, lock="wait")
+        following = (*damaged, *numbered_above(after))
+        found = fetch(connection, *following, limit=ROUND_SLICES, lock="wait")
         for piece in found:
             if piece.ticket is None:
                 changes.release(piece, piece.rows)

@@ -8,17 +8,23 @@ present epoch. Crash before the commit: the messages are still kept. Crash after
 
 from __future__ import annotations
 
-from sqlalchemy import ColumnElement, Connection, select
+from sqlalchemy import Connection
 
 from queue_core.catalog.database import Catalog
-from queue_core.catalog.holders.consumers import DEAD_AFTER_SECONDS, KEEPER, check
+from queue_core.catalog.holders import abandoned
+from queue_core.catalog.holders.consumers import DEAD_AFTER_SECONDS, check
 from queue_core.catalog.slices.changes import Changes
-from queue_core.catalog.slices.conditions import ago
+from queue_core.catalog.slices.conditions import (
+    IN_FLIGHT,
+    Rules,
+    held_by,
+    in_magazines,
+    in_queue,
+)
 from queue_core.catalog.slices.slices import fetch
-from queue_core.catalog.tables import consumers, slices
 from queue_core.catalog.transact import transact
 from queue_core.errors import BadOption
-from queue_core.values.model import Consumer, Magazine, QueueInfo, State
+from queue_core.values.model import Consumer, Magazine, QueueInfo
 from queue_core.values.names import nearest
 
 
@@ -35,21 +41,12 @@ def reset(
     They are those of *keeper* and of dead keepers; with *consumer*, those of the keeper of that
     name. Raises `BadOption` if there is none.
     """
-    is_keeper = consumers.c.name.startswith(KEEPER, autoescape=True)
     if consumer is not None:
         _check_keeper(catalog, consumer)
-        keepers = is_keeper & (consumers.c.name == consumer)
+        kept = abandoned.of_keeper(consumer)
     else:
-        keepers = is_keeper & (consumers.c.heartbeat_at <= ago(dead_after))
-        if keeper is not None:
-            keepers |= consumers.c.id == keeper.id
-
-    return _reset(
-        catalog,
-        queue,
-        slices.c.magazine == int(Magazine.MAIN),
-        slices.c.consumer_id.in_(select(consumers.c.id).where(keepers)),
-    )
+        kept = abandoned.of_keepers(dead_after, also=keeper)
+    return _reset(catalog, queue, (*in_magazines([Magazine.MAIN]), *kept))
 
 
 def put_back(catalog: Catalog, queue: QueueInfo, consumer: Consumer) -> int:
@@ -58,22 +55,14 @@ def put_back(catalog: Catalog, queue: QueueInfo, consumer: Consumer) -> int:
 
     Raises `ConsumerFenced`.
     """
-    return _reset(catalog, queue, slices.c.consumer_id == consumer.id, guard=consumer)
+    return _reset(catalog, queue, held_by(consumer.id), guard=consumer)
 
 
-def _reset(
-    catalog: Catalog, queue: QueueInfo, *held: ColumnElement[bool], guard: Consumer | None = None
-) -> int:
+def _reset(catalog: Catalog, queue: QueueInfo, held: Rules, guard: Consumer | None = None) -> int:
     def work(connection: Connection) -> int:
         if guard is not None:
             check(connection, guard)
-        kept = fetch(
-            connection,
-            slices.c.queue_id == queue.id,
-            slices.c.state == int(State.FIRED),
-            *held,
-            lock="wait",
-        )
+        kept = fetch(connection, *in_queue(queue.id), *IN_FLIGHT, *held, lock="wait")
         changes = Changes([queue])
         for piece in kept:
             changes.release(piece, piece.rows)
@@ -86,9 +75,8 @@ def _reset(
 
 def _check_keeper(catalog: Catalog, name: str) -> None:
     """Raise `BadOption` unless a consumer of this name keeps messages."""
-    query = select(consumers.c.name).where(consumers.c.name.startswith(KEEPER, autoescape=True))
     with catalog.read() as connection:
-        known = connection.scalars(query).all()
+        known = abandoned.keepers(connection)
     if name not in known:
         raise BadOption(
             f"consumer={name!r}{nearest(str(name), known)}: use the name of a consumer that keeps "

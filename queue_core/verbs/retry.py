@@ -21,9 +21,8 @@ from queue_core.catalog.records import retries, task_log
 from queue_core.catalog.records.task_log import Moves
 from queue_core.catalog.slices import id_map, turns
 from queue_core.catalog.slices.changes import Changes
-from queue_core.catalog.slices.conditions import expiry_in
+from queue_core.catalog.slices.conditions import WAITING, expiry_in, in_magazines, these
 from queue_core.catalog.slices.slices import ShardKey, fetch
-from queue_core.catalog.tables import slices
 from queue_core.catalog.transact import transact
 from queue_core.selection.candidates import find_candidates
 from queue_core.selection.queue_rules import of_moving
@@ -100,7 +99,7 @@ class _Round:
                 request,
                 max_messages=None,
                 shards=tuple(shard for _, _, shard in self._shards),
-                rules=(dialect.of(catalog.engine).one_of(slices.c.id, self._ids),),
+                rules=these(catalog.engine, self._ids),
             )
             candidates = find_candidates(catalog, here)
             self._unexpired = candidates.ids if candidates is not None else None
@@ -128,9 +127,9 @@ class _Round:
         """Return the slices that are still due, except those that others lock."""
         found = fetch(
             connection,
-            dialect.of(connection).one_of(slices.c.id, self._ids),
-            slices.c.magazine == int(Magazine.SIDELINE),
-            slices.c.state == int(State.LOADED),
+            *these(connection, self._ids),
+            *in_magazines([Magazine.SIDELINE]),
+            *WAITING,
             lock="skip",
         )
         return [piece for piece in found if piece.due_at is not None and piece.due_at <= now]

@@ -14,25 +14,24 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Sequence
-from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from pyroaring import BitMap
-from sqlalchemy import ColumnElement, Connection, select
+from sqlalchemy import Connection
 
 from queue_core.catalog import dialect
 from queue_core.catalog import queues as catalog_queues
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.holders import holders
-from queue_core.catalog.holders.consumers import DELETES_ON_COMMIT
+from queue_core.catalog.holders.consumers import deleting_on_commit
 from queue_core.catalog.records import failures
 from queue_core.catalog.records.publications import is_new_batch
 from queue_core.catalog.slices import id_map, origins
 from queue_core.catalog.slices.changes import CLEARED, Changes
+from queue_core.catalog.slices.conditions import fired_of_segments
 from queue_core.catalog.slices.slices import fetch_given
-from queue_core.catalog.tables import consumers, slices
 from queue_core.catalog.transact import transact
 from queue_core.errors import BadOption
 from queue_core.values.due import DueTimes
@@ -130,7 +129,7 @@ def _settle(
     changes = Changes(queues)
     failed: dict[int, list[Taken]] = defaultdict(list)
     settled: list[Taken] = []
-    fired, given = _fired(connection, queues, ids)
+    fired, given = fired_of_segments(connection, [queue.id for queue in queues], ids.segments)
     by_holder = holders.conditions(connection, holder)
     where, of_holder = (*fired, *by_holder.where), given | by_holder.given
     held = fetch_given(connection, where, of_holder, lock="wait")
@@ -220,29 +219,6 @@ def _with_rows(connection: Connection, queue_ids: Sequence[int], table: pa.Table
     return table.set_column(0, "message_id", pa.array(numbers))
 
 
-def _fired(
-    connection: Connection, queues: Sequence[QueueInfo], ids: IdSet
-) -> tuple[tuple[ColumnElement[bool], ...], dict[str, Any]]:
-    """Return the conditions of fired slices that may hold some of the messages."""
-    database = dialect.of(connection)
-    given = {
-        "of_segments": database.listed(ids.segments),
-        "of_queues": database.listed([queue.id for queue in queues]),
-    }
-    return _of_segments(database), given
-
-
-# Built once: to build a statement takes several times as long as SQLite needs to run it.
-@lru_cache(maxsize=2)
-def _of_segments(database: dialect.Dialect) -> tuple[ColumnElement[bool], ...]:
-    return (
-        database.one_of_given(slices.c.segment_id, "of_segments"),
-        database.one_of_given(slices.c.queue_id, "of_queues"),
-        # Their consumer may have read messages that were quarantined later.
-        slices.c.ticket.is_not(None),
-    )
-
-
 def _warn_of_others(
     connection: Connection,
     queues: Sequence[QueueInfo],
@@ -266,14 +242,7 @@ def _check_ack(connection: Connection, queues: Sequence[QueueInfo], held: list[S
     holding = {piece.consumer_id for piece in held if piece.consumer_id is not None}
     if not holding:
         return
-    name = connection.scalar(
-        select(consumers.c.name)
-        .where(
-            dialect.of(connection).one_of(consumers.c.id, sorted(holding)),
-            consumers.c.ack == DELETES_ON_COMMIT,
-        )
-        .limit(1)
-    )
+    name = deleting_on_commit(connection, sorted(holding))
     if name is not None:
         names = ", ".join(repr(queue.name) for queue in queues)
         raise BadOption(

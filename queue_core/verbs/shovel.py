@@ -15,18 +15,16 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from math import inf
-from typing import Any, NamedTuple
 
 import numpy as np
-from sqlalchemy import BigInteger, ColumnElement, Connection, Select, bindparam, func, select
+from sqlalchemy import Connection
 
 from queue_core.catalog import dialect
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.records import progress, retries, task_log
 from queue_core.catalog.records.task_log import Moves
-from queue_core.catalog.slices import bunches
+from queue_core.catalog.slices import amounts, bunches
 from queue_core.catalog.slices.bunches import Bunch
 from queue_core.catalog.slices.changes import Changes
 from queue_core.catalog.slices.conditions import (
@@ -38,7 +36,6 @@ from queue_core.catalog.slices.conditions import (
     retriable,
 )
 from queue_core.catalog.slices.slices import fetch_these
-from queue_core.catalog.tables import slices
 from queue_core.catalog.transact import transact
 from queue_core.selection.acquire import (
     ROUND_SLICES,
@@ -108,7 +105,8 @@ def shovel(
     with catalog.read() as connection:
         horizon = Horizon.of(connection, request.queue_ids, Magazine.SIDELINE)
         request = replace(request, horizon=horizon)
-        waiting = _look(connection, request, most if threads > 1 else shovelful.limit or 0)
+        look = (most if threads > 1 else shovelful.limit or 0) + 1
+        waiting = amounts.count_upto(connection, *eligible(connection, request), look)
     if not waiting.slices:
         return 0
     task_log.prepare()
@@ -147,28 +145,6 @@ def _threads(catalog: Catalog, queue: QueueInfo, shovelful: Shovelful) -> int:
     if shovelful.limit or shovelful.rate or not dialect.of(catalog.engine).writes_in_parallel:
         return 1
     return min(queue.settings.shovel_concurrency, queue.shards)
-
-
-class _Waiting(NamedTuple):
-    """How many slices may be moved, and how many messages they have."""
-
-    slices: int
-    messages: int
-
-
-def _look(connection: Connection, request: FireRequest, count: int) -> _Waiting:
-    """Count the slices, at most one more than *count*."""
-    where, given = eligible(connection, request)
-    found = connection.execute(_counting(where), given | {"most": count + 1}).one()
-    return _Waiting(int(found.slices), int(found.messages or 0))
-
-
-# Built once: to build a statement takes several times as long as SQLite needs to run it.
-@lru_cache(maxsize=64)
-def _counting(where: tuple[ColumnElement[bool], ...]) -> Select[int, Any]:
-    most = bindparam("most", type_=BigInteger)
-    some = select(slices.c.count.label("messages")).where(*where).limit(most).subquery()
-    return select(func.count().label("slices"), func.sum(some.c.messages).label("messages"))
 
 
 def _rules(queue: QueueInfo, shovelful: Shovelful) -> Rules:

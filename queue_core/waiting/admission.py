@@ -19,6 +19,7 @@ from queue_core.catalog import queues
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.holders import waiters
 from queue_core.catalog.identity import clock
+from queue_core.catalog.slices.usage import read_usage
 from queue_core.errors import CatalogForbidden, QueueFull
 from queue_core.support import faults
 from queue_core.values.model import QueueInfo, Staged
@@ -29,7 +30,6 @@ from queue_core.verbs.capacity.bounds import (
     can_ever_fit,
     fits,
 )
-from queue_core.verbs.capacity.usage import read_usage
 from queue_core.verbs.capacity.wait_line import WaitLine
 
 #: Seconds between two attempts of the first in line to expire messages, which frees capacity.

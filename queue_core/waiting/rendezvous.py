@@ -20,6 +20,7 @@ from queue_core.catalog.slices import id_map, turns
 from queue_core.catalog.slices.changes import Changes
 from queue_core.catalog.slices.conditions import WAITING, in_queue, of_segments
 from queue_core.catalog.slices.slices import fetch
+from queue_core.catalog.slices.usage import read_usage
 from queue_core.errors import QueueDeactivated, QueueFull
 from queue_core.segments.stager import remove_staged, removed_if_refused
 from queue_core.segments.storage import Storage
@@ -28,7 +29,6 @@ from queue_core.values.ids import IdSet, ids_from
 from queue_core.values.model import Magazine, QueueInfo, Staged
 from queue_core.values.plan import Taken, having
 from queue_core.verbs.capacity.bounds import amount_of, full_message
-from queue_core.verbs.capacity.usage import read_usage
 from queue_core.verbs.capacity.wait_line import WaitLine
 from queue_core.waiting.bounded_load import commit_load, load_bounded
 

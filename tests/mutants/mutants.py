@@ -32,7 +32,7 @@ MUTANTS = (
     # Conditions left out.
     _of(
         "settle takes waiting messages too",
-        "queue_core/verbs/settle",
+        "queue_core/catalog/slices/conditions",
         "        slices.c.ticket.is_not(None),\n",
         "",
         "delete",
@@ -63,15 +63,15 @@ MUTANTS = (
     _of(
         "acknowledge deletes later tickets",
         "queue_core/verbs/acknowledge",
-        "(slices.c.consumer_id == consumer.id) & (slices.c.ticket <= upto)",
-        "slices.c.consumer_id == consumer.id",
+        "held_by(consumer.id, upto=upto)",
+        "held_by(consumer.id)",
         "recover",
     ),
     _of(
         "acknowledge deletes tickets of others",
         "queue_core/verbs/acknowledge",
-        "(slices.c.consumer_id == consumer.id) & (slices.c.ticket <= upto)",
-        "slices.c.ticket <= upto",
+        "held_by(consumer.id, upto=upto)",
+        "held_by(consumer.id, upto=upto)[1:]",
         "recover",
     ),
     _of(
@@ -90,23 +90,23 @@ MUTANTS = (
     ),
     _of(
         "recover takes planned tickets",
-        "queue_core/verbs/recover",
+        "queue_core/catalog/holders/unseen_tickets",
         "            tickets.c.planned_at.is_(None),\n",
         "",
         "recover",
     ),
     _of(
         "recover takes tickets of the living",
-        "queue_core/verbs/recover",
+        "queue_core/catalog/holders/unseen_tickets",
         "            consumers.c.heartbeat_at < dead,\n",
         "",
         "recover",
     ),
     _of(
         "recover leaves the ticket",
-        "queue_core/verbs/recover",
-        "delete(tickets).where(_of(",
-        "delete(tickets).where(false(), _of(",
+        "queue_core/catalog/holders/unseen_tickets",
+        "delete(tickets).where(these)",
+        "delete(tickets).where(false(), these)",
         "recover",
     ),
     _of(

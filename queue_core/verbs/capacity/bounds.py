@@ -17,10 +17,10 @@ from dataclasses import dataclass, replace
 from sqlalchemy import Connection
 
 from queue_core.catalog.holders import named_locks, waiters
+from queue_core.catalog.slices.usage import Amount, Usage, read_usage, unevictable
 from queue_core.selection.request import FireRequest
 from queue_core.values.model import QueueInfo, Staged
 from queue_core.values.plan import Taken
-from queue_core.verbs.capacity.usage import Amount, Usage, read_usage, unevictable
 
 
 class CapacityExceeded(Exception):

@@ -17,9 +17,9 @@ from sqlalchemy import Connection
 
 from queue_core.catalog.slices import turns
 from queue_core.catalog.slices.changes import Changes
+from queue_core.catalog.slices.conditions import WAITING, behind, in_shard
 from queue_core.catalog.slices.slices import ShardKey, fetch
-from queue_core.catalog.tables import slices
-from queue_core.values.model import Magazine, QueueInfo, Slice, State
+from queue_core.values.model import QueueInfo, Slice
 from queue_core.values.plan import Taken, interleaved, share, take
 from queue_core.verbs.capacity.bounds import CapacityExceeded, Overrun
 
@@ -60,11 +60,9 @@ def _waiting_slices(connection: Connection, shard: ShardKey, batch: int) -> Iter
     end = -1
     while found := fetch(
         connection,
-        slices.c.queue_id == shard[0],
-        slices.c.magazine == int(Magazine.MAIN),
-        slices.c.state == int(State.LOADED),
-        slices.c.shard == shard[2],
-        slices.c.position > end,
+        *in_shard(shard),
+        *WAITING,
+        *behind(end),
         limit=batch,
         lock="skip",
     ):

@@ -11,15 +11,15 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 import numpy as np
-from sqlalchemy import ColumnElement, Connection
+from sqlalchemy import Connection
 
 from queue_core.catalog import dialect
 from queue_core.catalog.slices import id_map
+from queue_core.catalog.slices.conditions import SOUND, in_magazines, in_queue, of_few_segments
 from queue_core.catalog.slices.slices import fetch
-from queue_core.catalog.tables import slices
 from queue_core.selection.scan import ID, SliceScan
 from queue_core.values.ids import IdSet
-from queue_core.values.model import Magazine, QueueInfo, State
+from queue_core.values.model import Magazine, QueueInfo
 from queue_core.values.plan import Taken, having
 from queue_core.values.rows import Numbers
 
@@ -50,20 +50,13 @@ def present(
     connection: Connection, queue: QueueInfo, magazines: Sequence[Magazine], ids: IdSet | None
 ) -> list[Taken]:
     """Return the rows of slices that hold messages, waiting or in flight; of *ids*, or all."""
-    queue_id: ColumnElement[int] = slices.c.queue_id
-    if ids is not None:
-        # Their segments are known, and a queue may have many more slices.
-        queue_id = dialect.of(connection).not_indexed(slices.c.queue_id)
-    conditions = [
-        queue_id == queue.id,
-        slices.c.magazine.in_([int(magazine) for magazine in magazines]),
-        slices.c.state != int(State.DAMAGED),
-    ]
+    there = (*in_magazines(magazines), *SOUND)
     if ids is None:
-        return [(piece, piece.rows) for piece in fetch(connection, *conditions)]
+        found = fetch(connection, *in_queue(queue.id), *there)
+        return [(piece, piece.rows) for piece in found]
     located = id_map.located(connection, [queue.id], ids)
-    conditions.append(dialect.of(connection).one_of(slices.c.segment_id, located.segments))
-    return having(fetch(connection, *conditions), located)
+    here = of_few_segments(connection, queue.id, located.segments)
+    return having(fetch(connection, *here, *there), located)
 
 
 def _matching(

@@ -6,13 +6,11 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from sqlalchemy import func, select
-
 from queue_core.catalog import queues
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.queues import given_up_error
+from queue_core.catalog.slices import amounts
 from queue_core.catalog.slices.conditions import eligible_slices, movable, retriable
-from queue_core.catalog.tables import slices
 from queue_core.catalog.transact import Guard
 from queue_core.errors import BadOption, DamagedSegment
 from queue_core.segments.storage import Storage
@@ -116,8 +114,7 @@ def count(catalog: Catalog, storage: Storage, redriving: Redriving) -> int:
         there = 0 if candidates is None else len(candidates.ids)
     else:
         with catalog.read() as connection:
-            query = select(func.coalesce(func.sum(slices.c.count), 0))
-            there = int(connection.scalar(query.where(*eligible_slices(connection, request))) or 0)
+            there = amounts.messages(connection, *eligible_slices(connection, request))
     return there if redriving.limit is None else min(there, redriving.limit)
 
 
