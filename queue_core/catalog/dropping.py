@@ -9,55 +9,39 @@ from sqlalchemy import Connection, Table, delete
 from queue_core.catalog.tables import (
     allotments,
     counters,
-    failures,
-    id_map,
+    dedup,
     interests,
-    jobs,
     lanes,
-    locks,
-    publications,
+    metadata,
     queues,
-    schedule,
-    schemas,
+    samples,
+    segments,
     shards,
     slices,
-    task_log,
     turns,
-    waiters,
 )
 
-#: In the order of locks; then tables whose rows no other verb locks.
-_REST: Sequence[Table] = (
-    queues,
-    interests,
-    shards,
-    lanes,
-    counters,
-    id_map,
-    failures,
-    waiters,
-    publications,
-    task_log,
-    schedule,
-    jobs,
-    schemas,
-    locks,
-)
+_MESSAGES = (turns, slices)
+_LOCKED = (queues, interests, shards, lanes, counters)
+#: Segments are released with the messages, and side tasks remove keys and samples.
+_LEFT = (allotments, *_MESSAGES, *_LOCKED, segments, dedup, samples)
+#: Tables whose rows no other verb locks.
+_REST = [table for table in metadata.sorted_tables if "queue_id" in table.c and table not in _LEFT]
 
 
 def remove_buckets(connection: Connection, queue_id: int) -> None:
     """Remove the buckets of limits, which a firing locks before the turns."""
-    _remove(connection, (allotments,), queue_id)
+    _remove(connection, [allotments], queue_id)
 
 
 def remove_messages(connection: Connection, queue_id: int) -> None:
     """Remove the slices, and the turns by which they are fired."""
-    _remove(connection, (turns, slices), queue_id)
+    _remove(connection, _MESSAGES, queue_id)
 
 
 def remove_rest(connection: Connection, queue_id: int) -> None:
     """Remove the queue itself and what is left of it, once its segments are released."""
-    _remove(connection, _REST, queue_id)
+    _remove(connection, [*_LOCKED, *_REST], queue_id)
 
 
 def _remove(connection: Connection, tables: Sequence[Table], queue_id: int) -> None:

@@ -15,10 +15,9 @@ from sqlalchemy import Connection
 from queue_core.catalog import dialect
 from queue_core.catalog.slices import amounts, bunches, id_map, turns
 from queue_core.catalog.slices.bunches import Bunch
-from queue_core.catalog.slices.conditions import Position, eligible
-from queue_core.catalog.slices.slices import ShardKey
+from queue_core.catalog.slices.conditions import Position, eligible, eligible_of_segments
+from queue_core.catalog.slices.slices import ShardKey, fetch_given
 from queue_core.catalog.slices.turns import Backlog
-from queue_core.selection.by_segment import fetch_of_segments
 from queue_core.selection.queue_weights import shares
 from queue_core.selection.request import Candidates, FireRequest
 from queue_core.selection.shares import most_slices, take_shares
@@ -156,7 +155,8 @@ def _take_candidates(
     shards = _unfired(connection, request, candidates, lock)
     # The present rows of the candidates. Compaction needs the turns too, so they no longer move.
     ids = id_map.located(connection, request.queue_ids, candidates.ids)
-    found = fetch_of_segments(connection, request, ids.segments, "skip" if lock else None)
+    where, given = eligible_of_segments(connection, request, ids.segments)
+    found = fetch_given(connection, where, given, "skip" if lock else None)
     whole = {piece.id: piece for piece in found}
     chosen: dict[ShardKey, list[Taken]] = {}
     for key, pieces in by_shard(found).items():

@@ -15,7 +15,7 @@ from sqlalchemy import Connection
 
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.slices import turns
-from queue_core.catalog.slices.conditions import Rules, Stretch
+from queue_core.catalog.slices.conditions import Wanted
 from queue_core.catalog.slices.slices import ShardKey
 from queue_core.errors import BadOption
 from queue_core.selection.reading import Reading
@@ -61,12 +61,9 @@ class Cut:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FireRequest:
+class FireRequest(Wanted):
     """The limits and conditions of a firing."""
 
-    #: The queues, of one schema.
-    queue_ids: tuple[int, ...]
-    magazine: Magazine = Magazine.MAIN
     max_messages: int | None = None
     #: A firing takes at least one message, even if it is larger.
     max_bytes: int | None = None
@@ -76,10 +73,6 @@ class FireRequest:
     horizon: Horizon | None = None
     #: Only messages that match it, in its order.
     selection: Selection | None = None
-    #: Only slices that meet all of these: the settings of the queues.
-    rules: Rules = ()
-    #: Only slices that begin from one shard and place to another.
-    within: Stretch | None = None
     #: The limits of the queues, if they have some.
     limits: Limits | None = None
     #: Also from a paused queue (its setting ``concurrency`` is 0).
@@ -92,8 +85,6 @@ class FireRequest:
     weights: Mapping[int, int] = field(default_factory=dict)
     #: Whether it takes evenly from all shards, since tasks read them side by side.
     spread: bool = False
-    #: Only from these shards; None: from all.
-    shards: tuple[int, ...] | None = None
     #: The newest ticket of the consumer that Spark has logged; the new ticket follows it.
     after: int = 0
     #: Whether other transactions kept messages from it.

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from sqlalchemy import Connection
 
 from queue_core.catalog.slices import id_map
-from queue_core.catalog.slices.conditions import Stretch
-from queue_core.selection.by_segment import fetch_of_segments
+from queue_core.catalog.slices.conditions import Stretch, eligible_of_segments
+from queue_core.catalog.slices.slices import fetch_given
 from queue_core.selection.request import FireRequest
 from queue_core.values.ids import IdSet
 from queue_core.values.model import Magazine, Slice
@@ -85,7 +85,8 @@ class Part:
 def still_there(connection: Connection, request: FireRequest, ids: IdSet) -> list[Taken]:
     """Return the messages of *ids* in slices that are eligible for a request."""
     located = id_map.located(connection, request.queue_ids, ids)
-    return having(fetch_of_segments(connection, request, located.segments), located)
+    where, given = eligible_of_segments(connection, request, located.segments)
+    return having(fetch_given(connection, where, given), located)
 
 
 def in_parts(

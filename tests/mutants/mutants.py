@@ -55,8 +55,8 @@ MUTANTS = (
     _of(
         "settle takes what others hold",
         "queue_core/catalog/holders/holders",
-        "return Held(_BY_TICKET, {",
-        "return Held((), {",
+        "return Eligible(_BY_TICKET, {",
+        "return Eligible((), {",
         "delete",
         "sweep",
     ),

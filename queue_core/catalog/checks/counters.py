@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
 
-from sqlalchemy import Table, func, select
+from sqlalchemy import Connection, Table, func, select
 
 from queue_core.catalog.checks.finding import Finding, Remedy
 from queue_core.catalog.checks.scope import ALTERED, Scope, is_altered
@@ -25,12 +25,7 @@ def check_shards(scope: Scope) -> Iterator[Finding]:
     """Check that each shard has its three rows, and that these agree with its slices."""
     rows = {table.name: _by_place(scope, table) for table in _TABLES}
     there = count_slices(scope)
-    wanted = {
-        (queue.id, int(magazine), shard)
-        for queue in scope.connection.execute(select(queues.c.id, queues.c.shards))
-        for magazine in Magazine
-        for shard in range(min(max(queue.shards, 0), 1 << 12))
-    }
+    wanted = known_places(scope.connection)
     for table in _TABLES:
         known = rows[table.name]
         for place in sorted(wanted - known.keys()):
@@ -44,6 +39,16 @@ def check_shards(scope: Scope) -> Iterator[Finding]:
         load, turn, count = (rows[table.name].get(place) for table in _TABLES)
         if load is not None and turn is not None and count is not None:
             yield from _check_sums(place, load, turn, count, there[place])
+
+
+def known_places(connection: Connection) -> set[_Place]:
+    """Return the shards that the queues have."""
+    return {
+        (queue.id, int(magazine), shard)
+        for queue in connection.execute(select(queues.c.id, queues.c.shards))
+        for magazine in Magazine
+        for shard in range(min(max(queue.shards, 0), 1 << 12))
+    }
 
 
 def count_slices(scope: Scope) -> dict[_Place, dict[int, int]]:

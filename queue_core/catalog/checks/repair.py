@@ -14,6 +14,7 @@ from typing import Any
 from sqlalchemy import Connection, Table, and_, bindparam, delete, func, or_, select, update
 
 from queue_core.catalog import dialect, seals
+from queue_core.catalog.checks.counters import known_places
 from queue_core.catalog.checks.finding import Finding, Remedy
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.tables import (
@@ -21,7 +22,6 @@ from queue_core.catalog.tables import (
     counters,
     files,
     metadata,
-    queues,
     segments,
     shards,
     slices,
@@ -51,7 +51,7 @@ def repair(catalog: Catalog, findings: Iterable[Finding]) -> None:
         pieces = _slices_of(connection, by_remedy[Remedy.SET_APART])
         places = {(row.queue_id, row.magazine, row.shard) for row in pieces}
         places |= {_place(one) for one in by_remedy[Remedy.RECOUNT]}
-        known = _known_places(connection)
+        known = known_places(connection)
         stray = places - known
         _lock_turns(connection, sorted(places & known))
         places |= _set_apart(connection, [row.id for row in pieces], known)
@@ -69,15 +69,6 @@ def repair(catalog: Catalog, findings: Iterable[Finding]) -> None:
 def _place(found: Finding) -> _Place:
     queue_id, magazine, shard = (int(part) for part in found.key)
     return queue_id, magazine, shard
-
-
-def _known_places(connection: Connection) -> set[_Place]:
-    return {
-        (queue.id, int(magazine), shard)
-        for queue in connection.execute(select(queues.c.id, queues.c.shards))
-        for magazine in Magazine
-        for shard in range(min(max(queue.shards, 0), 1 << 12))
-    }
 
 
 def _restate(connection: Connection, location: str) -> None:

@@ -20,7 +20,7 @@ from sqlalchemy import (
 )
 
 from queue_core.catalog import dialect
-from queue_core.catalog.holders.consumers import KEEPER, is_alive, reserved
+from queue_core.catalog.holders.consumers import IS_KEEPER, is_alive, reserved
 from queue_core.catalog.slices.conditions import (
     IN_FLIGHT,
     Eligible,
@@ -34,7 +34,6 @@ from queue_core.catalog.tables import consumers, slices
 from queue_core.values.model import Consumer, Magazine
 
 _HOLDER = select(consumers.c.id).where(consumers.c.id == slices.c.consumer_id)
-_IS_KEEPER = consumers.c.name.startswith(KEEPER, autoescape=True)
 
 
 def fired_before(seconds: float) -> Rules:
@@ -75,18 +74,18 @@ def unattended_within(
 
 def of_keepers(dead_after: float, also: Consumer | None = None) -> Rules:
     """Return the condition of slices that dead keepers hold, or the keeper *also*."""
-    keepers = _IS_KEEPER & (consumers.c.heartbeat_at <= ago(dead_after))
+    keepers = IS_KEEPER & (consumers.c.heartbeat_at <= ago(dead_after))
     return _held_by(keepers if also is None else keepers | (consumers.c.id == also.id))
 
 
 def of_keeper(name: str) -> Rules:
     """Return the condition of slices that the keeper of this name holds."""
-    return _held_by(_IS_KEEPER & (consumers.c.name == name))
+    return _held_by(IS_KEEPER & (consumers.c.name == name))
 
 
 def keepers(connection: Connection) -> Collection[str]:
     """Return the names of all keepers."""
-    return connection.scalars(select(consumers.c.name).where(_IS_KEEPER)).all()
+    return connection.scalars(select(consumers.c.name).where(IS_KEEPER)).all()
 
 
 def dead_holders(
@@ -102,7 +101,7 @@ def dead_holders(
         consumers.c.acknowledged < slices.c.ticket,
         consumers.c.heartbeat_at.is_not(None),
         consumers.c.ack.is_(None),
-        not_(_IS_KEEPER),
+        not_(IS_KEEPER),
         not_(is_alive(dead_after)),
     )
     here = in_queue(queue_id, Magazine.MAIN)

@@ -53,6 +53,10 @@ SETTLES = "settle"
 KEEPER = "keeper:"
 
 
+#: The condition of keepers.
+IS_KEEPER = consumers.c.name.startswith(KEEPER, autoescape=True)
+
+
 class Unacknowledged(Exception):
     """Spark has committed tickets, and the restored catalog does not know it."""
 

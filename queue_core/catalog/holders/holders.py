@@ -5,26 +5,20 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, and_, bindparam, func, select
 
 from queue_core.catalog import dialect
 from queue_core.catalog.holders.consumers import NOT_AGAIN, by_name, life, names_of, own_ids
+from queue_core.catalog.slices.conditions import Eligible
 from queue_core.catalog.tables import consumers, slices
 from queue_core.errors import BadOption
 from queue_core.values.ids import IdSet
 from queue_core.values.model import Consumer, Holder, Slice, Ticket
 
 
-class Held(NamedTuple):
-    """Conditions that were built once, and the values of their parameters."""
-
-    where: tuple[ColumnElement[bool], ...]
-    given: dict[str, Any]
-
-
-def conditions(connection: Connection, holder: Holder) -> Held:
+def conditions(connection: Connection, holder: Holder) -> Eligible:
     """
     Return the conditions of slices that the holder holds; raises `BadOption`.
 
@@ -35,16 +29,16 @@ def conditions(connection: Connection, holder: Holder) -> Held:
     database = dialect.of(connection)
     match holder:
         case Ticket():
-            return Held(_BY_TICKET, {"holder": holder.consumer.id, "its_ticket": holder.number})
+            return Eligible(_BY_TICKET, {"holder": holder.consumer.id, "its_ticket": holder.number})
         case Consumer():
-            return Held(_in_life(database), {"holder": holder.id, **life(holder)})
+            return Eligible(_in_life(database), {"holder": holder.id, **life(holder)})
         case str():
-            return Held((_by(database),), {"holder": id_of(connection, holder)})
+            return Eligible((_by(database),), {"holder": id_of(connection, holder)})
         case None:
-            return Held((), {})
+            return Eligible((), {})
         case _:
             given = {"own": database.listed(own_ids(connection))}
-            return Held((_by_one_of(database),), given)
+            return Eligible((_by_one_of(database),), given)
 
 
 def id_of(connection: Connection, name: str) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
@@ -53,32 +54,21 @@ class Moment(Protocol):
         """The catalog's time."""
 
 
-class Wanted(Protocol):
-    """A request, as far as it tells which slices may hold its messages."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """Where the slices are that a request may take, and the rules that they meet."""
 
-    @property
-    def queue_ids(self) -> tuple[int, ...]:
-        """The queues."""
-
-    @property
-    def magazine(self) -> Magazine:
-        """The magazine."""
-
-    @property
-    def rules(self) -> Rules:
-        """What the settings of the queues demand."""
-
-    @property
-    def shards(self) -> tuple[int, ...] | None:
-        """The shards; None: all."""
-
-    @property
-    def within(self) -> Stretch | None:
-        """Where the slices begin; None: anywhere."""
-
-    @property
-    def horizon(self) -> Moment | None:
-        """The moment; None: messages may have been fired at any time."""
+    #: The queues, of one schema.
+    queue_ids: tuple[int, ...]
+    magazine: Magazine = Magazine.MAIN
+    #: Only slices that meet all of these: the settings of the queues.
+    rules: Rules = ()
+    #: Only from these shards; None: from all.
+    shards: tuple[int, ...] | None = None
+    #: Only slices that begin from one shard and place to another.
+    within: Stretch | None = None
+    #: Only messages that were not fired since then.
+    horizon: Moment | None = None
 
 
 def in_queue(queue_id: int, *magazines: Magazine) -> Rules:

@@ -14,8 +14,9 @@ from operator import sub
 from sqlalchemy import Connection, Select, bindparam, func, select, true
 
 from queue_core.catalog.damage import decoding
-from queue_core.catalog.holders.consumers import KEEPER
+from queue_core.catalog.holders.consumers import IS_KEEPER
 from queue_core.catalog.queues import check_in_use, dropped
+from queue_core.catalog.slices.conditions import DAMAGED, IN_FLIGHT, in_state
 from queue_core.catalog.tables import (
     LEFT,
     consumers,
@@ -47,18 +48,13 @@ _QUEUE = (
 )
 _IN_MAIN = (slices.c.queue_id == bindparam("queue"), slices.c.magazine == int(Magazine.MAIN))
 _BYTES = select(func.sum(slices.c.bytes)).where(*_IN_MAIN)
-_BYTES_NOT_IN_FLIGHT = _BYTES.where(slices.c.state.in_([int(State.LOADED), int(State.DAMAGED)]))
+_BYTES_NOT_IN_FLIGHT = _BYTES.where(*in_state(State.LOADED, State.DAMAGED))
 _AMOUNT = select(
     func.sum(slices.c.count).label("messages"), func.sum(slices.c.bytes).label("bytes")
 ).where(*_IN_MAIN)
-_UNEVICTABLE = _AMOUNT.where(slices.c.state.in_([int(State.FIRED), int(State.DAMAGED)]))
-_DAMAGED = _AMOUNT.where(slices.c.state == int(State.DAMAGED))
-_KEPT = _AMOUNT.where(
-    slices.c.state == int(State.FIRED),
-    slices.c.consumer_id.in_(
-        select(consumers.c.id).where(consumers.c.name.startswith(KEEPER, autoescape=True))
-    ),
-)
+_UNEVICTABLE = _AMOUNT.where(*in_state(State.FIRED, State.DAMAGED))
+_DAMAGED = _AMOUNT.where(*DAMAGED)
+_KEPT = _AMOUNT.where(*IN_FLIGHT, slices.c.consumer_id.in_(select(consumers.c.id).where(IS_KEEPER)))
 
 _settings = lru_cache(maxsize=64)(QueueSettings.from_json)
 
