@@ -16,7 +16,7 @@ from queue_core.catalog import dialect
 from queue_core.catalog.slices import amounts, bunches, id_map, turns
 from queue_core.catalog.slices.bunches import Bunch
 from queue_core.catalog.slices.conditions import Position, eligible, eligible_of_segments
-from queue_core.catalog.slices.slices import ShardKey, fetch_given
+from queue_core.catalog.slices.slices import ShardKey, fetch
 from queue_core.catalog.slices.turns import Backlog
 from queue_core.selection.queue_weights import shares
 from queue_core.selection.request import Candidates, FireRequest
@@ -156,7 +156,7 @@ def _take_candidates(
     # The present rows of the candidates. Compaction needs the turns too, so they no longer move.
     ids = id_map.located(connection, request.queue_ids, candidates.ids)
     where, given = eligible_of_segments(connection, request, ids.segments)
-    found = fetch_given(connection, where, given, "skip" if lock else None)
+    found = fetch(connection, *where, given=given, lock="skip" if lock else None)
     whole = {piece.id: piece for piece in found}
     chosen: dict[ShardKey, list[Taken]] = {}
     for key, pieces in by_shard(found).items():

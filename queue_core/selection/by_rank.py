@@ -17,8 +17,7 @@ from sqlalchemy import Connection
 
 from queue_core.catalog.slices import turns
 from queue_core.catalog.slices.conditions import eligible_slices
-from queue_core.catalog.slices.ranked import first_by_rank
-from queue_core.catalog.slices.slices import ShardKey
+from queue_core.catalog.slices.slices import ShardKey, first_by_rank
 from queue_core.selection.queue_weights import bytes_of_queues, shares_of_queues
 from queue_core.selection.request import FireRequest
 from queue_core.selection.shares import MAX_SLICES, by_horizon, take_shares

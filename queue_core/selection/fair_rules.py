@@ -9,7 +9,7 @@ from sqlalchemy import Connection
 
 from queue_core.catalog.slices import lanes
 from queue_core.catalog.slices.conditions import eligible_slices
-from queue_core.catalog.slices.ranked import lowest_rank
+from queue_core.catalog.slices.slices import lowest_rank
 from queue_core.errors import BadOption
 from queue_core.selection.request import FireRequest
 from queue_core.values.model import GLOBAL, Magazine, QueueInfo

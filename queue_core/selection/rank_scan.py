@@ -14,7 +14,7 @@ import pyarrow as pa
 from sqlalchemy import Connection
 
 from queue_core.catalog.slices.conditions import eligible_slices
-from queue_core.catalog.slices.ranked import first_by_rank
+from queue_core.catalog.slices.slices import first_by_rank
 from queue_core.selection.by_rank import narrowed
 from queue_core.selection.fifo_scan import ScanConditions, decided_by_stats, matching_rows
 from queue_core.selection.request import FireRequest

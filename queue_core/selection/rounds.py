@@ -20,7 +20,7 @@ from sqlalchemy import Connection
 
 from queue_core.catalog.slices import id_map
 from queue_core.catalog.slices.conditions import Stretch, eligible_of_segments
-from queue_core.catalog.slices.slices import fetch_given
+from queue_core.catalog.slices.slices import fetch
 from queue_core.selection.request import FireRequest
 from queue_core.values.ids import IdSet
 from queue_core.values.model import Magazine, Slice
@@ -86,7 +86,7 @@ def still_there(connection: Connection, request: FireRequest, ids: IdSet) -> lis
     """Return the messages of *ids* in slices that are eligible for a request."""
     located = id_map.located(connection, request.queue_ids, ids)
     where, given = eligible_of_segments(connection, request, located.segments)
-    return having(fetch_given(connection, where, given), located)
+    return having(fetch(connection, *where, given=given), located)
 
 
 def in_parts(

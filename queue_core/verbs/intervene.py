@@ -42,7 +42,7 @@ from queue_core.catalog.slices.conditions import (
     of_segments,
     within,
 )
-from queue_core.catalog.slices.slices import fetch, fetch_given, shards_of
+from queue_core.catalog.slices.slices import fetch, shards_of
 from queue_core.catalog.transact import transact
 from queue_core.errors import BadOption
 from queue_core.selection.acquire import acquire
@@ -273,7 +273,7 @@ def _fetch_held(
         located.segments,
         intervention.dead_after,
     )
-    return fetch_given(connection, where, given, lock="wait")
+    return fetch(connection, *where, given=given, lock="wait")
 
 
 def _held(

@@ -31,7 +31,7 @@ from queue_core.catalog.records.publications import is_new_batch
 from queue_core.catalog.slices import id_map, origins
 from queue_core.catalog.slices.changes import CLEARED, Changes
 from queue_core.catalog.slices.conditions import fired_of_segments
-from queue_core.catalog.slices.slices import fetch_given
+from queue_core.catalog.slices.slices import fetch
 from queue_core.catalog.transact import transact
 from queue_core.errors import BadOption
 from queue_core.values.due import DueTimes
@@ -132,7 +132,7 @@ def _settle(
     fired, given = fired_of_segments(connection, [queue.id for queue in queues], ids.segments)
     by_holder = holders.conditions(connection, holder)
     where, of_holder = (*fired, *by_holder.where), given | by_holder.given
-    held = fetch_given(connection, where, of_holder, lock="wait")
+    held = fetch(connection, *where, given=of_holder, lock="wait")
     if streaming:
         _check_ack(
             connection, queues, [piece for piece in held if piece.rows & ids.rows(piece.segment_id)]
@@ -165,7 +165,7 @@ def _settle(
     changes.apply(connection, now)
     done = _Settled(ids, settled)
     if holder is THIS_PROCESS and done.messages < len(ids):
-        _warn_of_others(connection, queues, fetch_given(connection, fired, given), ids)
+        _warn_of_others(connection, queues, fetch(connection, *fired, given=given), ids)
     name = holders.name_of(holder)
     for queue_id, taken in failed.items():
         failures.record_each(

@@ -259,8 +259,8 @@ MUTANTS = (
     _of(
         "a settlement does not lock its slices",
         "queue_core/verbs/settle",
-        'fetch_given(connection, where, of_holder, lock="wait")',
-        "fetch_given(connection, where, of_holder)",
+        'fetch(connection, *where, given=of_holder, lock="wait")',
+        "fetch(connection, *where, given=of_holder)",
         _RACES,
     ),
 )

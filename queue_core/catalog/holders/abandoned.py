@@ -122,7 +122,6 @@ def _held_by(which: ColumnElement[bool]) -> Rules:
 _ENDS = ("first_shard", "first_place", "last_shard", "last_place")
 
 
-# Built once: to build a statement takes several times as long as SQLite needs to run it.
 @lru_cache(maxsize=8)
 def _unattended_within(
     database: dialect.Dialect, magazines: tuple[Magazine, ...], dead_after: float

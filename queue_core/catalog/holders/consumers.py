@@ -412,7 +412,6 @@ def life(consumer: Consumer) -> dict[str, object]:
     return {"its_id": consumer.id, "its_epoch": consumer.epoch, "its_name": consumer.name}
 
 
-# Built once: to build a statement takes several times as long as SQLite needs to run it.
 #: The condition that a row belongs to a consumer in its present life.
 _IS_CURRENT = and_(
     consumers.c.id == bindparam("its_id"),

@@ -49,7 +49,6 @@ def id_of(connection: Connection, name: str) -> int:
     return found.id
 
 
-# Built once: to build a condition takes several times as long as SQLite needs to check it.
 _HOLDER = bindparam("holder", type_=slices.c.consumer_id.type)
 # A thread of the same consumer may hold them now, by a later firing.
 _BY_TICKET = (slices.c.consumer_id == _HOLDER, slices.c.ticket == bindparam("its_ticket"))

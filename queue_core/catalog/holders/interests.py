@@ -254,7 +254,6 @@ def _taken(queue: str, by: str, exclusively: bool) -> QueueTaken:
     )
 
 
-# Built once: to build a statement takes several times as long as SQLite needs to run it.
 @lru_cache(maxsize=2)
 def _doors(database: dialect.Dialect) -> Select[Any]:
     """Return the query for what opens and closes some queues to consumers."""

@@ -32,7 +32,6 @@ ALIVE_SECONDS = 5.0
 #: The number of a caller that has not joined: it comes after all waiters.
 LAST = (1 << 63) - 1
 
-# Built once: building a statement takes several times as long as SQLite needs to run it.
 _HERE = (waiters.c.queue_id == bindparam("queue"), waiters.c.verb == bindparam("verb"))
 _ALIVE = and_(
     waiters.c.alive_until > dialect.now(),

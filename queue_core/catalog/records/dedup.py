@@ -139,7 +139,6 @@ def _given(
         yield start, places, {"keys": joined, "places": listed}
 
 
-# Built once: to build a statement takes longer than SQLite needs to run it.
 @lru_cache(maxsize=2)
 def _known(database: dialect.Dialect) -> Select[Any]:
     place, key = _keys(database)

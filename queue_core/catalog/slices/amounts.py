@@ -64,7 +64,6 @@ def count_upto(
     return Counted(int(found.slices), int(found.messages or 0))
 
 
-# Built once: to build a statement takes several times as long as SQLite needs to run it.
 @lru_cache(maxsize=64)
 def _any(where: Rules) -> Select[int]:
     return select(slices.c.id).where(*where).limit(1)

@@ -301,7 +301,6 @@ def _update(
     connection.execute(statement, {f"new_{name}": value for name, value in same.items()} | rows)
 
 
-# Built once: to build a statement takes several times as long as SQLite needs to run it.
 @lru_cache(maxsize=64)
 def _updating(database: dialect.Dialect, same: tuple[str, ...], each: tuple[str, ...]) -> Update:
     given = database.rows_of(("slice_id", "gain", *each))

@@ -288,7 +288,6 @@ def _furthest() -> ColumnElement[int]:
     )
 
 
-# Built once: to build a statement takes several times as long as SQLite needs to run it.
 _FIRE = (
     update(turns)
     .where(*_at(turns))

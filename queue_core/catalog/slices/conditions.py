@@ -338,7 +338,6 @@ def _fired_of_segments(database: dialect.Dialect) -> Rules:
 _STRETCH = ("first_shard", "first_position", "last_shard", "last_position")
 
 
-# Built once: to build a statement takes several times as long as SQLite needs to run it.
 @lru_cache(maxsize=256)
 def _eligible(
     database: dialect.Dialect,

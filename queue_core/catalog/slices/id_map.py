@@ -141,7 +141,6 @@ def rows_of(taken: Sequence[Taken]) -> Numbers:
     return np.concatenate([np.empty(0, np.int64), *parts])
 
 
-# Built once: to build a statement takes several times as long as SQLite needs to run it.
 @lru_cache(maxsize=2)
 def _meeting(database: dialect.Dialect) -> Select[Any]:
     return (

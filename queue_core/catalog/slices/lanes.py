@@ -34,7 +34,6 @@ FORGETS = 1 / 16
 #: that may be in flight, and come back.
 KEPT = 100_000 * TICKS
 
-# Built once: to build a statement takes longer than SQLite needs to run it.
 _LANE = (lanes.c.queue_id == bindparam("queue"), lanes.c.lane == WHOLE)
 _ONE = select(lanes.c.lane, lanes.c.finish).where(
     lanes.c.queue_id == bindparam("queue"),

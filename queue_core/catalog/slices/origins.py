@@ -86,7 +86,6 @@ def check(
         )
 
 
-# Built once: to build a statement takes several times as long as SQLite needs to run it.
 @lru_cache(maxsize=2)
 def _finding(database: dialect.Dialect) -> Select[Any]:
     moved = exists().where(

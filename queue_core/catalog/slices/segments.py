@@ -30,7 +30,6 @@ from queue_core.segments.format import pack_chunks, unpack_chunks
 from queue_core.values.ids import first_id
 from queue_core.values.model import SegmentRef, Staged
 
-# Built once: to build a statement takes several times as long as SQLite needs to run it.
 _INSERT = (
     insert(segments).values(loaded_at=dialect.now()).returning(segments.c.id, segments.c.loaded_at)
 )
@@ -129,7 +128,6 @@ def release(connection: Connection, segment_ids: Collection[int]) -> None:
     discard(connection, [row.location for row in gone if row.location is not None])
 
 
-# Built once: to build a statement takes several times as long as SQLite needs to run it.
 @lru_cache(maxsize=2)
 def _claiming(database: dialect.Dialect) -> Executable:
     claiming: Executable = _noting(database, "live").returning(files.c.location)

@@ -18,6 +18,7 @@ from sqlalchemy import (
     bindparam,
     insert,
     select,
+    tuple_,
     update,
 )
 
@@ -33,7 +34,6 @@ from queue_core.values.rows import Rows
 #: Identifies a shard: the ids of its queue and magazine, and its number.
 ShardKey = tuple[int, int, int]
 
-# Built once: to build a statement takes several times as long as SQLite needs to run it.
 INSERT = insert(slices).inline()
 _ALLOCATE = (
     update(shards)
@@ -61,6 +61,9 @@ _ALLOCATE_ONE_IN_USE = _ALLOCATE_ONE.where(
 
 #: The columns that identify a shard.
 _KEY = (slices.c.queue_id, slices.c.magazine, slices.c.shard)
+#: The order by rank. Of equal ranks, those of the first places come first.
+_BY_RANK = (slices.c.rank, slices.c.position, slices.c.shard, slices.c.id)
+_RANKED = slices.c.rank.is_not(None)
 _OF_TICKETS = (
     slices.c.consumer_id == bindparam("consumer_id"),
     slices.c.ticket > bindparam("after"),
@@ -71,28 +74,26 @@ _OF_TICKETS = (
 def fetch(
     connection: Connection,
     *where: ColumnElement[bool],
+    given: Mapping[str, Any] | None = None,
     limit: int | None = None,
     lock: str | None = None,
 ) -> list[Slice]:
     """
     Return slices in order of queue, magazine, shard and position.
 
-    *lock* ``"skip"`` passes over slices that other transactions have locked, ``"wait"`` waits for
-    them. The result shows each slice as it is after it was locked; it may no longer match *where*.
+    *given* are the parameters of conditions that were built once. *lock* ``"skip"`` passes over
+    slices that other transactions have locked, ``"wait"`` waits for them. The result shows each
+    slice as it is after it was locked; it may no longer match *where*.
     """
-    query = _fetching(dialect.of(connection), select(slices).where(*where).limit(limit), lock)
-    return _in_order(read_slices(connection, query), lock)
-
-
-def fetch_given(
-    connection: Connection,
-    where: Rules,
-    given: Mapping[str, Any],
-    lock: str | None = None,
-) -> list[Slice]:
-    """Return slices as `fetch` does, by conditions that were built once, and their parameters."""
-    query = _fetching_once(dialect.of(connection), where, lock)
-    return _in_order(read_slices(connection, query, given), lock)
+    database = dialect.of(connection)
+    if given is None:
+        query = _fetching(database, select(slices).where(*where).limit(limit), lock)
+    else:
+        query = _fetching_once(database, where, lock)
+    found = read_slices(connection, query, given)
+    if lock is not None:
+        found.sort(key=lambda s: (s.queue_id, s.magazine, s.shard, s.position))
+    return found
 
 
 def _fetching(database: dialect.Dialect, query: Select[Any], lock: str | None) -> Select[Any]:
@@ -104,16 +105,9 @@ def _fetching(database: dialect.Dialect, query: Select[Any], lock: str | None) -
     return database.skip_locked(query) if lock == "skip" else query
 
 
-# Built once: to build a statement takes several times as long as SQLite needs to run it.
 @lru_cache(maxsize=256)
 def _fetching_once(database: dialect.Dialect, where: Rules, lock: str | None) -> Select[Any]:
     return _fetching(database, select(slices).where(*where), lock)
-
-
-def _in_order(found: list[Slice], lock: str | None) -> list[Slice]:
-    if lock is not None:
-        found.sort(key=lambda s: (s.queue_id, s.magazine, s.shard, s.position))
-    return found
 
 
 def fetch_these(connection: Connection, ids: Collection[int]) -> list[Slice]:
@@ -165,7 +159,6 @@ def first_loaded(connection: Connection, shards: Sequence[ShardKey]) -> dict[int
     return found
 
 
-# Built once: to build a statement takes several times as long as SQLite needs to run it.
 @lru_cache(maxsize=256)
 def _first_of_each(database: dialect.Dialect, where: Rules, *, skip_locked: bool) -> Select[Any]:
     return database.first_of_each(
@@ -175,11 +168,37 @@ def _first_of_each(database: dialect.Dialect, where: Rules, *, skip_locked: bool
 
 def fetch_of_tickets(connection: Connection, tickets: TicketRange) -> list[Slice]:
     """Return the slices that tickets of a consumer hold, as `fetch` does."""
-    return fetch_given(
-        connection,
-        _OF_TICKETS,
-        {"consumer_id": tickets.consumer.id, "after": tickets.after, "upto": tickets.upto},
+    given = {"consumer_id": tickets.consumer.id, "after": tickets.after, "upto": tickets.upto}
+    return fetch(connection, *_OF_TICKETS, given=given)
+
+
+def first_by_rank(
+    connection: Connection,
+    where: Rules,
+    limit: int,
+    *,
+    after: Slice | None = None,
+    skip_locked: bool = False,
+) -> list[Slice]:
+    """
+    Return the first slices of fair queues that meet conditions, by rank; *after* one of them.
+
+    With *skip_locked*, lock them, and pass over slices that others have locked.
+    """
+    query = select(slices).where(*where, _RANKED)
+    if after is not None:
+        query = query.where(tuple_(*_BY_RANK) > (after.rank, after.position, after.shard, after.id))
+    query = query.order_by(*_BY_RANK).limit(limit)
+    return read_slices(
+        connection, dialect.of(connection).skip_locked(query) if skip_locked else query
     )
+
+
+def lowest_rank(connection: Connection, where: Rules) -> int | None:
+    """Return the lowest rank of the slices that meet conditions; None: none has a rank."""
+    lowest = select(slices.c.rank).where(*where, _RANKED).order_by(slices.c.rank).limit(1)
+    found = connection.scalar(lowest)
+    return None if found is None else int(found)
 
 
 def shards_of(connection: Connection, where: Rules) -> tuple[int, ...]:

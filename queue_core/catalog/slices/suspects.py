@@ -93,7 +93,6 @@ def sizes(connection: Connection, where: Rules) -> list[int]:
     return list(connection.scalars(found))
 
 
-# Built once: to build a statement takes several times as long as SQLite needs to run it.
 @lru_cache(maxsize=64)
 def _looking(database: dialect.Dialect, where: Rules, *, in_main: bool, holds: bool) -> Select[Any]:
     here = (database.one_of_given(slices.c.queue_id, "suspects_of"), *in_magazines([Magazine.MAIN]))

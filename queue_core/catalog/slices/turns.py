@@ -146,7 +146,6 @@ def _given(
     return given
 
 
-# Built once: to build a statement takes several times as long as SQLite needs to run it.
 @lru_cache(maxsize=4)
 def _reading(
     database: dialect.Dialect, *, of_shards: bool

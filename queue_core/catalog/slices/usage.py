@@ -30,7 +30,6 @@ from queue_core.catalog.tables import (
 from queue_core.values.model import Magazine, QueueInfo, State
 from queue_core.values.settings import QueueSettings
 
-# Built once: building a statement takes several times as long as SQLite needs to run it.
 _TOTALS = (
     select(
         func.sum(reduce(sub, (counters.c[name] for name in LEFT), shards.c.loaded)).label("there"),
