@@ -291,8 +291,8 @@ def _held(
         holder_id = holders.id_of(connection, intervention.consumer)
         return (*here, *abandoned.held_by_few(connection, holder_id))
     # The firing is a sign of life too, also of a consumer without heartbeats.
-    ago = intervention.dead_after
-    return (*here, *abandoned.fired_before(ago), *abandoned.unattended(ago))
+    age = intervention.dead_after
+    return (*here, *abandoned.fired_before(age), *abandoned.unattended(age))
 
 
 def _check_query(connection: Connection, queue: QueueInfo, name: str) -> None:

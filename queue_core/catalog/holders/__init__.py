@@ -1,4 +1,4 @@
 """Who holds messages: consumers with epochs, their tickets, interests and signs of life.
 
-May import `values` and the catalog's database. Must not change slices.
+May import `values` and the rest of the catalog. Must not change slices.
 """
