@@ -22,11 +22,11 @@ WITH_JAVA = JAVA_HOME="$$($(BIN)/python scripts/java_home.py)" && export JAVA_HO
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup demo test check lint types contracts pytest lowest older-spark crash soak bench notebooks docs site connectors matrix lock
+.PHONY: help setup demo test test-all check lint types contracts pytest lowest older-spark crash soak bench notebooks docs site connectors matrix lock
 .PHONY: build fmt clean
 
 help:
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(READY) ## make .venv and install everything, Java included if there is none
 	@:
@@ -38,7 +38,10 @@ $(READY): pyproject.toml requirements-dev.lock
 demo: setup ## stream a year of flights through a queue, crash half-way, show the result
 	@$(WITH_JAVA) $(BIN)/python -m examples.demo
 
-test: lint types contracts pytest ## the whole gate: the four targets below
+test: lint types contracts pytest ## the gate: the four targets lint, types, contracts and pytest
+
+test-all: lint types contracts ## the gate, and the tests that are too long for it: each night, and before a release
+	@$(WITH_JAVA) $(BIN)/pytest -n $(JOBS) -m "not slow"
 
 check: test ## the same as test
 
@@ -52,7 +55,7 @@ types: setup ## types: mypy --strict
 contracts: setup ## import contracts: import-linter
 	$(BIN)/lint-imports --no-logo
 
-pytest: setup ## tests; JOBS=1 for one process
+pytest: setup ## the tests of the gate; JOBS=1 for one process
 	@$(WITH_JAVA) $(BIN)/pytest -n $(JOBS)
 
 lowest: ## the tests without Spark, with the lowest versions that the project declares, in .venv-lowest

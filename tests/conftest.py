@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ROOT = Path(__file__).parent.parent
+TESTS = ROOT / "tests"
+#: Folders about processes, crash points and whole histories. Each of their cases runs on each
+#: catalog in the gate, as those of a file that is marked `each_catalog`.
+EACH_CATALOG = {"crash", "golden", "kills", "model", "processes", "property"}
 #: Spark runs for seconds here, too briefly for the optimizing compiler and parallel collectors.
 BRIEF = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
 
@@ -38,13 +42,28 @@ def pytest_configure() -> None:
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Tests with Spark go to few workers, since each of them has a session."""
-    in_folder = Path(__file__).parent / "spark" in item.path.parents
-    if in_folder or "spark" in getattr(item, "fixturenames", ()):
+    """Group the tests with Spark, and leave repetitions on PostgreSQL to `make test-all`."""
+    folder = item.path.relative_to(TESTS).parts[0]
+    if folder == "spark" or "spark" in getattr(item, "fixturenames", ()):
+        # They go to few workers, since each of them has a session.
         item.add_marker(pytest.mark.spark)
         item.add_marker(pytest.mark.xdist_group(spark_group(item.path.name)))
         # Py4J leaves sockets to the garbage collector.
         item.add_marker(pytest.mark.filterwarnings("ignore::ResourceWarning"))
+    if _repeats(item, folder):
+        item.add_marker(pytest.mark.nightly)
+
+
+def _repeats(item: pytest.Item, folder: str) -> bool:
+    """Whether a case says on PostgreSQL what another case says on SQLite, and need not."""
+    # Marks of the case alone: a test that is for PostgreSQL only has the mark itself.
+    parameters = getattr(item, "callspec", None)
+    marks = {mark.name for mark in parameters.marks} if parameters else set()
+    if "postgres" not in marks:
+        return False
+    each_catalog = folder in EACH_CATALOG or item.get_closest_marker("each_catalog")
+    # In a bucket, one catalog is enough.
+    return not each_catalog or "s3" in marks
 
 
 @pytest.fixture(autouse=True)

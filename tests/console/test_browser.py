@@ -24,7 +24,7 @@ from tests.dump import load_earlier
 from tests.factories import make_queue, orders
 from tests.waiting import PATIENCE
 
-pytestmark = pytest.mark.xdist_group("browser")
+pytestmark = [pytest.mark.nightly, pytest.mark.xdist_group("browser")]
 
 SCRIPT = "<script>window.ran = 1</script><img src=x onerror='window.ran = 1'>"
 

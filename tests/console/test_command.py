@@ -55,6 +55,7 @@ def sideline(site, queue, messages):
         host.getresponse()
 
 
+@pytest.mark.nightly
 def test_an_action_under_way_is_finished_and_noted_when_the_console_is_ended(
     address, store, tmp_path
 ):

@@ -17,6 +17,8 @@ from queue_core.upkeep.tasks.purge import purge
 from tests.console.clients import ORIGIN, log_in, token
 from tests.factories import make_queue, orders
 
+pytestmark = pytest.mark.nightly
+
 #: The most transactions a second while somebody looks.
 MOST = 2.0
 

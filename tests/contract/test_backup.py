@@ -29,6 +29,8 @@ from tests.factories import make_batch, make_queue, make_stager, numbers_of, ord
 from tests.storages import EVERYWHERE
 from tests.waiting import until
 
+pytestmark = pytest.mark.each_catalog
+
 
 @pytest.fixture
 def queue(store, monkeypatch):

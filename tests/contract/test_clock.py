@@ -20,6 +20,8 @@ from queue_core.verbs.fire import fire
 from tests.clocks import DAY, jump
 from tests.factories import make_queue, orders
 
+pytestmark = pytest.mark.each_catalog
+
 TWO_DAYS = 2 * 24 * 3600.0
 #: A clock that is three days ahead makes all messages expire, wherever they are.
 EXPIRES = {"message_expiry": TWO_DAYS, "sideline_expiry": TWO_DAYS}

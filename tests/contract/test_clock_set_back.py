@@ -14,6 +14,8 @@ from tests.clocks import jump
 from tests.factories import make_queue, numbers_of, orders
 from tests.waiting import Caller, stands_for_ever, waits
 
+pytestmark = pytest.mark.each_catalog
+
 #: Days by which the clock was ahead.
 AHEAD = 3.0
 #: A minute and a second, in days.

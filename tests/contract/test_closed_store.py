@@ -9,6 +9,8 @@ from queue_core.errors import Invalid
 from queue_core.testing import temporary_store
 from tests.factories import make_queue, orders
 
+pytestmark = pytest.mark.each_catalog
+
 
 def test_a_closed_store_and_its_queues_refuse_every_call(store):
     with Store(store.address) as other:

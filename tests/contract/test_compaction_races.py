@@ -12,6 +12,8 @@ from queue_core.values.model import Magazine
 from queue_core.verbs.browse import browse_within
 from tests.factories import load_singly, make_queue, numbers_of
 
+pytestmark = pytest.mark.each_catalog
+
 #: As many single loads as are merged.
 MANY = NEIGHBOURS + 6
 

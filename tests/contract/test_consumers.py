@@ -18,6 +18,8 @@ from tests.dump import dump
 from tests.factories import make_queue, numbers_of, orders
 from tests.forks import in_a_fork
 
+pytestmark = pytest.mark.each_catalog
+
 
 def test_a_process_is_one_consumer_until_told_otherwise(store):
     assert store.consumer() is store.consumer()

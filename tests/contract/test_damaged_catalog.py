@@ -32,6 +32,8 @@ from queue_core.waiting.publish import publish
 from tests.factories import make_queue, make_stager, numbers_of, orders
 from tests.waiting import until
 
+pytestmark = pytest.mark.each_catalog
+
 
 @pytest.fixture
 def folder(tmp_path):

@@ -20,6 +20,8 @@ from queue_core.errors import BadOption
 from queue_core.upkeep.tasks.purge import purge
 from tests.factories import make_queue
 
+pytestmark = pytest.mark.each_catalog
+
 PAYMENTS = pa.schema([("order_id", pa.int64()), ("part", pa.string()), ("amount", pa.float64())])
 
 
@@ -132,6 +134,7 @@ def test_keys_are_compared_and_written_in_parts(
     assert _known(store) == 20
 
 
+@pytest.mark.nightly
 def test_a_load_costs_the_same_after_many_loads(store: Store) -> None:
     """The same statements about keys, and on a server, as many rows of them."""
     queue = make_queue(store, schema=PAYMENTS, dedup=("order_id",))

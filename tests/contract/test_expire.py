@@ -9,6 +9,8 @@ from queue_core.verbs import expire as module
 from tests.dump import dump
 from tests.factories import make_queue, numbers_of, orders
 
+pytestmark = pytest.mark.each_catalog
+
 #: Seconds; nothing expires by itself during a test.
 EXPIRY = 10_000.0
 

@@ -17,6 +17,8 @@ from tests.dump import dump
 from tests.factories import make_queue, numbers_of, orders
 from tests.waiting import PATIENCE, without_blind_looks
 
+pytestmark = pytest.mark.each_catalog
+
 
 def shards_of(firing):
     return shards_in(firing.messages)

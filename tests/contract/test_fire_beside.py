@@ -10,6 +10,8 @@ from tests.contract.callers import caller_of
 from tests.contract.pools import PATIENCE, Recorder, eventually
 from tests.factories import make_queue, numbers_of, orders
 
+pytestmark = pytest.mark.each_catalog
+
 #: Longer than a firing waits, and much shorter than the database does.
 SOON = 30.0
 

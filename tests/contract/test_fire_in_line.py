@@ -12,6 +12,8 @@ from queue_core.catalog.holders import waiters
 from tests.factories import make_queue, numbers_of, orders
 from tests.waiting import PATIENCE, Caller, standing, stands_for_ever, waits
 
+pytestmark = pytest.mark.each_catalog
+
 
 def test_firings_are_served_in_order_of_arrival(store):
     queue = make_queue(store)

@@ -12,6 +12,8 @@ from queue_core.values.ids import IdSet
 from tests.contract.callers import KINDS, caller_of
 from tests.factories import make_queue, numbers_of, orders
 
+pytestmark = pytest.mark.each_catalog
+
 PATIENCE = 60.0
 
 

@@ -11,6 +11,8 @@ from tests.contract.pools import PATIENCE
 from tests.factories import ORDERS, make_queue, numbers_of, orders
 from tests.foreign import TEXTS, foreign, foreign_orders, load_as_before
 
+pytestmark = pytest.mark.each_catalog
+
 NESTED = {
     "string": foreign(),
     "large string": foreign().cast(pa.binary()).cast(pa.large_binary()).view(pa.large_string()),

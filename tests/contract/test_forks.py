@@ -13,7 +13,10 @@ from tests.books import leftover_files
 from tests.factories import make_queue, orders
 from tests.forks import in_a_fork
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+pytestmark = [
+    pytest.mark.each_catalog,
+    pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning"),
+]
 
 REFUSED = "spawn or forkserver"
 

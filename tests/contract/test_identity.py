@@ -20,6 +20,8 @@ from tests.dump import dump
 from tests.factories import make_queue, numbers_of, orders
 from tests.storages import EVERYWHERE, Files, mount_again, mount_away
 
+pytestmark = pytest.mark.each_catalog
+
 #: What all stores have that were written before stores had an identity.
 NAMES = ("store", "tokens", "place", "storage")
 

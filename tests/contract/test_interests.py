@@ -9,6 +9,8 @@ from queue_core.errors import ConsumerFenced, QueueDeactivated, QueueTaken
 from tests.dump import dump
 from tests.factories import make_queue, numbers_of, orders
 
+pytestmark = pytest.mark.each_catalog
+
 
 @pytest.fixture
 def queue(store):

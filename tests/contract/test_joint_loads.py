@@ -15,6 +15,8 @@ from queue_core.waiting.joint_load import JOINED_BYTES, JointLoads, commit_load
 from tests.contract.callers import caller_of
 from tests.factories import make_queue, numbers_of, orders
 
+pytestmark = pytest.mark.each_catalog
+
 PATIENCE = 60.0
 
 

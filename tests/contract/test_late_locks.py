@@ -14,6 +14,8 @@ from queue_core.selection import rounds
 from tests.contract.test_bunches import stuck
 from tests.factories import load_singly, make_queue, numbers_of, orders
 
+pytestmark = pytest.mark.each_catalog
+
 #: The most statements for which an act keeps others from SQLite.
 MOST = 16
 

@@ -10,6 +10,8 @@ from queue_core.errors import CatalogUnavailable, NotLeading
 from queue_core.upkeep.leader import lease
 from queue_core.upkeep.leader.lease import ROLE, LeaseLeader
 
+pytestmark = pytest.mark.each_catalog
+
 #: Longer than any test.
 LONG = 3600.0
 

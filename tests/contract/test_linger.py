@@ -9,6 +9,8 @@ from ignis_source.offset import Offset
 from queue_core.segments.reader import read_table
 from tests.factories import make_queue, orders
 
+pytestmark = pytest.mark.each_catalog
+
 START = Offset("reader", 0)
 
 

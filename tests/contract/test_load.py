@@ -12,6 +12,8 @@ from queue_core.segments import distributor, stager
 from tests.dump import dump
 from tests.factories import ORDERS, make_queue, make_stager, numbers_of, orders
 
+pytestmark = pytest.mark.each_catalog
+
 
 def by_id(messages):
     return dict(zip(messages.column("_message_id").to_pylist(), numbers_of(messages), strict=True))

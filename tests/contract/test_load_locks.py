@@ -9,6 +9,8 @@ from queue_core.errors import CatalogUnavailable, QueueFull
 from tests.contract.callers import caller_of
 from tests.factories import make_queue, numbers_of, orders
 
+pytestmark = pytest.mark.each_catalog
+
 #: Less than the minute for which a load without a limit waits, and more than a busy machine needs.
 PATIENCE = 40.0
 

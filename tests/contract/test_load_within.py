@@ -17,6 +17,8 @@ from tests.contract.callers import KINDS, caller_of
 from tests.factories import make_queue, numbers_of, orders
 from tests.waiting import without_blind_looks
 
+pytestmark = pytest.mark.each_catalog
+
 PATIENCE = 60.0
 
 

@@ -10,6 +10,8 @@ from queue_core.values.views import VIEWS
 from tests.dump import backdate
 from tests.factories import make_queue, numbers_of, orders
 
+pytestmark = pytest.mark.each_catalog
+
 COUNTS = (
     *("load_pointer", "fire_pointer", "loaded", "fired", "reloaded", "deleted", "sidelined"),
     *("shovelled", "swept", "damaged", "waiting", "in_flight"),

@@ -26,7 +26,10 @@ from tests.factories import load_until_full, make_queue, make_stager, numbers_of
 from tests.forks import as_nobody, in_a_fork, with_files_up_to
 from tests.waiting import PATIENCE, waits
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+pytestmark = [
+    pytest.mark.each_catalog,
+    pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning"),
+]
 
 
 @pytest.fixture

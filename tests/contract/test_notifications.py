@@ -17,6 +17,8 @@ from queue_core.verbs.acknowledge import acknowledge
 from tests.contract.pools import PATIENCE, eventually
 from tests.factories import make_queue, orders, planned
 
+pytestmark = pytest.mark.each_catalog
+
 
 @pytest.fixture
 def watch(store: Any) -> Iterator[Watch]:

@@ -15,6 +15,8 @@ from queue_core.waiting import joint_load
 from tests.contract.pools import PATIENCE, eventually
 from tests.factories import make_queue, numbers_of, orders
 
+pytestmark = pytest.mark.each_catalog
+
 TIMEOUT = 0.3
 #: The first load of a handler has this number.
 LATE = 1000

@@ -16,6 +16,8 @@ from tests.contract.callers import INSERT, caller_of, sell
 from tests.contract.pools import PATIENCE, eventually
 from tests.factories import make_queue, numbers_of, orders
 
+pytestmark = pytest.mark.each_catalog
+
 
 @pytest.fixture
 def caller(store):

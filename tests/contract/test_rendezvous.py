@@ -9,6 +9,8 @@ from tests.books import audit
 from tests.factories import make_queue, numbers_of, orders
 from tests.waiting import PATIENCE, Caller, standing, stands_for_ever, until, waits
 
+pytestmark = pytest.mark.each_catalog
+
 
 @pytest.fixture
 def queue(store):

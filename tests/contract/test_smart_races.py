@@ -14,6 +14,8 @@ from queue_core.waiting.smart import prepare
 from queue_core.waiting.smart.load import TRIES
 from tests.factories import make_queue
 
+pytestmark = pytest.mark.each_catalog
+
 SCHEMA = pa.schema([("key", pa.string()), ("kind", pa.string()), ("n", pa.int64())])
 
 Act = Callable[[], object]

@@ -20,6 +20,8 @@ from queue_core.verbs.fire import fire
 from tests.dump import load_earlier
 from tests.factories import make_queue, numbers_of, orders
 
+pytestmark = pytest.mark.each_catalog
+
 #: A verb, and what happens first.
 VERBS: dict[str, Callable[[Queue], Callable[[], Any]]] = {
     "load": lambda queue: lambda: queue.load(orders(200)),

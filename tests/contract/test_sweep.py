@@ -8,6 +8,8 @@ from queue_core.verbs.acknowledge import acknowledge
 from tests.dump import backdate, dump
 from tests.factories import make_queue, numbers_of, orders
 
+pytestmark = pytest.mark.each_catalog
+
 
 def fired_long_ago(store, count=5, **whose):
     queue = make_queue(store)

@@ -118,7 +118,7 @@ def test_orders_are_joined_and_summed_up(tmp_path, spark):
     assert revenue.main(str(tmp_path / "store"), spark) == {"food": 50_000, "toys": 50_000}
 
 
-@pytest.mark.parametrize("given", [[], ["--help"]])
+@pytest.mark.parametrize("given", [[], pytest.param(["--help"], marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("name", [file.stem for file in EXAMPLES])
 def test_an_example_without_its_arguments_prints_its_usage(name, given, tmp_path):
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}

@@ -16,6 +16,8 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
+pytestmark = pytest.mark.nightly
+
 ROOT = Path(__file__).parents[2]
 PACKAGES = (
     *("queue_core", "ignis_source", "ignis_sink"),

@@ -91,9 +91,9 @@ spark.python.authenticate.socketTimeout 120s
 spark.driver.extraJavaOptions -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
 """
 
-#: A short notebook, which the gate runs; `test_demo.py` runs the demo of the longest one. Each
-#: takes a Spark of its own; `make notebooks` runs all.
-GATE = "05_objects_and_care"
+#: A short notebook, which `make test-all` runs; `test_demo.py` runs the demo of the longest one.
+#: Each takes a Spark of its own; `make notebooks` runs all.
+SHORT = "05_objects_and_care"
 
 notebooks = pytest.mark.parametrize(
     "notebook", [pytest.param(path, id=path.stem) for path in NOTEBOOKS]
@@ -101,7 +101,11 @@ notebooks = pytest.mark.parametrize(
 runs = pytest.mark.parametrize(
     "notebook",
     [
-        pytest.param(path, id=path.stem, marks=() if path.stem == GATE else pytest.mark.slow)
+        pytest.param(
+            path,
+            id=path.stem,
+            marks=pytest.mark.nightly if path.stem == SHORT else pytest.mark.slow,
+        )
         for path in NOTEBOOKS
     ],
 )

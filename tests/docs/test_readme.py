@@ -26,6 +26,8 @@ PAGES = sorted(
 PROGRAMS = ("python", "spark-pipelines")
 #: A server of Spark Connect has a port, which only one test can use at a time.
 ONE_AT_A_TIME = pytest.mark.xdist_group(spark_group("test_connect.py"))
+#: The pages whose examples the gate runs with Spark; `make test-all` runs all.
+IN_THE_GATE = ("README.md", "docs/guide.md")
 #: The commands that pages show on the store that their examples have made.
 COMMANDS = {
     "README.md": {"queues", "failures", "shovel"},
@@ -42,10 +44,13 @@ def with_spark(page: str) -> bool:
     return any("SparkSession" in code for code in blocks(page, "python"))
 
 
-@pytest.mark.parametrize(
-    "page",
-    [pytest.param(page, marks=ONE_AT_A_TIME if with_spark(page) else []) for page in PAGES],
-)
+def marks_of(page: str) -> list[pytest.MarkDecorator]:
+    if not with_spark(page):
+        return []
+    return [ONE_AT_A_TIME] if page in IN_THE_GATE else [ONE_AT_A_TIME, pytest.mark.nightly]
+
+
+@pytest.mark.parametrize("page", [pytest.param(page, marks=marks_of(page)) for page in PAGES])
 def test_the_examples_return_what_they_say(page, request, tmp_path, monkeypatch):
     names: dict[str, Any] = {"__name__": "__main__"}
     code = list(blocks(page, "python"))
@@ -135,9 +140,9 @@ def test_the_make_targets_that_are_shown_exist():
     shown = {
         target
         for block in blocks("README.md", "bash")
-        for target in re.findall(r"^make (\w+)", block, re.M)
+        for target in re.findall(r"^make ([\w-]+)", block, re.M)
     }
-    known = re.findall(r"^(\w+):", ROOT.joinpath("Makefile").read_text(), re.MULTILINE)
+    known = re.findall(r"^([\w-]+):", ROOT.joinpath("Makefile").read_text(), re.MULTILINE)
 
     assert shown >= {"demo", "test"}
     assert shown <= set(known)

@@ -54,7 +54,7 @@ def held(store: Store) -> int:
         return int(connection.scalar(select(func.sum(slices.c.count)).where(here)) or 0)
 
 
-@pytest.mark.parametrize("kills", [0, 2])
+@pytest.mark.parametrize("kills", [pytest.param(0, marks=pytest.mark.nightly), 2])
 def test_many_processes_never_fill_a_queue_above_its_bound(address, store, tmp_path, kills):
     make_queue(store, shards=3, max_size=BOUND)
     journals = [Journal(tmp_path / f"journal-{n}") for n in range(PRODUCERS + 2)]

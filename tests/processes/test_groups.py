@@ -13,7 +13,7 @@ from queue_core import Store
 from queue_core.values.address import Address
 from tests.children import PATIENCE, Child, Journal
 
-pytestmark = pytest.mark.crash
+pytestmark = [pytest.mark.nightly, pytest.mark.crash]
 
 SCHEMA = pa.schema([pa.field("number", pa.int64()), pa.field("who", pa.string())])
 PROCESSES, MESSAGES, GROUPS = 12, 360, 20

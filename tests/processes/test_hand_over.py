@@ -50,7 +50,13 @@ def wait_for(condition):
         time.sleep(0.005)
 
 
-@pytest.mark.parametrize("how", ["stopped", "killed", "out of credit", "killed spare"])
+@pytest.mark.parametrize(
+    "how",
+    [
+        pytest.param("stopped", marks=pytest.mark.nightly),
+        *("killed", "out of credit", "killed spare"),
+    ],
+)
 def test_the_lower_priority_takes_over(store, address, tmp_path, monkeypatch, how):
     queue = make_queue(store)
     journal, stop = Journal(tmp_path / "journal"), tmp_path / "stop"

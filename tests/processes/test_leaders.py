@@ -199,6 +199,7 @@ def test_by_zookeeper_one_sweeps_and_when_it_is_killed_another(store, queue, jud
     assert second != first
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("catalog_url", ["sqlite"], indirect=True)
 def test_without_zookeeper_nobody_sweeps_until_it_is_back(store, queue, judged, zookeeper):
     judged.wait_for(1)

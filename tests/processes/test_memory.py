@@ -10,6 +10,8 @@ import pytest
 from queue_core import Store
 from tests.factories import make_queue
 
+pytestmark = pytest.mark.nightly
+
 #: A megabyte, and the size and the number of the messages: 200 MB.
 MB = 1 << 20
 SIZE, COUNT = 2 * MB, 100

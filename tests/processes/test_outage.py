@@ -5,6 +5,8 @@ import pytest
 from benchmarks.outage import run
 from queue_core import Breaker, Store
 
+pytestmark = pytest.mark.nightly
+
 
 @pytest.mark.parametrize("by", [None, "tenant"])
 def test_few_messages_fail_and_none_is_lost_while_the_service_is_down(tmp_path, by):

@@ -51,6 +51,7 @@ MORE = {
 }
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("kind", MORE)
 def test_a_short_soak_with_more_roles(kind, address, tmp_path):
     roles, faults = MORE[kind]
@@ -69,6 +70,7 @@ def test_a_short_soak_with_more_roles(kind, address, tmp_path):
     assert books(soak.scene) == []
 
 
+@pytest.mark.nightly
 def test_a_soak_that_has_loaded_nothing_has_shown_nothing(store, tmp_path, monkeypatch):
     monkeypatch.setattr(cast, "ROLES", {keep_house: 1})
 

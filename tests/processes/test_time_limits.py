@@ -23,6 +23,7 @@ def ran(*asked):
     return json.loads(done.stdout.splitlines()[-1])
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("catalog", CATALOGS)
 def test_late_handlers_harm_no_load(catalog):
     figures = ran("loads", "--minutes", 0.1, "--catalog", catalog)

@@ -17,6 +17,8 @@ import pytest
 
 from queue_core import ConsumerPool, Store
 
+pytestmark = pytest.mark.nightly
+
 ROOT = Path(__file__).parents[2]
 #: The code when the tables of format 2 were last changed.
 OLDER = "b3ac15fcf905e3d7d724808f854c63348fc2a19c"

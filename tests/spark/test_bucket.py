@@ -8,7 +8,7 @@ from tests.books import audit
 from tests.factories import make_queue, orders
 from tests.spark.rig import AVAILABLE_NOW, finish
 
-pytestmark = [pytest.mark.s3, pytest.mark.postgres]
+pytestmark = [pytest.mark.nightly, pytest.mark.s3, pytest.mark.postgres]
 
 ROWS = 20_000
 

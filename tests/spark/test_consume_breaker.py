@@ -66,6 +66,7 @@ def test_an_outage_sidelines_few_messages_and_the_rest_waits(spark, tmp_path, ch
     assert store.view("breakers").column("state").to_pylist() == ["closed"]
 
 
+@pytest.mark.nightly
 def test_a_check_is_made_by_the_source_and_a_forced_breaker_fires_nothing(
     spark, tmp_path, checkpoint
 ):

@@ -9,6 +9,8 @@ from pyspark_ignis import batch_handler, consume
 from queue_core import Store
 from tests.spark.consuming import counts, run
 
+pytestmark = pytest.mark.nightly
+
 EVENTS = pa.schema([("value", pa.string()), ("source", pa.string())])
 TEXTS = (
     '{"order": 1, "paid": true}',

@@ -88,6 +88,7 @@ def test_each_queue_has_its_own_handler_and_contract(queues, consume):
     assert metrics.asDict() == {"deleted": 3, "sidelined": 5, "ignored": 1, "reloaded": 0}
 
 
+@pytest.mark.nightly
 def test_a_large_queue_does_not_delay_the_others(queues, consume):
     queues["orders"].load(events(*range(200)))
     queues["mails"].load(events(1, 2, 3))
@@ -107,6 +108,7 @@ def test_a_large_queue_does_not_delay_the_others(queues, consume):
     assert batches["orders"] == set(range(11))
 
 
+@pytest.mark.nightly
 def test_queues_share_a_batch_by_their_weights(queues, consume):
     queues["orders"].change_settings(weight=4)
     for queue in queues.values():
@@ -134,6 +136,7 @@ def forgets(message):
     pass
 
 
+@pytest.mark.nightly
 def test_a_handler_that_returns_none_stops_no_other_queue(queues, consume):
     for queue in queues.values():
         queue.load(events(1, 2))
@@ -196,6 +199,7 @@ def test_the_end_of_one_queue_ends_no_query(spark, store, address, checkpoint, e
     assert "was deactivated at" in str(query.exception())
 
 
+@pytest.mark.nightly
 def test_a_queue_that_is_dropped_within_a_batch_loses_its_messages_only(rig, queues, consume):
     bills = queues["bills"]
 
@@ -269,6 +273,7 @@ def test_a_column_is_refused(queues, consume):
         consume({"orders": F.col("number") > 1})
 
 
+@pytest.mark.nightly
 def test_queues_of_a_manager_share_a_query(rig, queues):
     expression = rig.store.create_queue("expressed", EVENTS, shards=1, retry=None)
     wide = rig.store.create_queue("wide", pa.schema([("x", pa.int64())]), shards=1, retry=None)

@@ -150,6 +150,7 @@ def child(folder):
     drain(spark, place, place / "checkpoint", Journal(place / "journal"), max_messages=20)
 
 
+@pytest.mark.nightly
 @pytest.mark.crash
 def test_only_a_crash_lets_a_handler_see_a_message_twice(tmp_path):
     """Killed with a batch handled but not settled: only that batch is handled again."""

@@ -13,6 +13,8 @@ from examples.demo import checks, crash, picture, pipeline, report
 from examples.demo.flights import delays_of, read_airlines, read_flights
 from queue_core import BadOption
 
+pytestmark = pytest.mark.nightly
+
 PNG = b"\x89PNG\r\n"
 
 

@@ -10,6 +10,8 @@ from pyspark.sql import DataFrame, Row
 from tests.factories import make_queue, orders
 from tests.spark.rig import Rig, wait_until
 
+pytestmark = pytest.mark.nightly
+
 ROWS = """
 SELECT number, who, priority,
        timestamp_seconds(hold) AS hold, timestamp_seconds(until) AS until

@@ -11,6 +11,8 @@ from tests.books import audit
 from tests.factories import make_queue, orders
 from tests.spark.rig import AVAILABLE_NOW, Rig, counts, finish, wait_until
 
+pytestmark = pytest.mark.nightly
+
 MESSAGES = 100_000
 ONCE, EVER = MESSAGES * 3 // 100, MESSAGES // 100
 #: How often a message may fail before it stays in the sideline for good.

@@ -9,6 +9,8 @@ from queue_core.catalog.holders.interests import GONE_SECONDS
 from tests.factories import orders
 from tests.spark.rig import PATIENCE, counts, wait_until
 
+pytestmark = pytest.mark.nightly
+
 
 class Query:
     """A query that runs until it is stopped, and the messages it has seen."""

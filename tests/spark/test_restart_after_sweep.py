@@ -7,6 +7,8 @@ from tests.dump import backdate
 from tests.factories import numbers_of, orders
 from tests.spark.rig import counts, finish
 
+pytestmark = pytest.mark.nightly
+
 ONCE = {"once": True}
 HOURS = 7200.0
 

@@ -7,6 +7,8 @@ from queue_core.errors import BadOption
 from tests.factories import make_queue, orders
 from tests.spark.rig import finish
 
+pytestmark = pytest.mark.nightly
+
 
 def aside(rig):
     """The waits of messages in the sideline, in seconds, by their numbers; dead ones have none."""

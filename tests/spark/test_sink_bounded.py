@@ -29,6 +29,7 @@ def test_a_commit_waits_until_there_is_room(rig):
     assert numbers_of(copy.fire("all").messages) == list(range(10, 20))
 
 
+@pytest.mark.nightly
 def test_a_slow_consumer_holds_a_stream_back_and_gets_all_of_it(rig):
     rig.orders(60)
     copy = bounded(rig, 15)
@@ -77,6 +78,7 @@ def test_a_batch_that_is_there_already_waits_for_no_room(rig):
     assert counts(copy, "loaded") == [10]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("how", ["setting", "option"])
 def test_a_commit_can_fail_at_once(rig, how):
     rig.orders(20)
@@ -116,6 +118,7 @@ def test_a_rendezvous_is_no_sink(rig):
         finish(rig.sink(rig.source(), "copy"))
 
 
+@pytest.mark.nightly
 def test_a_table_waits_for_room_and_fails_when_there_is_none(rig):
     copy = bounded(rig, 5)
     rows = rig.spark.createDataFrame(
@@ -129,6 +132,7 @@ def test_a_table_waits_for_room_and_fails_when_there_is_none(rig):
     assert leftover_files(rig.store) == set()
 
 
+@pytest.mark.nightly
 def test_a_stream_meets_the_loads_of_a_rendezvous(rig):
     meeting = make_queue(rig.store, max_size=0)
     got, met = [], []

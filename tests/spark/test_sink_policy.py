@@ -46,6 +46,7 @@ def test_a_batch_that_runs_again_is_merged_once(rig):
     audit(rig.store)
 
 
+@pytest.mark.nightly
 def test_the_latest_of_each_key_is_left(rig):
     rig.orders(100, shards=1)
     finish(rig.sink(rig.source(maxMessagesPerTrigger=35), "last", key="customer", policy="latest"))
@@ -53,6 +54,7 @@ def test_the_latest_of_each_key_is_left(rig):
     assert sorted(last) == list(range(90, 100))
 
 
+@pytest.mark.nightly
 def test_rows_of_files_are_left_out_without_being_written_again(rig):
     rows = rig.spark.range(4000).select(
         (F.col("id") % 100).alias("key"), F.lpad(F.col("id"), 400, "x").alias("wide")
@@ -67,6 +69,7 @@ def test_rows_of_files_are_left_out_without_being_written_again(rig):
     audit(rig.store)
 
 
+@pytest.mark.nightly
 def test_what_is_known_is_left_out(rig):
     rows = rig.spark.createDataFrame([(1, "a"), (2, "b"), (1, "c")], "id LONG, text STRING")
     rig.write(rows.coalesce(1), "known", dedup="id", dedupWindow="1h")
@@ -77,6 +80,7 @@ def test_what_is_known_is_left_out(rig):
     assert counts(known, "loaded") == [5]
 
 
+@pytest.mark.nightly
 def test_the_settings_of_the_queue_hold_without_options(rig):
     make_queue(rig.store, "totals", key="customer", policy=MERGE)
     rig.orders(50, shards=2)
@@ -100,6 +104,7 @@ def test_a_policy_that_does_not_fit_is_refused_at_once(rig, options, told):
     assert "copy" not in rig.store.queues()
 
 
+@pytest.mark.nightly
 def test_columns_that_came_later_are_read_back(rig):
     rows = pa.table({"key": [1, 1], "amount": [1.0, 2.0]})
     queue = rig.store.create_queue("old", rows.schema, key="key", shards=1)
@@ -112,6 +117,7 @@ def test_columns_that_came_later_are_read_back(rig):
     audit(rig.store)
 
 
+@pytest.mark.nightly
 def test_rows_go_through_the_queues_own_check(rig):
     queue = make_queue(rig.store, "totals", shards=1, policy="tests.own_checks:add_up")
     queue.load([{"number": 0, "customer": "customer-3", "amount": 100.0}])
@@ -125,6 +131,7 @@ def test_rows_go_through_the_queues_own_check(rig):
     audit(rig.store)
 
 
+@pytest.mark.nightly
 def test_the_policy_of_a_new_queue_holds_for_all_its_producers(rig):
     rows = rig.spark.createDataFrame([(1, 1.0), (1, 2.0)], "id LONG, amount DOUBLE")
     policy = " merge( sum(amount) ) "

@@ -7,6 +7,8 @@ from queue_core import Retry
 from tests.factories import numbers_of
 from tests.spark.rig import finish
 
+pytestmark = pytest.mark.nightly
+
 SETTINGS = {
     "attributes": "number, size",
     "categories": "kind",

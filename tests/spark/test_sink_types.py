@@ -7,6 +7,8 @@ from pyspark.sql import functions as F
 
 from tests.spark.rig import finish
 
+pytestmark = pytest.mark.nightly
+
 #: A value of each type that a column can have.
 VALUES = {
     "yes": "true",

@@ -9,6 +9,8 @@ from pyspark_ignis import consume
 from tests.factories import numbers_of, orders
 from tests.spark.rig import counts, finish, wait_until
 
+pytestmark = pytest.mark.nightly
+
 EXTRA = pa.schema([("extra", pa.string())])
 MORE = pa.schema([("more", pa.int64())])
 #: A query that runs until it is stopped.

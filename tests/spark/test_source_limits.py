@@ -9,6 +9,8 @@ from pyspark.sql import functions as F
 
 from tests.factories import make_queue, orders
 
+pytestmark = pytest.mark.nightly
+
 PAYLOADS = pa.schema([("number", pa.int64()), ("payload", pa.string())])
 
 

@@ -11,6 +11,8 @@ import pytest
 from pyspark_ignis.tuning import BRIEF_JAVA
 from pyspark_ignis.tuning import MAX_BATCH_BYTES as BYTES
 
+pytestmark = pytest.mark.nightly
+
 ROOT = Path(__file__).parents[2]
 
 

@@ -9,6 +9,8 @@ from tests.dump import backdate
 from tests.factories import numbers_of, orders
 from tests.spark.rig import counts, wait_until
 
+pytestmark = pytest.mark.nightly
+
 
 @pytest.fixture
 def managers(rig, zookeeper):

@@ -7,7 +7,7 @@ from tests.crash.spark.lives import Life, wait_for
 from tests.crash.spark.scene import Scene
 from tests.waiting import standing
 
-pytestmark = [pytest.mark.crash, pytest.mark.spark]
+pytestmark = [pytest.mark.nightly, pytest.mark.crash, pytest.mark.spark]
 
 BATCH = 1_000
 MESSAGES = 2 * BATCH
