@@ -111,9 +111,11 @@ def _begin(
     os.dup2(output, 1)
     os.dup2(output, 2)
     # A test may keep a journal of the transactions of its children.
+    from tests import unsynced
     from tests.model import journal
 
     journal.follow()
+    unsynced.begin()
 
     # PostgreSQL shows it with each connection.
     os.environ["PGAPPNAME"] = name

@@ -13,7 +13,7 @@ import pytest
 from queue_core import Store
 from queue_core.support import faults
 from queue_core.values.address import Address
-from tests import servers, statements
+from tests import servers, statements, unsynced
 from tests.groups import spark_group
 from tests.waiting import until
 from tests.zookeeper import ZooKeeper
@@ -35,6 +35,7 @@ def pytest_configure() -> None:
     _forget_ignis()
     os.environ.setdefault("SPARK_SUBMIT_OPTS", BRIEF)
     statements.share()
+    unsynced.begin()
     # No example fails for the time it took: machines are busy at times.
     slow = [hypothesis.HealthCheck.too_slow]
     hypothesis.settings.register_profile("ignis", deadline=None, suppress_health_check=slow)
