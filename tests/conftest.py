@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parent.parent
 TESTS = ROOT / "tests"
-#: Folders about processes, crash points and whole histories. Each of their cases runs on each
-#: catalog in the gate, as those of a file that is marked `each_catalog`.
-EACH_CATALOG = {"crash", "golden", "kills", "model", "processes", "property"}
+#: Folders about processes and whole histories. The gate runs their cases on each catalog, as those
+#: of a file that is marked `each_catalog`.
+EACH_CATALOG = {"golden", "kills", "model", "processes", "property"}
 #: Spark runs for seconds here, too briefly for the optimizing compiler and parallel collectors.
 BRIEF = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
 

@@ -26,7 +26,7 @@ PAGES = sorted(
 PROGRAMS = ("python", "spark-pipelines")
 #: A server of Spark Connect has a port, which only one test can use at a time.
 ONE_AT_A_TIME = pytest.mark.xdist_group(spark_group("test_connect.py"))
-#: The pages whose examples the gate runs with Spark; `make test-all` runs all.
+#: The pages whose examples the gate runs with Spark; `make test-all` runs all, with programs too.
 IN_THE_GATE = ("README.md", "docs/guide.md")
 #: The commands that pages show on the store that their examples have made.
 COMMANDS = {
@@ -45,9 +45,10 @@ def with_spark(page: str) -> bool:
 
 
 def marks_of(page: str) -> list[pytest.MarkDecorator]:
-    if not with_spark(page):
-        return []
-    return [ONE_AT_A_TIME] if page in IN_THE_GATE else [ONE_AT_A_TIME, pytest.mark.nightly]
+    marks = [ONE_AT_A_TIME] if with_spark(page) else []
+    lines = [line for each in blocks(page, "bash") for line in each.splitlines()]
+    is_long = with_spark(page) or any(line.startswith(PROGRAMS) for line in lines)
+    return [*marks, pytest.mark.nightly] if is_long and page not in IN_THE_GATE else marks
 
 
 @pytest.mark.parametrize("page", [pytest.param(page, marks=marks_of(page)) for page in PAGES])

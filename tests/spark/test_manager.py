@@ -140,6 +140,7 @@ def test_a_bad_handler_creates_no_queue(rig, manage):
     assert rig.store.queues() == []
 
 
+@pytest.mark.nightly
 def test_nothing_is_discovered_before_its_time_unless_asked(rig, manage):
     with manage({"orders": approve}) as manager:
         queue = rig.orders(10)
@@ -171,6 +172,7 @@ def test_a_query_that_fails_does_not_end_the_others_and_is_started_again(rig, ma
     assert counts(ill, "deleted", "sidelined") == [0, 0]
 
 
+@pytest.mark.nightly
 def test_a_query_that_cannot_be_started_is_shown_and_tried_again(rig, manage):
     make_queue(rig.store, "well")
     make_queue(rig.store)
@@ -184,6 +186,7 @@ def test_a_query_that_cannot_be_started_is_shown_and_tried_again(rig, manage):
         assert statuses(manager) == {"orders": "running", "well": "running"}
 
 
+@pytest.mark.nightly
 def test_a_query_that_ends_as_its_trigger_says_is_started_at_the_next_refresh(rig, manage):
     queue = rig.orders(5)
     with manage({"orders": {"handler": approve, "trigger": {"availableNow": True}}}) as manager:
@@ -209,6 +212,7 @@ def test_a_deactivated_queue_loses_its_query(rig, manage):
         wait_until(lambda: deleted(other) == 5)
 
 
+@pytest.mark.nightly
 def test_a_queue_that_others_have_deactivated_is_cleaned_up(rig, manage):
     queue = rig.orders(5)
     with manage({"orders": approve}) as manager:
@@ -219,6 +223,7 @@ def test_a_queue_that_others_have_deactivated_is_cleaned_up(rig, manage):
         assert rig.spark.streams.active == []
 
 
+@pytest.mark.nightly
 def test_a_queue_that_has_expired_is_deactivated_at_a_refresh(rig, manage):
     queue = rig.orders(5, message_expiry=60.0, queue_expiry=60.0)
     with manage({"orders": approve}) as manager:
@@ -230,6 +235,7 @@ def test_a_queue_that_has_expired_is_deactivated_at_a_refresh(rig, manage):
         assert statuses(manager) == {"orders": "deactivated"}
 
 
+@pytest.mark.nightly
 def test_a_query_whose_queue_has_grown_is_started_again_and_sees_the_new_column(rig, manage):
     queue = rig.orders(1)
     with manage({"orders": lambda order: "note" in order}) as manager:
@@ -255,6 +261,7 @@ def test_the_side_tasks_of_all_queues_are_run(rig, manage):
     assert manager.stats()["orders"].published == 10
 
 
+@pytest.mark.nightly
 def test_consumers_are_counted_in_the_settings_and_within_their_bounds(rig, manage):
     queue = rig.orders(0, concurrency=4)
     manager = manage({"orders": approve})
@@ -295,6 +302,7 @@ def test_a_change_of_concurrency_reaches_the_running_query(rig, manage):
         assert manager.state()["orders"].starts == 1
 
 
+@pytest.mark.nightly
 def test_a_queue_without_consumers_is_paused(rig, manage):
     queue, other = make_queue(rig.store), make_queue(rig.store, "other")
     at_once = {"handler": approve, "refreshInterval": 0}
@@ -313,6 +321,7 @@ def test_a_queue_without_consumers_is_paused(rig, manage):
         assert manager.state()["orders"].starts == 1
 
 
+@pytest.mark.nightly
 def test_the_shovel_is_scheduled_in_the_settings(rig, manage):
     queue = rig.orders(0)
     manager = manage({})
@@ -328,6 +337,7 @@ def test_the_shovel_is_scheduled_in_the_settings(rig, manage):
         manager.schedule_shovel("orders", 60, concurrency=51)
 
 
+@pytest.mark.nightly
 def test_verbs_can_be_called_and_the_statistics_count_them(rig, manage):
     queue = rig.orders(10)
     queue.delete(queue.fire(2))

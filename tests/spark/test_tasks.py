@@ -52,6 +52,7 @@ def test_a_task_that_is_run_once_ends_and_its_rows_tell_what_it_moved(rig):
     assert sorted(numbers_of(queue.browse())) == list(range(6))
 
 
+@pytest.mark.nightly
 def test_run_again_it_tells_what_is_new(rig):
     queue = sidelined(rig, 4)
     stream = report(rig, task="all")
@@ -67,6 +68,7 @@ def test_nothing_to_do_is_an_end_without_rows(rig):
     assert rig.batches(report(rig, task="all")) == []
 
 
+@pytest.mark.nightly
 def test_the_checkpoint_says_since_when_and_how_far_the_log_is_read(rig):
     queue = sidelined(rig, 4)
     queue.shovel()
@@ -118,6 +120,7 @@ def test_a_query_that_runs_on_runs_its_task_whenever_it_is_due(rig):
     assert len(set(reports)) == len(reports)
 
 
+@pytest.mark.nightly
 def test_a_schema_picks_columns_of_the_report(rig):
     sidelined(rig, 2)
 
@@ -126,6 +129,7 @@ def test_a_schema_picks_columns_of_the_report(rig):
     assert rows == [(2, "orders")]
 
 
+@pytest.mark.nightly
 def test_the_view_of_reports_is_the_log_so_far(rig):
     sidelined(rig, 2).shovel()
     sidelined(rig, 3, "others").shovel()
@@ -195,6 +199,7 @@ def scheduled(rig):
         return {(row.queue_id, row.task) for row in rows}
 
 
+@pytest.mark.nightly
 def test_a_paused_query_goes_on_with_as_many_partitions_as_its_queue_then_says(rig):
     queue = rig.orders(8, shards=4, key="number", concurrency=0)
     seen = []
@@ -230,6 +235,7 @@ def numbers(rows):
     return [row.number for row in rows]
 
 
+@pytest.mark.nightly
 def test_two_queries_of_two_queues_sweep_both(rig):
     """One of them leads; each shows the sweeps of its own queue."""
     queues = {name: rig.orders(2, name) for name in ("a", "b")}
