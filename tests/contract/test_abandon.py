@@ -5,8 +5,6 @@ import pytest
 from tests.dump import dump
 from tests.factories import make_queue, numbers_of, orders, planned, seen
 
-pytestmark = pytest.mark.each_catalog
-
 
 def aside(queue):
     return sorted(numbers_of(queue.browse(magazine="sideline")))

@@ -15,8 +15,6 @@ from tests.dump import dump
 from tests.factories import make_queue, numbers_of, orders
 from tests.forks import in_a_fork
 
-pytestmark = pytest.mark.each_catalog
-
 
 def left(queue):
     return numbers_of(queue.browse())

@@ -11,8 +11,6 @@ from queue_core.verbs.acknowledge import acknowledge
 from tests.dump import backdate, dump
 from tests.factories import make_queue, numbers_of, orders, planned, seen
 
-pytestmark = pytest.mark.each_catalog
-
 
 @pytest.fixture
 def query(store):

@@ -7,8 +7,6 @@ from queue_core.errors import BadOption
 from queue_core.verbs import shovel as module
 from tests.factories import make_queue, numbers_of, orders
 
-pytestmark = pytest.mark.each_catalog
-
 
 def with_sidelined(store, count, **settings):
     queue = make_queue(store, **settings)

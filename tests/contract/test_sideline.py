@@ -11,8 +11,6 @@ from queue_core.values.outcomes import Settlement
 from tests.dump import dump
 from tests.factories import make_queue, numbers_of, orders
 
-pytestmark = pytest.mark.each_catalog
-
 
 def sidelined(queue):
     return queue.browse(magazine="sideline")

@@ -90,6 +90,7 @@ def check_end(store: Store, journal: Journal) -> None:
             assert connection.scalar(DEADLOCKS) == 0
 
 
+@pytest.mark.nightly
 def test_sums_are_kept(make, store, address, tmp_path, loads):
     queue = make("merge(sum(amount))")
     journal = run(address, tmp_path, loads, producers=3, consumers=2)

@@ -55,6 +55,7 @@ def test_a_named_consumer_goes_on_after_a_reset_where_that_is_sound(rig):
     assert arrived(rig) == [*range(30), *range(1000, 1100)]
 
 
+@pytest.mark.nightly
 def test_an_older_copy_of_the_checkpoint_goes_on_with_one_source(rig):
     queue = rig.orders(20)
     stream = rig.source(maxMessagesPerTrigger=10)
@@ -101,6 +102,7 @@ def test_outcomes_after_a_reset_are_refused(rig):
     assert counts(queue, "deleted", "in_flight") == [5, 5]
 
 
+@pytest.mark.nightly
 def test_a_policy_does_not_hide_a_reset(rig):
     queue = rig.orders(10)
     how = {"policy": "latest", "key": "customer"}

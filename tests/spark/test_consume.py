@@ -73,6 +73,7 @@ def test_a_function_of_a_message_decides_by_what_it_returns_or_raises(start, tmp
     assert counts(queue, "deleted") == 3
 
 
+@pytest.mark.nightly
 def test_without_ignorable_classes_every_exception_sidelines(start, tmp_path):
     queue = make_cases(tmp_path, *WORDS)
 
@@ -149,6 +150,7 @@ def test_a_handler_of_batches_decides_by_booleans(start, tmp_path):
     assert reasons(queue) == {"false": ("rejected", None), "null": ("undecided", None)}
 
 
+@pytest.mark.nightly
 def test_a_handler_of_batches_decides_by_outcomes_and_reasons(start, tmp_path):
     queue = make_cases(tmp_path, "delete", "sideline", "reload")
 
@@ -231,6 +233,7 @@ def test_a_call_that_takes_too_long_is_sidelined(start, tmp_path):
     assert counts(queue, "deleted") == 1
 
 
+@pytest.mark.nightly
 def test_a_call_is_limited_by_its_queue_by_default(start, tmp_path):
     queue = make_cases(tmp_path, "slow", "fast")
     queue.change_settings(handler_timeout=30, sweep_after=6.0)
@@ -267,6 +270,7 @@ def test_handlers_are_given_the_queues_columns_and_some_metadata(start, tmp_path
     assert reasons(queue) == {"a": ("exception", f"Declined: {columns}")}
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("asked", "given"),
     [
@@ -301,6 +305,7 @@ def test_the_messages_of_a_shard_are_handled_in_order(start, tmp_path):
         assert handled == [number for number in range(500) if shard_of[number] == shard]
 
 
+@pytest.mark.nightly
 def test_the_sideline_can_be_consumed(start, tmp_path, checkpoint):
     queue = make_cases(tmp_path, *WORDS)
     start(decide, on_none="sideline")
@@ -349,6 +354,7 @@ def test_further_options_go_to_the_source(start, tmp_path):
     assert [p.numInputRows for p in query.recentProgress if p.numInputRows] == [4, 4, 2]
 
 
+@pytest.mark.nightly
 def test_the_view_of_failures_shows_who_gave_up_and_why(start, tmp_path, spark):
     make_cases(tmp_path, "true", "false", "error")
     start(decide, consumer="till-1")
@@ -373,6 +379,7 @@ def test_the_view_of_failures_shows_who_gave_up_and_why(start, tmp_path, spark):
     )
 
 
+@pytest.mark.nightly
 def test_a_query_can_be_started_in_a_thread(start, tmp_path):
     queue = make_cases(tmp_path, "true", "false")
 

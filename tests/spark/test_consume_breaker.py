@@ -11,6 +11,8 @@ from queue_core.errors import BadOption
 from tests.spark.consuming import Journal, left_in, make_cases, reasons
 from tests.spark.rig import PATIENCE
 
+pytestmark = pytest.mark.nightly
+
 
 def eventually(condition):
     end = time.monotonic() + PATIENCE
@@ -66,7 +68,6 @@ def test_an_outage_sidelines_few_messages_and_the_rest_waits(spark, tmp_path, ch
     assert store.view("breakers").column("state").to_pylist() == ["closed"]
 
 
-@pytest.mark.nightly
 def test_a_check_is_made_by_the_source_and_a_forced_breaker_fires_nothing(
     spark, tmp_path, checkpoint
 ):

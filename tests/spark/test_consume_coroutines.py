@@ -7,6 +7,8 @@ import pytest
 from pyspark_ignis import batch_handler, consume
 from tests.spark.consuming import Declined, Journal, counts, left_in, make_cases, reasons, run
 
+pytestmark = pytest.mark.nightly
+
 
 @pytest.fixture
 def start(spark, tmp_path, checkpoint):

@@ -12,6 +12,8 @@ from pyspark_ignis import consume
 from queue_core import SchemaMismatch, Store
 from tests.spark.consuming import run
 
+pytestmark = pytest.mark.nightly
+
 
 class Size(Enum):
     SMALL = "s"

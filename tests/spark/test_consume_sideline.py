@@ -9,6 +9,8 @@ from queue_core.errors import BadName
 from tests.factories import numbers_of
 from tests.spark.rig import AVAILABLE_NOW, finish
 
+pytestmark = pytest.mark.nightly
+
 
 @pytest.fixture
 def queues(rig):

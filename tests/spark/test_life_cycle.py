@@ -18,6 +18,8 @@ from tests.factories import make_queue, orders
 from tests.spark.consuming import Journal
 from tests.spark.rig import AVAILABLE_NOW, Rig, counts, finish, wait_until
 
+pytestmark = pytest.mark.nightly
+
 
 def where(queue):
     """The magazine, the state, and how many messages with how many failures, of each slice."""

@@ -3,10 +3,14 @@
 import json
 import logging
 
+import pytest
+
 from pyspark_ignis import BatchReport, consume, listener
 from queue_core import Store
 from tests.contract.pools import eventually
 from tests.spark.consuming import make_cases, run
+
+pytestmark = pytest.mark.nightly
 
 
 def decide(message):

@@ -36,7 +36,9 @@ def settlement_of_an_unknown_consumer(rows):
         (settlement_of_an_unknown_consumer, "BadOption: consumer='nobody' has never fired"),
     ],
 )
-@pytest.mark.parametrize("streaming", [False, True], ids=["table", "stream"])
+@pytest.mark.parametrize(
+    "streaming", [pytest.param(False, marks=pytest.mark.nightly), True], ids=["table", "stream"]
+)
 def test_an_error_of_ours_comes_below_one_frame(rig, write, told, streaming):
     rig.orders(3)
     make_queue(rig.store, "copy", max_size=2)

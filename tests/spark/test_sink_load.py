@@ -59,6 +59,7 @@ def test_without_a_key_the_tasks_of_a_batch_take_the_shards_in_turn(rig):
     assert min(shards) > 0
 
 
+@pytest.mark.nightly
 def test_columns_that_are_missing_are_null(rig):
     queue = rig.orders(0)
     rig.write(numbers(rig, 2))
@@ -68,6 +69,7 @@ def test_columns_that_are_missing_are_null(rig):
     )
 
 
+@pytest.mark.nightly
 def test_columns_come_in_any_order_and_in_types_that_fit(rig):
     queue = rig.orders(0)
     rig.write(rig.spark.sql("SELECT CAST(1 AS FLOAT) AS amount, 'c' AS customer, 7 AS number"))
@@ -94,6 +96,7 @@ def test_with_merge_schema_new_columns_are_added(rig):
     assert found == [(0, 0.0, None), (0, 0.0, None), (0, None, "here"), (1, None, "here")]
 
 
+@pytest.mark.nightly
 def test_a_stream_over_rows_of_old_and_new_columns_reads_both(rig):
     rig.orders(1)
     rig.write(numbers(rig, 1, ("place", "'here'")), mergeSchema=True)
@@ -200,6 +203,7 @@ def test_strings_that_are_not_utf_8_stop_no_query_and_become_texts(rig):
     assert [found[n]["texts"] for n in range(3)] == [None, None, ["A?B", "b"]]
 
 
+@pytest.mark.nightly
 def test_old_strings_that_are_not_utf_8_stop_no_query_that_reads_them(rig):
     for name in ("red", "blue"):
         queue = make_queue(rig.store, name, shards=2, limits=limit("customer", in_flight=100))

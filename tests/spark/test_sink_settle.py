@@ -61,6 +61,7 @@ def test_a_table_settles_what_is_in_flight(rig):
     assert counts(queue, "deleted", "sidelined", "reloaded", "in_flight") == [1, 1, 1, 1]
 
 
+@pytest.mark.nightly
 def test_without_reasons_a_settlement_needs_two_columns_and_may_have_more(rig):
     queue, ids = fired(rig)
     table = verdicts(
@@ -120,6 +121,7 @@ def test_what_was_swept_meanwhile_is_left_alone(rig):
     assert counts(queue, "waiting", magazine="sideline") == [2]
 
 
+@pytest.mark.nightly
 def test_messages_of_several_queues_are_settled_together(rig):
     red, blue = rig.orders(3, "red"), rig.orders(2, "blue")
     stream = rig.source(None, queues="red,blue", **NAMED)
@@ -219,6 +221,7 @@ def test_where_there_is_no_queue_nothing_is_settled_and_nothing_is_made(rig, pla
     assert folder.exists() is (place == "store")
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(("by", "left"), [(None, 20), ("customer", 1)])
 def test_settlements_of_ones_own_open_the_breaker(rig, by, left):
     queue = rig.orders(30, retry=None)
@@ -239,6 +242,7 @@ def test_settlements_of_ones_own_open_the_breaker(rig, by, left):
     assert (row["breaker"], row["value"], row["state"]) == ("shop", value, "open")
 
 
+@pytest.mark.nightly
 def test_a_settlement_without_the_column_of_the_breaker_is_refused(rig):
     queue, ids = fired(rig)
     table = verdicts(rig, (ids[0], "delete", None))

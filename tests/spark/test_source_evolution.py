@@ -5,6 +5,8 @@ import pytest
 from tests.factories import numbers_of, orders
 from tests.spark.rig import finish
 
+pytestmark = pytest.mark.nightly
+
 EVOLUTION = {
     "spark.sql.streaming.queryEvolution.enableSourceEvolution": "true",
     "spark.sql.streaming.offsetLog.formatVersion": "2",

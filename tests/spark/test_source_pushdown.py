@@ -2,6 +2,8 @@
 
 import pytest
 
+pytestmark = pytest.mark.nightly
+
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 
 

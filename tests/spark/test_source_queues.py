@@ -110,6 +110,7 @@ def drop(queue):
     queue.drop()
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "end", [lambda queue: queue.deactivate(), drop], ids=["deactivated", "dropped"]
 )
@@ -141,6 +142,7 @@ def test_a_running_stream_goes_on_when_one_of_its_queues_ends(rig, end):
         finish(rig.sink(stream, "copy"))
 
 
+@pytest.mark.nightly
 def test_a_settling_stream_whose_first_queue_is_dropped_goes_on(rig):
     red, blue = rig.orders(3, "red"), rig.orders(3, "blue")
     opened = []

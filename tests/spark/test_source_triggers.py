@@ -4,6 +4,7 @@ import json
 import time
 from itertools import chain
 
+import pytest
 from pyspark.sql import functions as F
 
 from tests.factories import numbers_of, orders
@@ -26,6 +27,7 @@ def test_available_now_ends_while_others_go_on_loading(rig):
     assert counts(queue, "waiting") == [18]
 
 
+@pytest.mark.nightly
 def test_available_now_ends_while_messages_are_reloaded(rig):
     queue = rig.orders(6, shards=2, key="number")
     stream = rig.source(ack="settle", consumer="undecided", maxMessagesPerTrigger=2)
@@ -72,6 +74,7 @@ def test_a_query_that_runs_on_is_idle_without_noting_anything(rig):
     assert len(rig.log("offsets")) == len(offsets) + 1
 
 
+@pytest.mark.nightly
 def test_progress_tells_how_many_messages_wait(rig):
     rig.orders(10)
     stream = rig.source(maxMessagesPerTrigger=4, consumer="teller")

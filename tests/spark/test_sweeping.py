@@ -2,6 +2,7 @@
 
 from threading import Event
 
+import pytest
 from sqlalchemy import update
 
 from queue_core.catalog.holders import named_locks
@@ -9,6 +10,8 @@ from queue_core.catalog.records.schedule import schedule
 from tests.dump import backdate
 from tests.factories import numbers_of, orders
 from tests.spark.rig import PATIENCE, counts, finish, wait_until
+
+pytestmark = pytest.mark.nightly
 
 
 def sideline(queue):
