@@ -115,7 +115,7 @@ def _begin(
     from tests.model import journal
 
     journal.follow()
-    unsynced.begin()
+    unsynced.follow()
 
     # PostgreSQL shows it with each connection.
     os.environ["PGAPPNAME"] = name

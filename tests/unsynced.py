@@ -11,21 +11,30 @@ from contextlib import suppress
 
 from sqlalchemy import Connection, Engine, event
 
+#: Set in the environment of this process, for its children.
+_BEGUN = "TESTS_UNSYNCED"
 _DONE = "unsynced"
 
 
 def begin() -> None:
-    """Let neither files nor the SQLite catalogs of this process be synced."""
+    """Sync neither the files nor the SQLite catalogs of this process and its children."""
+    os.environ[_BEGUN] = "1"
     os.fsync = lambda _: None
     if not event.contains(Engine, "engine_connect", _relax):
         event.listen(Engine, "engine_connect", _relax)
 
 
+def follow() -> None:
+    """Do as the tests do, in a child of theirs. A soak of its own syncs everything."""
+    if _BEGUN in os.environ:
+        begin()
+
+
 def _relax(connection: Connection) -> None:
     if connection.dialect.name != "sqlite" or _DONE in connection.info:
         return
-    # Within a transaction that another one has begun, it is too late.
-    with suppress(sqlite3.OperationalError):
+    # Not within a transaction, and not for a damaged file, of which the test may want to know.
+    with suppress(sqlite3.Error):
         driver = connection.connection.driver_connection
         driver.execute("PRAGMA synchronous=OFF").close()
         connection.info[_DONE] = True
