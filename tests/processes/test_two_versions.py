@@ -20,8 +20,8 @@ from queue_core import ConsumerPool, Store
 pytestmark = pytest.mark.nightly
 
 ROOT = Path(__file__).parents[2]
-#: The code when the tables of format 2 were last changed.
-OLDER = "b3ac15fcf905e3d7d724808f854c63348fc2a19c"
+#: The code when the tables of format 1 were last changed.
+OLDER = "797636fc09bbbece19caeaf0be68ed639a4d7377"
 ROUNDS = 40
 SCHEMA = pa.schema([("number", pa.int64()), ("customer", pa.string())])
 
