@@ -125,12 +125,6 @@ def forget(connection: Connection) -> None:
     connection.execute(delete(clocks).where(old, clocks.c.host != _host()))
 
 
-def date_back(connection: Connection, micros: int) -> None:
-    """Date all looks back, so that the next one is written down."""
-    ago = {name: clocks.c[name] - micros for name in ("catalog_at", "host_at")}
-    connection.execute(update(clocks).values(ago))
-
-
 def _jump(seen: Row[Any], now: int, watch: int) -> str | None:
     """Say how far the clock has advanced beyond the stopwatch since this machine's last look."""
     elapsed = watch - seen.host_at
