@@ -12,7 +12,7 @@ from starlette.responses import RedirectResponse, Response
 
 from ignis_console import under_way, wording
 from ignis_console.action_log import LogEntry
-from ignis_console.actions import ACTIONS, Action, Prepared, Started
+from ignis_console.actions import ACTIONS, Action, PreparedAction, Started
 from ignis_console.ask import YES, Ask, Parameter
 from ignis_console.auth import address_of
 from ignis_console.console import Console
@@ -121,7 +121,7 @@ def said(action: Action, entry: LogEntry) -> str:
     return action.done.format(of)
 
 
-def _remembered(console: Console, prepared: Prepared | None) -> str | None:
+def _remembered(console: Console, prepared: PreparedAction | None) -> str | None:
     """Return the name of a count, by which an action changes only the counted messages."""
     if prepared is None or prepared.ids is None:
         return None
@@ -139,7 +139,7 @@ def _refused(console: Console, call: Call, action: Action, error: IgnisError) ->
     return RedirectResponse(path, 303)
 
 
-def _prepare(console: Console, call: Call, action: Action) -> Prepared | None:
+def _prepare(console: Console, call: Call, action: Action) -> PreparedAction | None:
     call.ask.only([*(each.name for each in action.parameters), *_OF_FORMS])
     for name in sorted(call.ask.booleans - _boxes(action)):
         raise BadOption(f"{name}: use a number or a text, not true or false")
@@ -189,7 +189,9 @@ def _now(console: Console) -> str:
         return datetime.now(UTC).isoformat()  # noqa: TID251 - it cannot be asked
 
 
-def _run_now(console: Console, call: Call, action: Action, prepared: Prepared, at: str) -> LogEntry:
+def _run_now(
+    console: Console, call: Call, action: Action, prepared: PreparedAction, at: str
+) -> LogEntry:
     chosen = {k: v for k, v in _asked(call.ask, action).items() if k not in _OF_FORMS and v}
     begun = console.log.begin(
         LogEntry(
@@ -222,7 +224,7 @@ def _run_now(console: Console, call: Call, action: Action, prepared: Prepared, a
         console.changed(call.ask.queue)
 
 
-def _check(call: Call, action: Action, prepared: Prepared) -> None:
+def _check(call: Call, action: Action, prepared: PreparedAction) -> None:
     """Raise unless the person has seen the number, and typed the name where it is asked for."""
     expected = call.ask.text("expected")
     if expected is None:

@@ -23,7 +23,7 @@ class Started(NamedTuple):
     job: str
 
 
-class Prepared(NamedTuple):
+class PreparedAction(NamedTuple):
     """An action that can be run: how many messages it means now, in words, and its verb."""
 
     messages: int
@@ -36,7 +36,7 @@ class Prepared(NamedTuple):
 
 
 #: Returns None if the form does not say yet which messages are meant.
-Prepare = Callable[[Console, Ask], Prepared | None]
+Prepare = Callable[[Console, Ask], PreparedAction | None]
 
 
 class Action(NamedTuple):
@@ -91,7 +91,7 @@ _MAGAZINE = Parameter("magazine", "", "Magazine", "select", ("both", "main", "si
     done="The queue is paused.",
     on_messages=False,
 )
-def pause(console: Console, ask: Ask) -> Prepared:
+def pause(console: Console, ask: Ask) -> PreparedAction:
     """Pause the queue."""
     queue = console.store.queue(ask.queue)
     text = "{} until somebody resumes the queue. Loads go on."
@@ -99,7 +99,7 @@ def pause(console: Console, ask: Ask) -> Prepared:
 
 
 @_action("Messages are fired again.", done="The queue is resumed.", on_messages=False)
-def resume(console: Console, ask: Ask) -> Prepared:
+def resume(console: Console, ask: Ask) -> PreparedAction:
     """Resume the queue."""
     queue = console.store.queue(ask.queue)
     text = "{}, and can be fired again."
@@ -114,7 +114,7 @@ def resume(console: Console, ask: Ask) -> Prepared:
     done="The concurrency is changed.",
     on_messages=False,
 )
-def scale(console: Console, ask: Ask) -> Prepared | None:
+def scale(console: Console, ask: Ask) -> PreparedAction | None:
     """Change the concurrency of the queue."""
     queue = console.store.queue(ask.queue)
     if ask.text("concurrency") is None:
@@ -133,7 +133,7 @@ def scale(console: Console, ask: Ask) -> Prepared | None:
     Parameter("force", label="Dead messages too", kind="check"),
     done="{} shovelled.",
 )
-def shovel(console: Console, ask: Ask) -> Prepared:
+def shovel(console: Console, ask: Ask) -> PreparedAction:
     """Shovel the sideline, at once or as a job."""
     queue = console.store.queue(ask.queue)
     selector, force = ask.text("selector"), ask.flag("force")
@@ -153,7 +153,7 @@ def shovel(console: Console, ask: Ask) -> Prepared:
     text = f"{wording.messages(count)} would move from the sideline to the tail of main."
     if rate is not None:
         text += " A process that runs side tasks moves them as a job."
-    return Prepared(count, text, run)
+    return PreparedAction(count, text, run)
 
 
 @_action(
@@ -163,7 +163,7 @@ def shovel(console: Console, ask: Ask) -> Prepared:
     ),
     done="{} swept.",
 )
-def sweep(console: Console, ask: Ask) -> Prepared:
+def sweep(console: Console, ask: Ask) -> PreparedAction:
     """Sweep the queue."""
     queue = console.store.queue(ask.queue)
     age = ask.number("older_than", -1, 0, 10**9)
@@ -174,7 +174,9 @@ def sweep(console: Console, ask: Ask) -> Prepared:
         "the sideline."
     )
     # Others become stuck meanwhile.
-    return Prepared(count, text, lambda _: queue.sweep(older_than, limit=count) if count else 0)
+    return PreparedAction(
+        count, text, lambda _: queue.sweep(older_than, limit=count) if count else 0
+    )
 
 
 @_action(
@@ -185,7 +187,7 @@ def sweep(console: Console, ask: Ask) -> Prepared:
     Parameter("reason_text", "Shown in the sideline.", "Reason"),
     done="{} sidelined.",
 )
-def sideline(console: Console, ask: Ask) -> Prepared | None:
+def sideline(console: Console, ask: Ask) -> PreparedAction | None:
     """Sideline chosen messages of main."""
     return _on_chosen(
         "sideline",
@@ -202,7 +204,7 @@ def sideline(console: Console, ask: Ask) -> Prepared | None:
     _ALL,
     done="{} requeued.",
 )
-def requeue(console: Console, ask: Ask) -> Prepared | None:
+def requeue(console: Console, ask: Ask) -> PreparedAction | None:
     """Requeue chosen messages of the sideline."""
     chosen = choose(console, ask, "sideline")
     return _on_chosen("requeue", chosen, "{} would return to the tail of main.", Chosen.requeue)
@@ -220,7 +222,7 @@ def requeue(console: Console, ask: Ask) -> Prepared | None:
     ),
     done="{} reloaded.",
 )
-def reload(console: Console, ask: Ask) -> Prepared | None:
+def reload(console: Console, ask: Ask) -> PreparedAction | None:
     """Reload chosen messages that are in flight."""
     consumer = ask.text("consumer")
     return _on_chosen(
@@ -241,14 +243,14 @@ def reload(console: Console, ask: Ask) -> Prepared | None:
     done="{} deleted.",
     destroys=True,
 )
-def delete(console: Console, ask: Ask) -> Prepared | None:
+def delete(console: Console, ask: Ask) -> PreparedAction | None:
     """Delete chosen messages that wait."""
     magazine = ask.one_of("magazine", _MAGAZINE.options)
     chosen = choose(console, ask, None if magazine == "both" else magazine)
     return _on_chosen("delete", chosen, "{} would be deleted for good.", Chosen.delete)
 
 
-def _on_queue(console: Console, ask: Ask, text: str, act: Callable[[], object]) -> Prepared:
+def _on_queue(console: Console, ask: Ask, text: str, act: Callable[[], object]) -> PreparedAction:
     """Prepare an act on the queue; *text* has a place for the messages that wait."""
     # Counted now, and not some seconds ago.
     with console.store.catalog.read() as connection:
@@ -262,7 +264,7 @@ def _on_queue(console: Console, ask: Ask, text: str, act: Callable[[], object]) 
         return waiting
 
     wait = "waits" if waiting == 1 else "wait"
-    return Prepared(waiting, text.format(f"{wording.messages(waiting)} {wait}"), run)
+    return PreparedAction(waiting, text.format(f"{wording.messages(waiting)} {wait}"), run)
 
 
 def _on_chosen(
@@ -271,7 +273,7 @@ def _on_chosen(
     text: str,
     run: Callable[[Chosen], int],
     consumer: str | None = None,
-) -> Prepared | None:
+) -> PreparedAction | None:
     """Prepare an act on chosen messages; *text* has a place for their number."""
     if chosen is None:
         return None
@@ -282,7 +284,7 @@ def _on_chosen(
     words = text.format(wording.messages(count))
     if there > count:
         words += f" {wording.messages(there - count)} that you chose would stay as they are."
-    return Prepared(count, words, lambda _: run(concerned), ids)
+    return PreparedAction(count, words, lambda _: run(concerned), ids)
 
 
 def _rate(ask: Ask) -> float | None:

@@ -32,7 +32,7 @@ METRICS_NAME = "metrics"
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class Visitor:
     """Who asks."""
 
     name: str
@@ -86,7 +86,7 @@ class Auth:
         """Whether a proxy tells who is logged in."""
         return self._options.proxy_header is not None
 
-    def identify(self, request: Request, *, by_token: bool = False) -> Identity | None:
+    def identify(self, request: Request, *, by_token: bool = False) -> Visitor | None:
         """
         Return who asks, or None. Raises `TooManyFailures` and `LoginsUnreadable`.
 
@@ -149,7 +149,7 @@ class Auth:
                 self._sessions.popitem(last=False)
         return token
 
-    def _of_session(self, token: str) -> Identity | None:
+    def _of_session(self, token: str) -> Visitor | None:
         with self._lock:
             login, ends = self._sessions.get(_digest(token), (None, 0.0))
             if login is None or time.monotonic() > ends:
@@ -158,9 +158,9 @@ class Auth:
         login = self._present(login)
         if login is None:
             return None
-        return Identity(login.name, self._role(login.role), self._csrf(token))
+        return Visitor(login.name, self._role(login.role), self._csrf(token))
 
-    def _of_script(self, header: str, address: str) -> Identity | None:
+    def _of_script(self, header: str, address: str) -> Visitor | None:
         # Also before a remembered login: its answer would tell a guess that is right.
         self._check_failures(address)
         mark = hmac.digest(self._secret, header.encode(), "sha256")
@@ -180,7 +180,7 @@ class Auth:
                 self._scripts[mark] = login
                 while len(self._scripts) > MOST_SESSIONS:
                     self._scripts.popitem(last=False)
-        return Identity(login.name, self._role(login.role), None)
+        return Visitor(login.name, self._role(login.role), None)
 
     def _present(self, login: Login) -> Login | None:
         """Return a login as the file has it now; None if it is gone or has another password."""
@@ -189,15 +189,15 @@ class Auth:
         found = self._users.logins().get(login.name)
         return found if found is not None and found.hash == login.hash else None
 
-    def _of_token(self, token: str, address: str) -> Identity | None:
+    def _of_token(self, token: str, address: str) -> Visitor | None:
         self._check_failures(address)
         wanted = self._metrics_token
         if wanted is None or not hmac.compare_digest(token.encode(), wanted.encode()):
             self._note_failure(address)
             return None
-        return Identity(METRICS_NAME, Role.LOOK, None)
+        return Visitor(METRICS_NAME, Role.LOOK, None)
 
-    def _of_proxy(self, request: Request) -> Identity | None:
+    def _of_proxy(self, request: Request) -> Visitor | None:
         if address_of(request) not in self._options.trusted_addresses:
             return None
         named = request.headers.getlist(self._options.proxy_header or "")
@@ -206,7 +206,7 @@ class Auth:
         name = named[0].strip()
         operates = name in self._options.proxy_operators
         role = self._role(Role.OPERATE if operates else Role.LOOK)
-        return Identity(name, role, self._csrf(f"proxy:{name}"))
+        return Visitor(name, role, self._csrf(f"proxy:{name}"))
 
     def _role(self, role: Role) -> Role:
         return Role.LOOK if self._options.look_only else role

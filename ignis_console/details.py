@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from ignis_console.figures import Holder, QueueFigures, Sample
+from ignis_console.figures import FigureSample, Holder, QueueFigures
 from ignis_console.snapshot import SPAN_SECONDS, read_holders, read_queues, read_samples
 from ignis_console.wording import moment
 from queue_core.catalog import dialect, queues
@@ -49,7 +49,7 @@ class Details:
     skew: float | None
     holders: tuple[Holder, ...]
     span: str
-    samples: tuple[Sample, ...]
+    samples: tuple[FigureSample, ...]
 
 
 class QueueReading(NamedTuple):

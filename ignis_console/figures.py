@@ -9,7 +9,7 @@ LATEST_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class FigureSample:
     """The figures of a queue at one moment of the past. Times are seconds since 1970."""
 
     taken_at: float
@@ -58,14 +58,14 @@ class QueueFigures:
     #: firing in seconds.
     stuck: int = 0
     stuck_for: float | None = None
-    samples: tuple[Sample, ...] = ()
+    samples: tuple[FigureSample, ...] = ()
 
     @property
     def is_paused(self) -> bool:
         """Whether it fires nothing, by a person or by its concurrency."""
         return self.paused_for is not None or self.concurrency == 0
 
-    def latest(self, now: float) -> Sample | None:
+    def latest(self, now: float) -> FigureSample | None:
         """Return the newest sample; None if it tells nothing of the present, *now*."""
         newest = self.samples[-1] if self.samples else None
         return newest if newest is not None and now - newest.taken_at <= LATEST_SECONDS else None

@@ -42,7 +42,7 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class MessagePlace:
     """Where a message is now."""
 
     magazine: str
@@ -64,7 +64,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class MessageEvent:
     """Something that happened to a message."""
 
     at: datetime
@@ -80,12 +80,12 @@ class Life:
 
     message_id: int
     #: None: it is gone.
-    place: Place | None
+    place: MessagePlace | None
     #: Its columns; None: it is gone, or cannot be read.
     payload: Mapping[str, Any] | None
     failures: tuple[Failure, ...]
     #: All that is known to have happened, in order of time.
-    events: tuple[Event, ...]
+    events: tuple[MessageEvent, ...]
 
 
 def peek(
@@ -121,26 +121,26 @@ def life(store: Store, queue: str, message_id: int) -> Life:
     return Life(message_id, place, payload, failed, events(place, failed))
 
 
-def events(place: Place | None, failed: Sequence[Failure]) -> tuple[Event, ...]:
+def events(place: MessagePlace | None, failed: Sequence[Failure]) -> tuple[MessageEvent, ...]:
     """Return what happened to a message, in order of time."""
     found = [
-        Event(each.failed_at, f"Attempt {each.attempt + 1} ended", each.consumer, each)
+        MessageEvent(each.failed_at, f"Attempt {each.attempt + 1} ended", each.consumer, each)
         for each in failed
     ]
     if place is not None:
         if place.loaded_at is not None:
-            found.append(Event(place.loaded_at, "Loaded"))
+            found.append(MessageEvent(place.loaded_at, "Loaded"))
         if place.fired_at is not None and not _is_of_return(place):
             text = "Fired" if place.holder else "Fired last"
-            found.append(Event(place.fired_at, text, place.holder))
+            found.append(MessageEvent(place.fired_at, text, place.holder))
         if place.moved_at is not None and place.moved_at != place.loaded_at:
-            found.append(Event(place.moved_at, f"Came to {place.magazine}"))
+            found.append(MessageEvent(place.moved_at, f"Came to {place.magazine}"))
     # Of one moment in the order that they have otherwise: a move is noted before its reason.
     by_time = sorted(found, key=lambda each: (each.at, each.text != "Loaded", bool(each.failure)))
     return tuple(by_time)
 
 
-def _is_of_return(place: Place) -> bool:
+def _is_of_return(place: MessagePlace) -> bool:
     """Return whether its return from the sideline, which counts as a firing there, is its last."""
     moved, loaded = place.moved_at, place.loaded_at
     if place.holder is not None or place.magazine != "main" or moved is None or moved == loaded:
@@ -154,13 +154,13 @@ def _slice_of(connection: Connection, queue_id: int, message_id: int) -> Slice |
     return next((piece for piece in pieces if piece.rows & located.rows(piece.segment_id)), None)
 
 
-def _place(connection: Connection, piece: Slice) -> Place:
+def _place(connection: Connection, piece: Slice) -> MessagePlace:
     name = None
     if piece.consumer_id is not None:
         name = names_of(connection, [piece.consumer_id]).get(piece.consumer_id)
     dead = piece.due_at == NEVER
     state = "in flight" if piece.consumer_id is not None else "waiting"
-    return Place(
+    return MessagePlace(
         magazine=piece.magazine.name.lower(),
         state="damaged" if piece.damaged else state,
         shard=piece.shard,

@@ -12,12 +12,12 @@ from ignis_console.action_log import LogEntry
 from ignis_console.ask import Ask
 from ignis_console.console import Console
 from ignis_console.details import SPANS, Details
-from ignis_console.figures import QueueFigures, Sample
+from ignis_console.figures import FigureSample, QueueFigures
 from ignis_console.messages import Life
 from ignis_console.paging import within
 from ignis_console.problems import Problem, of_queue
 from ignis_console.shared import Look
-from ignis_console.sideline import Group
+from ignis_console.sideline import FailureGroup
 from ignis_console.under_way import UnderWay
 from ignis_console.values import plain
 from queue_core.errors import BadOption
@@ -62,7 +62,7 @@ class QueueRow:
     deleted_per_s: float | None
     sidelined_per_s: float | None
     problems: int
-    samples: tuple[Sample, ...] = field(default=(), metadata={"api": False})
+    samples: tuple[FigureSample, ...] = field(default=(), metadata={"api": False})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +117,7 @@ class SidelinePage:
     search: str
     #: The groups that the search finds, and one page of them.
     found: int
-    groups: tuple[Group, ...]
+    groups: tuple[FailureGroup, ...]
     #: The page, and how many there are: of groups, or of messages of the chosen group.
     page: int
     pages: int

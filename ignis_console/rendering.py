@@ -17,7 +17,7 @@ from urllib.parse import quote, urlencode
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from ignis_console import charts, wording
-from ignis_console.figures import Sample
+from ignis_console.figures import FigureSample
 from ignis_console.snapshot import SPAN_SECONDS
 from ignis_console.values import shown
 
@@ -85,14 +85,16 @@ def asset(name: str) -> str:
     return f"/static/{name}?v={digest}"
 
 
-def spark(samples: Sequence[Sample], name: str, now: float, width: int, height: int) -> charts.Line:
+def spark(
+    samples: Sequence[FigureSample], name: str, now: float, width: int, height: int
+) -> charts.Line:
     """Return the line of a figure in the last minutes."""
     points = [(each.taken_at, getattr(each, name)) for each in samples]
     return charts.line(points, now - SPAN_SECONDS, now, width, height, gap=30)
 
 
 def history(
-    samples: Sequence[Sample], names: Sequence[str], now: float, span: float, each: float
+    samples: Sequence[FigureSample], names: Sequence[str], now: float, span: float, each: float
 ) -> list[charts.Line]:
     """Return lines of some figures with one scale."""
     known = [

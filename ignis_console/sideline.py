@@ -16,7 +16,7 @@ LINE_LENGTH = 300
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class FailureGroup:
     """Messages of a sideline whose last failures are alike."""
 
     #: None: they have not failed, or the failure is forgotten.
@@ -35,7 +35,7 @@ class Group:
 class Groups:
     """One page of the groups that a search finds, those with the most messages first."""
 
-    groups: tuple[Group, ...]
+    groups: tuple[FailureGroup, ...]
     page: int
     pages: int
     #: How many groups the search finds.
@@ -80,7 +80,7 @@ def group(rows: pa.Table, search: str = "", page: int = 1) -> Groups:
         [("message_id_count", "descending"), ("kind", "ascending"), ("line", "ascending")]
     ).slice((page - 1) * PER_PAGE, PER_PAGE)
     groups = tuple(
-        Group(
+        FailureGroup(
             kind=row["kind"],
             reason=row["line"],
             messages=row["message_id_count"],

@@ -13,10 +13,10 @@ from sqlalchemy import Connection
 from ignis_console.figures import (
     FailedJob,
     Figures,
+    FigureSample,
     Holder,
     OpenBreaker,
     QueueFigures,
-    Sample,
 )
 from queue_core.catalog import dialect, queues
 from queue_core.catalog.database import Catalog
@@ -37,7 +37,7 @@ class SnapshotReader:
         self._catalog = catalog
         self._lock = threading.Lock()
         self._newest = 0
-        self._samples: dict[int, deque[Sample]] = {}
+        self._samples: dict[int, deque[FigureSample]] = {}
 
     def read(self) -> Figures:
         """Read the present figures; raises `CatalogUnavailable`."""
@@ -72,7 +72,7 @@ class SnapshotReader:
 def read_queues(
     connection: Connection,
     now: int,
-    samples_of: Mapping[int, Sequence[Sample]],
+    samples_of: Mapping[int, Sequence[FigureSample]],
     only: int | None = None,
 ) -> Iterator[QueueFigures]:
     """
@@ -115,13 +115,13 @@ def read_queues(
         )
 
 
-def sample_of(row: Any) -> Sample:
+def sample_of(row: Any) -> FigureSample:
     """Return a row of the table of samples as a value."""
 
     def rate(grown: int | None) -> float | None:
         return grown * 1e6 / row.elapsed if grown is not None and row.elapsed else None
 
-    return Sample(
+    return FigureSample(
         taken_at=row.taken_at / 1e6,
         waiting=row.waiting,
         oldest_age=None if row.oldest_age is None else row.oldest_age / 1e6,
@@ -134,7 +134,9 @@ def sample_of(row: Any) -> Sample:
     )
 
 
-def read_samples(connection: Connection, queue_id: int, seconds: int, since: int) -> list[Sample]:
+def read_samples(
+    connection: Connection, queue_id: int, seconds: int, since: int
+) -> list[FigureSample]:
     """Return the samples of a queue since a time, one for *seconds* each, oldest first."""
     found = samples.since(connection, seconds, since, queue_id=queue_id)
     return [sample_of(row) for row in found]

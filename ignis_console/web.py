@@ -16,7 +16,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 
 from ignis_console.ask import Ask
-from ignis_console.auth import Identity, TooManyFailures
+from ignis_console.auth import TooManyFailures, Visitor
 from ignis_console.console import Console
 from ignis_console.guard import MOST_BODY, SAFE
 from ignis_console.passwords import Role
@@ -42,7 +42,7 @@ class Call:
     """One request of somebody who is known."""
 
     request: Request
-    identity: Identity
+    identity: Visitor
     ask: Ask
 
 
@@ -179,7 +179,7 @@ def _text(name: str, value: Any) -> str:
 
 
 def _check_token(
-    request: Request, identity: Identity, form: Mapping[str, str], *, api: bool
+    request: Request, identity: Visitor, form: Mapping[str, str], *, api: bool
 ) -> None:
     if identity.csrf is None:
         return

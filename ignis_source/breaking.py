@@ -63,7 +63,7 @@ class QueryBreaker:
             )
         )
 
-    def _read(self) -> breakers.Known:
+    def _read(self) -> breakers.KnownBreakers:
         with self._catalog.read() as connection:
             known = breakers.read(connection, self._name)
         self.stops = bool(known.stopped)

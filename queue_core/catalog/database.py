@@ -75,7 +75,7 @@ class Catalog:
         url: str,
         *,
         create: bool = True,
-        new: format.NewStore | None = None,
+        new: format.StoreCreation | None = None,
         idle: int = dialect.IDLE_CONNECTIONS,
     ) -> None:
         self.url = url

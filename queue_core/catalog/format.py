@@ -25,7 +25,7 @@ OLDEST = 1
 STEPS: dict[int, Callable[[Connection], None]] = {}
 
 
-class NewStore(Protocol):
+class StoreCreation(Protocol):
     """A store that may have to be created."""
 
     def check(self) -> None:
@@ -49,7 +49,7 @@ def is_current(connection: Connection, catalog: str) -> bool:
 
 
 def prepare(
-    connection: Connection, catalog: str, *, create: bool, new: NewStore | None = None
+    connection: Connection, catalog: str, *, create: bool, new: StoreCreation | None = None
 ) -> str | None:
     """
     Create the tables or bring them up to this format, inside a writing transaction.

@@ -19,14 +19,14 @@ from queue_core.catalog import dialect
 
 
 @dataclass(slots=True)
-class _Shared:
+class _SharedPool:
     engine: Engine
     #: The objects that use it and have not given it back.
     users: WeakSet[object] = field(default_factory=WeakSet)
 
 
 _lock = threading.Lock()
-_pools: dict[tuple[str, int], _Shared] = {}
+_pools: dict[tuple[str, int], _SharedPool] = {}
 
 
 def borrow(user: object, url: str, idle: int) -> Engine:
@@ -41,7 +41,7 @@ def borrow(user: object, url: str, idle: int) -> Engine:
             engine = dialect.connect(url, idle)
             if not dialect.of(engine).shares_pool:
                 return engine
-            shared = _pools[url, idle] = _Shared(engine)
+            shared = _pools[url, idle] = _SharedPool(engine)
         shared.users.add(user)
         return shared.engine
 

@@ -22,16 +22,16 @@ from queue_core.errors import BadOption
 Reader: TypeAlias = Callable[[Any], Any]
 
 
-class Misfit(ValueError):
+class PayloadMisfit(ValueError):
     """A JSON value that does not fit a dataclass, and where it is."""
 
     def __init__(self, problem: str, path: str = "") -> None:
         super().__init__(f"{path.lstrip('.')}: {problem}" if path else problem)
         self._problem, self._path = problem, path
 
-    def within(self, step: str) -> Misfit:
+    def within(self, step: str) -> PayloadMisfit:
         """Return the same with a longer path, as seen from the enclosing value."""
-        return Misfit(self._problem, f"{step}{self._path}")
+        return PayloadMisfit(self._problem, f"{step}{self._path}")
 
 
 def reader_of(kind: Any) -> Reader:
@@ -103,10 +103,10 @@ class _Shapes:
 
         def fill(value: Any) -> Any:
             if not isinstance(value, dict):
-                raise Misfit(f"an object is needed for {kind.__name__}, not {_name(value)}")
+                raise PayloadMisfit(f"an object is needed for {kind.__name__}, not {_name(value)}")
             for name in required:
                 if name not in value:
-                    raise Misfit("is missing", f".{name}")
+                    raise PayloadMisfit("is missing", f".{name}")
             return kind(
                 **{
                     name: _within(f".{name}", read, value[name])
@@ -125,7 +125,7 @@ class _Shapes:
             for read in readers:
                 try:
                     return read(value)
-                except Misfit as misfit:
+                except PayloadMisfit as misfit:
                     misfits.append(misfit)
             # The last of them is usually None, whose error says the least.
             raise misfits[0]
@@ -173,7 +173,7 @@ def _plain(kind: type) -> Reader:
     def same(value: Any) -> Any:
         # True is an int in Python, but not a number in JSON.
         if not isinstance(value, fitting) or (isinstance(value, bool) and kind is not bool):
-            raise Misfit(f"{called} is needed, not {_name(value)}")
+            raise PayloadMisfit(f"{called} is needed, not {_name(value)}")
         return kind(value)
 
     return same
@@ -185,7 +185,7 @@ def _from_text(kind: type) -> Reader:
     def made(value: Any) -> Any:
         number = isinstance(value, int | float) and not isinstance(value, bool)
         if not (isinstance(value, str) or (kind is Decimal and number)):
-            raise Misfit(f"a text is needed for a {kind.__name__}, not {_name(value)}")
+            raise PayloadMisfit(f"a text is needed for a {kind.__name__}, not {_name(value)}")
         return make(value)
 
     return made
@@ -196,7 +196,7 @@ def _made(kind: type, make: Reader) -> Reader:
         try:
             return make(value)
         except (ValueError, ArithmeticError) as error:
-            raise Misfit(f"{value!r} is not a valid {kind.__name__}") from error
+            raise PayloadMisfit(f"{value!r} is not a valid {kind.__name__}") from error
 
     return made
 
@@ -204,7 +204,7 @@ def _made(kind: type, make: Reader) -> Reader:
 def _literal(values: tuple[Any, ...]) -> Reader:
     def same(value: Any) -> Any:
         if value not in values:
-            raise Misfit(f"{value!r} is not one of {', '.join(map(repr, values))}")
+            raise PayloadMisfit(f"{value!r} is not one of {', '.join(map(repr, values))}")
         return value
 
     return same
@@ -212,18 +212,18 @@ def _literal(values: tuple[Any, ...]) -> Reader:
 
 def _nothing(value: Any) -> None:
     if value is not None:
-        raise Misfit(f"null is needed, not {_name(value)}")
+        raise PayloadMisfit(f"null is needed, not {_name(value)}")
 
 
 def _check(value: Any, kind: type, called: str) -> None:
     if not isinstance(value, kind):
-        raise Misfit(f"{called} is needed, not {_name(value)}")
+        raise PayloadMisfit(f"{called} is needed, not {_name(value)}")
 
 
 def _within(step: str, read: Reader, value: Any) -> Any:
     try:
         return read(value)
-    except Misfit as misfit:
+    except PayloadMisfit as misfit:
         raise misfit.within(step) from misfit.__cause__
 
 

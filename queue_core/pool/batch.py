@@ -17,7 +17,7 @@ from queue_core.pool.source import MessageSource
 from queue_core.pool.transactions import Transactions
 
 
-class Batch:
+class PoolBatch:
     """Messages of one source and the handler's calls for them; another thread can continue it."""
 
     def __init__(
@@ -65,12 +65,12 @@ class Batch:
         return self.messages.column("_message_id").slice(self.calls.completed, 1)
 
 
-def settlement_of(batches: Sequence[Batch]) -> pa.Table:
+def settlement_of(batches: Sequence[PoolBatch]) -> pa.Table:
     """Return the outcomes of batches as rows of `SETTLEMENT`, once all their calls are made."""
     return joint_settlement([(batch.messages, batch.calls) for batch in batches])
 
 
-def without_committed(rows: pa.Table, batches: Sequence[Batch]) -> pa.Table:
+def without_committed(rows: pa.Table, batches: Sequence[PoolBatch]) -> pa.Table:
     """
     Leave out what transactions of handlers have settled.
 

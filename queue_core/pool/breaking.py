@@ -150,16 +150,16 @@ class PoolBreaker:
         elif event.failed is False:
             _log.info("breaker %r is closed%s: a probe succeeded", self.name, value)
 
-    def _refresh(self) -> breakers.Known:
+    def _refresh(self) -> breakers.KnownBreakers:
         known = self._read()
         self._take_over(known)
         return known
 
-    def _read(self) -> breakers.Known:
+    def _read(self) -> breakers.KnownBreakers:
         with self._catalog.read() as connection:
             return breakers.read(connection, self.name)
 
-    def _take_over(self, known: breakers.Known) -> None:
+    def _take_over(self, known: breakers.KnownBreakers) -> None:
         before = self.gate.stopped
         if self.gate.update(known.stopped, known.exempt):
             self._on_change(bool(self.gate.stopped - before))

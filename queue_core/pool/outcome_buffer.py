@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from queue_core.errors import Unavailable
-from queue_core.pool.batch import Batch, settlement_of, without_committed
+from queue_core.pool.batch import PoolBatch, settlement_of, without_committed
 from queue_core.pool.source import MessageSource
 from queue_core.pool.timings import LINGER_SECONDS, RETRY_SECONDS
 from queue_core.values.outcomes import DELETE, RELOAD, SIDELINE
@@ -38,12 +38,12 @@ class OutcomeBuffer:
     def __init__(self, on_settled: Callable[[Counter[str], int], None], *, at_once: bool) -> None:
         self._on_settled = on_settled
         self._linger = 0.0 if at_once else LINGER_SECONDS
-        self._by_source: dict[MessageSource, list[Batch]] = {}
+        self._by_source: dict[MessageSource, list[PoolBatch]] = {}
         self._since = 0.0
         #: The bytes of its messages, which the pool holds until they are settled.
         self.bytes = 0
 
-    def add(self, batch: Batch) -> None:
+    def add(self, batch: PoolBatch) -> None:
         """Add the outcomes of a batch whose calls are all made."""
         if not self._by_source:
             self._since = time.monotonic()

@@ -42,7 +42,7 @@ from queue_core.waiting.external.settle import NotHeld
 if TYPE_CHECKING:
     from sqlalchemy.engine import ExceptionContext
 
-    from queue_core.pool.batch import Batch
+    from queue_core.pool.batch import PoolBatch
 
 #: Calls of a handler for the same messages while other transactions are in the way.
 TRIES = 8
@@ -88,7 +88,7 @@ class Transactions:
         #: The calls in progress, by thread.
         self._open: dict[threading.Thread, _Call] = {}
 
-    def handler_of(self, batch: Batch) -> Callable[..., Any]:
+    def handler_of(self, batch: PoolBatch) -> Callable[..., Any]:
         """Return the handler as a function of the usual arguments, for the calls of a batch."""
 
         def handle(*arguments: Any) -> Any:
@@ -126,7 +126,7 @@ class Transactions:
         """Close the connections."""
         self._engine.dispose()
 
-    def _call(self, batch: Batch, arguments: tuple[Any, ...]) -> Any:
+    def _call(self, batch: PoolBatch, arguments: tuple[Any, ...]) -> Any:
         """Call the handler; again while other transactions are in the way or the database is."""
         # Once: a late call keeps its messages, and another thread goes on with the next ones.
         ids = batch.ids_of(arguments)
@@ -151,7 +151,7 @@ class Transactions:
         finally:
             del self._open[threading.current_thread()]
 
-    def _try(self, batch: Batch, call: _Call, arguments: tuple[Any, ...], ids: pa.Array) -> Any:
+    def _try(self, batch: PoolBatch, call: _Call, arguments: tuple[Any, ...], ids: pa.Array) -> Any:
         with self._begun(batch, call) as connection:
             _here.error, _here.used = None, not self._dialect.writes_in_parallel
             try:
@@ -177,7 +177,7 @@ class Transactions:
             return self._dialect.errors.can_retry(error)
         return isinstance(error, Conflict)
 
-    def _outcomes(self, batch: Batch, decision: Any, ids: pa.Array) -> pa.RecordBatch | None:
+    def _outcomes(self, batch: PoolBatch, decision: Any, ids: pa.Array) -> pa.RecordBatch | None:
         """Return the outcomes of the messages of a call; None if it deletes none of them."""
         if decision is None:
             deleted = self._on_none == DELETE
@@ -188,7 +188,7 @@ class Transactions:
         return settlement_rows(ids, Verdicts.same(len(ids), DELETE)) if deleted else None
 
     @contextmanager
-    def _begun(self, batch: Batch, call: _Call) -> Iterator[Connection]:
+    def _begun(self, batch: PoolBatch, call: _Call) -> Iterator[Connection]:
         """Begin a transaction, which is rolled back unless the block commits it."""
         with batch.waiting():
             self._free.acquire()
@@ -256,7 +256,7 @@ class _Call:
 
 
 def _of_batch(
-    batch: Batch, decision: Any, ids: pa.Array, on_none: str | None
+    batch: PoolBatch, decision: Any, ids: pa.Array, on_none: str | None
 ) -> pa.RecordBatch | None:
     try:
         verdicts = Verdicts.of_batch(decision, len(ids), on_none, ids)
@@ -270,7 +270,7 @@ def _of_batch(
     return settlement_rows(ids, verdicts)
 
 
-def _settle(batch: Batch, connection: Connection, outcomes: pa.RecordBatch) -> None:
+def _settle(batch: PoolBatch, connection: Connection, outcomes: pa.RecordBatch) -> None:
     """Settle the messages of a call in its transaction; raises `Uncommitted` if it cannot."""
     try:
         batch.source.settle_within(connection, pa.Table.from_batches([outcomes]))

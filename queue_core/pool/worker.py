@@ -22,7 +22,7 @@ from queue_core.errors import Damaged, IgnisError, NoSuchQueue, QueueDeactivated
 from queue_core.handling.calls import Superseded
 from queue_core.handling.handler import HandlerRunner
 from queue_core.handling.results import refusal
-from queue_core.pool.batch import Batch
+from queue_core.pool.batch import PoolBatch
 from queue_core.pool.credit import Credit
 from queue_core.pool.dispatcher import QueueDispatcher
 from queue_core.pool.held_batch import HeldBatch
@@ -76,7 +76,7 @@ class Worker:
         self.name = name
         self.ending = threading.Event()
         #: The batch that is being handled.
-        self.batch: Batch | None = None
+        self.batch: PoolBatch | None = None
         self._outcomes = OutcomeBuffer(self._settled, at_once=context.credit.limit is not None)
         self._context = context
         self._wake = threading.Event()
@@ -86,7 +86,7 @@ class Worker:
         #: The calls that the thread makes.
         self._calls = Interruptible()
         #: The call that was in progress at the last check, and when a check first saw it.
-        self._seen: tuple[Batch | None, int] = (None, 0)
+        self._seen: tuple[PoolBatch | None, int] = (None, 0)
         self._since = 0.0
         self._ready: ReadySet[QueueConsumer[HeldBatch]] = ReadySet(
             name, context.name, self._wake.set
@@ -237,7 +237,7 @@ class Worker:
         self._ready.put_back(consumer)
         context = self._context
         runner = context.sideline_runner if source.is_sideline else context.runner
-        self.batch = Batch(taken, source, runner, context.transactions)
+        self.batch = PoolBatch(taken, source, runner, context.transactions)
         if self.ending.is_set() and context.acquires:
             # The firing took longer than the pool; nobody would end a late call. A browser would
             # not see these messages again.

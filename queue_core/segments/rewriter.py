@@ -24,7 +24,7 @@ from queue_core.values.schema import COMPACTED, METADATA
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class RewriteGroup:
     """Neighbouring slices that become one, in order of their positions."""
 
     pieces: tuple[Slice, ...]
@@ -54,7 +54,7 @@ class Group:
 class Repacked:
     """A group in its new segment."""
 
-    group: Group
+    group: RewriteGroup
     #: The new slice. The id of its segment is not assigned yet.
     piece: Slice
     #: The ids of its messages, and their new rows.
@@ -68,7 +68,7 @@ def kept_columns(queue: QueueInfo) -> list[str]:
 
 
 def repack(
-    storage: Storage, queue: QueueInfo, groups: Sequence[Group], messages: pa.Table
+    storage: Storage, queue: QueueInfo, groups: Sequence[RewriteGroup], messages: pa.Table
 ) -> tuple[Staged, list[Repacked]]:
     """
     Write the messages of some groups as one durable segment, which no slice names yet.
@@ -101,7 +101,7 @@ def repack(
     return replace(staged, rows=int(bases[-1]), chunks=tuple(chunks)), repacked
 
 
-def _numbers(group: Group) -> Numbers:
+def _numbers(group: RewriteGroup) -> Numbers:
     """Return the distance of each message from the first place, in ascending order."""
     places = [piece.rows.numbers().astype(np.int64) + piece.place_of(0) for piece in group.pieces]
     # The places of slices can interleave; their messages are read in order of places.

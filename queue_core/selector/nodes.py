@@ -18,7 +18,7 @@ from queue_core.selector.types import read_type
 
 #: An array, a chunked array or a scalar.
 Datum: TypeAlias = Any
-Node: TypeAlias = "Column | Literal | Call"
+Node: TypeAlias = "Column | Literal | FunctionCall"
 
 
 class Unfit(Exception):
@@ -85,7 +85,7 @@ class Literal:
 
 
 @dataclass(frozen=True, eq=False)
-class Call:
+class FunctionCall:
     """A kernel applied to nodes."""
 
     kernel: Kernel
@@ -112,7 +112,7 @@ def call(kernel: Kernel, *args: Node) -> Node:
         raise Unfit(f"{kernel.name} does not take {types}") from error
     if isinstance(result, pa.Scalar):
         return Literal(result)
-    return Call(kernel, args, result.type)
+    return FunctionCall(kernel, args, result.type)
 
 
 def is_null(node: Node) -> bool:

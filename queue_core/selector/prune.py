@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from queue_core.selector.functions import Prefix
 from queue_core.selector.kernels import COALESCE, Values
-from queue_core.selector.nodes import Call, Column, Literal, Node, evaluate, is_null
+from queue_core.selector.nodes import Column, FunctionCall, Literal, Node, evaluate, is_null
 from queue_core.values.column_stats import ColumnStats, python_value
 
 
@@ -69,7 +69,7 @@ def outcomes(node: Node, stats: Mapping[str, ColumnStats]) -> Outcomes:
     known = _known_values(node, stats)
     if known is not None:
         return _tried(node, *known)
-    if not isinstance(node, Call):
+    if not isinstance(node, FunctionCall):
         return _ANY
     below = (outcomes(arg, stats) for arg in node.args)
     match node.kernel.name:
@@ -149,7 +149,7 @@ def _is_never_null(node: Node, stats: Mapping[str, ColumnStats]) -> bool:
     return one is not None and one.null_count == 0
 
 
-def _by_bounds(node: Call, stats: Mapping[str, ColumnStats]) -> Outcomes:
+def _by_bounds(node: FunctionCall, stats: Mapping[str, ColumnStats]) -> Outcomes:
     """Return the outcomes by the bounds of the arguments, assuming that none is NULL."""
     name, detail = node.kernel.name, node.kernel.detail
     if name == "is null":
@@ -222,7 +222,7 @@ def _begins(values: Bounds, prefix: Prefix) -> Outcomes:
     return Outcomes(not (below or above), not inside, null=False)
 
 
-def _at_corners(node: Call, below: list[Bounds]) -> Bounds:
+def _at_corners(node: FunctionCall, below: list[Bounds]) -> Bounds:
     """Bound a monotone call by its values at the bounds of its arguments."""
     if any(low is None or high is None for low, high in below):
         return _OPEN

@@ -19,7 +19,7 @@ Request = TypeVar("Request")
 Result = TypeVar("Result")
 
 
-class _Call(Generic[Request, Result]):
+class _Asked(Generic[Request, Result]):
     __slots__ = ("done", "error", "request", "result", "woken")
 
     def __init__(self, request: Request) -> None:
@@ -47,7 +47,7 @@ class Coalescer(Generic[Request, Result]):
         self._work = work
         self._exclusion = exclusion
         self._lock = threading.Lock()
-        self._waiting: list[_Call[Request, Result]] = []
+        self._waiting: list[_Asked[Request, Result]] = []
         self._has_leader = False
 
     @property
@@ -61,7 +61,7 @@ class Coalescer(Generic[Request, Result]):
         if threading.current_thread() is threading.main_thread():
             with self._exclusion:
                 return self._work([request])[0]
-        own: _Call[Request, Result] = _Call(request)
+        own: _Asked[Request, Result] = _Asked(request)
         with self._lock:
             self._waiting.append(own)
             leads = not self._has_leader

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from queue_core.handling.deadline import Deadline
 from queue_core.handling.handler import HandlerRunner, batch_handler, takes_batches
-from queue_core.pool.batch import Batch, settlement_of, without_committed
+from queue_core.pool.batch import PoolBatch, settlement_of, without_committed
 from queue_core.pool.held_batch import HeldBatch
 from queue_core.pool.held_bytes import HeldBytes
 from queue_core.pool.source import AcquiringSource
@@ -68,7 +68,7 @@ def run_in_transactions(
             closing(Transactions(queue.store.catalog, handler, runner.on_none))
         )
         held = [HeldBatch(each, 0) for each in messages if each.num_rows]
-        batches = [Batch(each, source, runner, transactions) for each in held]
+        batches = [PoolBatch(each, source, runner, transactions) for each in held]
         for batch in batches:
             batch.handle()
     outcomes = settlement_of(batches)

@@ -31,7 +31,7 @@ from queue_core.catalog.transact import transact
 from queue_core.errors import BadOption, Conflict, QueueFull, SchemaMismatch
 from queue_core.policies.inputs import Overwritten
 from queue_core.segments.reader import read_table
-from queue_core.segments.rewriter import Group, Repacked, kept_columns, repack
+from queue_core.segments.rewriter import Repacked, RewriteGroup, kept_columns, repack
 from queue_core.segments.stager import remove_staged, removed_if_refused
 from queue_core.segments.storage import Storage
 from queue_core.selection.request import FireRequest
@@ -80,7 +80,7 @@ def edit(
         part = replace(
             piece, rows=rows, position=piece.place_of(rows.start), bytes=piece.bytes_of(rows)
         )
-        staged, (repacked,) = repack(storage, queue, [Group((part,))], messages)
+        staged, (repacked,) = repack(storage, queue, [RewriteGroup((part,))], messages)
 
         work = partial(_replace, storage, queue, ids, part, staged, repacked)
         try:

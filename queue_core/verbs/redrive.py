@@ -51,7 +51,7 @@ class _Changed(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class RedriveStep:
     """The result of one step."""
 
     moved: int
@@ -69,7 +69,7 @@ def redrive(
     *,
     guard: Guard | None = None,
     note: Note | None = None,
-) -> Step:
+) -> RedriveStep:
     """
     Move messages that *request* describes, in one transaction; *target* None is main.
 
@@ -86,7 +86,7 @@ def redrive(
             target = queues.still_there(connection, target)
             part = _read_part(connection, storage, queue, request, candidates)
         if part is None:
-            return Step(0)
+            return RedriveStep(0)
         ids, plan = part
         rows = read_table(plan, queue.schema.names)
         table = conform(rows, target.schema, target.name, mends=True)
@@ -94,14 +94,14 @@ def redrive(
         try:
             with removed_if_refused(storage, staged):
                 moved = _hand_over(catalog, storage, queue, target, ids, staged, guard, note)
-            return Step(moved)
+            return RedriveStep(moved)
         except _Changed:
             remove_staged(storage, staged)
             request = replace(request, max_messages=max(len(ids) // 2, 1))
         except CapacityExceeded:
             remove_staged(storage, staged)
             if len(ids) == 1:
-                return Step(0, is_full=True)
+                return RedriveStep(0, is_full=True)
             request = replace(request, max_messages=len(ids) // 2)
 
 
@@ -112,15 +112,15 @@ def _to_main(
     candidates: Candidates | None,
     guard: Guard | None,
     note: Note | None,
-) -> Step:
-    def work(connection: Connection) -> Step:
+) -> RedriveStep:
+    def work(connection: Connection) -> RedriveStep:
         fitting = limit_to_capacity(connection, queue, request)
         if fitting is None:
-            return Step(0, is_full=True)
+            return RedriveStep(0, is_full=True)
         taken = acquire(connection, fitting, "wait", candidates)
         if not within_byte_limit(fitting, taken):
             # A firing takes one message that is larger than its limit; a full queue does not.
-            return Step(0, is_full=True)
+            return RedriveStep(0, is_full=True)
         now = dialect.read_clock(connection)
         changes, moves = Changes([queue]), Moves()
         for piece, rows in taken:
@@ -130,7 +130,7 @@ def _to_main(
         moves.record(connection, queue.id, "shovel")
         if note is not None:
             note(connection, len(moves))
-        return Step(len(moves))
+        return RedriveStep(len(moves))
 
     return transact(catalog, "redrive", work, guard)
 

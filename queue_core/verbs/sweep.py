@@ -53,7 +53,7 @@ BATCH_SLICES = 1000
 BATCH_MESSAGES = 100_000
 
 
-class _Size(NamedTuple):
+class _RoundSize(NamedTuple):
     """The most slices of a batch, the messages with which it ends, and the most that are left."""
 
     slices: int
@@ -134,9 +134,9 @@ def sweep(
     clock.check(catalog)
     task_log.prepare()
     limits = _limits(queue, older_than, dead_after, consumer)
-    size = _Size(BATCH_SLICES, BATCH_MESSAGES)
+    size = _RoundSize(BATCH_SLICES, BATCH_MESSAGES)
     if by_hand:
-        size = _Size(min(whole_slices(), BATCH_SLICES), min(PART_MESSAGES, BATCH_MESSAGES))
+        size = _RoundSize(min(whole_slices(), BATCH_SLICES), min(PART_MESSAGES, BATCH_MESSAGES))
     # First, because each batch would see fewer messages that were lost together.
     swept = _count_losses(catalog, queue, limits, guard, limit)
     for stretch in _round(catalog, queue):
@@ -215,7 +215,7 @@ def _sweep_batch(
     stuck: _Stuck,
     begin: Position,
     guard: Guard | None,
-    most: _Size,
+    most: _RoundSize,
 ) -> tuple[int, Position | None]:
     """Sweep a batch from *begin* on; return how many messages, and where the next batch begins."""
     magazine = stuck.magazine
@@ -248,7 +248,7 @@ def _published(connection: Connection, consumer: str | None) -> int:
     return publications.newest_ticket(connection, consumer) or 0 if deletes else 0
 
 
-def _batch_size(found: Bunch, most: _Size) -> int:
+def _batch_size(found: Bunch, most: _RoundSize) -> int:
     """Return how many of the first slices make a batch; a slice is never split."""
     sums = np.cumsum(found.count)
     size = min(int(np.searchsorted(sums, most.messages)) + 1, len(found), most.slices)

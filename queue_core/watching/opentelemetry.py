@@ -20,7 +20,7 @@ _SHARED_SECONDS = 1.0
 _UNITS = {"messages": "{message}", SECONDS: "s", "": "1"}
 
 
-class _Shared:
+class _SharedMeters:
     """One reading for all instruments of an export."""
 
     def __init__(self, catalog: Catalog) -> None:
@@ -44,7 +44,7 @@ class _Shared:
 def register(catalog: Catalog, provider: MeterProvider | None) -> None:
     """Register the instruments of a store with a provider; None: the global one."""
     meter = (provider or get_meter_provider()).get_meter("ignis")
-    shared = _Shared(catalog)
+    shared = _SharedMeters(catalog)
     for metric in METRICS:
         make = meter.create_observable_counter if metric.counts else meter.create_observable_gauge
         make(
@@ -56,6 +56,6 @@ def register(catalog: Catalog, provider: MeterProvider | None) -> None:
 
 
 def _callback(
-    shared: _Shared, metric: Metric
+    shared: _SharedMeters, metric: Metric
 ) -> Callable[[CallbackOptions], Iterable[Observation]]:
     return lambda _: shared.of(metric)

@@ -17,16 +17,16 @@ from queue_core.catalog.tables import breakers
 from queue_core.handling.breakers import states
 from queue_core.handling.breakers.breaker import Breaker
 from queue_core.handling.breakers.keys import name_for
-from queue_core.handling.breakers.states import CLOSED, State
+from queue_core.handling.breakers.states import CLOSED, BreakerState
 
 #: Closed rows are removed after this time.
 _KEPT_SECONDS = 7 * 86_400.0
 
 
-class Known(NamedTuple):
+class KnownBreakers(NamedTuple):
     """The shared states of a breaker."""
 
-    states: dict[str, State]
+    states: dict[str, BreakerState]
     now: int
 
     @property
@@ -45,14 +45,14 @@ class Known(NamedTuple):
         return [key for key, state in self.states.items() if states.is_due(state, self.now)]
 
 
-def read(connection: Connection, name: str) -> Known:
+def read(connection: Connection, name: str) -> KnownBreakers:
     """Return the states of a breaker, except those that are plainly closed."""
     rows = connection.execute(
         select(breakers, dialect.now().label("now")).where(
             breakers.c.name == name, or_(breakers.c.state != CLOSED, breakers.c.forced)
         )
     ).all()
-    return Known({row.value: _state(row) for row in rows}, rows[0].now if rows else 0)
+    return KnownBreakers({row.value: _state(row) for row in rows}, rows[0].now if rows else 0)
 
 
 def opened(connection: Connection, most: int) -> Sequence[Row[Any]]:
@@ -117,15 +117,15 @@ def probed(
         )
 
 
-def force(connection: Connection, name: str, key: str, to: str | None) -> State:
+def force(connection: Connection, name: str, key: str, to: str | None) -> BreakerState:
     """Have a person open or close a breaker, or with None leave it to itself again."""
 
-    def decide(state: State, now: int) -> State:
+    def decide(state: BreakerState, now: int) -> BreakerState:
         return states.released(state, now) if to is None else states.forced(state, to, now)
 
     if to is None and connection.execute(select(breakers).where(*_of(name, key))).first() is None:
         # It has never opened.
-        return State()
+        return BreakerState()
     _change(connection, name, key, decide, None)
     row = connection.execute(select(breakers).where(*_of(name, key))).one()
     return _state(row)
@@ -140,7 +140,7 @@ def _change(
     connection: Connection,
     name: str,
     key: str,
-    decide: Callable[[State, int], State | None],
+    decide: Callable[[BreakerState, int], BreakerState | None],
     consumer: str | None,
 ) -> bool:
     """Change a row as *decide* says, one process after another; return whether it changed."""
@@ -174,5 +174,7 @@ def _of(name: str, key: str) -> tuple[ColumnElement[bool], ...]:
     return breakers.c.name == name, breakers.c.value == key
 
 
-def _state(row: Row[Any]) -> State:
-    return State(row.state, bool(row.forced), row.since_at, row.until_at, row.pause, row.opened)
+def _state(row: Row[Any]) -> BreakerState:
+    return BreakerState(
+        row.state, bool(row.forced), row.since_at, row.until_at, row.pause, row.opened
+    )

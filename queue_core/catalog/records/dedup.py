@@ -46,7 +46,7 @@ STEP = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
+class KnownKeys:
     """The messages of a load beside the known keys."""
 
     #: Which messages have no known key, and no key of an earlier one.
@@ -57,7 +57,9 @@ class Known:
     since: int
 
 
-def known(connection: Connection, queue_id: int, keys: pa.LargeBinaryArray, window: float) -> Known:
+def known(
+    connection: Connection, queue_id: int, keys: pa.LargeBinaryArray, window: float
+) -> KnownKeys:
     """Look for the keys of messages, null for none, among those of the last *window* seconds."""
     since = dialect.read_clock(connection) - int(window * 1e6)
     # The first of equal keys stays before the others.
@@ -69,10 +71,10 @@ def known(connection: Connection, queue_id: int, keys: pa.LargeBinaryArray, wind
     fresh = _are_fresh(connection, queue_id, ordered, since)
     is_new = keys.is_null().to_numpy(zero_copy_only=False)
     is_new[rows[fresh]] = True
-    return Known(is_new=is_new, new_keys=ordered.filter(pa.array(fresh)), since=since)
+    return KnownKeys(is_new=is_new, new_keys=ordered.filter(pa.array(fresh)), since=since)
 
 
-def add(connection: Connection, queue_id: int, known: Known) -> bool:
+def add(connection: Connection, queue_id: int, known: KnownKeys) -> bool:
     """
     Record the keys of messages that are loaded now, in a transaction that holds the queue alone.
 

@@ -12,7 +12,7 @@ RELAPSE_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class BreakerState:
     """The state of one key of a breaker."""
 
     state: str = CLOSED
@@ -38,36 +38,38 @@ def micros(seconds: float) -> int:
     return int(seconds * 1e6)
 
 
-def tripped(state: State, breaker: Breaker, now: int) -> State | None:
+def tripped(state: BreakerState, breaker: Breaker, now: int) -> BreakerState | None:
     """Return the state after too many failures; None: unchanged."""
     if state.forced or state.stops:
         return None
     relapsed = state.opened > 0 and now - state.since < micros(RELAPSE_SECONDS)
     pause = state.pause if relapsed else micros(breaker.pause)
     pause = min(max(pause, 1), micros(breaker.max_pause))
-    return State(OPEN, False, now, now + pause, pause, state.opened + 1)
+    return BreakerState(OPEN, False, now, now + pause, pause, state.opened + 1)
 
 
-def claimed(state: State, lease: int, now: int) -> State | None:
+def claimed(state: BreakerState, lease: int, now: int) -> BreakerState | None:
     """Return the state after a process claims the probe that is due; None: it is not due."""
     if not is_due(state, now):
         return None
     return replace(state, state=PROBING, since=now, until=now + lease)
 
 
-def is_due(state: State, now: int) -> bool:
+def is_due(state: BreakerState, now: int) -> bool:
     """Return whether a probe is due; also if the clock was set back since."""
     if state.forced or not state.stops or state.until is None:
         return False
     return state.until <= now or state.since > now
 
 
-def renewed(state: State, lease: int, now: int) -> State | None:
+def renewed(state: BreakerState, lease: int, now: int) -> BreakerState | None:
     """Return the state of a probe that still runs."""
     return replace(state, until=now + lease) if state.state == PROBING else None
 
 
-def probed(state: State, breaker: Breaker, failed: bool | None, now: int) -> State | None:
+def probed(
+    state: BreakerState, breaker: Breaker, failed: bool | None, now: int
+) -> BreakerState | None:
     """Return the state after a probe, which may have found no message (*failed* is None)."""
     if state.forced or not state.stops:
         return None
@@ -79,13 +81,13 @@ def probed(state: State, breaker: Breaker, failed: bool | None, now: int) -> Sta
     return replace(state, state=OPEN, since=now, until=now + pause, pause=pause)
 
 
-def forced(state: State, to: str, now: int) -> State:
+def forced(state: BreakerState, to: str, now: int) -> BreakerState:
     """Return the state after a person opens or closes the breaker."""
     opened = state.opened + (to == OPEN and not state.stops)
-    return State(to, True, now, None, state.pause, opened)
+    return BreakerState(to, True, now, None, state.pause, opened)
 
 
-def released(state: State, now: int) -> State:
+def released(state: BreakerState, now: int) -> BreakerState:
     """Return the state after a person leaves the breaker to itself: a probe is due at once."""
     if not state.forced:
         return state

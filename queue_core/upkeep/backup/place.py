@@ -15,7 +15,7 @@ from queue_core.values.address import Address
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class BackupPlace:
     """The catalog and the storage before the restore."""
 
     #: The id of the store in the catalog, and of the store that its backup was made of.
@@ -28,17 +28,17 @@ class Place:
     present: frozenset[str]
 
 
-def look(catalog: Catalog | None, storage: Storage) -> Place:
+def look(catalog: Catalog | None, storage: Storage) -> BackupPlace:
     """Look at a catalog, which may not exist yet, and at a storage."""
     owners, present = frozenset(storage.owners()), frozenset(storage.list())
     if catalog is None:
-        return Place(None, None, False, owners, present)
+        return BackupPlace(None, None, False, owners, present)
     with catalog.read() as connection:
         store, origin = (fact(connection, name) for name in ("store", ORIGIN))
-        return Place(store, origin, table_rows.are_used(connection), owners, present)
+        return BackupPlace(store, origin, table_rows.are_used(connection), owners, present)
 
 
-def store_id(manifest: Manifest, place: Place, address: Address, *, over: bool) -> str:
+def store_id(manifest: Manifest, place: BackupPlace, address: Address, *, over: bool) -> str:
     """Return the id for the restored store; raises `BadOption` if the place is not allowed."""
     same = {manifest.store}
     if place.store is not None and place.origin == manifest.store:

@@ -28,7 +28,7 @@ from queue_core.catalog.slices.conditions import WAITING, in_queue, in_shards, t
 from queue_core.catalog.slices.rewritable import Worth
 from queue_core.catalog.slices.slices import fetch
 from queue_core.segments.reader import read_table
-from queue_core.segments.rewriter import Group, Repacked, kept_columns, repack
+from queue_core.segments.rewriter import Repacked, RewriteGroup, kept_columns, repack
 from queue_core.segments.stager import removed_if_refused
 from queue_core.segments.storage import Storage
 from queue_core.support import faults
@@ -193,7 +193,7 @@ def _rewrite(catalog: Catalog, storage: Storage, queue: QueueInfo, unit: Unit) -
     return rewritten
 
 
-def _take_turns(connection: Connection, groups: Sequence[Group]) -> None:
+def _take_turns(connection: Connection, groups: Sequence[RewriteGroup]) -> None:
     """Block firings from the shards meanwhile, because they would skip locked slices."""
     first = groups[0].pieces[0]
     shards = {group.pieces[0].shard for group in groups}
@@ -201,8 +201,8 @@ def _take_turns(connection: Connection, groups: Sequence[Group]) -> None:
 
 
 def _intact(
-    connection: Connection, groups: Iterable[Group], lock: str | None = None
-) -> list[Group]:
+    connection: Connection, groups: Iterable[RewriteGroup], lock: str | None = None
+) -> list[RewriteGroup]:
     """Return the groups whose slices are all unchanged."""
     ids = [piece.id for group in groups for piece in group.pieces]
     found = fetch(

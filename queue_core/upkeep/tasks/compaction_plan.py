@@ -13,7 +13,7 @@ from itertools import groupby
 from operator import sub
 from typing import TypeAlias, TypeVar
 
-from queue_core.segments.rewriter import Group
+from queue_core.segments.rewriter import RewriteGroup
 from queue_core.values.model import MAX_SEGMENT_ROWS, Slice
 from queue_core.values.plan import interleaved
 
@@ -54,7 +54,7 @@ class Condition:
 
 
 #: The groups that are rewritten as one segment, in one transaction.
-Unit: TypeAlias = "list[Group]"
+Unit: TypeAlias = "list[RewriteGroup]"
 #: Slices whose places interleave.
 Cluster: TypeAlias = "list[Slice]"
 
@@ -78,10 +78,10 @@ def units(
     slices, and *conditions* the conditions of their segments. If *age* is given, slices become one
     only if their oldest messages were loaded within *age* microseconds.
     """
-    groups: list[Group] = []
+    groups: list[RewriteGroup] = []
     for run in _runs(pieces, waiting, conditions, age):
         merged = [
-            Group(tuple(piece for cluster in clusters for piece in cluster))
+            RewriteGroup(tuple(piece for cluster in clusters for piece in cluster))
             for aged in _aged(run, age)
             for clusters in _packed(aged, _sizes(aged))
         ]
@@ -176,7 +176,7 @@ def _alike(piece: Slice) -> tuple[object, ...]:
     return *fired, piece.due_at, piece.rank, alone
 
 
-def _is_worth_it(groups: Sequence[Group], conditions: Mapping[int, Condition]) -> bool:
+def _is_worth_it(groups: Sequence[RewriteGroup], conditions: Mapping[int, Condition]) -> bool:
     members = [piece for group in groups for piece in group.pieces]
     fewer = len(members) - len(groups)
     return fewer >= NEIGHBOURS - 1 or any(conditions[p.segment_id].sparse for p in members)

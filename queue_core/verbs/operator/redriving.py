@@ -22,7 +22,7 @@ from queue_core.values.model import Magazine, QueueInfo
 from queue_core.values.schema import check_insertable
 from queue_core.values.settings import check_count, check_rate
 from queue_core.verbs.quarantine import quarantining
-from queue_core.verbs.redrive import Note, Step, redrive
+from queue_core.verbs.redrive import Note, RedriveStep, redrive
 
 #: The most messages of one step without a rate.
 STEP_MESSAGES = 10_000
@@ -142,7 +142,9 @@ class Steps:
         self._most = STEP_MESSAGES if rate is None else max(int(rate), 1)
         self._next = time.monotonic()
 
-    def run(self, left: int | None, guard: Guard | None = None, note: Note | None = None) -> Step:
+    def run(
+        self, left: int | None, guard: Guard | None = None, note: Note | None = None
+    ) -> RedriveStep:
         """Move the messages of one step, at most *left*."""
         most = self._most if left is None else min(self._most, left)
         request = replace(self._request, max_messages=most)

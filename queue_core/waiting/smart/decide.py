@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from queue_core.catalog.records.dedup import Known
+from queue_core.catalog.records.dedup import KnownKeys
 from queue_core.errors import BadOption
 from queue_core.policies import binding
 from queue_core.policies.inputs import (
@@ -86,7 +86,7 @@ def decide(
     load_policy: LoadPolicy,
     incoming: Incoming,
     queued: QueuedMessages | None,
-    known: Known | None,
+    known: KnownKeys | None,
 ) -> LoadPlan:
     """Decide by the queued messages (policy) and by the known keys (de-duplication)."""
     rows = np.arange(len(incoming)) if known is None else np.flatnonzero(known.is_new)

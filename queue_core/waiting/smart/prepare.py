@@ -27,7 +27,7 @@ class PreparedLoad:
     #: The queued messages that the policy saw; None without a policy.
     queued: QueuedMessages | None
     #: What was known of the messages; None without de-duplication.
-    known: dedup.Known | None
+    known: dedup.KnownKeys | None
     read_set: ReadSet
     #: The segments of the new messages.
     staged: tuple[Staged, ...]

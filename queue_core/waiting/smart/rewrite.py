@@ -17,7 +17,7 @@ from queue_core.catalog import queues
 from queue_core.catalog.slices import read_plans
 from queue_core.policies.inputs import Overwritten
 from queue_core.segments.reader import read_table
-from queue_core.segments.rewriter import Group, Repacked, kept_columns, repack
+from queue_core.segments.rewriter import Repacked, RewriteGroup, kept_columns, repack
 from queue_core.segments.storage import Storage
 from queue_core.support import faults
 from queue_core.values.ids import first_id
@@ -38,7 +38,7 @@ class RewritePlan:
     #: The queue, with all columns that the messages can have.
     queue: QueueInfo
     #: Groups that fit together into one segment, with their read plan, in order of their slices.
-    units: tuple[tuple[tuple[Group, ...], ReadPlan], ...]
+    units: tuple[tuple[tuple[RewriteGroup, ...], ReadPlan], ...]
     #: The segment and row of each message that gets other values, as one number, ascending.
     ids: Numbers
     #: The new values, in this order.
@@ -66,7 +66,7 @@ def plan_rewrite(
     order = np.argsort(ids)
     piece, row = queued.piece[overwritten.rows], queued.row[overwritten.rows]
     groups = [
-        Group((part,))
+        RewriteGroup((part,))
         for number in np.unique(piece).tolist()
         for part in _parts(queued.slices[number], np.sort(row[piece == number]))
     ]
@@ -108,9 +108,9 @@ def _parts(piece: Slice, rows: Numbers) -> Iterator[Slice]:
         )
 
 
-def _packed(groups: Sequence[Group]) -> Iterator[tuple[Group, ...]]:
+def _packed(groups: Sequence[RewriteGroup]) -> Iterator[tuple[RewriteGroup, ...]]:
     """Yield as many groups together as fit into one segment."""
-    together: list[Group] = []
+    together: list[RewriteGroup] = []
     span = 0
     for group in groups:
         if together and span + group.span > MAX_SEGMENT_ROWS:
@@ -122,11 +122,11 @@ def _packed(groups: Sequence[Group]) -> Iterator[tuple[Group, ...]]:
         yield tuple(together)
 
 
-def _taken(groups: Sequence[Group]) -> list[Taken]:
+def _taken(groups: Sequence[RewriteGroup]) -> list[Taken]:
     return [(piece, piece.rows) for group in groups for piece in group.pieces]
 
 
-def _ids(groups: Sequence[Group]) -> tuple[Numbers, Numbers | None]:
+def _ids(groups: Sequence[RewriteGroup]) -> tuple[Numbers, Numbers | None]:
     """
     Return the segment and row of each message as one number, in order of the groups.
 

@@ -13,7 +13,7 @@ from sqlalchemy import Connection
 
 from queue_core.catalog import queues
 from queue_core.catalog.records import dedup
-from queue_core.catalog.records.dedup import Known
+from queue_core.catalog.records.dedup import KnownKeys
 from queue_core.catalog.slices import turns
 from queue_core.catalog.slices.conditions import in_queue, in_shards, in_state, of_segments
 from queue_core.catalog.slices.slices import ShardKey, fetch
@@ -57,7 +57,7 @@ def validate(
     queue: QueueInfo,
     shards: Collection[int],
     read_set: ReadSet,
-    known: Known | None,
+    known: KnownKeys | None,
 ) -> list[Slice]:
     """
     Lock a read set, and add the new keys; return the slices with its messages.

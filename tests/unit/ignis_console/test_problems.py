@@ -4,7 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from ignis_console.figures import FailedJob, Figures, Holder, OpenBreaker, QueueFigures, Sample
+from ignis_console.figures import (
+    FailedJob,
+    Figures,
+    FigureSample,
+    Holder,
+    OpenBreaker,
+    QueueFigures,
+)
 from ignis_console.problems import find
 
 WELL = QueueFigures(
@@ -32,7 +39,7 @@ TASKS = {"sample": 5.0, "sweep": 800.0, "expire": 100.0, "compact": 100.0, "vacu
 
 
 def sample(sidelined):
-    return Sample(0.0, 1, 1.0, 0, sidelined, None, None, None, None)
+    return FigureSample(0.0, 1, 1.0, 0, sidelined, None, None, None, None)
 
 
 def kinds(*queues, **others):

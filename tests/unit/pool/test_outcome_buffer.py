@@ -10,7 +10,7 @@ import pytest
 from queue_core.errors import CatalogUnavailable
 from queue_core.handling.handler import HandlerRunner
 from queue_core.pool import outcome_buffer
-from queue_core.pool.batch import Batch
+from queue_core.pool.batch import PoolBatch
 from queue_core.pool.held_batch import HeldBatch
 from queue_core.pool.outcome_buffer import OutcomeBuffer
 from queue_core.pool.timings import LINGER_SECONDS
@@ -46,7 +46,7 @@ def handled(source, *numbers, handler=lambda message: True):
     """Return a batch whose calls are all made."""
     messages = pa.record_batch({"_message_id": pa.array(numbers, pa.int64())})
     taken = HeldBatch(messages, messages.nbytes)
-    batch = Batch(taken, source, HandlerRunner(handler, ignorable=(KeyError,)))
+    batch = PoolBatch(taken, source, HandlerRunner(handler, ignorable=(KeyError,)))
     batch.handle()
     return batch
 

@@ -6,7 +6,7 @@ import pytest
 
 from queue_core.segments import stager
 from queue_core.segments.reader import read_table
-from queue_core.segments.rewriter import Group, kept_columns, repack
+from queue_core.segments.rewriter import RewriteGroup, kept_columns, repack
 from queue_core.segments.storage import Storage
 from queue_core.values.ids import first_id
 from queue_core.values.model import Part, QueueInfo, ReadPlan, ScanTask, SegmentRef
@@ -28,13 +28,13 @@ QUEUE = QueueInfo(
 
 #: Two neighbours with a gap of places between them and one within the first; and two that
 #: interleave. The places of the groups begin at 100 and at 500.
-APART = Group(
+APART = RewriteGroup(
     (
         make_slice((0, 1, 4), position=100, segment_id=7, loaded_at=20, moved_at=21),
         make_slice((10, 11), position=107, segment_id=8, loaded_at=10, moved_at=30),
     )
 )
-INTERLEAVED = Group(
+INTERLEAVED = RewriteGroup(
     (
         make_slice((0, 2), position=500, segment_id=9),
         make_slice((1, 3), position=501, segment_id=9),

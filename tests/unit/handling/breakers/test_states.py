@@ -5,7 +5,7 @@ from queue_core.handling.breakers.states import (
     CLOSED,
     OPEN,
     PROBING,
-    State,
+    BreakerState,
     claimed,
     forced,
     is_due,
@@ -21,7 +21,7 @@ NOW = 10**15
 
 
 def opened():
-    return tripped(State(), BREAKER, NOW)
+    return tripped(BreakerState(), BREAKER, NOW)
 
 
 def test_it_opens_once_and_a_probe_is_due_after_the_pause():
@@ -73,8 +73,8 @@ def test_what_a_person_has_set_only_a_person_changes():
 
 
 def test_left_to_itself_an_open_one_probes_at_once():
-    assert is_due(released(forced(State(), OPEN, NOW), NOW), NOW)
-    assert released(forced(State(), CLOSED, NOW), NOW).state == CLOSED
+    assert is_due(released(forced(BreakerState(), OPEN, NOW), NOW), NOW)
+    assert released(forced(BreakerState(), CLOSED, NOW), NOW).state == CLOSED
     assert released(opened(), NOW + 5) == opened()
 
 
