@@ -36,20 +36,29 @@ _Id = BigInteger().with_variant(Integer(), "sqlite")
 facts = Table(
     "facts",
     metadata,
+    #: ``format``, ``store`` (its id), ``storage``, and others that tell copies of a store apart.
     Column("name", String(64), primary_key=True),
+    #: The fact as text.
     Column("value", Text, nullable=False),
 )
 
+#: The queues of the store.
 queues = Table(
     "queues",
     metadata,
+    #: Never used again.
     Column("id", _Id, primary_key=True, autoincrement=True),
+    #: Letters, digits and a few signs: it is a folder in the storage.
     Column("name", String(128), nullable=False, unique=True),
+    #: How many shards each of its magazines has; it never changes.
     Column("shards", Integer, nullable=False),
-    #: The column whose hash picks the shard.
+    #: The column whose hash picks the shard; null: the loads pick it in turn.
     Column("key_column", String(255)),
+    #: The version of its present columns in `schemas`. Readers and sinks compare it with theirs.
     Column("schema_version", Integer, nullable=False),
+    #: The settings, as JSON. Each load and firing reads them again.
     Column("settings", Text, nullable=False),
+    #: When it was created.
     Column("created_at", BigInteger, nullable=False),
     #: When it was deactivated; null while it is in use.
     Column("deactivated_at", BigInteger),
@@ -64,7 +73,9 @@ schemas = Table(
     "schemas",
     metadata,
     Column("queue_id", BigInteger, primary_key=True),
+    #: From 1. Each new version adds columns.
     Column("version", Integer, primary_key=True),
+    #: The columns: an Arrow schema in an IPC message.
     Column("arrow", LargeBinary, nullable=False),
     _seal(),
 )
@@ -106,7 +117,9 @@ counters = Table(
     Column("queue_id", BigInteger, primary_key=True),
     Column("magazine", SmallInteger, primary_key=True),
     Column("shard", Integer, primary_key=True),
+    #: Fired messages that wait again at their old places.
     Column("reloaded", BigInteger, nullable=False),
+    #: Settled, and gone.
     Column("deleted", BigInteger, nullable=False),
     #: Left for the sideline because they failed.
     Column("sidelined", BigInteger, nullable=False),
@@ -143,15 +156,21 @@ shard_totals = shards.join(turns, _same_place(shards, turns)).join(
     counters, _same_place(shards, counters)
 )
 
+#: The Arrow data of messages: in a file of the storage or, if small, in the row.
 segments = Table(
     "segments",
     metadata,
+    #: The first part of the ids of its messages, unless compaction has written it.
     Column("id", _Id, primary_key=True, autoincrement=True),
     Column("queue_id", BigInteger, nullable=False),
+    #: The schema with which it was written; columns of later ones are null.
     Column("schema_version", Integer, nullable=False),
     #: The file in the storage; null when *data* holds the bytes.
     Column("location", String(400)),
+    #: The record batches, one after another, each as an encapsulated IPC message without a
+    #: schema.
     Column("data", LargeBinary),
+    #: How many row numbers it has; in a compacted one with gaps, more than rows.
     Column("rows", Integer, nullable=False),
     #: The memory that a reader of all rows needs.
     Column("bytes", BigInteger, nullable=False),
@@ -175,12 +194,14 @@ segments = Table(
 id_map = Table(
     "id_map",
     metadata,
+    #: The segment that was written.
     Column("segment_id", BigInteger, primary_key=True, autoincrement=False),
     Column("queue_id", BigInteger, nullable=False),
-    #: The lowest and the highest message id in it.
+    #: The lowest message id in it.
     Column("first_id", BigInteger, nullable=False),
+    #: The highest message id in it.
     Column("last_id", BigInteger, nullable=False),
-    #: Runs of ids and their rows: an Arrow table.
+    #: Runs of ids and their rows: an Arrow table, as an IPC stream.
     Column("arrow", LargeBinary, nullable=False),
     _seal(),
     Index("id_map_by_ids", "queue_id", "last_id"),
@@ -191,52 +212,74 @@ id_map = Table(
 files = Table(
     "files",
     metadata,
+    #: Relative to the storage, as in `segments`.
     Column("location", String(400), primary_key=True),
     #: ``live``, ``garbage`` (no slice names it), ``condemned`` (it is being removed) or ``found``
     #: (it lay beside a catalog that was restored, which does not know it).
     Column("state", String(16), nullable=False),
+    #: Microseconds: since when it has this state. Vacuum waits for its age.
     Column("since", BigInteger, nullable=False),
 )
 
+#: Neighbouring rows of a segment, in one shard and one state. All that happens to messages
+#: happens to slices.
 slices = Table(
     "slices",
     metadata,
+    #: No part of any message id: a slice that is split or moved gets other slices.
     Column("id", _Id, primary_key=True, autoincrement=True),
     Column("queue_id", BigInteger, nullable=False),
     Column("magazine", SmallInteger, nullable=False),
     Column("shard", Integer, nullable=False),
+    #: 0: loaded, which is waiting; 1: fired, which is in flight; 2: damaged.
     Column("state", SmallInteger, nullable=False),
-    #: Place of the first row in its shard.
+    #: Place of the first row in its shard; the place of row r is position + r - row_start.
     Column("position", BigInteger, nullable=False),
+    #: The segment with the rows.
     Column("segment_id", BigInteger, nullable=False),
+    #: The lowest row.
     Column("row_start", Integer, nullable=False),
+    #: One past the highest row.
     Column("row_stop", Integer, nullable=False),
-    #: The rows when they have gaps: a roaring bitmap.
+    #: The rows when they have gaps: a roaring bitmap in the portable format. Null: all rows.
     Column("bitmap", LargeBinary),
+    #: How many messages it has. Counts, limits and the check of the store add it up.
     Column("count", Integer, nullable=False),
-    #: Its share of the segment's bytes.
+    #: Its share of the segment's bytes. Limits of firings, bounded queues and compaction add it
+    #: up.
     Column("bytes", BigInteger, nullable=False),
+    #: How often the messages have failed. Readers show it as ``_attempt``; retries decide by it.
     Column("attempts", Integer, nullable=False),
+    #: How often they were fired, without losses. The setting `max_deliveries` is a bound for it.
     Column("deliveries", Integer, nullable=False),
-    #: When the oldest of its messages was loaded.
+    #: When the oldest of its messages was loaded. Expiry, rings and figures of age read it.
     Column("loaded_at", BigInteger, nullable=False),
-    #: When they came into this magazine.
+    #: When they came into this magazine. An order across shards breaks ties by it.
     Column("moved_at", BigInteger, nullable=False),
+    #: The consumer that holds them; null while they wait.
     Column("consumer_id", BigInteger),
+    #: The ticket of that consumer; null while they wait. An acknowledgement finds slices by it.
     Column("ticket", BigInteger),
-    #: When it was fired, or stamped by a shovel.
+    #: When it was last fired, or stamped by a shovel; null: never. A slice that waits again
+    #: keeps it. Readers show it as ``_fired_at``; sweeps take slices that are in flight for too
+    #: long, a query that ends at a horizon leaves out later firings, and after a restore an
+    #: acknowledgement doubts earlier ones.
     Column("fired_at", BigInteger),
-    #: Statistics of the attribute columns, as JSON.
+    #: Statistics of the attribute columns, as JSON. Selectors and orders skip slices by it.
     Column("stats", Text),
     _seal(),
-    #: In the sideline: when it is to return to main; null: no time; `due.NEVER`: it is dead.
+    #: In the sideline: when it is to return to main; null: no time; 2^62, `due.NEVER`: it is
+    #: dead.
     Column("due_at", BigInteger),
-    #: In main of a fair queue: the rank of the first row, and the ticks per row.
+    #: In main of a fair queue: the rank of the first row.
     Column("rank", BigInteger),
+    #: In main of a fair queue: the ticks per row.
     Column("pace", BigInteger),
-    #: How often the messages were lost with their consumer since they were settled last, and how
-    #: many it held when they were lost last; both 0 if they were not.
+    #: How often the messages were lost with their consumer since they were settled last; 0 if
+    #: they were not.
     Column("lost", SmallInteger, nullable=False, server_default=text("0")),
+    #: How many messages that consumer held when they were lost last. More than 0 marks suspects,
+    #: which are fired apart from others.
     Column("lost_among", Integer, nullable=False, server_default=text("0")),
     # With the bytes, so that the index alone is enough to add up those of a bounded queue.
     Index("slices_in_order", "queue_id", "magazine", "state", "shard", "position", "bytes"),
@@ -259,10 +302,13 @@ slices = Table(
     Index("slices_lost", "queue_id", "magazine", info={"where": "lost_among > 0"}),
 )
 
+#: Queries, pools and processes that take messages, by their names.
 consumers = Table(
     "consumers",
     metadata,
+    #: In slices and tickets of the consumer.
     Column("id", _Id, primary_key=True, autoincrement=True),
+    #: Chosen by the user, or made for a query, a pool or a process.
     Column("name", String(200), nullable=False, unique=True),
     #: Grows each time the consumer starts; older epochs are fenced off.
     Column("epoch", BigInteger, nullable=False),
@@ -270,8 +316,10 @@ consumers = Table(
     Column("last_ticket", BigInteger, nullable=False),
     #: The last ticket that is finished. A sweep takes messages that it still holds.
     Column("acknowledged", BigInteger, nullable=False),
-    #: Its last heartbeat; null for a consumer without one.
+    #: Its last heartbeat; null for a consumer without one. Sweeps, recoveries and
+    #: claims read whether the consumer is alive from it.
     Column("heartbeat_at", BigInteger),
+    #: When the name was first registered.
     Column("created_at", BigInteger, nullable=False),
     _seal(),
     #: How a query finishes its messages: its option ``ack``; null for a consumer without a query.
@@ -294,21 +342,28 @@ interests = Table(
     Column("claim", String(16), nullable=False),
     #: Whether it would take messages now.
     Column("interested", Boolean, nullable=False),
+    #: When it was registered. Of two equal ones, the older goes first.
     Column("registered_at", BigInteger, nullable=False),
     _seal(),
     Index("interests_of_consumer", "consumer_id"),
 )
 
+#: A ticket is one firing of one consumer. Those whose messages were handed out at once, as by
+#: Python and pools, have no row.
 tickets = Table(
     "tickets",
     metadata,
     Column("consumer_id", BigInteger, primary_key=True),
+    #: From 1 for each consumer.
     Column("number", BigInteger, primary_key=True),
+    #: When it was fired: the same time as in its slices. It names the trials of suspects.
     Column("fired_at", BigInteger, nullable=False),
-    #: When its messages were first handed out; null if they were not.
+    #: When its messages were first handed out; null if they were not,
+    #: and then a recovery can put them back.
     Column("planned_at", BigInteger),
-    #: How many epochs of the consumer got them, and the last of these epochs.
+    #: How many epochs of the consumer got them.
     Column("lives", Integer, nullable=False, server_default="0"),
+    #: The last epoch of the consumer that got them.
     Column("planned_epoch", BigInteger),
     #: A browser's ticket has ranges of places instead of slices: JSON.
     Column("browsed", Text),
@@ -320,8 +375,11 @@ publications = Table(
     "publications",
     metadata,
     Column("queue_id", BigInteger, primary_key=True),
+    #: The id of the query in its checkpoint.
     Column("query_id", String(200), primary_key=True),
+    #: The number of the batch. Of a batch with this number, nothing is loaded again.
     Column("batch_id", BigInteger, nullable=False),
+    #: When the batch was published.
     Column("published_at", BigInteger, nullable=False),
     #: The facts by which the batch is recognised, as JSON.
     Column("content", Text),
@@ -332,10 +390,14 @@ publications = Table(
 failures = Table(
     "failures",
     metadata,
+    #: Counted from 1.
     Column("id", _Id, primary_key=True, autoincrement=True),
     Column("queue_id", BigInteger, nullable=False),
+    #: When the messages failed.
     Column("failed_at", BigInteger, nullable=False),
+    #: The name of the consumer that held them; null: no consumer did.
     Column("consumer", String(200)),
+    #: The message ids, kinds, reasons and attempts, as an IPC stream.
     Column("arrow", LargeBinary, nullable=False),
     _seal(),
     Index("failures_of_queue", "queue_id", "failed_at"),
@@ -345,10 +407,14 @@ failures = Table(
 task_log = Table(
     "task_log",
     metadata,
+    #: The number of the report. Queries that follow side tasks remember the last one.
     Column("id", _Id, primary_key=True, autoincrement=True),
     Column("queue_id", BigInteger, nullable=False),
+    #: The name of the side task.
     Column("task", String(32), nullable=False),
+    #: When its transaction was done.
     Column("done_at", BigInteger, nullable=False),
+    #: How many messages were moved, by shard, from where and to where, as an IPC stream.
     Column("arrow", LargeBinary, nullable=False),
     _seal(),
     Index("task_log_of_task", "task", "id"),
@@ -360,7 +426,9 @@ schedule = Table(
     "schedule",
     metadata,
     Column("queue_id", BigInteger, primary_key=True),
+    #: The name of the side task.
     Column("task", String(32), primary_key=True),
+    #: When it last began.
     Column("begun_at", BigInteger, nullable=False),
     #: When it is due again.
     Column("due_at", BigInteger, nullable=False),
@@ -375,6 +443,7 @@ jobs = Table(
     Column("queue_id", BigInteger, nullable=False),
     #: The queue to which messages go; null: back to main.
     Column("target_id", BigInteger),
+    #: Only messages that meet it are moved; null: all.
     Column("selector", Text),
     #: Messages a second, as a decimal number.
     Column("rate", String(40)),
@@ -384,18 +453,23 @@ jobs = Table(
     Column("force", Boolean, nullable=False),
     #: The person or the process that started it.
     Column("who", String(200), nullable=False),
-    #: The load pointers of the sideline's shards when it began, as JSON, and that time.
+    #: The load pointers of the sideline's shards when it began, as JSON: later messages stay.
     Column("pointers", Text, nullable=False),
     #: How many messages there were for it then.
     Column("total", BigInteger, nullable=False),
+    #: When it began.
     Column("begun_at", BigInteger, nullable=False),
     #: ``waiting``, ``running``, ``done``, ``cancelled`` or ``failed``.
     Column("state", String(16), nullable=False),
+    #: How many messages it has moved.
     Column("moved", BigInteger, nullable=False),
-    #: The process that runs it, and its last step.
+    #: The process that runs it.
     Column("runner", String(200)),
+    #: When the runner did its last step. Another process continues a silent job.
     Column("heartbeat_at", BigInteger),
+    #: When it ended; null while it has not.
     Column("ended_at", BigInteger),
+    #: Why it failed.
     Column("error", Text),
     _seal(),
 )
@@ -404,10 +478,12 @@ jobs = Table(
 waiters = Table(
     "waiters",
     metadata,
+    #: The place in the line.
     Column("id", _Id, primary_key=True, autoincrement=True),
     Column("queue_id", BigInteger, nullable=False),
     #: The verb that waits: ``load`` or ``fire``.
     Column("verb", String(8), nullable=False),
+    #: When it joined the line.
     Column("joined_at", BigInteger, nullable=False),
     #: Until when it counts as alive, unless it is renewed.
     Column("alive_until", BigInteger, nullable=False),
@@ -421,7 +497,9 @@ dedup = Table(
     "dedup",
     metadata,
     Column("queue_id", BigInteger, primary_key=True, autoincrement=False),
+    #: The key, or the hash of a long one.
     Column("key", LargeBinary, primary_key=True),
+    #: When a message with the key was last loaded. The key is forgotten after `dedup_window`.
     Column("loaded_at", BigInteger, nullable=False),
     Index("dedup_by_age", "queue_id", "loaded_at"),
     info={"by_key": True},
@@ -431,10 +509,13 @@ dedup = Table(
 leases = Table(
     "leases",
     metadata,
+    #: The name of the role, such as the leader of side tasks.
     Column("role", String(64), primary_key=True),
+    #: The instance that has it.
     Column("holder", String(200), nullable=False),
     #: Grows with each new holder.
     Column("term", BigInteger, nullable=False),
+    #: When it ends, unless the holder renews it.
     Column("ends_at", BigInteger, nullable=False),
 )
 
@@ -443,6 +524,7 @@ leases = Table(
 locks = Table(
     "locks",
     metadata,
+    #: ``task_log``, or ``room`` of a bounded queue.
     Column("name", String(32), primary_key=True),
     #: 0 for a lock of the whole store.
     Column("queue_id", BigInteger, primary_key=True, autoincrement=False),
@@ -454,7 +536,9 @@ clocks = Table(
     metadata,
     #: The id of its boot: a stopwatch begins again with each.
     Column("host", String(64), primary_key=True),
+    #: The catalog's time at the last look.
     Column("catalog_at", BigInteger, nullable=False),
+    #: The stopwatch of the machine at the last look, in microseconds.
     Column("host_at", BigInteger, nullable=False),
     #: Until when it waits, by its stopwatch, after a time in which no machine watched the clock.
     Column("steady_at", BigInteger, nullable=False),
@@ -466,6 +550,7 @@ clocks = Table(
 breakers = Table(
     "breakers",
     metadata,
+    #: The name that users give it.
     Column("name", String(200), primary_key=True),
     #: The value of its column as JSON; empty for the whole handler.
     Column("value", String(400), primary_key=True),
@@ -473,6 +558,7 @@ breakers = Table(
     Column("state", String(8), nullable=False),
     #: Whether a person has opened or closed it.
     Column("forced", Boolean, nullable=False),
+    #: Since when it has this state.
     Column("since_at", BigInteger, nullable=False),
     #: When the next probe is due, or the present one counts as abandoned.
     Column("until_at", BigInteger),
@@ -493,23 +579,36 @@ samples = Table(
     #: When the newest of its figures were read.
     Column("taken_at", BigInteger, primary_key=True, autoincrement=False),
     Column("queue_id", BigInteger, primary_key=True, autoincrement=False),
+    #: Messages that waited in main.
     Column("waiting", BigInteger),
     #: Microseconds.
+    #: The age of the oldest of them, in microseconds.
     Column("oldest_age", BigInteger),
+    #: Messages that were fired and not settled.
     Column("in_flight", BigInteger),
+    #: Messages that waited in the sideline.
     Column("sidelined", BigInteger),
+    #: Of these, messages with a time to return.
     Column("retrying", BigInteger),
+    #: Of these, dead messages.
     Column("dead", BigInteger),
     #: Microseconds in which the following numbers of messages were counted; null: unknown.
     Column("elapsed", BigInteger),
+    #: Messages that were loaded in that time.
     Column("new_loaded", BigInteger),
+    #: Messages that were fired.
     Column("new_fired", BigInteger),
+    #: Messages that were deleted.
     Column("new_deleted", BigInteger),
+    #: Messages that were sidelined.
     Column("new_sidelined", BigInteger),
     #: The counters of main, from which the next sample counts; null in rows of a longer time.
     Column("all_loaded", BigInteger),
+    #: As `all_loaded`, of firings.
     Column("all_fired", BigInteger),
+    #: As `all_loaded`, of deletions.
     Column("all_deleted", BigInteger),
+    #: As `all_loaded`, of sidelined messages.
     Column("all_sidelined", BigInteger),
     Index("samples_of_queue", "queue_id", "seconds", "taken_at"),
     info={"by_key": True},
@@ -521,9 +620,10 @@ allotments = Table(
     "allotments",
     metadata,
     Column("queue_id", BigInteger, primary_key=True),
-    #: The column of the limit, and the value as JSON; both empty for the whole queue. Each firing
-    #: of a queue with limits locks that row.
+    #: The column of the limit; empty for the whole queue. Each firing of a queue with limits
+    #: locks that row.
     Column("of_column", String(255), primary_key=True),
+    #: The value as JSON; empty for the whole queue.
     Column("value", String(400), primary_key=True),
     #: Up to which time the tokens are spent; null: none was spent.
     Column("spent_until", BigInteger),
