@@ -2,6 +2,7 @@
 
 from scripts import (
     api_page,
+    catalog_page,
     cli_page,
     llms_page,
     options_page,
@@ -11,6 +12,7 @@ from scripts import (
 
 for module in (
     api_page,
+    catalog_page,
     cli_page,
     options_page,
     settings_page,

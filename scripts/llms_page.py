@@ -31,6 +31,7 @@ SECTIONS = {
         "docs/policies.md",
         "docs/consumers.md",
         "docs/cli.md",
+        "docs/catalog.md",
     ),
     "Operate": ("docs/operations.md", "docs/monitoring.md", "docs/console.md", "SECURITY.md"),
     "Optional": ("docs/*.md", "CONTRIBUTING.md", "CHANGELOG.md"),

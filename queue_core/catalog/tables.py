@@ -174,7 +174,7 @@ segments = Table(
     Column("rows", Integer, nullable=False),
     #: The memory that a reader of all rows needs.
     Column("bytes", BigInteger, nullable=False),
-    #: The offset and the checksum of each record batch.
+    #: The rows, the offset, the length and the checksum of each record batch, as bytes.
     Column("chunks", LargeBinary, nullable=False),
     #: When it was published. In a compacted segment each row has its own time.
     Column("loaded_at", BigInteger, nullable=False),

@@ -12,6 +12,7 @@ import pytest
 from queue_core import Store
 from queue_core.catalog.tables import id_map, segments
 from queue_core.segments import stager
+from scripts import catalog_page
 from tests.docs.test_examples import ROOT, example
 from tests.factories import load_singly, make_queue, numbers_of, orders
 
@@ -100,6 +101,13 @@ def test_the_reader_is_short_and_imports_nothing_of_ignis():
 
     assert len(READER.read_text().splitlines()) <= 200
     assert imported - sys.stdlib_module_names == {"pyarrow", "pyroaring"}
+
+
+def test_the_page_shows_what_is_sent_to_postgresql(postgres):
+    with postgres.database() as url:
+        made = catalog_page.on_postgresql(url)
+
+    assert catalog_page.PAGE.read_text().endswith(made), "run `python -m scripts.catalog_page`"
 
 
 @pytest.mark.parametrize("name", ["order", "orders; DROP TABLE queues"])
