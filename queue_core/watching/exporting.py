@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from queue_core.catalog.database import Catalog
 
 
-class HasCatalog(Protocol):
+class AnyStore(Protocol):
     """A `queue_core.Store`, which is above this module."""
 
     @property
@@ -21,7 +21,7 @@ class HasCatalog(Protocol):
         """The catalog."""
 
 
-def prometheus_collector(store: HasCatalog) -> Collector:
+def prometheus_collector(store: AnyStore) -> Collector:
     """
     Return a collector of the store's metrics for a registry of `prometheus_client`.
 
@@ -45,7 +45,7 @@ def prometheus_collector(store: HasCatalog) -> Collector:
     return StoreCollector(store.catalog)
 
 
-def opentelemetry_instruments(store: HasCatalog, provider: MeterProvider | None = None) -> None:
+def opentelemetry_instruments(store: AnyStore, provider: MeterProvider | None = None) -> None:
     """
     Register observable instruments for the store's metrics with OpenTelemetry.
 
