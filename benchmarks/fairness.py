@@ -143,10 +143,11 @@ def compared(name: str, queues: list[Queue], rounds: int = 30) -> str:
 def fired(queue: Queue, consumer: object) -> int:
     """Fire a batch without reading it."""
     from queue_core.selection.request import FireRequest
+    from queue_core.selection.terms import Terms
     from queue_core.verbs.fire import fire
 
     fair = frozenset({queue.info.id} if queue.info.settings.fair_by else ())
-    request = FireRequest(queue_ids=(queue.info.id,), max_messages=BATCH, fair=fair)
+    request = FireRequest(queue_ids=(queue.info.id,), max_messages=BATCH, terms=Terms(fair=fair))
     ticket = fire(queue.store.catalog, consumer, request)  # type: ignore[arg-type]
     return 0 if ticket is None else ticket.messages
 

@@ -10,12 +10,11 @@ from ignis_source.options import SourceOptions
 from ignis_source.queue_refresh import Queues, open_queues, with_columns_of
 from queue_core.catalog import queues as catalog_queues
 from queue_core.catalog.slices.conditions import fireable
-from queue_core.selection.fair_rules import fair_queues
 from queue_core.selection.limited import limits_of
 from queue_core.selection.queue_rules import Eligibility, of_firing
-from queue_core.selection.queue_weights import weights_of
 from queue_core.selection.request import FireRequest, Horizon
 from queue_core.selection.selection import Selection
+from queue_core.selection.terms import terms_of
 from queue_core.values.column_roles import holding
 from queue_core.values.model import QueueInfo
 
@@ -61,25 +60,22 @@ class Requests:
 
         Messages also meet *condition*, which is SQL over their columns.
         """
+        options = self._options
+        terms = terms_of(queues, options.magazine, options.order_by, options.order)
+        if not (max_messages or max_bytes):
+            # All of their messages are taken.
+            terms = replace(terms, weights={})
         return FireRequest(
             queue_ids=tuple(info.id for info in queues),
-            magazine=self._options.magazine,
+            magazine=options.magazine,
             max_messages=max_messages,
             max_bytes=max_bytes,
             horizon=self.horizon,
             selection=self._selection(condition),
-            rules=fireable(queues, self._options.magazine),
+            rules=fireable(queues, options.magazine),
             # A browser fires nothing.
-            limits=None
-            if self._options.ack == "browse"
-            else limits_of(queues, self._options.magazine),
-            makes_room=any(info.settings.firing_wakes_loads for info in queues),
-            fair=fair_queues(
-                queues, self._options.magazine, self._options.order_by, self._options.order
-            ),
-            weights=weights_of(queues, self._options.order_by, self._options.order)
-            if max_messages or max_bytes
-            else {},
+            limits=None if options.ack == "browse" else limits_of(queues, options.magazine),
+            terms=terms,
             spread=True,
             after=after,
         )

@@ -23,13 +23,13 @@ from queue_core.segments.buffers import DEFAULT_BUFFERS, Buffer, BufferPool
 from queue_core.segments.distributor import Distributor
 from queue_core.segments.reader import read_table
 from queue_core.segments.stager import remove_staged
-from queue_core.selection.fair_rules import fair_queues
 from queue_core.selection.limited import limits_of
 from queue_core.selection.queue_rules import of_firing
 from queue_core.selection.reading import Reading
 from queue_core.selection.request import Count, FireRequest, most_messages
 from queue_core.selection.rounds import whole_slices
 from queue_core.selection.selection import Selection, condition_of
+from queue_core.selection.terms import terms_of
 from queue_core.support.interruption import shielded
 from queue_core.support.trace_context import TRACEPARENT, with_traceparent
 from queue_core.upkeep.tasks.compaction import compact
@@ -1330,8 +1330,7 @@ class Queue:
             ),
             rules=fireable([queue], source),
             limits=limits_of([queue], source),
-            makes_room=queue.settings.firing_wakes_loads,
-            fair=fair_queues([queue], source, order_by, order),
+            terms=terms_of([queue], source, order_by, order),
         )
 
     def _conformed(self, rows: Loadable) -> pa.Table:

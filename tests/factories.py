@@ -15,8 +15,8 @@ from queue_core.catalog.holders import consumers
 from queue_core.errors import CatalogUnavailable, StorageUnavailable
 from queue_core.segments.stager import Stager
 from queue_core.segments.staging_spec import StagingSpec
-from queue_core.selection.fair_rules import fair_queues
 from queue_core.selection.request import FireRequest
+from queue_core.selection.terms import Terms, terms_of
 from queue_core.values.model import (
     BY_SHARD,
     Batch,
@@ -136,8 +136,10 @@ def planned(
     store: Store, queue: Queue, consumer: Consumer, count: int, **wanted: Any
 ) -> Ticket | None:
     """Fire as a streaming query does: the messages are unseen until they are planned."""
-    fair = fair_queues([queue.info], wanted.get("magazine", Magazine.MAIN), None, BY_SHARD)
-    what = FireRequest(queue_ids=(queue.info.id,), max_messages=count, fair=fair, **wanted)
+    terms = terms_of([queue.info], wanted.get("magazine", Magazine.MAIN), None, BY_SHARD)
+    what = FireRequest(
+        queue_ids=(queue.info.id,), max_messages=count, terms=Terms(fair=terms.fair), **wanted
+    )
     return fire(store.catalog, consumer, what, seen=False)
 
 

@@ -49,7 +49,7 @@ def acquire(
     of shards with a backlog. With a lock, slices that others have locked are skipped. With
     *candidates*, only these are taken.
     """
-    if request.fair and candidates is None and not request.takes_all:
+    if request.terms.fair and candidates is None and not request.takes_all:
         # Not at the top: few queues are fair.
         from queue_core.selection.by_rank import take_fairly
 
@@ -104,7 +104,7 @@ def _take_limited(
     connection: Connection, request: FireRequest, limit: int, lock: Lock
 ) -> dict[ShardKey, list[Taken]]:
     """Take a number of messages: by the queues' weights, or from shards in turn."""
-    if request.weights:
+    if request.terms.weights:
         return _take_by_weight(connection, request, limit, lock)
     backlog = choose_turns(connection, request, lock, limit)
     chosen = _take_evenly(connection, request, backlog, limit, lock)

@@ -15,9 +15,9 @@ from math import ceil
 import numpy as np
 from sqlalchemy import Connection
 
-from queue_core.catalog.slices import turns
+from queue_core.catalog.slices import lanes, turns
 from queue_core.catalog.slices.conditions import eligible_slices
-from queue_core.catalog.slices.slices import ShardKey, first_by_rank
+from queue_core.catalog.slices.slices import ShardKey, first_by_rank, lowest_rank
 from queue_core.selection.queue_weights import bytes_of_queues, shares_of_queues
 from queue_core.selection.request import FireRequest
 from queue_core.selection.shares import MAX_SLICES, by_horizon, take_shares
@@ -56,7 +56,7 @@ def take_fairly(connection: Connection, request: FireRequest, lock: Lock) -> lis
                 queue_ids=(queue_id,),
                 max_messages=count,
                 max_bytes=sizes.get(queue_id),
-                weights={},
+                terms=replace(request.terms, weights={}),
             )
             taken += _of_queue(connection, part, lock)
     return taken
@@ -65,10 +65,11 @@ def take_fairly(connection: Connection, request: FireRequest, lock: Lock) -> lis
 def _of_queue(connection: Connection, request: FireRequest, lock: Lock) -> list[Taken]:
     """Take messages of one queue, whose turns are locked."""
     (queue_id,) = request.queue_ids
-    if queue_id not in request.fair:
+    if queue_id not in request.terms.fair:
         from queue_core.selection.acquire import acquire
 
-        return acquire(connection, replace(request, fair=frozenset()), lock)
+        in_turn = replace(request.terms, fair=frozenset())
+        return acquire(connection, replace(request, terms=in_turn), lock)
     size = PAGE
     while True:
         size = min(size, MAX_SLICES)
@@ -93,6 +94,22 @@ def _of_queue(connection: Connection, request: FireRequest, lock: Lock) -> list[
     whole = {piece.id: piece for piece in pieces}
     taken = [(whole[piece.id], rows) for piece, rows in chosen]
     return taken if taken else _without_rank(connection, request, lock)
+
+
+def advance(connection: Connection, request: FireRequest, taken: Sequence[Taken]) -> None:
+    """Note the highest rank that a firing has taken from each fair queue, once it is written."""
+    highest: dict[int, int] = {}
+    for piece, rows in taken:
+        rank = piece.rank_of(rows.stop - 1)
+        if rank is not None and piece.queue_id in request.terms.fair:
+            highest[piece.queue_id] = max(highest.get(piece.queue_id, rank), rank)
+    for queue_id, rank in sorted(highest.items()):
+        if request.selection is not None and request.selection.selector is not None:
+            # Otherwise, all that the selector has left would come before later messages.
+            of_queue = replace(request, queue_ids=(queue_id,))
+            lowest = lowest_rank(connection, eligible_slices(connection, of_queue))
+            rank = rank if lowest is None else min(rank, lowest)
+        lanes.advance(connection, queue_id, rank)
 
 
 def take_to_level(

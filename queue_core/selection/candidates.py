@@ -84,20 +84,21 @@ class _CandidateSearch:
         # A queue with limits of values is a family of its own. So are fair queues, and all queues
         # that share by weight.
         of_family: dict[tuple[QueueRules, int | None], list[ShardKey]] = {}
+        terms = self._request.terms
         for key in self._backlog:
             rules = self._selection.rules[key[0]]
-            alone = rules.limits or key[0] in self._request.fair or self._request.weights
+            alone = rules.limits or key[0] in terms.fair or terms.weights
             of_family.setdefault((rules, key[0] if alone else None), []).append(key)
         families = [(rules, keys) for (rules, _), keys in of_family.items()]
         limit, max_bytes = self._request.max_messages, self._request.max_bytes
-        if self._request.weights:
+        if terms.weights:
             found = self._by_weight(families, limit, max_bytes)
         else:
             if max_bytes is not None:
                 waiting = sum(any(self._backlog[k].waiting for k in keys) for _, keys in families)
                 max_bytes = max(max_bytes // max(waiting, 1), 1)
             found = [self._find(rules, keys, limit, max_bytes) for rules, keys in families]
-        if limit is not None and len(found) > 1 and not self._request.weights:
+        if limit is not None and len(found) > 1 and not terms.weights:
             # Evenly from each family: the first ones by its order.
             shares = share({at: len(ids) for at, ids in enumerate(found)}, limit, self._turn)
             found = [ids[: shares.get(at, 0)] for at, ids in enumerate(found)]
@@ -113,7 +114,7 @@ class _CandidateSearch:
 
     def _is_ranked(self, rules: QueueRules, key: ShardKey) -> bool:
         """Return whether the candidates of a shard are cut to a limit of bytes by their order."""
-        return bool(rules.order or rules.merged or key[0] in self._request.fair)
+        return bool(rules.order or rules.merged or key[0] in self._request.terms.fair)
 
     @property
     def _turn(self) -> int:
@@ -191,7 +192,7 @@ class _CandidateSearch:
     def _search(self, rules: QueueRules, keys: list[ShardKey], max_bytes: int | None) -> Numbers:
         """Return the ids of the candidates of some shards."""
         limit = self._request.max_messages
-        if keys[0][0] in self._request.fair and (limit is not None or max_bytes is not None):
+        if keys[0][0] in self._request.terms.fair and (limit is not None or max_bytes is not None):
             # Not at the top: few queues are fair.
             from queue_core.selection.rank_scan import find_by_rank
 

@@ -20,7 +20,7 @@ LEAST = 10
 
 def is_enough(connection: Connection, request: FireRequest, ahead: int) -> bool:
     """Return whether there is enough for a firing and those *ahead* of it, by the counters."""
-    if request.max_messages is None or request.fair:
+    if request.max_messages is None or request.terms.fair:
         return False
     backlog = turns.backlog(connection, request.queue_ids, request.magazine, request.shards)
     waiting = [shard.waiting for shard in backlog.values() if shard.waiting > 0]

@@ -13,27 +13,15 @@ from collections.abc import Mapping, Sequence
 from queue_core.catalog.slices.slices import ShardKey
 from queue_core.catalog.slices.turns import place_in_turn
 from queue_core.selection.request import FireRequest
-from queue_core.values.model import GLOBAL, QueueInfo
 from queue_core.values.plan import in_proportion, share
-
-
-def weights_of(queues: Sequence[QueueInfo], order_by: str | None, order: str) -> dict[int, int]:
-    """
-    Return the weights of the queues of a firing by their ids, in thousandths.
-
-    None if it takes evenly, or if an order over all queues says which message is next.
-    """
-    weights = {queue.id: round(1000 * queue.settings.weight) for queue in queues}
-    ordered = order_by is not None or order == GLOBAL
-    return {} if ordered or len(weights) < 2 or set(weights.values()) == {1000} else weights
 
 
 def shares_of_queues(
     request: FireRequest, available: Mapping[int, int], limit: int, turn: int = 0
 ) -> dict[int, int]:
     """Share *limit* among queues: by weight, or evenly from *turn* on."""
-    if request.weights:
-        return in_proportion(available, limit, request.weights, request.after)
+    if request.terms.weights:
+        return in_proportion(available, limit, request.terms.weights, request.after)
     return share(available, limit, turn)
 
 
@@ -53,7 +41,7 @@ def shares(
 ) -> dict[ShardKey, int]:
     """Share *limit* among shards; *fired* is how many messages were ever fired from each."""
     before = fired or {}
-    if not request.weights:
+    if not request.terms.weights:
         turn = sum(before.get(key, 0) for key, count in available.items() if count)
         places = {place_in_turn(key): count for key, count in available.items()}
         return {place_in_turn(place): n for place, n in share(places, limit, turn).items()}

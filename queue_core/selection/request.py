@@ -20,6 +20,7 @@ from queue_core.catalog.slices.slices import ShardKey
 from queue_core.errors import BadOption
 from queue_core.selection.reading import Reading
 from queue_core.selection.selection import Selection
+from queue_core.selection.terms import Terms
 from queue_core.values.ids import IdSet
 from queue_core.values.limits import Limit
 from queue_core.values.model import Magazine
@@ -77,12 +78,8 @@ class FireRequest(Wanted):
     limits: Limits | None = None
     #: Also from a paused queue (its setting ``concurrency`` is 0).
     even_if_paused: bool = False
-    #: Whether it makes room in one of the queues, or takes messages, for which a load may wait.
-    makes_room: bool = False
-    #: The queues that fire by rank (`by_rank`); the others fire from their shards in turn.
-    fair: frozenset[int] = frozenset()
-    #: The weights of the queues by their ids; empty: their shards have equal rights.
-    weights: Mapping[int, int] = field(default_factory=dict)
+    #: The other terms of the queues.
+    terms: Terms = field(default_factory=Terms)
     #: Whether it takes evenly from all shards, since tasks read them side by side.
     spread: bool = False
     #: The newest ticket of the consumer that Spark has logged; the new ticket follows it.

@@ -26,8 +26,8 @@ from queue_core.catalog.holders import consumers, interests, waiters
 from queue_core.catalog.slices.changes import Changes
 from queue_core.selection import line, suspects
 from queue_core.selection.acquire import acquire
+from queue_core.selection.by_rank import advance
 from queue_core.selection.contention import Contention
-from queue_core.selection.fair_rules import advance
 from queue_core.selection.limited import Allotment, narrowed
 from queue_core.selection.request import Candidates, FireRequest
 from queue_core.selection.suspects import Part
@@ -169,11 +169,11 @@ def _locks(request: FireRequest) -> Sequence[Lock]:
     Others may be firing from every shard, and may leave messages. The firing waits for them in a
     new transaction, which holds no turns yet; otherwise, it would take locks out of order.
     """
-    if request.fair:
+    if request.terms.fair:
         # The next message by rank may be in any shard.
         return ("wait",)
     if request.selection is None:
-        locks_all = request.max_messages is None or request.weights
+        locks_all = request.max_messages is None or request.terms.weights
         return ("skip", "wait") if locks_all else ("skip", "some", "wait")
     # An order across shards always waits: an older message may be in a locked shard.
     return ("wait",) if request.selection.merged else ("skip", "wait")
@@ -255,9 +255,9 @@ def _take(
         )
         changes.fire(piece, rows)
     changes.apply(connection)
-    if request.fair:
+    if request.terms.fair:
         advance(connection, request, taken)
-    if request.makes_room and request.magazine is Magazine.MAIN:
+    if request.terms.makes_room and request.magazine is Magazine.MAIN:
         notifications.notify(connection, *request.queue_ids)
     if waiter is not None and waiter != waiters.LAST:
         waiters.leave(connection, waiter)

@@ -13,6 +13,7 @@ from queue_core.catalog.tables import lanes
 from queue_core.errors import BadOption
 from queue_core.segments.reader import read_table
 from queue_core.selection.request import FireRequest, Horizon
+from queue_core.selection.terms import Terms
 from queue_core.upkeep.tasks.compaction import compact
 from queue_core.values.model import Magazine, TicketRange
 from queue_core.verbs.fire import fire as verbs_fire
@@ -276,7 +277,7 @@ def test_several_queues_share_a_firing(store):
     ids = (fair.info.id, plain.info.id)
     consumer, of_fair = store.consumer("reader"), frozenset({fair.info.id})
 
-    request = FireRequest(queue_ids=ids, max_messages=40, fair=of_fair)
+    request = FireRequest(queue_ids=ids, max_messages=40, terms=Terms(fair=of_fair))
     ticket = verbs_fire(store.catalog, consumer, request)
 
     plan = read_tickets(

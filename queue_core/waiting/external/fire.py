@@ -77,7 +77,7 @@ def _fire(catalog: CallersCatalog, consumer: Consumer, request: FireRequest) -> 
     would keep every other one waiting.
     """
     with catalog.read() as connection:
-        parallel = dialect.of(connection).writes_in_parallel and not request.fair
+        parallel = dialect.of(connection).writes_in_parallel and not request.terms.fair
         if parallel and request.selection is None and request.max_messages is not None:
             backlog = turns.backlog(connection, request.queue_ids, request.magazine)
             shards = [key[2] for key, shard in backlog.items() if shard.waiting > 0]

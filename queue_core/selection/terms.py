@@ -1,0 +1,58 @@
+"""Terms: what the settings of the queues say about a firing, besides its rules."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from queue_core.errors import BadOption
+from queue_core.values.model import GLOBAL, Magazine, QueueInfo
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """What the settings of the queues say about a firing."""
+
+    #: The queues that fire by rank (`by_rank`); the others fire from their shards in turn.
+    fair: frozenset[int] = frozenset()
+    #: The weights of the queues by their ids, in thousandths (`queue_weights`); empty: their shards
+    #: have equal rights.
+    weights: Mapping[int, int] = field(default_factory=dict)
+    #: Whether it makes room in one of the queues, or takes messages, for which a load may wait.
+    makes_room: bool = False
+
+
+def terms_of(
+    queues: Sequence[QueueInfo], magazine: Magazine, order_by: str | None, order: str
+) -> Terms:
+    """Return the terms of a firing; raises `BadOption` if a fair queue is to have another order."""
+    makes_room = any(queue.settings.firing_wakes_loads for queue in queues)
+    weights = _weights(queues, order_by, order)
+    if magazine is not Magazine.MAIN:
+        return Terms(weights=weights, makes_room=makes_room)
+    return Terms(
+        fair=_fair(queues, order_by, order),
+        weights=weights,
+        makes_room=makes_room,
+    )
+
+
+def _fair(queues: Sequence[QueueInfo], order_by: str | None, order: str) -> frozenset[int]:
+    """Return the ids of the queues that fire by turns."""
+    fair = [queue for queue in queues if queue.settings.fair_by is not None]
+    for queue in fair:
+        if order_by is not None or order == GLOBAL:
+            given = f"order_by={order_by!r}" if order_by is not None else f"order={order!r}"
+            raise BadOption(
+                f"{given} cannot be combined with fair_by={queue.settings.fair_by!r} of queue "
+                f"{queue.name!r}, which says whose message is next; leave it out, or set fair_by "
+                "to none"
+            )
+    return frozenset(queue.id for queue in fair)
+
+
+def _weights(queues: Sequence[QueueInfo], order_by: str | None, order: str) -> dict[int, int]:
+    """Return weights; none if it takes evenly, or if an order over all queues says what is next."""
+    weights = {queue.id: round(1000 * queue.settings.weight) for queue in queues}
+    ordered = order_by is not None or order == GLOBAL
+    return {} if ordered or len(weights) < 2 or set(weights.values()) == {1000} else weights
