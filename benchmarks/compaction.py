@@ -71,7 +71,8 @@ class Life:
         """Fire, read and delete all messages; return their number."""
         store, queue, done = self._store, self._queue, 0
         who, wanted = store.consumer("benchmark"), FireRequest(queue_ids=(queue.info.id,))
-        while ticket := self._timed("fire", partial(fire, store.catalog, who, wanted)):
+        firing = partial(fire, store.catalog, who, wanted)
+        while ticket := self._timed("fire", firing).ticket:
             uri = store.storage.uri
             plan = partial(read_tickets, store.catalog, uri, [queue.info], TicketRange.of(ticket))
             messages = self._timed("read", partial(read_table, self._timed("plan", plan)))

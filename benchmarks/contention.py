@@ -91,7 +91,7 @@ def slices(store: Store, _: float) -> Table:
         wanted = FireRequest(queue_ids=(queue.info.id,), max_messages=100_000)
         fire(store.catalog, who, wanted)  # The first one compiles the statements.
         with Cost(store) as cost:
-            assert fire(store.catalog, who, wanted)
+            assert fire(store.catalog, who, wanted).ticket
         table.add_row(f"{size:,}", f"{cost.milliseconds:.0f}", f"{cost.statements}")
     return table
 

@@ -148,7 +148,7 @@ def fired(queue: Queue, consumer: object) -> int:
 
     fair = frozenset({queue.info.id} if queue.info.settings.fair_by else ())
     request = FireRequest(queue_ids=(queue.info.id,), max_messages=BATCH, terms=Terms(fair=fair))
-    ticket = fire(queue.store.catalog, consumer, request)  # type: ignore[arg-type]
+    ticket = fire(queue.store.catalog, consumer, request).ticket  # type: ignore[arg-type]
     return 0 if ticket is None else ticket.messages
 
 

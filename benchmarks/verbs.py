@@ -69,7 +69,7 @@ class Verbs:
         """Fire, read and settle the messages of one load."""
         catalog, who = self._store.catalog, self._consumer
         wanted = FireRequest(queue_ids=(self._queue.info.id,), max_messages=MESSAGES)
-        ticket = timed(self.times, "fire", lambda: fire(catalog, who, wanted))
+        ticket = timed(self.times, "fire", lambda: fire(catalog, who, wanted).ticket)
         assert ticket is not None
         assert ticket.messages == MESSAGES
         queues, uri = [self._queue.info], self._store.storage.uri
@@ -89,7 +89,7 @@ class Verbs:
         for _ in range(MILLION // MESSAGES - left // MESSAGES):
             self._queue.load(self._rows)
         wanted = FireRequest(queue_ids=(self._queue.info.id,))
-        assert fire(self._store.catalog, self._store.consumer("dead"), wanted) is not None
+        assert fire(self._store.catalog, self._store.consumer("dead"), wanted).ticket is not None
         moved = timed(self.times, "sweep a million", lambda: self._queue.sweep(0))
         assert moved >= MILLION
         assert timed(self.times, "shovel a million", self._queue.shovel) == moved

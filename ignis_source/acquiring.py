@@ -10,8 +10,9 @@ from ignis_source.handle import StoreHandle
 from ignis_source.queue_refresh import Queues
 from queue_core.catalog.holders import consumers
 from queue_core.catalog.holders.consumers import Unacknowledged
+from queue_core.selection.fired import Fired
 from queue_core.selection.request import FireRequest
-from queue_core.values.model import Consumer, QueueInfo, ReadPlan, Ticket, TicketRange
+from queue_core.values.model import Consumer, QueueInfo, ReadPlan, TicketRange
 from queue_core.values.names import listed
 from queue_core.verbs.acknowledge import acknowledge
 from queue_core.verbs.fire import fire
@@ -40,8 +41,8 @@ class AcquiringTickets:
         """The queues that are not paused."""
         return self._queues.running
 
-    def fire(self, consumer: Consumer, request: FireRequest) -> Ticket | None:
-        """Fire a ticket; None if there are no messages."""
+    def fire(self, consumer: Consumer, request: FireRequest) -> Fired:
+        """Fire a ticket, if there are messages."""
         catalog = self._store.catalog
         return self._after(
             consumer, request.after, lambda: fire(catalog, consumer, request, seen=False)

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from ignis_source.handle import StoreHandle
 from ignis_source.queue_refresh import Queues
+from queue_core.selection.fired import Fired
 from queue_core.selection.request import FireRequest
-from queue_core.values.model import Consumer, Magazine, QueueInfo, ReadPlan, Ticket, TicketRange
+from queue_core.values.model import Consumer, Magazine, QueueInfo, ReadPlan, TicketRange
 from queue_core.verbs.acknowledge import acknowledge
 from queue_core.verbs.browse import browse_next, browsed
 
@@ -29,10 +30,10 @@ class BrowsingTickets:
         """All queues: a pause does not concern a browser."""
         return self._queues.infos
 
-    def fire(self, consumer: Consumer, request: FireRequest) -> Ticket | None:
-        """Note the next window; None if there are no new messages."""
+    def fire(self, consumer: Consumer, request: FireRequest) -> Fired:
+        """Note the next window, if there are new messages."""
         found = browse_next(self._store.catalog, consumer, request)
-        return None if found is None else found[0]
+        return Fired(ticket=None if found is None else found[0])
 
     def acknowledge(self, consumer: Consumer, ticket: int) -> None:
         """Forget the tickets before *ticket*, which records where to continue."""

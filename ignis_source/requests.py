@@ -10,7 +10,6 @@ from ignis_source.options import SourceOptions
 from ignis_source.queue_refresh import Queues, open_queues, with_columns_of
 from queue_core.catalog import queues as catalog_queues
 from queue_core.catalog.slices.conditions import fireable
-from queue_core.selection.limited import limits_of
 from queue_core.selection.queue_rules import Eligibility, of_firing
 from queue_core.selection.request import FireRequest, Horizon
 from queue_core.selection.selection import Selection
@@ -73,8 +72,6 @@ class Requests:
             horizon=self.horizon,
             selection=self._selection(condition),
             rules=fireable(queues, options.magazine),
-            # A browser fires nothing.
-            limits=None if options.ack == "browse" else limits_of(queues, options.magazine),
             terms=terms,
             spread=True,
             after=after,

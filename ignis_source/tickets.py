@@ -8,8 +8,9 @@ from typing import Protocol
 from ignis_source.handle import StoreHandle
 from ignis_source.options import SourceOptions
 from ignis_source.queue_refresh import Queues
+from queue_core.selection.fired import Fired
 from queue_core.selection.request import FireRequest
-from queue_core.values.model import Consumer, QueueInfo, ReadPlan, Ticket, TicketRange
+from queue_core.values.model import Consumer, QueueInfo, ReadPlan, TicketRange
 
 
 class Tickets(Protocol):
@@ -22,8 +23,8 @@ class Tickets(Protocol):
     def fireable_queues(self) -> Sequence[QueueInfo]:
         """The queues that may give messages now."""
 
-    def fire(self, consumer: Consumer, request: FireRequest) -> Ticket | None:
-        """Write the next ticket; None if there are no messages."""
+    def fire(self, consumer: Consumer, request: FireRequest) -> Fired:
+        """Write the next ticket, if there are messages."""
 
     def acknowledge(self, consumer: Consumer, ticket: int) -> None:
         """Note that the batches of all tickets up to *ticket* are committed."""

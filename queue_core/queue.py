@@ -23,7 +23,6 @@ from queue_core.segments.buffers import DEFAULT_BUFFERS, Buffer, BufferPool
 from queue_core.segments.distributor import Distributor
 from queue_core.segments.reader import read_table
 from queue_core.segments.stager import remove_staged
-from queue_core.selection.limited import limits_of
 from queue_core.selection.queue_rules import of_firing
 from queue_core.selection.reading import Reading
 from queue_core.selection.request import Count, FireRequest, most_messages
@@ -470,25 +469,25 @@ class Queue:
                 uri = self._store.storage.uri
                 return fire_within(theirs, uri, self.info, request, consumer)
 
-        def request_of(queue: QueueInfo) -> FireRequest:
+        def request_of(queue: QueueInfo) -> tuple[FireRequest, Reading]:
             if queue.schema_version > self.info.schema_version:
                 self.info = queue
             request = self._request_of(queue, *given)
             reading = Reading(self._store.storage.uri, (queue,))
-            return replace(request, even_if_paused=even_if_paused, reading=reading)
+            return replace(request, even_if_paused=even_if_paused), reading
 
         def who() -> Consumer:
             return consumer or self._store.consumer()
 
         with self._quarantining():
-            ticket, request = fire_or_wait(catalog, self.info, who, request_of, timeout)
+            fired, request, reading = fire_or_wait(catalog, self.info, who, request_of, timeout)
+        ticket = fired.ticket
         if ticket is None:
             nothing = output_schema(self.schema).empty_table()
-            return Firing(None, nothing, request.refused_for, request.stall.stalled)
-        assert request.reading is not None, "request_of sets it"
-        plan = plan_firing(catalog, ticket, request.reading)
+            return Firing(None, nothing, fired.opens_in, fired.stalled)
+        plan = plan_firing(catalog, ticket, fired, reading)
         messages = self._read(plan, ticket, request.selection)
-        return of_plan(ticket, messages, plan, full=request.cut.by_bytes, waited=request.cut.waited)
+        return of_plan(fired, messages, plan)
 
     def get_and_keep(
         self,
@@ -1329,7 +1328,6 @@ class Queue:
                 eligibility=partial(of_firing, magazine=source),
             ),
             rules=fireable([queue], source),
-            limits=limits_of([queue], source),
             terms=terms_of([queue], source, order_by, order),
         )
 

@@ -140,7 +140,7 @@ def planned(
     what = FireRequest(
         queue_ids=(queue.info.id,), max_messages=count, terms=Terms(fair=terms.fair), **wanted
     )
-    return fire(store.catalog, consumer, what, seen=False)
+    return fire(store.catalog, consumer, what, seen=False).ticket
 
 
 def seen(store: Store, queue: Queue, ticket: Ticket) -> ReadPlan:

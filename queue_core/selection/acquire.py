@@ -18,7 +18,9 @@ from queue_core.catalog.slices.bunches import Bunch
 from queue_core.catalog.slices.conditions import Position, eligible, eligible_of_segments
 from queue_core.catalog.slices.slices import ShardKey, fetch
 from queue_core.catalog.slices.turns import Backlog
-from queue_core.selection.queue_weights import shares
+from queue_core.selection.by_rank import take_by_rank
+from queue_core.selection.fired import Choice
+from queue_core.selection.queue_weights import bytes_of_queues, shares, shares_of_queues
 from queue_core.selection.request import Candidates, FireRequest
 from queue_core.selection.shares import most_slices, take_shares
 from queue_core.selection.turn_choice import Lock, choose_turns
@@ -41,33 +43,32 @@ def acquire(
     request: FireRequest,
     lock: Lock,
     candidates: Candidates | None = None,
-) -> list[Taken]:
+) -> Choice:
     """
-    Return the rows to take from each shard, within the limits.
+    Choose the rows to take from each shard, within the limits.
 
     *lock* says which turns to lock. With ``"wait"``, these are the turns of all shards; otherwise,
     of shards with a backlog. With a lock, slices that others have locked are skipped. With
     *candidates*, only these are taken.
     """
     if request.terms.fair and candidates is None and not request.takes_all:
-        # Not at the top: few queues are fair.
-        from queue_core.selection.by_rank import take_fairly
-
-        return take_fairly(connection, request, lock)
+        return _take_by_queue(connection, request, lock)
+    full, waited = False, None
     if candidates is not None:
+        full = candidates.full
         chosen = _take_candidates(connection, request, candidates, lock)
     elif request.max_messages is None:
         every = dict.fromkeys(_backlog(connection, request, lock))
         chosen = take_shares(connection, request, every, lock)
     else:
-        chosen = _take_limited(connection, request, request.max_messages, lock)
+        chosen, full, waited = _take_limited(connection, request, request.max_messages, lock)
     chosen = {key: taken for key, taken in chosen.items() if taken}
     if request.max_bytes is not None and chosen:
         ranked = candidates.ranked if candidates else ()
         found = _count(chosen)
         chosen = within_bytes(chosen, request.max_bytes, ranked, partial(shares, request))
-        request.cut.by_bytes |= _count(chosen) < found
-    return [taken for key in sorted(chosen) for taken in chosen[key]]
+        full |= _count(chosen) < found
+    return Choice([taken for key in sorted(chosen) for taken in chosen[key]], full, waited)
 
 
 def take_bunch(
@@ -100,26 +101,75 @@ def _backlog(connection: Connection, request: FireRequest, lock: Lock) -> dict[S
     return read(connection, request.queue_ids, request.magazine, request.shards)
 
 
+def _take_by_queue(connection: Connection, request: FireRequest, lock: Lock) -> Choice:
+    """Take from fair queues by rank, from others in turn; they share the limits."""
+    where = (request.queue_ids, request.magazine, request.shards)
+    backlog = turns.lock(connection, *where) if lock else turns.backlog(connection, *where)
+    if len(request.queue_ids) == 1:
+        return _take_of_queue(connection, request, lock)
+    waiting = dict.fromkeys(request.queue_ids, 0)
+    for (queue_id, _, _), shard in backlog.items():
+        waiting[queue_id] += shard.waiting
+    turn = sum(shard.fired for shard in backlog.values())
+    most = sum(waiting.values()) if request.max_messages is None else request.max_messages
+    counts = shares_of_queues(request, waiting, most, turn)
+    sizes = (
+        {} if request.max_bytes is None else bytes_of_queues(request, [*counts], request.max_bytes)
+    )
+    parts = [
+        replace(
+            request,
+            queue_ids=(queue_id,),
+            max_messages=count,
+            max_bytes=sizes.get(queue_id),
+            terms=replace(request.terms, weights={}),
+        )
+        for queue_id, count in counts.items()
+        if count
+    ]
+    chosen = [_take_of_queue(connection, part, lock) for part in parts]
+    taken = [pair for part in chosen for pair in part.taken]
+    return Choice(taken, any(part.full for part in chosen))
+
+
+def _take_of_queue(connection: Connection, request: FireRequest, lock: Lock) -> Choice:
+    """Take messages of one queue, whose turns are locked."""
+    if request.queue_ids[0] in request.terms.fair:
+        return take_by_rank(connection, request, lock)
+    in_turn = replace(request.terms, fair=frozenset())
+    return acquire(connection, replace(request, terms=in_turn), lock)
+
+
 def _take_limited(
     connection: Connection, request: FireRequest, limit: int, lock: Lock
-) -> dict[ShardKey, list[Taken]]:
-    """Take a number of messages: by the queues' weights, or from shards in turn."""
+) -> tuple[dict[ShardKey, list[Taken]], bool, int | None]:
+    """
+    Take a number of messages: by the queues' weights, or from shards in turn.
+
+    Also return whether they fill the limit of bytes, and how many messages waited, if known.
+    """
     if request.terms.weights:
-        return _take_by_weight(connection, request, limit, lock)
-    backlog = choose_turns(connection, request, lock, limit)
+        return _take_by_weight(connection, request, limit, lock), False, None
+    backlog, waited = choose_turns(connection, request, lock, limit)
+    full = False
     chosen = _take_evenly(connection, request, backlog, limit, lock)
     missing = min(limit, sum(shard.waiting for shard in backlog.values())) - _count(chosen)
-    if missing > 0 and lock in ("skip", None) and not _is_full(request, chosen, len(backlog)):
-        # Their other messages may not be fired, or not yet.
-        found = any(chosen.values())
-        others = choose_turns(connection, request, lock, missing, without=backlog, every=not found)
-        chosen |= _take_evenly(connection, request, others, missing, lock)
+    most = most_slices(request, len(backlog))
+    if missing > 0 and lock in ("skip", None) and all(len(t) < most for t in chosen.values()):
+        full = _fills_bytes(request, chosen)
+        if not full:
+            # Their other messages may not be fired, or not yet.
+            every = not any(chosen.values())
+            others, waited = choose_turns(
+                connection, request, lock, missing, without=backlog, every=every
+            )
+            chosen |= _take_evenly(connection, request, others, missing, lock)
     if not any(chosen.values()) and lock in ("wait", None):
         # The counters are only hints, and were wrong: take messages from any shard.
-        every = backlog if lock else _backlog(connection, request, lock)
-        most = dict.fromkeys(every, limit)
-        chosen = _first(request, take_shares(connection, request, most, lock), limit)
-    return chosen
+        shards = backlog if lock else _backlog(connection, request, lock)
+        found = take_shares(connection, request, dict.fromkeys(shards, limit), lock)
+        chosen = _first(request, found, limit)
+    return chosen, full, waited
 
 
 def _take_by_weight(
@@ -202,18 +252,11 @@ def _first(
     }
 
 
-def _is_full(
-    request: FireRequest, chosen: Mapping[ShardKey, list[Taken]], shard_count: int
-) -> bool:
-    """Return whether a limit of slices or bytes ended the choice; note the latter."""
-    if any(len(taken) >= most_slices(request, shard_count) for taken in chosen.values()):
-        return True
+def _fills_bytes(request: FireRequest, chosen: Mapping[ShardKey, list[Taken]]) -> bool:
     if request.max_bytes is None:
         return False
     taken = (pair for pairs in chosen.values() for pair in pairs)
-    fills = sum(piece.bytes_of(rows) for piece, rows in taken) >= request.max_bytes
-    request.cut.by_bytes |= fills
-    return fills
+    return sum(piece.bytes_of(rows) for piece, rows in taken) >= request.max_bytes
 
 
 def _count(chosen: Mapping[ShardKey, list[Taken]]) -> int:

@@ -18,7 +18,7 @@ from sqlalchemy import Connection
 from queue_core.catalog.slices import lanes, turns
 from queue_core.catalog.slices.conditions import eligible_slices
 from queue_core.catalog.slices.slices import ShardKey, first_by_rank, lowest_rank
-from queue_core.selection.queue_weights import bytes_of_queues, shares_of_queues
+from queue_core.selection.fired import Choice
 from queue_core.selection.request import FireRequest
 from queue_core.selection.shares import MAX_SLICES, by_horizon, take_shares
 from queue_core.selection.turn_choice import Lock
@@ -31,45 +31,8 @@ PAGE = 64
 _GROWTH = (2.0, 16.0)
 
 
-def take_fairly(connection: Connection, request: FireRequest, lock: Lock) -> list[Taken]:
-    """Take messages up to the limits; several queues share them by weight, or evenly."""
-    where = (request.queue_ids, request.magazine, request.shards)
-    backlog = turns.lock(connection, *where) if lock else turns.backlog(connection, *where)
-    if len(request.queue_ids) == 1:
-        return _of_queue(connection, request, lock)
-    waiting = dict.fromkeys(request.queue_ids, 0)
-    for (queue_id, _, _), shard in backlog.items():
-        waiting[queue_id] += shard.waiting
-    turn = sum(shard.fired for shard in backlog.values())
-    most = request.max_messages
-    shares = shares_of_queues(
-        request, waiting, sum(waiting.values()) if most is None else most, turn
-    )
-    sizes = (
-        {} if request.max_bytes is None else bytes_of_queues(request, [*shares], request.max_bytes)
-    )
-    taken = []
-    for queue_id, count in shares.items():
-        if count:
-            part = replace(
-                request,
-                queue_ids=(queue_id,),
-                max_messages=count,
-                max_bytes=sizes.get(queue_id),
-                terms=replace(request.terms, weights={}),
-            )
-            taken += _of_queue(connection, part, lock)
-    return taken
-
-
-def _of_queue(connection: Connection, request: FireRequest, lock: Lock) -> list[Taken]:
-    """Take messages of one queue, whose turns are locked."""
-    (queue_id,) = request.queue_ids
-    if queue_id not in request.terms.fair:
-        from queue_core.selection.acquire import acquire
-
-        in_turn = replace(request.terms, fair=frozenset())
-        return acquire(connection, replace(request, terms=in_turn), lock)
+def take_by_rank(connection: Connection, request: FireRequest, lock: Lock) -> Choice:
+    """Take messages of one fair queue up to the limits; its turns are locked."""
     size = PAGE
     while True:
         size = min(size, MAX_SLICES)
@@ -88,12 +51,13 @@ def _of_queue(connection: Connection, request: FireRequest, lock: Lock) -> list[
         count = sum(len(rows) for _, rows in chosen)
         lacking = 1.25 * (request.max_messages or _GROWTH[1] * count) / max(count, 1)
         size = ceil(size * min(max(lacking, _GROWTH[0]), _GROWTH[1]))
-    if request.max_bytes is not None and is_full:
-        count = sum(len(rows) for _, rows in chosen)
-        request.cut.by_bytes |= request.max_messages is None or count < request.max_messages
     whole = {piece.id: piece for piece in pieces}
     taken = [(whole[piece.id], rows) for piece, rows in chosen]
-    return taken if taken else _without_rank(connection, request, lock)
+    if not taken:
+        return Choice(_without_rank(connection, request, lock))
+    count = sum(len(rows) for _, rows in taken)
+    few = request.max_messages is None or count < request.max_messages
+    return Choice(taken, full=request.max_bytes is not None and is_full and few)
 
 
 def advance(connection: Connection, request: FireRequest, taken: Sequence[Taken]) -> None:

@@ -23,6 +23,7 @@ from queue_core.catalog.slices.conditions import IN_FLIGHT, behind, eligible_sli
 from queue_core.catalog.slices.slices import ShardKey, fetch
 from queue_core.selection.acquire import by_shard
 from queue_core.selection.fifo_scan import STEP_ROWS, ScanConditions, ShardScan
+from queue_core.selection.fired import Refusal, fitting
 from queue_core.selection.merging import merged
 from queue_core.selection.queue_weights import bytes_of_queues, shares_of_queues
 from queue_core.selection.request import Candidates, FireRequest
@@ -56,8 +57,8 @@ def find_candidates(catalog: Catalog, request: FireRequest) -> Candidates | None
             anything = request.selection.without_selector()
             search = _CandidateSearch(connection, request, anything)
             candidates = search.run()
-    if not len(candidates.ids) and search.waits and request.limits is not None:
-        request.limits.refuse(search.waits)
+    if not len(candidates.ids) and search.waits:
+        return candidates._replace(refused=Refusal.by_limits(search.waits))
     return candidates
 
 
@@ -78,6 +79,8 @@ class _CandidateSearch:
         self._left_out: tuple[Condition, ...] = ()
         self._values: dict[int, pa.Table] = {}
         self.waits: list[float] = []
+        #: Whether a limit of bytes has left messages.
+        self._is_full = False
 
     def run(self) -> Candidates:
         """Search all shards, those of the same rules together."""
@@ -110,6 +113,7 @@ class _CandidateSearch:
             fired={key: self._backlog[key].fired for key in grouped},
             ranked=frozenset(ranked if max_bytes is not None else ()),
             values=self._values,
+            full=self._is_full,
         )
 
     def _is_ranked(self, rules: QueueRules, key: ShardKey) -> bool:
@@ -184,7 +188,7 @@ class _CandidateSearch:
         ids: Numbers = found.column(ID).to_numpy()
         if max_bytes is not None and self._is_ranked(rules, keys[0]):
             # Each of the searches may have found as many bytes.
-            ids = self._fitting(ids, found, max_bytes)
+            ids = self._fitting(found, max_bytes)
             found = found.slice(0, len(ids))
         self._values[keys[0][0]] = found
         return ids
@@ -198,7 +202,8 @@ class _CandidateSearch:
 
             of_queue = replace(self._request_of(rules), queue_ids=(keys[0][0],))
             meeting = self._conditions(rules, keys[0])
-            return find_by_rank(self._connection, self._scan, of_queue, meeting, max_bytes)
+            first = find_by_rank(self._connection, self._scan, of_queue, meeting, max_bytes)
+            return self._fitting(first, max_bytes)
         if rules.merged and (limit is not None or max_bytes is not None):
             return self._merged(rules, keys, limit, max_bytes)
         if rules.order is None or (limit is None and max_bytes is None):
@@ -214,8 +219,7 @@ class _CandidateSearch:
             found,
         )
         best = top_k.messages() if rules.group is None else top_k.heads()
-        ids: Numbers = best.column(ID).to_numpy()
-        return ids if max_bytes is None else self._fitting(ids, best, max_bytes)
+        return self._fitting(best, max_bytes)
 
     def _merged(
         self, rules: QueueRules, keys: list[ShardKey], limit: int | None, max_bytes: int | None
@@ -239,13 +243,16 @@ class _CandidateSearch:
             id_map.logical(self._connection, rows.column(ID).to_numpy()),
             [of_shard.num_rows for of_shard in found],
         )
-        rows = rows.take(pa.array(order[:limit]))
-        ids: Numbers = rows.column(ID).to_numpy()
-        return ids if max_bytes is None else self._fitting(ids, rows, max_bytes)
+        return self._fitting(rows.take(pa.array(order[:limit])), max_bytes)
 
-    def _fitting(self, ids: Numbers, rows: pa.Table, max_bytes: int) -> Numbers:
-        """Cut messages to a limit of bytes."""
-        return self._request.cut.to_bytes(ids, rows.column(BYTES).to_numpy(), max_bytes)
+    def _fitting(self, rows: pa.Table, max_bytes: int | None) -> Numbers:
+        """Return the ids of the first messages within a limit of bytes."""
+        ids: Numbers = rows.column(ID).to_numpy()
+        if max_bytes is None:
+            return ids
+        ids, is_cut = fitting(ids, rows.column(BYTES).to_numpy(), max_bytes)
+        self._is_full |= is_cut
+        return ids
 
     def _oldest(self, rules: QueueRules, keys: list[ShardKey], limit: int | None) -> Numbers:
         """Return the oldest matches of each shard, as evenly as possible."""

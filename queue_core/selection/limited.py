@@ -20,10 +20,10 @@ from queue_core.catalog.records import allotments
 from queue_core.catalog.records.allotments import Bucket
 from queue_core.catalog.slices import amounts, id_map
 from queue_core.selection.acquire import anything, by_shard
-from queue_core.selection.request import Candidates, FireRequest, Limits
+from queue_core.selection.fired import Refusal
+from queue_core.selection.request import Candidates, FireRequest
 from queue_core.values import buckets
 from queue_core.values.ids import IdSet
-from queue_core.values.model import Magazine, QueueInfo
 from queue_core.values.plan import Taken, share, take
 
 if TYPE_CHECKING:
@@ -33,18 +33,19 @@ if TYPE_CHECKING:
 MANY = 1 << 62
 
 
-def limits_of(queues: Sequence[QueueInfo], magazine: Magazine) -> Limits | None:
-    """Return the limits of a firing, if there are any. They count only in main."""
-    if magazine is not Magazine.MAIN:
-        return None
-    each = tuple((queue.id, limit) for queue in queues for limit in queue.settings.limits)
-    return Limits(each) if each else None
+class Narrowed(NamedTuple):
+    """What the limits of the queues leave of a request at one moment."""
+
+    #: For as many messages as they allow; None if they allow none.
+    request: FireRequest | None
+    #: Messages of some queues that they refuse.
+    refused: Refusal | None
 
 
-def narrowed(connection: Connection, request: FireRequest, limits: Limits) -> FireRequest | None:
-    """Return a request for as many messages as the limits allow now; None if they allow none."""
-    found = {id: allotments.read(connection, id) for id in _limited(request, limits)}
-    return _within(connection, request, limits, _rooms(connection, limits, found))
+def narrowed(connection: Connection, request: FireRequest) -> Narrowed:
+    """Return what the limits allow now."""
+    found = {id: allotments.read(connection, id) for id in _limited(request)}
+    return _within(connection, request, _rooms(connection, request, found))
 
 
 class _Room(NamedTuple):
@@ -58,16 +59,14 @@ class _Room(NamedTuple):
 class Allotment:
     """The tokens of one firing; the buckets of its queues are locked until its transaction ends."""
 
-    def __init__(self, connection: Connection, request: FireRequest, limits: Limits) -> None:
+    def __init__(self, connection: Connection, request: FireRequest) -> None:
         self._connection = connection
         self._request = request
-        self._limits = limits
         #: By the ids of queues with limits of values.
         self._values: dict[int, ValueRooms] = {}
-        self._buckets = allotments.lock(connection, _limited(request, limits))
-        self._rooms = _rooms(connection, limits, self._buckets)
-        #: The request for as many messages as the limits allow; None if they allow none.
-        self.request = _within(connection, request, limits, self._rooms)
+        self._buckets = allotments.lock(connection, _limited(request))
+        self._rooms = _rooms(connection, request, self._buckets)
+        self.narrowed = _within(connection, request, self._rooms)
 
     def fitting(self, taken: Sequence[Taken]) -> list[Taken]:
         """Cut the messages of each queue to its limits, evenly from its shards."""
@@ -97,7 +96,7 @@ class Allotment:
         """Take the tokens of messages that are fired at a moment, a little after the lock."""
         self._spend_of_values(taken, at)
         counts = {id: sum(len(r) for _, r in of) for id, of in _by_queue(taken).items()}
-        for queue_id, limit in self._limits.each:
+        for queue_id, limit in self._request.terms.limits:
             if limit.per_second and limit.column is None and queue_id in counts:
                 spent_until = self._buckets[queue_id].spent_until
                 until = buckets.spend(limit, spent_until, at, counts[queue_id])
@@ -121,14 +120,16 @@ class Allotment:
             rooms.spend(by_queue.get(queue_id, []), at)
 
 
-def _limited(request: FireRequest, limits: Limits) -> list[int]:
-    return sorted({queue_id for queue_id, _ in limits.each} & set(request.queue_ids))
+def _limited(request: FireRequest) -> list[int]:
+    return sorted({queue_id for queue_id, _ in request.terms.limits} & set(request.queue_ids))
 
 
-def _rooms(connection: Connection, limits: Limits, found: Mapping[int, Bucket]) -> dict[int, _Room]:
+def _rooms(
+    connection: Connection, request: FireRequest, found: Mapping[int, Bucket]
+) -> dict[int, _Room]:
     """Return how many messages the limits of each queue allow."""
     rooms: dict[int, _Room] = {}
-    for queue_id, limit in limits.each:
+    for queue_id, limit in request.terms.limits:
         if queue_id not in found or limit.column is not None:
             continue
         room = _Room(MANY, None)
@@ -142,23 +143,20 @@ def _rooms(connection: Connection, limits: Limits, found: Mapping[int, Bucket]) 
     return rooms
 
 
-def _within(
-    connection: Connection, request: FireRequest, limits: Limits, rooms: Mapping[int, _Room]
-) -> FireRequest | None:
-    """Narrow a request, and note whether messages of some queues are refused."""
+def _within(connection: Connection, request: FireRequest, rooms: Mapping[int, _Room]) -> Narrowed:
     closed = {id: room.seconds for id, room in rooms.items() if not room.messages}
-    limits.refused_for, limits.by_time = None, False
-    refused = replace(request, queue_ids=tuple(closed))
-    if closed and anything(connection, refused):
-        limits.refuse([each for each in closed.values() if each is not None])
+    refused = None
+    if closed and anything(connection, replace(request, queue_ids=tuple(closed))):
+        refused = Refusal.by_limits([each for each in closed.values() if each is not None])
     open_to = tuple(id for id in request.queue_ids if id not in closed)
     if not open_to:
-        return None
+        return Narrowed(None, refused)
     most = request.max_messages
     if all(id in rooms for id in open_to):
         room = sum(rooms[id].messages for id in open_to)
         most = room if most is None else min(most, room)
-    return replace(request, queue_ids=open_to, max_messages=None if most == MANY else most)
+    most = None if most == MANY else most
+    return Narrowed(replace(request, queue_ids=open_to, max_messages=most), refused)
 
 
 def _by_queue(taken: Sequence[Taken]) -> dict[int, list[Taken]]:

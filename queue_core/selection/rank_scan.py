@@ -20,14 +20,14 @@ from queue_core.selection.fifo_scan import ScanConditions, decided_by_stats, mat
 from queue_core.selection.request import FireRequest
 from queue_core.selection.scan import ID, PLACE, SLICE, SliceScan
 from queue_core.selection.shares import by_horizon
+from queue_core.selection.top_k import BYTES
 from queue_core.values.model import Slice
 from queue_core.values.plan import Taken
-from queue_core.values.rows import Numbers
 
 #: The smallest and the largest number of slices that are fetched at a time.
 PAGE = (64, 4096)
-#: A column of found rows: the mean size of a message of their slice.
-_BYTES, _RANK = "#bytes", "#rank"
+#: A column of found rows.
+_RANK = "#rank"
 
 
 def find_by_rank(
@@ -36,25 +36,26 @@ def find_by_rank(
     request: FireRequest,
     conditions: ScanConditions,
     max_bytes: int | None,
-) -> Numbers:
-    """Return the rows in segments of the first matches by rank, within the limits."""
+) -> pa.Table:
+    """
+    Return the `ID` and `BYTES` of the first matches by rank.
+
+    They are at most as many as the request wants, and may be more than *max_bytes*.
+    """
     limit = request.max_messages
-    columns = pa.schema([(ID, pa.int64()), (_RANK, pa.int64()), (_BYTES, pa.float64())])
+    columns = pa.schema([(ID, pa.int64()), (_RANK, pa.int64()), (BYTES, pa.float64())])
     found = columns.empty_table()
     for pieces, upto in _pages(connection, request):
         found = pa.concat_tables([found, *_matches(scan, pieces, conditions, limit)])
         found = found.take(pa.array(np.argsort(found.column(_RANK).to_numpy(), kind="stable")))
         if limit is not None:
             found = found.slice(0, limit)
-        ranks, sizes = found.column(_RANK).to_numpy(), found.column(_BYTES).to_numpy()
+        ranks, sizes = found.column(_RANK).to_numpy(), found.column(BYTES).to_numpy()
         sure = len(ranks) if upto is None else int(np.searchsorted(ranks, upto, side="right"))
         is_full = max_bytes is not None and float(sizes[:sure].sum()) > max_bytes
         if is_full or (limit is not None and sure >= limit):
             break
-    ids: Numbers = found.column(ID).to_numpy()
-    if max_bytes is None:
-        return ids
-    return request.cut.to_bytes(ids, found.column(_BYTES).to_numpy(), max_bytes)
+    return found
 
 
 def _pages(
@@ -100,7 +101,7 @@ def _matches(
             {
                 ID: rows.column(ID),
                 _RANK: lines[of, 0] + lines[of, 1] * steps,
-                _BYTES: size[of],
+                BYTES: size[of],
             }
         )
 

@@ -17,7 +17,7 @@ from queue_core.values.plan import Taken
 MOST_SLICES = 64
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Reading:
     """Asks a firing for the plan to read its messages, which saves a transaction."""
 
@@ -25,15 +25,15 @@ class Reading:
     storage: str
     #: The queues, as their messages are read.
     queues: tuple[QueueInfo, ...]
-    #: The plan; None if it must be made from the ticket.
-    plan: ReadPlan | None = None
 
-    def make(self, connection: Connection, taken: Sequence[Taken], fired_at: int) -> None:
-        """Plan to read rows of slices that are fired at this time."""
-        self.plan = None
+    def plan(
+        self, connection: Connection, taken: Sequence[Taken], fired_at: int
+    ) -> ReadPlan | None:
+        """Return how to read rows of slices that are fired at this time; None: ask the ticket."""
         if len(taken) > MOST_SLICES:
-            return
+            return None
         fired = [(replace(piece, fired_at=fired_at), rows) for piece, rows in taken]
         # Damage must not keep the messages from being fired: it would stop the queue.
         with suppress(DamagedCatalog):
-            self.plan = read_plans.build(connection, self.queues, fired, self.storage)
+            return read_plans.build(connection, self.queues, fired, self.storage)
+        return None

@@ -38,7 +38,7 @@ class Part:
         """Return the request that finds candidates; *allowed* is what limits have left."""
         if self.wider is None:
             return allowed
-        return replace(self.wider, limits=allowed.limits, queue_ids=allowed.queue_ids)
+        return replace(self.wider, queue_ids=allowed.queue_ids)
 
 
 def look(connection: Connection, consumer: Consumer | None, request: FireRequest) -> bool | None:

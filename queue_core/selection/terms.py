@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from queue_core.errors import BadOption
+from queue_core.values.limits import Limit
 from queue_core.values.model import GLOBAL, Magazine, QueueInfo
 
 
@@ -13,6 +14,8 @@ from queue_core.values.model import GLOBAL, Magazine, QueueInfo
 class Terms:
     """What the settings of the queues say about a firing."""
 
+    #: Each limit with its queue's id (`limited`); they count only in main.
+    limits: tuple[tuple[int, Limit], ...] = ()
     #: The queues that fire by rank (`by_rank`); the others fire from their shards in turn.
     fair: frozenset[int] = frozenset()
     #: The weights of the queues by their ids, in thousandths (`queue_weights`); empty: their shards
@@ -31,6 +34,7 @@ def terms_of(
     if magazine is not Magazine.MAIN:
         return Terms(weights=weights, makes_room=makes_room)
     return Terms(
+        limits=tuple((queue.id, limit) for queue in queues for limit in queue.settings.limits),
         fair=_fair(queues, order_by, order),
         weights=weights,
         makes_room=makes_room,

@@ -48,9 +48,11 @@ def choose_turns(
     without: Collection[ShardKey] = (),
     *,
     every: bool = False,
-) -> dict[ShardKey, Backlog]:
+) -> tuple[dict[ShardKey, Backlog], int]:
     """
-    Lock the turns that *limit* messages need; return the backlog of their shards.
+    Lock the turns that *limit* messages need.
+
+    Return the backlog of their shards, and how many messages wait in all shards.
 
     It leaves out the shards of *without*, in which the firing has found all that there is. With
     *every*, it locks those of all other shards, unless it is beside other firings.
@@ -58,15 +60,15 @@ def choose_turns(
     where = (request.queue_ids, request.magazine, request.shards)
     read = turns.lock if lock == "wait" else turns.backlog
     seen = read(connection, *where)
-    request.cut.waited = sum(shard.waiting for shard in seen.values())
+    waited = sum(shard.waiting for shard in seen.values())
     if lock == "wait":
-        return seen
+        return seen, waited
     contention = _contentions.setdefault(connection.engine, Contention())
     waiting = {
         key: shard.waiting for key, shard in seen.items() if shard.waiting and key not in without
     }
     if not waiting:
-        return {}
+        return {}, waited
     few = contention.is_near(where) or lock == "some"
     of_each = limit if few else _of_each(request, limit)
     turn = sum(shard.fired for shard in seen.values() if shard.waiting)
@@ -78,16 +80,17 @@ def choose_turns(
     if every and not few:
         wanted = list(waiting)
     if lock is None or not dialect.of(connection).writes_in_parallel:
-        return {key: seen[key] for key in wanted}
+        return {key: seen[key] for key in wanted}, waited
     if lock == "some":
         queue_ids = sorted({key[0] for key in wanted})
-        return turns.lock(connection, queue_ids, request.magazine, {key[2] for key in wanted})
+        these = {key[2] for key in wanted}
+        return turns.lock(connection, queue_ids, request.magazine, these), waited
     most = len(wanted) + len(without)
     locked = turns.lock_free(connection, *where, start=wanted[0], most=most)
     locked = {key: shard for key, shard in locked.items() if key not in without}
     if passed_over([*map(place_in_turn, wanted)], {*map(place_in_turn, locked)}):
         contention.note(where)
-    return locked
+    return locked, waited
 
 
 def _of_each(request: FireRequest, limit: int) -> int:

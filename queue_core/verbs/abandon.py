@@ -48,7 +48,7 @@ def abandon(
 
     def work(connection: Connection) -> int:
         left = None if limit is None else limit - total
-        taken = acquire(connection, replace(request, max_messages=left), "wait")
+        taken = acquire(connection, replace(request, max_messages=left), "wait").taken
         return set_aside(connection, queue, taken, DELIVERIES, Changes([queue]))
 
     total = 0

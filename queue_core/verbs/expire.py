@@ -103,7 +103,7 @@ def _remove_candidates(
 ) -> int:
     def work(connection: Connection) -> int:
         changes, moves = Changes([queue]), Moves()
-        for piece, rows in acquire(connection, request, "wait", candidates):
+        for piece, rows in acquire(connection, request, "wait", candidates).taken:
             changes.remove(piece, rows, "expired")
             moves.add(piece, len(rows), None)
         changes.apply(connection)

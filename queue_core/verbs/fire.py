@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from weakref import WeakKeyDictionary
 
@@ -28,7 +28,9 @@ from queue_core.selection import line, suspects
 from queue_core.selection.acquire import acquire
 from queue_core.selection.by_rank import advance
 from queue_core.selection.contention import Contention
+from queue_core.selection.fired import Fired, Refusal
 from queue_core.selection.limited import Allotment, narrowed
+from queue_core.selection.reading import Reading
 from queue_core.selection.request import Candidates, FireRequest
 from queue_core.selection.suspects import Part
 from queue_core.selection.turn_choice import Lock
@@ -53,22 +55,23 @@ def fire(
     waiter: int | None = None,
     waits: bool = True,
     known: QueueInfo | None = None,
-) -> Ticket | None:
+    reading: Reading | None = None,
+) -> Fired:
     """
-    Fire the next messages as one ticket; return None if there are none.
+    Fire the next messages as one ticket, if there are any.
 
     *known* is the queue of the request; raises `QueueChanged` if it has changed since it was read.
 
     *waiter* is the number with which the firing waits in line (`waiters.LAST` before it has one);
-    the result is then also None while others must go before it (`line`). Without *waits*, it is
-    also None if others are firing from all shards. If another transaction keeps the messages for
-    too long, it is None, and `FireRequest.beside` says when to fire again. With *seen* False, the
-    messages can be recovered until their tickets are planned. Paused queues, queues in which others
-    go first (`interests`), and queues whose limits allow no message, are left out. Suspects are
-    fired apart from others (`suspects`). Raises `ConsumerFenced`, `QueueDeactivated`, `QueueTaken`,
-    and `Unacknowledged` if earlier tickets must be acknowledged first.
+    there is then also no ticket while others must go before it (`line`). Without *waits*, there is
+    none either if others are firing from all shards. If another transaction keeps the messages for
+    too long, there is none, and `Fired.locked` says when to fire again. With *seen* False, the
+    messages can be recovered until their tickets are planned. With *reading*, it is planned how to
+    read them. Paused queues, queues in which others go first (`interests`), and queues whose limits
+    allow no message, are left out. Suspects are fired apart from others (`suspects`). Raises
+    `ConsumerFenced`, `QueueDeactivated`, `QueueTaken`, and `Unacknowledged` if earlier tickets must
+    be acknowledged first.
     """
-    request.beside.refused_for = None
     with catalog.read() as connection:
         open_to, ahead = interests.open_to(
             connection,
@@ -81,85 +84,155 @@ def fire(
         request = replace(request, queue_ids=open_to)
         found = suspects.look(connection, consumer, request) if open_to else None
         if found is None:
-            return None
+            return Fired()
         if ahead and not line.is_enough(connection, request, ahead):
-            return None
+            return Fired()
         parts = list(suspects.parts(connection, consumer, request, found=found))
+    firing = _Firing(catalog, consumer, seen, waiter, ahead, waits, reading)
+    fired = Fired()
     for part in parts:
-        if part.waits:
-            if _finds(catalog, part):
-                request.stall.stalled = True
-                return None
-            continue
-        ticket = _fire(catalog, consumer, part, seen, waiter, ahead, waits=waits)
-        if ticket is not None or request.beside.refused_for:
-            return ticket
-    return None
+        fired = firing.stalled(part) if part.waits else firing.fire(part)
+        if fired.ticket is not None or fired.stalled or fired.locked is not None:
+            break
+    return fired
 
 
-def _finds(catalog: Catalog, part: Part) -> bool:
-    """Whether there is a message that the part would take."""
-    candidates = _candidates(catalog, part.searching(part.request))
-    return candidates is None or bool(len(candidates.ids))
+@dataclass(frozen=True, slots=True)
+class _Firing:
+    """What the parts of a firing, and its attempts, have in common."""
 
+    catalog: Catalog
+    consumer: Consumer
+    seen: bool
+    waiter: int | None
+    #: How many firings wait before it.
+    ahead: int
+    waits: bool
+    reading: Reading | None
 
-def _fire(
-    catalog: Catalog,
-    consumer: Consumer,
-    part: Part,
-    seen: bool,
-    waiter: int | None,
-    ahead: int,
-    *,
-    waits: bool,
-) -> Ticket | None:
-    """Fire a part of the messages; None if it has none, or others have taken them."""
-    request = part.request
-    # Not `transact`: a firing may try two transactions, and only the one that fires passes the
-    # crash points.
-    while True:
-        allowed = request
-        if request.limits is not None:
-            with catalog.read() as connection:
-                within = narrowed(connection, request, request.limits)
-            if within is None:
-                return None
-            allowed = within
-        candidates = _candidates(catalog, part.searching(allowed))
-        if candidates is not None and not len(candidates.ids):
-            return None
-        take = partial(_take, consumer, allowed, candidates, seen, waiter, ahead)
-        work = partial(_checked, consumer, allowed, take)
-        ticket = _attempted(catalog, request, work, waits=waits)
-        faults.point("fire.committed")
-        if ticket is not None or candidates is None or not waits or request.beside.refused_for:
-            return ticket
-        # Others have fired all candidates: look for more.
+    def stalled(self, part: Part) -> Fired:
+        """Say whether there is a message for a part that must wait."""
+        candidates = _candidates(self.catalog, part.searching(part.request))
+        if candidates is None or len(candidates.ids):
+            return Fired(stalled=True)
+        return Fired(refused=candidates.refused)
 
+    def fire(self, part: Part) -> Fired:
+        """Fire a part of the messages; it may have none, or others have taken them."""
+        request = part.request
+        # Not `transact`: a firing may try two transactions, and only the one that fires passes the
+        # crash points.
+        while True:
+            allowed, refused = request, None
+            if request.terms.limits:
+                with self.catalog.read() as connection:
+                    within, refused = narrowed(connection, request)
+                if within is None:
+                    return Fired(refused=refused)
+                allowed = within
+            candidates = _candidates(self.catalog, part.searching(allowed))
+            if candidates is not None and not len(candidates.ids):
+                return Fired(refused=candidates.refused or refused)
+            fired = self._attempted(request, partial(self._checked, allowed, candidates))
+            faults.point("fire.committed")
+            done = fired.ticket is not None or fired.locked is not None
+            if done or candidates is None or not self.waits:
+                return fired
+            # Others have fired all candidates: look for more.
 
-def _attempted(
-    catalog: Catalog,
-    request: FireRequest,
-    work: Callable[[float, Lock, Connection], Ticket | None],
-    *,
-    waits: bool,
-) -> Ticket | None:
-    """Attempt to take messages, with more locks each time."""
-    stuck = _stuck.setdefault(catalog.engine, Contention(seconds=STUCK_SECONDS))
-    where = (request.queue_ids, request.magazine, request.shards)
-    seconds = BRIEF_SECONDS if stuck.is_near(where) else WAIT_SECONDS
-    locks = [lock for lock in _locks(request) if waits or lock == "skip"]
-    ticket = None
-    while ticket is None and locks:
-        lock = locks.pop(0)
-        try:
-            ticket = catalog.write(partial(work, seconds, lock))
-        except dialect.StillLocked:
-            stuck.note(where)
-            request.beside.refuse()
-            # Of the turns that it needed, one was not free. Others may be by now.
-            locks = ["skip"] if lock == "some" else []
-    return ticket
+    def _attempted(
+        self, request: FireRequest, work: Callable[[float, Lock, Connection], Fired]
+    ) -> Fired:
+        """Attempt to take messages, with more locks each time."""
+        stuck = _stuck.setdefault(self.catalog.engine, Contention(seconds=STUCK_SECONDS))
+        where = (request.queue_ids, request.magazine, request.shards)
+        seconds = BRIEF_SECONDS if stuck.is_near(where) else WAIT_SECONDS
+        locks = [lock for lock in _locks(request) if self.waits or lock == "skip"]
+        fired, locked = Fired(), None
+        while fired.ticket is None and locks:
+            lock = locks.pop(0)
+            try:
+                fired = self.catalog.write(partial(work, seconds, lock))
+            except dialect.StillLocked:
+                stuck.note(where)
+                locked = Refusal.by_lock()
+                # Of the turns that it needed, one was not free. Others may be by now.
+                locks = ["skip"] if lock == "some" else []
+        return fired if locked is None else replace(fired, locked=locked)
+
+    def _checked(
+        self,
+        request: FireRequest,
+        candidates: Candidates | None,
+        seconds: float,
+        lock: Lock,
+        connection: Connection,
+    ) -> Fired:
+        """Take messages for a consumer that was not started again; raises `ConsumerFenced`."""
+        after = request.after
+        # Where nobody else writes meanwhile, the new ticket checks the consumer's epoch soon
+        # enough.
+        early = after > 0 or dialect.of(connection).writes_in_parallel
+        if early:
+            consumers.check(connection, self.consumer, after, request.queue_ids, committed=after)
+        fired = self._take(request, candidates, seconds, lock, connection)
+        if fired.ticket is None and not early:
+            consumers.check_life(connection, self.consumer)
+        return fired
+
+    def _take(
+        self,
+        request: FireRequest,
+        candidates: Candidates | None,
+        seconds: float,
+        lock: Lock,
+        connection: Connection,
+    ) -> Fired:
+        if self.ahead and not line.is_enough(connection, request, self.ahead):
+            # Others have taken messages since the first look.
+            return Fired()
+        limited, allotment, refused = bool(request.terms.limits), None, None
+        waits = limited or lock != "skip"
+        with dialect.of(connection).waiting(connection, seconds) if waits else nullcontext():
+            if limited:
+                allotment = Allotment(connection, request)
+                within, refused = allotment.narrowed
+                if within is None or (candidates is not None and within != request):
+                    # Another firing has taken tokens since the search.
+                    return Fired(refused=refused)
+                request = within
+                candidates = None if candidates is None else allotment.admitted(candidates)
+            chosen = acquire(connection, request, lock, candidates)
+        taken = chosen.taken if allotment is None else allotment.fitting(chosen.taken)
+        if not taken:
+            return Fired(refused=refused)
+        number, fired_at = consumers.new_ticket(connection, self.consumer, seen=self.seen)
+        if allotment is not None:
+            allotment.spend(taken, fired_at)
+        changes = Changes()
+        for piece, rows in taken:
+            changes.mark(
+                piece,
+                rows,
+                state=int(State.FIRED),
+                consumer_id=self.consumer.id,
+                ticket=number,
+                fired_at=fired_at,
+                deliveries=piece.deliveries + 1,
+            )
+            changes.fire(piece, rows)
+        changes.apply(connection)
+        if request.terms.fair:
+            advance(connection, request, taken)
+        if request.terms.makes_room and request.magazine is Magazine.MAIN:
+            notifications.notify(connection, *request.queue_ids)
+        if self.waiter is not None and self.waiter != waiters.LAST:
+            waiters.leave(connection, self.waiter)
+        plan = self.reading.plan(connection, taken, fired_at) if self.reading is not None else None
+        faults.point("fire.before_commit")
+        messages = sum(len(rows) for _, rows in taken)
+        ticket = Ticket(consumer=self.consumer, number=number, fired_at=fired_at, messages=messages)
+        return Fired(ticket=ticket, plan=plan, full=chosen.full, waited=chosen.waited)
 
 
 def _locks(request: FireRequest) -> Sequence[Lock]:
@@ -186,83 +259,3 @@ def _candidates(catalog: Catalog, request: FireRequest) -> Candidates | None:
     from queue_core.selection.candidates import find_candidates
 
     return find_candidates(catalog, request)
-
-
-def _checked(
-    consumer: Consumer,
-    request: FireRequest,
-    take: Callable[[float, Lock, Connection], Ticket | None],
-    seconds: float,
-    lock: Lock,
-    connection: Connection,
-) -> Ticket | None:
-    """Take messages for a consumer that was not started again; raises `ConsumerFenced`."""
-    after = request.after
-    # Where nobody else writes meanwhile, the new ticket checks the consumer's epoch soon enough.
-    early = after > 0 or dialect.of(connection).writes_in_parallel
-    if early:
-        consumers.check(connection, consumer, after, request.queue_ids, committed=after)
-    ticket = take(seconds, lock, connection)
-    if ticket is None and not early:
-        consumers.check_life(connection, consumer)
-    return ticket
-
-
-def _take(
-    consumer: Consumer,
-    request: FireRequest,
-    candidates: Candidates | None,
-    seen: bool,
-    waiter: int | None,
-    ahead: int,
-    seconds: float,
-    lock: Lock,
-    connection: Connection,
-) -> Ticket | None:
-    if ahead and not line.is_enough(connection, request, ahead):
-        # Others have taken messages since the first look.
-        return None
-    allotment = None
-    waits = request.limits is not None or lock != "skip"
-    with dialect.of(connection).waiting(connection, seconds) if waits else nullcontext():
-        if request.limits is not None:
-            allotment = Allotment(connection, request, request.limits)
-            if allotment.request is None or (
-                candidates is not None and allotment.request != request
-            ):
-                # Another firing has taken tokens since the search.
-                return None
-            request = allotment.request
-            candidates = None if candidates is None else allotment.admitted(candidates)
-        taken = acquire(connection, request, lock, candidates)
-    if allotment is not None:
-        taken = allotment.fitting(taken)
-    if not taken:
-        return None
-    number, fired_at = consumers.new_ticket(connection, consumer, seen=seen)
-    if allotment is not None:
-        allotment.spend(taken, fired_at)
-    changes = Changes()
-    for piece, rows in taken:
-        changes.mark(
-            piece,
-            rows,
-            state=int(State.FIRED),
-            consumer_id=consumer.id,
-            ticket=number,
-            fired_at=fired_at,
-            deliveries=piece.deliveries + 1,
-        )
-        changes.fire(piece, rows)
-    changes.apply(connection)
-    if request.terms.fair:
-        advance(connection, request, taken)
-    if request.terms.makes_room and request.magazine is Magazine.MAIN:
-        notifications.notify(connection, *request.queue_ids)
-    if waiter is not None and waiter != waiters.LAST:
-        waiters.leave(connection, waiter)
-    if request.reading is not None:
-        request.reading.make(connection, taken, fired_at)
-    faults.point("fire.before_commit")
-    messages = sum(len(rows) for _, rows in taken)
-    return Ticket(consumer=consumer, number=number, fired_at=fired_at, messages=messages)

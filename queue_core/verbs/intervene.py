@@ -220,7 +220,7 @@ def _waiting(connection: Connection, queue: QueueInfo, intervention: Interventio
     chosen = Candidates(ids=intervention.ids, fired={}, ranked=frozenset())
     taken = []
     for request in narrowed:
-        found = acquire(connection, request, "wait", chosen)
+        found = acquire(connection, request, "wait", chosen).taken
         # A firing takes one message that is larger than its limit; a full queue does not.
         taken += found if within_byte_limit(request, found) else []
     return taken

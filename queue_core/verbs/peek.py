@@ -22,7 +22,7 @@ def peek(catalog: Catalog, storage_uri: str, queue: QueueInfo, request: FireRequ
     for part in parts:
         candidates = find_candidates(catalog, part.searching(part.request))
         with catalog.read() as connection:
-            taken = acquire(connection, part.request, None, candidates)
+            taken = acquire(connection, part.request, None, candidates).taken
             if taken or part is parts[-1]:
                 return read_plans.build(connection, [queue], taken, storage_uri)
     raise AssertionError("there is one part at least")

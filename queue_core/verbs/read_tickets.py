@@ -21,6 +21,7 @@ from queue_core.catalog.holders import consumers
 from queue_core.catalog.records import trials
 from queue_core.catalog.slices import read_plans, whole_batches
 from queue_core.catalog.slices.slices import fetch_of_tickets
+from queue_core.selection.fired import Fired
 from queue_core.selection.reading import Reading
 from queue_core.values.model import QueueInfo, ReadPlan, Slice, Ticket, TicketRange
 
@@ -82,10 +83,10 @@ def plan_tickets(
     return _plan(connection, storage_uri, queues, fetch_of_tickets(connection, tickets))
 
 
-def plan_firing(catalog: Catalog, ticket: Ticket, reading: Reading) -> ReadPlan:
+def plan_firing(catalog: Catalog, ticket: Ticket, fired: Fired, reading: Reading) -> ReadPlan:
     """Return how to read the messages of a firing, as its own transaction has planned it if any."""
-    if reading.plan is not None:
-        return reading.plan
+    if fired.plan is not None:
+        return fired.plan
     with catalog.read() as connection:
         tickets = TicketRange.of(ticket)
         return plan_tickets(connection, reading.storage, reading.queues, tickets)

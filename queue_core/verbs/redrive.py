@@ -117,7 +117,7 @@ def _to_main(
         fitting = limit_to_capacity(connection, queue, request)
         if fitting is None:
             return RedriveStep(0, is_full=True)
-        taken = acquire(connection, fitting, "wait", candidates)
+        taken = acquire(connection, fitting, "wait", candidates).taken
         if not within_byte_limit(fitting, taken):
             # A firing takes one message that is larger than its limit; a full queue does not.
             return RedriveStep(0, is_full=True)
@@ -143,7 +143,7 @@ def _read_part(
     candidates: Candidates | None,
 ) -> tuple[IdSet, ReadPlan] | None:
     """Return the ids of the next part, and how to read it; None if there is nothing left."""
-    taken = acquire(connection, request, None, candidates)
+    taken = acquire(connection, request, None, candidates).taken
     if not taken:
         return None
     plan = read_plans.build(connection, [queue], taken, storage.uri)
@@ -167,7 +167,7 @@ def _hand_over(
         check_capacity(connection, target, staged, overflow="fail")
         here = FireRequest(queue_ids=(queue.id,), magazine=Magazine.SIDELINE)
         chosen = Candidates(ids=ids, fired={}, ranked=frozenset())
-        taken = acquire(connection, here, "wait", chosen)
+        taken = acquire(connection, here, "wait", chosen).taken
         if sum(len(rows) for _, rows in taken) != len(ids):
             raise _Changed
         load(connection, storage, target, staged)

@@ -283,7 +283,7 @@ def _move(
         fitting = limit_to_capacity(connection, queue, request)
         if fitting is not None:
             fitting = replace(fitting, max_slices=part_slices())
-        taken = [] if fitting is None else acquire(connection, fitting, "wait", candidates)
+        taken = [] if fitting is None else acquire(connection, fitting, "wait", candidates).taken
         if fitting is not None and not within_byte_limit(fitting, taken):
             # A firing takes one message that is larger than its limit; a full queue does not.
             taken = []

@@ -12,6 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Hashable
 from contextlib import suppress
+from dataclasses import dataclass
 from math import inf
 
 from sqlalchemy import Connection
@@ -24,8 +25,10 @@ from queue_core.catalog.poller import Due, Poller
 from queue_core.errors import IgnisError
 from queue_core.selection import line
 from queue_core.selection.acquire import anything
+from queue_core.selection.fired import Fired
+from queue_core.selection.reading import Reading
 from queue_core.selection.request import FireRequest
-from queue_core.values.model import Consumer, Magazine, QueueInfo, Ticket
+from queue_core.values.model import Consumer, Magazine, QueueInfo
 from queue_core.verbs.capacity.wait_line import WaitLine
 from queue_core.verbs.fire import fire
 
@@ -37,20 +40,21 @@ def fire_or_wait(
     catalog: Catalog,
     queue: QueueInfo,
     who: Callable[[], Consumer],
-    request_of: Callable[[QueueInfo], FireRequest],
+    request_of: Callable[[QueueInfo], tuple[FireRequest, Reading]],
     timeout: float | None,
-) -> tuple[Ticket | None, FireRequest]:
+) -> tuple[Fired, FireRequest, Reading]:
     """
-    Fire, or wait up to *timeout* seconds until there are messages; None if there are none.
+    Fire, or wait up to *timeout* seconds until there are messages.
 
-    Without a *timeout*, wait until there are. *request_of* returns the request by the settings that
-    the queue has at a moment; the last one is returned too. *who* returns the consumer, and is
-    called once the request is known to make sense, since it may register one.
+    Without a *timeout*, wait until there are. *request_of* returns the request, and how to read its
+    messages, by the settings that the queue has at a moment; the last ones are returned too. *who*
+    returns the consumer, and is called once the request is known to make sense, since it may
+    register one.
     """
     end = inf if timeout is None else time.monotonic() + timeout
     while True:
         try:
-            request = request_of(queue)
+            request, reading = request_of(queue)
         except IgnisError:
             with catalog.read() as connection:
                 now = queues.still_there(connection, queue)
@@ -60,78 +64,88 @@ def fire_or_wait(
             queue = now
             continue
         try:
-            return _fire_or_wait(catalog, queue, who(), request, end), request
+            fired = _Wait(catalog, queue, who(), request, reading, end).fire()
+            return fired, request, reading
         except queues.QueueChanged as changed:
             queue = changed.queue
-
-
-def _fire_or_wait(
-    catalog: Catalog, queue: QueueInfo, consumer: Consumer, request: FireRequest, end: float
-) -> Ticket | None:
-    takes_any = request.selection is None and request.magazine is Magazine.MAIN
-    # The first in line would wait for tokens.
-    uses_line = takes_any and request.limits is None
-    waiter = waiters.LAST if uses_line else None
-    ticket = fire(catalog, consumer, request, waiter=waiter, known=queue)
-    if ticket is not None or time.monotonic() >= end:
-        return ticket
-    if uses_line:
-        with suppress(_HeldBack):
-            return _in_line(catalog, queue, consumer, request, end)
-    return _beside(catalog, queue, consumer, request, end)
 
 
 class _HeldBack(Exception):
     """Other consumers go first, or the queue is paused; the place in the line does not matter."""
 
 
-def _in_line(
-    catalog: Catalog, queue: QueueInfo, consumer: Consumer, request: FireRequest, end: float
-) -> Ticket | None:
-    trusted = True
+@dataclass(frozen=True, slots=True)
+class _Wait:
+    """A firing that may wait, by the settings of a queue at one moment."""
 
-    def may_fire(connection: Connection) -> tuple[Hashable, bool]:
-        open_to, ahead = interests.open_to(
-            connection,
-            consumer,
-            request.queue_ids,
-            even_if_paused=request.even_if_paused,
-            known=queue,
-            waiter=place.waiter,
-        )
-        if not open_to:
-            raise _HeldBack
-        if ahead and not (trusted and line.is_enough(connection, request, ahead)):
-            # The first may leave with any change: all others would wait for a second that sleeps. A
-            # summary that is always new lets it look soon after each.
-            return object() if ahead == 1 else ahead, False
-        return 0, anything(connection, request)
+    catalog: Catalog
+    queue: QueueInfo
+    consumer: Consumer
+    request: FireRequest
+    reading: Reading
+    #: When it ends, by the monotonic clock.
+    end: float
 
-    with WaitLine(catalog, queue, waiters.FIRE, end - time.monotonic()) as place:
-        while place.wait(may_fire, first=False):
-            ticket = fire(catalog, consumer, request, waiter=place.waiter)
-            if ticket is not None:
-                place.left = True
-                return ticket
-            # The counters may promise messages that cannot be fired.
-            trusted = False
-    return None
+    def fire(self) -> Fired:
+        """Fire, or wait; return the last attempt. Raises `QueueChanged`."""
+        takes_any = self.request.selection is None and self.request.magazine is Magazine.MAIN
+        # The first in line would wait for tokens.
+        uses_line = takes_any and not self.request.terms.limits
+        fired = self._attempt(waiter=waiters.LAST if uses_line else None, known=self.queue)
+        if fired.ticket is not None or time.monotonic() >= self.end:
+            return fired
+        if uses_line:
+            with suppress(_HeldBack):
+                return self._in_line(fired)
+        return self._beside()
 
+    def _attempt(self, waiter: int | None = None, known: QueueInfo | None = None) -> Fired:
+        catalog, consumer, reading = self.catalog, self.consumer, self.reading
+        return fire(catalog, consumer, self.request, waiter=waiter, known=known, reading=reading)
 
-def _beside(
-    catalog: Catalog, queue: QueueInfo, consumer: Consumer, request: FireRequest, end: float
-) -> Ticket | None:
-    # As in the line. But held messages become due without a change, so look twice a second in any
-    # case.
-    watch = Watch(catalog, lambda: request.queue_ids)
-    with Poller(watch, first=0.005, last=0.3, blind=0.5) as poller:
-        while True:
-            due = poller.wait(end)
-            poller.pause(end)
-            ticket = fire(catalog, consumer, request, known=queue)
-            if ticket is not None or time.monotonic() >= end:
-                return ticket
-            # After a quiet time, look again at the next change.
-            refused_for = request.refused_for
-            blind = None if refused_for is None else min(refused_for, SETTINGS_SECONDS)
-            poller.looked(new=due is not Due.CHANGE, blind=blind)
+    def _in_line(self, fired: Fired) -> Fired:
+        request, trusted = self.request, True
+
+        def may_fire(connection: Connection) -> tuple[Hashable, bool]:
+            open_to, ahead = interests.open_to(
+                connection,
+                self.consumer,
+                request.queue_ids,
+                even_if_paused=request.even_if_paused,
+                known=self.queue,
+                waiter=place.waiter,
+            )
+            if not open_to:
+                raise _HeldBack
+            if ahead and not (trusted and line.is_enough(connection, request, ahead)):
+                # The first may leave with any change: all others would wait for a second that
+                # sleeps. A summary that is always new lets it look soon after each.
+                return object() if ahead == 1 else ahead, False
+            return 0, anything(connection, request)
+
+        left = self.end - time.monotonic()
+        with WaitLine(self.catalog, self.queue, waiters.FIRE, left) as place:
+            while place.wait(may_fire, first=False):
+                fired = self._attempt(waiter=place.waiter)
+                if fired.ticket is not None:
+                    place.left = True
+                    break
+                # The counters may promise messages that cannot be fired.
+                trusted = False
+        return fired
+
+    def _beside(self) -> Fired:
+        # As in the line. But held messages become due without a change, so look twice a second in
+        # any case.
+        watch = Watch(self.catalog, lambda: self.request.queue_ids)
+        with Poller(watch, first=0.005, last=0.3, blind=0.5) as poller:
+            while True:
+                due = poller.wait(self.end)
+                poller.pause(self.end)
+                fired = self._attempt(known=self.queue)
+                if fired.ticket is not None or time.monotonic() >= self.end:
+                    return fired
+                # After a quiet time, look again at the next change.
+                opens_in = fired.opens_in
+                blind = None if opens_in is None else min(opens_in, SETTINGS_SECONDS)
+                poller.looked(new=due is not Due.CHANGE, blind=blind)

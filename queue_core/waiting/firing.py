@@ -6,6 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from queue_core.selection.fired import Fired
 from queue_core.values.ids import IdSet
 from queue_core.values.model import THIS_PROCESS, Consumer, Holder, ReadPlan, Ticket
 
@@ -59,12 +60,10 @@ class Firing:
         )
 
 
-def of_plan(
-    ticket: Ticket, messages: pa.Table, plan: ReadPlan, *, full: bool, waited: int | None
-) -> Firing:
-    """Return the firing of the messages that a plan has read, of those that *waited*, if known."""
-    more = waited is None or waited > messages.num_rows
-    firing = Firing(ticket, messages, full=full, more=more)
+def of_plan(fired: Fired, messages: pa.Table, plan: ReadPlan) -> Firing:
+    """Return a firing whose messages a plan has read."""
+    more = fired.waited is None or fired.waited > messages.num_rows
+    firing = Firing(fired.ticket, messages, full=fired.full, more=more)
     if not any(task.segment.compacted for task in plan.tasks):
         # A plan has few ranges of ids, and the messages can be many.
         firing._read = messages, IdSet.of_scan(plan.tasks)

@@ -153,7 +153,7 @@ def available_now(store, queue):
         horizon=Horizon.now(store.catalog, [queue.info.id], Magazine.MAIN),
     )
     taken = 0
-    while fire(store.catalog, store.consumer(), request) is not None:
+    while fire(store.catalog, store.consumer(), request).ticket is not None:
         taken += queue.delete(queue.browse().column("_message_id"))
     return taken
 

@@ -276,9 +276,10 @@ def test_a_horizon_cuts_through_what_was_compacted(store, queue):
 
     odd = Selection.parse([queue.info], store.storage.uri, "number % 2 = 1", None)
     chosen = FireRequest(queue_ids=ids, horizon=limits, selection=odd)
-    assert fire(store.catalog, consumer, chosen).messages == 20
-    assert fire(store.catalog, consumer, FireRequest(queue_ids=ids, horizon=limits)).messages == 20
-    assert fire(store.catalog, consumer, FireRequest(queue_ids=ids, horizon=limits)) is None
+    assert fire(store.catalog, consumer, chosen).ticket.messages == 20
+    rest = FireRequest(queue_ids=ids, horizon=limits)
+    assert fire(store.catalog, consumer, rest).ticket.messages == 20
+    assert fire(store.catalog, consumer, rest).ticket is None
 
     assert numbers_of(queue.fire("all").messages) == list(range(40, 80))
 

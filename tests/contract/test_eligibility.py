@@ -240,7 +240,7 @@ def test_categories_are_found_without_opening_a_segment(store: Store) -> None:
         max_messages=4,
         selection=Selection.parse([queue.info], store.storage.uri, "who = 'y'"),
     )
-    ticket = fire(store.catalog, store.consumer(), wanted)
+    ticket = fire(store.catalog, store.consumer(), wanted).ticket
     assert ticket is not None
     assert ticket.messages == 4
 
@@ -351,9 +351,8 @@ def test_a_limit_of_bytes_over_several_queues_keeps_the_order_of_each(store: Sto
     ids = tuple(info.id for info in infos)
     consumer = store.consumer("both")
 
-    ticket = fire(
-        store.catalog, consumer, FireRequest(queue_ids=ids, max_bytes=half, selection=selection)
-    )
+    wanted = FireRequest(queue_ids=ids, max_bytes=half, selection=selection)
+    ticket = fire(store.catalog, consumer, wanted).ticket
 
     assert ticket is not None
     taken = read_tickets(store.catalog, store.storage.uri, infos, TicketRange.of(ticket))

@@ -278,14 +278,14 @@ def test_several_queues_share_a_firing(store):
     consumer, of_fair = store.consumer("reader"), frozenset({fair.info.id})
 
     request = FireRequest(queue_ids=ids, max_messages=40, terms=Terms(fair=of_fair))
-    ticket = verbs_fire(store.catalog, consumer, request)
+    ticket = verbs_fire(store.catalog, consumer, request).ticket
 
     plan = read_tickets(
         store.catalog, store.storage.uri, [fair.info, plain.info], TicketRange.of(ticket)
     )
     assert customers(read_table(plan)) == {"big": 10, "small": 10, "other": 20}
-    assert verbs_fire(store.catalog, consumer, replace(request, max_bytes=1)) is not None
-    while verbs_fire(store.catalog, consumer, request):
+    assert verbs_fire(store.catalog, consumer, replace(request, max_bytes=1)).ticket is not None
+    while verbs_fire(store.catalog, consumer, request).ticket:
         pass
     assert not any(len(queue.fire("all")) for queue in (fair, plain))
 

@@ -13,6 +13,10 @@ from queue_core import ConsumerPool, ConsumerTarget, batch_handler, limit
 from queue_core.catalog.records import allotments
 from queue_core.catalog.tables import allotments as rows
 from queue_core.errors import BadOption
+from queue_core.selection.request import FireRequest
+from queue_core.selection.terms import terms_of
+from queue_core.values.model import BY_SHARD, Magazine
+from queue_core.verbs.fire import fire
 from tests.clocks import jump
 from tests.contract.pools import PATIENCE
 from tests.factories import make_queue, numbers_of, orders
@@ -54,6 +58,22 @@ def test_a_firing_takes_the_tokens_of_one_window(store, order):
     assert 0.9 / SLOW < refused.opens_in < 1.3 * 0.1 * 10 / SLOW
     jump(store, 3 * SECOND / SLOW)
     assert len(queue.fire("all", order=order)) == 3
+
+
+def test_a_firing_tells_nothing_of_an_earlier_one_with_the_same_request(store):
+    queue = make_queue(store, limits=limit(per_second=SLOW))
+    queue.load(orders(2))
+    terms = terms_of([queue.info], Magazine.MAIN, None, BY_SHARD)
+    request, reader = FireRequest(queue_ids=(queue.info.id,), terms=terms), store.consumer()
+
+    taken, refused = (fire(store.catalog, reader, request) for _ in range(2))
+    queue.choose("all").delete()
+    none_left = fire(store.catalog, reader, request)
+
+    assert (taken.ticket.messages, taken.opens_in) == (1, None)
+    assert (refused.ticket, refused.by_time) == (None, True)
+    assert refused.opens_in > 0
+    assert (none_left.ticket, none_left.opens_in, none_left.by_time) == (None, None, False)
 
 
 @pytest.mark.parametrize("window", [1.0, 86_400.0])

@@ -97,7 +97,7 @@ def test_a_firing_from_many_queues_needs_no_more_statements(store):
             queue_ids=tuple(info.id for info in some), rules=fireable(some, Magazine.MAIN)
         )
         with counted(store) as statements:
-            ticket = fire(store.catalog, store.consumer("reader"), request)
+            ticket = fire(store.catalog, store.consumer("reader"), request).ticket
         assert ticket is not None
         # The message of one queue has expired.
         assert ticket.messages == len(some) - ("one-7" in {info.name for info in some})

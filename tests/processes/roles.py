@@ -171,7 +171,7 @@ def _fire_unseen(store: Store, queue: Queue, journal: Journal, name: str) -> Non
     with _reading(journal):
         query = store.consumer(name, beats=True)
         wanted = FireRequest(queue_ids=(queue.info.id,), max_messages=10)
-        ticket = fire(store.catalog, query, wanted, seen=False)
+        ticket = fire(store.catalog, query, wanted, seen=False).ticket
         if ticket is None:
             return
         with store.catalog.read() as connection:

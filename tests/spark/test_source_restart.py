@@ -37,7 +37,7 @@ def orphan(rig, name):
     consumer = rig.store.consumer(name, beats=True)
     queue = rig.store.queue("orders").info
     wanted = FireRequest(queue_ids=(queue.id,), max_messages=1)
-    assert fire(rig.store.catalog, consumer, wanted, seen=False).messages == 1
+    assert fire(rig.store.catalog, consumer, wanted, seen=False).ticket.messages == 1
 
 
 def test_offsets_are_a_consumer_and_a_ticket_in_this_order(rig):

@@ -22,9 +22,10 @@ from queue_core.catalog.holders import consumers
 from queue_core.catalog.slices import turns
 from queue_core.errors import DamagedCatalog
 from queue_core.segments.reader import read_table
+from queue_core.selection.fired import Fired
 from queue_core.selection.reading import Reading
 from queue_core.selection.request import FireRequest
-from queue_core.values.model import Consumer, QueueInfo, Ticket
+from queue_core.values.model import Consumer, QueueInfo
 from queue_core.values.names import of_process
 from queue_core.values.schema import output_schema
 from queue_core.verbs.fire import fire as fire_ticket
@@ -49,27 +50,29 @@ def fire(
 ) -> Firing:
     """Fire and read the next messages at once; raises as `verbs.fire` and `read_table` do."""
     reading = Reading(storage_uri, (queue,))
-    request = replace(request, reading=reading)
     consumer = consumer or catalog.write(lambda connection: _consumer(catalog, connection))
     for attempt in range(TRIES):
         try:
-            ticket = _fire(catalog, consumer, request)
+            fired = _fire(catalog, consumer, request, reading)
             break
         except DamagedCatalog:
             # Each statement of a selection sees a newer state, where slices or segments may be gone
             # that an earlier one has seen. Real damage stays.
             if attempt == TRIES - 1:
                 raise
+    ticket = fired.ticket
     if ticket is None:
         return Firing(None, output_schema(queue.schema).empty_table())
-    plan = plan_firing(catalog, ticket, reading)
+    plan = plan_firing(catalog, ticket, fired, reading)
     messages = read_table(plan)
     if request.selection is not None and request.selection.ordered:
         messages = request.selection.sorted(messages, ticket.fired_at)
-    return of_plan(ticket, messages, plan, full=request.cut.by_bytes, waited=request.cut.waited)
+    return of_plan(fired, messages, plan)
 
 
-def _fire(catalog: CallersCatalog, consumer: Consumer, request: FireRequest) -> Ticket | None:
+def _fire(
+    catalog: CallersCatalog, consumer: Consumer, request: FireRequest, reading: Reading
+) -> Fired:
     """
     Fire from one shard if that is enough, and wait for other firings only if there is no free one.
 
@@ -85,10 +88,10 @@ def _fire(catalog: CallersCatalog, consumer: Consumer, request: FireRequest) -> 
             random.shuffle(shards)
             for shard in shards:
                 of_one = replace(request, shards=(shard,))
-                ticket = fire_ticket(catalog, consumer, of_one, waits=False)
-                if ticket is not None:
-                    return ticket
-    return fire_ticket(catalog, consumer, request)
+                fired = fire_ticket(catalog, consumer, of_one, waits=False, reading=reading)
+                if fired.ticket is not None:
+                    return fired
+    return fire_ticket(catalog, consumer, request, reading=reading)
 
 
 def _consumer(catalog: CallersCatalog, connection: Connection) -> Consumer:

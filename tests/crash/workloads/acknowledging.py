@@ -24,7 +24,7 @@ def plans_tickets(store: Store, journal: Journal) -> None:
     queue, query = the_queue(store), store.consumer("query", beats=True)
     wanted = FireRequest(queue_ids=(queue.info.id,), max_messages=MANY // 4)
     for number in (1, 2):
-        ticket = fire(store.catalog, query, wanted, seen=False)
+        ticket = fire(store.catalog, query, wanted, seen=False).ticket
         assert ticket is not None
         assert ticket.number == number
     found = read_tickets(store.catalog, store.storage.uri, [queue.info], TicketRange(query, 0, 2))
@@ -52,7 +52,8 @@ def fires_unseen(store: Store, journal: Journal) -> None:
     queue = the_queue(store)
     wanted = FireRequest(queue_ids=(queue.info.id,), max_messages=MANY // 4)
     for name in ("one", "two"):
-        assert fire(store.catalog, store.consumer(name, beats=True), wanted, seen=False) is not None
+        query = store.consumer(name, beats=True)
+        assert fire(store.catalog, query, wanted, seen=False).ticket is not None
 
 
 def recovers(store: Store, journal: Journal) -> None:

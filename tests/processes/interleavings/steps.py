@@ -64,4 +64,4 @@ def stage(store, first=0):
 def fires_unseen(store, query):
     queue = store.queue("orders")
     wanted = FireRequest(queue_ids=(queue.info.id,))
-    return fire(store.catalog, query, wanted, seen=False)
+    return fire(store.catalog, query, wanted, seen=False).ticket

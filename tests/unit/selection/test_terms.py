@@ -1,10 +1,11 @@
-"""The terms of a firing: fair orders and weights, of queues by their settings."""
+"""The terms of a firing: limits, fair orders and weights, of queues by their settings."""
 
 import pyarrow as pa
 import pytest
 
 from queue_core.errors import BadOption
 from queue_core.selection.terms import Terms, terms_of
+from queue_core.values.limits import limit
 from queue_core.values.model import BY_SHARD, GLOBAL, Magazine, QueueInfo
 from queue_core.values.settings import QueueSettings
 
@@ -31,10 +32,11 @@ def test_a_plain_queue_has_no_terms():
     assert terms(queue(1), queue(2)) == Terms()
 
 
-def test_turns_count_only_in_main():
-    both = queue(1), queue(2, fair_by="customer")
+def test_limits_and_turns_count_only_in_main():
+    five = limit(in_flight=5)
+    both = queue(1, limits=(five,)), queue(2, fair_by="customer")
 
-    assert terms(*both) == Terms(fair=frozenset({2}))
+    assert terms(*both) == Terms(limits=((1, five),), fair=frozenset({2}))
     assert terms(*both, magazine=Magazine.SIDELINE) == Terms()
 
 
