@@ -22,7 +22,7 @@ _RATES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class TopReading:
     """The queues at one moment, with their counters since creation."""
 
     #: Seconds of a monotonic clock; only differences between samples matter.
@@ -33,7 +33,7 @@ class Reading:
     counters: dict[str, dict[str, int]]
 
 
-def sample(store: Store) -> Reading:
+def sample(store: Store) -> TopReading:
     """Take a sample now."""
     shards = store.view("shards")
     main = shards.filter(pc.equal(shards.column("magazine"), "main"))
@@ -42,10 +42,10 @@ def sample(store: Store) -> Reading:
         row["queue"]: {name: row[f"{name}_sum"] for name in _RATES.values()}
         for row in summed.to_pylist()
     }
-    return Reading(time.monotonic(), store.view("queues"), counters)
+    return TopReading(time.monotonic(), store.view("queues"), counters)
 
 
-def frame(before: Reading | None, now: Reading) -> pa.Table:
+def frame(before: TopReading | None, now: TopReading) -> pa.Table:
     """
     Return one row per queue: its messages, and the rates per second since *before*.
 
@@ -68,7 +68,7 @@ def frames(store: Store, interval: float) -> Iterator[pa.Table]:
         time.sleep(interval)
 
 
-def _rate(before: Reading | None, now: Reading, queue: str, counter: str) -> float | None:
+def _rate(before: TopReading | None, now: TopReading, queue: str, counter: str) -> float | None:
     if before is None or queue not in before.counters or queue not in now.counters:
         return None
     grown = now.counters[queue][counter] - before.counters[queue][counter]

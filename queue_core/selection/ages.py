@@ -21,7 +21,7 @@ from queue_core.values.rows import Numbers, Rows
 
 
 @dataclass(frozen=True, slots=True)
-class Ages:
+class LoadTimes:
     """The times of loading of some rows of a segment."""
 
     numbers: Numbers
@@ -43,7 +43,7 @@ class Ages:
 
 def read_ages(
     catalog: Catalog, storage_uri: str, queue: QueueInfo, request: FireRequest
-) -> dict[int, Ages]:
+) -> dict[int, LoadTimes]:
     """Return the ages of the compacted slices that meet a request's rules, by segment."""
     with catalog.read() as connection:
         found = fetch(
@@ -72,5 +72,5 @@ def read_ages(
             ]
         )
         times = read_table(plan, ["_loaded_at"]).column("_loaded_at").cast("int64").to_numpy()
-        ages[segment] = Ages(numbers.astype(np.int64), times)
+        ages[segment] = LoadTimes(numbers.astype(np.int64), times)
     return ages

@@ -64,7 +64,7 @@ def whole_slices() -> int:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class RoundPart:
     """Some of the chosen messages, in slices that are side by side."""
 
     ids: IdSet
@@ -91,7 +91,7 @@ def still_there(connection: Connection, request: FireRequest, ids: IdSet) -> lis
 
 def in_parts(
     connection: Connection, chosen: Sequence[Taken], most: int | None = None
-) -> list[Part]:
+) -> list[RoundPart]:
     """
     Return parts of messages of one queue, which are in order of magazines, shards and places.
 
@@ -109,7 +109,7 @@ def in_parts(
         end = at + sum(of_shard.values())
         attempts = {piece.attempts for piece, _ in pieces}
         parts.append(
-            Part(
+            RoundPart(
                 ids=IdSet.of(ids[at:end]),
                 magazine=first.magazine,
                 messages=of_shard,

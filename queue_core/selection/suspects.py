@@ -25,7 +25,7 @@ from queue_core.values.model import Consumer, HandlingConsumer, Magazine
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class SuspectPart:
     """A part of a firing: either suspects that were lost together, or other messages."""
 
     request: FireRequest
@@ -50,15 +50,15 @@ def look(connection: Connection, consumer: Consumer | None, request: FireRequest
 
 def parts(
     connection: Connection, consumer: Consumer | None, request: FireRequest, *, found: bool
-) -> Iterator[Part]:
+) -> Iterator[SuspectPart]:
     """Yield the parts of a firing, which are to be tried in turn; none if it must wait."""
     if request.magazine is not Magazine.MAIN:
-        yield Part(request)
+        yield SuspectPart(request)
         return
     others = replace(request, rules=(*request.rules, *suspects.UNSUSPECTED))
     if not found:
         # A consumer may be lost between the search and the firing.
-        yield Part(_apart(others))
+        yield SuspectPart(_apart(others))
         return
     busy = False
     if isinstance(consumer, HandlingConsumer):
@@ -66,24 +66,24 @@ def parts(
         check_life(connection, consumer)
         most = suspects.most_held(connection, consumer.id)
         if most:
-            yield Part(request, waits=True)
+            yield SuspectPart(request, waits=True)
             return
         busy = most is not None
     sizes = suspects.sizes(connection, eligible_slices(connection, request))
     for among in sorted(sizes, reverse=True):
         yield _trial(request, among, busy)
-    yield Part(_apart(others))
+    yield SuspectPart(_apart(others))
 
 
-def _trial(request: FireRequest, among: int, busy: bool) -> Part:
+def _trial(request: FireRequest, among: int, busy: bool) -> SuspectPart:
     """Return the firing of suspects that were lost among so many: of half of them at most."""
     half = max(among // 2, 1)
     most = half if request.max_messages is None else min(request.max_messages, half)
     trial = replace(request, rules=(*request.rules, *suspects.lost_among(among)), max_messages=most)
     if not _has_groups(request):
-        return Part(trial, waits=busy)
+        return SuspectPart(trial, waits=busy)
     # Other messages may be the heads of their groups, and then hold the suspects back.
-    return Part(trial, wider=replace(request, max_messages=None), waits=busy)
+    return SuspectPart(trial, wider=replace(request, max_messages=None), waits=busy)
 
 
 def _apart(others: FireRequest) -> FireRequest:

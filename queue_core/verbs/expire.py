@@ -33,7 +33,7 @@ from queue_core.selection.acquire import (
     anything,
     take_bunch,
 )
-from queue_core.selection.ages import Ages, read_ages
+from queue_core.selection.ages import LoadTimes, read_ages
 from queue_core.selection.candidates import find_candidates
 from queue_core.selection.queue_rules import of_expiry
 from queue_core.selection.request import Candidates, FireRequest
@@ -157,7 +157,7 @@ def _remove_old(
     catalog: Catalog,
     queue: QueueInfo,
     request: FireRequest,
-    ages: Mapping[int, Ages],
+    ages: Mapping[int, LoadTimes],
     begin: Position,
 ) -> tuple[int, Position | None]:
     """Remove old messages from *begin* on; return how many, and where the next round begins."""

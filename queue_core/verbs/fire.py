@@ -32,7 +32,7 @@ from queue_core.selection.fired import Fired, Refusal
 from queue_core.selection.limited import Allotment, narrowed
 from queue_core.selection.reading import Reading
 from queue_core.selection.request import Candidates, FireRequest
-from queue_core.selection.suspects import Part
+from queue_core.selection.suspects import SuspectPart
 from queue_core.selection.turn_choice import Lock
 from queue_core.support import faults
 from queue_core.values.model import Consumer, Magazine, QueueInfo, State, Ticket
@@ -110,14 +110,14 @@ class _Firing:
     waits: bool
     reading: Reading | None
 
-    def stalled(self, part: Part) -> Fired:
+    def stalled(self, part: SuspectPart) -> Fired:
         """Say whether there is a message for a part that must wait."""
         candidates = _candidates(self.catalog, part.searching(part.request))
         if candidates is None or len(candidates.ids):
             return Fired(stalled=True)
         return Fired(refused=candidates.refused)
 
-    def fire(self, part: Part) -> Fired:
+    def fire(self, part: SuspectPart) -> Fired:
         """Fire a part of the messages; it may have none, or others have taken them."""
         request = part.request
         # Not `transact`: a firing may try two transactions, and only the one that fires passes the

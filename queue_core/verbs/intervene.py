@@ -47,7 +47,7 @@ from queue_core.catalog.transact import transact
 from queue_core.errors import BadOption
 from queue_core.selection.acquire import acquire
 from queue_core.selection.request import Candidates, FireRequest
-from queue_core.selection.rounds import Part, still_there
+from queue_core.selection.rounds import RoundPart, still_there
 from queue_core.values.due import NEVER
 from queue_core.values.failure_kinds import BY_HAND
 from queue_core.values.ids import IdSet
@@ -81,7 +81,7 @@ class Intervention:
     kind: str = BY_HAND
     reason: str | None = None
     #: Only this part of them; None: all.
-    part: Part | None = None
+    part: RoundPart | None = None
     #: For `Act.RELOAD`: the holder; None: consumers without a sign of life for some seconds.
     consumer: str | None = None
     dead_after: float = DEAD_AFTER_SECONDS
@@ -102,7 +102,7 @@ class Intervention:
         """Where the slices begin; None: anywhere."""
         return None if self.part is None else self.part.within
 
-    def of_part(self, part: Part) -> Intervention:
+    def of_part(self, part: RoundPart) -> Intervention:
         """Return the intervention for a part of the messages."""
         return replace(self, ids=part.ids, magazines=(part.magazine,), part=part)
 

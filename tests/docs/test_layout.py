@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections import defaultdict
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
@@ -53,6 +54,17 @@ def test_no_folder_is_full():
         for folder in folders
         if (count := len(list(folder.glob("*.py")))) > MOST_IN_A_FOLDER
     } == {}
+
+
+def test_each_class_has_a_name_of_its_own():
+    homes = defaultdict(list)
+    for name in PACKAGES:
+        for file in (ROOT / name).rglob("*.py"):
+            for node in ast.walk(ast.parse(file.read_text())):
+                if isinstance(node, ast.ClassDef):
+                    homes[node.name].append(f"{file.relative_to(ROOT)}:{node.lineno}")
+
+    assert {name: found for name, found in homes.items() if len(found) > 1} == {}
 
 
 @pytest.mark.parametrize("room", ROOMS, ids=lambda room: room.name)

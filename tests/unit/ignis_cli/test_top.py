@@ -2,7 +2,7 @@
 
 import pyarrow as pa
 
-from ignis_cli.top import Reading, frame
+from ignis_cli.top import TopReading, frame
 
 
 def sample(at, **loaded):
@@ -18,7 +18,7 @@ def sample(at, **loaded):
         queue: {"loaded": count, "fired": 2 * count, "deleted": 0, "sidelined": 0}
         for queue, count in loaded.items()
     }
-    return Reading(at, queues, counters)
+    return TopReading(at, queues, counters)
 
 
 def test_rates_are_the_growth_of_counters_per_second():
