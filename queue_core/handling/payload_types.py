@@ -17,21 +17,10 @@ from typing import Any, Literal, TypeAlias, Union, get_args, get_origin, get_typ
 from uuid import UUID
 
 from queue_core.errors import BadOption
+from queue_core.handling.misfit import Misfit
 
 #: Makes an object of a JSON value; raises any exception for one that does not fit.
 Reader: TypeAlias = Callable[[Any], Any]
-
-
-class PayloadMisfit(ValueError):
-    """A JSON value that does not fit a dataclass, and where it is."""
-
-    def __init__(self, problem: str, path: str = "") -> None:
-        super().__init__(f"{path.lstrip('.')}: {problem}" if path else problem)
-        self._problem, self._path = problem, path
-
-    def within(self, step: str) -> PayloadMisfit:
-        """Return the same with a longer path, as seen from the enclosing value."""
-        return PayloadMisfit(self._problem, f"{step}{self._path}")
 
 
 def reader_of(kind: Any) -> Reader:
@@ -103,13 +92,13 @@ class _Shapes:
 
         def fill(value: Any) -> Any:
             if not isinstance(value, dict):
-                raise PayloadMisfit(f"an object is needed for {kind.__name__}, not {_name(value)}")
+                raise Misfit(f"an object is needed for {kind.__name__}, not {_name(value)}")
             for name in required:
                 if name not in value:
-                    raise PayloadMisfit("is missing", f".{name}")
+                    raise Misfit("is missing", name)
             return kind(
                 **{
-                    name: _within(f".{name}", read, value[name])
+                    name: _within(name, read, value[name])
                     for name, read in readers.items()
                     if name in value
                 }
@@ -125,7 +114,7 @@ class _Shapes:
             for read in readers:
                 try:
                     return read(value)
-                except PayloadMisfit as misfit:
+                except Misfit as misfit:
                     misfits.append(misfit)
             # The last of them is usually None, whose error says the least.
             raise misfits[0]
@@ -146,7 +135,7 @@ class _Shapes:
 
         def each(value: Any) -> Any:
             _check(value, dict, "an object")
-            return {name: _within(f".{name}", read, item) for name, item in value.items()}
+            return {name: _within(name, read, item) for name, item in value.items()}
 
         return each
 
@@ -173,7 +162,7 @@ def _plain(kind: type) -> Reader:
     def same(value: Any) -> Any:
         # True is an int in Python, but not a number in JSON.
         if not isinstance(value, fitting) or (isinstance(value, bool) and kind is not bool):
-            raise PayloadMisfit(f"{called} is needed, not {_name(value)}")
+            raise Misfit(f"{called} is needed, not {_name(value)}")
         return kind(value)
 
     return same
@@ -185,7 +174,7 @@ def _from_text(kind: type) -> Reader:
     def made(value: Any) -> Any:
         number = isinstance(value, int | float) and not isinstance(value, bool)
         if not (isinstance(value, str) or (kind is Decimal and number)):
-            raise PayloadMisfit(f"a text is needed for a {kind.__name__}, not {_name(value)}")
+            raise Misfit(f"a text is needed for a {kind.__name__}, not {_name(value)}")
         return make(value)
 
     return made
@@ -196,7 +185,7 @@ def _made(kind: type, make: Reader) -> Reader:
         try:
             return make(value)
         except (ValueError, ArithmeticError) as error:
-            raise PayloadMisfit(f"{value!r} is not a valid {kind.__name__}") from error
+            raise Misfit(f"{value!r} is not a valid {kind.__name__}") from error
 
     return made
 
@@ -204,7 +193,7 @@ def _made(kind: type, make: Reader) -> Reader:
 def _literal(values: tuple[Any, ...]) -> Reader:
     def same(value: Any) -> Any:
         if value not in values:
-            raise PayloadMisfit(f"{value!r} is not one of {', '.join(map(repr, values))}")
+            raise Misfit(f"{value!r} is not one of {', '.join(map(repr, values))}")
         return value
 
     return same
@@ -212,18 +201,18 @@ def _literal(values: tuple[Any, ...]) -> Reader:
 
 def _nothing(value: Any) -> None:
     if value is not None:
-        raise PayloadMisfit(f"null is needed, not {_name(value)}")
+        raise Misfit(f"null is needed, not {_name(value)}")
 
 
 def _check(value: Any, kind: type, called: str) -> None:
     if not isinstance(value, kind):
-        raise PayloadMisfit(f"{called} is needed, not {_name(value)}")
+        raise Misfit(f"{called} is needed, not {_name(value)}")
 
 
 def _within(step: str, read: Reader, value: Any) -> Any:
     try:
         return read(value)
-    except PayloadMisfit as misfit:
+    except Misfit as misfit:
         raise misfit.within(step) from misfit.__cause__
 
 

@@ -13,20 +13,10 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
+from queue_core.handling.misfit import Misfit
+
 #: Makes another value of a value that is not None; raises `Misfit`.
 Convert: TypeAlias = Callable[[Any], Any]
-
-
-class Misfit(ValueError):
-    """A type that no column can hold, or a value that does not fit; and where it is."""
-
-    def __init__(self, problem: str, path: str = "") -> None:
-        super().__init__(f"{path}: {problem}" if path else problem)
-        self._problem, self._path = problem, path
-
-    def within(self, step: str) -> Misfit:
-        """Return the same with a longer path, as seen from the enclosing object."""
-        return Misfit(self._problem, f"{step}.{self._path}" if self._path else step)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from queue_core.errors import SchemaMismatch
-from queue_core.handling.objects.codecs import Misfit
+from queue_core.handling.misfit import Misfit
 from queue_core.handling.objects.fields import fields_of, is_message_class, maker
 from queue_core.handling.objects.fitting import fits
 from queue_core.handling.objects.python_rows import Unreadable, values_of

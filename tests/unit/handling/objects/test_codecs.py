@@ -5,7 +5,8 @@ import datetime as dt
 import pyarrow as pa
 import pytest
 
-from queue_core.handling.objects.codecs import Codec, Misfit
+from queue_core.handling.misfit import Misfit
+from queue_core.handling.objects.codecs import Codec
 
 WHOLE = Codec(pa.int64(), (int,))
 DAY = Codec(pa.date32(), (dt.date,))
@@ -40,11 +41,6 @@ def test_values_of_another_type_are_refused(codec, value, problem):
 def test_a_null_is_refused_when_it_is_read():
     with pytest.raises(Misfit, match="is null"):
         WHOLE.decoded([1, None])
-
-
-def test_a_misfit_says_where_it_is():
-    assert str(Misfit("is null", "n").within("lines")) == "lines.n: is null"
-    assert str(Misfit("is null").within("lines")) == "lines: is null"
 
 
 def test_a_codec_is_a_column():
