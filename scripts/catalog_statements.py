@@ -60,7 +60,7 @@ def _acts(store: Store, queue: Queue) -> Iterator[tuple[str, Callable[[], object
     # A query of Spark: its tickets have rows until they are acknowledged.
     request = FireRequest(queue_ids=(queue.info.id,), max_messages=2)
     query = store.consumer("query")
-    ticket = fire(store.catalog, query, request, seen=False)
+    ticket = fire(store.catalog, query, request, seen=False).ticket
     assert ticket is not None
     yield (
         "acknowledge",
