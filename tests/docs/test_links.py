@@ -7,7 +7,9 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
-FOLDERS = {path.name for path in ROOT.iterdir() if path.is_dir()}
+#: What the demo, the benchmarks and builds write is not of the project.
+WRITTEN = {"out", "build", "dist"}
+FOLDERS = {path.name for path in ROOT.iterdir() if path.is_dir()} - WRITTEN
 
 
 def links(text: str) -> list[str]:
