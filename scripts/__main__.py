@@ -1,23 +1,8 @@
 """Write the reference pages of docs/ again: `make docs`."""
 
-from scripts import (
-    api_page,
-    catalog_page,
-    cli_page,
-    llms_page,
-    options_page,
-    settings_page,
-    troubleshooting_page,
-)
+from scripts import llms_page
+from scripts.reference_pages import PAGES
 
-for module in (
-    api_page,
-    catalog_page,
-    cli_page,
-    options_page,
-    settings_page,
-    troubleshooting_page,
-    llms_page,  # the last: it reads the others
-):
+for module in (*PAGES, llms_page):  # the last reads the others
     module.PAGE.write_text(module.page())
     print(module.PAGE.name)

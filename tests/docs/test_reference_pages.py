@@ -2,22 +2,13 @@
 
 import pytest
 
-from scripts import (
-    api_page,
-    catalog_page,
-    cli_page,
-    options_page,
-    settings_page,
-    troubleshooting_page,
-)
+from scripts import troubleshooting_page
+from scripts.reference_pages import PAGES
 from scripts.spark_mistakes import SPARK, said_by_spark
 from scripts.troubleshooting_page import section
 
 
-@pytest.mark.parametrize(
-    "script",
-    [api_page, catalog_page, cli_page, options_page, settings_page, troubleshooting_page],
-)
+@pytest.mark.parametrize("script", PAGES)
 def test_the_page_is_up_to_date(script) -> None:
     assert script.PAGE.read_text() == script.page(), "run `make docs`"
 

@@ -130,6 +130,16 @@ def fill(store: Store) -> None:
     leader.stop()
 
 
+def go_on(queue: Queue) -> None:
+    """Use the verbs of consumers and of people once more."""
+    firing = queue.fire(20)
+    queue.delete(firing.ids[:5])
+    queue.sideline(firing.ids[5:10], reason="later")
+    queue.reload(firing)
+    queue.shovel()
+    queue.sweep(0)
+
+
 def _load(queue: Queue, count: int, first: int, *, in_file: bool = False) -> None:
     with (
         mock.patch.object(stager, "INLINE_BYTES", 0 if in_file else 1 << 20),

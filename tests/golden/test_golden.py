@@ -16,7 +16,7 @@ from queue_core.values.model import Ticket
 from queue_core.waiting.publish import publish_once
 from tests.books import audit
 from tests.factories import make_batch, make_stager, orders, seen
-from tests.golden.make import HERE, QUERY, described, fill, folder_of
+from tests.golden.make import HERE, QUERY, described, fill, folder_of, go_on
 
 FORMATS = sorted(int(folder.name.removeprefix("format-")) for folder in HERE.glob("format-*"))
 
@@ -179,12 +179,7 @@ def test_a_batch_that_was_published_is_still_known(store):
 def test_every_verb_goes_on(store):
     queue = store.queue("orders")
 
-    firing = queue.fire(20)
-    queue.delete(firing.ids[:5])
-    queue.sideline(firing.ids[5:10], reason="later")
-    queue.reload(firing)
-    queue.shovel()
-    queue.sweep(0)
+    go_on(queue)
     queue.add_columns(pa.schema([("more", pa.int64())]))
     store.vacuum(grace=0)
 

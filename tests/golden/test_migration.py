@@ -19,7 +19,7 @@ from queue_core.values.address import Address
 from tests.books import audit
 from tests.children import Child
 from tests.factories import make_queue, orders
-from tests.golden.make import described, fill, folder_of
+from tests.golden.make import described, fill, folder_of, go_on
 from tests.golden.next_format import NEXT, format_of, install, next_version, notes, schema_of
 
 PROCESSES = 6
@@ -54,23 +54,15 @@ def test_the_first_process_of_the_next_version_takes_its_step_once(old):
         after = everything_of(old)
         with Store(old) as store:
             written = notes(store)
-            every_verb(store.queue("orders"))
+            queue = store.queue("orders")
+            queue.load(orders(10, 5000))
+            go_on(queue)
             audit(store)
 
     assert after == before
     assert schema_of(old) != names
     assert format_of(old) == str(NEXT)
     assert sorted(written) == sorted(f"of {name}" for name in before["schemas"])
-
-
-def every_verb(queue):
-    queue.load(orders(10, 5000))
-    firing = queue.fire(20)
-    queue.delete(firing.ids[:5])
-    queue.sideline(firing.ids[5:10], reason="later")
-    queue.reload(firing)
-    queue.shovel()
-    queue.sweep(0)
 
 
 def open_at_once(address, begin):
