@@ -1,13 +1,24 @@
-"""The reader of messages since Spark 4.2, which says where a batch starts, and its limits."""
+"""The readers since Spark 4.2, which tells them where a batch starts and what limits it.
+
+A trigger's own limit overrides those of the options: Trigger.Once reads all available messages.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
-from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
 
-from ignis_source.limits import admitted, default_limit, lingers
+from ignis_source.options import SourceOptions
 from ignis_source.stream import IgnisStreamReader
+from ignis_source.task_stream import IgnisTaskReader
 from queue_core.support.brief_errors import briefly
 
 
@@ -28,5 +39,33 @@ class AdmittedStreamReader(IgnisStreamReader, SupportsTriggerAvailableNow):
     @briefly
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """Return the offset of the next batch; *start* if there is none."""
-        waits = lingers(self._options, limit)
-        return self.after(start, admitted(self._options, limit), lingers=waits)
+        options = self._options
+        if isinstance(limit, ReadAllAvailable):
+            return self.after(start, (None, None))
+        most = options.max_messages, options.max_bytes
+        return self.after(start, most, lingers=options.min_messages is not None)
+
+
+class AdmittedTaskReader(IgnisTaskReader, SupportsTriggerAvailableNow):
+    """Runs side tasks when they are due; with Trigger.AvailableNow, once."""
+
+    @briefly
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Run the tasks once: later, because Spark has not requested the first offset yet."""
+        self._driver().run_once()
+
+    @briefly
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """Return the offset of the newest report; *start* if there is none."""
+        return self.after(start)
+
+
+def default_limit(options: SourceOptions) -> ReadLimit:
+    """Return the limit that Spark shows for each trigger; of two limits, it can hold one."""
+    if options.max_messages is not None:
+        return ReadMaxRows(options.max_messages)
+    if options.max_bytes is not None:
+        return ReadMaxBytes(options.max_bytes)
+    if options.min_messages is not None:
+        return ReadMinRows(options.min_messages)
+    return ReadAllAvailable()

@@ -17,10 +17,8 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from ignis_source.options import SourceOptions
-from ignis_source.partition import IgnisPartition, split
-from ignis_source.read import read_selected
+from ignis_source.partition import IgnisPartition, TablePartition, split
 from ignis_source.schema import batch_schema, check_columns
-from ignis_source.table_partition import TablePartition
 from queue_core.support.brief_errors import briefly, briefly_yielded
 from queue_core.values.schema import output_schema
 from queue_core.values.views import VIEWS
@@ -69,10 +67,8 @@ class IgnisBatchReader(DataSourceReader):
     @briefly_yielded
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Return the rows of a partition; runs on an executor."""
-        if isinstance(partition, TablePartition):
+        if isinstance(partition, IgnisPartition | TablePartition):
             return partition.batches(self._schema)
-        if isinstance(partition, IgnisPartition):
-            return read_selected(partition, self._schema)
         # Spark makes up a partition if there is none.
         return iter(())
 

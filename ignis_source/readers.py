@@ -36,7 +36,7 @@ def stream_reader(options: SourceOptions, schema: StructType) -> DataSourceStrea
 def task_reader(options: SourceOptions, schema: StructType) -> DataSourceStreamReader:
     """Return the reader of side tasks."""
     if tells_start():
-        from ignis_source.task_admission import AdmittedTaskReader
+        from ignis_source.admission import AdmittedTaskReader
 
         return AdmittedTaskReader(options, schema)
     from ignis_source.older_spark import OlderTaskReader

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from ignis_source.firing import TicketFirer
+from ignis_source.firing import Linger, TicketFirer
 from ignis_source.handle import StoreHandle
-from ignis_source.lingering import Linger
 from ignis_source.offset import Offset
 from ignis_source.options import SourceOptions
 from ignis_source.presence import QueryPresence

@@ -84,11 +84,8 @@ class IgnisStreamReader(DataSourceStreamReader):
     @briefly_yielded
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Return the messages of a partition; runs on an executor."""
-        # Not at the top: a query's start does not wait for what its executors import.
-        from ignis_source.read import read_selected
-
         assert isinstance(partition, IgnisPartition)
-        return read_selected(partition, self._schema)
+        return partition.batches(self._schema)
 
     @briefly
     def commit(self, end: dict[str, Any]) -> None:

@@ -15,8 +15,8 @@ from pyspark.sql.types import StructType
 
 from ignis_source.offset import ReportOffset
 from ignis_source.options import SourceOptions
+from ignis_source.partition import TablePartition
 from ignis_source.schema import batch_schema, check_columns
-from ignis_source.table_partition import TablePartition
 from queue_core.support.brief_errors import briefly, briefly_yielded
 from queue_core.values.views import REPORTS
 

@@ -56,7 +56,8 @@ def test_a_process_that_needs_no_collector_does_not_get_one(tmp_path):
 MODULES = """
 import sys
 from ignis_sink import load, planning
-from ignis_source import read, session
+from ignis_source import partition, session
+from queue_core.segments import reader
 print("pyarrow.compute" in sys.modules)
 """
 

@@ -1,6 +1,6 @@
 """A batch waits for enough messages, and not for ever."""
 
-from ignis_source.lingering import Linger
+from ignis_source.firing import Linger
 
 
 class Clock:

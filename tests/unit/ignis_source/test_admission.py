@@ -7,8 +7,9 @@ from pyspark.sql.streaming.datasource import (
     ReadMaxRows,
     ReadMinRows,
 )
+from pyspark.sql.types import StructType
 
-from ignis_source.limits import admitted, default_limit, lingers
+from ignis_source.admission import AdmittedStreamReader, default_limit
 from ignis_source.options import SourceOptions
 
 MESSAGES = {"maxMessagesPerTrigger": "10"}
@@ -36,21 +37,21 @@ def test_spark_is_told_one_limit(given, limit):
     assert default_limit(options(given)) == limit
 
 
-def test_of_two_limits_both_hold_although_spark_knows_of_one():
-    chosen = options(MESSAGES | BYTES)
-    assert admitted(chosen, default_limit(chosen)) == (10, 1024)
+@pytest.mark.parametrize(
+    ("given", "limits", "lingers"),
+    [
+        (MESSAGES | BYTES, (10, 1024), False),
+        (LEAST, (None, None), True),
+        (LEAST | MESSAGES, (10, None), True),
+    ],
+    ids=["both, although Spark knows of one", "least", "least and most"],
+)
+def test_a_trigger_keeps_the_options_limits_unless_it_asks_for_everything(given, limits, lingers):
+    asked = []
+    reader = AdmittedStreamReader(options(given), StructType())
+    reader.after = lambda start, most, lingers=False: asked.append((start, most, lingers)) or start
 
+    reader.latestOffset({}, default_limit(options(given)))
+    reader.latestOffset({}, ReadAllAvailable())
 
-def test_a_trigger_that_asks_for_everything_gets_it():
-    assert admitted(options(MESSAGES | BYTES), ReadAllAvailable()) == (None, None)
-
-
-@pytest.mark.parametrize("given", [LEAST, LEAST | MESSAGES], ids=["least", "least and most"])
-def test_a_trigger_that_asks_for_everything_waits_for_nothing(given):
-    chosen = options(given)
-    assert lingers(chosen, default_limit(chosen))
-    assert not lingers(chosen, ReadAllAvailable())
-
-
-def test_without_a_least_number_no_trigger_waits():
-    assert not lingers(options(MESSAGES), ReadMaxRows(10))
+    assert asked == [({}, limits, lingers), ({}, (None, None), False)]
