@@ -92,7 +92,7 @@ def measure(count: int, folder: Path) -> dict[str, object]:
             for queue in queues:
                 queue.load([{"number": 1}, {"number": 2}])
         session.next(offset, None, None)
-        _, costs["look in vain"] = measured(
+        _, costs["look at an empty queue"] = measured(
             lambda: session.next(Offset("measured", offset.ticket + 1), None, None)
         )
         session.close()
