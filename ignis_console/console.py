@@ -11,16 +11,15 @@ from ignis_console.action_log import ActionLog
 from ignis_console.auth import Auth
 from ignis_console.config import ConsoleOptions
 from ignis_console.details import QueueReading, SidelineView, read_queue, read_sideline
-from ignis_console.figures import Figures
 from ignis_console.problems import Problem, find
 from ignis_console.remembered import Remembered
 from ignis_console.shared import Look, Shared
-from ignis_console.snapshot import SnapshotReader
 from ignis_console.under_way import LongActions
 from queue_core.errors import CatalogUnavailable, IgnisError
 from queue_core.store import Store
 from queue_core.values.rows import Numbers
 from queue_core.watching import prometheus
+from queue_core.watching.present import Figures, FiguresReader
 
 #: Seconds for which the figures of the store, a queue, and its sideline are shown before they are
 #: read again. On PostgreSQL, each reading counts as two transactions: the test of the connection is
@@ -59,7 +58,7 @@ class Console:
         self.options = options
         self.auth = Auth(options)
         self.log = ActionLog(options.action_log)
-        self._reader = SnapshotReader(store.catalog)
+        self._reader = FiguresReader(store.catalog)
         self.long_actions = LongActions(ACTIONS, ACTION_PATIENCE)
         #: The ids of messages that an action has counted, as a page or a script has been shown.
         self.counted: Remembered[Numbers] = Remembered(MOST_COUNTED, _room)

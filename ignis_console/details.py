@@ -9,13 +9,12 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from ignis_console.figures import FigureSample, Holder, QueueFigures
-from ignis_console.snapshot import SPAN_SECONDS, read_holders, read_queues, read_samples
 from ignis_console.wording import moment
 from queue_core.catalog import dialect, queues
 from queue_core.catalog.records.samples import FINEST
 from queue_core.store import Store
-from queue_core.watching import views
+from queue_core.watching import present, views
+from queue_core.watching.present import SPAN_SECONDS, FigureSample, Holder, QueueFigures
 
 #: The times that the charts can show: seconds of each sample, and seconds in all.
 SPANS = {"hour": (10, 3600), "day": (60, 86_400), "month": (3600, 30 * 86_400)}
@@ -64,13 +63,24 @@ def read_queue(store: Store, name: str, span: str) -> QueueReading:
     with store.catalog.read() as connection:
         now = dialect.read_clock(connection)
         info = queues.find(connection, name)
-        latest = read_samples(connection, info.id, FINEST, now - SPAN_SECONDS * 1_000_000)
-        (found,) = read_queues(connection, now, {info.id: latest}, info.id)
+
+        def samples(each: int, seconds: int) -> tuple[FigureSample, ...]:
+            return present.read_samples(connection, info.id, each, now - seconds * 1_000_000)
+
+        latest = {info.id: samples(FINEST, SPAN_SECONDS)}
+        ((_, figures),) = present.read_queues(connection, now, latest, info.id)
         rows = views.read(connection, "shards", name, store.storage.uri).to_pylist()
-        holders = tuple(read_holders(connection, now, info.id))
-        each, seconds = SPANS[span]
-        samples = tuple(read_samples(connection, info.id, each, now - seconds * 1_000_000))
-    shards = _shards(rows)
+        holders = tuple(present.read_holders(connection, now, info.id))
+        history = samples(*SPANS[span])
+    aside = {row["shard"]: row["waiting"] for row in rows if row["magazine"] == "sideline"}
+    shards = tuple(
+        ShardRow(
+            sidelined=aside.get(row["shard"], 0),
+            **{name: row[name] for name in ("shard", "waiting", "in_flight", "loaded", "deleted")},
+        )
+        for row in rows
+        if row["magazine"] == "main"
+    )
     waiting = sum(row.waiting for row in shards)
     details = Details(
         now=now / 1e6,
@@ -83,9 +93,9 @@ def read_queue(store: Store, name: str, span: str) -> QueueReading:
         skew=max(row.waiting for row in shards) * len(shards) / waiting if waiting else None,
         holders=holders,
         span=span,
-        samples=samples,
+        samples=history,
     )
-    return QueueReading(found, details)
+    return QueueReading(figures, details)
 
 
 class SidelineView(NamedTuple):
@@ -100,21 +110,4 @@ def read_sideline(store: Store, queue: str) -> SidelineView:
     """Read the view of a queue; raises `NoSuchQueue`."""
     with store.catalog.read() as connection:
         now = dialect.read_clock(connection)
-        rows = views.read(connection, "sideline", queue, store.storage.uri)
-        return SidelineView(now, rows)
-
-
-def _shards(rows: list[dict[str, Any]]) -> tuple[ShardRow, ...]:
-    aside = {row["shard"]: row["waiting"] for row in rows if row["magazine"] == "sideline"}
-    return tuple(
-        ShardRow(
-            shard=row["shard"],
-            waiting=row["waiting"],
-            in_flight=row["in_flight"],
-            sidelined=aside.get(row["shard"], 0),
-            loaded=row["loaded"],
-            deleted=row["deleted"],
-        )
-        for row in rows
-        if row["magazine"] == "main"
-    )
+        return SidelineView(now, views.read(connection, "sideline", queue, store.storage.uri))

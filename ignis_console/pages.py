@@ -1,14 +1,35 @@
-"""The table of pages: each with its path, its model, and its parameters."""
+"""The table of pages: each with its path, its parameters, and the function that returns its model.
+
+A model is a plain value, which the page shows and its twin in the API returns.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, NamedTuple, get_type_hints
 
-from ignis_console import models
+from ignis_console import messages, sideline, wording
+from ignis_console.action_log import LogEntry
 from ignis_console.ask import GROUP, Ask, Parameter
 from ignis_console.console import Console
+from ignis_console.details import SPANS, Details
+from ignis_console.messages import Life
 from ignis_console.openapi import Operation
+from ignis_console.problems import Problem, of_queue
+from ignis_console.shared import Look
+from ignis_console.sideline import Groups, within
+from ignis_console.under_way import UnderWay
+from ignis_console.values import plain
+from queue_core.errors import BadOption
+from queue_core.watching.present import QueueFigures
+
+#: How the names of Arrow's types of numbers begin.
+_NUMBERS = ("int", "uint", "float", "double", "half", "decimal")
+#: Queues on one page, and rows of a group of the sideline.
+PER_PAGE = 100
+GROUP_ROWS = 100
 
 
 class Page(NamedTuple):
@@ -36,51 +57,292 @@ class Page(NamedTuple):
         return Operation("get", self.api, self.name, self.about, answer, self.parameters)
 
 
-PAGES = (
-    Page(
-        "/",
-        "All queues with their figures, 100 per page.",
-        models.queues_page,
-        (
-            Parameter("q", "Only queues whose name has this text."),
-            Parameter("sort", f"The order: {', '.join(models.SORTS)}."),
-            Parameter("page", "The number of the page, from 1.", kind="number"),
-        ),
-    ),
-    Page(
-        "/queues/{queue}",
-        "One queue: its figures, shards, consumers and history.",
-        models.queue_page,
-        (Parameter("span", "The time of the history: hour, day or month."),),
-    ),
-    Page(
-        "/queues/{queue}/sideline",
-        "The sideline of a queue, grouped by kind and first line of the reason, 100 per page.",
-        models.sideline_page,
-        (
-            Parameter("q", "Only groups with this text in their kind or reason."),
-            Parameter(
-                "page", "The number of the page of groups or messages, from 1.", kind="number"
-            ),
-            Parameter("group", "1: show messages of the group of *kind* and *reason*."),
-            *GROUP[1:],
-        ),
-    ),
-    Page(
-        "/queues/{queue}/messages",
-        "Messages that wait, without taking them.",
-        models.messages_page,
-        (
-            Parameter("selector", "A SQL condition on the messages."),
-            Parameter("magazine", "main or sideline."),
-            Parameter("count", "The most messages: 1 to 200.", kind="number"),
-        ),
-    ),
-    Page(
-        "/queues/{queue}/messages/{message_id}",
-        "One message: where it is, what it contains, and its failures.",
-        models.message_page,
-    ),
-    Page("/problems", "What a person should look at, the worst first.", models.problems_page),
-    Page("/log", "The latest actions by this console.", models.log_page),
+PAGES: list[Page] = []
+_Model = Callable[[Console, Ask], Any]
+
+
+def _page(path: str, about: str, *parameters: Parameter) -> Callable[[_Model], _Model]:
+    """Add the page of a function that returns its model."""
+
+    def add(model: _Model) -> _Model:
+        PAGES.append(Page(path, about, model, parameters))
+        return model
+
+    return add
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Freshness:
+    """How old the figures are."""
+
+    #: When they were read, by the catalog's clock.
+    at: datetime
+    #: Seconds since then.
+    age: float
+    #: Why newer ones could not be read; None: they could.
+    error: str | None
+
+
+def freshness(look: Look[Any], now: int) -> Freshness:
+    """Return how old a reading is; *now*: the catalog's time at it, in microseconds."""
+    return Freshness(at=wording.moment(now) or wording.EPOCH, age=look.age, error=look.error)
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueueRow(QueueFigures):
+    """The figures of a queue. Null: it is not known, except for the age: none waits."""
+
+    problems: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueuesPage:
+    """All queues, or those that a search finds."""
+
+    fresh: Freshness
+    now: float
+    search: str
+    sort: str
+    page: int
+    pages: int
+    found: int
+    waiting: int | None
+    in_flight: int | None
+    sidelined: int | None
+    dead: int | None
+    queues: tuple[QueueRow, ...]
+
+
+#: The orders of queues. A figure that is not known comes last.
+SORTS: dict[str, Callable[[QueueRow], Any]] = {
+    "name": lambda row: row.name,
+    "waiting": lambda row: (-(row.waiting or 0), row.name),
+    "oldest": lambda row: (-(row.oldest_age or 0), row.name),
+    "in_flight": lambda row: (-(row.in_flight or 0), row.name),
+    "sidelined": lambda row: (-(row.sidelined or 0), row.name),
+    "problems": lambda row: (-row.problems, row.name),
+}
+
+
+@_page(
+    "/",
+    "All queues with their figures, 100 per page.",
+    Parameter("q", "Only queues whose name has this text."),
+    Parameter("sort", f"The order: {', '.join(SORTS)}."),
+    Parameter("page", "The number of the page, from 1.", kind="number"),
 )
+def queues_page(console: Console, ask: Ask) -> QueuesPage:
+    """Return all queues, or those that a search finds."""
+    look = console.overview()
+    figures = look.seen.figures
+    search = ask.text("q") or ""
+    sort = ask.one_of("sort", tuple(SORTS))
+    rows = [
+        _row(console, queue) for queue in figures.queues if search.lower() in queue.name.lower()
+    ]
+    rows.sort(key=SORTS[sort])
+    page, pages = within(_number(ask), len(rows), PER_PAGE)
+    totals = {
+        name: None if None in (values := [getattr(row, name) for row in rows]) else sum(values)
+        for name in ("waiting", "in_flight", "sidelined", "dead")
+    }
+    return QueuesPage(
+        fresh=freshness(look, figures.now),
+        now=figures.now / 1e6,
+        search=search,
+        sort=sort,
+        page=page,
+        pages=pages,
+        found=len(rows),
+        **totals,
+        queues=tuple(rows[(page - 1) * PER_PAGE : page * PER_PAGE]),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueuePage:
+    """One queue."""
+
+    fresh: Freshness
+    queue: QueueRow
+    problems: tuple[Problem, ...]
+    details: Details
+
+
+@_page(
+    "/queues/{queue}",
+    "One queue: its figures, shards, consumers and history.",
+    Parameter("span", "The time of the history: hour, day or month."),
+)
+def queue_page(console: Console, ask: Ask) -> QueuePage:
+    """Return one queue; raises `NoSuchQueue`."""
+    look = console.queue(ask.queue, ask.one_of("span", tuple(SPANS)))
+    figures, details = look.seen
+    return QueuePage(
+        fresh=freshness(look, round(details.now * 1e6)),
+        queue=_row(console, figures),
+        problems=tuple(of_queue(figures, console.options.oldest_wanted)),
+        details=details,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SidelineRow:
+    """One message of a group of the sideline."""
+
+    message_id: int
+    attempts: int
+    deliveries: int
+    sidelined_at: Any
+    due_at: Any
+    dead: bool
+    reason: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SidelinePage(Groups):
+    """The sideline of a queue, by kind and first line of the reason; or one of its groups."""
+
+    fresh: Freshness
+    queue: str
+    search: str
+    #: Whether one group is chosen, and which. Then the pages are those of its messages.
+    chosen: bool
+    kind: str | None
+    reason: str | None
+    members: int
+    rows: tuple[SidelineRow, ...]
+
+
+@_page(
+    "/queues/{queue}/sideline",
+    "The sideline of a queue, grouped by kind and first line of the reason, 100 per page.",
+    Parameter("q", "Only groups with this text in their kind or reason."),
+    Parameter("page", "The number of the page of groups or messages, from 1.", kind="number"),
+    Parameter("group", "1: show messages of the group of *kind* and *reason*."),
+    *GROUP[1:],
+)
+def sideline_page(console: Console, ask: Ask) -> SidelinePage:
+    """Return the groups of a sideline, and the messages of one of them."""
+    look = console.sideline(ask.queue)
+    rows = look.seen.rows
+    chosen, search = ask.flag("group"), ask.text("q") or ""
+    groups = vars(sideline.group(rows, search, 1 if chosen else _number(ask)))
+    kind, reason = ask.text("kind"), ask.values.get("reason") or None
+    found = sideline.members(rows, kind, reason) if chosen else rows.slice(0, 0)
+    page = 1
+    if chosen:
+        page, pages = within(_number(ask), found.num_rows, GROUP_ROWS)
+        groups |= {"page": page, "pages": pages}
+    names = list(SidelineRow.__dataclass_fields__)
+    shown = found.select(names).slice((page - 1) * GROUP_ROWS, GROUP_ROWS)
+    return SidelinePage(
+        **groups,
+        fresh=freshness(look, look.seen.now),
+        queue=ask.queue,
+        search=search,
+        chosen=chosen,
+        kind=kind,
+        reason=reason,
+        members=found.num_rows,
+        rows=tuple(SidelineRow(**row) for row in shown.to_pylist()),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessagesPage:
+    """Messages that wait."""
+
+    queue: str
+    selector: str | None
+    magazine: str
+    count: int
+    #: The columns of the queue, and those of them that are numbers.
+    columns: tuple[str, ...]
+    numbers: tuple[str, ...]
+    messages: tuple[dict[str, Any], ...]
+
+
+@_page(
+    "/queues/{queue}/messages",
+    "Messages that wait, without taking them.",
+    Parameter("selector", "A SQL condition on the messages."),
+    Parameter("magazine", "main or sideline."),
+    Parameter("count", "The most messages: 1 to 200.", kind="number"),
+)
+def messages_page(console: Console, ask: Ask) -> MessagesPage:
+    """Return messages that wait; raises `BadSelector`."""
+    selector, magazine = ask.text("selector"), ask.one_of("magazine", ("main", "sideline"))
+    count = ask.number("count", 20, 1, messages.MOST)
+    found = messages.peek(console.store, ask.queue, selector, magazine, count)
+    columns = console.store.queue(ask.queue).info.schema
+    return MessagesPage(
+        queue=ask.queue,
+        selector=selector,
+        magazine=magazine,
+        count=count,
+        columns=tuple(columns.names),
+        numbers=tuple(each.name for each in columns if str(each.type).startswith(_NUMBERS)),
+        messages=tuple(plain(row) for row in found),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessagePage:
+    """One message with its whole life."""
+
+    queue: str
+    life: Life
+
+
+@_page(
+    "/queues/{queue}/messages/{message_id}",
+    "One message: where it is, what it contains, and its failures.",
+)
+def message_page(console: Console, ask: Ask) -> MessagePage:
+    """Return one message; raises `BadOutcome` for an id of another queue."""
+    text = ask.path["message_id"]
+    if not text.isascii() or not text.isdigit() or int(text[:20]) >= 1 << 63:
+        raise BadOption(f"message id {text!r}: use a whole number, as in the column _message_id")
+    return MessagePage(queue=ask.queue, life=messages.life(console.store, ask.queue, int(text)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProblemsPage:
+    """What a person should look at, the worst first."""
+
+    fresh: Freshness
+    problems: tuple[Problem, ...]
+
+
+@_page("/problems", "What a person should look at, the worst first.")
+def problems_page(console: Console, _: Ask) -> ProblemsPage:
+    """Return the problems of the store."""
+    look = console.overview()
+    fresh = freshness(look, look.seen.figures.now)
+    return ProblemsPage(fresh=fresh, problems=tuple(look.seen.problems))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogPage:
+    """The latest actions by this console."""
+
+    under_way: tuple[UnderWay, ...]
+    entries: tuple[LogEntry, ...]
+
+
+@_page("/log", "The latest actions by this console.")
+def log_page(console: Console, _: Ask) -> LogPage:
+    """Return the latest actions."""
+    running = console.long_actions.latest()
+    return LogPage(under_way=running, entries=tuple(console.log.latest()))
+
+
+def _number(ask: Ask) -> int:
+    """Return the page of a list that is asked for."""
+    return ask.number("page", 1, 1, 1_000_000)
+
+
+def _row(console: Console, queue: QueueFigures) -> QueueRow:
+    problems = sum(1 for _ in of_queue(queue, console.options.oldest_wanted))
+    return QueueRow(**vars(queue), problems=problems)

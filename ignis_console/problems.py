@@ -1,17 +1,16 @@
-"""Problems: what the figures say that a person should look at. Pure functions, one per rule.
+"""Problems: what the figures say that a person should look at. Pure functions.
 
 The thresholds are those of docs/monitoring/alerts.yml where there is an alert for the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import chain
 
-from ignis_console import wording
-from ignis_console.figures import Figures, QueueFigures
+from ignis_console.wording import age, messages, number
+from queue_core.watching.present import Figures, QueueFigures
 
 #: Seconds without a heartbeat after which a consumer is dead.
 DEAD_AFTER = 60.0
@@ -46,52 +45,83 @@ class Problem:
     advice: str
 
 
+#: How bad each kind of problem is, and what a person can do.
+_KINDS = {
+    "old": (
+        Severity.WARNING,
+        "Check that consumers run and keep up, or start more of them. The age of requeued messages "
+        "counts from their load.",
+    ),
+    "overdue": (Severity.WARNING, "Start a process that runs side tasks, or shovel by hand."),
+    "growing": (Severity.WARNING, "Start a process that runs side tasks, or shovel by hand."),
+    "dead": (
+        Severity.WARNING,
+        "Look at the reasons in the sideline; requeue or delete the messages.",
+    ),
+    "damaged": (
+        Severity.CRITICAL,
+        "Run ignis fsck --deep. Restore the file, then run ignis repair.",
+    ),
+    "stuck": (
+        Severity.WARNING,
+        "Check that the consumers run. If they are dead, let a process run the task sweep, or "
+        "sweep or reload the messages.",
+    ),
+    "full": (Severity.WARNING, "Start more consumers, or raise the setting max_size."),
+    "paused": (Severity.NOTE, "Resume it when the reason is gone; at concurrency 0, scale it."),
+    "silent": (Severity.WARNING, "Start it again, or sweep or reload its messages."),
+    "tasks": (
+        Severity.WARNING,
+        "Start a query, a pool or a manager, or run ignis work: they run side tasks.",
+    ),
+    "task": (Severity.NOTE, "Let one of the processes run this task."),
+    "breaker": (
+        Severity.WARNING,
+        "Look at what the handler calls. ignis breakers shows the next probe.",
+    ),
+    "job": (
+        Severity.NOTE,
+        "Start it again when the cause is gone. Ended jobs are forgotten after a week.",
+    ),
+}
+
+
 def find(figures: Figures, oldest_wanted: float) -> list[Problem]:
     """Return all problems, the worst first. *oldest_wanted*: the most seconds since a load."""
     order = list(Severity)
-    found = chain(
-        (p for queue in figures.queues for p in of_queue(queue, oldest_wanted)),
-        _dead_consumers(figures),
-        _side_tasks(figures),
-        _breakers(figures),
-        _jobs(figures),
-    )
+    found = [each for queue in figures.queues for each in of_queue(queue, oldest_wanted)]
+    found += [_problem(kind, queue, text) for kind, queue, text in _of_store(figures)]
     return sorted(found, key=lambda each: (order.index(each.severity), each.queue or ""))
 
 
 def of_queue(queue: QueueFigures, oldest_wanted: float) -> Iterator[Problem]:
     """Yield the problems of one queue."""
-    yield from _old(queue, oldest_wanted)
-    for rule in _RULES:
-        yield from rule(queue)
+    for rule in (_late, _growing, _lost, _full, _paused):
+        for kind, text in rule(queue, oldest_wanted):
+            yield _problem(kind, queue.name, text)
 
 
-def _old(queue: QueueFigures, wanted: float) -> Iterator[Problem]:
+def _problem(kind: str, queue: str | None, text: str) -> Problem:
+    severity, advice = _KINDS[kind]
+    return Problem(severity, kind, queue, text, advice)
+
+
+def _late(queue: QueueFigures, wanted: float) -> Iterator[tuple[str, str]]:
     if queue.oldest_age is not None and queue.oldest_age > wanted and not queue.is_paused:
-        yield Problem(
-            Severity.WARNING,
+        yield (
             "old",
-            queue.name,
-            f"The oldest waiting message was loaded {wording.age(queue.oldest_age)} ago; wanted "
-            f"are at most {wording.age(wanted)}.",
-            "Look whether consumers run and keep up, or raise their number. Messages that were "
-            "requeued are as old as their load.",
+            f"The oldest waiting message was loaded {age(queue.oldest_age)} ago; wanted are at "
+            f"most {age(wanted)}.",
         )
-
-
-def _overdue(queue: QueueFigures) -> Iterator[Problem]:
     if queue.overdue_for is not None and queue.overdue_for > RETRY_LATE:
-        yield Problem(
-            Severity.WARNING,
+        yield (
             "overdue",
-            queue.name,
-            f"Messages of the sideline were due to return {wording.age(queue.overdue_for)} ago, "
-            "and no process has moved them.",
-            "Start a process that runs side tasks, or shovel by hand.",
+            f"Messages of the sideline were due to return {age(queue.overdue_for)} ago, and no "
+            "process has moved them.",
         )
 
 
-def _growing(queue: QueueFigures) -> Iterator[Problem]:
+def _growing(queue: QueueFigures, _: float) -> Iterator[tuple[str, str]]:
     past = [each.sidelined for each in queue.samples if each.sidelined is not None]
     grows = queue.sidelined is not None and past and queue.sidelined > past[0]
     if queue.retries or not grows:
@@ -101,173 +131,80 @@ def _growing(queue: QueueFigures) -> Iterator[Problem]:
     elif queue.shovelled_before is None:
         ago = "no process has ever run its shovel"
     elif queue.shovelled_before > 3 * queue.shovel_interval:
-        ago = f"its shovel last ran {wording.age(queue.shovelled_before)} ago"
+        ago = f"its shovel last ran {age(queue.shovelled_before)} ago"
     else:
         return
-    yield Problem(
-        Severity.WARNING,
-        "growing",
-        queue.name,
-        f"The sideline grows: {wording.number(past[0])} to {wording.number(queue.sidelined)} in "
-        f"ten minutes, and {ago}.",
-        "Start a process that runs side tasks, or shovel by hand.",
-    )
+    grown = f"{number(past[0])} to {number(queue.sidelined)} in ten minutes"
+    yield "growing", f"The sideline grows: {grown}, and {ago}."
 
 
-def _dead(queue: QueueFigures) -> Iterator[Problem]:
+def _lost(queue: QueueFigures, _: float) -> Iterator[tuple[str, str]]:
     if queue.dead:
-        yield Problem(
-            Severity.WARNING,
-            "dead",
-            queue.name,
-            f"{wording.messages(queue.dead)} in the sideline {_are(queue.dead)} not tried again.",
-            "Look at the reasons in the sideline; requeue or delete the messages.",
-        )
-
-
-def _damaged(queue: QueueFigures) -> Iterator[Problem]:
+        are = "is" if queue.dead == 1 else "are"
+        yield "dead", f"{messages(queue.dead)} in the sideline {are} not tried again."
     if queue.damaged:
-        yield Problem(
-            Severity.CRITICAL,
-            "damaged",
-            queue.name,
-            f"{wording.messages(queue.damaged)} cannot be read: a segment is damaged or missing.",
-            "Run ignis fsck --deep. Restore the file, then run ignis repair.",
-        )
-
-
-def _stuck(queue: QueueFigures) -> Iterator[Problem]:
+        unread = "cannot be read: a segment is damaged or missing."
+        yield "damaged", f"{messages(queue.damaged)} {unread}"
     if queue.stuck:
         have = "has" if queue.stuck == 1 else "have"
-        yield Problem(
-            Severity.WARNING,
+        yield (
             "stuck",
-            queue.name,
-            f"{wording.messages(queue.stuck)} {have} been in flight for longer than the setting "
-            f"sweep_after, for up to {wording.age(queue.stuck_for)}.",
-            "Look whether the consumers run. If they are dead, let a process run the task sweep, "
-            "or sweep or reload the messages.",
+            f"{messages(queue.stuck)} {have} been in flight for longer than the setting "
+            f"sweep_after, for up to {age(queue.stuck_for)}.",
         )
 
 
-def _full(queue: QueueFigures) -> Iterator[Problem]:
+def _full(queue: QueueFigures, _: float) -> Iterator[tuple[str, str]]:
     if not queue.max_size or queue.overflow == "ring":
         return
     if queue.waiting is not None and queue.waiting >= queue.max_size:
         what = "wait" if queue.overflow == "block" else "are refused"
-        yield Problem(
-            Severity.WARNING,
-            "full",
-            queue.name,
-            f"The queue is full: {wording.number(queue.waiting)} of "
-            f"{wording.number(queue.max_size)} messages. Loads {what}.",
-            "Start more consumers, or raise the setting max_size.",
-        )
+        of = f"{number(queue.waiting)} of {number(queue.max_size)} messages"
+        yield "full", f"The queue is full: {of}. Loads {what}."
 
 
-def _paused(queue: QueueFigures) -> Iterator[Problem]:
-    if not queue.is_paused or queue.deactivated:
+def _paused(queue: QueueFigures, _: float) -> Iterator[tuple[str, str]]:
+    if not queue.is_paused or queue.state == "deactivated":
         return
+    text = "The queue is paused, because its concurrency is 0."
     if queue.paused_for is not None:
-        text = f"A person paused the queue {wording.age(queue.paused_for)} ago."
-        advice = "Resume it when the reason is gone."
-    else:
-        text = "The queue is paused, because its concurrency is 0."
-        advice = "Scale it to 1 or more."
+        text = f"A person paused the queue {age(queue.paused_for)} ago."
     if queue.waiting is None or queue.waiting:
-        text += f" {wording.messages(queue.waiting).capitalize()} {_wait(queue.waiting)}."
-    yield Problem(Severity.NOTE, "paused", queue.name, text, advice)
+        wait = "waits" if queue.waiting == 1 else "wait"
+        text += f" {messages(queue.waiting).capitalize()} {wait}."
+    yield "paused", text
 
 
-_RULES: tuple[Callable[[QueueFigures], Iterator[Problem]], ...] = (
-    _overdue,
-    _growing,
-    _dead,
-    _damaged,
-    _stuck,
-    _full,
-    _paused,
-)
-
-
-def _dead_consumers(figures: Figures) -> Iterator[Problem]:
+def _of_store(figures: Figures) -> Iterator[tuple[str, str | None, str]]:
+    """Yield the kind, the queue or None, and the text of each problem of no single queue."""
     for holder in figures.holders:
-        held = wording.messages(holder.held)
         if holder.silent_for is not None and holder.silent_for > DEAD_AFTER:
-            yield Problem(
-                Severity.WARNING,
-                "silent",
-                None,
-                f"Consumer {holder.name} holds {held}, and has sent no heartbeat for "
-                f"{wording.age(holder.silent_for)}.",
-                "Start it again, or sweep or reload its messages.",
-            )
+            silent = f"has sent no heartbeat for {age(holder.silent_for)}."
+            text = f"Consumer {holder.name} holds {messages(holder.held)}, and {silent}"
+            yield "silent", None, text
+    for kind, text in _side_tasks(figures):
+        yield kind, None, text
+    for each in figures.breakers:
+        which = f" for {each.value}" if each.value else ""
+        state = f"has been {each.state}{which} for {age(each.since)}"
+        yield "breaker", None, f"Breaker {each.name} {state}: too many calls fail."
+    for job in figures.failed_jobs:
+        error = f": {job.error}" if job.error else ""
+        yield "job", job.queue, f"The shovel {job.job} has failed{error}"
 
 
-def _side_tasks(figures: Figures) -> Iterator[Problem]:
-    advice = "Start a query, a pool or a manager, or run ignis work: they run side tasks."
+def _side_tasks(figures: Figures) -> Iterator[tuple[str, str]]:
+    undone = "no message is swept, shovelled or expired"
     if not figures.tasks:
         if figures.queues:
-            yield Problem(
-                Severity.WARNING,
-                "tasks",
-                None,
-                "No process has ever run the side tasks of the store: no message is swept, "
-                "shovelled or expired, and there are no samples.",
-                advice,
-            )
+            never = "No process has ever run the side tasks of the store"
+            yield "tasks", f"{never}: {undone}, and there are no samples."
         return
     since = min(figures.tasks.values())
     if since > TASKS_LATE:
-        yield Problem(
-            Severity.WARNING,
-            "tasks",
-            None,
-            f"No process has run side tasks for {wording.age(since)}: no message is swept, "
-            "shovelled or expired.",
-            advice,
-        )
+        yield "tasks", f"No process has run side tasks for {age(since)}: {undone}."
         return
     for task, every in TASK_EVERY.items():
         before = figures.tasks.get(task)
         if before is not None and before > max(3 * every, TASKS_LATE):
-            yield Problem(
-                Severity.NOTE,
-                "task",
-                None,
-                f"No process has run the side task {task} for {wording.age(before)}.",
-                f"Let one of the processes run the task {task}.",
-            )
-
-
-def _breakers(figures: Figures) -> Iterator[Problem]:
-    for breaker in figures.breakers:
-        which = f" for {breaker.value}" if breaker.value else ""
-        yield Problem(
-            Severity.WARNING,
-            "breaker",
-            None,
-            f"Breaker {breaker.name} has been {breaker.state}{which} for "
-            f"{wording.age(breaker.since)}: too many calls fail.",
-            "Look at what the handler calls. ignis breakers shows the next probe.",
-        )
-
-
-def _jobs(figures: Figures) -> Iterator[Problem]:
-    for job in figures.failed_jobs:
-        error = f": {job.error}" if job.error else ""
-        yield Problem(
-            Severity.NOTE,
-            "job",
-            job.queue,
-            f"The shovel {job.job} has failed{error}",
-            "Start it again when the cause is gone. Ended jobs are forgotten after a week.",
-        )
-
-
-def _are(count: int | None) -> str:
-    return "is" if count == 1 else "are"
-
-
-def _wait(count: int | None) -> str:
-    return "waits" if count == 1 else "wait"
+            yield "task", f"No process has run the side task {task} for {age(before)}."

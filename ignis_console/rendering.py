@@ -17,9 +17,8 @@ from urllib.parse import quote, urlencode
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from ignis_console import charts, wording
-from ignis_console.figures import FigureSample
-from ignis_console.snapshot import SPAN_SECONDS
 from ignis_console.values import shown
+from queue_core.watching.present import SPAN_SECONDS, FigureSample
 
 #: Characters that change the direction of the text around them.
 _TURNING = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
+from math import ceil
 
 import pyarrow as pa
 import pyarrow.compute as pc
-
-from ignis_console.paging import within
 
 #: Groups on one page, and the most characters of a first line.
 PER_PAGE = 100
@@ -31,18 +30,24 @@ class FailureGroup:
     last_sidelined: datetime | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Groups:
     """One page of the groups that a search finds, those with the most messages first."""
 
+    #: How many messages and groups the sideline has.
+    messages: int
+    all_groups: int
+    #: How many groups the search finds.
+    found: int
     groups: tuple[FailureGroup, ...]
     page: int
     pages: int
-    #: How many groups the search finds.
-    found: int
-    #: How many groups and messages the sideline has.
-    all_groups: int
-    messages: int
+
+
+def within(page: int, rows: int, per_page: int) -> tuple[int, int]:
+    """Return the number of a page that exists, and how many pages the rows fill."""
+    pages = max(ceil(rows / per_page), 1)
+    return min(page, pages), pages
 
 
 def with_line(rows: pa.Table) -> pa.Table:
@@ -59,8 +64,6 @@ def group(rows: pa.Table, search: str = "", page: int = 1) -> Groups:
     *search*: a text in the kind or the first line of the reason, in any case. *page*: from 1; the
     last one if there are fewer.
     """
-    if not rows.num_rows:
-        return Groups((), 1, 1, 0, 0, 0)
     shown = with_line(rows)
     table = shown.set_column(
         shown.schema.get_field_index("dead"), "dead", shown.column("dead").cast(pa.int64())
@@ -79,19 +82,15 @@ def group(rows: pa.Table, search: str = "", page: int = 1) -> Groups:
     ordered = wanted.sort_by(
         [("message_id_count", "descending"), ("kind", "ascending"), ("line", "ascending")]
     ).slice((page - 1) * PER_PAGE, PER_PAGE)
-    groups = tuple(
-        FailureGroup(
-            kind=row["kind"],
-            reason=row["line"],
-            messages=row["message_id_count"],
-            dead=row["dead_sum"],
-            next_due=row["due_at_min"],
-            first_sidelined=row["sidelined_at_min"],
-            last_sidelined=row["sidelined_at_max"],
-        )
-        for row in ordered.to_pylist()
+    names = [field.name for field in fields(FailureGroup)]
+    return Groups(
+        messages=rows.num_rows,
+        all_groups=found.num_rows,
+        found=wanted.num_rows,
+        groups=tuple(FailureGroup(**row) for row in ordered.rename_columns(names).to_pylist()),
+        page=page,
+        pages=pages,
     )
-    return Groups(groups, page, pages, wanted.num_rows, found.num_rows, rows.num_rows)
 
 
 def members(rows: pa.Table, kind: str | None, reason: str | None) -> pa.Table:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
+from functools import lru_cache
 from math import inf
 from typing import Any, NamedTuple
 
@@ -488,9 +489,10 @@ class QueueSettings:
         return [name for name in values if getattr(wanted, name) != getattr(self, name)]
 
     @classmethod
+    @lru_cache(maxsize=4096)
     def from_json(cls, text: str) -> QueueSettings:
         """
-        Read settings that `to_json` wrote.
+        Read settings that `to_json` wrote. Those that were read before are remembered.
 
         Args:
             text: A JSON object. Settings of a later version are left out.

@@ -7,18 +7,17 @@ is not known has no value.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
 from typing import Any, TypeAlias
 
 from sqlalchemy import Connection
 
 from queue_core.catalog import dialect, queues
 from queue_core.catalog.database import Catalog
-from queue_core.catalog.holders.holders import holding
-from queue_core.catalog.records import breakers, figures, schedule, stuck
+from queue_core.catalog.records import breakers, figures, stuck
 from queue_core.values.model import Magazine
 from queue_core.values.settings import QueueSettings
 from queue_core.watching import metric as m
+from queue_core.watching import present
 from queue_core.watching.metric import Metric
 
 #: The values of a metric's labels.
@@ -33,11 +32,13 @@ def read(catalog: Catalog) -> Readings:
     with catalog.read() as connection:
         now = dialect.read_clock(connection)
         _of_queues(connection, found, now)
-        _consumers(connection, found, now)
+        for holder in present.read_holders(connection, now):
+            found[m.HELD].append(((holder.name,), holder.held))
+            found[m.HEARTBEAT_AGE] += _known([(holder.name,)], [holder.silent_for])
         for name, count in breakers.count_opened(connection).items():
             found[m.OPEN_BREAKERS].append(((name,), count))
-        for task, begun in schedule.last_begun(connection).items():
-            found[m.TASK_AGE].append(((task,), max(now - begun, 0) / 1e6))
+        for task, age in present.read_tasks(connection, now).items():
+            found[m.TASK_AGE].append(((task,), age))
     return found
 
 
@@ -51,7 +52,8 @@ def flat(catalog: Catalog) -> Iterator[dict[str, Any]]:
 
 
 def _of_queues(connection: Connection, found: Readings, now: int) -> None:
-    held_long = stuck.read(connection, now)
+    states = queues.states(connection)
+    held_long = stuck.read(connection, now, states, everything=True)
     rows = figures.read_counters(connection)
     if rows:
         # A store may have many queues: by column, which is faster than by row.
@@ -70,8 +72,9 @@ def _of_queues(connection: Connection, found: Readings, now: int) -> None:
             both = [(name, magazine.name.lower()) for name in of["queue"]]
             for name, metric in m.COUNTERS.items():
                 found[metric] += _known(both, of[figures.label_of(name, magazine)])
-    for queue in queues.states(connection):
-        rests = queue.paused_at is not None or not _concurrency(queue.settings)
+    for queue in states:
+        settings = QueueSettings.from_json(queue.settings)
+        rests = queue.paused_at is not None or not settings.concurrency
         found[m.PAUSED].append(((queue.name,), int(rests)))
 
 
@@ -79,15 +82,3 @@ def _known(labels: Sequence[Labels], values: Sequence[float | None]) -> list[tup
     return [
         (label, value) for label, value in zip(labels, values, strict=True) if value is not None
     ]
-
-
-@lru_cache(maxsize=4096)
-def _concurrency(settings: str) -> int:
-    return QueueSettings.from_json(settings).concurrency
-
-
-def _consumers(connection: Connection, found: Readings, now: int) -> None:
-    for row in holding(connection):
-        found[m.HELD].append(((row.name,), int(row.held)))
-        if row.heartbeat_at is not None:
-            found[m.HEARTBEAT_AGE].append(((row.name,), max(now - row.heartbeat_at, 0) / 1e6))

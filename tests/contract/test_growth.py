@@ -11,12 +11,12 @@ from benchmarks.fabricated import SHARDS, make, run
 from benchmarks.growth import DAY, age_failures, context_of, run_due
 from ignis_console import messages
 from ignis_console.details import read_queue
-from ignis_console.snapshot import SnapshotReader
 from queue_core import Queue, Store
 from queue_core.catalog.tables import slices
 from queue_core.upkeep.tasks import compaction
 from queue_core.upkeep.tasks import expire as expire_task
 from queue_core.upkeep.tasks.purge import purge
+from queue_core.watching.present import FiguresReader
 from tests.contract.small_parts import small_parts
 from tests.factories import make_queue, orders
 
@@ -239,7 +239,7 @@ def with_all_states(store: Store, count: int) -> Queue:
 @pytest.mark.parametrize(
     "page",
     [
-        lambda queue: SnapshotReader(queue.store.catalog).read(),
+        lambda queue: FiguresReader(queue.store.catalog).read(),
         lambda queue: read_queue(queue.store, queue.name, "hour"),
         lambda queue: messages.life(
             queue.store, queue.name, queue.peek(1)["_message_id"][0].as_py()

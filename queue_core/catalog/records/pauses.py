@@ -7,7 +7,6 @@ A firing reads the row when it begins, so a firing that has already begun may st
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Any
 
 from sqlalchemy import Connection, Row, select
@@ -40,7 +39,7 @@ def resume(connection: Connection, queue: QueueInfo) -> QueueInfo:
 def is_paused(row: Row[Any]) -> bool:
     """Return whether a queue is paused, from its row with ``name``, ``settings``, ``paused_at``."""
     with decoding(queues, f"name {row.name!r}"):
-        return row.paused_at is not None or not _concurrency(row.settings)
+        return row.paused_at is not None or not QueueSettings.from_json(row.settings).concurrency
 
 
 def concurrencies(connection: Connection, queue_ids: Sequence[int]) -> dict[str, int]:
@@ -55,10 +54,6 @@ def concurrencies(connection: Connection, queue_ids: Sequence[int]) -> dict[str,
     found = {}
     for row in connection.execute(query):
         with decoding(queues, f"name {row.name!r}"):
-            found[row.name] = 0 if row.paused_at is not None else _concurrency(row.settings)
+            concurrency = QueueSettings.from_json(row.settings).concurrency
+            found[row.name] = 0 if row.paused_at is not None else concurrency
     return found
-
-
-@lru_cache(maxsize=1024)
-def _concurrency(settings: str) -> int:
-    return QueueSettings.from_json(settings).concurrency

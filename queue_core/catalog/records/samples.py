@@ -39,10 +39,15 @@ FINEST = min(KEPT_SECONDS)
 _DEPTHS = ("waiting", "oldest_age", "in_flight", "sidelined", "retrying", "dead")
 _NEW = {name: samples.c[f"new_{name}"] for name in COUNTED}
 _ALL = {name: samples.c[f"all_{name}"] for name in COUNTED}
-_GROWTH = select(
-    *(samples.c[name] for name in ("queue_id", "taken_at", *_DEPTHS[:4], "elapsed")),
-    *_NEW.values(),
-)
+
+
+def _rate(name: str) -> ColumnElement[float]:
+    known = case((samples.c.elapsed > 0, samples.c.elapsed))
+    return (cast(_NEW[name], Float(53)) * 1e6 / known).label(f"{name}_per_s")
+
+
+_AGE = (cast(samples.c.oldest_age, Float(53)) / 1e6).label("oldest_age")
+_RATES = tuple(map(_rate, COUNTED))
 
 
 def last_round(connection: Connection, now: int) -> dict[int, Row[Any]]:
@@ -116,8 +121,15 @@ def since(
     upto: int | None = None,
     queue_id: int | None = None,
 ) -> Iterable[Row[Any]]:
-    """Return the samples of *seconds* each after a time, of one queue or of all, oldest first."""
-    query = _GROWTH.where(samples.c.seconds == seconds, samples.c.taken_at > after)
+    """
+    Return the samples of *seconds* each after a time, of one queue or of all, oldest first.
+
+    Each with the id of its queue, its time, its depths without `retrying` and `dead`, and its
+    rates.
+    """
+    depths = (samples.c.waiting, _AGE, samples.c.in_flight, samples.c.sidelined)
+    query = select(samples.c.queue_id, samples.c.taken_at, *depths, *_RATES)
+    query = query.where(samples.c.seconds == seconds, samples.c.taken_at > after)
     if upto is not None:
         query = query.where(samples.c.taken_at <= upto)
     if queue_id is not None:
@@ -127,22 +139,17 @@ def since(
 
 def history(taken_at: ColumnElement[Any] = samples.c.taken_at) -> Select[Any]:
     """Return the columns of the view ``samples``, without an order."""
-
-    def rate(name: str) -> ColumnElement[float]:
-        known = case((samples.c.elapsed > 0, samples.c.elapsed))
-        return (cast(_NEW[name], Float(53)) * 1e6 / known).label(f"{name}_per_s")
-
     return select(
         queues.c.name.label("queue"),
         samples.c.seconds,
         taken_at.label("taken_at"),
         samples.c.waiting,
-        (cast(samples.c.oldest_age, Float(53)) / 1e6).label("oldest_age"),
+        _AGE,
         samples.c.in_flight,
         samples.c.sidelined,
         samples.c.retrying,
         samples.c.dead,
-        *(rate(name) for name in COUNTED),
+        *_RATES,
     ).select_from(samples.join(queues, queues.c.id == samples.c.queue_id))
 
 

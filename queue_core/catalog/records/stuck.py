@@ -6,13 +6,12 @@ No heartbeat is needed for them, so it also finds those of a process that sent n
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection
-from functools import lru_cache
-from typing import NamedTuple
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, and_, func, or_, select
+from sqlalchemy import Connection, Row, and_, func, or_, select
 
-from queue_core.catalog import dialect, queues
+from queue_core.catalog import dialect
 from queue_core.catalog.tables import slices
 from queue_core.values.model import Magazine, State
 from queue_core.values.settings import QueueSettings
@@ -26,15 +25,19 @@ class Stuck(NamedTuple):
     fired_at: int
 
 
-def read(connection: Connection, now: int, only: Collection[int] | None = None) -> dict[int, Stuck]:
+def read(
+    connection: Connection, now: int, states: Iterable[Row[Any]], *, everything: bool
+) -> dict[int, Stuck]:
     """
     Return the stuck messages of queues that have some, by the ids of the queues.
 
-    *only*: the ids of the queues; None: all.
+    *states*: the queues, as `queues.states` returns them. *everything*: whether these are all.
     """
     alike: dict[tuple[int, int], list[int]] = defaultdict(list)
-    for queue in queues.states(connection, only):
-        alike[_limits(queue.settings)].append(queue.id)
+    for queue in states:
+        settings = QueueSettings.from_json(queue.settings)
+        ages = int(settings.sweep_after * 1e6), int(settings.sideline_sweep_after * 1e6)
+        alike[ages].append(queue.id)
     database = dialect.of(connection)
     found = {}
     # Few queues have limits of their own.
@@ -53,15 +56,8 @@ def read(connection: Connection, now: int, only: Collection[int] | None = None) 
             )
             .group_by(database.not_indexed(slices.c.queue_id))
         )
-        if only is not None or len(alike) > 1:
+        if not everything or len(alike) > 1:
             query = query.where(database.one_of(database.not_indexed(slices.c.queue_id), queue_ids))
         for queue_id, messages, fired_at in connection.execute(query):
             found[queue_id] = Stuck(int(messages), fired_at)
     return found
-
-
-@lru_cache(maxsize=4096)
-def _limits(settings: str) -> tuple[int, int]:
-    """Return the ages, in microseconds, at which messages of main and of the sideline are stuck."""
-    read = QueueSettings.from_json(settings)
-    return int(read.sweep_after * 1e6), int(read.sideline_sweep_after * 1e6)

@@ -8,7 +8,7 @@ in flight are left out of both, except those of `Queue.get_and_keep`.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache, reduce
+from functools import reduce
 from operator import sub
 
 from sqlalchemy import Connection, Select, bindparam, func, select, true
@@ -55,8 +55,6 @@ _UNEVICTABLE = _AMOUNT.where(*in_state(State.FIRED, State.DAMAGED))
 _DAMAGED = _AMOUNT.where(*DAMAGED)
 _KEPT = _AMOUNT.where(*IN_FLIGHT, slices.c.consumer_id.in_(select(consumers.c.id).where(IS_KEEPER)))
 
-_settings = lru_cache(maxsize=64)(QueueSettings.from_json)
-
 
 @dataclass(frozen=True, slots=True)
 class Amount:
@@ -82,7 +80,7 @@ def read_usage(connection: Connection, queue: QueueInfo) -> Usage:
     if row.deactivated_at is not None:
         check_in_use(connection, [queue.id])
     with decoding(queues, f"name {queue.name!r}"):
-        settings = _settings(row.settings)
+        settings = QueueSettings.from_json(row.settings)
     on_fire = settings.has_room_on_fire
     size = 0
     if settings.max_bytes is not None:

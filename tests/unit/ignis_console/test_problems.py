@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from ignis_console.figures import (
+from ignis_console.problems import find
+from queue_core.watching.present import (
     FailedJob,
     Figures,
     FigureSample,
@@ -12,11 +13,10 @@ from ignis_console.figures import (
     OpenBreaker,
     QueueFigures,
 )
-from ignis_console.problems import find
 
 WELL = QueueFigures(
-    id=1,
     name="orders",
+    state="active",
     waiting=10,
     oldest_age=5.0,
     in_flight=2,
@@ -29,7 +29,6 @@ WELL = QueueFigures(
     max_size=None,
     overflow="block",
     paused_for=None,
-    deactivated=False,
     retries=True,
     overdue_for=None,
     shovelled_before=None,
@@ -78,7 +77,7 @@ def test_a_problem_of_a_queue(kind):
         {"max_size": 10, "overflow": "ring"},
         {"max_size": 0},
         {"damaged": None, "dead": None, "waiting": None, "max_size": 1},
-        {"paused_for": 3.0, "deactivated": True},
+        {"paused_for": 3.0, "state": "deactivated"},
     ],
 )
 def test_figures_that_are_well_or_unknown_are_no_problem(change):

@@ -1,0 +1,258 @@
+"""The present: what a store has at one moment, which console, metrics and command line share.
+
+One transaction reads counters and not messages, however many messages wait. None is a figure that
+is not known, unless its field says otherwise. Ages are in seconds.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from sqlalchemy import Connection
+
+from queue_core.catalog import dialect, queues
+from queue_core.catalog.database import Catalog
+from queue_core.catalog.holders.holders import holding
+from queue_core.catalog.records import breakers, figures, jobs, retries, samples, schedule, stuck
+from queue_core.catalog.records.samples import FINEST
+from queue_core.values.settings import QueueSettings
+
+#: Samples of a queue that are remembered, and the seconds that they are of.
+REMEMBERED = 60
+SPAN_SECONDS = REMEMBERED * FINEST
+#: Seconds after which the rates of a sample are not shown as present ones: six samples are missing.
+LATEST_SECONDS = 60.0
+
+_COUNTS = ("waiting", "in_flight", "sidelined", "retrying", "dead", "damaged")
+_RATES = tuple(f"{counter}_per_s" for counter in figures.COUNTED)
+_SETTINGS = ("concurrency", "max_size", "overflow", "shovel_interval")
+#: Marks fields that explain the others, and that the API of the console leaves out.
+_INTERNAL = {"api": False}
+
+
+@dataclass(frozen=True, slots=True)
+class FigureSample:
+    """The figures of a queue at one moment of the past, in seconds since 1970."""
+
+    taken_at: float
+    waiting: int | None
+    oldest_age: float | None
+    in_flight: int | None
+    sidelined: int | None
+    loaded_per_s: float | None
+    fired_per_s: float | None
+    deleted_per_s: float | None
+    sidelined_per_s: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueueFigures:
+    """The figures of one queue."""
+
+    name: str
+    #: ``active``, ``paused`` or ``deactivated``.
+    state: str
+    waiting: int | None
+    #: Since the oldest waiting message was loaded; None: none waits, or it is not known.
+    oldest_age: float | None
+    in_flight: int | None
+    sidelined: int | None
+    retrying: int | None
+    dead: int | None
+    damaged: int | None
+    shards: int
+    concurrency: int
+    #: The rates of the newest sample; None: it says nothing about the present.
+    loaded_per_s: float | None = None
+    fired_per_s: float | None = None
+    deleted_per_s: float | None = None
+    sidelined_per_s: float | None = None
+    #: The bound of messages in main; None: it has none.
+    max_size: int | None = field(default=None, metadata=_INTERNAL)
+    overflow: str = field(metadata=_INTERNAL)
+    #: Since a person paused it; None: nobody did.
+    paused_for: float | None = field(metadata=_INTERNAL)
+    #: Whether each failed message has a time at which it returns.
+    retries: bool = field(metadata=_INTERNAL)
+    #: Since the first message of the sideline was due to return; None: none is late.
+    overdue_for: float | None = field(metadata=_INTERNAL)
+    #: Without retries: since the task `shovel` last began for it; None: never.
+    shovelled_before: float | None = field(metadata=_INTERNAL)
+    #: Without retries: seconds between two runs of it; None: it does not run by itself.
+    shovel_interval: float | None = field(metadata=_INTERNAL)
+    #: Messages in flight for longer than the setting ``sweep_after``, and since when.
+    stuck: int = field(default=0, metadata=_INTERNAL)
+    stuck_for: float | None = field(default=None, metadata=_INTERNAL)
+    #: The latest ones, oldest first.
+    samples: tuple[FigureSample, ...] = field(default=(), metadata=_INTERNAL)
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether a person or its concurrency keeps it from firing."""
+        return self.paused_for is not None or self.concurrency == 0
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """A consumer that holds messages, of one queue or of all."""
+
+    name: str
+    held: int
+    #: Since its first firing that is not settled.
+    held_for: float | None
+    #: Since its last heartbeat; None: it sends none.
+    silent_for: float | None
+
+
+class OpenBreaker(NamedTuple):
+    """A breaker that lets no messages be fired."""
+
+    name: str
+    value: str
+    state: str
+    since: float
+
+
+class FailedJob(NamedTuple):
+    """A shovel that ran as a job and failed."""
+
+    job: str
+    queue: str
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """The figures of a store at one moment, from one state of the catalog."""
+
+    #: The catalog's time, in microseconds since 1970.
+    now: int
+    queues: tuple[QueueFigures, ...]
+    holders: tuple[Holder, ...] = ()
+    breakers: tuple[OpenBreaker, ...] = ()
+    failed_jobs: tuple[FailedJob, ...] = ()
+    #: Since each side task last began, in any process.
+    tasks: dict[str, float] = field(default_factory=dict)
+
+
+class FiguresReader:
+    """Reads `Figures` for one thread at a time, and remembers the samples that it has read."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+        self._lock = threading.Lock()
+        self._newest = 0
+        self._samples: dict[int, deque[FigureSample]] = {}
+
+    def read(self) -> Figures:
+        """Read the present figures; raises `CatalogUnavailable`."""
+        with self._lock, self._catalog.read() as connection:
+            now = dialect.read_clock(connection)
+            self._follow_samples(connection, now)
+            found = dict(read_queues(connection, now, self._samples))
+            for queue_id in self._samples.keys() - found:
+                del self._samples[queue_id]
+            opened = breakers.opened(connection, 100)
+            return Figures(
+                now,
+                tuple(found.values()),
+                tuple(read_holders(connection, now)),
+                tuple(
+                    OpenBreaker(row.name, row.value, row.state, max(now - row.since_at, 0) / 1e6)
+                    for row in opened
+                ),
+                tuple(FailedJob(*row) for row in jobs.failed(connection, 20)),
+                read_tasks(connection, now),
+            )
+
+    def _follow_samples(self, connection: Connection, now: int) -> None:
+        begin = max(self._newest, now - SPAN_SECONDS * 1_000_000)
+        for row in samples.since(connection, FINEST, begin, upto=now):
+            kept = self._samples.setdefault(row.queue_id, deque(maxlen=REMEMBERED))
+            kept.append(_sample_of(row))
+            self._newest = row.taken_at
+        if self._newest > now:
+            # The clock was set back.
+            self._newest = 0
+            self._samples.clear()
+
+
+def read_queues(
+    connection: Connection,
+    now: int,
+    samples_of: Mapping[int, Sequence[FigureSample]],
+    only: int | None = None,
+) -> Iterator[tuple[int, QueueFigures]]:
+    """
+    Yield the ids and the figures of all queues, in order of their names, or of the queue *only*.
+
+    *now*: the catalog's time. *samples_of*: the latest samples by the ids of the queues.
+    """
+    ids = None if only is None else [only]
+    known = {row.id: row for row in queues.states(connection, ids)}
+    shovels = schedule.begun_by_queue(connection, "shovel", only)
+    overdue = retries.overdue(connection, now, only)
+    held_long = stuck.read(connection, now, known.values(), everything=only is None)
+    for row in sorted(figures.read(connection, ids), key=lambda each: str(each.queue)):
+        about, past = known[row.queue_id], samples_of.get(row.queue_id, ())
+        settings = QueueSettings.from_json(about.settings)
+        is_fresh = past and now / 1e6 - past[-1].taken_at <= LATEST_SECONDS
+        latest = past[-1] if is_fresh else None
+        rates: dict[str, Any] = {name: getattr(latest, name, None) for name in _RATES}
+        paused = about.paused_at is not None or not settings.concurrency
+        state = "paused" if paused else "active"
+        long = held_long.get(row.queue_id)
+        yield (
+            row.queue_id,
+            QueueFigures(
+                name=row.queue,
+                state=state if about.deactivated_at is None else "deactivated",
+                oldest_age=None if row.oldest_age is None else row.oldest_age / 1e6,
+                shards=about.shards,
+                **{name: getattr(row, name) for name in _COUNTS},
+                **rates,
+                **{name: getattr(settings, name) for name in _SETTINGS},
+                paused_for=since(about.paused_at, now),
+                retries=settings.retry is not None,
+                overdue_for=since(overdue.get(row.queue_id), now),
+                shovelled_before=since(shovels.get(row.queue_id), now),
+                stuck=long.messages if long else 0,
+                stuck_for=since(long.fired_at, now) if long else None,
+                samples=tuple(past),
+            ),
+        )
+
+
+def read_samples(
+    connection: Connection, queue_id: int, seconds: int, begin: int
+) -> tuple[FigureSample, ...]:
+    """Return the samples of a queue after a time, one for *seconds* each, oldest first."""
+    found = samples.since(connection, seconds, begin, queue_id=queue_id)
+    return tuple(map(_sample_of, found))
+
+
+def read_holders(connection: Connection, now: int, queue_id: int | None = None) -> Iterator[Holder]:
+    """Yield the consumers that hold messages, of one queue or of all."""
+    for row in holding(connection, queue_id):
+        yield Holder(
+            row.name, int(row.held), since(row.fired_at, now), since(row.heartbeat_at, now)
+        )
+
+
+def read_tasks(connection: Connection, now: int) -> dict[str, float]:
+    """Return the seconds since each side task last began, in any process."""
+    return {task: max(now - at, 0) / 1e6 for task, at in schedule.last_begun(connection).items()}
+
+
+def since(at: int | None, now: int) -> float | None:
+    """Return the seconds from a time to another one, which are 0 if the clock was set back."""
+    return None if at is None else max(now - at, 0) / 1e6
+
+
+def _sample_of(row: Any) -> FigureSample:
+    _, taken_at, *values = row
+    return FigureSample(taken_at / 1e6, *values)
