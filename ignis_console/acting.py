@@ -8,6 +8,7 @@ from functools import partial
 from math import inf
 from urllib.parse import quote, urlencode
 
+from starlette.exceptions import HTTPException
 from starlette.responses import RedirectResponse, Response
 
 from ignis_console import under_way, wording
@@ -18,7 +19,7 @@ from ignis_console.auth import address_of
 from ignis_console.console import Console
 from ignis_console.openapi import Operation
 from ignis_console.under_way import NoPlace, UnderWay
-from ignis_console.web import Call, Refused, as_json, failure, page, status_of
+from ignis_console.web import Call, as_json, page, status_of
 from queue_core.errors import BadOption, Conflict, IgnisError, Invalid, NoSuchQueue, NoSuchStore
 
 #: What the fields of actions are called on pages.
@@ -81,10 +82,7 @@ def api_show(action: Action, console: Console, call: Call) -> Response:
 
 def api_do(action: Action, console: Console, call: Call) -> Response:
     """Run an action for a script."""
-    try:
-        entry = _run(console, call, action, inf)
-    except Conflict as error:
-        return failure(409, "Conflict", str(error), api=True)
+    entry = _run(console, call, action, inf)
     assert entry is not None, "a script waits for the end"
     return as_json(
         ActionAnswer(
@@ -176,7 +174,7 @@ def _run(console: Console, call: Call, action: Action, patience: float) -> LogEn
     try:
         return console.long_actions.run(about, work, patience)
     except NoPlace:
-        raise Refused(
+        raise HTTPException(
             503, "nothing was changed: other actions wait for the catalog; try again later"
         ) from None
 

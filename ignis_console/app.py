@@ -7,8 +7,8 @@ from importlib.metadata import PackageNotFoundError, version
 from urllib.parse import quote
 
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
@@ -24,7 +24,7 @@ from ignis_console.pages import PAGES, Page
 from ignis_console.passwords import Role
 from ignis_console.rendering import STATIC
 from ignis_console.web import Call, Handler, as_json, failure, guarded, page, status_of
-from queue_core.errors import Invalid, NoSuchQueue
+from queue_core.errors import IgnisError, Invalid, NoSuchQueue
 from queue_core.store import Store
 from queue_core.watching.prometheus import CONTENT_TYPE
 
@@ -37,37 +37,34 @@ def create_app(store: Store, options: ConsoleOptions) -> Starlette:
     console = Console(store, options)
     routes: list[Route | Mount] = [*logins.routes(console)]
     for each in PAGES:
-        routes.append(_route(console, each.path, partial(_page, each), Role.LOOK, api=False))
-        routes.append(_route(console, each.api, partial(_twin, each), Role.LOOK, api=True))
+        routes.append(_route(console, each.path, partial(_page, each), Role.LOOK))
+        routes.append(_route(console, each.api, partial(_twin, each), Role.LOOK))
     for action in ACTIONS.values():
         path = f"/queues/{{queue}}/actions/{action.name}"
         for method, run, in_api in (
             ("GET", acting.show, acting.api_show),
             ("POST", acting.do, acting.api_do),
         ):
-            page_of, twin, operate = partial(run, action), partial(in_api, action), Role.OPERATE
-            routes.append(_route(console, path, page_of, operate, api=False, method=method))
-            routes.append(_route(console, f"/api{path}", twin, operate, api=True, method=method))
+            for at, handler in ((path, run), (f"/api{path}", in_api)):
+                routes.append(_route(console, at, partial(handler, action), Role.OPERATE, method))
     by_id = "/queues/{queue}/message"
-    routes.append(_route(console, by_id, _message_by_id, Role.LOOK, api=False))
-    routes.append(_route(console, "/api/session", _session, Role.LOOK, api=True))
-    routes.append(_route(console, "/api/openapi.json", _openapi, Role.LOOK, api=True))
-    metrics = guarded(console, _metrics, Role.LOOK, api=True, by_token=True)
+    routes.append(_route(console, by_id, _message_by_id, Role.LOOK))
+    routes.append(_route(console, "/api/session", _session, Role.LOOK))
+    routes.append(_route(console, "/api/openapi.json", _openapi, Role.LOOK))
+    metrics = guarded(console, _metrics, Role.LOOK, by_token=True)
     routes.append(Route("/metrics", metrics))
     routes.append(Mount("/static", _Static(directory=STATIC)))
     app = Starlette(
         routes=routes,
         middleware=[Middleware(Guard, options=options)],
-        exception_handlers={404: _no_such_page, 405: _no_such_page, Exception: _broken},
+        exception_handlers=dict.fromkeys((HTTPException, IgnisError, Exception), failure),
     )
     app.state.console = console
     return app
 
 
-def _route(
-    console: Console, path: str, handler: Handler, role: Role, *, api: bool, method: str = "GET"
-) -> Route:
-    return Route(path, guarded(console, handler, role, api=api), methods=[method])
+def _route(console: Console, path: str, handler: Handler, role: Role, method: str = "GET") -> Route:
+    return Route(path, guarded(console, handler, role), methods=[method])
 
 
 def _page(each: Page, console: Console, call: Call) -> Response:
@@ -139,18 +136,3 @@ class _Static(StaticFiles):
         response = await super().get_response(path, scope)
         response.headers["Cache-Control"] = "public, max-age=31536000, immutable"
         return response
-
-
-def _is_api(request: Request) -> bool:
-    return request.url.path.startswith("/api/")
-
-
-async def _no_such_page(request: Request, error: Exception) -> Response:
-    status = getattr(error, "status_code", 404)
-    text = f"{request.method} {request.url.path} is not a page of the console"
-    return failure(status, "NoSuchPage", text, api=_is_api(request))
-
-
-async def _broken(request: Request, error: Exception) -> Response:
-    text = "The console has failed; its log says how."
-    return failure(500, type(error).__name__, text, api=_is_api(request))

@@ -6,18 +6,24 @@ import base64
 import binascii
 import hashlib
 import hmac
+import logging
 import secrets
 import threading
 import time
 from collections import OrderedDict, deque
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 from ignis_console import passwords
 from ignis_console.config import ConsoleOptions
 from ignis_console.passwords import Login, Role
-from ignis_console.users_file import UsersFile
+from queue_core.errors import BadOption
+
+_log = logging.getLogger(__name__)
 
 #: Seconds after which a session ends.
 SESSION_SECONDS = 12 * 3600.0
@@ -46,8 +52,37 @@ class Visitor:
         return self.role is Role.OPERATE
 
 
-class TooManyFailures(Exception):
-    """An address has failed to log in too often."""
+class _UsersFile:
+    """
+    The file of logins, read at each request, and parsed when its bytes differ.
+
+    A file that is missing or damaged lets nobody in until it can be read again: former logins
+    could be those that a person is about to remove.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Read the file; raises `BadOption`, which names the line at fault."""
+        self._path = path
+        self._lock = threading.Lock()
+        self._data: bytes | None = passwords.read_bytes(path)
+        self._logins = passwords.parse(self._data, path)
+
+    def logins(self) -> Mapping[str, Login]:
+        """Return the present logins by their names; raises `HTTPException`."""
+        with self._lock:
+            try:
+                data = passwords.read_bytes(self._path)
+                if data != self._data:
+                    self._logins = passwords.parse(data, self._path)
+                    _log.warning("the file of logins was read again: %d logins", len(self._logins))
+                    self._data = data
+            except BadOption as error:
+                if self._data is not None:
+                    _log.error("nobody can log in until the file of logins is mended: %s", error)
+                self._data = None
+                unreadable = "the file of logins cannot be read; the log of the console says why"
+                raise HTTPException(503, unreadable) from error
+            return self._logins
 
 
 class Auth:
@@ -57,7 +92,7 @@ class Auth:
         self._options = options
         token = options.metrics_token
         self._metrics_token = None if token is None else passwords.read_token(token)
-        self._users = UsersFile(options.users) if options.users else None
+        self._users = _UsersFile(options.users) if options.users else None
         self._secret = secrets.token_bytes(32)
         self._lock = threading.Lock()
         #: One hash at a time: each needs 32 MB.
@@ -88,9 +123,10 @@ class Auth:
 
     def identify(self, request: Request, *, by_token: bool = False) -> Visitor | None:
         """
-        Return who asks, or None. Raises `TooManyFailures` and `LoginsUnreadable`.
+        Return who asks, or None; raises `HTTPException`.
 
-        With *by_token*, the token for the metrics is as good as a login that may look.
+        It raises after too many failed logins, and while the file of logins cannot be read. With
+        *by_token*, the token for the metrics is as good as a login that may look.
         """
         header = request.headers.get("authorization", "")
         if by_token and header[:7].lower() == "bearer ":
@@ -139,7 +175,7 @@ class Auth:
         with self._lock:
             failed = self._failures.get(address, deque())
             if len(failed) == MOST_FAILURES and time.monotonic() - failed[0] < 60:
-                raise TooManyFailures
+                raise HTTPException(429, "too many failed logins; wait a minute")
 
     def _new_session(self, login: Login) -> str:
         token = secrets.token_urlsafe(32)

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from urllib.parse import parse_qsl
-
 from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from ignis_console.auth import SESSION_SECONDS, TooManyFailures, address_of
+from ignis_console.auth import SESSION_SECONDS, address_of
 from ignis_console.console import Console
 from ignis_console.passwords import Role
 from ignis_console.rendering import render
-from ignis_console.users_file import LoginsUnreadable
-from ignis_console.web import NO_LOGINS, Call, Refused, failure, guarded, read_body
+from ignis_console.web import Call, fields_of, guarded, read_body
 
 
 def routes(console: Console) -> list[Route]:
@@ -30,26 +28,15 @@ def routes(console: Console) -> list[Route]:
         return _form(console, wanted)
 
     async def submitted(request: Request) -> Response:
-        try:
-            body = await read_body(request)
-            fields = dict(parse_qsl(body.decode(), max_num_fields=10))
-        except Refused as error:
-            return failure(error.status, "Refused", str(error), api=False)
-        except ValueError:
-            return failure(400, "Refused", "the form cannot be read", api=False)
-        return await run_in_threadpool(
-            _log_in,
-            console,
-            request,
-            fields.get("name", ""),
-            fields.get("password", ""),
-            own_path(fields.get("next", "/")),
-        )
+        fields, _ = fields_of(request, await read_body(request))
+        name, password = fields.get("name", ""), fields.get("password", "")
+        wanted = own_path(fields.get("next", "/"))
+        return await run_in_threadpool(_log_in, console, request, name, password, wanted)
 
     return [
         Route("/login", form, methods=["GET"]),
         Route("/login", submitted, methods=["POST"]),
-        Route("/logout", guarded(console, _log_out, Role.LOOK, api=False), methods=["POST"]),
+        Route("/logout", guarded(console, _log_out, Role.LOOK), methods=["POST"]),
     ]
 
 
@@ -62,10 +49,9 @@ def own_path(text: str) -> str:
 def _log_in(console: Console, request: Request, name: str, password: str, wanted: str) -> Response:
     try:
         token = console.auth.log_in(name, password, address_of(request))
-    except TooManyFailures:
-        return _form(console, wanted, "Too many failed logins: wait a minute.", 429)
-    except LoginsUnreadable:
-        return _form(console, wanted, f"Nobody can log in: {NO_LOGINS}.", 503)
+    except HTTPException as error:
+        text = f"{error.detail[:1].upper()}{error.detail[1:]}."
+        return _form(console, wanted, text, error.status_code)
     if token is None:
         wrong = "name and password" if console.auth.key is None else "key"
         return _form(console, wanted, f"There is no login with this {wrong}.", 401)

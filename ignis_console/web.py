@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from hmac import compare_digest
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
 from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 
 from ignis_console.ask import Ask
-from ignis_console.auth import TooManyFailures, Visitor
+from ignis_console.auth import Visitor
 from ignis_console.console import Console
 from ignis_console.guard import MOST_BODY, SAFE
 from ignis_console.passwords import Role
 from ignis_console.rendering import render
-from ignis_console.users_file import LoginsUnreadable
 from ignis_console.values import plain
 from queue_core.errors import (
     CatalogForbidden,
@@ -34,8 +32,6 @@ from queue_core.errors import (
     Unavailable,
 )
 
-_log = logging.getLogger(__name__)
-
 
 @dataclass(frozen=True, slots=True)
 class Call:
@@ -46,87 +42,55 @@ class Call:
     ask: Ask
 
 
-#: What everybody is told while the file of logins cannot be read.
-NO_LOGINS = "the file of logins cannot be read; the log of the console says why"
-
 Handler = Callable[[Console, Call], Response]
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 
-class Refused(Exception):
-    """The request is not allowed, or cannot be read."""
-
-    def __init__(self, status: int, text: str) -> None:
-        super().__init__(text)
-        self.status = status
-
-
-def guarded(
-    console: Console, handler: Handler, role: Role, *, api: bool, by_token: bool = False
-) -> Endpoint:
+def guarded(console: Console, handler: Handler, role: Role, *, by_token: bool = False) -> Endpoint:
     """
     Return an endpoint that runs *handler* in a thread, for logins with a role.
 
     With *by_token*, the token for the metrics is as good as a login.
     """
 
+    def answer(request: Request, body: bytes) -> Response:
+        identity = console.auth.identify(request, by_token=by_token)
+        if identity is None:
+            return _unknown(console, request)
+        if role is Role.OPERATE and not identity.may_operate:
+            raise HTTPException(403, f"{identity.name} may look, and change nothing")
+        values, booleans = dict(request.query_params), frozenset[str]()
+        if request.method not in SAFE:
+            values, booleans = fields_of(request, body)
+            _check_token(request, identity, values)
+        path = {key: str(value) for key, value in request.path_params.items()}
+        return handler(console, Call(request, identity, Ask(path, values, booleans)))
+
     async def endpoint(request: Request) -> Response:
-        try:
-            body = b"" if request.method in SAFE else await read_body(request)
-            answer = partial(_answer, api=api, by_token=by_token)
-            return await run_in_threadpool(answer, console, handler, role, request, body)
-        except Refused as error:
-            return failure(error.status, "Refused", str(error), api=api)
+        body = b"" if request.method in SAFE else await read_body(request)
+        return await run_in_threadpool(answer, request, body)
 
     return endpoint
 
 
-def _answer(
-    console: Console,
-    handler: Handler,
-    role: Role,
-    request: Request,
-    body: bytes,
-    *,
-    api: bool,
-    by_token: bool,
-) -> Response:
-    try:
-        identity = console.auth.identify(request, by_token=by_token)
-        if identity is None:
-            return _unknown(console, request, api=api)
-        if role is Role.OPERATE and not identity.may_operate:
-            raise Refused(403, f"{identity.name} may look, and change nothing")
-        values, booleans = dict(request.query_params), frozenset[str]()
-        if request.method not in SAFE:
-            values, booleans = _fields(request, body)
-            _check_token(request, identity, values, api=api)
-        path = {key: str(value) for key, value in request.path_params.items()}
-        ask = Ask(path, values, booleans)
-        return handler(console, Call(request, identity, ask))
-    except TooManyFailures:
-        return failure(429, "Refused", "too many failed logins; wait a minute", api=api)
-    except LoginsUnreadable:
-        return failure(503, "Refused", NO_LOGINS, api=api)
-    except Refused as error:
-        return failure(error.status, "Refused", str(error), api=api)
-    except IgnisError as error:
-        return failure(status_of(error), type(error).__name__, str(error), api=api)
+def is_api(request: Request) -> bool:
+    """Return whether a program asks, which wants errors in JSON."""
+    return request.url.path.startswith("/api/") or request.url.path == "/metrics"
 
 
-def _unknown(console: Console, request: Request, *, api: bool) -> Response:
-    if api:
-        return failure(401, "Refused", "log in first, or send Basic authorization", api=True)
+def _unknown(console: Console, request: Request) -> Response:
+    if is_api(request):
+        raise HTTPException(401, "log in first, or send Basic authorization")
     if console.auth.by_proxy:
-        return failure(401, "Refused", "the proxy does not tell who is logged in", api=False)
+        raise HTTPException(401, "the request lacks the header in which the proxy names the login")
     if request.method not in SAFE:
-        return failure(401, "Refused", "the login has ended; log in again", api=False)
+        raise HTTPException(401, "the login has ended; log in again")
     wanted = request.url.path + (f"?{request.url.query}" if request.url.query else "")
     return RedirectResponse(f"/login?{urlencode({'next': wanted})}", 303)
 
 
-def _fields(request: Request, body: bytes) -> tuple[dict[str, str], frozenset[str]]:
-    """Return the fields of a body, and the names of those that are true or false in JSON."""
+def fields_of(request: Request, body: bytes) -> tuple[dict[str, str], frozenset[str]]:
+    """Return the fields of a body, and the names of the JSON booleans among them."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == "application/json":
         return _of_json(body)
@@ -134,20 +98,20 @@ def _fields(request: Request, body: bytes) -> tuple[dict[str, str], frozenset[st
         try:
             pairs = parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=100)
         except ValueError as error:
-            raise Refused(400, "the form cannot be read") from error
+            raise HTTPException(400, "the form cannot be read") from error
         return _once(pairs), frozenset()
-    raise Refused(415, "send application/json or application/x-www-form-urlencoded")
+    raise HTTPException(415, "send application/json or application/x-www-form-urlencoded")
 
 
 def _of_json(body: bytes) -> tuple[dict[str, str], frozenset[str]]:
     try:
         found = json.loads(body or b"{}", object_pairs_hook=_once)
     except RecursionError as error:
-        raise Refused(400, "the body is nested too deeply") from error
+        raise HTTPException(400, "the body is nested too deeply") from error
     except ValueError as error:
-        raise Refused(400, f"the body is no JSON: {error}") from error
+        raise HTTPException(400, f"the body is not JSON: {error}") from error
     if not isinstance(found, dict):
-        raise Refused(400, "the body is no JSON object")
+        raise HTTPException(400, "the body must be a JSON object")
     booleans = frozenset(name for name, value in found.items() if isinstance(value, bool))
     texts = {name: _text(name, value) for name, value in found.items() if value is not None}
     return texts, booleans
@@ -158,7 +122,7 @@ def _once(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, value in pairs:
         if name in found:
-            raise Refused(400, f"{ascii(name)[:40]} is there twice; give each field once")
+            raise HTTPException(400, f"{ascii(name)[:40]} is there twice; give each field once")
         found[name] = value
     return found
 
@@ -168,27 +132,27 @@ def _text(name: str, value: Any) -> str:
     many = isinstance(value, list) and name == "ids"
     items = value if many else [value]
     if any(isinstance(item, list | dict) or (many and isinstance(item, bool)) for item in items):
-        raise Refused(400, f"{ascii(name)[:40]}: use a text or a number; only ids may be a list")
+        raise HTTPException(
+            400, f"{ascii(name)[:40]}: use a text or a number; only ids may be a list"
+        )
     # As `Ask.flag` reads them.
     texts = [str(item).lower() if isinstance(item, bool) else str(item) for item in items]
     try:
         " ".join([name, *texts]).encode()
     except UnicodeEncodeError as error:
-        raise Refused(400, f"{ascii(name)[:40]}: the text is not valid Unicode") from error
+        raise HTTPException(400, f"{ascii(name)[:40]}: the text is not valid Unicode") from error
     return " ".join(texts)
 
 
-def _check_token(
-    request: Request, identity: Visitor, form: Mapping[str, str], *, api: bool
-) -> None:
+def _check_token(request: Request, identity: Visitor, form: Mapping[str, str]) -> None:
     if identity.csrf is None:
         return
     given = request.headers.get("x-csrf-token") or form.get("csrf", "")
     if not compare_digest(given.encode(), identity.csrf.encode()):
-        if api:
+        token = "the form belongs to another login; load the page again"
+        if is_api(request):
             token = "send the text csrf of /api/session in the header X-CSRF-Token"
-            raise Refused(403, f"the request has no token of this login: {token}")
-        raise Refused(403, "the form is not of this login; load the page again")
+        raise HTTPException(403, f"the request lacks the token of this login: {token}")
 
 
 async def read_body(request: Request) -> bytes:
@@ -198,27 +162,28 @@ async def read_body(request: Request) -> bytes:
         async for part in request.stream():
             size += len(part)
             if size > MOST_BODY:
-                raise Refused(413, "the request is too large")
+                raise HTTPException(413, "the request is too large")
             parts.append(part)
     except ClientDisconnect:
         # Nobody reads the answer.
-        raise Refused(400, "the request ended early") from None
+        raise HTTPException(400, "the request ended early") from None
     return b"".join(parts)
+
+
+_STATUS: tuple[tuple[type[IgnisError], int], ...] = (
+    (NoSuchQueue, 404),
+    (CatalogForbidden, 403),
+    (NoSuchStore, 503),
+    (Damaged, 503),
+    (Unavailable, 503),
+    (Invalid, 400),
+    (Conflict, 409),
+)
 
 
 def status_of(error: IgnisError) -> int:
     """Return the status of HTTP for an error."""
-    if isinstance(error, NoSuchQueue):
-        return 404
-    if isinstance(error, CatalogForbidden):
-        return 403
-    if isinstance(error, NoSuchStore | Damaged | Unavailable):
-        return 503
-    if isinstance(error, Invalid):
-        return 400
-    if isinstance(error, Conflict):
-        return 409
-    return 500
+    return next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
 
 
 _TITLES = {
@@ -226,15 +191,23 @@ _TITLES = {
     401: "Who are you?",
     403: "Not allowed",
     404: "There is no such thing",
-    409: "Somebody was faster",
+    409: "Someone else changed this first",
     429: "Too many attempts",
     503: "The store does not answer as it should",
 }
 
 
-def failure(status: int, kind: str, text: str, *, api: bool) -> Response:
+def failure(request: Request, error: Exception) -> Response:
     """Return the answer for an error: a page, or JSON."""
-    if api:
+    status, kind, text = 500, type(error).__name__, "The console has failed; its log says how."
+    if isinstance(error, HTTPException):
+        status, kind, text = error.status_code, "Refused", error.detail
+        if status in (404, 405):
+            kind = "NoSuchPage"
+            text = f"{request.method} {request.url.path} is not a page of the console"
+    elif isinstance(error, IgnisError):
+        status, text = status_of(error), str(error)
+    if is_api(request):
         return JSONResponse({"error": kind, "message": text}, status)
     failed = "The console has failed" if status >= 500 else _TITLES[400]
     title = _TITLES.get(status, failed)

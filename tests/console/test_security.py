@@ -216,9 +216,9 @@ def test_a_token_of_another_login_is_refused(serve, queue):
         ('{"expected": 99, "expected": 1}', "'expected' is there twice"),
         ('{"selector": "\\ud800"}', "not valid Unicode"),
         ('{"\\ud800": 1}', "not valid Unicode"),
-        ("{", "no JSON"),
-        ("[]", "no JSON object"),
-        ('{"expected": ' + "9" * 5000 + "}", "no JSON"),
+        ("{", "is not JSON"),
+        ("[]", "must be a JSON object"),
+        ('{"expected": ' + "9" * 5000 + "}", "is not JSON"),
     ],
 )
 def test_a_body_that_cannot_be_read_is_refused(operator, queue, body, said):
