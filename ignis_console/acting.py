@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import wait
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -11,21 +12,25 @@ from urllib.parse import quote, urlencode
 from starlette.exceptions import HTTPException
 from starlette.responses import RedirectResponse, Response
 
-from ignis_console import under_way, wording
+from ignis_console import wording
 from ignis_console.action_log import LogEntry
 from ignis_console.actions import ACTIONS, Action, PreparedAction, Started
 from ignis_console.ask import YES, Ask, Parameter
 from ignis_console.auth import address_of
-from ignis_console.console import Console
 from ignis_console.openapi import Operation
-from ignis_console.under_way import NoPlace, UnderWay
-from ignis_console.web import Call, as_json, page, status_of
+from ignis_console.web import Call, in_json, page, status_of
+from queue_core.catalog.records import progress
 from queue_core.errors import BadOption, Conflict, IgnisError, Invalid, NoSuchQueue, NoSuchStore
+from queue_core.selection import rounds
 
 #: What the fields of actions are called on pages.
 LABELS = {each.name: each.label for action in ACTIONS.values() for each in action.parameters}
 #: Fields of forms that no log needs.
 _OF_FORMS = ("csrf", "expected", "shown", "confirm", "refused")
+#: Seconds after which the page of an action answers, and the action goes on.
+ANSWER_SECONDS = 2.0
+#: Seconds for which a further action waits for its turn.
+PATIENCE = 1.0
 #: The longest address of a page.
 _MOST_ADDRESS = 8000
 
@@ -46,45 +51,44 @@ class ActionAnswer:
     shown: str | None = None
 
 
-def show(action: Action, console: Console, call: Call) -> Response:
+def show(action: Action, call: Call) -> Response:
     """Return the page that says what an action would do."""
-    error = console.refusals.find(call.ask.text("refused"))
-    return _form(console, call, action, error, 200)
+    return _form(call, action, call.console.refusals.find(call.ask.text("refused")), 200)
 
 
-def do(action: Action, console: Console, call: Call) -> Response:
+def do(action: Action, call: Call) -> Response:
     """Run an action from its form."""
     try:
-        entry = _run(console, call, action, under_way.ANSWER_SECONDS)
+        entry = _run(call, action, ANSWER_SECONDS)
     except (NoSuchQueue, NoSuchStore):
         raise
     except (Invalid, Conflict) as error:
-        return _refused(console, call, action, error)
+        return _refused(call, action, error)
     if entry is None:
         return RedirectResponse("/log", 303)
     queue = quote(call.ask.queue, safe="")
     return RedirectResponse(f"/queues/{queue}?done={entry.number}", 303)
 
 
-def api_show(action: Action, console: Console, call: Call) -> Response:
+def api_show(action: Action, call: Call) -> Response:
     """Tell a script what an action would do."""
-    prepared = _prepare(console, call, action)
-    return as_json(
+    prepared = _prepare(call, action)
+    return in_json(
         ActionAnswer(
             action=action.name,
             queue=call.ask.queue,
             messages=prepared.messages if prepared else None,
             text=prepared.text if prepared else action.about,
-            shown=_remembered(console, prepared),
+            shown=_remembered(call, prepared),
         )
     )
 
 
-def api_do(action: Action, console: Console, call: Call) -> Response:
+def api_do(action: Action, call: Call) -> Response:
     """Run an action for a script."""
-    entry = _run(console, call, action, inf)
+    entry = _run(call, action, inf)
     assert entry is not None, "a script waits for the end"
-    return as_json(
+    return in_json(
         ActionAnswer(
             action=action.name,
             queue=call.ask.queue,
@@ -119,29 +123,28 @@ def said(action: Action, entry: LogEntry) -> str:
     return action.done.format(of)
 
 
-def _remembered(console: Console, prepared: PreparedAction | None) -> str | None:
+def _remembered(call: Call, prepared: PreparedAction | None) -> str | None:
     """Return the name of a count, by which an action changes only the counted messages."""
     if prepared is None or prepared.ids is None:
         return None
-    return console.counted.keep(prepared.ids)
+    return call.console.counted.keep(prepared.ids)
 
 
-def _refused(console: Console, call: Call, action: Action, error: IgnisError) -> Response:
+def _refused(call: Call, action: Action, error: IgnisError) -> Response:
     """Lead back to the page of an action, which counts again: no reload repeats the form."""
-    asked = _asked(call.ask, action)
-    fields = {name: text for name, text in asked.items() if text and name not in _OF_FORMS}
-    fields["refused"] = console.refusals.keep(str(error)) or ""
+    fields = _chosen(call.ask, action)
+    fields["refused"] = call.console.refusals.keep(str(error)) or ""
     path = f"/queues/{quote(call.ask.queue, safe='')}/actions/{action.name}?{urlencode(fields)}"
     if len(path) > _MOST_ADDRESS:
-        return _form(console, call, action, str(error), status_of(error))
+        return _form(call, action, str(error), status_of(error))
     return RedirectResponse(path, 303)
 
 
-def _prepare(console: Console, call: Call, action: Action) -> PreparedAction | None:
+def _prepare(call: Call, action: Action) -> PreparedAction | None:
     call.ask.only([*(each.name for each in action.parameters), *_OF_FORMS])
     for name in sorted(call.ask.booleans - _boxes(action)):
         raise BadOption(f"{name}: use a number or a text, not true or false")
-    return action.prepare(console, call.ask)
+    return action.prepare(call.console, call.ask)
 
 
 def _boxes(action: Action) -> set[str]:
@@ -156,80 +159,72 @@ def _asked(ask: Ask, action: Action) -> dict[str, str]:
     return {name: text for name, text in ask.values.items() if name not in boxes - yes}
 
 
-def _run(console: Console, call: Call, action: Action, patience: float) -> LogEntry | None:
-    """Run an action; return None if it is still under way after *patience* seconds."""
-    prepared = _prepare(console, call, action)
+def _chosen(ask: Ask, action: Action) -> dict[str, str]:
+    """Return what a person has chosen."""
+    asked = _asked(ask, action)
+    return {name: text for name, text in asked.items() if text and name not in _OF_FORMS}
+
+
+def _run(call: Call, action: Action, patience: float) -> LogEntry | None:
+    """Run an action; return None if it takes longer than *patience* seconds, and goes on."""
+    prepared = _prepare(call, action)
     if prepared is None:
         raise BadOption(f"{action.name}: say first which messages are meant")
     _check(call, action, prepared)
-    about = UnderWay(
-        at=_now(console),
+    chosen = _chosen(call.ask, action)
+    entry = LogEntry(
+        at=_now(call),
         who=call.identity.name,
+        address=address_of(call.request),
         action=action.name,
         queue=call.ask.queue,
+        chosen={name: value[:1000] for name, value in chosen.items()},
         messages=prepared.messages,
     )
-
-    work = partial(_run_now, console, call, action, prepared, about.at)
-    try:
-        return console.long_actions.run(about, work, patience)
-    except NoPlace:
+    future = call.console.actions.submit(_run_now, call, prepared, entry)
+    first = min(PATIENCE, patience)
+    done, _ = wait([future], first)
+    if not done and future.cancel():
         raise HTTPException(
             503, "nothing was changed: other actions wait for the catalog; try again later"
-        ) from None
+        )
+    done, _ = wait([future], None if patience == inf else patience - first)
+    return future.result() if done else None
 
 
-def _now(console: Console) -> str:
+def _now(call: Call) -> str:
     """Return the catalog's time, or this machine's while the catalog cannot be reached."""
     try:
-        return (wording.moment(console.store.catalog.now()) or wording.EPOCH).isoformat()
+        return (wording.moment(call.console.store.catalog.now()) or wording.EPOCH).isoformat()
     except IgnisError:
         return datetime.now(UTC).isoformat()  # noqa: TID251 - it cannot be asked
 
 
-def _run_now(
-    console: Console, call: Call, action: Action, prepared: PreparedAction, at: str
-) -> LogEntry:
-    chosen = {k: v for k, v in _asked(call.ask, action).items() if k not in _OF_FORMS and v}
-    begun = console.log.begin(
-        LogEntry(
-            at=at,
-            who=call.identity.name,
-            address=address_of(call.request),
-            action=action.name,
-            queue=call.ask.queue,
-            chosen={name: value[:1000] for name, value in chosen.items()},
-            messages=prepared.messages,
-        )
-    )
-
-    def ended(messages: int | None, error: str | None = None, job: str | None = None) -> LogEntry:
-        return console.log.end(
-            replace(begun, at=_now(console), messages=messages, error=error, job=job)
-        )
-
+def _run_now(call: Call, prepared: PreparedAction, entry: LogEntry) -> LogEntry:
+    """Run an action in brief rounds, since nothing here may keep a firing waiting; and log it."""
+    log = call.console.log
+    entry = log.begin(entry)
     try:
-        changed = prepared.run(call.identity.name)
+        with rounds.brief(), progress.told_to(partial(log.advance, entry.id)):
+            changed = prepared.run(entry.who)
     except Exception as error:
-        ended(None, str(error) if isinstance(error, IgnisError) else repr(error))
+        text = str(error) if isinstance(error, IgnisError) else repr(error)
+        log.end(replace(entry, at=_now(call), messages=None, error=text))
         raise
     else:
         if isinstance(changed, Started):
-            return ended(prepared.messages, job=changed.job)
-        return ended(changed)
+            return log.end(replace(entry, at=_now(call), job=changed.job))
+        return log.end(replace(entry, at=_now(call), messages=changed))
     finally:
         # An action that failed may have changed a part.
-        console.changed(call.ask.queue)
+        call.console.changed(entry.queue)
 
 
 def _check(call: Call, action: Action, prepared: PreparedAction) -> None:
     """Raise unless the person has seen the number, and typed the name where it is asked for."""
-    expected = call.ask.text("expected")
-    if expected is None:
+    if call.ask.text("expected") is None:
         raise BadOption(f"{action.name}: look first at how many messages it means (expected)")
-    if not expected.isascii() or not expected.isdigit():
-        raise BadOption(f"expected={expected[:20]!r}: use the number of messages that was shown")
-    shown = int(expected[:20])
+    shown = call.ask.number("expected", 0, 0, 10**18)
     if action.on_messages and prepared.messages > shown:
         raise Conflict(
             f"nothing was changed: {wording.messages(shown)} {'was' if shown == 1 else 'were'} "
@@ -239,19 +234,18 @@ def _check(call: Call, action: Action, prepared: PreparedAction) -> None:
         raise BadOption(f"nothing was changed: type the name of the queue, {call.ask.queue!r}")
 
 
-def _form(console: Console, call: Call, action: Action, error: str | None, status: int) -> Response:
+def _form(call: Call, action: Action, error: str | None, status: int) -> Response:
     prepared = None
     # It counts anew.
     values = {name: text for name, text in call.ask.values.items() if name not in _OF_FORMS}
     call = replace(call, ask=replace(call.ask, values=values))
     try:
-        prepared = _prepare(console, call, action)
+        prepared = _prepare(call, action)
     except (NoSuchQueue, NoSuchStore):
         raise
     except Invalid as invalid:
         error, status = error or str(invalid), status_of(invalid)
     return page(
-        console,
         call,
         "action.html",
         status,
@@ -259,6 +253,6 @@ def _form(console: Console, call: Call, action: Action, error: str | None, statu
         action=action,
         asked=_asked(call.ask, action),
         prepared=prepared,
-        shown=_remembered(console, prepared),
+        shown=_remembered(call, prepared),
         error=error,
     )

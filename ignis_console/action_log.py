@@ -48,8 +48,10 @@ class LogEntry:
     ended: bool = True
     #: The same in the line of its beginning and in that of its end.
     id: str = ""
-    #: Its number in this process, from 1; 0: it has begun in another one, or has not ended.
+    #: Its number in this process, from 1; 0: another process began it, or it has not ended.
     number: int = 0
+    #: Messages that it had changed so far.
+    done: int = 0
 
 
 class ActionLog:
@@ -57,6 +59,7 @@ class ActionLog:
 
     def __init__(self, path: Path | None) -> None:
         self._entries: deque[LogEntry] = deque(maxlen=KEPT)
+        self._running: dict[str, LogEntry] = {}
         self._lock = threading.Lock()
         self._count = 0
         self._entries.extend(_without_end(path))
@@ -70,13 +73,21 @@ class ActionLog:
         entry = replace(entry, id=secrets.token_hex(8), ended=False)
         with self._lock:
             self._write(entry)
+            self._running[entry.id] = entry
         return entry
+
+    def advance(self, key: str, done: int, _: int = 0) -> None:
+        """Note that the action with an id has changed *done* further messages."""
+        with self._lock:
+            entry = self._running[key]
+            self._running[key] = replace(entry, done=entry.done + done)
 
     def end(self, entry: LogEntry) -> LogEntry:
         """Write what an action has done at its end, and remember it; return it with its number."""
         with self._lock:
             self._count += 1
-            entry = replace(entry, ended=True, number=self._count)
+            done = self._running.pop(entry.id).done
+            entry = replace(entry, ended=True, number=self._count, done=done)
             self._write(entry)
             self._entries.appendleft(entry)
         return entry
@@ -97,10 +108,15 @@ class ActionLog:
             of_here = (each for each in self._entries if each.number)
             return next((each for each in of_here if str(each.number) == number), None)
 
-    def latest(self) -> list[LogEntry]:
+    def latest(self) -> tuple[LogEntry, ...]:
         """Return the latest actions of this process, newest first, and former ones without end."""
         with self._lock:
-            return list(self._entries)
+            return tuple(self._entries)
+
+    def running(self) -> tuple[LogEntry, ...]:
+        """Return the actions that have not ended, newest first."""
+        with self._lock:
+            return tuple(reversed(self._running.values()))
 
     def close(self) -> None:
         """Close the file."""

@@ -9,7 +9,7 @@ from urllib.parse import quote
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.responses import RedirectResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
@@ -23,7 +23,7 @@ from ignis_console.guard import Guard
 from ignis_console.pages import PAGES, Page
 from ignis_console.passwords import Role
 from ignis_console.rendering import STATIC
-from ignis_console.web import Call, Handler, as_json, failure, guarded, page, status_of
+from ignis_console.web import Call, Handler, failure, guarded, in_json, page, status_of
 from queue_core.errors import IgnisError, Invalid, NoSuchQueue
 from queue_core.store import Store
 from queue_core.watching.prometheus import CONTENT_TYPE
@@ -67,18 +67,17 @@ def _route(console: Console, path: str, handler: Handler, role: Role, method: st
     return Route(path, guarded(console, handler, role), methods=[method])
 
 
-def _page(each: Page, console: Console, call: Call) -> Response:
+def _page(each: Page, call: Call) -> Response:
     asked, error, status = call.ask.values, None, 200
     try:
-        model = each.model(console, call.ask)
+        model = each.model(call.console, call.ask)
     except Invalid as invalid:
         if each.name != "messages" or not asked or isinstance(invalid, NoSuchQueue):
             raise
         # A selector that cannot be understood is shown beside its field.
-        model, error = each.model(console, Ask(call.ask.path)), str(invalid)
+        model, error = each.model(call.console, Ask(call.ask.path)), str(invalid)
         status = status_of(invalid)
     return page(
-        console,
         call,
         f"{each.name}.html",
         status,
@@ -86,7 +85,7 @@ def _page(each: Page, console: Console, call: Call) -> Response:
         asked=asked,
         labels=acting.LABELS,
         error=error,
-        notice=_notice(console, asked.get("done", "")),
+        notice=_notice(call.console, asked.get("done", "")),
     )
 
 
@@ -98,35 +97,35 @@ def _notice(console: Console, number: str) -> str | None:
     return acting.said(ACTIONS[entry.action], entry)
 
 
-def _message_by_id(_: Console, call: Call) -> Response:
+def _message_by_id(call: Call) -> Response:
     """Lead from the form of an id to the page of the message."""
     queue, message = quote(call.ask.queue, safe=""), quote(call.ask.text("id") or "", safe="")
     return RedirectResponse(f"/queues/{queue}/messages/{message}", 303)
 
 
-def _twin(each: Page, console: Console, call: Call) -> Response:
-    return as_json(each.model(console, call.ask))
+def _twin(each: Page, call: Call) -> Response:
+    return in_json(each.model(call.console, call.ask))
 
 
-def _metrics(console: Console, _: Call) -> Response:
+def _metrics(call: Call) -> Response:
     """Return the metrics for Prometheus, for a token of their own or any login."""
-    return Response(console.metrics(), media_type=CONTENT_TYPE)
+    return Response(call.console.metrics(), media_type=CONTENT_TYPE)
 
 
-def _session(_: Console, call: Call) -> Response:
+def _session(call: Call) -> Response:
     """Say who asks, and with which token a script of a page may act."""
     identity = call.identity
-    return as_json({"name": identity.name, "role": identity.role, "csrf": identity.csrf})
+    return in_json({"name": identity.name, "role": identity.role, "csrf": identity.csrf})
 
 
-def _openapi(_: Console, __: Call) -> Response:
+def _openapi(_: Call) -> Response:
     try:
         known = version("ignis-queue")
     except PackageNotFoundError:
         known = "unknown"
     operations = [each.operation for each in PAGES]
     operations += [each for action in ACTIONS.values() for each in acting.operations(action)]
-    return JSONResponse(openapi.document(operations, known))
+    return in_json(openapi.document(operations, known))
 
 
 class _Static(StaticFiles):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -12,9 +13,7 @@ from ignis_console.auth import Auth
 from ignis_console.config import ConsoleOptions
 from ignis_console.details import QueueReading, SidelineView, read_queue, read_sideline
 from ignis_console.problems import Problem, find
-from ignis_console.remembered import Remembered
-from ignis_console.shared import Look, Shared
-from ignis_console.under_way import LongActions
+from ignis_console.shared import Look, Remembered, Shared
 from queue_core.errors import CatalogUnavailable, IgnisError
 from queue_core.store import Store
 from queue_core.values.rows import Numbers
@@ -33,9 +32,8 @@ STALE_SECONDS = 8.0
 HASTY_SECONDS = 60.0
 #: Seconds for which scrapes get the same metrics.
 METRICS_SECONDS = 1.0
-#: Actions at the same time, and the seconds that a further one waits. A pool has 15 connections.
+#: Actions at the same time. A pool has 15 connections.
 ACTIONS = 4
-ACTION_PATIENCE = 1.0
 #: The most messages that all counts of actions remember together, 8 bytes for each.
 MOST_COUNTED = 4_000_000
 #: The most refusals of actions that are remembered until their page has shown them.
@@ -59,7 +57,8 @@ class Console:
         self.auth = Auth(options)
         self.log = ActionLog(options.action_log)
         self._reader = FiguresReader(store.catalog)
-        self.long_actions = LongActions(ACTIONS, ACTION_PATIENCE)
+        #: In threads of their own, so that pages always find a connection.
+        self.actions = ThreadPoolExecutor(ACTIONS, "ignis-action")
         #: The ids of messages that an action has counted, as a page or a script has been shown.
         self.counted: Remembered[Numbers] = Remembered(MOST_COUNTED, _room)
         #: Why an action has changed nothing, until its page shows it.
@@ -127,7 +126,7 @@ class Console:
 
     def close(self) -> None:
         """Wait for the actions under way, and close the log."""
-        self.long_actions.close()
+        self.actions.shutdown()
         self.log.close()
 
 

@@ -69,11 +69,11 @@ def _log_in(console: Console, request: Request, name: str, password: str, wanted
     return response
 
 
-def _log_out(console: Console, call: Call) -> Response:
-    cookie = console.auth.cookie(call.request)
-    console.auth.log_out(call.request.cookies.get(cookie, ""))
+def _log_out(call: Call) -> Response:
+    cookie = call.console.auth.cookie(call.request)
+    call.console.auth.log_out(call.request.cookies.get(cookie, ""))
     response = RedirectResponse("/login", 303)
-    response.delete_cookie(cookie, path="/", secure=console.options.has_tls)
+    response.delete_cookie(cookie, path="/", secure=call.console.options.has_tls)
     return response
 
 

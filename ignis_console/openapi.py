@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
 import types
 from collections.abc import Iterable, Mapping
+from dataclasses import is_dataclass
 from datetime import datetime
 from enum import Enum
 from typing import Any, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 from ignis_console.ask import Parameter
 from ignis_console.config import PORT
+from queue_core.values.json_text import shown_fields
 
 _PLAIN: Mapping[Any, dict[str, Any]] = {
     int: {"type": "integer", "format": "int64"},
@@ -18,6 +19,7 @@ _PLAIN: Mapping[Any, dict[str, Any]] = {
     str: {"type": "string"},
     bool: {"type": "boolean"},
     datetime: {"type": "string", "format": "date-time"},
+    type(None): {"type": "null"},
 }
 
 
@@ -72,79 +74,61 @@ def document(operations: Iterable[Operation], version: str) -> dict[str, Any]:
 
 def schema_of(kind: Any, schemas: dict[str, Any]) -> dict[str, Any]:
     """Return the JSON schema of a type; those of dataclasses are added to *schemas*."""
+    origin, inner = get_origin(kind), get_args(kind)
     if kind in _PLAIN:
         return dict(_PLAIN[kind])
-    if kind is None or kind is type(None):
-        return {"type": "null"}
-    origin, inner = get_origin(kind), get_args(kind)
     if origin in (Union, types.UnionType):
         return {"anyOf": [schema_of(each, schemas) for each in inner]}
+    if origin is tuple and Ellipsis not in inner:
+        return {"type": "array", "prefixItems": [schema_of(each, schemas) for each in inner]}
     if origin in (tuple, list):
-        if origin is tuple and Ellipsis not in inner:
-            parts = [schema_of(each, schemas) for each in inner]
-            return {"type": "array", "prefixItems": parts}
         return {"type": "array", "items": schema_of(inner[0], schemas)}
-    if origin in (dict, Mapping) or (isinstance(origin, type) and issubclass(origin, Mapping)):
+    if origin in (dict, Mapping):
         return {"type": "object", "additionalProperties": schema_of(inner[1], schemas)}
     if isinstance(kind, type) and issubclass(kind, Enum):
         return {"type": "string", "enum": [each.value for each in kind]}
-    if dataclasses.is_dataclass(kind) and isinstance(kind, type):
-        return _of_dataclass(kind, schemas)
-    return {}
-
-
-def _of_dataclass(kind: type, schemas: dict[str, Any]) -> dict[str, Any]:
+    if not isinstance(kind, type) or not is_dataclass(kind):
+        return {}
     if kind.__name__ not in schemas:
-        schemas[kind.__name__] = {}
-        hints = get_type_hints(kind)
-        shown = [each for each in dataclasses.fields(kind) if each.metadata.get("api", True)]
+        hints, names = get_type_hints(kind), [each.name for each in shown_fields(kind)]
         schemas[kind.__name__] = {
             "type": "object",
             "description": (kind.__doc__ or "").strip().partition("\n")[0],
-            "required": [each.name for each in shown],
-            "properties": {each.name: schema_of(hints[each.name], schemas) for each in shown},
+            "required": names,
+            "properties": {name: schema_of(hints[name], schemas) for name in names},
         }
     return {"$ref": f"#/components/schemas/{kind.__name__}"}
 
 
 def _described(operation: Operation, schemas: dict[str, Any]) -> dict[str, Any]:
+    def described(each: Parameter, kind: Any) -> dict[str, Any]:
+        return {"description": each.about or each.label, "schema": schema_of(kind, schemas)}
+
+    def content(schema: dict[str, Any]) -> dict[str, Any]:
+        return {"content": {"application/json": {"schema": schema}}}
+
+    text = {"schema": {"type": "string"}}
     in_path = [part[1:-1] for part in operation.path.split("/") if part.startswith("{")]
+    parameters = [{"name": name, "in": "path", "required": True, **text} for name in in_path]
+    for each in operation.parameters:
+        parameters.append({"name": each.name, "in": "query", **described(each, each.type)})
     found: dict[str, Any] = {
         "operationId": operation.name,
         "summary": operation.about,
-        "parameters": [
-            {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
-            for name in in_path
-        ]
-        + [
-            {
-                "name": each.name,
-                "in": "query",
-                "description": each.about or each.label,
-                "schema": schema_of(each.type, schemas),
-            }
-            for each in operation.parameters
-        ],
+        "parameters": parameters,
         "responses": {
-            "200": {
-                "description": "The answer.",
-                "content": {"application/json": {"schema": schema_of(operation.answer, schemas)}},
-            },
+            "200": {"description": "The answer.", **content(schema_of(operation.answer, schemas))},
             "default": {
                 "description": "The error: 400 bad parameter, 401 no login, 403 not allowed, "
                 "404 no such thing, 409 another number of messages, 503 try again later.",
-                "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}},
+                **content({"$ref": "#/components/schemas/Error"}),
             },
         },
     }
     if operation.body is not None:
-        fields = {
-            each.name: {
-                **schema_of(each.type_in_json, schemas),
-                "description": each.about or each.label,
-            }
-            for each in operation.body
-        }
-        body = {"schema": {"type": "object", "properties": fields}}
-        found["requestBody"] = {"content": {"application/json": body}}
+        fields = {}
+        for each in operation.body:
+            field = described(each, each.type_in_json)
+            fields[each.name] = field.pop("schema") | field
+        found["requestBody"] = content({"type": "object", "properties": fields})
     return found

@@ -5,6 +5,7 @@ A model is a plain value, which the page shows and its twin in the API returns.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
@@ -20,9 +21,8 @@ from ignis_console.openapi import Operation
 from ignis_console.problems import Problem, of_queue
 from ignis_console.shared import Look
 from ignis_console.sideline import Groups, within
-from ignis_console.under_way import UnderWay
-from ignis_console.values import plain
 from queue_core.errors import BadOption
+from queue_core.values.json_text import as_json
 from queue_core.watching.present import QueueFigures
 
 #: How the names of Arrow's types of numbers begin.
@@ -283,7 +283,7 @@ def messages_page(console: Console, ask: Ask) -> MessagesPage:
         count=count,
         columns=tuple(columns.names),
         numbers=tuple(each.name for each in columns if str(each.type).startswith(_NUMBERS)),
-        messages=tuple(plain(row) for row in found),
+        messages=tuple(json.loads(as_json(found))),
     )
 
 
@@ -327,15 +327,15 @@ def problems_page(console: Console, _: Ask) -> ProblemsPage:
 class LogPage:
     """The latest actions by this console."""
 
-    under_way: tuple[UnderWay, ...]
+    #: Those that have not ended.
+    under_way: tuple[LogEntry, ...]
     entries: tuple[LogEntry, ...]
 
 
 @_page("/log", "The latest actions by this console.")
 def log_page(console: Console, _: Ask) -> LogPage:
     """Return the latest actions."""
-    running = console.long_actions.latest()
-    return LogPage(under_way=running, entries=tuple(console.log.latest()))
+    return LogPage(under_way=console.log.running(), entries=console.log.latest())
 
 
 def _number(ask: Ask) -> int:

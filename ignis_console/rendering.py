@@ -7,6 +7,7 @@ cannot make a page say something else. Only the values of fields keep them, mark
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections.abc import Sequence
 from functools import cache
@@ -17,7 +18,7 @@ from urllib.parse import quote, urlencode
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from ignis_console import charts, wording
-from ignis_console.values import shown
+from queue_core.values.json_text import as_json
 from queue_core.watching.present import SPAN_SECONDS, FigureSample
 
 #: Characters that change the direction of the text around them.
@@ -39,6 +40,20 @@ def _visible(value: object) -> object:
     if not isinstance(value, str) or isinstance(value, Exact) or hasattr(value, "__html__"):
         return value
     return _TURNING.sub(lambda found: f"\\u{ord(found[0]):04x}", value)
+
+
+def shown(value: Any, most: int = 2000) -> str:
+    """Return a value of a message as text for a page, at most *most* characters."""
+    if value is None:
+        return "null"
+    if isinstance(value, bytes):
+        text = value[:most].hex(" ")
+    elif isinstance(value, str):
+        text = value
+    else:
+        held = json.loads(as_json(value))
+        text = held if isinstance(held, str) else repr(held)
+    return text if len(text) <= most else text[:most] + "…"
 
 
 @cache

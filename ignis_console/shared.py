@@ -1,10 +1,12 @@
-"""Answers that are computed once for all who look at the same time."""
+"""What the console keeps in memory: answers for all who look now, and what pages have shown."""
 
 from __future__ import annotations
 
 import logging
+import secrets
 import threading
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
@@ -14,6 +16,7 @@ from queue_core.errors import Unavailable
 _log = logging.getLogger(__name__)
 
 Answer = TypeVar("Answer")
+Value = TypeVar("Value")
 
 #: The most answers that are kept.
 _MOST = 64
@@ -148,3 +151,39 @@ def _compute_beside(slot: _Slot[Answer], compute: Callable[[], Answer]) -> None:
         _log.warning("the store cannot be read: %s", error)
     finally:
         slot.lock.release()
+
+
+class Remembered(Generic[Value]):
+    """
+    Keeps values by tokens that nobody can guess, up to a total size; forgets the oldest first.
+
+    Args:
+        most: The most that all values may have together.
+        size: Returns the size of a value; by default, each has 1.
+    """
+
+    def __init__(self, most: int, size: Callable[[Value], int] = lambda _: 1) -> None:
+        self._most = most
+        self._size = size
+        self._lock = threading.Lock()
+        self._values: OrderedDict[str, Value] = OrderedDict()
+        self._total = 0
+
+    def keep(self, value: Value) -> str | None:
+        """Return the token of a value from now on; None: it is too large to be kept."""
+        size = self._size(value)
+        if size > self._most:
+            return None
+        token = secrets.token_urlsafe(12)
+        with self._lock:
+            self._values[token] = value
+            self._total += size
+            while self._total > self._most:
+                _, oldest = self._values.popitem(last=False)
+                self._total -= self._size(oldest)
+        return token
+
+    def find(self, token: str | None) -> Value | None:
+        """Return the value of a token; None: there is none, or it was forgotten."""
+        with self._lock:
+            return None if token is None else self._values.get(token)

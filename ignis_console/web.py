@@ -20,7 +20,6 @@ from ignis_console.console import Console
 from ignis_console.guard import MOST_BODY, SAFE
 from ignis_console.passwords import Role
 from ignis_console.rendering import render
-from ignis_console.values import plain
 from queue_core.errors import (
     CatalogForbidden,
     Conflict,
@@ -31,18 +30,20 @@ from queue_core.errors import (
     NoSuchStore,
     Unavailable,
 )
+from queue_core.values.json_text import as_json
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One request of somebody who is known."""
+    """One request of a visitor who is known."""
 
+    console: Console
     request: Request
     identity: Visitor
     ask: Ask
 
 
-Handler = Callable[[Console, Call], Response]
+Handler = Callable[[Call], Response]
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 
@@ -64,7 +65,7 @@ def guarded(console: Console, handler: Handler, role: Role, *, by_token: bool = 
             values, booleans = fields_of(request, body)
             _check_token(request, identity, values)
         path = {key: str(value) for key, value in request.path_params.items()}
-        return handler(console, Call(request, identity, Ask(path, values, booleans)))
+        return handler(Call(console, request, identity, Ask(path, values, booleans)))
 
     async def endpoint(request: Request) -> Response:
         body = b"" if request.method in SAFE else await read_body(request)
@@ -214,19 +215,19 @@ def failure(request: Request, error: Exception) -> Response:
     return HTMLResponse(render("error.html", title=title, text=text, identity=None), status)
 
 
-def page(console: Console, call: Call, template: str, status: int = 200, **values: Any) -> Response:
-    """Return a page for somebody who is known."""
+def page(call: Call, template: str, status: int = 200, **values: Any) -> Response:
+    """Return a page for a visitor who is known."""
     text = render(
         template,
         identity=call.identity,
         path=call.request.url.path,
-        problem_count=console.problem_count(),
-        logs_out=not console.auth.by_proxy,
+        problem_count=call.console.problem_count(),
+        logs_out=not call.console.auth.by_proxy,
         **values,
     )
     return HTMLResponse(text, status)
 
 
-def as_json(value: Any, status: int = 200) -> Response:
+def in_json(value: Any) -> Response:
     """Return a model as JSON."""
-    return JSONResponse(plain(value), status)
+    return Response(as_json(value), media_type="application/json")

@@ -19,6 +19,7 @@ from queue_core.catalog.database import Catalog
 from queue_core.catalog.holders.holders import holding
 from queue_core.catalog.records import breakers, figures, jobs, retries, samples, schedule, stuck
 from queue_core.catalog.records.samples import FINEST
+from queue_core.values.json_text import HIDDEN
 from queue_core.values.settings import QueueSettings
 
 #: Samples of a queue that are remembered, and the seconds that they are of.
@@ -30,8 +31,6 @@ LATEST_SECONDS = 60.0
 _COUNTS = ("waiting", "in_flight", "sidelined", "retrying", "dead", "damaged")
 _RATES = tuple(f"{counter}_per_s" for counter in figures.COUNTED)
 _SETTINGS = ("concurrency", "max_size", "overflow", "shovel_interval")
-#: Marks fields that explain the others, and that the API of the console leaves out.
-_INTERNAL = {"api": False}
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,23 +71,23 @@ class QueueFigures:
     deleted_per_s: float | None = None
     sidelined_per_s: float | None = None
     #: The bound of messages in main; None: it has none.
-    max_size: int | None = field(default=None, metadata=_INTERNAL)
-    overflow: str = field(metadata=_INTERNAL)
+    max_size: int | None = field(default=None, metadata=HIDDEN)
+    overflow: str = field(metadata=HIDDEN)
     #: Since a person paused it; None: nobody did.
-    paused_for: float | None = field(metadata=_INTERNAL)
+    paused_for: float | None = field(metadata=HIDDEN)
     #: Whether each failed message has a time at which it returns.
-    retries: bool = field(metadata=_INTERNAL)
+    retries: bool = field(metadata=HIDDEN)
     #: Since the first message of the sideline was due to return; None: none is late.
-    overdue_for: float | None = field(metadata=_INTERNAL)
+    overdue_for: float | None = field(metadata=HIDDEN)
     #: Without retries: since the task `shovel` last began for it; None: never.
-    shovelled_before: float | None = field(metadata=_INTERNAL)
+    shovelled_before: float | None = field(metadata=HIDDEN)
     #: Without retries: seconds between two runs of it; None: it does not run by itself.
-    shovel_interval: float | None = field(metadata=_INTERNAL)
+    shovel_interval: float | None = field(metadata=HIDDEN)
     #: Messages in flight for longer than the setting ``sweep_after``, and since when.
-    stuck: int = field(default=0, metadata=_INTERNAL)
-    stuck_for: float | None = field(default=None, metadata=_INTERNAL)
+    stuck: int = field(default=0, metadata=HIDDEN)
+    stuck_for: float | None = field(default=None, metadata=HIDDEN)
     #: The latest ones, oldest first.
-    samples: tuple[FigureSample, ...] = field(default=(), metadata=_INTERNAL)
+    samples: tuple[FigureSample, ...] = field(default=(), metadata=HIDDEN)
 
     @property
     def is_paused(self) -> bool:

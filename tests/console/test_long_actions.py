@@ -7,7 +7,7 @@ from contextlib import closing
 
 import pytest
 
-from ignis_console import under_way
+from ignis_console import acting
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.records import task_log
 from queue_core.errors import CatalogUnavailable
@@ -20,7 +20,7 @@ from tests.factories import load_singly, make_queue, orders
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch):
-    monkeypatch.setattr(under_way, "ANSWER_SECONDS", 0.2)
+    monkeypatch.setattr(acting, "ANSWER_SECONDS", 0.2)
 
 
 def form(client):
@@ -95,7 +95,7 @@ def test_the_log_shows_how_many_messages_are_done(operator, queue, monkeypatch):
 
 def test_sweeps_and_shovels_of_the_console_have_brief_rounds(operator, store, queue, monkeypatch):
     """Those of other processes may keep a firing waiting for longer."""
-    monkeypatch.setattr(under_way, "ANSWER_SECONDS", 60)
+    monkeypatch.setattr(acting, "ANSWER_SECONDS", 60)
     monkeypatch.setattr(rounds, "WHOLE_SLICES", 2)
     queue = make_queue(store, "singles", shards=1)
     load_singly(queue, 6)
@@ -133,7 +133,7 @@ def test_an_action_that_loses_its_catalog_is_noted(operator, store, queue, monke
 
 
 def test_a_short_action_answers_with_what_it_has_done(operator, queue, monkeypatch):
-    monkeypatch.setattr(under_way, "ANSWER_SECONDS", 60)
+    monkeypatch.setattr(acting, "ANSWER_SECONDS", 60)
 
     page = operator.post("/queues/orders/actions/sideline", data=form(operator))
 
