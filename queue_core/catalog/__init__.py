@@ -3,6 +3,7 @@
 May import `segments`, `handling`, `policies` and what is below. Must not decide which messages a
 verb takes. No other room builds SQL: it passes on a transaction, and values such as conditions.
 
-Statements in constants, and those of functions with an `lru_cache`, are built once: to build one
-takes several times as long as SQLite needs to run it.
+To build a statement takes several times as long as SQLite needs to run it. So statements are
+constants, whose expressions each database compiles in its own way (`databases/expressions.py`), and
+those that depend on a value of the call come from functions with an `lru_cache`.
 """

@@ -12,7 +12,14 @@ from sqlalchemy import Connection, Engine, select
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
-from queue_core.catalog.databases.interface import Dialect, Listener, QueueIds, StillLocked, now
+from queue_core.catalog.databases.expressions import (
+    each_of,
+    not_indexed,
+    now,
+    one_of,
+    one_of_given,
+)
+from queue_core.catalog.databases.interface import Dialect, Listener, QueueIds, StillLocked
 from queue_core.errors import BadOption
 from queue_core.values.address import masked, masked_query
 
@@ -20,10 +27,14 @@ __all__ = [
     "Dialect",
     "StillLocked",
     "connect",
+    "each_of",
     "hidden",
     "listen",
+    "not_indexed",
     "now",
     "of",
+    "one_of",
+    "one_of_given",
     "read_clock",
 ]
 

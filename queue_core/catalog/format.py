@@ -82,7 +82,7 @@ def prepare(
             faults.point("open.before_commit")
             return "open"
     # Other processes that migrate wait for this row.
-    connection.execute(dialect.of(connection).locked(select(facts))).all()
+    connection.execute(select(facts).with_for_update()).all()
     found = read(connection, catalog)
     if found == FORMAT:
         # Another process was faster.

@@ -29,6 +29,9 @@ from queue_core.values.settings import MAX_CONCURRENCY, QueueSettings
 
 # Built once: each firing asks.
 _SHAPE = select(queues.c.schema_version, queues.c.settings).where(queues.c.id == bindparam("queue"))
+_SHAPES = select(
+    queues.c.id, queues.c.schema_version, queues.c.settings, dialect.now().label("now")
+).where(dialect.one_of_given(queues.c.id, "these"))
 
 _SETTINGS = (
     select(queues.c.settings).where(queues.c.id == bindparam("queue")).with_for_update(read=True)
@@ -88,14 +91,14 @@ def find_those(connection: Connection, wanted: Sequence[str]) -> dict[str, Queue
 
 
 def _named(connection: Connection, wanted: Collection[str]) -> dict[str, QueueInfo]:
-    names = dialect.of(connection).one_of(queues.c.name, wanted)
+    names = dialect.one_of(queues.c.name, wanted)
     return {row.name: _info(row) for row in connection.execute(_described().where(names))}
 
 
 def as_they_were(connection: Connection, known: Sequence[QueueInfo]) -> list[QueueInfo]:
     """Return queues as they are now; those that were dropped, as they were."""
     ids = [queue.id for queue in known]
-    rows = connection.execute(_described().where(dialect.of(connection).one_of(queues.c.id, ids)))
+    rows = connection.execute(_described().where(dialect.one_of(queues.c.id, ids)))
     found = {row.id: _info(row) for row in rows}
     return [found.get(queue.id) or replace(queue, is_dropped=True) for queue in known]
 
@@ -135,9 +138,7 @@ def still_there(connection: Connection, queue: QueueInfo) -> QueueInfo:
 
 def as_they_are(connection: Connection, known: Sequence[QueueInfo]) -> tuple[list[QueueInfo], int]:
     """Return queues as `as_it_is` does, and the time; one statement, if nothing changed."""
-    database = dialect.of(connection)
-    given = {"these": database.listed([queue.id for queue in known])}
-    rows = connection.execute(_shapes(database), given).all()
+    rows = connection.execute(_SHAPES, {"these": [queue.id for queue in known]}).all()
     shapes = {row.id: (row.schema_version, row.settings) for row in rows}
     same = [queue if shapes.get(queue.id) == _shape(queue) else None for queue in known]
     found = [queue or as_it_is(connection, old) for queue, old in zip(same, known, strict=True)]
@@ -151,14 +152,6 @@ def check_unchanged(
     # A queue that is gone has no row.
     if shape is not None and shape != _shape(queue):
         raise QueueChanged(present(connection, queue))
-
-
-@lru_cache(maxsize=2)
-def _shapes(database: dialect.Dialect) -> Select[Any]:
-    these = database.one_of_given(queues.c.id, "these")
-    return select(
-        queues.c.id, queues.c.schema_version, queues.c.settings, dialect.now().label("now")
-    ).where(these)
 
 
 @lru_cache(maxsize=256)
@@ -200,7 +193,7 @@ def states(connection: Connection, only: Collection[int] | None = None) -> Seque
     """
     query = select(*(queues.c[name] for name in _STATE))
     if only is not None:
-        query = query.where(dialect.of(connection).one_of(queues.c.id, only))
+        query = query.where(dialect.one_of(queues.c.id, only))
     return connection.execute(query).all()
 
 
@@ -217,7 +210,7 @@ def ages(connection: Connection, queue_ids: Collection[int]) -> dict[int, Ages]:
         queues.c.id,
         (dialect.now() - queues.c.created_at).label("created"),
         (dialect.now() - queues.c.deactivated_at).label("deactivated"),
-    ).where(dialect.of(connection).one_of(queues.c.id, queue_ids))
+    ).where(dialect.one_of(queues.c.id, queue_ids))
     return {row.id: Ages(row.created, row.deactivated) for row in connection.execute(query)}
 
 
@@ -341,7 +334,7 @@ def check_in_use(connection: Connection, queue_ids: Sequence[int]) -> None:
     """Raise `QueueDeactivated` if one of the queues is deactivated."""
     given_up = connection.execute(
         select(queues.c.name, queues.c.deactivated_at).where(
-            dialect.of(connection).one_of(queues.c.id, queue_ids),
+            dialect.one_of(queues.c.id, queue_ids),
             queues.c.deactivated_at.is_not(None),
         )
     ).first()
@@ -397,7 +390,7 @@ def _held(connection: Connection, queue: QueueInfo) -> QueueInfo:
     # In two statements: PostgreSQL would join a row that changed while the lock was awaited with a
     # schema from before.
     held = select(queues.c.id).where(queues.c.id == queue.id)
-    if connection.execute(dialect.of(connection).locked(held)).first() is None:
+    if connection.execute(held.with_for_update()).first() is None:
         raise dropped(queue)
     return _info(connection.execute(_described().where(queues.c.id == queue.id)).one())
 

@@ -29,7 +29,6 @@ from sqlalchemy import (
     update,
 )
 
-from queue_core.catalog import dialect
 from queue_core.catalog.tables import consumers, counters, metadata, shards, turns
 from queue_core.values.rows import Numbers
 
@@ -130,7 +129,7 @@ def change(
     connection: Connection, table: Table, *where: ColumnElement[bool], **values: Any
 ) -> None:
     """Change values of one row, if it is there; the seal of a damaged row stays wrong."""
-    found = connection.execute(dialect.of(connection).locked(select(table).where(*where))).first()
+    found = connection.execute(select(table).where(*where).with_for_update()).first()
     if found is None:
         return
     row = found._asdict()

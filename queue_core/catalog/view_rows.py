@@ -61,7 +61,7 @@ _TABLES = {
 def sizes(connection: Connection, only: Collection[int] | None) -> dict[int, int]:
     """Return how many bytes each queue has."""
     size = func.coalesce(func.sum(slices.c.bytes), 0)
-    query = select(slices.c.queue_id, size).where(*_of(connection, slices.c.queue_id, only))
+    query = select(slices.c.queue_id, size).where(*_of(slices.c.queue_id, only))
     return dict(connection.execute(query.group_by(slices.c.queue_id)).all())
 
 
@@ -78,7 +78,7 @@ def sidelined(connection: Connection, only: Collection[int] | None) -> Sequence[
             messages(slices.c.due_at == NEVER).label("dead"),
         )
         .where(
-            *_of(connection, slices.c.queue_id, only),
+            *_of(slices.c.queue_id, only),
             *in_magazines([Magazine.SIDELINE]),
             *WAITING,
         )
@@ -97,7 +97,7 @@ def counted(connection: Connection, only: Collection[int] | None) -> Iterator[di
     rows = connection.execute(
         select(shards, *counts)
         .select_from(shard_totals)
-        .where(*_of(connection, shards.c.queue_id, only))
+        .where(*_of(shards.c.queue_id, only))
         .order_by(shards.c.queue_id, shards.c.magazine, shards.c.shard)
     )
     for row in rows.mappings():
@@ -129,7 +129,7 @@ def slices_in_order(connection: Connection, only: Collection[int] | None) -> Ite
         select(slices, segments.c.location, consumers.c.name.label("consumer"))
         .join(segments, segments.c.id == slices.c.segment_id)
         .outerjoin(consumers, consumers.c.id == slices.c.consumer_id)
-        .where(*_of(connection, slices.c.queue_id, only))
+        .where(*_of(slices.c.queue_id, only))
         .order_by(slices.c.queue_id, slices.c.magazine, slices.c.shard, slices.c.position)
     )
     yield from rows.mappings()
@@ -181,8 +181,6 @@ def as_table(rows: list[dict[str, Any]], name: str) -> pa.Table:
         raise
 
 
-def _of(
-    connection: Connection, queue_id: Column[int], only: Collection[int] | None
-) -> list[ColumnElement[bool]]:
+def _of(queue_id: Column[int], only: Collection[int] | None) -> list[ColumnElement[bool]]:
     """Return the condition of rows that belong to some queues."""
-    return [] if only is None else [dialect.of(connection).one_of(queue_id, only)]
+    return [] if only is None else [dialect.one_of(queue_id, only)]

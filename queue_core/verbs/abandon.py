@@ -80,7 +80,7 @@ def deliver_again(
     one by one, they count as lost instead, and half of them leave the tickets (`lose`). Suspects
     count only if the *storage* notes that an executor has read them. Runs within a transaction.
     """
-    held = fetch(connection, *held_in(connection, {consumer_id: numbers}), lock="wait")
+    held = fetch(connection, *held_in({consumer_id: numbers}), lock="wait")
     if ack_of(connection, consumer_id) == SETTLES:
         fired = [piece for piece in held if not piece.damaged]
         before = trials.trial(connection, fired, lives_ago=1)

@@ -266,7 +266,6 @@ def _fetch_held(
     if intervention.consumer is not None or intervention.within is None:
         return fetch(connection, *_held(connection, queue, intervention, located), lock="wait")
     where, given = abandoned.unattended_within(
-        connection,
         queue.id,
         intervention.sources,
         intervention.within,
@@ -289,7 +288,7 @@ def _held(
     if intervention.consumer is not None:
         _check_query(connection, queue, intervention.consumer)
         holder_id = holders.id_of(connection, intervention.consumer)
-        return (*here, *abandoned.held_by_few(connection, holder_id))
+        return (*here, *abandoned.held_by_few(holder_id))
     # The firing is a sign of life too, also of a consumer without heartbeats.
     age = intervention.dead_after
     return (*here, *abandoned.fired_before(age), *abandoned.unattended(age))

@@ -71,7 +71,7 @@ def _recover_some(catalog: Catalog, dead_after: float, some: Mapping[int, list[i
 
     def work(connection: Connection) -> int:
         numbers = unseen_tickets.lock(connection, dead_after, some)
-        held = unseen_tickets.held_in(connection, numbers)
+        held = unseen_tickets.held_in(numbers)
         changes = Changes()
         recovered = 0
         for piece in fetch(connection, *held, lock="wait"):

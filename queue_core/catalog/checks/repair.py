@@ -100,8 +100,8 @@ def _slices_of(connection: Connection, findings: Collection[Finding]) -> list[An
     columns = (slices.c.id, slices.c.queue_id, slices.c.magazine, slices.c.shard)
     query = select(*columns).where(
         or_(
-            dialect.of(connection).one_of(slices.c.id, own),
-            dialect.of(connection).one_of(slices.c.segment_id, theirs),
+            dialect.one_of(slices.c.id, own),
+            dialect.one_of(slices.c.segment_id, theirs),
         )
     )
     return list(connection.execute(query))
@@ -109,14 +109,14 @@ def _slices_of(connection: Connection, findings: Collection[Finding]) -> list[An
 
 def _lock_turns(connection: Connection, places: Iterable[_Place]) -> None:
     for place in places:
-        connection.execute(dialect.of(connection).locked(select(turns).where(_at(turns, place))))
+        connection.execute(select(turns).where(_at(turns, place)).with_for_update())
 
 
 def _set_apart(connection: Connection, ids: Collection[int], known: set[_Place]) -> set[_Place]:
     """Mark slices as damaged, or put them back to the shard that their seal names."""
-    query = select(slices).where(dialect.of(connection).one_of(slices.c.id, list(ids)))
+    query = select(slices).where(dialect.one_of(slices.c.id, list(ids)))
     places = set()
-    for row in connection.execute(dialect.of(connection).locked(query.order_by(slices.c.id))).all():
+    for row in connection.execute(query.order_by(slices.c.id).with_for_update()).all():
         place = (row.queue_id, row.magazine, row.shard)
         new = _true_place(row, known) if place not in known else None
         values: dict[str, int | None]
@@ -195,7 +195,7 @@ def _row(connection: Connection, table: Table, place: _Place) -> dict[str, int]:
     names = [column.name for column in table.c if column.name not in (*keys, "seal")]
     new = dialect.of(connection).insert_new(table).values(**keys, **dict.fromkeys(names, 0))
     connection.execute(new.on_conflict_do_nothing())
-    query = dialect.of(connection).locked(select(table).where(_at(table, place)))
+    query = select(table).where(_at(table, place)).with_for_update()
     row = connection.execute(query).mappings().one()
     return {name: int(row[name]) for name in names}
 
@@ -204,7 +204,7 @@ def _seal(table: Table, connection: Connection) -> bool:
     """Seal some rows of an older ignis, which have no seals; return whether there were any."""
     keys = list(table.primary_key)
     query = select(table).where(table.c.seal.is_(None)).order_by(*keys).limit(_BATCH)
-    rows = connection.execute(dialect.of(connection).locked(query)).all()
+    rows = connection.execute(query.with_for_update()).all()
     if rows:
         here = [key == bindparam(f"of_{key.name}") for key in keys]
         connection.execute(

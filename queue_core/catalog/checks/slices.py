@@ -133,7 +133,7 @@ def check_rows_once(scope: Scope) -> Iterator[Finding]:
     pairs = near.subquery()
     crowded = select(pairs.c.segment_id).where(pairs.c.row_start < pairs.c.before).distinct()
     for some in _batches(scope.connection.scalars(crowded).all()):
-        these = dialect.of(scope.connection).one_of(slices.c.segment_id, some)
+        these = dialect.one_of(slices.c.segment_id, some)
         taken: dict[int, BitMap] = defaultdict(BitMap)
         for row, rows in _loaded(scope, these):
             if taken[row.segment_id] & rows:

@@ -9,9 +9,6 @@ from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeAlias
 
 from sqlalchemy import (
-    BigInteger,
-    BindParameter,
-    Boolean,
     Column,
     ColumnElement,
     Connection,
@@ -20,57 +17,13 @@ from sqlalchemy import (
     MetaData,
     Select,
     Table,
-    UnaryExpression,
     text,
 )
 from sqlalchemy.schema import CreateIndex, CreateTable
-from sqlalchemy.sql import operators
-from sqlalchemy.sql.functions import FunctionElement
-from sqlalchemy.sql.visitors import InternalTraversal
 
+from queue_core.catalog.databases import expressions
 from queue_core.catalog.databases.error_codes import ErrorCodes
 from queue_core.catalog.databases.lent import LentConnection
-
-
-class now(FunctionElement[int]):
-    """The time by the database's clock, in microseconds since 1970; each database compiles it."""
-
-    type = BigInteger()
-    inherit_cache = True
-    name = "now"
-
-
-class OneOf(ColumnElement[bool]):
-    """
-    ``column IN values``, with all values in one parameter; each database compiles it.
-
-    A subquery of SQLAlchemy's own takes four times as long to build and to look up as a statement
-    takes to run.
-    """
-
-    __visit_name__ = "ignis_one_of"
-    _traverse_internals = [  # noqa: RUF012 - as SQLAlchemy declares it
-        ("column", InternalTraversal.dp_clauseelement),
-        ("values", InternalTraversal.dp_clauseelement),
-    ]
-    inherit_cache = True
-    type = Boolean()
-
-    def __init__(self, column: ColumnElement[Any], values: BindParameter[Any]) -> None:
-        self.column = column
-        self.values = values
-
-    @property
-    def _from_objects(self) -> Any:
-        return self.column._from_objects
-
-    def self_group(self, against: Any = None) -> OneOf:
-        """Return itself: it binds more tightly than AND, OR and NOT."""
-        return self
-
-    def _negate(self) -> ColumnElement[Any]:
-        return UnaryExpression(self, operator=operators.inv, type_=self.type)
-
 
 #: Returns the queues that concern a listener; None: all.
 QueueIds: TypeAlias = Callable[[], Collection[int] | None]
@@ -117,6 +70,24 @@ class Dialect(ABC):
     busy_seconds: ClassVar[float] = 60.0
     #: Seconds between the transactions of a long task, in which a writer that waits comes first.
     gap_seconds: ClassVar[float] = 0.0
+
+    # As `slices` still calls them.
+    one_of = staticmethod(expressions.one_of)
+    one_of_given = staticmethod(expressions.one_of_given)
+    not_indexed = staticmethod(expressions.not_indexed)
+
+    @staticmethod
+    def listed(values: Collection[int] | Collection[str]) -> Any:
+        """Return the value of a parameter of `one_of_given`."""
+        return list(values)
+
+    def locked(self, query: Select[Any], *of: Any) -> Select[Any]:
+        """Lock rows."""
+        return query.with_for_update(of=of or None)
+
+    def skip_locked(self, query: Select[Any], *of: Any) -> Select[Any]:
+        """Lock rows that are not locked."""
+        return query.with_for_update(skip_locked=True, of=of or None)
 
     def __init__(self) -> None:
         #: Compiled statements, by what they create.
@@ -212,14 +183,6 @@ class Dialect(ABC):
     def sees_commits(self, connection: Connection) -> bool:
         """Return whether a statement that has taken a lock sees all that was committed before."""
 
-    @abstractmethod
-    def skip_locked(self, query: Select[Any], *of: Any) -> Select[Any]:
-        """Lock the selected rows, and pass over rows that other transactions have locked."""
-
-    @abstractmethod
-    def locked(self, query: Select[Any], *of: Any) -> Select[Any]:
-        """Lock the selected rows, and wait for other transactions that have locked them."""
-
     def waiting(self, connection: Connection, seconds: float) -> AbstractContextManager[object]:
         """
         Wait for each lock within the block for *seconds* at most; raises `StillLocked`.
@@ -232,28 +195,6 @@ class Dialect(ABC):
     def by_index(self, connection: Connection) -> AbstractContextManager[object]:
         """Find rows by indexes within the block, even in a table that was small a moment ago."""
         return nullcontext()
-
-    @abstractmethod
-    def one_of(
-        self, column: ColumnElement[Any], values: Collection[int] | Collection[str]
-    ) -> ColumnElement[bool]:
-        """Return ``column IN values`` for any number of integers or texts, in one parameter."""
-
-    @abstractmethod
-    def one_of_given(self, column: ColumnElement[Any], name: str) -> ColumnElement[bool]:
-        """Return ``column IN`` the parameter *name*, whose value is from `listed`."""
-
-    @abstractmethod
-    def listed(self, values: Collection[int] | Collection[str]) -> Any:
-        """Return the value of a parameter of `one_of_given`."""
-
-    @abstractmethod
-    def each_of_given(self, name: str) -> FromClause:
-        """Return a table of the column ``value``: the integers of such a parameter."""
-
-    def not_indexed(self, column: Column[Any]) -> ColumnElement[Any]:
-        """Return a column in a form for which no index is used; by default, the planner decides."""
-        return column
 
     @abstractmethod
     def first_of_each(
@@ -281,10 +222,6 @@ class Dialect(ABC):
     @abstractmethod
     def given_rows(self, columns: Mapping[str, Sequence[int | None]]) -> dict[str, Any]:
         """Return the parameters of `rows_of`, from columns of that order and equal length."""
-
-    @abstractmethod
-    def greatest(self, column: Column[Any], value: int) -> ColumnElement[int]:
-        """Return the larger of a column and a value."""
 
     @abstractmethod
     def insert_new(self, table: Any) -> Any:

@@ -15,12 +15,9 @@ from sqlalchemy import (
     Engine,
     FromClause,
     Select,
-    String,
     Table,
-    Text,
     bindparam,
     cast,
-    column,
     create_engine,
     event,
     func,
@@ -34,8 +31,9 @@ from sqlalchemy.ext.compiler import compiles
 
 from queue_core.catalog.databases import bounded_waits, listening
 from queue_core.catalog.databases.error_codes import ErrorCodes
+from queue_core.catalog.databases.expressions import NUMBERS, OneOf, each_of, not_indexed, now
 from queue_core.catalog.databases.idle_connections import close_idle_ones
-from queue_core.catalog.databases.interface import Dialect, OneOf, QueueIds, StillLocked, now
+from queue_core.catalog.databases.interface import Dialect, QueueIds, StillLocked
 from queue_core.catalog.databases.lent import LentConnection, TransactionFailed
 from queue_core.catalog.databases.listening import PostgresListener
 from queue_core.errors import BadOption
@@ -50,9 +48,6 @@ _PAYLOAD = 8_000
 _MOST_CONNECTIONS = 20
 #: Older versions do not return to a wait that gets no data, so no limit of a client ends it.
 OLDEST_PSYCOPG = (3, 2, 11)
-
-_NUMBERS = postgresql.ARRAY(BigInteger)
-_TEXTS = postgresql.ARRAY(Text)
 
 #: The number in `psycopg.IsolationLevel`: the driver is an optional dependency.
 _REPEATABLE_READ = 3
@@ -99,6 +94,16 @@ def _one_of(element: OneOf, compiler: Any, **options: Any) -> str:
     return f"{column} = ANY ({compiler.process(element.values, **options)})"
 
 
+@compiles(each_of, "postgresql")
+def _each_of(element: each_of, compiler: Any, **options: Any) -> str:
+    return f"unnest({compiler.process(element.clauses, **options)})"
+
+
+@compiles(not_indexed, "postgresql")
+def _not_indexed(element: not_indexed, compiler: Any, **options: Any) -> str:
+    return str(compiler.process(element.clauses, **options))
+
+
 def _writable(driver: Any, _: Any) -> None:
     """Let the next transaction of a connection be a usual one."""
     if driver is not None and not driver.closed and driver.read_only:
@@ -111,11 +116,6 @@ def _note_end(context: ExceptionContext) -> None:
     # The driver itself only knows when the socket is closed, which may be a moment later.
     if getattr(context.original_exception, "sqlstate", None) in _ENDED:
         context.is_disconnect = True
-
-
-def _array_of(column: ColumnElement[Any]) -> Any:
-    """Return the type of an array of a column's values."""
-    return _TEXTS if isinstance(column.type, String) else _NUMBERS
 
 
 def _code_of(error: DBAPIError) -> str | None:
@@ -303,14 +303,6 @@ class Postgresql(Dialect):
         level = connection.scalar(text("SELECT current_setting('transaction_isolation')"))
         return level in ("read committed", "read uncommitted")
 
-    def skip_locked(self, query: Select[Any], *of: Any) -> Select[Any]:
-        """Lock the selected rows, and pass over rows that other transactions have locked."""
-        return query.with_for_update(skip_locked=True, of=of or None)
-
-    def locked(self, query: Select[Any], *of: Any) -> Select[Any]:
-        """Lock the selected rows, and wait for other transactions that have locked them."""
-        return query.with_for_update(of=of or None)
-
     @contextmanager
     def waiting(self, connection: Connection, seconds: float) -> Iterator[None]:
         """Wait for each lock within the block for *seconds* at most; raises `StillLocked`."""
@@ -332,25 +324,6 @@ class Postgresql(Dialect):
         yield
         connection.execute(_LET_WALK, dict(zip(_WALKS, usual, strict=False)))
 
-    def one_of(
-        self, column: ColumnElement[Any], values: Collection[int] | Collection[str]
-    ) -> ColumnElement[bool]:
-        """Compare with an array."""
-        return OneOf(column, bindparam(None, list(values), _array_of(column)))
-
-    def one_of_given(self, column: ColumnElement[Any], name: str) -> ColumnElement[bool]:
-        """Compare with an array."""
-        return OneOf(column, bindparam(name, type_=_array_of(column)))
-
-    def listed(self, values: Collection[int] | Collection[str]) -> Any:
-        """Return a list, for an array."""
-        return list(values)
-
-    def each_of_given(self, name: str) -> FromClause:
-        """Unpack an array."""
-        each = func.unnest(cast(bindparam(name, type_=_NUMBERS), _NUMBERS))
-        return each.table_valued(column("value", BigInteger), name="each").render_derived()
-
     def first_of_each(
         self,
         table: Table,
@@ -367,22 +340,18 @@ class Postgresql(Dialect):
         most = bindparam(limit, type_=BigInteger)
         first = select(table).where(*where, *here).order_by(order).limit(most)
         if skip_locked:
-            first = self.skip_locked(first)
+            first = first.with_for_update(skip_locked=True)
         found = first.lateral("found")
         return select(found).select_from(each.join(found, true()))
 
     def rows_of(self, names: Sequence[str]) -> FromClause:
         """Unpack arrays side by side."""
-        arrays = [cast(bindparam(f"given_{name}", type_=_NUMBERS), _NUMBERS) for name in names]
+        arrays = [cast(bindparam(f"given_{name}", type_=NUMBERS), NUMBERS) for name in names]
         return func.unnest(*arrays).table_valued(*names, name="given").render_derived()
 
     def given_rows(self, columns: Mapping[str, Sequence[int | None]]) -> dict[str, Any]:
         """Return an array for each column."""
         return {f"given_{name}": list(values) for name, values in columns.items()}
-
-    def greatest(self, column: Column[Any], value: int) -> ColumnElement[int]:
-        """Return the larger of a column and a value."""
-        return func.greatest(column, value, type_=BigInteger)
 
     def insert_new(self, table: Any) -> Any:
         """Return PostgreSQL's INSERT."""

@@ -24,9 +24,7 @@ from sqlalchemy import (
     Select,
     String,
     Table,
-    UnaryExpression,
     bindparam,
-    column,
     create_engine,
     event,
     func,
@@ -38,11 +36,11 @@ from sqlalchemy.dialects import sqlite
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.compiler import compiles
-from sqlalchemy.sql import operators
 
 from queue_core.catalog.databases import sqlite_driver
 from queue_core.catalog.databases.error_codes import ErrorCodes
-from queue_core.catalog.databases.interface import Dialect, OneOf, QueueIds, detached, now
+from queue_core.catalog.databases.expressions import OneOf, each_of, not_indexed, now
+from queue_core.catalog.databases.interface import Dialect, QueueIds, detached
 from queue_core.catalog.databases.lent import LentConnection
 from queue_core.errors import BadOption, CatalogUnavailable, Conflict
 
@@ -98,6 +96,17 @@ def _one_of(element: OneOf, compiler: Any, **options: Any) -> str:
     column = compiler.process(element.column, **options)
     values = compiler.process(element.values, **options)
     return f"{column} IN (SELECT value FROM json_each({values}))"  # noqa: S608 - compiled parts
+
+
+@compiles(each_of, "sqlite")
+def _each_of(element: each_of, compiler: Any, **options: Any) -> str:
+    return f"json_each({compiler.process(element.clauses, **options)})"
+
+
+@compiles(not_indexed, "sqlite")
+def _not_indexed(element: not_indexed, compiler: Any, **options: Any) -> str:
+    # SQLite's documented way to keep a column from an index.
+    return f"+{compiler.process(element.clauses, **options)}"
 
 
 def _code_of(error: DBAPIError) -> int | None:
@@ -407,35 +416,6 @@ class Sqlite(Dialect):
         """Return True: the transaction has the whole database."""
         return True
 
-    def skip_locked(self, query: Select[Any], *of: Any) -> Select[Any]:
-        """Return the query: the transaction has the whole database."""
-        return query
-
-    def locked(self, query: Select[Any], *of: Any) -> Select[Any]:
-        """Return the query: the transaction has the whole database."""
-        return query
-
-    def one_of(
-        self, column: ColumnElement[Any], values: Collection[int] | Collection[str]
-    ) -> ColumnElement[bool]:
-        """Unpack a JSON list: SQLite limits the number of parameters, and has no arrays."""
-        return OneOf(column, bindparam(None, json.dumps(list(values)), _TEXT))
-
-    def one_of_given(self, column: ColumnElement[Any], name: str) -> ColumnElement[bool]:
-        """Unpack a JSON list."""
-        return OneOf(column, bindparam(name, type_=_TEXT))
-
-    def listed(self, values: Collection[int] | Collection[str]) -> Any:
-        """Return a JSON list."""
-        these = list(values)
-        # A list of numbers is shown as JSON writes it, in a fraction of the time.
-        return repr(these) if these and type(these[0]) is int else json.dumps(these)
-
-    def each_of_given(self, name: str) -> FromClause:
-        """Unpack a JSON list."""
-        each = func.json_each(bindparam(name, type_=_TEXT))
-        return each.table_valued(column("value", BigInteger), name="each")
-
     def first_of_each(
         self,
         table: Table,
@@ -473,14 +453,6 @@ class Sqlite(Dialect):
     def given_rows(self, columns: Mapping[str, Sequence[int | None]]) -> dict[str, Any]:
         """Return a JSON list of lists."""
         return {"given_rows": json.dumps(list(zip(*columns.values(), strict=True)))}
-
-    def not_indexed(self, column: Column[Any]) -> ColumnElement[Any]:
-        """Return ``+column``: SQLite's documented way to keep it from an index."""
-        return UnaryExpression(column, operator=operators.custom_op("+"), type_=column.type)
-
-    def greatest(self, column: Column[Any], value: int) -> ColumnElement[int]:
-        """Return the larger of a column and a value."""
-        return func.max(column, value, type_=BigInteger)
 
     def insert_new(self, table: Any) -> Any:
         """Return SQLite's INSERT."""

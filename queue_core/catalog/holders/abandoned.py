@@ -51,13 +51,12 @@ def of_dead(name: str, dead_after: float) -> Rules:
     return (_HOLDER.where(consumers.c.name == name, not_(_at_work(dead_after))).exists(),)
 
 
-def held_by_few(connection: Connection, consumer_id: int) -> Rules:
+def held_by_few(consumer_id: int) -> Rules:
     """Return the condition of a holder among slices found by their segments; it may hold more."""
-    return (dialect.of(connection).not_indexed(slices.c.consumer_id) == consumer_id,)
+    return (dialect.not_indexed(slices.c.consumer_id) == consumer_id,)
 
 
 def unattended_within(
-    connection: Connection,
     queue_id: int,
     magazines: tuple[Magazine, ...],
     stretch: Stretch,
@@ -65,11 +64,10 @@ def unattended_within(
     dead_after: float,
 ) -> Eligible:
     """Return the conditions, built once, of unattended slices of segments in a part of a queue."""
-    database = dialect.of(connection)
     first, last = stretch
-    given: dict[str, Any] = {"queue": queue_id, "these": database.listed(segments)}
+    given: dict[str, Any] = {"queue": queue_id, "these": segments}
     given |= zip(_ENDS, (*first, *last), strict=True)
-    return Eligible(_unattended_within(database, magazines, dead_after), given)
+    return Eligible(_unattended_within(magazines, dead_after), given)
 
 
 def of_keepers(dead_after: float, also: Consumer | None = None) -> Rules:
@@ -123,13 +121,11 @@ _ENDS = ("first_shard", "first_place", "last_shard", "last_place")
 
 
 @lru_cache(maxsize=8)
-def _unattended_within(
-    database: dialect.Dialect, magazines: tuple[Magazine, ...], dead_after: float
-) -> Rules:
+def _unattended_within(magazines: tuple[Magazine, ...], dead_after: float) -> Rules:
     first_shard, first, last_shard, last = (bindparam(end, type_=BigInteger) for end in _ENDS)
     place = tuple_(slices.c.shard, slices.c.position)
     return (
-        database.one_of_given(slices.c.segment_id, "these"),
+        dialect.one_of_given(slices.c.segment_id, "these"),
         slices.c.queue_id == bindparam("queue"),
         *in_magazines(magazines),
         *IN_FLIGHT,

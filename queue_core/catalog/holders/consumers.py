@@ -10,13 +10,10 @@ import logging
 import os
 from collections import defaultdict
 from collections.abc import Collection, Sequence
-from functools import lru_cache
-from typing import Any
 
 from sqlalchemy import (
     ColumnElement,
     Connection,
-    Select,
     Update,
     and_,
     bindparam,
@@ -125,9 +122,8 @@ def enlist(
 
 def own_ids(connection: Connection) -> list[int]:
     """Return the ids of the consumers that this process has enlisted in this catalog."""
-    database = dialect.of(connection)
-    given = {"names": database.listed(sorted(_own[connection.engine.url]))}
-    return list(connection.scalars(_named(database), given))
+    given = {"names": sorted(_own[connection.engine.url])}
+    return list(connection.scalars(_NAMED, given))
 
 
 def by_name(connection: Connection, name: str) -> Consumer | None:
@@ -140,9 +136,7 @@ def by_name(connection: Connection, name: str) -> Consumer | None:
 
 def names_of(connection: Connection, ids: Collection[int]) -> dict[int, str]:
     """Return the names of those consumers that are still there."""
-    database = dialect.of(connection)
-    rows = connection.execute(_naming(database), {"these": database.listed(ids)})
-    return {row.id: row.name for row in rows}
+    return dict(connection.execute(_NAMING, {"these": ids}).all())
 
 
 def check(
@@ -162,7 +156,7 @@ def check(
     anything was fired or planned after them; raises `Unacknowledged` if this one is not. Their
     messages must first be settled, by the publications that the catalog has now.
     """
-    row = connection.execute(_locking(dialect.of(connection)), life(consumer)).first()
+    row = connection.execute(_LOCKING, life(consumer)).first()
     if row is None:
         raise _fenced(consumer)
     if row.last_ticket < logged:
@@ -227,7 +221,7 @@ def ack_of(connection: Connection, consumer: int | str) -> str | None:
 
 def deleting_on_commit(connection: Connection, ids: Collection[int]) -> str | None:
     """Return the name of one of some consumers that deletes messages when it commits them."""
-    these = dialect.of(connection).one_of(consumers.c.id, ids)
+    these = dialect.one_of(consumers.c.id, ids)
     deleting = select(consumers.c.name).where(these, consumers.c.ack == DELETES_ON_COMMIT)
     return connection.scalar(deleting.limit(1))
 
@@ -242,14 +236,14 @@ def lock_dead(
     """
     of_dead = and_(consumers.c.id == consumer_id, not_(is_alive(dead_after)))
     query = select(consumers.c.acknowledged, consumers.c.last_ticket).where(of_dead)
-    row = connection.execute(dialect.of(connection).locked(query)).first()
+    row = connection.execute(query.with_for_update()).first()
     return None if row is None else (row.acknowledged, row.last_ticket)
 
 
 def lock_named(connection: Connection, name: str) -> int | None:
     """Lock a consumer; return its last ticket that is finished. None: there never was one."""
     query = select(consumers.c.acknowledged).where(consumers.c.name == name)
-    acknowledged: int | None = connection.scalar(dialect.of(connection).locked(query))
+    acknowledged: int | None = connection.scalar(query.with_for_update())
     return acknowledged
 
 
@@ -352,7 +346,7 @@ def close_tickets(
     *logged* and *queue_ids* are as in `check`; *logged* is *upto* by default.
     """
     logged = upto if logged is None else logged
-    furthest = dialect.of(connection).greatest(consumers.c.acknowledged, upto)
+    furthest = case((consumers.c.acknowledged < upto, upto), else_=consumers.c.acknowledged)
     gain = (furthest - consumers.c.acknowledged) * seals.weight(consumers, "acknowledged")
     closing = _changing(acknowledged=furthest, seal=consumers.c.seal + gain)
     last, _ = _guarded(connection, consumer, closing)
@@ -382,9 +376,7 @@ def _skip_forgotten(
     values = {"last_ticket": last, "seal": consumers.c.seal + gain}
     connection.execute(update(consumers).where(_IS_CURRENT).values(values), life(consumer))
     forgotten = f"ticket {first}" if first == last else f"tickets {first} to {last}"
-    here = select(queues.c.id, queues.c.name).where(
-        dialect.of(connection).one_of(queues.c.id, list(queue_ids))
-    )
+    here = select(queues.c.id, queues.c.name).where(dialect.one_of(queues.c.id, queue_ids))
     for queue_id, name in connection.execute(here.order_by(queues.c.name)).all():
         moves = Moves()
         moves.count(None, last - first + 1, f"{forgotten} of consumer {consumer.name!r}", None)
@@ -438,23 +430,13 @@ _NEXT_TICKET = _changing(
     last_ticket=consumers.c.last_ticket + 1,
     seal=consumers.c.seal + seals.weight(consumers, "last_ticket"),
 )
-
-
-@lru_cache(maxsize=2)
-def _naming(database: dialect.Dialect) -> Select[tuple[int, str]]:
-    these = database.one_of_given(consumers.c.id, "these")
-    return select(consumers.c.id, consumers.c.name).where(these)
-
-
-@lru_cache(maxsize=2)
-def _named(database: dialect.Dialect) -> Select[int]:
-    return select(consumers.c.id).where(database.one_of_given(consumers.c.name, "names"))
-
-
-@lru_cache(maxsize=2)
-def _locking(database: dialect.Dialect) -> Select[Any]:
-    row = select(consumers.c.last_ticket, consumers.c.acknowledged)
-    return database.locked(row.where(_IS_CURRENT))
+_LOCKING = (
+    select(consumers.c.last_ticket, consumers.c.acknowledged).where(_IS_CURRENT).with_for_update()
+)
+_NAMING = select(consumers.c.id, consumers.c.name).where(
+    dialect.one_of_given(consumers.c.id, "these")
+)
+_NAMED = select(consumers.c.id).where(dialect.one_of_given(consumers.c.name, "names"))
 
 
 def _fenced(consumer: Consumer) -> ConsumerFenced:

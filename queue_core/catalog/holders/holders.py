@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, and_, bindparam, func, select
+from sqlalchemy import Connection, and_, bindparam, func, select
 
 from queue_core.catalog import dialect
 from queue_core.catalog.holders.consumers import NOT_AGAIN, by_name, life, names_of, own_ids
@@ -26,19 +25,17 @@ def conditions(connection: Connection, holder: Holder) -> Eligible:
     so a database without statistics must not begin with its index. A `Consumer` that was started
     again holds nothing: its messages are those of its new life.
     """
-    database = dialect.of(connection)
     match holder:
         case Ticket():
             return Eligible(_BY_TICKET, {"holder": holder.consumer.id, "its_ticket": holder.number})
         case Consumer():
-            return Eligible(_in_life(database), {"holder": holder.id, **life(holder)})
+            return Eligible((_HELD, NOT_AGAIN), {"holder": holder.id, **life(holder)})
         case str():
-            return Eligible((_by(database),), {"holder": id_of(connection, holder)})
+            return Eligible((_HELD,), {"holder": id_of(connection, holder)})
         case None:
             return Eligible((), {})
         case _:
-            given = {"own": database.listed(own_ids(connection))}
-            return Eligible((_by_one_of(database),), given)
+            return Eligible((_OWN,), {"own": own_ids(connection)})
 
 
 def id_of(connection: Connection, name: str) -> int:
@@ -52,21 +49,8 @@ def id_of(connection: Connection, name: str) -> int:
 _HOLDER = bindparam("holder", type_=slices.c.consumer_id.type)
 # A thread of the same consumer may hold them now, by a later firing.
 _BY_TICKET = (slices.c.consumer_id == _HOLDER, slices.c.ticket == bindparam("its_ticket"))
-
-
-@lru_cache(maxsize=2)
-def _by(database: dialect.Dialect) -> ColumnElement[bool]:
-    return database.not_indexed(slices.c.consumer_id) == _HOLDER
-
-
-@lru_cache(maxsize=2)
-def _in_life(database: dialect.Dialect) -> tuple[ColumnElement[bool], ...]:
-    return _by(database), NOT_AGAIN
-
-
-@lru_cache(maxsize=2)
-def _by_one_of(database: dialect.Dialect) -> ColumnElement[bool]:
-    return database.one_of_given(database.not_indexed(slices.c.consumer_id), "own")
+_HELD = dialect.not_indexed(slices.c.consumer_id) == _HOLDER
+_OWN = dialect.one_of_given(dialect.not_indexed(slices.c.consumer_id), "own")
 
 
 def name_of(holder: Holder) -> str | None:
@@ -102,7 +86,7 @@ def holding(connection: Connection, queue_id: int | None = None) -> Sequence[Any
     # In the index of tickets, which has few of the slices of a store.
     here = and_(slices.c.consumer_id == consumers.c.id, slices.c.consumer_id.is_not(None))
     if queue_id is not None:
-        here &= dialect.of(connection).not_indexed(slices.c.queue_id) == queue_id
+        here &= dialect.not_indexed(slices.c.queue_id) == queue_id
     return connection.execute(
         select(
             consumers.c.name,

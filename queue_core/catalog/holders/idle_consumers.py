@@ -35,7 +35,7 @@ def forget_named(connection: Connection, names: Iterable[str]) -> list[str]:
         row.name: row.id
         for row in connection.execute(
             select(consumers.c.id, consumers.c.name).where(
-                dialect.of(connection).one_of(consumers.c.name, sorted(names))
+                dialect.one_of(consumers.c.name, sorted(names))
             )
         )
     }
@@ -71,15 +71,14 @@ def _remove(
 ) -> list[str]:
     """Remove those of some consumers that still fulfil conditions; return their names."""
     # A firing locks its consumer before it takes messages. So what is locked is looked at again.
-    here = dialect.of(connection)
-    these = here.one_of(consumers.c.id, ids)
+    these = dialect.one_of(consumers.c.id, ids)
     ordered = select(consumers.c.id).where(these).order_by(consumers.c.id)
-    connection.execute(here.locked(ordered)).all()
+    connection.execute(ordered.with_for_update()).all()
     gone = connection.execute(
         delete(consumers).where(these, *conditions).returning(consumers.c.id, consumers.c.name)
     ).all()
     # Where a browser of that name would have gone on, and what it wanted.
     for table in (tickets, interests):
-        removed = here.one_of(table.c.consumer_id, [row.id for row in gone])
+        removed = dialect.one_of(table.c.consumer_id, [row.id for row in gone])
         connection.execute(delete(table).where(removed))
     return sorted(row.name for row in gone)

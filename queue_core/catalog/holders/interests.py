@@ -13,8 +13,7 @@ consumers fire at the same time, they still never get the same message.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from sqlalchemy import (
     ColumnElement,
@@ -74,12 +73,10 @@ def register(
     Raises `QueueTaken` if another consumer is exclusive, or if this one asks to be exclusive and
     another one is active.
     """
-    here = dialect.of(connection).one_of(queues.c.id, queue_ids)
+    here = dialect.one_of(queues.c.id, queue_ids)
     # One transaction after the other, so that only one consumer becomes exclusive on a queue.
-    connection.execute(
-        dialect.of(connection).locked(select(queues.c.id).where(here).order_by(queues.c.id))
-    )
-    theirs = dialect.of(connection).one_of(interests.c.queue_id, queue_ids)
+    connection.execute(select(queues.c.id).where(here).order_by(queues.c.id).with_for_update())
+    theirs = dialect.one_of(interests.c.queue_id, queue_ids)
     silent = select(consumer_rows.c.id).where(~_beats_since(_FORGOTTEN_SECONDS))
     connection.execute(delete(interests).where(theirs, interests.c.consumer_id.in_(silent)))
     in_the_way = [] if claim == EXCLUSIVE else [interests.c.claim == EXCLUSIVE]
@@ -149,9 +146,7 @@ def open_to(
     columns or settings now, `NoSuchQueue` if it was dropped, `QueueDeactivated`, and `QueueTaken`
     where another consumer is exclusive. One statement, unless there are priorities or claims.
     """
-    database = dialect.of(connection)
-    given = {"these": database.listed(queue_ids), "waiter": waiter}
-    rows = connection.execute(_doors(database), given).all()
+    rows = connection.execute(_DOORS, {"these": queue_ids, "waiter": waiter}).all()
     if known is not None:
         shapes = {row.id: (row.schema_version, row.settings) for row in rows}
         if known.id not in shapes:
@@ -163,7 +158,7 @@ def open_to(
     closed = {row.id for row in rows if not even_if_paused and is_paused(row)}
     names = {row.id: row.name for row in rows if row.ranked}
     if names:
-        for row in connection.execute(_blocked(connection, consumer, names)):
+        for row in connection.execute(_blocked(consumer, names)):
             if row.taken_by is not None:
                 raise _taken(names[row.queue_id], row.taken_by, True)
             closed.add(row.queue_id)
@@ -177,7 +172,7 @@ def held_back(connection: Connection, consumer: Consumer, queue_id: int) -> floa
 
     After that time they count as gone, unless they send another heartbeat.
     """
-    row = connection.execute(_blocked(connection, consumer, [queue_id])).first()
+    row = connection.execute(_blocked(consumer, [queue_id])).first()
     return None if row is None else max(row.until - row.now, 0) / 1e6
 
 
@@ -187,7 +182,7 @@ def _notify(connection: Connection, queue_ids: Collection[int]) -> None:
 
 
 def _blocked(
-    connection: Connection, consumer: Consumer, queue_ids: Collection[int]
+    consumer: Consumer, queue_ids: Collection[int]
 ) -> Select[tuple[int, str | None, int, int]]:
     """Select the queues from which a consumer may not fire, with their exclusive consumer."""
     mine, other = interests.alias("mine"), interests.alias("other")
@@ -215,7 +210,7 @@ def _blocked(
             mine, and_(mine.c.queue_id == other.c.queue_id, mine.c.consumer_id == consumer.id)
         )
         .where(
-            dialect.of(connection).one_of(other.c.queue_id, queue_ids),
+            dialect.one_of(other.c.queue_id, queue_ids),
             other.c.consumer_id != consumer.id,
             _beats(GONE_SECONDS),
             or_(alone, active, and_(other.c.interested, higher)),
@@ -254,20 +249,18 @@ def _taken(queue: str, by: str, exclusively: bool) -> QueueTaken:
     )
 
 
-@lru_cache(maxsize=2)
-def _doors(database: dialect.Dialect) -> Select[Any]:
-    """Return the query for what opens and closes some queues to consumers."""
-    some = exists().where(
-        interests.c.queue_id == queues.c.id,
-        interests.c.priority.is_not(None) | (interests.c.claim != SHARED),
-    )
-    return select(
-        queues.c.id,
-        queues.c.name,
-        queues.c.deactivated_at,
-        queues.c.schema_version,
-        queues.c.settings,
-        queues.c.paused_at,
-        some.label("ranked"),
-        waiters.ahead_in(queues.c.id, waiters.FIRE).label("ahead"),
-    ).where(database.one_of_given(queues.c.id, "these"))
+_RANKED = exists().where(
+    interests.c.queue_id == queues.c.id,
+    interests.c.priority.is_not(None) | (interests.c.claim != SHARED),
+)
+#: What opens and closes some queues to consumers.
+_DOORS = select(
+    queues.c.id,
+    queues.c.name,
+    queues.c.deactivated_at,
+    queues.c.schema_version,
+    queues.c.settings,
+    queues.c.paused_at,
+    _RANKED.label("ranked"),
+    waiters.ahead_in(queues.c.id, waiters.FIRE).label("ahead"),
+).where(dialect.one_of_given(queues.c.id, "these"))

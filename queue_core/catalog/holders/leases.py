@@ -50,7 +50,7 @@ def holds(connection: Connection, role: str, holder: str, term: int) -> bool:
         leases.c.term == term,
         leases.c.ends_at > dialect.now(),
     )
-    return connection.scalar(dialect.of(connection).locked(query)) is not None
+    return connection.scalar(query.with_for_update()) is not None
 
 
 def release(connection: Connection, role: str, holder: str) -> None:

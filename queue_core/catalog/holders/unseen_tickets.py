@@ -36,22 +36,22 @@ def find(connection: Connection, dead_after: float) -> Sequence[tuple[int, int, 
 def lock(connection: Connection, dead_after: float, some: Numbers) -> Numbers:
     """Lock those of some tickets that are still unseen, except where a consumer is at work."""
     # A consumer that is at work locks its own row, and is not dead.
-    these = _these(connection, tickets.c.consumer_id, tickets.c.number, some)
+    these = _these(tickets.c.consumer_id, tickets.c.number, some)
     query = _unseen(dead_after).where(these)
     numbers: dict[int, list[int]] = defaultdict(list)
-    for row in connection.execute(dialect.of(connection).skip_locked(query, tickets, consumers)):
+    for row in connection.execute(query.with_for_update(skip_locked=True, of=(tickets, consumers))):
         numbers[row.consumer_id].append(row.number)
     return numbers
 
 
-def held_in(connection: Connection, some: Numbers) -> Rules:
+def held_in(some: Numbers) -> Rules:
     """Return the condition of slices that tickets hold."""
-    return (_these(connection, slices.c.consumer_id, slices.c.ticket, some),)
+    return (_these(slices.c.consumer_id, slices.c.ticket, some),)
 
 
 def remove(connection: Connection, some: Numbers) -> None:
     """Remove the rows of tickets."""
-    these = _these(connection, tickets.c.consumer_id, tickets.c.number, some)
+    these = _these(tickets.c.consumer_id, tickets.c.number, some)
     connection.execute(delete(tickets).where(these))
 
 
@@ -69,11 +69,7 @@ def _unseen(dead_after: float) -> Select[Any]:
 
 
 def _these(
-    connection: Connection,
-    holder: ColumnElement[Any],
-    number: ColumnElement[Any],
-    some: Numbers,
+    holder: ColumnElement[Any], number: ColumnElement[Any], some: Numbers
 ) -> ColumnElement[bool]:
-    one_of = dialect.of(connection).one_of
-    each = (and_(holder == consumer, one_of(number, of)) for consumer, of in some.items())
+    each = (and_(holder == consumer, dialect.one_of(number, of)) for consumer, of in some.items())
     return or_(false(), *each)

@@ -154,7 +154,7 @@ class Identity:
 
         def work(connection: Connection) -> str:
             # Of several processes of this store, one chooses its id.
-            connection.execute(dialect.of(connection).locked(select(facts))).all()
+            connection.execute(select(facts).with_for_update()).all()
             now = _facts(connection)
             store = now.store or uuid.uuid4().hex
             _put(connection, store=store, place=self._place(connection))
@@ -234,7 +234,7 @@ class Identity:
 
 def _facts(connection: Connection, *, lock: bool = False) -> _Known:
     query = select(facts).where(facts.c.name.in_(_NAMES))
-    rows = connection.execute(dialect.of(connection).locked(query) if lock else query)
+    rows = connection.execute(query.with_for_update() if lock else query)
     found = {row.name: row.value for row in rows}
     return _Known(
         store=found.get("store"),

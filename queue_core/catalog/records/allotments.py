@@ -49,7 +49,7 @@ def lock(connection: Connection, queue_ids: Sequence[int]) -> Mapping[int, Bucke
     """Lock the buckets of queues until the transaction ends, and return them."""
     found = {}
     for queue_id in sorted(queue_ids):
-        query = dialect.of(connection).locked(_READ)
+        query = _READ.with_for_update()
         row = connection.execute(query, {"queue": queue_id}).first()
         if row is None:
             new = dialect.of(connection).insert_new(allotments)

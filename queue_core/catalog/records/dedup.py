@@ -18,12 +18,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from sqlalchemy import (
     BigInteger,
-    ColumnElement,
     Connection,
     Executable,
     Integer,
     LargeBinary,
-    Select,
     bindparam,
     cast,
     delete,
@@ -83,7 +81,7 @@ def add(connection: Connection, queue_id: int, known: KnownKeys) -> bool:
     if not _are_fresh(connection, queue_id, known.new_keys, known.since).all():
         return False
     values = {"queue": queue_id, "now": dialect.read_clock(connection)}
-    for _, _, given in _given(connection, known.new_keys):
+    for _, _, given in _given(known.new_keys):
         connection.execute(_add(dialect.of(connection)), {**values, **given})
     return True
 
@@ -103,13 +101,13 @@ def forgettable(connection: Connection) -> dict[int, int]:
 
 def forget(connection: Connection, queue_id: int, until: int) -> bool:
     """Remove some keys that were loaded until a time; return whether there may be more."""
-    database, here = dialect.of(connection), dedup.c.queue_id == queue_id
+    here = dedup.c.queue_id == queue_id
     oldest = select(dedup.c.key).where(here, dedup.c.loaded_at <= until)
     # Without those that a load has locked, so that no two transactions wait for each other.
-    some = database.skip_locked(oldest.order_by(dedup.c.loaded_at).limit(STEP))
+    some = oldest.order_by(dedup.c.loaded_at).limit(STEP).with_for_update(skip_locked=True)
     # As a sum, so that no index of it is used for all that are old.
     old = dedup.c.loaded_at + 0 <= until
-    with database.by_index(connection):
+    with dialect.of(connection).by_index(connection):
         gone = connection.execute(delete(dedup).where(here, old, dedup.c.key.in_(some)))
     return gone.rowcount == STEP
 
@@ -118,55 +116,43 @@ def _are_fresh(
     connection: Connection, queue_id: int, keys: pa.LargeBinaryArray, since: int
 ) -> Flags:
     """Return which keys were not loaded after a time."""
-    query = _known(dialect.of(connection))
     fresh = np.ones(len(keys), np.bool_)
     with dialect.of(connection).by_index(connection):
-        for start, places, given in _given(connection, keys):
-            found = connection.scalars(query, {"queue": queue_id, "since": since, **given}).all()
+        for start, places, given in _given(keys):
+            found = connection.scalars(_KNOWN, {"queue": queue_id, "since": since, **given}).all()
             fresh[start + np.searchsorted(places, found)] = False
     return fresh
 
 
-def _given(
-    connection: Connection, keys: pa.LargeBinaryArray
-) -> Iterator[tuple[int, Numbers, dict[str, Any]]]:
+def _given(keys: pa.LargeBinaryArray) -> Iterator[tuple[int, Numbers, dict[str, Any]]]:
     """Yield the number of a key; the places of it and of those behind it; and the parameters."""
     for start in range(0, len(keys), AT_ONCE):
         some = keys[start : start + AT_ONCE]
         _, offsets, data = some.buffers()
         ends = np.frombuffer(offsets, np.int64)[some.offset : some.offset + len(some) + 1]
         places = (ends[:-1] - ends[0] + 1) * _SIZES + np.diff(ends)
-        listed = dialect.of(connection).listed(places.tolist())
         joined = data[ends[0] : ends[-1]].to_pybytes()
-        yield start, places, {"keys": joined, "places": listed}
+        yield start, places, {"keys": joined, "places": places.tolist()}
 
 
-@lru_cache(maxsize=2)
-def _known(database: dialect.Dialect) -> Select[Any]:
-    place, key = _keys(database)
-    # In a condition, the time would tempt a planner to walk all keys of the window.
-    here = (dedup.c.queue_id == bindparam("queue", type_=BigInteger), dedup.c.key == key)
-    at = select(dedup.c.loaded_at).where(*here).scalar_subquery()
-    found = select(place, at.label("loaded_at")).subquery("found")
-    return select(found.c.value).where(found.c.loaded_at > bindparam("since", type_=BigInteger))
+#: The places of given keys, and the keys.
+_PLACE = dialect.each_of.given("places").c.value
+_BEGIN, _SIZE = cast(_PLACE // _SIZES, Integer), cast(_PLACE % _SIZES, Integer)
+_KEY = func.substr(bindparam("keys", type_=LargeBinary), _BEGIN, _SIZE)
+_QUEUE, _SINCE, _NOW = (bindparam(name, type_=BigInteger) for name in ("queue", "since", "now"))
+# In a condition, the time would tempt a planner to walk all keys of the window.
+_AT = select(dedup.c.loaded_at).where(dedup.c.queue_id == _QUEUE, dedup.c.key == _KEY)
+_FOUND = select(_PLACE, _AT.scalar_subquery().label("loaded_at")).subquery("found")
+_KNOWN = select(_FOUND.c.value).where(_FOUND.c.loaded_at > _SINCE)
 
 
 @lru_cache(maxsize=2)
 def _add(database: dialect.Dialect) -> Executable:
-    place, key = _keys(database)
-    queue, now = (bindparam(name, type_=BigInteger) for name in ("queue", "now"))
     # SQLite would take ON CONFLICT for a condition of a join, if there were no WHERE.
-    rows = select(queue, key, now).where(place > 0)
+    rows = select(_QUEUE, _KEY, _NOW).where(_PLACE > 0)
     new = database.insert_new(dedup).from_select(dedup.c.keys(), rows)
     # One that is there was loaded before the window.
     added: Executable = new.on_conflict_do_update(
         index_elements=list(dedup.primary_key), set_={"loaded_at": new.excluded.loaded_at}
     )
     return added
-
-
-def _keys(database: dialect.Dialect) -> tuple[ColumnElement[int], ColumnElement[bytes]]:
-    """Return the places of given keys, and the keys."""
-    place = database.each_of_given("places").c.value
-    begin, size = cast(place // _SIZES, Integer), cast(place % _SIZES, Integer)
-    return place, func.substr(bindparam("keys", type_=LargeBinary), begin, size)

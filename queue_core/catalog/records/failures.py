@@ -134,7 +134,7 @@ def read(connection: Connection, queue_ids: Sequence[int]) -> Iterator[tuple[int
     """
     rows = connection.execute(
         select(failures)
-        .where(dialect.of(connection).one_of(failures.c.queue_id, queue_ids))
+        .where(dialect.one_of(failures.c.queue_id, queue_ids))
         .order_by(failures.c.queue_id, failures.c.failed_at, failures.c.id)
     )
     found: dict[int, list[pa.Table]] = defaultdict(list)
@@ -167,7 +167,7 @@ def forgettable(connection: Connection, before: int) -> dict[int, int]:
     if not failed:
         return {}
     # Often an older message waits at the beginning of a shard: then it needs no look at the others.
-    here = dialect.of(connection).one_of(shards.c.queue_id, failed)
+    here = dialect.one_of(shards.c.queue_id, failed)
     rows = connection.execute(
         select(shards.c.queue_id, shards.c.magazine, shards.c.shard).where(here)
     )
@@ -178,7 +178,7 @@ def forgettable(connection: Connection, before: int) -> dict[int, int]:
         return {}
     oldest = (
         select(slices.c.queue_id, func.min(slices.c.loaded_at).label("loaded_at"))
-        .where(dialect.of(connection).one_of(slices.c.queue_id, queue_ids))
+        .where(dialect.one_of(slices.c.queue_id, queue_ids))
         .group_by(slices.c.queue_id)
     )
     until = dict.fromkeys(queue_ids, before)

@@ -163,8 +163,8 @@ def read(connection: Connection, queue_ids: Collection[int] | None = None) -> li
     """Return the present figures of some queues; None: of all."""
     if queue_ids is None:
         return list(connection.execute(PRESENT))
-    one_of = dialect.of(connection).one_of
-    return list(connection.execute(_present(lambda column: [one_of(column, queue_ids)])))
+    query = _present(lambda column: [dialect.one_of(column, queue_ids)])
+    return list(connection.execute(query))
 
 
 def read_counters(connection: Connection) -> list[Row[Any]]:

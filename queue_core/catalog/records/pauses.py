@@ -49,7 +49,7 @@ def concurrencies(connection: Connection, queue_ids: Sequence[int]) -> dict[str,
     It is 0 for a queue that a person has paused.
     """
     query = select(queues.c.name, queues.c.settings, queues.c.paused_at).where(
-        dialect.of(connection).one_of(queues.c.id, queue_ids)
+        dialect.one_of(queues.c.id, queue_ids)
     )
     found = {}
     for row in connection.execute(query):

@@ -236,7 +236,7 @@ def _release(connection: Connection, batch: Batch, recorded: Iterable[str]) -> s
     if not names:
         # The new query of a consumer with a chosen name takes them over.
         return ""
-    of_them = dialect.of(connection).one_of(consumers.c.name, names)
+    of_them = dialect.one_of(consumers.c.name, names)
     found = connection.execute(select(consumers.c.name, consumers.c.id).where(of_them))
     here = {row.name: row.id for row in found}
     lines = []

@@ -59,7 +59,7 @@ def next_due(connection: Connection, names: Collection[str] | None = None) -> li
     query = select(queues.c.name, first.label("due_at"), dialect.now().label("now"))
     query = query.where(queues.c.deactivated_at.is_(None))
     if names is not None:
-        query = query.where(dialect.of(connection).one_of(queues.c.name, sorted(names)))
+        query = query.where(dialect.one_of(queues.c.name, sorted(names)))
     return [
         Next(row.name, int(row.due_at - row.now))
         for row in connection.execute(query)

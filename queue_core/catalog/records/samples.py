@@ -155,7 +155,7 @@ def history(taken_at: ColumnElement[Any] = samples.c.taken_at) -> Select[Any]:
 
 def read(connection: Connection, queue_ids: Collection[int], seconds: int | None) -> list[Row[Any]]:
     """Return the samples of some queues, in order: all, or those of so many *seconds* each."""
-    query = history().where(dialect.of(connection).one_of(samples.c.queue_id, queue_ids))
+    query = history().where(dialect.one_of(samples.c.queue_id, queue_ids))
     if seconds is not None:
         query = query.where(samples.c.seconds == seconds)
     order = (queues.c.name, samples.c.seconds, samples.c.taken_at)

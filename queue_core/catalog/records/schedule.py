@@ -63,7 +63,7 @@ def due(connection: Connection, intervals: Mapping[Job, float]) -> list[Job]:
     """
     ids = sorted({queue_id for queue_id, _ in intervals})
     query = select(schedule, dialect.now().label("now")).where(
-        dialect.of(connection).one_of(schedule.c.queue_id, ids),
+        dialect.one_of(schedule.c.queue_id, ids),
         ~signs_of_life.is_ahead(schedule.c.begun_at),
     )
     resting = {

@@ -38,7 +38,6 @@ def read(
         settings = QueueSettings.from_json(queue.settings)
         ages = int(settings.sweep_after * 1e6), int(settings.sideline_sweep_after * 1e6)
         alike[ages].append(queue.id)
-    database = dialect.of(connection)
     found = {}
     # Few queues have limits of their own.
     for (main, sideline), queue_ids in alike.items():
@@ -54,10 +53,10 @@ def read(
                     slices.c.fired_at < now - sideline,
                 ),
             )
-            .group_by(database.not_indexed(slices.c.queue_id))
+            .group_by(dialect.not_indexed(slices.c.queue_id))
         )
         if not everything or len(alike) > 1:
-            query = query.where(database.one_of(database.not_indexed(slices.c.queue_id), queue_ids))
+            query = query.where(dialect.one_of(dialect.not_indexed(slices.c.queue_id), queue_ids))
         for queue_id, messages, fired_at in connection.execute(query):
             found[queue_id] = Stuck(int(messages), fired_at)
     return found

@@ -97,7 +97,7 @@ def last(
     """
     if not named_locks.try_alone(connection, named_locks.REPORTING):
         return None
-    which = _about(connection, [*infos], tasks)
+    which = _about([*infos], tasks)
     return int(connection.scalar(select(func.max(task_log.c.id)).where(*which)) or 0)
 
 
@@ -115,7 +115,7 @@ def read(
     """
     asked = [*infos]
     names = {info.id: info.name for info in asked if info is not None}
-    query = select(task_log).where(*_about(connection, asked, tasks), task_log.c.id > after)
+    query = select(task_log).where(*_about(asked, tasks), task_log.c.id > after)
     if upto is not None:
         query = query.where(task_log.c.id <= upto)
     tables = [REPORTS.empty_table()]
@@ -130,12 +130,12 @@ def read(
 
 
 def _about(
-    connection: Connection, infos: Collection[QueueInfo | None], tasks: Collection[str] | None
+    infos: Collection[QueueInfo | None], tasks: Collection[str] | None
 ) -> list[ColumnElement[bool]]:
     ids = [schedule.STORE if info is None else info.id for info in infos]
-    conditions = [dialect.of(connection).one_of(task_log.c.queue_id, ids)]
+    conditions = [dialect.one_of(task_log.c.queue_id, ids)]
     if tasks is not None:
-        conditions.append(dialect.of(connection).one_of(task_log.c.task, list(tasks)))
+        conditions.append(dialect.one_of(task_log.c.task, tasks))
     return conditions
 
 
