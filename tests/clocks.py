@@ -7,6 +7,7 @@ from sqlalchemy import Connection, update
 from queue_core import Store
 from queue_core.catalog import seals
 from queue_core.catalog.tables import (
+    SEALED,
     allotments,
     clocks,
     consumers,
@@ -41,7 +42,7 @@ def jump(store: Store, days: float) -> None:
     def work(connection: Connection) -> None:
         for table, names in _TIMES.items():
             older = {name: table.c[name] - int(days * DAY) for name in names}
-            if table not in seals.SEALED:
+            if table not in SEALED:
                 connection.execute(update(table).values(older))
                 continue
             # The seal loses the old numbers, and gets the new ones; a wrong one stays wrong.

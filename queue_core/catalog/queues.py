@@ -258,7 +258,7 @@ def create(
     queue_id = connection.scalar(
         dialect.of(connection)
         .insert_new(queues)
-        .values(seals.sealed(queues, row))
+        .values(row)
         .on_conflict_do_nothing()
         .returning(queues.c.id)
     )
@@ -456,14 +456,13 @@ def _fill(connection: Connection, queue_id: int, schema: pa.Schema, count: int) 
         for shard in range(count)
     ]
     for table in (shards, turns, counters):
-        zero = {column.name: 0 for column in table.c if not column.primary_key}
-        rows = [seals.sealed(table, place | zero) for place in places]
-        connection.execute(insert(table), rows)
+        zero = dict.fromkeys({*table.c.keys()} - {*places[0], "seal"}, 0)
+        connection.execute(insert(table), [place | zero for place in places])
 
 
 def _add_schema(connection: Connection, queue_id: int, version: int, schema: pa.Schema) -> None:
     row = {"queue_id": queue_id, "version": version, "arrow": serialize(schema)}
-    connection.execute(insert(schemas).values(seals.sealed(schemas, row)))
+    connection.execute(insert(schemas).values(row))
 
 
 def _check_same(queue: QueueInfo, schema: pa.Schema, count: int, key: str | None) -> None:

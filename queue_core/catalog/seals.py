@@ -5,6 +5,9 @@ column, and a hash of the texts. So a statement that adds to a value can add to 
 and the seal of a row with a damaged value stays wrong, even if other values change later. A row of
 an older ignis has a null seal. Numbers that the database assigns during the insert are not in the
 seal.
+
+Each INSERT seals its rows by itself, by a default of the column ``seal``. An UPDATE gets its values
+from `changing`, or from `change` where it changes a text.
 """
 
 from __future__ import annotations
@@ -29,7 +32,6 @@ from sqlalchemy import (
     update,
 )
 
-from queue_core.catalog.tables import consumers, counters, metadata, shards, turns
 from queue_core.values.rows import Numbers
 
 #: Remainders of the division by this prime: each single bit of a number changes them.
@@ -38,7 +40,7 @@ _HASH_BITS = 40
 
 #: Tables of small numbers that grow. Their seals have the numbers themselves, so that a statement
 #: can add to a number without knowing it.
-_GROWING = (shards, turns, counters, consumers)
+_GROWING = ("shards", "turns", "counters", "consumers")
 
 #: Columns that no seal covers, by table: times that the database assigns, and values that change
 #: with each heartbeat or life. Other checks of `queue_core.catalog.checks` cover them.
@@ -50,8 +52,10 @@ _UNSEALED = {
     "jobs": {"state", "moved", "runner", "heartbeat_at", "ended_at", "error"},
 }
 
-#: The tables whose rows have a seal.
-SEALED = tuple(table for table in metadata.sorted_tables if "seal" in table.c)
+
+def of_insert(context: Any) -> int:
+    """Return the seal of the row that a statement inserts: the default of the column ``seal``."""
+    return seal(context.compiled.statement.table, context.get_current_parameters())
 
 
 def seal(table: Table, row: Mapping[str, Any]) -> int:
@@ -86,6 +90,24 @@ def digest(texts: Sequence[str | bytes | None]) -> int:
     return hashed.intdigest() >> (64 - _HASH_BITS)
 
 
+def changing(table: Table, **values: Any) -> dict[str, Any]:
+    """
+    Return the values of an UPDATE with the new seal.
+
+    The values are numbers. In a table of numbers that grow, they may be computed by SQL.
+    """
+    numbers, _, plain = _columns(table)
+    weights = dict(numbers)
+    known, seal = 0, table.c.seal - _numbers_in_sql(table, tuple(sorted(values)))
+    for name, value in values.items():
+        if isinstance(value, ColumnElement):
+            assert plain, f"the numbers of {table.name} are sealed by their remainders"
+            seal += value * weights[name]
+        else:
+            known += weights[name] * _number(value, plain)
+    return values | {"seal": seal + known}
+
+
 def resealing(
     table: Table, names: Iterable[str], gain: ColumnElement[int] | None = None
 ) -> ColumnElement[int]:
@@ -100,11 +122,7 @@ def gain(table: Table, values: Mapping[str, int | None]) -> dict[str, int]:
     """Return the parameter of `resealing` for the new values."""
     numbers, _, plain = _columns(table)
     weights = dict(numbers)
-    total = 0
-    for name, value in values.items():
-        new = -1 if value is None else value if plain else _rest(value)
-        total += weights[name] * new
-    return {"gain": total}
+    return {"gain": sum(weights[name] * _number(of, plain) for name, of in values.items())}
 
 
 def gains(table: Table, values: Mapping[str, Numbers]) -> Numbers:
@@ -119,10 +137,10 @@ def weight(table: Table, column: str) -> int:
     return dict(_columns(table)[0])[column]
 
 
-def shift(row: Mapping[str, Any], places: int) -> int:
+def shift(table: Table, row: Mapping[str, Any], places: int) -> int:
     """Return by how much the seal of a slice grows with its position."""
     first = row["position"]
-    return _POSITION * (_rest(first + places) - _rest(first))
+    return weight(table, "position") * (_rest(first + places) - _rest(first))
 
 
 def change(
@@ -195,7 +213,7 @@ def _columns(table: Table) -> tuple[tuple[tuple[str, int], ...], tuple[str, ...]
         else:
             # The weights differ, so that two swapped values change the seal.
             numbers.append((column.name, 101 + 2 * len(numbers)))
-    return tuple(numbers), tuple(texts), table in _GROWING
+    return tuple(numbers), tuple(texts), table.name in _GROWING
 
 
 def _rest(value: int) -> int:
@@ -203,4 +221,5 @@ def _rest(value: int) -> int:
     return value % PRIME if value >= 0 else -(-value % PRIME)
 
 
-_POSITION = weight(metadata.tables["slices"], "position")
+def _number(value: int | None, plain: bool) -> int:
+    return -1 if value is None else value if plain else _rest(value)

@@ -96,8 +96,8 @@ def skip_ids(connection: Connection, last: Mapping[str, int], jump: int) -> None
     """Let the next ids begin so far after the *last* ones, and raise all epochs by as much."""
     for table in _NUMBERED:
         dialect.of(connection).raise_ids(connection, table, last[table.name] + jump)
-    seal = consumers.c.seal + jump * seals.weight(consumers, "epoch")
-    connection.execute(update(consumers).values(epoch=consumers.c.epoch + jump, seal=seal))
+    epoch = consumers.c.epoch + jump
+    connection.execute(update(consumers).values(seals.changing(consumers, epoch=epoch)))
 
 
 def _type_of(kind: Any) -> pa.DataType:

@@ -21,12 +21,14 @@ from sqlalchemy import (
     text,
 )
 
+from queue_core.catalog import seals
+
 metadata = MetaData()
 
 
 def _seal() -> Column[int]:
-    """A checksum of the row: `queue_core.catalog.seals`. New columns of such a table go last."""
-    return Column("seal", BigInteger)
+    """A checksum of the row, which each INSERT computes. New columns of such a table go last."""
+    return Column("seal", BigInteger, default=seals.of_insert)
 
 
 # SQLite numbers rows by itself only in a column of exactly the type INTEGER.
@@ -639,3 +641,6 @@ lanes = Table(
     #: The rank after its last message; of the queue: the highest rank that was fired.
     Column("finish", BigInteger, nullable=False),
 )
+
+#: The tables whose rows have a seal.
+SEALED = tuple(table for table in metadata.sorted_tables if "seal" in table.c)

@@ -19,6 +19,7 @@ from queue_core.catalog.checks.finding import Finding, Remedy
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.tables import (
     LEFT,
+    SEALED,
     counters,
     files,
     metadata,
@@ -61,7 +62,7 @@ def repair(catalog: Catalog, findings: Iterable[Finding]) -> None:
             _recount(connection, place)
 
     catalog.write(work)
-    for table in seals.SEALED:
+    for table in SEALED:
         while catalog.write(partial(_seal, table)):
             pass
 

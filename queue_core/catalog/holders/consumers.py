@@ -85,33 +85,19 @@ def enlist(
     `ConsumerFenced` if another life than number *follows* was the last one.
     """
     now = dialect.read_clock(connection)
-    life = {
-        "heartbeat_at": dialect.now() if beats else null(),
-        "ack": ack,
-    }
-    new = {
-        **{"name": name, "epoch": 1, "last_ticket": 0, "acknowledged": 0, "created_at": now},
-        "sweepable": sweepable,
-    }
-    statement = (
-        dialect.of(connection).insert_new(consumers).values(**life, **seals.sealed(consumers, new))
-    )
-    before = case((consumers.c.sweepable, 1), (not_(consumers.c.sweepable), 0), else_=-1)
-    seal = (
-        consumers.c.seal
-        + seals.weight(consumers, "epoch")
-        + (int(sweepable) - before) * seals.weight(consumers, "sweepable")
-    )
-    again = life | {"epoch": consumers.c.epoch + 1, "sweepable": sweepable}
+    life = {"heartbeat_at": dialect.now() if beats else null(), "ack": ack}
+    new = {"name": name, "epoch": 1, "last_ticket": 0, "acknowledged": 0, "created_at": now}
+    again = {"epoch": consumers.c.epoch + 1, "sweepable": sweepable}
     if anew:
-        gain = consumers.c.last_ticket - consumers.c.acknowledged
-        seal += gain * seals.weight(consumers, "acknowledged")
         again["acknowledged"] = consumers.c.last_ticket
     row = connection.execute(
-        statement.on_conflict_do_update(
-            index_elements=[consumers.c.name],
-            set_=again | {"seal": seal},
-        ).returning(consumers.c.id, consumers.c.epoch)
+        dialect.of(connection)
+        .insert_new(consumers)
+        .values(new | life | {"sweepable": sweepable})
+        .on_conflict_do_update(
+            index_elements=[consumers.c.name], set_=life | seals.changing(consumers, **again)
+        )
+        .returning(consumers.c.id, consumers.c.epoch)
     ).one()
     consumer = Consumer(id=row.id, name=name, epoch=row.epoch)
     if follows not in (None, row.epoch - 1):
@@ -188,9 +174,7 @@ def new_ticket(
     number, fired_at = _guarded(connection, consumer, _NEXT_TICKET)
     if not seen or browsed is not None:
         row = {"consumer_id": consumer.id, "number": number, "fired_at": fired_at}
-        connection.execute(
-            insert(tickets).values(seals.sealed(tickets, row | {"browsed": browsed}))
-        )
+        connection.execute(insert(tickets).values(row | {"browsed": browsed}))
     return number, fired_at
 
 
@@ -347,8 +331,7 @@ def close_tickets(
     """
     logged = upto if logged is None else logged
     furthest = case((consumers.c.acknowledged < upto, upto), else_=consumers.c.acknowledged)
-    gain = (furthest - consumers.c.acknowledged) * seals.weight(consumers, "acknowledged")
-    closing = _changing(acknowledged=furthest, seal=consumers.c.seal + gain)
+    closing = _changing(**seals.changing(consumers, acknowledged=furthest))
     last, _ = _guarded(connection, consumer, closing)
     if last < logged:
         _skip_forgotten(connection, consumer, last + 1, logged, queue_ids)
@@ -372,8 +355,7 @@ def _skip_forgotten(
     Spark has committed them, or plans a batch with them. A firing with such a number would be
     acknowledged before any consumer has seen it.
     """
-    gain = (last - consumers.c.last_ticket) * seals.weight(consumers, "last_ticket")
-    values = {"last_ticket": last, "seal": consumers.c.seal + gain}
+    values = seals.changing(consumers, last_ticket=last)
     connection.execute(update(consumers).where(_IS_CURRENT).values(values), life(consumer))
     forgotten = f"ticket {first}" if first == last else f"tickets {first} to {last}"
     here = select(queues.c.id, queues.c.name).where(dialect.one_of(queues.c.id, queue_ids))
@@ -426,10 +408,7 @@ def _changing(**values: object) -> Update:
 
 
 _HEARTBEAT = _changing(heartbeat_at=dialect.now())
-_NEXT_TICKET = _changing(
-    last_ticket=consumers.c.last_ticket + 1,
-    seal=consumers.c.seal + seals.weight(consumers, "last_ticket"),
-)
+_NEXT_TICKET = _changing(**seals.changing(consumers, last_ticket=consumers.c.last_ticket + 1))
 _LOCKING = (
     select(consumers.c.last_ticket, consumers.c.acknowledged).where(_IS_CURRENT).with_for_update()
 )

@@ -24,6 +24,7 @@ from sqlalchemy import (
     delete,
     exists,
     func,
+    insert,
     or_,
     select,
     update,
@@ -97,18 +98,16 @@ def register(
         "registered_at": dialect.read_clock(connection),
     }
     for queue_id in queue_ids:
-        values = seals.sealed(interests, {"queue_id": queue_id, **row})
-        connection.execute(interests.insert().values(values))
+        connection.execute(insert(interests).values(queue_id=queue_id, **row))
 
 
 def beat(connection: Connection, consumer: Consumer, *, interested: bool) -> None:
     """Record a heartbeat, and whether the consumer wants messages; raises `ConsumerFenced`."""
     consumers.heartbeat(connection, consumer)
-    by = seals.weight(interests, "interested")
     changed = connection.execute(
         update(interests)
         .where(interests.c.consumer_id == consumer.id, interests.c.interested != interested)
-        .values(interested=interested, seal=interests.c.seal + (by if interested else -by))
+        .values(seals.changing(interests, interested=interested))
         .returning(interests.c.queue_id)
     )
     _notify(connection, changed.scalars().all())

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from sqlalchemy import Connection, Row, delete, func, insert, select
 
-from queue_core.catalog import dialect, seals
+from queue_core.catalog import dialect
 from queue_core.catalog.damage import decoding
 from queue_core.catalog.slices import id_map
 from queue_core.catalog.slices.slices import first_loaded
@@ -242,7 +242,7 @@ def store(
         "consumer": consumer_name,
         "arrow": arrow,
     }
-    connection.execute(_INSERT, seals.sealed(failures, row))
+    connection.execute(_INSERT, row)
 
 
 def _unpacked(row: Row[Any]) -> pa.Table:

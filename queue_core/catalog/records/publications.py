@@ -50,9 +50,7 @@ def is_new_batch(connection: Connection, queue: QueueInfo, batch: Batch) -> bool
     row = {"queue_id": queue.id, "query_id": batch.query_id, "batch_id": batch.number}
     row |= {"content": json.dumps(content)}
     statement = (
-        dialect.of(connection)
-        .insert_new(publications)
-        .values(published_at=dialect.now(), **seals.sealed(publications, row))
+        dialect.of(connection).insert_new(publications).values(published_at=dialect.now(), **row)
     )
     columns = ("batch_id", "published_at", "content", "seal")
     recorded = connection.execute(

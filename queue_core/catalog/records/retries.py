@@ -89,10 +89,8 @@ def overdue(connection: Connection, now: int, only: int | None = None) -> dict[i
 
 def begin(connection: Connection, queue_id: int) -> None:
     """Make messages due now that have no time, because their queue gets a policy."""
-    values = {"due_at": dialect.read_clock(connection)}
     connection.execute(
         update(slices)
         .where(slices.c.queue_id == queue_id, slices.c.magazine == int(Magazine.SIDELINE), _NO_TIME)
-        .values(**values, seal=seals.resealing(slices, values)),
-        seals.gain(slices, values),
+        .values(seals.changing(slices, due_at=dialect.read_clock(connection)))
     )

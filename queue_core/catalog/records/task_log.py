@@ -14,7 +14,7 @@ from functools import lru_cache
 import pyarrow as pa
 from sqlalchemy import ColumnElement, Connection, delete, func, insert, select
 
-from queue_core.catalog import dialect, seals
+from queue_core.catalog import dialect
 from queue_core.catalog.damage import decoding
 from queue_core.catalog.holders import named_locks
 from queue_core.catalog.records import schedule
@@ -75,7 +75,7 @@ class Moves:
         values = {"queue_id": queue_id, "task": task, "arrow": self.packed()}
         named_locks.share(connection, named_locks.REPORTING)
         values["done_at"] = dialect.read_clock(connection) if at is None else at
-        connection.execute(_INSERT, seals.sealed(task_log, values))
+        connection.execute(_INSERT, values)
 
 
 # Whoever knows the counts before a transaction packs them first, and finds them here.

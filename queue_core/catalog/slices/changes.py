@@ -247,7 +247,8 @@ def _write_moves(connection: Connection, moves: Sequence[_Move]) -> None:
     tails = allocate(connection, {move.to: move.room for move in moves})
     rows = {move.to: move.rows for move in moves}
     new = [
-        row | {"position": tail + row["position"], "seal": row["seal"] + seals.shift(row, tail)}
+        row
+        | {"position": tail + row["position"], "seal": row["seal"] + seals.shift(slices, row, tail)}
         for key, tail in tails.items()
         for row in rows[key]
     ]
