@@ -4,7 +4,7 @@ Producers load the queue ``a``; a streaming query copies it to the queue ``b``, 
 in another one; handlers, or a query that settles, finish the messages of ``b``. Somebody runs the
 side tasks. A nemesis kills and freezes clients, passes time, sets clocks, and puts catalogs and
 checkpoints back. In the end everybody runs without faults until the queue ``a`` is empty, and the
-ledger is read.
+referee judges what the clients have written down.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ import random
 import shutil
 import tempfile
 import traceback
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -37,8 +38,8 @@ from queue_core.values.settings import ROOMS
 from queue_core.verbs.lose import start_again
 from tests.books import audit
 from tests.factories import make_queue, orders
+from tests.referee import Entry, Rules, check
 from tests.simulation import world as worlds
-from tests.simulation.ledger import Ledger
 from tests.simulation.spark import (
     Checkpoint,
     LoadSink,
@@ -178,7 +179,7 @@ def run(seed: int, folder: Path, shape: Shape | None = None) -> Report:
         except BaseException as error:  # noqa: BLE001 - any other error is a failure of the seed
             report.wrong = [f"{type(error).__name__}: {error}"]
             report.trace.append(_traceback(error))
-    report.counts = dict(history.ledger.counts) | {"steps": history.done}
+    report.counts = dict(history.counts) | {"steps": history.done}
     return report
 
 
@@ -191,25 +192,42 @@ class _History:
         #: For what must be refused, and so changes nothing: all else of a history stays the same.
         self.foreign = random.Random(f"foreign {world.seed}")
         self.target = "far" if shape.far else "near"
-        self.ledger = Ledger(target=self.target, patience=SWEEP_AFTER)
+        self.entries: list[Entry] = []
+        self.counts: Counter[str] = Counter()
         self.done = 0
         self.number = 0
         self.lives = 0
         self.checkpoint: Checkpoint | None = None
         #: Messages of batches that were published, and are not acknowledged yet, with their batch.
         self.risk: dict[str, dict[int, list[int]]] = {}
-        #: What each handler's last life was handed, and has not finished for certain.
-        self.hands: dict[str, list[int]] = {}
-        self.backups: list[tuple[str, Path, int]] = []
+        #: The last life of each handler.
+        self.last_lives: dict[str, str] = {}
+        #: Stores, copies of their catalogs, and when these were made.
+        self.backups: list[tuple[str, Path, float]] = []
         self.old_checkpoint: Checkpoint | None = None
         self.calm = False
         self.unknown = 0
 
     @property
-    def seconds(self) -> float:
-        return self.world.watch / SECOND
+    def now(self) -> float:
+        """The time in seconds, which differs from that of every entry."""
+        return self.world.watch / SECOND + len(self.entries) / SECOND
+
+    def write(self, what: str, life: str = "world", **details: Any) -> float:
+        """Write an entry of the history; return its time."""
+        at = self.now
+        self.entries.append({"what": what, "life": life, "at": at, **details})
+        return at
+
+    def begin_settling(self, life: str, numbers: dict[str, list[int]], **details: Any) -> int:
+        """Write down which messages a consumer begins to settle, by outcome; return a number."""
+        outcomes = {"delete": [], "reload": [], "sideline": []} | numbers
+        self.write("settling", life, settle=len(self.entries), queue="b", **outcomes, **details)
+        return len(self.entries) - 1
 
     def run(self) -> None:
+        # Any message that was held for long enough is swept.
+        self.write("fault", fault=0, name="time")
         self._make_stores()
         self.checkpoint = Checkpoint.new(self.world.folder / "copier")
         self.settling = Checkpoint.new(self.world.folder / "settler")
@@ -272,7 +290,9 @@ class _History:
         query = log.folder.name
         address = self.world.address(self.target)
         inner = SettleSink(address, query, log.folder, "b", log.folder.name, self._decide)
-        sink = _Settling(self, inner, client.name)
+        sink = _Settling(self, inner)
+        # Its next life gets the batch again, or a part of it, and others the rest.
+        self.write("died", name="settler")
         run = Query(
             world=self.world,
             address=address,
@@ -296,23 +316,20 @@ class _History:
                 count = self.chance.randrange(1, 5)
                 first, self.number = self.number, self.number + count
                 numbers = list(range(first, first + count))
-                self._begin_load(client, numbers)
+                load = len(self.entries)
+                # With a policy, all messages of a producer are versions of one thing.
+                key = client.name.split("#")[0] if self.shape.policy else "any"
+                about = {"queue": "a", "store": "near", "first": first, "count": count, "key": key}
+                self.write("loading", client.name, load=load, **about)
                 timeout = self.chance.choice([0.0, 2.0])
                 try:
                     queue.load(self._rows(client, numbers), timeout)
                 except errors.QueueFull:
-                    pass
+                    self.write("refused", client.name, load=load)
                 else:
-                    self.ledger.loaded(numbers)
+                    self.write("loaded", client.name, load=load)
                     self.world.note(f"loaded {numbers}")
                 self.world.seam("producer rests", sleep=self.chance.choice([0.0, 0.5, 3.0]))
-
-    def _begin_load(self, client: Client, numbers: list[int]) -> None:
-        if self.shape.policy is None:
-            self.ledger.loads(numbers)
-        else:
-            # All messages of a producer are versions of one thing.
-            self.ledger.loads(numbers, key=client.name.split("#")[0])
 
     def _rows(self, client: Client, numbers: list[int]) -> pa.Table:
         rows = orders(len(numbers), numbers[0], customers=3)
@@ -329,7 +346,7 @@ class _History:
         try:
             queue.load(orders(2, -2).set_column(1, "customer", texts))
         except errors.Invalid:
-            self.ledger.counts["foreign, refused"] += 1
+            self.counts["foreign, refused"] += 1
         else:
             raise Violation("a string that is not valid UTF-8 was loaded")
 
@@ -339,40 +356,36 @@ class _History:
             queue = store.queue("b")
             life = self._start_again(store, client) if self.shape.loses else None
             while True:
-                begun, before = self.seconds, self.ledger.entry
+                begun = self.now
                 firing = queue.fire(self.chance.randrange(1, 6), consumer=life)
                 numbers = firing.messages.column("number").to_pylist()
                 if not numbers:
                     self.world.seam("handler idle", sleep=1.5)
                     continue
                 self.world.note(f"handles {numbers}")
-                self.ledger.handed(client.name, numbers, begun, self.seconds, before)
-                self.hands.setdefault(client.name.split("#")[0], []).extend(numbers)
+                self.delivered(client.name, numbers, firing.ids.to_pylist(), begun)
                 self.world.seam("handler works", sleep=self.chance.choice([0.0, 0.2, 5.0]))
                 outcome = self.chance.choice(["delete"] * 7 + ["reload", "sideline", "forget"])
                 if self.calm:
                     outcome = "delete"
                 if outcome == "forget":
                     continue
-                verb, before = getattr(queue, outcome), self.ledger.entry
-                if outcome != "delete":
-                    # Others may get them before the verb returns.
-                    self.ledger.freed(numbers)
-                    verb(firing)
-                    continue
-                try:
-                    deleted = verb(firing)
-                except BaseException:
-                    # Perhaps it happened.
-                    self.ledger.finished(numbers, certain=False, begun=before)
-                    raise
-                certain = deleted == len(numbers)
-                self.ledger.finished(numbers, certain=certain, begun=before)
+                # Others may get them before the verb returns.
+                settle = self.begin_settling(client.name, {outcome: numbers})
+                held = getattr(queue, outcome)(firing)
+                self.write("settled", client.name, settle=settle, held=held)
+
+    def delivered(self, life: str, numbers: list[int], ids: list[int], begun: float) -> float:
+        """Write down that a consumer was handed messages, whose firing began at a time."""
+        about = {"numbers": numbers, "messages": ids, "attempts": [0] * len(ids), "keys": 1}
+        return self.write("delivered", life, queue="b", begun=begun, **about)
 
     def _start_again(self, store: Store, client: Client) -> HandlingConsumer:
         """Start a life of a handler; others may get what the last one held before this returns."""
         name = client.name.split("#")[0]
-        self.ledger.freed(self.hands.pop(name, []))
+        if name in self.last_lives:
+            self.write("died", name=self.last_lives[name])
+        self.last_lives[name] = client.name
         return start_again(store.catalog, name)
 
     def _runs_tasks(self, client: Client) -> None:
@@ -471,7 +484,7 @@ class _History:
         if self.shape.late:
             for name in sorted(gone):
                 for numbers in self.risk.get(name, {}).values():
-                    self.ledger.excuse(numbers, "swept")
+                    self.write("excused", numbers=numbers, why="swept")
         self.world.pass_time(seconds * SECOND)
 
     def _freeze(self) -> None:
@@ -482,33 +495,35 @@ class _History:
         client.frozen_until = self.world.watch + seconds * SECOND
         if client.name.startswith("copier") and self.shape.late:
             for numbers in self.risk.get("copier", {}).values():
-                self.ledger.excuse(numbers, "frozen")
+                self.write("excused", numbers=numbers, why="frozen")
         if client.name.startswith("copier") and self.chance.random() < 0.5:
             # A person starts the query again elsewhere; the first life goes on later.
             client.name = f"zombie#{self.lives}"
 
     def _back_up(self) -> None:
-        if not self.ledger.has_published:
+        if not any(entry["what"] == "copied" for entry in self.entries):
             # Until then a catalog does not know that a query reads from it and writes to it.
             return
         folder = self.chance.choice(sorted({"near", self.target}))
         at = self.world.folder / f"{folder}-{len(self.backups)}.db"
         worlds.back_up(self.world.address(folder), at)
-        self.backups.append((folder, at, self.ledger.entry))
+        self.backups.append((folder, at, self.now))
         self.world.note(f"backup of {folder}")
 
     def _restore(self) -> None:
         if not self.backups:
             return
-        folder, copy, entry = self.backups[self.chance.randrange(-3, 0) % len(self.backups)]
-        self.world.note(f"restore of {folder}, from entry {entry}")
+        folder, copy, copied = self.backups[self.chance.randrange(-3, 0) % len(self.backups)]
+        self.world.note(f"restore of {folder}, as it was at {copied:.3f}")
+        begun = self.now
         address = self.world.address(folder)
         worlds.put_back(self.world, address, copy)
-        self.ledger.restored(folder, entry)
+        self.write("restored", store=folder, copied=copied, begun=begun)
+        self.counts["restores"] += 1
         store = Store(address, create=False, adopt=True)
         if folder == "near" != self.target:
             self._excuse_doubted(store)
-        self.backups = [backup for backup in self.backups if backup[2] <= entry]
+        self.backups = [backup for backup in self.backups if backup[2] <= copied]
         self._audit()
 
     def _excuse_doubted(self, store: Store) -> None:
@@ -524,7 +539,8 @@ class _History:
         if doubted:
             rows = store.queue("a").browse()
             fired = rows.filter(pc.is_valid(rows.column("_fired_at")))
-            self.ledger.excuse(fired.column("number").to_pylist(), "doubted after a restore")
+            numbers = fired.column("number").to_pylist()
+            self.write("excused", numbers=numbers, why="doubted after a restore")
 
     def _copy_checkpoint(self) -> None:
         assert self.checkpoint is not None
@@ -576,7 +592,7 @@ class _History:
             for _ in range(60):
                 self._keep_alive()
                 self.world.step()
-            waiting = self._left(store, "a", even_fired=True)
+            waiting, _ = self._left(store, "a")
             if not waiting:
                 return
             if number == ROUNDS // 3:
@@ -604,23 +620,34 @@ class _History:
                 with contextlib.suppress(errors.BadOption):
                     store.queue("a").sweep(consumer=row["consumer"])
 
-    def _left(self, store: Store, name: str, *, even_fired: bool = False) -> list[int]:
-        """Return the messages of a queue, each as often as it is there."""
+    def _left(self, store: Store, name: str) -> tuple[list[int], list[int]]:
+        """Return the numbers and the ids of a queue's messages."""
         queue = store.queue(name)
-        found = []
-        for magazine in ("main", "sideline"):
-            found += queue.browse(magazine=magazine).column("number").to_pylist()
-        return found
+        rows = pa.concat_tables([queue.browse(), queue.browse(magazine="sideline")])
+        return rows.column("number").to_pylist(), rows.column("_message_id").to_pylist()
 
     def _check(self) -> None:
         for client in self.world.alive():
             self.world.kill(client)
         self._audit()
-        near = Store(self.world.address("near"), create=False)
         far = Store(self.world.address(self.target), create=False)
-        wrong = self.ledger.faults_of(self._left(near, "a"), self._left(far, "b"))
-        if wrong:
-            raise Violation("\n".join(wrong))
+        numbers, ids = self._left(far, "b")
+        # Whoever held them has had its time.
+        self.world.watch += int(2 * SWEEP_AFTER) * SECOND
+        self.delivered("last", numbers, ids, self.now)
+        self.begin_settling("last", {"delete": numbers})
+        rules = Rules(
+            sweep_after=SWEEP_AFTER,
+            replacing=frozenset({"b"} if self.shape.policy else ()),
+            copied={"a": "b"},
+        )
+        verdict = check(self.entries, rules)
+        for counts in verdict.queues.values():
+            self.counts.update(asdict(counts))
+        if not verdict.right:
+            raise Violation(
+                "\n".join(f"{number} is {fate}" for fate, _, number in verdict.offenders)
+            )
 
     def _audit(self) -> None:
         for folder in sorted({"near", self.target}):
@@ -668,22 +695,28 @@ class _Copying(Sink):
         self._history, self._inner = history, inner
         self._risk = history.risk.setdefault("copier", {})
         self._numbers: list[int] = []
-        self._before = 0
+        self._read_at = 0.0
+        self._copy = 0
 
     def begins(self, rows: list[pa.RecordBatch]) -> None:
         self._numbers = [n for batch in rows for n in batch.column("number").to_pylist()]
         self._risk[len(self._risk)] = self._numbers
-        self._before = self._history.ledger.entry
+        self._read_at = self._history.now
 
     def write(self, rows: list[pa.RecordBatch]) -> Any:
         return self._inner.write(rows)
 
     def commit(self, messages: list[Any], number: int) -> None:
-        self._history.ledger.publishing(self._numbers, self._before)
+        history = self._history
+        # A store that is source and target refuses a batch that was read before a restore.
+        begun = self._read_at if history.shape.far else history.now
+        self._copy = len(history.entries)
+        about = {"copy": self._copy, "numbers": self._numbers, "begun": begun}
+        history.write("copying", "copier", store=history.target, **about)
         self._inner.commit(messages, number)
 
     def committed(self, number: int) -> None:
-        self._history.ledger.published(self._numbers)
+        self._history.write("copied", "copier", copy=self._copy)
         self._history.world.note(f"published batch {number}: {self._numbers}")
 
     def acknowledged(self, end: dict[str, Any]) -> None:
@@ -693,39 +726,36 @@ class _Copying(Sink):
 class _Settling(Sink):
     """The sink of the query that settles; writes down what it was handed and what it settled."""
 
-    def __init__(self, history: _History, inner: SettleSink, name: str) -> None:
-        self._history, self._inner, self._name = history, inner, name
+    def __init__(self, history: _History, inner: SettleSink) -> None:
+        self._history, self._inner = history, inner
         self._numbers: list[int] = []
-        self._begun, self._before = 0.0, 0
+        self._begun = 0.0
+        self._settle = 0
 
     def begins(self, rows: list[pa.RecordBatch]) -> None:
         self._numbers = [n for batch in rows for n in batch.column("number").to_pylist()]
-        self._begun = self._history.seconds
+        ids = [id for batch in rows for id in batch.column("_message_id").to_pylist()]
+        history = self._history
         # A query that was down may have fired them long ago.
-        since = -SWEEP_AFTER if self._history.shape.late else self._begun
-        # After a restore, the batch settles nothing: its messages wait again.
-        self._before = self._history.ledger.entry
-        self._history.ledger.handed("settler", self._numbers, since, self._begun)
-        self._history.world.note(f"settles {self._numbers}")
+        since = history.now - (SWEEP_AFTER if history.shape.late else 0.0)
+        self._begun = history.delivered("settler", self._numbers, ids, since)
+        history.world.note(f"settles {self._numbers}")
 
     def write(self, rows: list[pa.RecordBatch]) -> Any:
         return self._inner.write(rows)
 
     def commit(self, messages: list[Any], number: int) -> None:
-        kept = [n for n in self._numbers if self._inner.decide(n) != "delete"]
-        self._history.ledger.freed(kept)
-        try:
-            self._inner.commit(messages, number)
-        except BaseException:
-            self._finished(certain=False)
-            raise
+        outcomes: dict[str, list[int]] = {"delete": [], "sideline": []}
+        for each in self._numbers:
+            outcomes[self._inner.decide(each)].append(each)
+        # After a restore, the batch settles nothing: its messages wait again.
+        self._settle = self._history.begin_settling("settler", outcomes, begun=self._begun)
+        self._inner.commit(messages, number)
 
     def committed(self, number: int) -> None:
-        self._finished(certain=not self._history.shape.late)
-
-    def _finished(self, *, certain: bool) -> None:
-        deleted = [n for n in self._numbers if self._inner.decide(n) == "delete"]
-        self._history.ledger.finished(deleted, certain=certain, begun=self._before)
+        if not self._history.shape.late:
+            held = len(self._numbers)
+            self._history.write("settled", "settler", settle=self._settle, held=held)
 
 
 @lru_cache(maxsize=1)

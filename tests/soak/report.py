@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from tests.soak.checker import Counts
+from tests.referee import Counts
 from tests.soak.soak import Result
 
 #: Columns that must be 0 have another colour if they are not.

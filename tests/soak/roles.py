@@ -6,22 +6,30 @@ import ctypes
 import itertools
 import os
 import signal
+import sqlite3
 import threading
 import time
 import traceback
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from contextlib import (
+    AbstractContextManager,
+    ExitStack,
+    closing,
+    contextmanager,
+    nullcontext,
+    suppress,
+)
 from random import Random
 from typing import Any, NoReturn
 
 import pyarrow as pa
 
 from queue_core import ConsumerPool, IgnisError, Store, batch_handler
+from tests.referee import NUMBERS_BITS
 from tests.soak.cast import Part
 from tests.soak.history import History, read
-from tests.soak.ledger import NUMBERS_BITS
 from tests.soak.workload import (
     KEYS,
     QUEUES,
@@ -79,12 +87,25 @@ def fork(player: Player) -> Any:
 
 def _busy(store: Store, player: Player) -> AbstractContextManager[Any]:
     ways: list[Callable[[], AbstractContextManager[Any]]] = [
+        nullcontext,
+        lambda: _connected(store),
         store.side_tasks,
         lambda: ConsumerPool(store, player.scene.prefix + EMPTY, lambda _: True),
         lambda: _repeating(lambda: player.queue(store, EMPTY).fire(timeout=0.5)),
         lambda: _producing(_other(player), store),
     ]
     return player.chance.choice(ways)()
+
+
+@contextmanager
+def _connected(store: Store) -> Iterator[None]:
+    """Keep a connection of `sqlite3`, as a caller with tables in the catalog's database may."""
+    if store.catalog.file is None:
+        yield
+        return
+    with closing(sqlite3.connect(store.catalog.file)) as driver:
+        driver.execute("SELECT count(*) FROM queues").fetchall()
+        yield
 
 
 @contextmanager
@@ -208,6 +229,9 @@ def _hurry(player: Player, store: Store, notes: ThreadPoolExecutor) -> None:
         write("loading", load=load, queue=name, first=number, count=1, keys=KEYS)
         player.queue(store, name).load(messages(number, 1), timeout=2)
         write("loaded", load=load)
+        if chance.random() < 0.1:
+            # Within ignis, until its time is up.
+            player.queue(store, EMPTY).fire(timeout=None)
         time.sleep(chance.uniform(0, limit))
         return True
 

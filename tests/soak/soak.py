@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from queue_core import IgnisError, Store
+from tests.referee import Verdict, check
 from tests.soak.cast import Cast
-from tests.soak.checker import Verdict, check
 from tests.soak.history import History, read
 from tests.soak.nemesis import Fault, Kill, Nemesis, Stop
 from tests.soak.workload import BOUND, Scene, drain, make_queues

@@ -17,6 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from sqlalchemy.exc import DBAPIError
 
 from queue_core import (
     BadOutcome,
@@ -29,6 +30,7 @@ from queue_core import (
     Queue,
     Store,
 )
+from queue_core.catalog.databases.error_codes import ErrorCodes
 from queue_core.segments import stager
 from queue_core.upkeep.tasks.vacuum import GRACE_SECONDS
 from queue_core.values.address import Address
@@ -36,9 +38,9 @@ from queue_core.values.ids import IdSet
 from queue_core.values.outcomes import Settlement
 from queue_core.verbs.quarantine import quarantine
 from queue_core.verbs.settle import settle
-from tests.soak.checker import Rules
+from tests.processes.refusals import was_late
+from tests.referee import NUMBERS_BITS, Rules
 from tests.soak.history import History
-from tests.soak.ledger import NUMBERS_BITS
 
 SCHEMA = pa.schema(
     [
@@ -64,6 +66,8 @@ QUEUES: dict[str, dict[str, Any]] = {
 }
 #: Those that consumers fire from; `handled` is for pools.
 FIRED = ("plain", "bounded", "unique", "latest", "grouped")
+#: What consumers of groups ask for.
+SELECTORS = (None, "number >= 0", "number % 2 = 0", "_age >= 0")
 #: Seconds after which a firing is swept.
 SWEEP_AFTER = 8.0
 #: The size in bytes from which a load becomes a file.
@@ -199,6 +203,7 @@ def play(role: Role, scene: Scene, life: str, number: int, seed: int) -> None:
     """Play a role until told to stop; open the store again after each error."""
     stager.INLINE_BYTES = _INLINE_BYTES
     player = Player(scene, life, number, History(scene.folder, life), random.Random(seed))
+    _note_refusals(player.history)
     player.history.write("began", role=role.__name__)
     step = role(player)
     next(step, None)
@@ -213,6 +218,18 @@ def play(role: Role, scene: Scene, life: str, number: int, seed: int) -> None:
             player.note("open", error)
     player.history.write("ended")
     player.history.close()
+
+
+def _note_refusals(history: History) -> None:
+    """Write down each time that the database refuses a transaction, which no caller hears of."""
+    can_retry = ErrorCodes.can_retry
+
+    def noted(codes: ErrorCodes, error: DBAPIError) -> bool:
+        if not was_late(error):
+            history.write("refused by the database", why=str(error.orig))
+        return can_retry(codes, error)
+
+    ErrorCodes.can_retry = noted  # type: ignore[method-assign]
 
 
 def produce(player: Player) -> Any:
@@ -269,7 +286,10 @@ def consume(player: Player) -> Any:
             # Opened before others add columns to it.
             queue = opened[name] = opened.get(name) or player.queue(store, name)
             begun = time.monotonic()
-            firing = queue.fire(player.chance.choice((1, 10, 100)), timeout=0.05, consumer=known[1])
+            # The first message of a group is asked for, or the whole group waits.
+            selector = player.chance.choice(SELECTORS) if name == "grouped" else None
+            count = player.chance.choice((1, 10, 100))
+            firing = queue.fire(count, selector=selector, timeout=0.05, consumer=known[1])
         except IgnisError as error:
             if isinstance(error, ConsumerFenced):
                 # Its catalog is an older one now, which knows another life of this consumer.

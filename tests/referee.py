@@ -1,10 +1,14 @@
-"""The checker: decide the fate of each message, from the history alone.
+"""The referee: decide the fate of each message, from the history alone.
 
-It knows only the promises of ignis. A message whose load returned must be delivered. A message
-whose deletion returned must not be delivered again. A message is delivered twice only for a reason
-that the history shows: its consumer reloaded it, died, or could not settle it because of a fault
-until it was swept. A restore of the catalog excuses only what it undid: transactions that ended
-after the copy was taken and began before the copy was put back.
+It knows only the promises of ignis. A message whose load returned must be delivered until it is
+settled. A message whose deletion returned must not be delivered again. A message is delivered twice
+only for a reason that the history shows: its consumer reloaded it, died, or could not settle it
+because of a fault until it was swept. A restore of the catalog excuses only what it undid:
+transactions that ended after the copy was taken and began before the copy was put back.
+
+A history is a list of entries, each with its time and the life of its process. Actions have two
+entries: an intent, and later an outcome. Without an outcome the action may have happened. The soak
+and the simulation write such histories.
 """
 
 from __future__ import annotations
@@ -14,8 +18,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from tests.soak.ledger import Entry, ledger
-
+#: An entry of a history.
+Entry = dict[str, Any]
+#: Numbers of one producer: its life is in the bits above.
+NUMBERS_BITS = 24
+#: The time of the end of an action that never ended.
+NEVER = 1e18
 #: How many offending messages of each kind are named.
 _NAMED = 20
 
@@ -46,7 +54,7 @@ class Counts:
     acknowledged: int = 0
     #: Handed out at least once.
     delivered: int = 0
-    #: Acknowledged, and never handed out.
+    #: Acknowledged, and never deleted.
     lost: int = 0
     #: Handed out although no load of it was begun, or it was refused for certain, or it is altered.
     unexpected: int = 0
@@ -99,7 +107,7 @@ class Verdict:
 
 def check(entries: Iterable[Entry], rules: Rules) -> Verdict:
     """Judge a history."""
-    database = ledger(entries)
+    database = _ledger(entries)
     try:
         return _judge(database, rules)
     finally:
@@ -111,6 +119,7 @@ def _judge(database: sqlite3.Connection, rules: Rules) -> Verdict:
     for kind in ("ordered", "replacing", "grouped"):
         names = [(kind, name) for name in sorted(getattr(rules, kind))]
         database.executemany("INSERT INTO rules VALUES (?, ?)", names)
+    database.executescript(_INDEXES)
     for name, other in rules.copied.items():
         database.execute("UPDATE attempts SET queue = ? WHERE queue = ?", (other, name))
     database.executescript(_MESSAGES)
@@ -135,15 +144,50 @@ def _judge(database: sqlite3.Connection, rules: Rules) -> Verdict:
     )
 
 
+_TABLES = """
+CREATE TABLE attempts (queue, number INTEGER, key, store, begun REAL, ended REAL, status);
+CREATE TABLE copies (number INTEGER, store, begun REAL, ended REAL);
+CREATE TABLE excuses (number INTEGER, why);
+CREATE TABLE deliveries (
+    id INTEGER PRIMARY KEY, queue, number INTEGER, message INTEGER, life, begun REAL, at REAL,
+    fired INTEGER, attempt INTEGER, altered INTEGER, key
+);
+CREATE TABLE settles (queue, number INTEGER, life, outcome, begun REAL, ended REAL, status);
+CREATE TABLE lives (life, begun REAL, ended REAL);
+CREATE TABLE faults (name, begun REAL, ended REAL, life);
+CREATE TABLE restores (store, copied REAL, begun REAL, ended REAL);
+CREATE TABLE sizes (queue, size INTEGER, bound INTEGER);
+CREATE TABLE errors (life, kind, at REAL);
+"""
+_INDEXES = """
+CREATE INDEX a ON attempts (queue, number);
+CREATE INDEX k ON attempts (queue, key, number);
+CREATE INDEX d ON deliveries (queue, number, at);
+CREATE INDEX s ON settles (queue, number);
+CREATE INDEX c ON copies (number);
+CREATE INDEX l ON lives (life);
+CREATE INDEX f ON faults (begun);
+"""
+
+
+def key_of(number: int, keys: int) -> str:
+    """Return the key of a message; each producer has keys of its own."""
+    return f"{number >> NUMBERS_BITS}/{number % keys}"
+
+
 # A transaction between `begun` and `ended` may be undone by a restore whose copy was taken before
 # the transaction had ended for certain, and put back after it had begun.
 _MESSAGES = """
 CREATE TABLE messages AS
 SELECT *, EXISTS (
-    SELECT 1 FROM restores AS r WHERE r.copied <= m.acknowledged AND r.ended >= m.begun
+    SELECT 1 FROM restores AS r
+    WHERE r.store IS m.store AND r.copied <= m.acknowledged AND r.ended >= m.begun
+) OR EXISTS (
+    SELECT 1 FROM restores AS r JOIN copies AS c ON c.number = m.number AND c.store IS NOT m.store
+    WHERE r.store IS c.store AND r.copied <= c.ended AND r.ended >= c.begun
 ) AS undone
 FROM (
-    SELECT queue, number, key, min(begun) AS begun,
+    SELECT queue, number, key, store, min(begun) AS begun,
         min(ended) FILTER (WHERE status = 'loaded') AS acknowledged,
         count(*) = count(*) FILTER (WHERE status = 'refused') AS refused
     FROM attempts GROUP BY queue, number
@@ -156,6 +200,10 @@ SELECT queue, number, min(key) AS key, min(at) AS at, count(*) AS times FROM del
 GROUP BY queue, number;
 CREATE UNIQUE INDEX first ON firsts (queue, number);
 
+CREATE TABLE finished AS
+SELECT DISTINCT queue, number FROM settles WHERE outcome = 'delete';
+CREATE UNIQUE INDEX last ON finished (queue, number);
+
 CREATE TABLE missing AS
 SELECT m.queue, m.number, CASE
     WHEN EXISTS (SELECT 1 FROM rules WHERE kind = 'replacing' AND queue = m.queue) AND EXISTS (
@@ -166,8 +214,8 @@ SELECT m.queue, m.number, CASE
     ) THEN 'replaced'
     WHEN m.undone THEN 'undone'
     ELSE 'lost' END AS fate
-FROM messages AS m LEFT JOIN firsts AS f ON f.queue = m.queue AND f.number = m.number
-WHERE m.acknowledged IS NOT NULL AND f.at IS NULL;
+FROM messages AS m LEFT JOIN finished AS f ON f.queue = m.queue AND f.number = m.number
+WHERE m.acknowledged IS NOT NULL AND f.number IS NULL;
 
 CREATE TABLE held AS
 SELECT d.queue, d.number, d.key, d.life, d.begun, d.at, (
@@ -188,6 +236,13 @@ WITH twice AS (
     FROM deliveries WINDOW one AS (PARTITION BY queue, number ORDER BY at, id)
 )
 SELECT queue, number, CASE
+    WHEN number IN (SELECT number FROM excuses) THEN (
+        SELECT why FROM excuses AS e WHERE e.number = p.number
+    )
+    WHEN EXISTS (
+        SELECT 1 FROM restores AS r JOIN copies AS c ON c.number = p.number
+        WHERE r.copied <= c.ended AND r.ended >= c.begun AND r.begun <= p.at
+    ) THEN 'copied again'
     WHEN message <> message_before AND NOT EXISTS (
         SELECT 1 FROM restores AS r
         WHERE r.copied <= p.at_before AND r.ended >= p.begun_before AND r.begun <= p.at
@@ -298,3 +353,123 @@ _FATES = [
     ("SELECT queue, number FROM disordered", "disordered"),
     ("SELECT queue, number FROM together", "together"),
 ]
+
+
+def _ledger(entries: Iterable[Entry]) -> sqlite3.Connection:
+    """Return the entries as tables of a database in memory."""
+    database = sqlite3.connect(":memory:")
+    database.executescript(_TABLES)
+    loads: dict[tuple[str, int], Entry] = {}
+    settles: dict[tuple[str, int], Entry] = {}
+    copies: dict[tuple[str, int], Entry] = {}
+    faults: dict[int, Entry] = {}
+    for entry in entries:
+        match entry["what"]:
+            case "loading":
+                loads[entry["life"], entry["load"]] = {"outcome": None, "end": None, **entry}
+            case "loaded" | "refused" | "unknown":
+                begun = loads[entry["life"], entry["load"]]
+                begun |= {"outcome": entry["what"], "end": entry["at"]}
+            case "delivered":
+                _add_delivery(database, entry)
+            case "settling":
+                settles[entry["life"], entry["settle"]] = {"status": None, "end": None, **entry}
+            case "settled":
+                begun = settles[entry["life"], entry["settle"]]
+                done = entry["held"] == sum(len(begun[name]) for name in _OUTCOMES)
+                begun |= {"status": "done" if done else "partly", "end": entry["at"]}
+            case "died":
+                row = entry["name"], entry.get("begun", entry["at"]), entry["at"]
+                database.execute("INSERT INTO lives VALUES (?, ?, ?)", row)
+            case "fault":
+                faults[entry["fault"]] = {"end": NEVER, **entry}
+            case "concerns":
+                faults[entry["fault"]]["of"] = entry["of"]
+            case "healed":
+                faults[entry["fault"]]["end"] = entry["at"]
+            case "restored":
+                row = entry.get("store"), entry["copied"], entry["begun"], entry["at"]
+                database.execute("INSERT INTO restores VALUES (?, ?, ?, ?)", row)
+            case "copying":
+                copies[entry["life"], entry["copy"]] = {"begun": entry["at"], **entry}
+            case "copied":
+                copies[entry["life"], entry["copy"]]["at"] = entry["at"]
+            case "excused":
+                rows = [(number, entry["why"]) for number in entry["numbers"]]
+                database.executemany("INSERT INTO excuses VALUES (?, ?)", rows)
+            case "size":
+                row = entry["queue"], entry["size"], entry["bound"]
+                database.execute("INSERT INTO sizes VALUES (?, ?, ?)", row)
+            case "error":
+                row = entry["life"], entry["kind"], entry["at"]
+                database.execute("INSERT INTO errors VALUES (?, ?, ?)", row)
+    for load in loads.values():
+        _add_load(database, load)
+    for settle in settles.values():
+        _add_settle(database, settle)
+    for copy in copies.values():
+        rows = [(n, copy.get("store"), copy["begun"], copy["at"]) for n in copy["numbers"]]
+        database.executemany("INSERT INTO copies VALUES (?, ?, ?, ?)", rows)
+    database.executemany(
+        "INSERT INTO faults VALUES (?, ?, ?, ?)",
+        [(f["name"], f["at"], f["end"], f.get("of")) for f in faults.values()],
+    )
+    return database
+
+
+_OUTCOMES = ("delete", "reload", "sideline")
+
+
+def _add_load(database: sqlite3.Connection, load: Entry) -> None:
+    rows = [
+        (
+            load["queue"],
+            number,
+            load.get("key") or key_of(number, load["keys"]),
+            load.get("store"),
+            load["at"],
+            load["end"],
+            load["outcome"],
+        )
+        for number in range(load["first"], load["first"] + load["count"])
+    ]
+    database.executemany("INSERT INTO attempts VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
+
+
+def _add_delivery(database: sqlite3.Connection, entry: Entry) -> None:
+    altered = set(entry.get("altered", ()))
+    together = zip(entry["numbers"], entry["messages"], entry["attempts"], strict=True)
+    rows = [
+        (
+            entry["queue"],
+            number,
+            message,
+            entry["life"],
+            entry["begun"],
+            entry["at"],
+            entry.get("fired"),
+            attempt,
+            number in altered,
+            key_of(number, entry["keys"]),
+        )
+        for number, message, attempt in together
+    ]
+    values = "INSERT INTO deliveries VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    database.executemany(values, rows)
+
+
+def _add_settle(database: sqlite3.Connection, settle: Entry) -> None:
+    rows = [
+        (
+            settle["queue"],
+            number,
+            settle["life"],
+            outcome,
+            settle.get("begun", settle["at"]),
+            settle["end"],
+            settle["status"],
+        )
+        for outcome in _OUTCOMES
+        for number in settle[outcome]
+    ]
+    database.executemany("INSERT INTO settles VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
