@@ -1,4 +1,4 @@
-"""Handlers that are late at random moments: `python -m tests.processes.time_limits`, in short."""
+"""Calls with a transaction that are late: `python -m tests.processes.time_limits`, in short."""
 
 import json
 import os
@@ -23,20 +23,12 @@ def ran(*asked):
     return json.loads(done.stdout.splitlines()[-1])
 
 
-@pytest.mark.nightly
-@pytest.mark.parametrize("catalog", CATALOGS)
-def test_late_handlers_harm_no_load(catalog):
-    figures = ran("loads", "--minutes", 0.1, "--catalog", catalog)
-    assert figures["calls timed out"] > 0
-    assert (figures["foreign errors"], figures["hangs"], figures["threads left"]) == (0, 0, 0)
-
-
 @pytest.mark.parametrize("catalog", CATALOGS)
 @pytest.mark.parametrize(
     ("timeouts", "stops"), [(10, 3), pytest.param(500, 50, marks=pytest.mark.slow)]
 )
 def test_late_transactions_crash_nothing_and_leave_no_lock(catalog, timeouts, stops):
     how = ("--timeouts", timeouts, "--stops", stops, "--catalog", catalog)
-    figures = ran("transactions", *how)
+    figures = ran(*how)
     assert figures["calls timed out"] >= timeouts
     assert (figures["stops"], figures["locks left"]) == (stops, 0)

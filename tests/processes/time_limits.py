@@ -1,13 +1,11 @@
 """
-Campaigns of time limits: handlers that are late at random moments, and what becomes of the others.
+Calls with a transaction that are timed out, and pools that stop, at random moments.
 
-    python -m tests.processes.time_limits loads --minutes 60 --catalog postgresql
-    python -m tests.processes.time_limits transactions --timeouts 500 --stops 50
+    python -m tests.processes.time_limits --timeouts 500 --stops 50 --catalog postgresql
 
-``loads``: pools whose handlers load, fire, settle and wait until their time is up, beside threads
-and a pool that load and are never late. ``transactions``: calls with a transaction that are timed
-out, and pools that stop, at random moments and within statements. The last line is the verdict as
-JSON. Ends with 1 if a promise was broken, and with the traces of all threads if it crashed or hung.
+The moments are within statements too. The last line is the verdict as JSON. Ends with 1 if a
+promise was broken, and with the traces of all threads if it crashed or hung. Handlers that are late
+while they load are a role of the soak.
 """
 
 from __future__ import annotations
@@ -20,7 +18,6 @@ import random
 import shutil
 import sys
 import tempfile
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -30,7 +27,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from queue_core import ConsumerPool, Queue, Retry, Store
+from queue_core import ConsumerPool, Retry, Store
 from tests import servers
 from tests.books import audit
 from tests.contract.callers import INSERT, caller_of
@@ -40,8 +37,6 @@ from tests.factories import make_queue, orders
 PATIENCE = 180.0
 #: Seconds that a call may take.
 LIMIT = 0.15
-#: Of the numbers that handlers which are late load; those of the others are below.
-LATE = 1 << 40
 FOR_EVER = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n"
 
 
@@ -57,210 +52,6 @@ def until(condition: Callable[[], object], what: str) -> None:
             faulthandler.dump_traceback(all_threads=True)
             raise Hung(what)
         time.sleep(0.01)
-
-
-class Ledger:
-    """What threads were told about their loads, and what was found."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._next = 0
-        self.counts: Counter[str] = Counter()
-        self.errors: list[str] = []
-        self.acknowledged: set[int] = set()
-        #: Those whose load has raised the limit: they may be there or not, but not twice.
-        self.in_doubt: set[int] = set()
-        self.found: Counter[int] = Counter()
-
-    def number(self) -> int:
-        with self._lock:
-            self._next += 1
-            return self._next
-
-    def load(self, queue: Queue, first: int = 0) -> None:
-        """Load one message as a thread that is never late."""
-        number = first + self.number()
-        queue.load(orders(1, number))
-        self.acknowledged.add(number)
-
-    def failed(self, where: str, error: BaseException) -> None:
-        with self._lock:
-            self.counts["foreign errors"] += 1
-            self.errors.append(f"{where}: {error!r}"[:300])
-
-
-class Loads:
-    """The campaign of loads."""
-
-    def __init__(self, store: Store, seed: int) -> None:
-        self._chance = random.Random(seed)
-        self._ledger = Ledger()
-        self._ended = threading.Event()
-        self._store = store
-        self._inputs = [make_queue(store, name, shards=2) for name in ("orders", "refunds")]
-        self._outputs = [make_queue(store, name, shards=2) for name in ("letters", "bills")]
-        self._lent = make_queue(store, "lent")
-        self._empty = make_queue(store, "empty")
-        self._lent.load(orders(200))
-        #: When each of the threads that are never late has done something.
-        self._alive: dict[str, float] = {}
-
-    def run(self, seconds: float) -> tuple[dict[str, Any], list[str]]:
-        """Run for so long; return the figures, and what is wrong."""
-        ledger, end = self._ledger, time.monotonic() + seconds
-        threads = [
-            *(self._thread(f"loader {n}", self._load) for n in range(4)),
-            self._thread("feeder", self._feed),
-            self._thread("reader", self._read),
-        ]
-        # As many retries would only repeat what was late.
-        how: dict[str, Any] = {"retry": Retry(attempts=1), "handler_timeout": LIMIT}
-        pools = [
-            ConsumerPool(self._store, "orders", self._late, concurrency=4, batch=5, **how),
-            ConsumerPool(self._store, ["orders", "refunds"], self._late, concurrency=3, **how),
-            ConsumerPool(self._store, "refunds", self._prompt, concurrency=2),
-        ]
-        for pool in pools:
-            pool.start()
-        wrong: list[str] = []
-        try:
-            while time.monotonic() < end and not wrong:
-                # The main thread loads, too.
-                self._try("main thread", lambda: ledger.load(self._chance.choice(self._outputs)))
-                time.sleep(0.05)
-                wrong = self._quiet()
-            self._ended.set()
-            for thread in threads:
-                until(lambda thread=thread: not thread.is_alive(), thread.name)
-            for pool in pools:
-                until(lambda pool=pool: pool.drain(1), "a worker has died with its messages")
-                ledger.counts["timed out"] += pool.counts.get("sidelined", 0)
-                pool.stop()
-                if pool.error is not None:
-                    wrong.append(f"a pool has ended: {pool.error!r}")
-            until(lambda: not _late_threads(), "late calls that do not end")
-        except Hung as hung:
-            ledger.counts["hangs"] += 1
-            return self._figures(), [f"hung: {hung}", *wrong]
-        self._collect()
-        return self._figures(), wrong + self._verdict()
-
-    def _figures(self) -> dict[str, Any]:
-        ledger = self._ledger
-        return {
-            "loads acknowledged": len(ledger.acknowledged),
-            "loads in doubt": len(ledger.in_doubt - ledger.acknowledged),
-            "found": len(ledger.found),
-            "calls timed out": ledger.counts["timed out"],
-            "foreign errors": ledger.counts["foreign errors"],
-            "hangs": ledger.counts["hangs"],
-            "threads left": len(_late_threads()),
-        }
-
-    def _verdict(self) -> list[str]:
-        ledger = self._ledger
-        found = set(ledger.found)
-        wrong = [*ledger.errors[:20]]
-        for text, numbers in (
-            ("acknowledged and lost", ledger.acknowledged - found),
-            ("there twice", {n for n, count in ledger.found.items() if count > 1}),
-            ("never loaded", found - ledger.acknowledged - ledger.in_doubt),
-        ):
-            if numbers:
-                wrong.append(f"{len(numbers)} {text}: {sorted(numbers)[:10]}")
-        try:
-            audit(self._store)
-        except AssertionError as error:
-            wrong.append(f"the books are wrong: {error}")
-        if not ledger.counts["timed out"]:
-            wrong.append("no call was late: give the campaign more time")
-        return wrong
-
-    def _quiet(self) -> list[str]:
-        """Return those who have done nothing for long."""
-        now = time.monotonic()
-        quiet = [name for name, at in list(self._alive.items()) if now - at > PATIENCE]
-        if quiet:
-            faulthandler.dump_traceback(all_threads=True)
-            self._ledger.counts["hangs"] += len(quiet)
-        return [f"hung: {name}" for name in quiet]
-
-    def _thread(self, name: str, work: Callable[[], None]) -> threading.Thread:
-        def run() -> None:
-            while not self._ended.is_set():
-                self._try(name, work)
-
-        thread = threading.Thread(target=run, name=name, daemon=True)
-        thread.start()
-        return thread
-
-    def _try(self, name: str, work: Callable[[], None]) -> None:
-        self._alive[name] = time.monotonic()
-        try:
-            work()
-        except BaseException as error:  # noqa: BLE001 - none may come
-            self._ledger.failed(name, error)
-            time.sleep(0.1)
-
-    def _load(self) -> None:
-        self._ledger.load(random.choice(self._outputs))
-        time.sleep(random.uniform(0, 0.01))
-
-    def _feed(self) -> None:
-        for queue in self._inputs:
-            if sum(queue.metadata()["waiting"].to_pylist()) < 50:
-                queue.load(orders(20))
-            failed = queue.choose("all", magazine="sideline")
-            if failed.count():
-                failed.delete()
-        if sum(self._lent.metadata()["waiting"].to_pylist()) < 50:
-            # A handler whose time was up as it got them has forgotten them.
-            self._lent.load(orders(100))
-        time.sleep(0.2)
-
-    def _read(self) -> None:
-        self._collect()
-        time.sleep(0.5)
-
-    def _collect(self) -> None:
-        for queue in self._outputs:
-            while len(firing := queue.fire(10_000)):
-                self._ledger.found.update(firing.messages["number"].to_pylist())
-                queue.delete(firing)
-
-    def _prompt(self, message: dict[str, Any]) -> bool:
-        self._try("prompt pool", lambda: self._ledger.load(random.choice(self._outputs)))
-        return True
-
-    def _late(self, message: dict[str, Any]) -> bool:
-        """Do something until the time is up, or be quick."""
-        match random.randrange(8):
-            case 0 | 1 | 2:
-                return True
-            case 3 | 4 | 5:
-                # Within loads, at any moment of them.
-                while True:
-                    self._load_late(random.choice(self._outputs))
-            case 6:
-                while True:
-                    firing = self._lent.fire(random.randrange(1, 5))
-                    try:
-                        time.sleep(random.uniform(0, 0.05))
-                    finally:
-                        self._lent.reload(firing)
-            case _:
-                self._empty.fire(timeout=None)
-        return True
-
-    def _load_late(self, queue: Queue) -> None:
-        number = LATE + self._ledger.number()
-        self._ledger.in_doubt.add(number)
-        queue.load(orders(1, number))
-        self._ledger.acknowledged.add(number)
-
-
-def _late_threads() -> list[threading.Thread]:
-    return [thread for thread in threading.enumerate() if thread.name.startswith("worker ")]
 
 
 class Sales:
@@ -390,20 +181,15 @@ def main() -> int:
     # Each late call says so.
     logging.getLogger("queue_core").setLevel(logging.ERROR)
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[1])
-    parser.add_argument("campaign", nargs="?", choices=("loads", "transactions"), default="loads")
-    parser.add_argument("--minutes", type=float, default=60.0, help="of loads")
-    parser.add_argument("--timeouts", type=int, default=500, help="of transactions")
-    parser.add_argument("--stops", type=int, default=50, help="of pools with transactions")
+    parser.add_argument("--timeouts", type=int, default=500)
+    parser.add_argument("--stops", type=int, default=50)
     parser.add_argument("--catalog", choices=("sqlite", "postgresql"), default="sqlite")
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 30))
     asked = parser.parse_args()
-    print(f"{asked.campaign}, {asked.catalog}, seed {asked.seed}", flush=True)
+    print(f"{asked.catalog}, seed {asked.seed}", flush=True)
     began = time.monotonic()
     with opened(asked.catalog) as store:
-        if asked.campaign == "loads":
-            figures, wrong = Loads(store, asked.seed).run(asked.minutes * 60)
-        else:
-            figures, wrong = Sales(store, asked.seed).run(asked.timeouts, asked.stops)
+        figures, wrong = Sales(store, asked.seed).run(asked.timeouts, asked.stops)
     for text in wrong:
         print(text)
     figures["seconds"] = round(time.monotonic() - began)
