@@ -73,17 +73,6 @@ def test_a_function_of_a_message_decides_by_what_it_returns_or_raises(start, tmp
     assert counts(queue, "deleted") == 3
 
 
-@pytest.mark.nightly
-def test_without_ignorable_classes_every_exception_sidelines(start, tmp_path):
-    queue = make_cases(tmp_path, *WORDS)
-
-    start(decide, on_none="sideline")
-
-    assert reasons(queue)["ignorable"] == ("exception", "Declined: no funds")
-    assert reasons(queue)["ignorable subclass"] == ("exception", "DeclinedForGood: no account")
-    assert counts(queue, "deleted") == 1
-
-
 def test_an_exception_class_of_the_test_itself_reaches_the_executors(start, tmp_path):
     """As in a notebook: the class is sent along, and is the same class at both ends."""
 
@@ -133,23 +122,6 @@ def test_a_handler_that_returns_nothing_ends_the_query_and_repeats_nothing(
     assert left_in(queue) == []
 
 
-def test_a_handler_of_batches_decides_by_booleans(start, tmp_path):
-    queue = make_cases(tmp_path, "true", "false", "null")
-
-    @batch_handler
-    def check(batch):
-        words = batch["what"]
-        return pc.if_else(pc.equal(words, "null"), pa.scalar(None, pa.bool_()), is_true(words))
-
-    def is_true(words):
-        return pc.equal(words, "true")
-
-    start(check)
-
-    assert left_in(queue) == []
-    assert reasons(queue) == {"false": ("rejected", None), "null": ("undecided", None)}
-
-
 @pytest.mark.nightly
 def test_a_handler_of_batches_decides_by_outcomes_and_reasons(start, tmp_path):
     queue = make_cases(tmp_path, "delete", "sideline", "reload")
@@ -164,36 +136,6 @@ def test_a_handler_of_batches_decides_by_outcomes_and_reasons(start, tmp_path):
 
     assert left_in(queue) == ["reload"]
     assert reasons(queue) == {"sideline": ("late", "told to sideline")}
-
-
-def test_a_wrong_number_of_results_of_a_batch_handler_decides_nothing(start, tmp_path):
-    queue = make_cases(tmp_path, "a", "b", shards=1)
-
-    start(batch_handler(lambda _: [True]))
-
-    said = "the batch handler gave 1 verdicts for 2 messages"
-    assert left_in(queue) == []
-    assert reasons(queue) == dict.fromkeys("ab", ("undecided", said))
-
-
-@pytest.mark.parametrize(
-    ("error", "sidelined"),
-    [(KeyError("x"), ["a", "b"]), (Declined("x"), []), (DeclinedForGood("x"), [])],
-)
-def test_a_handler_of_batches_that_raises_has_failed_for_the_whole_batch(
-    start, tmp_path, error, sidelined
-):
-    queue = make_cases(tmp_path, "a", "b", shards=1)
-
-    @batch_handler
-    def fail(batch):
-        raise error
-
-    start(fail, ignorable=(Declined,))
-
-    assert left_in(queue) == []
-    assert left_in(queue, "sideline") == sidelined
-    assert reasons(queue) == dict.fromkeys(sidelined, ("exception", "KeyError: 'x'"))
 
 
 def test_an_expression_decides_without_python(start, tmp_path):
@@ -231,22 +173,6 @@ def test_a_call_that_takes_too_long_is_sidelined(start, tmp_path):
 
     assert reasons(queue) == {"slow": ("timeout", "not done after 3 s")}
     assert counts(queue, "deleted") == 1
-
-
-@pytest.mark.nightly
-def test_a_call_is_limited_by_its_queue_by_default(start, tmp_path):
-    queue = make_cases(tmp_path, "slow", "fast")
-    queue.change_settings(handler_timeout=30, sweep_after=6.0)
-
-    def wait(message):
-        import time
-
-        time.sleep(60 if message["what"] == "slow" else 0)
-        return True
-
-    start(wait)
-
-    assert reasons(queue) == {"slow": ("timeout", "not done after 3 s")}
 
 
 def test_an_empty_queue_ends_at_once(start, tmp_path):

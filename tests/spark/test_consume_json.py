@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pytest
 
-from pyspark_ignis import batch_handler, consume
+from pyspark_ignis import consume
 from queue_core import Store
 from tests.spark.consuming import counts, run
 
@@ -25,11 +25,6 @@ TEXTS = (
 class Paid:
     order: int
     paid: bool
-
-
-@dataclass
-class Unlike:
-    colour: str
 
 
 @pytest.fixture
@@ -57,21 +52,6 @@ def told(queue):
     ids, values = (sidelined[name].to_pylist() for name in ("_message_id", "value"))
     texts = dict(zip(ids, values, strict=True))
     return [(texts.pop(each["message_id"]), each["kind"]) for each in queue.failures().to_pylist()]
-
-
-def test_a_handler_gets_the_parsed_text(start, events):
-    def unpaid(message):
-        assert set(message) <= {"order", "paid"}
-        return message["order"] != 2
-
-    start(unpaid, ignorable=ValueError)
-
-    assert told(events) == [
-        (TEXTS[1], "rejected"),
-        (TEXTS[3], "unreadable"),
-        (TEXTS[4], "unreadable"),
-    ]
-    assert counts(events, "deleted") == 2
 
 
 def test_a_handler_is_given_objects_of_the_users_type(start, events):
@@ -118,44 +98,3 @@ def test_a_handler_gets_the_metadata_on_request(start, events, columns, given):
 
     assert [kind for _, kind in told(events)] == ["unreadable"] * 2
     assert counts(events, "deleted") == 3
-
-
-def test_a_handler_of_batches_is_given_lists(start, events):
-    @batch_handler
-    def check(messages, metadata):
-        assert len(messages) == len(metadata) == 3
-        return pa.table({"outcome": ["delete", "sideline", "sideline"], "kind": ["", "late", None]})
-
-    start(check, with_metadata=True)
-
-    assert told(events) == [
-        (TEXTS[1], "late"),
-        (TEXTS[2], "rejected"),
-        (TEXTS[3], "unreadable"),
-        (TEXTS[4], "unreadable"),
-    ]
-
-
-def test_a_handler_of_batches_is_not_called_for_nothing(start, events):
-    def never(_):
-        raise AssertionError
-
-    start(
-        batch_handler(never),
-        payload_type=dataclass(type("None_", (), {"__annotations__": {"x": int}})),
-    )
-
-    assert [kind for _, kind in told(events)] == ["unreadable"] * 5
-
-
-def test_an_unreadable_message_is_unreadable_again_after_a_shovel(start, events):
-    """It is sidelined once per firing, and never lost."""
-    start(lambda _: True)
-    assert events.shovel() == 2
-
-    start(lambda _: True)
-
-    failures = events.failures()
-    assert failures["kind"].to_pylist() == ["unreadable"] * 4
-    assert failures["attempt"].to_pylist() == [0, 0, 1, 1]
-    assert sorted(events.browse(magazine="sideline")["_attempt"].to_pylist()) == [2, 2]

@@ -1,11 +1,9 @@
 """`consume_many`: one query for many queues, each of which has a handler of its own."""
 
 import json
-from collections import Counter
 
 import pyarrow as pa
 import pytest
-from pyspark import TaskContext
 from pyspark.sql import functions as F
 
 from pyspark_ignis import IgnisManager, batch_handler, consume_many
@@ -86,50 +84,6 @@ def test_each_queue_has_its_own_handler_and_contract(queues, consume):
     assert [counts(queue, "deleted") for queue in queues.values()] == [[2], [1], [1]]
     metrics = query.recentProgress[0].observedMetrics["ignis"]
     assert metrics.asDict() == {"deleted": 3, "sidelined": 5, "ignored": 1, "reloaded": 0}
-
-
-@pytest.mark.nightly
-def test_a_large_queue_does_not_delay_the_others(queues, consume):
-    queues["orders"].load(events(*range(200)))
-    queues["mails"].load(events(1, 2, 3))
-    queues["bills"].load(events(4))
-
-    @batch_handler
-    def fail(batch):
-        raise ValueError(str(TaskContext.get().getLocalProperty("streaming.sql.batchId")))
-
-    consume(dict.fromkeys(queues, fail), max_messages=20)
-
-    batches = {
-        name: {int(each["reason"].split()[-1]) for each in queue.failures().to_pylist()}
-        for name, queue in queues.items()
-    }
-    assert batches["mails"] == batches["bills"] == {0}
-    assert batches["orders"] == set(range(11))
-
-
-@pytest.mark.nightly
-def test_queues_share_a_batch_by_their_weights(queues, consume):
-    queues["orders"].change_settings(weight=4)
-    for queue in queues.values():
-        queue.load(events(*range(60)))
-
-    @batch_handler
-    def fail(batch):
-        raise ValueError(str(TaskContext.get().getLocalProperty("streaming.sql.batchId")))
-
-    consume(dict.fromkeys(queues, fail), max_messages=60)
-
-    served = {
-        name: Counter(int(each["reason"].split()[-1]) for each in queue.failures().to_pylist())
-        for name, queue in queues.items()
-    }
-    # In the second batch, the first queue has no more than 20, and leaves 40 to the others.
-    assert served == {
-        "orders": {0: 40, 1: 20},
-        "mails": {0: 10, 1: 20, 2: 30},
-        "bills": {0: 10, 1: 20, 2: 30},
-    }
 
 
 def forgets(message):

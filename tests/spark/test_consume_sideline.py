@@ -3,9 +3,8 @@
 import pytest
 from pyspark.sql import functions as F
 
-from pyspark_ignis import consume, consume_many
+from pyspark_ignis import consume
 from queue_core import Breaker
-from queue_core.errors import BadName
 from tests.factories import numbers_of
 from tests.spark.rig import AVAILABLE_NOW, finish
 
@@ -50,15 +49,6 @@ def test_a_sideline_is_consumed_by_its_name(rig, queues, checkpoint, how):
     assert rig.store.queue("orders").failures().num_rows == 3
 
 
-def test_sidelines_of_several_queues_are_consumed(rig, queues, checkpoint):
-    names = ["orders_SIDELINE", "refunds_SIDELINE"]
-    how = {"path": rig.path, "checkpoint": checkpoint, "trigger": AVAILABLE_NOW}
-
-    finish(consume(rig.spark, names, approve, **how))
-
-    assert [left_in(queue) for queue in queues] == [[[2, 3], [1]]] * 2
-
-
 def test_source_and_sink_take_the_name_alike(rig, queues):
     rows = rig.source("orders_SIDELINE", ack="settle", consumer="mender")
     outcomes = rows.select("_message_id", F.lit("delete").alias("outcome"))
@@ -71,8 +61,3 @@ def test_source_and_sink_take_the_name_alike(rig, queues):
     rig.write(table, "refunds_SIDELINE", mode="settle")
     assert len(fired) == 2
     assert left_in(queues[1]) == [[2, 3], []]
-
-
-def test_the_error_of_consume_many_names_what_works(rig, queues, checkpoint):
-    with pytest.raises(BadName, match=r"use consume\(\) for a sideline"):
-        consume_many(rig.spark, {"orders_SIDELINE": approve}, path=rig.path, checkpoint=checkpoint)

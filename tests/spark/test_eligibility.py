@@ -46,33 +46,6 @@ def test_the_sink_sets_what_the_source_goes_by(rig: Rig) -> None:
     assert rig.store.queue("jobs").browse()["number"].to_pylist() == [3]
 
 
-def test_priorities_and_selectors_go_together(rig: Rig) -> None:
-    _written(rig, priority="priority")
-    stream = rig.source("jobs", selector="number < 4", maxMessagesPerTrigger=1)
-    assert rig.numbers(stream) == [[1], [3], [2], [0]]
-
-
-def test_values_take_turns_from_the_sink_to_the_source(rig: Rig) -> None:
-    who = "if(id < {0}, 'large', concat('small-', id % 4)) AS who"
-    rows = f"SELECT id AS number, {who} FROM range({{0}} + 8)"
-    rig.write(rig.spark.sql(rows.format(100)).coalesce(1), "jobs", shards="2", fairBy="who")
-    rig.write(rig.spark.sql(rows.format(20)).repartition(3), "jobs")
-
-    batches = rig.numbers(rig.source("jobs", maxMessagesPerTrigger=30))
-
-    # Five values have 6 messages each, as long as they have some.
-    assert {*range(100, 108), *range(20, 28)} <= set(batches[0])
-    assert sorted(n for batch in batches for n in batch) == sorted([*range(108), *range(28)])
-
-
-def test_a_fallback_reads_the_oldest_when_nothing_matches(rig: Rig) -> None:
-    _written(rig, key="who")
-    stream = rig.source("jobs", selector="who = 'd'", fallback="any", maxMessagesPerTrigger=1)
-    batches = rig.numbers(stream)
-    assert batches[0] == [5]
-    assert sorted(number for batch in batches for number in batch) == list(range(6))
-
-
 def test_a_running_query_gets_what_was_held_once_its_time_has_come(rig: Rig) -> None:
     queue = make_queue(rig.store)
     queue.load(orders(1), hold=0.0)
@@ -85,11 +58,3 @@ def test_a_running_query_gets_what_was_held_once_its_time_has_come(rig: Rig) -> 
     late = seen[1]["_fired_at"] - seen[1]["_hold_until"]
     # A second, and what a busy machine takes for a micro-batch.
     assert timedelta(0) <= late < timedelta(seconds=30)
-
-
-def test_a_queue_that_is_set_otherwise_is_not_written_to(rig: Rig) -> None:
-    _written(rig, priority="priority")
-    with pytest.raises(Exception, match="priority") as failed:
-        _written(rig, priority="number")
-    assert "queue 'jobs' has priority = 'priority'" in str(failed.value)
-    assert rig.store.queue("jobs").browse().num_rows == 6

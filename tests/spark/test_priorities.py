@@ -3,7 +3,6 @@
 from threading import Event
 
 import pytest
-from pyspark.errors import StreamingQueryException
 
 from queue_core.catalog.holders.interests import GONE_SECONDS
 from tests.factories import orders
@@ -90,28 +89,6 @@ def test_a_lower_priority_gets_nothing_until_the_higher_one_stops(rig):
     assert sorted(low.seen)[-20:] == list(range(100, 120))
 
 
-def test_without_credit_the_higher_priority_steps_aside(rig):
-    queue = rig.orders(0, shards=2, key="number")
-    high = Query(rig, "high", priority=10, maxInFlight=5)
-    wait_until(high.is_known, high.query)
-    low = Query(rig, "low", priority=1)
-    wait_until(low.is_known, low.query)
-    high.goes_on.clear()
-
-    queue.load(orders(20))
-
-    # What each of them has fired, it collects in its own time.
-    all_seen(20, high, low)
-    assert (len(high.seen), len(low.seen)) == (5, 15) or high.was_silent()
-    assert sorted(high.seen + low.seen) == list(range(20))
-
-    high.goes_on.set()
-    wait_until(lambda: counts(queue, "deleted") == [20] and high.is_known(), high.query)
-    queue.load(orders(5, 100))
-    all_seen(25, high, low)
-    assert sorted(high.seen)[-5:] == list(range(100, 105)) or high.was_silent()
-
-
 def test_credit_bounds_what_is_in_flight_over_batches(rig):
     """Unsettled messages use up the credit: here, no message is settled."""
     queue = rig.orders(20)
@@ -122,34 +99,3 @@ def test_credit_bounds_what_is_in_flight_over_batches(rig):
 
     wait_until(lambda: len(stuck.seen) == 11, stuck.query)
     assert counts(queue, "in_flight") == [8]
-
-
-def test_a_queue_that_somebody_has_alone_is_refused_to_others(rig):
-    queue = rig.orders(1)
-    alone = Query(rig, "alone", exclusive=True)
-    alone.wait_for([0])
-    other = Query(rig, "other")
-
-    with pytest.raises(StreamingQueryException, match=r"QueueTaken.*'alone' has it to itself"):
-        other.query.awaitTermination(PATIENCE)
-
-    queue.load(orders(3, 10))
-    alone.wait_for(range(10, 13))
-    assert other.seen == []
-
-
-def test_of_single_active_queries_a_spare_takes_over(rig):
-    queue = rig.orders(1)
-    active = Query(rig, "active", singleActive=True)
-    active.wait_for([0])
-    spare = Query(rig, "spare", singleActive=True)
-    wait_until(spare.is_known, spare.query)
-    queue.load(orders(5, 10))
-    all_seen(6, active, spare)
-    assert spare.seen == [] or active.was_silent()
-
-    active.query.stop()
-
-    queue.load(orders(5, 20))
-    spare.wait_for(range(20, 25))
-    assert spare.seen[-5:] == list(range(20, 25))

@@ -6,7 +6,7 @@ from pyspark.sql import functions as F
 
 from queue_core import Breaker
 from queue_core.values.model import MAX_SEGMENT_ROWS
-from tests.factories import make_queue, numbers_of
+from tests.factories import numbers_of
 from tests.spark.rig import counts, finish
 
 NAMED = {"ack": "settle", "consumer": "judge"}
@@ -72,16 +72,6 @@ def test_without_reasons_a_settlement_needs_two_columns_and_may_have_more(rig):
     assert counts(queue, "deleted", "in_flight") == [1, 3]
 
 
-def test_settling_twice_changes_nothing(rig):
-    queue, ids = fired(rig)
-    table = verdicts(rig, (ids[0], "delete", None), (ids[1], "sideline", "no"))
-    rig.write(table, mode="settle")
-    books = queue.metadata()
-    rig.write(table, mode="settle")
-    assert queue.metadata() == books
-    assert rig.view("failures").count() == 1
-
-
 def test_a_batch_that_runs_again_is_settled_once(rig):
     queue = rig.orders(6)
     stream = rig.source(**NAMED).select("_message_id", F.lit("sideline").alias("outcome"))
@@ -102,23 +92,6 @@ def test_messages_of_a_source_that_deletes_on_commit_are_refused(rig):
 
     finish(rig.sink(rig.source(ack="settle").selectExpr(*outcomes), mode="settle"))
     assert counts(queue, "deleted", "sidelined", "in_flight") == [3, 1, 0]
-
-
-def test_what_was_swept_meanwhile_is_left_alone(rig):
-    queue = rig.orders(4)
-    stream = rig.source(heartbeatInterval="100s", **NAMED)
-
-    def sweep_and_settle(batch, _):
-        ids = [row._message_id for row in batch.collect()]
-        assert queue.sweep(0.0, dead_after=0.0) == 4
-        assert queue.shovel(2) == 2
-        other = queue.fire(1, consumer=rig.store.consumer("other"))
-        assert numbers_of(other.messages) == [0]
-        rig.write(verdicts(rig, *((message, "delete", None) for message in ids)), **SETTLE)
-
-    finish(rig.each(stream, sweep_and_settle))
-    assert counts(queue, "deleted", "in_flight", "waiting") == [0, 1, 1]
-    assert counts(queue, "waiting", magazine="sideline") == [2]
 
 
 @pytest.mark.nightly
@@ -152,32 +125,6 @@ def test_a_settlement_that_makes_no_sense_is_refused_and_nothing_is_settled(rig,
     assert counts(queue, "deleted", "in_flight") == [0, 4]
 
 
-def test_a_kind_that_is_no_word_is_refused_and_nothing_is_settled(rig):
-    queue, ids = fired(rig)
-    rows = [(ids[0], "sideline", "late"), (ids[1], "sideline", "Too late")]
-    table = verdicts(rig, *rows, schema="_message_id LONG, outcome STRING, kind STRING")
-    with pytest.raises(PySparkException, match="kind='Too late': use one word"):
-        rig.write(table, mode="settle")
-    assert counts(queue, "sidelined", "in_flight") == [0, 4]
-
-
-def test_outcomes_that_contradict_in_different_tasks_are_refused(rig):
-    queue, ids = fired(rig)
-    one, other = verdicts(rig, (ids[0], "delete", None)), verdicts(rig, (ids[0], "reload", None))
-    with pytest.raises(PySparkException, match="both deleted and reloaded"):
-        rig.write(one.union(other), mode="settle")
-    assert counts(queue, "deleted", "in_flight") == [0, 4]
-
-
-def test_a_message_of_another_queue_is_refused(rig):
-    queue, ids = fired(rig)
-    stranger = make_queue(rig.store, "other").load([{"number": 1}])[0].as_py()
-    table = verdicts(rig, (ids[0], "delete", None), (stranger, "delete", None))
-    with pytest.raises(PySparkException, match=f"message {stranger} is not of queue 'orders'"):
-        rig.write(table, mode="settle")
-    assert counts(queue, "deleted") == [0]
-
-
 @pytest.mark.parametrize(
     ("schema", "message"),
     [
@@ -201,14 +148,6 @@ def test_a_query_ends_when_its_settlement_makes_no_sense(rig):
     with pytest.raises(StreamingQueryException, match=r"BadOutcome.*outcome 'keep' is unknown"):
         finish(rig.sink(stream, **SETTLE))
     assert counts(queue, "in_flight") == [2]
-
-
-def test_a_consumer_that_has_never_fired_is_refused(rig):
-    queue, ids = fired(rig)
-    table = verdicts(rig, (ids[0], "delete", None))
-    with pytest.raises(PySparkException, match="consumer='nobody' has never fired"):
-        rig.write(table, mode="settle", consumer="nobody")
-    assert counts(queue, "deleted") == [0]
 
 
 @pytest.mark.parametrize("place", ["store", "elsewhere"])

@@ -5,7 +5,6 @@ import pytest
 from chispa import assert_df_equality
 from pyspark.errors import StreamingQueryException
 
-from pyspark_ignis import consume
 from tests.factories import numbers_of, orders
 from tests.spark.rig import counts, finish, wait_until
 
@@ -68,32 +67,6 @@ def test_a_query_from_queue_to_queue_fails_and_copies_all_values_after_its_resta
     assert counts(queue, "fired") == [100 + 100 * grown]
 
 
-def test_a_query_of_two_queues_fails_when_one_of_them_grows(rig):
-    rig.orders(0, "blue").load(orders(5, 50))
-    rig.orders(5, "red")
-    copy = rig.orders(0, "copy")
-    source = {"queue": None, "queues": "red,blue"}
-    query = rig.sink(rig.source(**source), "copy", trigger=RUNNING)
-    wait_until(lambda: copy.browse().num_rows == 10, query)
-
-    for each in ("copy", "blue"):
-        rig.store.queue(each).add_columns(EXTRA)
-    # These have no value, so the query goes on.
-    rig.store.queue("red").load(orders(5, 10))
-    wait_until(lambda: copy.browse().num_rows == 15, query)
-    rig.store.queue("blue").load(values(5, 60, extra="x"))
-
-    fails(query, "queue 'blue' has the new column 'extra'")
-    assert copy.browse().num_rows == 15
-    rig.store.queue("red").add_columns(EXTRA)
-    finish(rig.sink(rig.source(**source), "copy"))
-
-    rows = copy.refresh().browse().to_pylist()
-    found = {row["number"]: row["extra"] for row in rows}
-    assert len(rows) == len(found) == 20
-    assert {number for number, extra in found.items() if extra == "x"} == set(range(60, 65))
-
-
 def test_a_stale_data_frame_cannot_be_started_and_one_with_a_schema_goes_on(rig):
     queue = rig.orders(2)
     stale, chosen = rig.source(), rig.source(schema="number LONG")
@@ -103,47 +76,3 @@ def test_a_stale_data_frame_cannot_be_started_and_one_with_a_schema_goes_on(rig)
     fails(rig.each(stale, lambda *_: None), "'orders' has the new column 'extra'")
     assert counts(queue, "fired") == [0]
     assert rig.numbers(chosen, checkpoint="chosen") == [[0, 1, 2]]
-
-
-def test_a_batch_that_was_published_before_the_columns_came_is_not_copied_again(rig):
-    queue, copy = rig.orders(10), rig.orders(0, "copy")
-    finish(rig.sink(rig.source(), "copy", trigger={"once": True}))
-    rig.forget_commit()
-    for each in (queue, copy):
-        each.add_columns(EXTRA)
-    queue.load(values(5, 10, extra="x"))
-
-    finish(rig.sink(rig.source(), "copy"))
-
-    rows = copy.browse().to_pylist()
-    assert sorted(row["number"] for row in rows) == list(range(15))
-    assert [row["extra"] for row in rows if row["number"] >= 10] == ["x"] * 5
-
-
-def test_a_query_with_a_handler_fails_and_gets_all_values_after_its_restart(rig):
-    queue = rig.orders(3)
-    target = rig.orders(0, "handled", schema=pa.schema([*queue.schema, ("extra", pa.string())]))
-    path = rig.path
-
-    def handle(message):
-        from queue_core import Store
-
-        with Store.open(path) as store:
-            store.queue("handled").load(
-                [{"number": message["number"], "extra": message.get("extra")}]
-            )
-        return True
-
-    def start(**how):
-        folder = str(rig.folder / "consume")
-        return consume(rig.spark, "orders", handle, checkpoint=folder, path=path, **how)
-
-    query = start()
-    wait_until(lambda: target.browse().num_rows == 3, query)
-    queue.add_columns(EXTRA)
-    queue.load(values(3, 3, extra="x"))
-    fails(query, "'orders' has the new column 'extra'")
-    finish(start(trigger={"availableNow": True}))
-
-    found = {(row["number"], row["extra"]) for row in target.browse().to_pylist()}
-    assert found == {(0, None), (1, None), (2, None), (3, "x"), (4, "x"), (5, "x")}

@@ -1,6 +1,5 @@
 """How much a micro-batch takes, and how it is spread over partitions."""
 
-from collections import Counter
 from itertools import chain
 
 import pyarrow as pa
@@ -44,25 +43,6 @@ def test_the_bytes_of_a_micro_batch_are_those_that_its_readers_hold(rig):
 
     assert [len(batch) for batch in batches] == [10, 10]
     assert all(sum(len(row.payload) for row in batch) <= 102_400 for batch in batches)
-
-
-def test_a_micro_batch_takes_evenly_from_all_shards(rig):
-    """Its tasks read them side by side."""
-    queue = make_queue(rig.store, shards=4)
-    for first in range(0, 40, 10):
-        queue.load(orders(10, first))
-
-    batches = list(rig.batches(rig.source(maxMessagesPerTrigger=8)))
-
-    assert [sorted(Counter(row._shard for row in rows).values()) for rows in batches] == [
-        [2, 2, 2, 2]
-    ] * 5
-
-
-def test_of_two_limits_each_holds(rig):
-    payloads(rig, 10, 10, 2000, 2000, 10, 10)
-    stream = rig.source(maxBytesPerTrigger="3k", maxMessagesPerTrigger=2)
-    assert rig.numbers(stream) == [[0, 1], [2], [3, 4], [5]]
 
 
 @pytest.mark.parametrize(

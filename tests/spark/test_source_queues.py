@@ -3,10 +3,9 @@
 import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException, StreamingQueryException
-from pyspark.sql import functions as F
 
 from tests.factories import make_queue, numbers_of, orders
-from tests.spark.rig import counts, finish, wait_until
+from tests.spark.rig import counts, finish
 
 
 def test_one_query_reads_several_queues(rig):
@@ -108,59 +107,3 @@ def test_two_sources_of_a_query_with_one_consumer_are_refused_and_lose_nothing(r
 def drop(queue):
     queue.deactivate()
     queue.drop()
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize(
-    "end", [lambda queue: queue.deactivate(), drop], ids=["deactivated", "dropped"]
-)
-def test_a_running_stream_goes_on_when_one_of_its_queues_ends(rig, end):
-    red, blue = rig.orders(3, "red"), rig.orders(3, "blue")
-    stream = rig.source(None, queues="red,blue", consumer="both").select("number")
-    query = rig.sink(stream, "copy", trigger={"processingTime": "0 seconds"})
-    copy = rig.store.queue
-    wait_until(
-        lambda: "copy" in rig.store.queues() and counts(copy("copy"), "loaded") == [6], query
-    )
-
-    end(red)
-    for count in range(4, 7):
-        blue.load(orders(1, count))
-        wait_until(lambda: counts(blue, "deleted") == [count], query)  # noqa: B023
-    query.stop()
-    if end is drop:
-        with pytest.raises(PySparkException, match=r"NoSuchQueue.*no queue 'red'"):
-            rig.source(None, queues="red,blue", consumer="both")
-        stream = rig.source(None, queues="blue", consumer="both").select("number")
-    blue.load(orders(1, 7))
-    finish(rig.sink(stream, "copy"))
-
-    assert counts(blue, "deleted") == [7]
-    assert counts(copy("copy"), "loaded") == [10]
-    blue.deactivate()
-    with pytest.raises(StreamingQueryException, match=r"queue 'blue' was deactivated at"):
-        finish(rig.sink(stream, "copy"))
-
-
-@pytest.mark.nightly
-def test_a_settling_stream_whose_first_queue_is_dropped_goes_on(rig):
-    red, blue = rig.orders(3, "red"), rig.orders(3, "blue")
-    opened = []
-
-    def decide(rows, number):
-        if number == 1:
-            drop(red)
-        opened.append(sorted(row._queue for row in rows.select("_queue").collect()))
-        rows.select("_message_id", F.lit("delete").alias("outcome")).write.format("ignis").options(
-            mode="settle", queues="blue" if number else "red,blue", consumer="both"
-        ).mode("append").save(rig.path)
-
-    stream = rig.source(None, queues="red,blue", consumer="both", ack="settle")
-    query = rig.each(stream, decide, trigger={})
-    wait_until(lambda: counts(blue, "deleted") == [3], query)
-    red.load(orders(2, 3))
-    blue.load(orders(2, 3))
-    wait_until(lambda: counts(blue, "deleted") == [5], query)
-    blue.load(orders(2, 5))
-    wait_until(lambda: counts(blue, "deleted") == [7], query)
-    query.stop()
