@@ -8,8 +8,6 @@ import re
 import textwrap
 from enum import Enum
 
-import pytest
-
 from queue_core import errors
 from scripts import docstrings
 
@@ -72,18 +70,17 @@ def test_each_internal_method_is_there():
         assert hasattr(CLASSES[cls], method)
 
 
-@pytest.mark.parametrize("name", PUBLIC)
-def test_each_public_name_is_described(name):
-    assert docstrings.read(PUBLIC[name]).text
+def test_each_public_name_is_described():
+    assert [name for name, thing in PUBLIC.items() if not docstrings.read(thing).text] == []
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
-def test_each_parameter_is_described(name):
-    function = FUNCTIONS[name]
-    described = docstrings.read(function).entries.get("Args", {})
+def test_each_parameter_is_described():
+    for name, function in FUNCTIONS.items():
+        described = docstrings.read(function).entries.get("Args", {})
+        parameters = [each.name for each in docstrings.parameters(function)]
 
-    assert list(described) == [each.name for each in docstrings.parameters(function)]
-    assert all(described.values())
+        assert (name, list(described)) == (name, parameters)
+        assert all(described.values()), name
 
 
 def test_each_duration_may_be_a_text_or_a_timedelta():
@@ -104,58 +101,58 @@ def test_each_duration_may_be_a_text_or_a_timedelta():
     assert {key for key, kind in durations.items() if re.search(r"\bfloat\b", kind)} == set()
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
-def test_each_result_is_described(name):
-    function = FUNCTIONS[name]
-    returned = inspect.signature(function).return_annotation
-    texts = docstrings.read(function).texts
+def test_each_result_is_described():
+    for name, function in FUNCTIONS.items():
+        returned = inspect.signature(function).return_annotation
+        texts = docstrings.read(function).texts
+        described = bool(texts.get("Returns") or texts.get("Yields"))
 
-    assert bool(texts.get("Returns") or texts.get("Yields")) == (returned not in (None, "None"))
+        assert described == (returned not in (None, "None")), name
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
-def test_each_error_is_in_the_list_of_errors(name):
+def test_each_error_is_in_the_list_of_errors():
     """Errors that the text names, or that the function raises itself."""
-    function = inspect.unwrap(FUNCTIONS[name])
-    docstring = docstrings.read(function)
-    listed = docstring.entries.get("Raises", {})
-    named = set(re.findall(r"`(\w+)`", docstring.text)) & ERRORS
-    tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
-    raised = {
-        node.exc.func.id
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Raise)
-        and isinstance(node.exc, ast.Call)
-        and isinstance(node.exc.func, ast.Name)
-    }
+    for name, wrapped in FUNCTIONS.items():
+        function = inspect.unwrap(wrapped)
+        docstring = docstrings.read(function)
+        listed = docstring.entries.get("Raises", {})
+        named = set(re.findall(r"`(\w+)`", docstring.text)) & ERRORS
+        tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
+        raised = {
+            node.exc.func.id
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Raise)
+            and isinstance(node.exc, ast.Call)
+            and isinstance(node.exc.func, ast.Name)
+        }
 
-    assert (named | raised) & ERRORS <= set(listed)
-    assert all(listed.values())
+        assert (name, (named | raised) & ERRORS - set(listed)) == (name, set())
+        assert all(listed.values()), name
 
 
-@pytest.mark.parametrize("name", CLASSES)
-def test_each_field_and_constructor_parameter_is_described(name):
-    cls = CLASSES[name]
-    if issubclass(cls, Exception) or name in GIVEN:
-        return
-    described = docstrings.described_fields(cls).keys()
+def test_each_field_and_constructor_parameter_is_described():
+    for name, cls in CLASSES.items():
+        if not issubclass(cls, Exception) and name not in GIVEN:
+            described = docstrings.described_fields(cls).keys()
+            assert (name, expected_of(cls) - described) == (name, set())
+
+
+def expected_of(cls):
+    """The fields of a class, or the parameters of its constructor."""
     if dataclasses.is_dataclass(cls):
-        expected = {each.name for each in dataclasses.fields(cls)}
-    elif issubclass(cls, Enum):
-        expected = set(cls.__members__)
-    elif "__init__" in vars(cls) and not getattr(cls, "_is_protocol", False):
-        expected = {each.name for each in docstrings.parameters(cls)}
-    else:
-        expected = set()
-
-    assert expected - described == set()
+        return {each.name for each in dataclasses.fields(cls)}
+    if issubclass(cls, Enum):
+        return set(cls.__members__)
+    if "__init__" in vars(cls) and not getattr(cls, "_is_protocol", False):
+        return {each.name for each in docstrings.parameters(cls)}
+    return set()
 
 
-@pytest.mark.parametrize("name", CLASSES)
-def test_each_property_is_described(name):
+def test_each_property_is_described():
     undescribed = [
-        member
-        for member, it in docstrings.members(CLASSES[name])
+        f"{name}.{member}"
+        for name, cls in CLASSES.items()
+        for member, it in docstrings.members(cls)
         if isinstance(it, property) and not it.__doc__
     ]
 
