@@ -14,8 +14,7 @@ from ignis_cli.display import answer, complain, console, counted, show
 from ignis_cli.invocation import BROKEN
 from queue_core import Queue, Store
 from queue_core.errors import BadOption
-from queue_core.values.names import of_process
-from queue_core.verbs.operator.jobs import JobThreads
+from queue_core.upkeep.tasks.retries import Retries
 
 _MAINTAIN = "Maintain"
 _INSPECT = "Inspect"
@@ -80,7 +79,7 @@ def shovel(
         if background:
             answer(f"job {job} will move the messages to {place}", job=job)
         else:
-            _follow(queue.store, job, place)
+            _follow(queue, job, place)
         return
     with counting("shovel", limit):
         moved = queue.shovel(limit, dry_run=dry_run, **how)
@@ -120,16 +119,13 @@ def cancel(
     answer(text, job=job, cancelled=cancelled)
 
 
-def _follow(store: Store, job: str, place: str) -> None:
-    """Run a job here, unless another process does, and show its progress until it ends."""
-    threads = JobThreads(store.catalog, store.storage, of_process())
+def _follow(queue: Queue, job: str, place: str) -> None:
+    """Take the steps of a job here, unless another process does, and show its progress."""
     try:
-        row = _progress(store, job, threads)
+        row = _progress(queue, job)
     except KeyboardInterrupt:
         complain(f"job {job} is left to other processes; end it with: ignis cancel {job}")
         raise typer.Exit(BROKEN) from None
-    finally:
-        threads.stop()
     figures = {name: row[name] for name in ("job", "state", "moved", "total", "error")}
     failed = f": {row['error']}" if row["error"] else ""
     moved = counted(row["moved"], "message is", "messages are")
@@ -138,7 +134,7 @@ def _follow(store: Store, job: str, place: str) -> None:
         raise typer.Exit(BROKEN)
 
 
-def _progress(store: Store, job: str, threads: JobThreads) -> dict[str, Any]:
+def _progress(queue: Queue, job: str) -> dict[str, Any]:
     progress = Progress(
         TextColumn("job " + job),
         BarColumn(),
@@ -148,12 +144,14 @@ def _progress(store: Store, job: str, threads: JobThreads) -> dict[str, Any]:
         transient=True,
         disable=not screen.is_terminal,
     )
+    store = queue.store
+    steps = Retries(store.catalog, store.storage)
     with progress:
         bar = progress.add_task("shovel", total=None)
         while True:
-            threads.start(job)
+            _, left = steps.run([queue.name], job)
             (row,) = [each for each in store.view("jobs").to_pylist() if each["job"] == job]
             progress.update(bar, completed=row["moved"], total=row["total"])
             if row["ended_at"] is not None:
                 return dict(row)
-            time.sleep(_LOOK_SECONDS)
+            time.sleep(min(left, _LOOK_SECONDS))

@@ -90,7 +90,6 @@ class TaskSession:
 
     def close(self) -> None:
         """Stop leading and close the store. Spark does not call this; tests do."""
-        self._tasks.stop()
         self._leader.stop()
         self.store.close()
 

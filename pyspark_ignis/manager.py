@@ -179,7 +179,9 @@ class IgnisManager:
                 *self._retries(),
                 *self._mending(),
                 PeriodicThread(
-                    "ignis-tasks", lambda: self._tasks.run_due(self._infos), _TASK_SECONDS
+                    "ignis-tasks",
+                    lambda: self._tasks.run_due(self._infos, retries=False),
+                    _TASK_SECONDS,
                 ),
             ]
             for thread in self._threads:
@@ -211,7 +213,6 @@ class IgnisManager:
                 managed.leave("stopped")
             if self._shared is not None:
                 self._shared.settle_in()
-            self._tasks.stop()
             self._leader.stop()
             self._started = False
             # Not for good: the figures of a stopped manager can be read.

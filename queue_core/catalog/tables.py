@@ -465,10 +465,8 @@ jobs = Table(
     Column("state", String(16), nullable=False),
     #: How many messages it has moved.
     Column("moved", BigInteger, nullable=False),
-    #: The process that runs it.
-    Column("runner", String(200)),
-    #: When the runner did its last step. Another process continues a silent job.
-    Column("heartbeat_at", BigInteger),
+    #: When its next step is due; null: no process has begun it. Another one continues a late job.
+    Column("due_at", BigInteger),
     #: When it ended; null while it has not.
     Column("ended_at", BigInteger),
     #: Why it failed.

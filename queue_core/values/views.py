@@ -196,9 +196,10 @@ _JOBS = (
     ViewColumn("moved", _LONG, "Messages that it has moved."),
     ViewColumn("total", _LONG, "Messages that there were for it when it began."),
     ViewColumn("who", _TEXT, "Person or process that started it."),
-    ViewColumn("runner", _TEXT, "Process that runs it, or that ran it last."),
     ViewColumn("begun_at", TIMESTAMP, "Time at which it was started."),
-    ViewColumn("heartbeat_at", TIMESTAMP, "Time of its last step."),
+    ViewColumn(
+        "due_at", TIMESTAMP, "Time of its next step, by the rate; null: no process has begun it."
+    ),
     ViewColumn("ended_at", TIMESTAMP, "Time of its end; null while it is not at its end."),
     ViewColumn("error", _TEXT, "The error with which it failed."),
 )

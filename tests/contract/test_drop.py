@@ -9,11 +9,11 @@ from queue_core import ConsumerPool, Store
 from queue_core.catalog import seals, tables
 from queue_core.errors import BadOption, NoSuchQueue, QueueDeactivated
 from queue_core.handling.breakers.breaker import Breaker
-from queue_core.verbs.operator.jobs import run_here
 from tests.books import audit, leftover_files
 from tests.contract.pools import eventually
 from tests.dump import backdate, dump
 from tests.factories import make_queue, numbers_of, orders
+from tests.job_steps import run_job
 from tests.waiting import Caller, until, waits
 
 
@@ -239,8 +239,7 @@ def test_shovels_into_it_fail_and_say_why(store):
     target.drop()
     make_queue(store, "late")
 
-    for each in (job, other):
-        run_here(store.catalog, store.storage, each, "here")
+    run_job(store, other)
 
     rows = {row["job"]: row for row in store.view("jobs").to_pylist()}
     shown = [(rows[each]["target"], rows[each]["state"]) for each in (job, other)]

@@ -5,18 +5,17 @@ import time
 
 import pyarrow as pa
 import pytest
-from sqlalchemy import update
 
 from queue_core import Store
 from queue_core.catalog.records import jobs as job_rows
-from queue_core.catalog.tables import jobs
 from queue_core.errors import BadOption, BadSelector, NoSuchQueue, QueueDeactivated, SchemaMismatch
 from queue_core.segments import stager
+from queue_core.upkeep.tasks.retries import Retries
 from queue_core.verbs import redrive
-from queue_core.verbs.operator.jobs import run_here
 from tests.books import audit, leftover_files
 from tests.contract.pools import PATIENCE, eventually
 from tests.factories import make_queue, numbers_of, orders
+from tests.job_steps import make_late, run_job, the_job
 
 
 def with_sidelined(store, count, **settings):
@@ -32,11 +31,6 @@ def main(queue):
 
 def aside(queue):
     return sorted(numbers_of(queue.browse(magazine="sideline")))
-
-
-def the_job(store):
-    (row,) = store.view("jobs").to_pylist()
-    return row
 
 
 # at once
@@ -218,14 +212,14 @@ def test_a_job_moves_what_was_there_when_it_began(store):
     queue.load(orders(2, 4))
     queue.sideline(queue.fire(2))
 
-    assert run_here(store.catalog, store.storage, job, "me")
+    run_job(store, job)
     assert (main(queue), aside(queue)) == ([0, 1, 2, 3], [4, 5])
 
 
 def test_a_job_keeps_its_rate_and_is_cancelled_between_two_steps(store):
     queue = with_sidelined(store, 1000)
     job = queue.start_shovel(rate=10)
-    thread = threading.Thread(target=run_here, args=(store.catalog, store.storage, job, "me"))
+    thread = threading.Thread(target=run_job, args=(store, job))
     begin = time.monotonic()
     thread.start()
     eventually(lambda: the_job(store)["moved"] >= 20)
@@ -246,7 +240,7 @@ def test_a_job_waits_for_room(store):
     queue = with_sidelined(store, 6)
     other = make_queue(store, "other", max_size=4)
     job = queue.start_shovel(to="other")
-    thread = threading.Thread(target=run_here, args=(store.catalog, store.storage, job, "me"))
+    thread = threading.Thread(target=run_job, args=(store, job))
     thread.start()
     eventually(lambda: the_job(store)["moved"] == 4)
     other.delete(other.fire("all"))
@@ -267,22 +261,38 @@ def test_only_one_process_runs_a_job_and_another_one_continues_it(store, address
             raise KeyboardInterrupt
         return real(*args)
 
+    first = Retries(store.catalog, store.storage)
     with monkeypatch.context() as patch:
         patch.setattr(redrive, "acquire", dies)
         with pytest.raises(KeyboardInterrupt):
-            run_here(store.catalog, store.storage, job, "first")
+            run_job(store, job, first)
     assert (the_job(store)["state"], the_job(store)["moved"]) == ("running", 2)
-    with Store(address) as second:
-        assert not run_here(second.catalog, second.storage, job, "second")
-        silent = update(jobs).values(heartbeat_at=jobs.c.heartbeat_at - 61_000_000)
-        store.catalog.write(lambda c: c.execute(silent))
-        assert run_here(second.catalog, second.storage, job, "second")
+    with Store(address) as other:
+        second = Retries(other.catalog, other.storage)
+        ran, left = second.run()
+        assert (ran, left > 1) == ([], True)
+        make_late(store)
+        run_job(other, job)
 
-    row = the_job(store)
-    assert (row["state"], row["moved"], row["runner"]) == ("done", 6, "second")
+    assert (the_job(store)["state"], the_job(store)["moved"]) == ("done", 6)
     assert main(queue) == [0, 1, 2, 3, 4, 5]
-    with pytest.raises(job_rows.NotMine):
-        store.catalog.write(lambda c: job_rows.check(c, job, "first"))
+    first.run()
+    assert the_job(store)["moved"] == 6
+
+
+def test_a_process_that_only_stalled_moves_nothing_beside_its_successor(store, address):
+    queue = with_sidelined(store, 6)
+    queue.start_shovel(rate=2)
+    stalled = Retries(store.catalog, store.storage)
+    stalled.run()
+    with Store(address) as other:
+        make_late(store)
+        Retries(other.catalog, other.storage).run()
+    assert the_job(store)["moved"] == 4
+
+    make_late(store)
+    stalled.run()
+    assert the_job(store)["moved"] == 4 == len(main(queue))
 
 
 def test_a_job_that_cannot_go_on_shows_why(store):
@@ -291,7 +301,7 @@ def test_a_job_that_cannot_go_on_shows_why(store):
     job = queue.start_shovel(to="other")
     other.deactivate()
 
-    assert run_here(store.catalog, store.storage, job, "me")
+    run_job(store, job)
     assert the_job(store)["state"] == "failed"
     assert "was deactivated" in the_job(store)["error"]
     assert aside(queue) == [0, 1]
@@ -303,14 +313,18 @@ def test_a_process_that_ends_leaves_its_job_to_others(store):
 
     with store.side_tasks(tasks=["shovel"]):
         eventually(lambda: the_job(store)["moved"] > 0)
-    assert the_job(store)["state"] == "waiting"
+    assert the_job(store)["state"] == "running"
     assert the_job(store)["moved"] == len(main(queue))
+    make_late(store)
+    moved = the_job(store)["moved"]
+    Retries(store.catalog, store.storage).run()
+    assert the_job(store)["moved"] == moved + 10
 
 
 def test_ended_jobs_are_kept_for_a_week(store):
     queue = with_sidelined(store, 2)
     done, waiting = queue.start_shovel(), queue.start_shovel(to="orders")
-    run_here(store.catalog, store.storage, done, "me")
+    run_job(store, done)
     later = store.catalog.now() + 1_000_000
 
     store.catalog.write(lambda c: job_rows.forget(c, later))

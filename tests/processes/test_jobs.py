@@ -7,14 +7,13 @@ import random
 import time
 
 import pytest
-from sqlalchemy import update
 
 from queue_core import Store
-from queue_core.catalog.tables import jobs
 from queue_core.values.address import Address
 from tests.books import audit
 from tests.children import PATIENCE, Child
 from tests.factories import make_queue, numbers_of, orders
+from tests.job_steps import make_late, the_job
 
 #: How many messages there are, and how many a second the job moves.
 MESSAGES, RATE = 3_000, 1_000
@@ -26,18 +25,13 @@ def run_tasks(address: Address) -> None:
         time.sleep(PATIENCE)
 
 
-def the_job(store: Store) -> dict:
-    (row,) = store.view("jobs").to_pylist()
-    return row
-
-
 @pytest.mark.parametrize("to", [None, "other"])
 def test_a_job_survives_its_runners_and_moves_each_message_once(store, address, tmp_path, to):
     queue = make_queue(store, shards=3, shovel_interval=None, retry=None)
     other = make_queue(store, "other", shards=2)
     queue.load(orders(MESSAGES))
     queue.sideline(queue.fire("all"))
-    job = queue.start_shovel(rate=RATE, to=to)
+    queue.start_shovel(rate=RATE, to=to)
     chance = random.Random(7)
 
     for number in itertools.count():
@@ -63,9 +57,7 @@ def test_a_job_survives_its_runners_and_moves_each_message_once(store, address, 
         assert the_job(store)["moved"] == there.num_rows
         if the_job(store)["ended_at"] is not None:
             break
-        # Nobody waits for the heartbeat to grow old.
-        silent = update(jobs).where(jobs.c.id == job).values(heartbeat_at=0)
-        store.catalog.write(lambda c, change=silent: c.execute(change))
+        make_late(store)
 
     assert the_job(store)["state"] == "done"
     assert sorted(numbers_of((other if to else queue).browse())) == list(range(MESSAGES))

@@ -1,23 +1,24 @@
-"""Jobs: long shovels that any process continues, one row each.
+"""Jobs: redrives of a row each, which go on step by step as their times come.
 
-A process claims a job by its own name, and renews its heartbeat with each step. If the heartbeat is
-old, another process claims the job. Each step first locks the row and checks that the job is still
-its own, so a job that was cancelled or taken over moves nothing more.
+A step is one transaction. It moves messages, counts them in the row, and sets when the next one is
+due, by the rate. It first locks the row, and checks that the job is open and has moved as many
+messages as the process knows of. So each step happens once, whichever processes try it, and a
+cancelled job moves nothing more. The process that has begun a job takes its steps when they are
+due; others leave it alone until it is late.
 """
 
 from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, and_, insert, or_, select, update
+from sqlalchemy import Connection, Update, insert, select, update
 
 from queue_core.catalog import dialect, seals
 from queue_core.catalog.damage import decoding
-from queue_core.catalog.holders import signs_of_life
 from queue_core.catalog.queues import dropped
 from queue_core.catalog.slices.slices import ShardKey
 from queue_core.catalog.tables import jobs, queues
@@ -31,8 +32,6 @@ OPEN = (WAITING, RUNNING)
 #: The target of a job, as the view ``jobs`` shows it, if the queue is no longer there.
 DROPPED = "(dropped)"
 
-#: Seconds without a heartbeat after which another process continues a job.
-DEAD_AFTER_SECONDS = 60.0
 #: Characters of an error that are kept.
 _ERROR_LENGTH = 2000
 
@@ -54,14 +53,17 @@ class Job:
     rate: float | None
     most: int | None
     force: bool
-    state: str
     moved: int
-    #: How many messages there were for it when it began.
-    total: int
     #: The load pointers of the sideline when it began, and that time.
     pointers: dict[ShardKey, int]
     begun_at: int
-    error: str | None
+    #: When its next step is due; None: no process has begun it.
+    due_at: int | None
+
+    @property
+    def left(self) -> int | None:
+        """How many messages it may still move; None: all."""
+        return None if self.most is None else max(self.most - self.moved, 0)
 
 
 def add(
@@ -77,8 +79,7 @@ def add(
     total: int,
     who: str,
 ) -> str:
-    """Add a job that begins now; return its id."""
-    now = dialect.read_clock(connection)
+    """Add a job that any process may begin; return its id."""
     row = {
         "id": uuid.uuid4().hex[:8],
         "queue_id": queue_id,
@@ -89,7 +90,7 @@ def add(
         "force": force,
         "who": who,
         "pointers": json.dumps({"/".join(map(str, key)): at for key, at in pointers.items()}),
-        "begun_at": now,
+        "begun_at": dialect.read_clock(connection),
         "state": WAITING,
         "moved": 0,
         "total": total,
@@ -115,12 +116,10 @@ def find(connection: Connection, job_id: str) -> Job:
             rate=None if row.rate is None else float(row.rate),
             most=row.most,
             force=bool(row.force),
-            state=row.state,
             moved=row.moved,
-            total=row.total,
             pointers=pointers,  # type: ignore[arg-type]
             begun_at=row.begun_at,
-            error=row.error,
+            due_at=row.due_at,
         )
 
 
@@ -135,63 +134,39 @@ def failed(connection: Connection, most: int) -> Sequence[Any]:
     return connection.execute(query.limit(most)).all()
 
 
-def claimable(connection: Connection, queue_ids: Collection[int]) -> list[str]:
-    """Return the jobs of some queues that wait, or whose process is dead."""
-    here = dialect.of(connection).one_of(jobs.c.queue_id, queue_ids)
-    return list(
-        connection.scalars(select(jobs.c.id).where(here, _is_free()).order_by(jobs.c.begun_at))
-    )
+def begin(connection: Connection, job: Job) -> None:
+    """Begin a job, or continue it for a process that is late; raises `NotMine`."""
+    # Another process that has begun it meanwhile has set another time.
+    same = jobs.c.due_at.is_(None) if job.due_at is None else jobs.c.due_at == job.due_at
+    _change(connection, _open(job.id).where(same), state=RUNNING, due_at=dialect.now())
 
 
-def is_free(connection: Connection, job_id: str) -> bool:
-    """Return whether a job waits for a process."""
-    query = select(jobs.c.id).where(jobs.c.id == job_id, _is_free())
-    return connection.execute(query).first() is not None
+def lock(connection: Connection, job: Job, rest: float = 0.0) -> None:
+    """Lock a job for a step, and set when it is due otherwise; raises `NotMine`."""
+    as_known = _open(job.id).where(jobs.c.moved == job.moved)
+    _change(connection, as_known, due_at=_after(rest))
 
 
-def claim(connection: Connection, job_id: str, runner: str) -> bool:
-    """Claim a job for the process *runner*; return whether it was free."""
-    values = {"state": RUNNING, "runner": runner, "heartbeat_at": dialect.now()}
-    claimed = update(jobs).where(jobs.c.id == job_id, _is_free()).values(**values)
-    return connection.execute(claimed.returning(jobs.c.id)).first() is not None
+def count(connection: Connection, job: Job, moved: int) -> None:
+    """Count the messages of a step of a locked job; the next one is due by its rate."""
+    rest = moved / job.rate if job.rate else 0.0
+    _change(connection, _open(job.id), moved=job.moved + moved, due_at=_after(rest))
 
 
-def check(connection: Connection, job_id: str, runner: str) -> None:
-    """Lock a job until the transaction ends, and renew its heartbeat; raises `NotMine`."""
-    mine = update(jobs).where(jobs.c.id == job_id, jobs.c.runner == runner, jobs.c.state == RUNNING)
-    renewed = mine.values(heartbeat_at=dialect.now()).returning(jobs.c.id)
-    if connection.execute(renewed).first() is None:
-        raise NotMine
-
-
-def count(connection: Connection, job_id: str, moved: int) -> None:
-    """Count moved messages of a job that this transaction has locked."""
-    connection.execute(update(jobs).where(jobs.c.id == job_id).values(moved=jobs.c.moved + moved))
-
-
-def end(
-    connection: Connection, job_id: str, runner: str, state: str, error: str | None = None
-) -> None:
-    """End a job of this process; raises `NotMine`."""
-    check(connection, job_id, runner)
+def end(connection: Connection, job_id: str, state: str, error: str | None = None) -> None:
+    """End a job; raises `NotMine` if it has ended."""
     text = None if error is None else error[:_ERROR_LENGTH]
-    values = {"state": state, "error": text, "ended_at": dialect.now()}
-    connection.execute(update(jobs).where(jobs.c.id == job_id).values(**values))
-
-
-def release(connection: Connection, job_id: str, runner: str) -> None:
-    """Let another process continue a job at once."""
-    mine = update(jobs).where(jobs.c.id == job_id, jobs.c.runner == runner)
-    connection.execute(mine.where(jobs.c.state == RUNNING).values(state=WAITING, runner=None))
+    _change(connection, _open(job_id), state=state, error=text, ended_at=dialect.now())
 
 
 def cancel(connection: Connection, job_id: str) -> bool:
     """Cancel a job; return whether it was open. Raises `BadOption` if there is no such job."""
     find(connection, job_id)
-    still_open = jobs.c.state.in_(OPEN)
-    cancelled = update(jobs).where(jobs.c.id == job_id, still_open)
-    cancelled = cancelled.values(state=CANCELLED, ended_at=dialect.now())
-    return connection.execute(cancelled.returning(jobs.c.id)).first() is not None
+    try:
+        end(connection, job_id, CANCELLED)
+    except NotMine:
+        return False
+    return True
 
 
 def fail_into(connection: Connection, target: QueueInfo) -> None:
@@ -206,10 +181,17 @@ def forget(connection: Connection, before: int) -> None:
     connection.execute(jobs.delete().where(jobs.c.ended_at < before))
 
 
-def _is_free() -> ColumnElement[bool]:
-    silent = jobs.c.heartbeat_at < dialect.now() - int(DEAD_AFTER_SECONDS * 1e6)
-    ahead = signs_of_life.is_ahead(jobs.c.heartbeat_at)
-    return or_(jobs.c.state == WAITING, and_(jobs.c.state == RUNNING, or_(silent, ahead)))
+def _open(job_id: str) -> Update:
+    return update(jobs).where(jobs.c.id == job_id, jobs.c.state.in_(OPEN))
+
+
+def _change(connection: Connection, which: Update, **values: Any) -> None:
+    if connection.execute(which.values(values).returning(jobs.c.id)).first() is None:
+        raise NotMine
+
+
+def _after(seconds: float) -> Any:
+    return dialect.now() + int(seconds * 1e6)
 
 
 def shown(connection: Connection, names: Mapping[int, str]) -> list[dict[str, Any]]:

@@ -11,10 +11,10 @@ from collections.abc import Collection
 from functools import cache
 from typing import NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, func, select, update
+from sqlalchemy import ColumnElement, Connection, func, null, select, update
 
 from queue_core.catalog import dialect, seals
-from queue_core.catalog.tables import queues, slices
+from queue_core.catalog.tables import jobs, queues, slices
 from queue_core.values.due import NEVER
 from queue_core.values.model import Magazine, State
 
@@ -23,11 +23,13 @@ _LOADED = slices.c.state == int(State.LOADED)
 
 
 class Next(NamedTuple):
-    """A queue with messages that wait for their time."""
+    """What is due in a queue: messages that wait for their time, or the next step of a job."""
 
     queue: str
-    #: Microseconds until the first of them is due; negative if it is overdue.
+    #: Microseconds until then; negative if it is overdue.
     left: int
+    #: The job; None: messages.
+    job: str | None = None
 
 
 @cache
@@ -44,9 +46,10 @@ def ready() -> ColumnElement[bool]:
 
 def next_due(connection: Connection, names: Collection[str] | None = None) -> list[Next]:
     """
-    Return the queues in use, of these names or all, in which messages wait for a time.
+    Return the queues, of these names or all, with messages that wait for a time, or with jobs.
 
-    One look at an index for each queue, however many messages wait.
+    One look at an index for each queue, however many messages wait. Of deactivated queues, only the
+    jobs go on.
     """
     first = (
         select(slices.c.due_at)
@@ -56,13 +59,19 @@ def next_due(connection: Connection, names: Collection[str] | None = None) -> li
         .limit(1)
         .scalar_subquery()
     )
-    query = select(queues.c.name, first.label("due_at"), dialect.now().label("now"))
-    query = query.where(queues.c.deactivated_at.is_(None))
+    now = dialect.now().label("now")
+    own = select(queues.c.name, first.label("due_at"), null().label("job"), now)
+    own = own.where(queues.c.deactivated_at.is_(None))
+    # A job that no process has begun is due at once, for any process.
+    due_at = func.coalesce(jobs.c.due_at, 0)
+    steps = select(queues.c.name, due_at, jobs.c.id, now).join(jobs, jobs.c.queue_id == queues.c.id)
+    steps = steps.where(jobs.c.ended_at.is_(None))
     if names is not None:
-        query = query.where(dialect.one_of(queues.c.name, sorted(names)))
+        these = dialect.one_of(queues.c.name, sorted(names))
+        own, steps = own.where(these), steps.where(these)
     return [
-        Next(row.name, int(row.due_at - row.now))
-        for row in connection.execute(query)
+        Next(row.name, int(row.due_at - row.now), row.job)
+        for row in connection.execute(own.union_all(steps))
         if row.due_at is not None
     ]
 

@@ -1,4 +1,4 @@
-"""The part of the task shovel that is due by the times of messages, not at intervals.
+"""The part of the task shovel that is due by times, not at intervals: of messages, and of jobs.
 
 One query finds the next time of all queues, in an index, by the database's clock; so neither the
 number of waiting messages nor a restart matters. No process claims the work: a second one finds
@@ -14,10 +14,12 @@ from math import inf
 from queue_core.catalog import queues
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.records import retries, schedule
+from queue_core.catalog.records.retries import Next
 from queue_core.errors import IgnisError, NoSuchQueue
 from queue_core.segments.storage import Storage
 from queue_core.upkeep.tasks.ran import RETRY_SECONDS, Ran, failed
 from queue_core.values.model import QueueInfo
+from queue_core.verbs.operator.jobs import Jobs
 from queue_core.verbs.quarantine import quarantining
 from queue_core.verbs.retry import retry
 
@@ -29,7 +31,9 @@ _LOCKED_SECONDS = 1.0
 
 class Retries:
     """
-    Moves messages back to main whose time has come. Threads can share it.
+    Moves messages back to main whose time has come, and takes due steps of jobs.
+
+    Threads can share it.
 
     Args:
         catalog: The store's catalog.
@@ -43,43 +47,56 @@ class Retries:
         self._catalog = catalog
         self._storage = storage
         self._clock = clock
-        #: Queues that are not tried before a time.
-        self._resting: dict[str, float] = {}
+        self._jobs = Jobs(catalog, storage)
+        #: Queues and jobs that are not tried before a time.
+        self._resting: dict[tuple[str, str | None], float] = {}
 
-    def run(self, names: Collection[str] | None = None) -> tuple[list[Ran], float]:
+    def run(
+        self, names: Collection[str] | None = None, job: str | None = None
+    ) -> tuple[list[Ran], float]:
         """
-        Move the due messages of the queues of these names (None: of all).
+        Do what is due in the queues of these names (None: in all); with *job*, only its next step.
 
-        Return what was run, and in how many seconds the next message is due; infinity if none
-        waits. Raises only the errors of the search.
+        Return what was run, and in how many seconds something is due again; infinity if nothing
+        is. Raises only the errors of the search.
         """
         ran = []
+        found = self._find(names, job)
+        for each in found:
+            if self._left(each) <= 0:
+                ran += self._attempt(each)
+        if ran:
+            found = self._find(names, job)
+        return ran, min((max(self._left(each), 0.0) for each in found), default=inf)
+
+    def _find(self, names: Collection[str] | None, job: str | None) -> list[Next]:
         with self._catalog.read() as connection:
             found = retries.next_due(connection, names)
-        for each in found:
-            if each.left <= 0 and self._left(each.queue) <= 0:
-                ran += self._attempt(each.queue)
-        if ran:
-            with self._catalog.read() as connection:
-                found = retries.next_due(connection, names)
-        lefts = (max(each.left / 1e6, self._left(each.queue), 0.0) for each in found)
-        return ran, min(lefts, default=inf)
+        return found if job is None else [each for each in found if each.job == job]
 
-    def _left(self, queue: str) -> float:
-        return self._resting.get(queue, -inf) - self._clock()
+    def _left(self, each: Next) -> float:
+        left = each.left / 1e6
+        if each.job is not None:
+            left = self._jobs.left(each.job, left)
+        return max(left, self._resting.get((each.queue, each.job), -inf) - self._clock())
 
-    def _attempt(self, name: str) -> list[Ran]:
+    def _attempt(self, each: Next) -> list[Ran]:
+        name = each.queue
         try:
-            with self._catalog.read() as connection:
-                queue = queues.find(connection, name)
-            with quarantining(self._catalog, self._storage):
-                moved = self._retry(queue)
+            if each.job is not None:
+                moved = self._jobs.step(each.job)
+            else:
+                with self._catalog.read() as connection:
+                    queue = queues.find(connection, name)
+                with quarantining(self._catalog, self._storage):
+                    moved = self._retry(queue)
         except NoSuchQueue:
             return []
         except IgnisError as error:
-            self._rest(name, RETRY_SECONDS)
+            self._rest(name, RETRY_SECONDS, each.job)
             return [failed("shovel", name, error)]
-        return [Ran(task="shovel", queue=name, moved=moved)] if moved else []
+        # A job may have more to move, or to wait for: look again.
+        return [Ran(task="shovel", queue=name, moved=moved)] if moved or each.job else []
 
     def _retry(self, queue: QueueInfo) -> int:
         rate = queue.settings.shovel_rate
@@ -93,7 +110,7 @@ class Retries:
         if done.stopped and not done.moved:
             self._rest(queue.name, _LOCKED_SECONDS)
         else:
-            self._resting.pop(queue.name, None)
+            self._resting.pop((queue.name, None), None)
         return done.moved
 
     def _claims(self, queue: QueueInfo, every: float) -> bool:
@@ -101,5 +118,5 @@ class Retries:
             lambda connection: schedule.claim(connection, queue.id, _CLAIM, every, first=0.0)
         )
 
-    def _rest(self, queue: str, seconds: float) -> None:
-        self._resting[queue] = self._clock() + seconds
+    def _rest(self, queue: str, seconds: float, job: str | None = None) -> None:
+        self._resting[queue, job] = self._clock() + seconds

@@ -15,7 +15,6 @@ from itertools import groupby
 from operator import itemgetter
 
 from queue_core.catalog.database import Catalog
-from queue_core.catalog.records import jobs as open_jobs
 from queue_core.catalog.records import schedule
 from queue_core.errors import BadOption, IgnisError, NotLeading
 from queue_core.segments.storage import Storage
@@ -25,8 +24,6 @@ from queue_core.upkeep.tasks.registry import REGISTRY, TASKS, check_task
 from queue_core.upkeep.tasks.retries import Retries
 from queue_core.upkeep.tasks.task import Task, TaskContext, Timing
 from queue_core.values.model import QueueInfo
-from queue_core.values.names import of_process
-from queue_core.verbs.operator.jobs import JobThreads
 from queue_core.verbs.quarantine import quarantining
 from queue_core.verbs.shovel import Shovelful
 
@@ -71,15 +68,16 @@ class SideTasks:
             leader=leader,
             shovelful=shovelful or partial(Shovelful.of, storage_uri=storage.uri),
         )
-        #: Shovels that are jobs run beside the tasks, which they would hold up.
-        self._jobs_here = JobThreads(catalog, storage, of_process()) if "shovel" in tasks else None
         self._tasks = [task for task in REGISTRY.values() if task.name in tasks]
         self._retries = Retries(catalog, storage) if "shovel" in tasks else None
         self._timings = dict(timings or {})
 
-    def run_due(self, queues: Sequence[QueueInfo]) -> list[Ran]:
+    def run_due(self, queues: Sequence[QueueInfo], *, retries: bool = True) -> list[Ran]:
         """
         Run the due tasks of these queues and of the store; return them with their errors.
+
+        *retries*: also do what is due by the times of messages and jobs, which is looked for more
+        often than tasks: `RetryThread` does it for threads that run tasks.
 
         A task of the leader runs for all queues of the store, only in the leader. A process with a
         shorter interval for it asks the leader to run it. Refresh *queues* regularly, because their
@@ -87,25 +85,16 @@ class SideTasks:
         transactions. Raises only the errors of reading the schedule.
         """
         ran: list[Ran] = []
-        if self._retries is not None:
+        if retries and self._retries is not None:
             ran, _ = self._retries.run([queue.name for queue in queues])
         self._ask_leader()
         jobs = self._jobs(queues)
         intervals = {job: timing.every for job, (_, timing) in jobs.items()}
         with self._context.catalog.read() as connection:
             due = schedule.due(connection, intervals)
-            shovels = open_jobs.claimable(connection, [queue.id for queue in queues])
-        if self._jobs_here is not None:
-            for job_id in shovels:
-                self._jobs_here.start(job_id)
         for name, of_task in groupby(due, key=itemgetter(1)):
             ran += self._run_claimed(REGISTRY[name], [*of_task], jobs)
         return ran
-
-    def stop(self) -> None:
-        """End the jobs that run beside the tasks, after their present steps."""
-        if self._jobs_here is not None:
-            self._jobs_here.stop()
 
     def run(self, name: str, queue: QueueInfo | None = None) -> int:
         """

@@ -79,7 +79,6 @@ class TaskThread(AbstractContextManager["TaskThread"]):
         if self._thread.ident is not None:
             self._thread.join()
         if self._made is not None:
-            self._made[0].stop()
             self._made[1].stop()
 
     def __enter__(self) -> TaskThread:
@@ -107,7 +106,7 @@ class TaskThread(AbstractContextManager["TaskThread"]):
                 if self._sweeps and not leads:
                     leader.start()
                     leads = True
-                tasks.run_due(self._queues())
+                tasks.run_due(self._queues(), retries=self._retries is None)
             except Exception as error:  # noqa: BLE001 - whatever it is, the other work goes on
                 _log.warning("side tasks: %s; tried again in %g seconds", error, RETRY_SECONDS)
                 wait = RETRY_SECONDS

@@ -1,7 +1,7 @@
-"""Jobs: start a redrive that any process continues, and run it.
+"""Jobs: start a redrive that any process continues, and take its steps when they are due.
 
 Crash: the job's row keeps what was moved, in the transactions that moved it. Another process
-continues the job when its heartbeat is a minute old.
+continues the job some seconds after its next step was due.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ import getpass
 import logging
 import os
 import socket
-import threading
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
+from math import inf
 
 from sqlalchemy import Connection
 
@@ -33,10 +34,10 @@ from queue_core.selection.request import Horizon
 from queue_core.values.model import Magazine
 from queue_core.verbs.operator.redriving import Redriving, Steps, count
 
-#: Seconds after which a step is tried again for which there was no room, or no catalog.
+#: Seconds after which a step is tried again for which there was no room.
 _AGAIN_SECONDS = 1.0
-#: The most seconds between two heartbeats.
-_BEAT_SECONDS = 3.0
+#: Seconds after which another process takes a step that is due.
+LATE_SECONDS = 10.0
 
 _log = logging.getLogger(__name__)
 
@@ -74,79 +75,69 @@ def _user() -> str:
     return f"{name}@{socket.gethostname()}"
 
 
-class JobRun:
-    """A job that this process has claimed, until it ends, is cancelled or is taken over."""
+class Jobs:
+    """The jobs that this process has begun, with the messages that it has found for each."""
 
-    def __init__(
-        self,
-        catalog: Catalog,
-        storage: Storage,
-        job_id: str,
-        runner: str,
-        ended: threading.Event | None = None,
-    ) -> None:
+    def __init__(self, catalog: Catalog, storage: Storage) -> None:
         self._catalog = catalog
         self._storage = storage
-        self._id = job_id
-        self._runner = runner
-        #: Set when this process must stop; another process then continues.
-        self._ended = ended or threading.Event()
-        #: Whether the role of this process lacks a right for it.
-        self.is_forbidden = False
-        self._check = partial(jobs.check, job_id=job_id, runner=runner)
+        self._begun: dict[str, tuple[Job, Steps]] = {}
+        #: Jobs for which the role of this process lacks a right.
+        self._forbidden: set[str] = set()
 
-    def run(self) -> None:
-        """Move messages until nothing is left. Errors end the job, which then shows them."""
+    def left(self, job_id: str, due_in: float) -> float:
+        """Return in how many seconds this process is to take the step that is due in some."""
+        if job_id in self._forbidden:
+            return inf
+        return due_in if job_id in self._begun else due_in + LATE_SECONDS
+
+    def step(self, job_id: str) -> int:
+        """
+        Take the next step of a job, unless another process does; return how many were moved.
+
+        Most errors end the job, which then shows them. Raises `Unavailable` and
+        `PublicationRefused`, after which the step can be taken again.
+        """
         try:
-            self._run()
+            while True:
+                # A segment that was found damaged is quarantined then, and left out.
+                with suppress(DamagedSegment):
+                    return self._step(job_id)
+        except (Unavailable, PublicationRefused):
+            raise
         except jobs.NotMine:
-            return
+            self._begun.pop(job_id, None)
         except CatalogForbidden as error:
             # A consumer's role may not load into another queue; an operator's process may.
-            self.is_forbidden = True
-            _log.warning("job %s is left to other processes: %s", self._id, error)
-            self._release()
+            self._forbidden.add(job_id)
+            _log.warning("job %s is left to other processes: %s", job_id, error)
         except IgnisError as error:
-            _log.warning("job %s failed: %s", self._id, error)
-            self._end(jobs.FAILED, str(error))
+            _log.warning("job %s failed: %s", job_id, error)
+            self._end(job_id, jobs.FAILED, str(error))
+        return 0
 
-    def _run(self) -> None:
-        job: Job | None = None
-        steps: Steps | None = None
-        while not self._ended.is_set():
-            try:
-                if job is None or steps is None:
-                    job, steps = self._begin()
-                if not self._step(job, steps):
-                    self._end(jobs.DONE)
-                    return
-            except DamagedSegment:
-                # It is quarantined now.
-                continue
-            except (Unavailable, PublicationRefused) as error:
-                _log.warning("job %s: %s; tried again", self._id, error)
-                self._ended.wait(_AGAIN_SECONDS)
-        self._release()
+    def _step(self, job_id: str) -> int:
+        job, steps = self._begun.get(job_id) or self._begin(job_id)
+        if job.left == 0:
+            self._end(job_id, jobs.DONE)
+            return 0
+        step = steps.run(
+            job.left,
+            guard=partial(jobs.lock, job=job, rest=_AGAIN_SECONDS),
+            note=lambda connection, moved: jobs.count(connection, job, moved),
+        )
+        self._begun[job_id] = (replace(job, moved=job.moved + step.moved), steps)
+        if step.is_full:
+            self._catalog.write(partial(jobs.lock, job=job, rest=_AGAIN_SECONDS))
+        elif not step.moved:
+            self._end(job_id, jobs.DONE)
+        return step.moved
 
-    def _step(self, job: Job, steps: Steps) -> bool:
-        """Move the messages of one step, and rest; return whether there may be more."""
-        left = None if job.most is None else max(job.most - self._moved(), 0)
-        if left == 0:
-            return False
-        step = steps.run(left, self._check, self._note)
-        if not step.moved and not step.is_full:
-            return False
-        self._rest(max(steps.rest(), _AGAIN_SECONDS if step.is_full else 0.0))
-        return True
-
-    def _release(self) -> None:
-        # If this fails, another process notices that the heartbeat is old.
-        with suppress(IgnisError):
-            self._catalog.write(lambda c: jobs.release(c, self._id, self._runner))
-
-    def _begin(self) -> tuple[Job, Steps]:
+    def _begin(self, job_id: str) -> tuple[Job, Steps]:
         with self._catalog.read() as connection:
-            job = jobs.find(connection, self._id)
+            job = jobs.find(connection, job_id)
+        self._catalog.write(partial(jobs.begin, job=job))
+        with self._catalog.read() as connection:
             queue = queues.by_id(connection, job.queue_id)
             target = None if job.target_id is None else queues.by_id(connection, job.target_id)
         redriving = Redriving(
@@ -161,68 +152,7 @@ class JobRun:
         horizon = Horizon(pointers=job.pointers, at=job.begun_at)
         return job, Steps(self._catalog, self._storage, redriving, horizon)
 
-    def _moved(self) -> int:
-        with self._catalog.read() as connection:
-            return jobs.find(connection, self._id).moved
-
-    def _note(self, connection: Connection, moved: int) -> None:
-        jobs.count(connection, self._id, moved)
-
-    def _rest(self, seconds: float) -> None:
-        """Wait, and show that the job is alive; raises `NotMine` if it was cancelled meanwhile."""
-        while seconds > 0 and not self._ended.is_set():
-            self._ended.wait(min(seconds, _BEAT_SECONDS))
-            seconds -= _BEAT_SECONDS
-            if seconds > 0:
-                self._catalog.write(self._check)
-
-    def _end(self, state: str, error: str | None = None) -> None:
-        try:
-            self._catalog.write(lambda c: jobs.end(c, self._id, self._runner, state, error))
-        except jobs.NotMine:
-            return
-        except IgnisError as broken:
-            # Another process notices that the heartbeat is old.
-            _log.warning("job %s: %s", self._id, broken)
-
-
-class JobThreads:
-    """The jobs that this process runs, each in a thread of its own."""
-
-    def __init__(self, catalog: Catalog, storage: Storage, runner: str) -> None:
-        self._catalog = catalog
-        self._storage = storage
-        self._runner = runner
-        self._ended = threading.Event()
-        self._threads: dict[str, threading.Thread] = {}
-        self._runs: dict[str, JobRun] = {}
-
-    def start(self, job_id: str) -> None:
-        """Run a job if it is free."""
-        running = self._threads.get(job_id)
-        if running is not None and (running.is_alive() or self._runs[job_id].is_forbidden):
-            return
-        with self._catalog.read() as connection:
-            if not jobs.is_free(connection, job_id):
-                return
-        if not self._catalog.write(lambda c: jobs.claim(c, job_id, self._runner)):
-            return
-        run = JobRun(self._catalog, self._storage, job_id, self._runner, self._ended)
-        thread = threading.Thread(target=run.run, name=f"ignis-job-{job_id}", daemon=True)
-        self._threads[job_id], self._runs[job_id] = thread, run
-        thread.start()
-
-    def stop(self) -> None:
-        """End after the present steps; other processes continue the jobs."""
-        self._ended.set()
-        for thread in self._threads.values():
-            thread.join()
-        self._ended, self._threads = threading.Event(), {}
-
-
-def run_here(catalog: Catalog, storage: Storage, job_id: str, runner: str) -> bool:
-    """Run a job in this thread if it is free; return whether it was."""
-    if not catalog.write(lambda c: jobs.claim(c, job_id, runner)):
-        return False
-    JobRun(catalog, storage, job_id, runner).run()
-    return True
+    def _end(self, job_id: str, state: str, error: str | None = None) -> None:
+        self._begun.pop(job_id, None)
+        with suppress(jobs.NotMine):
+            self._catalog.write(partial(jobs.end, job_id=job_id, state=state, error=error))

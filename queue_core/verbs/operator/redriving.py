@@ -140,32 +140,23 @@ class Steps:
             self._candidates = find_candidates(catalog, self._request)
         rate = redriving.rate
         self._most = STEP_MESSAGES if rate is None else max(int(rate), 1)
-        self._next = time.monotonic()
 
     def run(
         self, left: int | None, guard: Guard | None = None, note: Note | None = None
     ) -> RedriveStep:
-        """Move the messages of one step, at most *left*."""
+        """Move the messages of one step, at most *left*: those of a second, if there is a rate."""
         most = self._most if left is None else min(self._most, left)
-        request = replace(self._request, max_messages=most)
         with quarantining(self._catalog, self._storage):
-            step = redrive(
+            return redrive(
                 self._catalog,
                 self._storage,
                 self._redriving.queue,
                 self._redriving.target,
-                request,
+                replace(self._request, max_messages=most),
                 self._candidates,
                 guard=guard,
                 note=note,
             )
-        if self._redriving.rate is not None:
-            self._next = max(self._next, time.monotonic()) + step.moved / self._redriving.rate
-        return step
-
-    def rest(self) -> float:
-        """Return the seconds until the next step, by the rate."""
-        return max(self._next - time.monotonic(), 0.0)
 
 
 def move_now(
@@ -185,5 +176,6 @@ def move_now(
         moved += step.moved
         if not step.moved:
             break
-        pause(steps.rest())
+        if redriving.rate is not None and moved != redriving.limit:
+            pause(step.moved / redriving.rate)
     return moved

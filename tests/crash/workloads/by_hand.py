@@ -6,16 +6,15 @@ import contextlib
 from unittest import mock
 
 from queue_core import Store
-from queue_core.catalog.tables import jobs
 from queue_core.errors import BadOption
 from queue_core.values.model import Magazine, State
 from queue_core.verbs.operator import redriving
-from queue_core.verbs.operator.jobs import run_here
 from tests.books import audit
 from tests.children import Journal
 from tests.crash.workloads.common import FEW, MANY, Workload, everything_waits, the_queue
 from tests.crash.workloads.sidelining import sidelines
 from tests.factories import make_queue, numbers_of
+from tests.job_steps import make_late, run_job
 
 
 def requeues(store: Store, journal: Journal) -> None:
@@ -51,9 +50,9 @@ def starts_a_job_to_another_queue(store: Store, journal: Journal) -> None:
 def runs_the_job(store: Store, journal: Journal) -> None:
     """In three steps; the process that ran it before counts as dead."""
     (job,) = store.view("jobs").column("job").to_pylist()
-    store.catalog.write(lambda c: c.execute(jobs.update().values(heartbeat_at=0)))
+    make_late(store)
     with mock.patch.object(redriving, "STEP_MESSAGES", (FEW + MANY) // 2):
-        run_here(store.catalog, store.storage, job, f"runner-{id(store)}")
+        run_job(store, job)
 
 
 def everything_is_back(store: Store, journal: Journal) -> None:
