@@ -61,7 +61,8 @@ if TYPE_CHECKING:
     from queue_core.pool.pool import ConsumerPool
     from queue_core.pool.pressure import Pressure
     from queue_core.pool.target import ConsumerTarget, TargetConsumer
-    from queue_core.queue import Queue
+    from queue_core.queue.queue import Queue
+    from queue_core.queue.within import QueueInTransaction
     from queue_core.segments.buffers import Buffer
     from queue_core.selector.by_function import Predicate
     from queue_core.store import Store
@@ -125,10 +126,11 @@ _HOMES = {
     "Predicate": "queue_core.selector.by_function",
     "Pressure": "queue_core.pool.pressure",
     "PublicationRefused": "queue_core.errors",
-    "Queue": "queue_core.queue",
+    "Queue": "queue_core.queue.queue",
     "QueueDeactivated": "queue_core.errors",
     "QueueExists": "queue_core.errors",
     "QueueFull": "queue_core.errors",
+    "QueueInTransaction": "queue_core.queue.within",
     "QueueSettings": "queue_core.values.settings",
     "QueueTaken": "queue_core.errors",
     "Restored": "queue_core.upkeep.backup.replacement",
@@ -207,6 +209,7 @@ __all__ = [
     "QueueDeactivated",
     "QueueExists",
     "QueueFull",
+    "QueueInTransaction",
     "QueueSettings",
     "QueueTaken",
     "Restored",

@@ -105,8 +105,12 @@ def markdown(text: str) -> str:
 
 
 def members(cls: type) -> Iterator[tuple[str, Any]]:
-    """Return the public methods and properties that a class defines itself, in their order."""
-    for name, member in vars(cls).items():
+    """Return the public methods and properties of a class, and of faces that it inherits."""
+    shared = (base for base in cls.__mro__[1:] if base.__module__.startswith("queue_core.queue."))
+    own = dict(vars(cls))
+    for base in shared:
+        own |= {name: member for name, member in vars(base).items() if name not in own}
+    for name, member in own.items():
         if isinstance(member, classmethod | staticmethod):
             member = member.__func__
         if f"{cls.__name__}.{name}" in INTERNAL:

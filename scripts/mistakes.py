@@ -99,7 +99,7 @@ MESSAGES = Section(
             "The connection belongs to another database",
             "import sqlite3\n"
             'with sqlite3.connect("/data/other.db") as connection:\n'
-            "    orders.load(ROWS, connection=connection)",
+            "    orders.within(connection).load(ROWS)",
         ),
     ],
 )

@@ -131,15 +131,6 @@ def callers(catalog: Catalog, given: object) -> Iterator[CallersCatalog]:
             raise _translated(catalog, error) from error
 
 
-def check_no_wait(timeout: float | None, usual: float | None) -> None:
-    """Raise `BadOption` for a time to wait within the caller's transaction, except the *usual*."""
-    if timeout not in (0, usual):
-        raise BadOption(
-            f"timeout={timeout} cannot be combined with connection: those for whom the call would "
-            "wait may wait for your transaction; leave timeout out"
-        )
-
-
 def _driver_of(given: object) -> Any:
     """Return the driver's connection; the transaction of a connection of SQLAlchemy has begun."""
     if isinstance(given, Connection):

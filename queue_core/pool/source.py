@@ -142,7 +142,7 @@ class AcquiringSource:
     def settle_within(self, connection: Connection, settlement: pa.Table) -> None:
         """Settle; raises `NotHeld` if one of the messages is not held any more."""
         outcomes = Settlement.of(settlement)
-        self._queue.settle(outcomes, self._consumer, connection=connection, retry=self._retry)
+        self._queue.within(connection).settle(outcomes, self._consumer, retry=self._retry)
 
     def give_back(self) -> None:
         """Reload the messages that were fired ahead."""

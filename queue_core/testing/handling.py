@@ -78,8 +78,8 @@ def handle(
         retry: The policy for failed messages, or its text. By default, the setting ``retry``.
         transactional: Whether each call has a transaction, as in `ConsumerPool`. The handler then
             takes a ``Connection`` of SQLAlchemy as its last argument. On SQLite, nobody else
-            writes to the store during a call: a handler that loads messages passes ``connection=``
-            to `Queue.load`. Cannot be combined with a batch handler of payloads or objects.
+            writes to the store during a call: a handler that loads messages uses `Queue.within`.
+            Cannot be combined with a batch handler of payloads or objects.
         columns: The columns that the handler takes. By default, as in `ConsumerPool`.
         selector: A SQL condition or a function, as in `Queue.fire`. By default, all messages.
         order_by: The order, as in `Queue.fire`. By default, the queue's own.

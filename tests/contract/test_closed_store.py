@@ -57,7 +57,7 @@ def test_a_closed_store_joins_no_transaction_of_the_caller(tmp_path):
     connection = sqlite3.connect(tmp_path / "catalog.db")
 
     with pytest.raises(Invalid, match="is closed"):
-        queue.load(orders(1), connection=connection)
+        queue.within(connection).load(orders(1))
     connection.close()
 
 

@@ -59,7 +59,7 @@ def test_a_queue_opened_before_reads_the_new_columns(store, grow, name):
 
     def within():
         with closing(caller_of(store)) as caller, caller.connected() as connection:
-            return stale.fire("all", connection=connection).messages
+            return stale.within(connection).fire("all").messages
 
     found = {
         "fire": lambda: stale.fire("all").messages,

@@ -197,7 +197,7 @@ def test_a_firing_in_a_transaction_is_told_that_its_queue_was_dropped(store):
     queue.drop()
 
     with store.catalog.engine.begin() as connection, pytest.raises(NoSuchQueue):
-        queue.fire(1, connection=connection)
+        queue.within(connection).fire(1)
 
 
 @pytest.mark.parametrize("timeout", [None, 60.0])

@@ -296,8 +296,8 @@ def test_a_firing_in_the_callers_transaction_takes_turns(store):
 
     engine = create_engine(store.catalog.engine.url, poolclass=NullPool)
     with engine.connect() as connection:
-        queue.load(of("own", 10), connection=connection)
-        first = queue.fire(30, connection=connection)
+        queue.within(connection).load(of("own", 10))
+        first = queue.within(connection).fire(30)
         assert customers(first.messages) == {"big": 10, "small": 10, "own": 10}
         connection.rollback()
 

@@ -31,7 +31,7 @@ def test_a_firing_finds_nothing_there_for_now(store, caller, how, limits):
     queue = make_queue(store, shards=1, limits=limits)
     queue.load(orders(3))
     with caller.connected() as connection:
-        queue.delete(queue.fire(connection=connection), connection=connection)
+        queue.within(connection).delete(queue.within(connection).fire())
         start = time.monotonic()
         firing = queue.fire("all", **how)
         assert time.monotonic() - start < SOON
@@ -46,7 +46,7 @@ def test_a_firing_that_waits_gets_them_after_the_transaction(store, caller):
     queue = make_queue(store, shards=1)
     queue.load(orders(2))
     with caller.connected() as connection:
-        queue.delete(queue.fire(connection=connection), connection=connection)
+        queue.within(connection).delete(queue.within(connection).fire())
         found = []
         waiting = threading.Thread(target=lambda: found.append(queue.fire(timeout=PATIENCE)))
         waiting.start()
@@ -61,17 +61,17 @@ def test_another_transaction_finds_nothing_and_goes_on(store, caller):
     queue = make_queue(store, shards=1)
     queue.load(orders(2))
     with caller.connected() as one, caller.connected() as other:
-        queue.delete(queue.fire(connection=one), connection=one)
+        queue.within(one).delete(queue.within(one).fire())
         caller.sell(other, 1)
         usual = caller.run(other, "SHOW lock_timeout").scalar()
         start = time.monotonic()
-        assert len(queue.fire(connection=other)) == 0
+        assert len(queue.within(other).fire()) == 0
         assert time.monotonic() - start < SOON
         # Its own rows are there, and its own limits.
         assert caller.run(other, "SHOW lock_timeout").scalar() == usual
-        queue.load(orders(1, 5), connection=other)
+        queue.within(other).load(orders(1, 5))
         one.commit()
-        queue.delete(queue.fire(connection=other), connection=other)
+        queue.within(other).delete(queue.within(other).fire())
         assert caller.run(other, "SHOW lock_timeout").scalar() == usual
         other.commit()
     assert caller.sold() == [1]
@@ -83,7 +83,7 @@ def test_a_pool_serves_its_other_queues_and_drains_both(store, caller):
     held.load(orders(3))
     handler = Recorder()
     with caller.connected() as connection:
-        held.delete(held.fire(connection=connection), connection=connection)
+        held.within(connection).delete(held.within(connection).fire())
         with ConsumerPool(store, ["held", "free"], handler, concurrency=2) as pool:
             for number in range(10, 14):
                 start = time.monotonic()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from queue_core import BadOption, Conflict, Settlement
+from queue_core import Conflict, Settlement
 from queue_core.errors import BadOutcome, ConsumerFenced, DamagedSegment
 from queue_core.values.ids import IdSet
 from tests.contract.callers import KINDS, caller_of
@@ -32,10 +32,10 @@ def test_a_firing_is_committed_with_the_rows_and_the_end_of_its_messages(store, 
     queue = make_queue(store, shards=2)
     queue.load(orders(3))
     with caller.connected() as connection:
-        firing = queue.fire("all", connection=connection)
+        firing = queue.within(connection).fire("all")
         for number in taken(firing):
             caller.sell(connection, number)
-        assert queue.delete(firing, connection=connection) == 3
+        assert queue.within(connection).delete(firing) == 3
         assert queue.browse().num_rows == 3
         assert caller.sold() == []
         connection.commit()
@@ -50,13 +50,13 @@ def test_a_rollback_puts_the_messages_back_as_if_never_fired(store, caller):
     before = queue.browse().to_pylist()
     with caller.connected() as connection:
         for _ in range(2):
-            firing = queue.fire(2, connection=connection)
+            firing = queue.within(connection).fire(2)
             caller.sell(connection, 1)
-            queue.delete(firing, connection=connection)
+            queue.within(connection).delete(firing)
             connection.rollback()
             assert taken(firing) == [0, 1]
         assert queue.browse().to_pylist() == before
-        queue.delete(queue.fire("all", connection=connection), connection=connection)
+        queue.within(connection).delete(queue.within(connection).fire("all"))
         connection.commit()
 
     assert caller.sold() == []
@@ -68,12 +68,12 @@ def test_every_outcome_goes_with_the_transaction(store, caller):
     queue.load(orders(4))
     with caller.connected() as connection:
         for finish in (connection.rollback, connection.commit):
-            firing = queue.fire("all", connection=connection)
+            firing = queue.within(connection).fire("all")
             ids = firing.ids.to_pylist()
-            queue.delete(ids[:1], connection=connection)
-            queue.sideline(ids[1:2], "no funds", connection=connection)
-            queue.reload(ids[2:3], connection=connection)
-            queue.settle(Settlement(deleted=IdSet.of(ids[3:])), firing, connection=connection)
+            queue.within(connection).delete(ids[:1])
+            queue.within(connection).sideline(ids[1:2], "no funds")
+            queue.within(connection).reload(ids[2:3])
+            queue.within(connection).settle(Settlement(deleted=IdSet.of(ids[3:])), firing)
             finish()
 
     assert numbers_of(queue.browse()) == [2]
@@ -87,11 +87,11 @@ def test_messages_that_were_fired_before_end_with_the_transaction(store, caller)
     firing = queue.fire("all")
     with caller.connected() as connection:
         caller.sell(connection, 0)
-        queue.delete(firing, connection=connection)
+        queue.within(connection).delete(firing)
         connection.rollback()
         assert queue.browse().num_rows == 2
         caller.sell(connection, 1)
-        queue.delete(firing, connection=connection)
+        queue.within(connection).delete(firing)
         connection.commit()
     assert caller.sold() == [1]
     assert queue.browse().num_rows == 0
@@ -105,12 +105,12 @@ def test_messages_that_are_not_held_any_more_are_refused(store, caller):
     with caller.connected() as connection:
         caller.sell(connection, 0)
         with pytest.raises(Conflict, match="1 of 2 messages are not held any more"):
-            queue.delete(firing, connection=connection)
+            queue.within(connection).delete(firing)
         with pytest.raises(BadOutcome):
-            queue.delete([1 << 40], connection=connection)
+            queue.within(connection).delete([1 << 40])
         connection.rollback()
         # The refused call has settled nothing.
-        assert queue.delete(firing.ids[1:], connection=connection) == 1
+        assert queue.within(connection).delete(firing.ids[1:]) == 1
         connection.commit()
     assert caller.sold() == []
 
@@ -118,12 +118,12 @@ def test_messages_that_are_not_held_any_more_are_refused(store, caller):
 def test_the_messages_of_the_transaction_itself_can_be_fired(store, caller):
     queue = make_queue(store)
     with caller.connected() as connection:
-        queue.load(orders(2), connection=connection)
-        firing = queue.fire("all", selector="number = 1", connection=connection)
+        queue.within(connection).load(orders(2))
+        firing = queue.within(connection).fire("all", selector="number = 1")
         assert taken(firing) == [1]
-        queue.delete(firing, connection=connection)
+        queue.within(connection).delete(firing)
         # What it has fired is not found again.
-        assert len(queue.fire("all", selector="number = 1", connection=connection)) == 0
+        assert len(queue.within(connection).fire("all", selector="number = 1")) == 0
         connection.commit()
     assert numbers_of(queue.browse()) == [0]
 
@@ -135,8 +135,8 @@ def test_selections_and_orders_work(store, caller, how):
     queue = make_queue(store, shards=3)
     queue.load(orders(4))
     with caller.connected() as connection:
-        firing = queue.fire(2, **how, connection=connection)
-        queue.delete(firing, connection=connection)
+        firing = queue.within(connection).fire(2, **how)
+        queue.within(connection).delete(firing)
         connection.commit()
     assert len(firing) == 2
     if "order_by" in how:
@@ -149,9 +149,9 @@ def test_the_next_message_of_a_group_follows_in_the_same_transaction(store, call
     queue.load(orders(3, customers=1))
     with caller.connected() as connection:
         seen = []
-        while len(firing := queue.fire(connection=connection)):
+        while len(firing := queue.within(connection).fire()):
             seen += numbers_of(firing.messages)
-            queue.delete(firing, connection=connection)
+            queue.within(connection).delete(firing)
         connection.commit()
     assert seen == [0, 1, 2]
 
@@ -164,13 +164,13 @@ def test_two_transactions_of_a_process_fire_at_the_same_time(store, caller):
         # The shards take turns.
         queue.load(orders(1, number))
     with caller.connected() as one, caller.connected() as other:
-        first = queue.fire(1, connection=one)
+        first = queue.within(one).fire(1)
         # Neither waits for the other, nor for the process's own consumer.
-        second = queue.fire(1, connection=other)
+        second = queue.within(other).fire(1)
         third = queue.fire(1)
-        queue.delete(second, connection=other)
+        queue.within(other).delete(second)
         other.commit()
-        queue.delete(first, connection=one)
+        queue.within(one).delete(first)
         one.commit()
         queue.delete(third)
     assert len({*numbers_of(first.messages), *numbers_of(second.messages)}) == 2
@@ -187,11 +187,11 @@ def test_threads_take_each_message_once(store, caller):
             end = time.monotonic() + PATIENCE
             while queue.browse().num_rows and time.monotonic() < end:
                 try:
-                    firing = queue.fire(2, connection=connection)
+                    firing = queue.within(connection).fire(2)
                     for number in numbers_of(firing.messages):
                         caller.sell(connection, number)
                     if len(firing):
-                        queue.delete(firing, connection=connection)
+                        queue.within(connection).delete(firing)
                     connection.commit()
                 except Conflict:
                     connection.rollback()
@@ -209,28 +209,18 @@ def test_threads_take_each_message_once(store, caller):
     assert caller.sold() == list(range(30))
 
 
-def test_a_firing_within_a_transaction_does_not_wait(store, caller):
-    queue = make_queue(store)
-    with caller.connected() as connection:
-        with pytest.raises(BadOption, match="timeout=1"):
-            queue.fire(timeout=1, connection=connection)
-        with pytest.raises(BadOption, match="timeout=None"):
-            queue.fire(timeout=None, connection=connection)
-        assert len(queue.fire(connection=connection)) == 0
-
-
 def test_a_consumer_of_ones_own_may_fire(store, caller):
     queue = make_queue(store)
     queue.load(orders(2))
     consumer = store.consumer("shop")
     with caller.connected() as connection:
-        firing = queue.fire(connection=connection, consumer=consumer)
+        firing = queue.within(connection).fire(consumer=consumer)
         assert firing.ticket.consumer == consumer
-        queue.delete(firing.ids, consumer="shop", connection=connection)
+        queue.within(connection).delete(firing.ids, consumer="shop")
         connection.commit()
     store.consumer("shop")
     with caller.connected() as connection, pytest.raises(ConsumerFenced):
-        queue.fire(connection=connection, consumer=consumer)
+        queue.within(connection).fire(consumer=consumer)
 
 
 @pytest.mark.spoiled
@@ -242,7 +232,7 @@ def test_a_damaged_segment_fires_nothing(store, caller):
     with caller.connected() as connection:
         caller.sell(connection, 1)
         with pytest.raises(DamagedSegment):
-            queue.fire("all", connection=connection)
+            queue.within(connection).fire("all")
         connection.commit()
     assert caller.sold() == [1]
     (row,) = store.view("queues").to_pylist()
@@ -253,11 +243,11 @@ def test_a_swept_message_is_not_settled_by_a_transaction(store, caller):
     queue = make_queue(store)
     queue.load(orders(1))
     with caller.connected() as connection:
-        firing = queue.fire(connection=connection)
+        firing = queue.within(connection).fire()
         connection.commit()
         assert queue.sweep(older_than=0) == 1
         caller.sell(connection, 0)
         with pytest.raises(Conflict, match="not held any more"):
-            queue.delete(firing, connection=connection)
+            queue.within(connection).delete(firing)
         connection.rollback()
     assert caller.sold() == []

@@ -65,7 +65,7 @@ def test_a_load_in_a_transaction_of_the_caller_refuses_them(store):
     queue = make_queue(store)
     engine = create_engine(store.catalog.engine.url)
     with engine.begin() as connection, pytest.raises(SchemaMismatch, match="column 'customer'"):
-        queue.load(foreign_orders(), connection=connection)
+        queue.within(connection).load(foreign_orders())
     engine.dispose()
     assert queue.browse().num_rows == 0
 

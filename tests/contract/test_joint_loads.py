@@ -227,7 +227,7 @@ def test_large_loads_and_those_of_a_caller_are_not_joined(store):
         queue.load(orders(JOINED_BYTES // 8))
         with caller.connected() as connection:
             caller.sell(connection, 1)
-            queue.load(orders(1), connection=connection)
+            queue.within(connection).load(orders(1))
     caller.close()
     joined.assert_not_called()
 

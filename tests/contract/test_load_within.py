@@ -37,7 +37,7 @@ def test_rows_and_messages_are_committed_together(store, caller):
     queue = make_queue(store, shards=4)
     with caller.connected() as connection:
         caller.sell(connection, 1)
-        ids = queue.load(orders(1, 1), connection=connection)
+        ids = queue.within(connection).load(orders(1, 1))
         assert waiting(queue) == []
         assert caller.sold() == []
         connection.commit()
@@ -50,11 +50,11 @@ def test_a_rollback_undoes_both(store, caller):
     queue = make_queue(store)
     with caller.connected() as connection:
         caller.sell(connection, 1)
-        queue.load(orders(1, 1), connection=connection)
+        queue.within(connection).load(orders(1, 1))
         connection.rollback()
         # The connection is as good as before.
         caller.sell(connection, 2)
-        queue.load(orders(1, 2), connection=connection)
+        queue.within(connection).load(orders(1, 2))
         connection.commit()
 
     assert waiting(queue) == caller.sold() == [2]
@@ -63,14 +63,14 @@ def test_a_rollback_undoes_both(store, caller):
 def test_a_load_that_comes_first_begins_the_transaction(store, caller):
     queue = make_queue(store)
     with caller.connected() as connection:
-        queue.load(orders(1, 1), connection=connection)
+        queue.within(connection).load(orders(1, 1))
         connection.rollback()
-        queue.load(orders(1, 2), connection=connection)
+        queue.within(connection).load(orders(1, 2))
         caller.sell(connection, 2)
         connection.commit()
     # Nobody commits this one.
     with caller.connected() as connection:
-        queue.load(orders(1, 3), connection=connection)
+        queue.within(connection).load(orders(1, 3))
 
     assert waiting(queue) == caller.sold() == [2]
 
@@ -80,10 +80,10 @@ def test_a_failed_load_changes_nothing_and_leaves_the_transaction_usable(store, 
     with caller.connected() as connection:
         caller.sell(connection, 1)
         with pytest.raises(SchemaMismatch):
-            queue.load([{"amount": 1.0}], connection=connection)
+            queue.within(connection).load([{"amount": 1.0}])
         with pytest.raises(QueueFull, match="'orders'"):
-            queue.load(orders(3), connection=connection)
-        queue.load(orders(1, 1), connection=connection)
+            queue.within(connection).load(orders(3))
+        queue.within(connection).load(orders(1, 1))
         caller.sell(connection, 2)
         connection.commit()
 
@@ -95,14 +95,14 @@ def test_a_failed_load_changes_nothing_and_leaves_the_transaction_usable(store, 
 def test_a_statement_of_the_caller_that_fails_undoes_both(store, caller):
     queue = make_queue(store)
     with caller.connected() as connection:
-        queue.load(orders(1, 1), connection=connection)
+        queue.within(connection).load(orders(1, 1))
         caller.sell(connection, 1)
         with pytest.raises((sa.exc.IntegrityError, psycopg.IntegrityError, sqlite3.IntegrityError)):
             caller.sell(connection, 1)
         if store.catalog.file is None:
             # PostgreSQL accepts nothing more.
             with pytest.raises(Conflict, match="failed before"):
-                queue.load(orders(1, 2), connection=connection)
+                queue.within(connection).load(orders(1, 2))
         connection.rollback()
 
     assert waiting(queue) == caller.sold() == []
@@ -112,10 +112,10 @@ def test_files_of_a_rolled_back_load_are_vacuumed(store, caller):
     queue = make_queue(store, shards=2)
     large = pa.table({"number": range(50_000), "customer": ["some customer"] * 50_000})
     with caller.connected() as connection:
-        queue.load(large, connection=connection)
+        queue.within(connection).load(large)
         connection.rollback()
         assert store.storage.list()
-        queue.load(large, connection=connection)
+        queue.within(connection).load(large)
         connection.commit()
 
     store.vacuum(grace=0)
@@ -132,7 +132,7 @@ def test_vacuum_waits_for_a_load_that_is_not_committed_yet(store, caller):
     large = pa.table({"number": range(50_000), "customer": ["some customer"] * 50_000})
     removed = []
     with caller.connected() as connection:
-        queue.load(large, connection=connection)
+        queue.within(connection).load(large)
         vacuum = threading.Thread(target=lambda: removed.extend(store.vacuum(grace=0)))
         vacuum.start()
         time.sleep(0.2)
@@ -156,7 +156,7 @@ def test_a_waiting_consumer_is_woken_at_the_commit(store, caller, monkeypatch):
     consumer.start()
     with caller.connected() as connection:
         time.sleep(0.3)
-        queue.load(orders(1, 1), connection=connection)
+        queue.within(connection).load(orders(1, 1))
         time.sleep(0.3)
         assert found == []
         connection.commit()
@@ -175,12 +175,12 @@ def test_two_threads_load_in_transactions_of_their_own(store, caller):
         for number in range(first, first + 20):
             with caller.connected() as connection:
                 if store.catalog.file is not None:
-                    queue.load(orders(1, number), connection=connection)
+                    queue.within(connection).load(orders(1, number))
                     caller.sell(connection, number)
                 else:
                     caller.sell(connection, number)
-                    queue.load(orders(1, number), connection=connection)
-                    queue.load(orders(1, number + 1000), connection=connection)
+                    queue.within(connection).load(orders(1, number))
+                    queue.within(connection).load(orders(1, number + 1000))
                 if number % 3:
                     connection.commit()
 
@@ -209,7 +209,7 @@ def test_transactions_with_keys_take_turns(store, caller, policy, loads):
                     with caller.connected() as connection:
                         for load in range(loads):
                             number = 100 * buyer + 10 * load + step
-                            own.queue("orders").load(orders(1, number), connection=connection)
+                            own.queue("orders").within(connection).load(orders(1, number))
                         connection.commit()
 
         beside = threads.submit(lambda: [queue.load(orders(1, 1000 + n)) for n in range(10)])
@@ -225,12 +225,12 @@ def test_another_database_is_refused_by_name(store, caller, tmp_path):
     queue = make_queue(store)
     other = sqlite3.connect(tmp_path / "other.db")
     with pytest.raises(BadOption, match="connection"):
-        queue.load(orders(1), connection=other)
+        queue.within(other).load(orders(1))
     assert not other.in_transaction
     other.close()
     for wrong in ("connection", sa.create_engine("sqlite://"), object()):
         with pytest.raises(BadOption, match="connection"):
-            queue.load(orders(1), connection=wrong)
+            queue.within(wrong).load(orders(1))
     assert waiting(queue) == []
 
 
@@ -242,10 +242,10 @@ def test_a_copy_of_the_database_is_refused(store, caller, request, tmp_path):
             source.backup(copy)
         source.close()
         with pytest.raises(BadOption, match=r"copy\.db.*catalog\.db"):
-            queue.load(orders(1), connection=copy)
+            queue.within(copy).load(orders(1))
         copy.execute(f"ATTACH '{store.catalog.file}' AS ignis")
         with pytest.raises(BadOption, match=r"copy\.db"):
-            queue.load(orders(1), connection=copy)
+            queue.within(copy).load(orders(1))
         copy.close()
         return
     url = store.catalog.engine.url.set(drivername="postgresql")
@@ -258,7 +258,7 @@ def test_a_copy_of_the_database_is_refused(store, caller, request, tmp_path):
             psycopg.connect(there.render_as_string(hide_password=False)) as connection,
             pytest.raises(BadOption, match="uses the database") as refused,
         ):
-            queue.load(orders(1), connection=connection)
+            queue.within(connection).load(orders(1))
     assert f"/{there.database}," in str(refused.value)
     assert f"/{url.database}?" in str(refused.value)
 
@@ -273,11 +273,11 @@ def test_a_connection_that_commits_each_statement_is_refused(store, caller):
         else:
             connection.autocommit = True
         with pytest.raises(BadOption, match="would commit each statement"):
-            queue.load(orders(1), connection=connection)
+            queue.within(connection).load(orders(1))
         if caller.kind == "driver":
             # A transaction of the caller's own is welcome.
             connection.execute("BEGIN")
-            queue.load(orders(1, 7), connection=connection)
+            queue.within(connection).load(orders(1, 7))
             connection.execute("COMMIT")
 
     assert waiting(queue) == ([7] if caller.kind == "driver" else [])
@@ -289,9 +289,9 @@ def test_a_session_gives_its_connection(store, caller):
     queue = make_queue(store)
     with Session(caller.engine) as session:
         with pytest.raises(BadOption, match=r"session\.connection\(\)"):
-            queue.load(orders(1), connection=session)
+            queue.within(session).load(orders(1))
         session.execute(sa.text("INSERT INTO sales VALUES (1)"))
-        queue.load(orders(1, 1), connection=session.connection())
+        queue.within(session.connection()).load(orders(1, 1))
         session.commit()
     assert waiting(queue) == caller.sold() == [1]
 
@@ -299,13 +299,11 @@ def test_a_session_gives_its_connection(store, caller):
 def test_bounded_queues_never_wait(store, caller):
     queue = make_queue(store, max_size=2)
     with caller.connected() as connection:
-        queue.load(orders(2), connection=connection)
+        queue.within(connection).load(orders(2))
         began = time.monotonic()
         with pytest.raises(QueueFull):
-            queue.load(orders(1, 5), connection=connection)
+            queue.within(connection).load(orders(1, 5))
         assert time.monotonic() - began < PATIENCE / 2
-        with pytest.raises(BadOption, match="timeout=3"):
-            queue.load(orders(1, 5), 3, connection=connection)
         connection.commit()
     assert waiting(queue) == [0, 1]
 
@@ -315,8 +313,8 @@ def test_changed_settings_are_followed(store, caller):
     store.queue("orders").change_settings(max_size=1, overflow="fail")
     with caller.connected() as connection:
         with pytest.raises(QueueFull):
-            queue.load(orders(2), connection=connection)
-        queue.load(orders(1, 7), connection=connection)
+            queue.within(connection).load(orders(2))
+        queue.within(connection).load(orders(1, 7))
         connection.commit()
     assert waiting(queue) == [7]
 
@@ -325,10 +323,10 @@ def test_a_ring_drops_its_oldest_with_the_commit(store, caller):
     queue = make_queue(store, max_size=2, overflow="ring")
     queue.load(orders(2))
     with caller.connected() as connection:
-        queue.load(orders(1, 2), connection=connection)
+        queue.within(connection).load(orders(1, 2))
         connection.rollback()
         assert waiting(queue) == [0, 1]
-        queue.load(orders(1, 3), connection=connection)
+        queue.within(connection).load(orders(1, 3))
         connection.commit()
     assert waiting(queue) == [1, 3]
 
@@ -337,12 +335,12 @@ def test_policies_see_what_the_transaction_has_loaded(store, caller):
     queue = make_queue(store, key="number", policy="latest")
     queue.load(orders(2))
     with caller.connected() as connection:
-        queue.load([{"number": 1, "customer": "mine"}], connection=connection)
-        queue.load([{"number": 1, "customer": "newest"}], connection=connection)
+        queue.within(connection).load([{"number": 1, "customer": "mine"}])
+        queue.within(connection).load([{"number": 1, "customer": "newest"}])
         connection.rollback()
         assert "mine" not in queue.browse().column("customer").to_pylist()
-        queue.load([{"number": 1, "customer": "mine"}], connection=connection)
-        queue.load([{"number": 1, "customer": "newest"}], connection=connection)
+        queue.within(connection).load([{"number": 1, "customer": "mine"}])
+        queue.within(connection).load([{"number": 1, "customer": "newest"}])
         connection.commit()
     rows = {row["number"]: row["customer"] for row in queue.browse().to_pylist()}
     assert sorted(rows) == [0, 1]
@@ -352,10 +350,10 @@ def test_policies_see_what_the_transaction_has_loaded(store, caller):
 def test_keys_are_known_when_the_transaction_is_committed(store, caller):
     queue = make_queue(store, key="number", dedup=["number"], dedup_window=3600)
     with caller.connected() as connection:
-        assert queue.load(orders(1, 1), connection=connection).null_count == 0
-        assert queue.load(orders(1, 1), connection=connection).null_count == 1
+        assert queue.within(connection).load(orders(1, 1)).null_count == 0
+        assert queue.within(connection).load(orders(1, 1)).null_count == 1
         connection.rollback()
-        assert queue.load(orders(1, 1), connection=connection).null_count == 0
+        assert queue.within(connection).load(orders(1, 1)).null_count == 0
         connection.commit()
     assert queue.load(orders(2, 1)).null_count == 1
     assert waiting(queue) == [1, 2]
@@ -366,19 +364,19 @@ def test_a_queue_that_keeps_nothing_and_a_deactivated_one_are_refused(store, cal
     gone.deactivate()
     with caller.connected() as connection:
         with pytest.raises(BadOption, match="keeps no messages"):
-            queue.load(orders(1), connection=connection)
+            queue.within(connection).load(orders(1))
         with pytest.raises(QueueDeactivated):
-            gone.load(orders(1), connection=connection)
+            gone.within(connection).load(orders(1))
 
 
 def test_a_load_adds_no_columns(store, caller):
     queue = make_queue(store)
     with caller.connected() as connection:
         with pytest.raises(BadOption, match="_expires_at"):
-            queue.load(orders(1), ttl=60, connection=connection)
+            queue.within(connection).load(orders(1), ttl=60)
         connection.rollback()
         queue.load(orders(1), ttl=60)
-        queue.load(orders(1, 1), ttl=60, connection=connection)
+        queue.within(connection).load(orders(1, 1), ttl=60)
         connection.commit()
     assert queue.browse().column("_expires_at").null_count == 0
 
@@ -393,22 +391,22 @@ def test_lock_waits_and_serialization_failures_are_conflicts(store, caller):
             with store.catalog.engine.connect() as other:
                 other.exec_driver_sql("BEGIN IMMEDIATE")
                 with pytest.raises(Conflict, match="run your transaction again"):
-                    queue.load(orders(1), connection=connection)
+                    queue.within(connection).load(orders(1))
                 other.exec_driver_sql("ROLLBACK")
         else:
             caller.run(connection, "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
             caller.run(connection, "SELECT count(*) FROM sales")
             queue.load(orders(1, 1))
             with pytest.raises(Conflict, match="run it again"):
-                queue.load(orders(1, 2), connection=connection)
+                queue.within(connection).load(orders(1, 2))
             connection.rollback()
             caller.run(connection, "SET lock_timeout = 100")
             with store.catalog.engine.connect() as other:
                 other.exec_driver_sql("SELECT * FROM shards FOR UPDATE")
                 with pytest.raises(Conflict, match="run it again"):
-                    queue.load(orders(1, 2), connection=connection)
+                    queue.within(connection).load(orders(1, 2))
         connection.rollback()
-        queue.load(orders(1, 3), connection=connection)
+        queue.within(connection).load(orders(1, 3))
         connection.commit()
     assert 3 in waiting(queue)
     assert 2 not in waiting(queue)
@@ -422,8 +420,8 @@ def test_rules_need_transactions_that_see_commits(store, caller):
     with caller.connected() as connection:
         caller.run(connection, "SET TRANSACTION ISOLATION LEVEL SERIALIZABLE")
         with pytest.raises(BadOption, match="READ COMMITTED"):
-            bounded.load(orders(1), connection=connection)
-        plain.load(orders(1), connection=connection)
+            bounded.within(connection).load(orders(1))
+        plain.within(connection).load(orders(1))
         connection.commit()
     assert waiting(bounded) == []
     assert waiting(plain) == [0]
@@ -434,7 +432,7 @@ def test_a_closed_connection_is_refused(store, caller):
     with caller.connected() as connection:
         connection.close()
         with pytest.raises(BadOption, match=r"connection (is closed|cannot be used)"):
-            queue.load(orders(1), connection=connection)
+            queue.within(connection).load(orders(1))
 
 
 def test_a_connection_in_pipeline_mode_is_refused(store, caller):
@@ -443,8 +441,8 @@ def test_a_connection_in_pipeline_mode_is_refused(store, caller):
     queue = make_queue(store)
     with caller.connected() as connection:
         with connection.pipeline(), pytest.raises(BadOption, match="connection is in pipeline"):
-            queue.load(orders(1), connection=connection)
-        queue.load(orders(1), connection=connection)
+            queue.within(connection).load(orders(1))
+        queue.within(connection).load(orders(1))
         connection.commit()
     assert waiting(queue) == [0]
 
@@ -455,9 +453,10 @@ def test_a_transaction_that_may_not_write_is_refused(store, caller):
     with caller.connected() as connection:
         on_file = store.catalog.file is not None
         mode = "PRAGMA query_only = ON" if on_file else "SET TRANSACTION READ ONLY"
-        for call in (queue.fire, lambda **how: queue.load(orders(1, 1), **how)):
+        ours = queue.within(connection)
+        for call in (ours.fire, lambda: ours.load(orders(1, 1))):
             caller.run(connection, mode)
             with pytest.raises(BadOption, match="connection is read-only"):
-                call(connection=connection)
+                call()
             connection.rollback()
     assert waiting(queue) == [0]

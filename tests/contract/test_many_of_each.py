@@ -129,7 +129,7 @@ def test_transactional_calls_of_many_queues_load_many_queues(store, in_batches):
 
     def handler(row, connection):
         for target in targets:
-            target.load([{name: row[name] for name in ORDERS.names}], connection=connection)
+            target.within(connection).load([{name: row[name] for name in ORDERS.names}])
         return row["number"] % 7 != 0
 
     @batch_handler
@@ -161,11 +161,12 @@ def test_a_transaction_of_a_caller_concerns_many_queues(store, kind, commits):
     with caller.connected() as connection:
         for step in range(3):
             for source in sources:
-                firing = source.fire(5, connection=connection)
+                ours = source.within(connection)
+                firing = ours.fire(5)
                 for target in targets:
-                    target.load(firing.messages.select(ORDERS.names), connection=connection)
-                outcome = (source.delete, source.sideline, source.reload)[step]
-                outcome(firing, connection=connection)
+                    target.within(connection).load(firing.messages.select(ORDERS.names))
+                outcome = (ours.delete, ours.sideline, ours.reload)[step]
+                outcome(firing)
         (connection.commit if commits else connection.rollback)()
     caller.close()
 

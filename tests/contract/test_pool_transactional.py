@@ -232,7 +232,7 @@ def test_a_message_that_was_taken_away_commits_nothing(store, queue, caller):
 
     def handler(message, connection):
         # A person does this from another process; on SQLite it would have to wait.
-        queue.delete([message["_message_id"]], consumer="shop", connection=connection)
+        queue.within(connection).delete([message["_message_id"]], consumer="shop")
         return sell(message, connection)
 
     with ConsumerPool(store, "orders", handler, transactional=True, name="shop") as pool:
@@ -251,7 +251,7 @@ def test_a_call_that_could_not_commit_is_never_ignored(store, queue, caller):
     def handler(batch, connection):
         numbers = batch.column("number").to_pylist()
         connection.execute(INSERT, [{"number": number} for number in numbers])
-        queue.delete(batch.column("_message_id")[:1], consumer="shop", connection=connection)
+        queue.within(connection).delete(batch.column("_message_id")[:1], consumer="shop")
         return [True] * len(numbers)
 
     with ConsumerPool(

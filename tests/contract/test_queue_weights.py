@@ -195,7 +195,7 @@ def test_a_queue_from_which_another_transaction_fires_holds_up_no_other(store, s
     caller = caller_of(store)
 
     with closing(caller), caller.connected() as connection:
-        store.queue("large").fire(connection=connection)
+        store.queue("large").within(connection).fire()
         assert reader.batch(12) == {"a": 6, "b": 6}
         connection.rollback()
     assert reader.batch(12) == {"large": 8, "a": 2, "b": 2}

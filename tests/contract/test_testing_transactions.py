@@ -99,7 +99,7 @@ def test_loads_with_the_connection_are_returned(store, caller):
     queue.load(orders(3))
 
     def bill(message, connection):
-        bills.load(orders(1, message["number"]), connection=connection)
+        bills.within(connection).load(orders(1, message["number"]))
         return message["number"] != 1
 
     handled = handle(queue, bill, transactional=True)

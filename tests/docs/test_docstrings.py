@@ -19,6 +19,7 @@ GIVEN = {
     "Handled",
     "IdSet",
     "Queue",
+    "QueueInTransaction",
     "TargetConsumer",
     "TemporaryStore",
     "Trace",

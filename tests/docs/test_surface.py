@@ -60,6 +60,7 @@ SURFACE = {
         "QueueDeactivated",
         "QueueExists",
         "QueueFull",
+        "QueueInTransaction",
         "QueueSettings",
         "QueueTaken",
         "Restored",

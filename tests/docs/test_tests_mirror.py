@@ -17,6 +17,7 @@ NOT_MIRRORED = {
     "queue_core.upkeep.leader.client": "one constant",
     "queue_core.waiting.firing": "a value, which tests/contract/test_fire.py has from a store",
     "queue_core.pool.timings": "constants alone",
+    "queue_core.queue.settling": "a face, which tests/contract/test_delete.py has from a store",
     "queue_core.segments.buffers": "tests/contract/test_buffers.py loads from buffers",
     "queue_core.support.trace_context": "tests/contract/test_trace_context.py runs handlers",
     "queue_core.upkeep.tasks.ran": "a plain value, which tests/contract/test_side_tasks.py gets",

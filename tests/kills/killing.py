@@ -135,8 +135,8 @@ def _warm(address: Address) -> None:
         queue = store.queue("sales")
         if store.catalog.file is not None:
             connection.exec_driver_sql("BEGIN IMMEDIATE")
-        queue.load(pa.table({"number": [-1]}), connection=connection)
-        queue.delete(queue.fire(connection=connection), connection=connection)
+        queue.within(connection).load(pa.table({"number": [-1]}))
+        queue.within(connection).delete(queue.within(connection).fire())
         connection.rollback()
 
 
@@ -193,13 +193,13 @@ def trade(address: Address, first: int, shared: mmap.mmap) -> None:
             try:
                 if rng.random() < 0.4:
                     _run(connection, f"INSERT INTO sales VALUES ({number})")
-                    queue.load(pa.table({"number": [number]}), connection=connection)
+                    queue.within(connection).load(pa.table({"number": [number]}))
                 else:
-                    firing = queue.fire(FIRED, connection=connection)
+                    firing = queue.within(connection).fire(FIRED)
                     for one in firing.messages.column("number").to_pylist():
                         _run(connection, f"INSERT INTO done VALUES ({one})")
                     if len(firing):
-                        queue.delete(firing, connection=connection)
+                        queue.within(connection).delete(firing)
                 if rng.random() < 0.1:
                     connection.rollback()
                 else:
@@ -257,7 +257,7 @@ def _handle(address: Address, first: int, shared: mmap.mmap, handler: Callable[.
                 with engine.connect() as connection:
                     for each in numbers:
                         _run(connection, f"INSERT INTO sales VALUES ({each})")
-                    queue.load(pa.table({"number": list(numbers)}), connection=connection)
+                    queue.within(connection).load(pa.table({"number": list(numbers)}))
                     connection.commit()
                 # The pool has its turn.
                 time.sleep(0.01)

@@ -83,8 +83,8 @@ def call_the_verbs(orders: Queue) -> None:
     orders.load(COLUMNS.empty_table())
 
     with sqlite3.connect("catalog.db") as connection:
-        orders.load([{"order_id": 1, "customer": "a"}], connection=connection)
-        assert_type(orders.delete(orders.fire(connection=connection), connection=connection), int)
+        orders.within(connection).load([{"order_id": 1, "customer": "a"}])
+        assert_type(orders.within(connection).delete(orders.within(connection).fire()), int)
 
     firing = orders.fire("all")
     assert_type(firing, Firing)

@@ -77,7 +77,7 @@ def _check(catalog: CallersCatalog, queue: QueueInfo, load_policy: LoadPolicy | 
         raise BadOption(
             f"queue {queue.name!r} keeps no messages (max_size=0), so a load waits until they are "
             "fired, which cannot happen before your transaction is committed; load without "
-            "connection, or raise max_size"
+            "Queue.within, or raise max_size"
         )
     ruled = queue.settings.is_bounded or load_policy is not None
     if ruled and not catalog.sees_commits():

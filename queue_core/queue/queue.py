@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
-from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, overload
@@ -12,54 +11,40 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, overload
 import pyarrow as pa
 
 from queue_core.catalog import queues
-from queue_core.catalog.callers import callers, check_no_wait
 from queue_core.catalog.holders import consumers
 from queue_core.catalog.holders.consumers import DEAD_AFTER_SECONDS
 from queue_core.catalog.identity import clock
 from queue_core.catalog.records import pauses
-from queue_core.catalog.slices.conditions import fireable
-from queue_core.errors import BadOption, BadOutcome, Invalid, SchemaMismatch, StorageUnavailable
+from queue_core.errors import BadOption, Invalid
+from queue_core.queue.loading import load_each
+from queue_core.queue.opened import OpenedQueue, checked_consumer
+from queue_core.queue.settling import Settling
+from queue_core.queue.within import QueueInTransaction
 from queue_core.segments.buffers import DEFAULT_BUFFERS, Buffer, BufferPool
-from queue_core.segments.distributor import Distributor
-from queue_core.segments.reader import read_table
 from queue_core.segments.stager import remove_staged
-from queue_core.selection.queue_rules import of_firing
+from queue_core.selection.demand import Demand
 from queue_core.selection.reading import Reading
 from queue_core.selection.request import Count, FireRequest, most_messages
 from queue_core.selection.rounds import whole_slices
-from queue_core.selection.selection import Selection, condition_of
-from queue_core.selection.terms import terms_of
+from queue_core.selection.selection import condition_of
 from queue_core.support.interruption import shielded
-from queue_core.support.trace_context import TRACEPARENT, with_traceparent
 from queue_core.upkeep.tasks.compaction import compact
 from queue_core.upkeep.tasks.retirement import retire
-from queue_core.values.backoff import check_wait
-from queue_core.values.column_roles import expiring, holding, stamped
-from queue_core.values.durations import Duration, check_seconds, check_timeout, in_seconds
-from queue_core.values.failure_kinds import REJECTED
-from queue_core.values.ids import IdSet, ids_from
+from queue_core.values.durations import Duration, check_seconds, check_timeout
+from queue_core.values.ids import ids_from
 from queue_core.values.limits import Limit
 from queue_core.values.model import (
     BY_SHARD,
-    THIS_PROCESS,
     Consumer,
     Holder,
     Magazine,
     QueueInfo,
-    ReadPlan,
-    Ticket,
-    magazine_of,
 )
 from queue_core.values.names import SIDELINE_SUFFIX
 from queue_core.values.outcomes import Settlement
-from queue_core.values.retry import Retry, of_kinds
+from queue_core.values.retry import Retry
 from queue_core.values.schema import (
-    EXPIRES_AT,
-    HOLD_UNTIL,
-    TIMESTAMP,
     Loadable,
-    conform,
-    of_data_frame,
     output_schema,
 )
 from queue_core.values.settings import QueueSettings, check_count, check_rate, is_whole
@@ -71,20 +56,15 @@ from queue_core.verbs.deactivate import deactivate
 from queue_core.verbs.drop import drop
 from queue_core.verbs.expire import expire
 from queue_core.verbs.peek import peek
-from queue_core.verbs.quarantine import quarantining
 from queue_core.verbs.read_tickets import plan_firing
-from queue_core.verbs.recover import recover_ticket
 from queue_core.verbs.repair import repair
 from queue_core.verbs.reset import reset
 from queue_core.verbs.settle import settle
 from queue_core.verbs.shovel import Shovelful, shovel
 from queue_core.verbs.sweep import count as count_stuck
 from queue_core.verbs.sweep import sweep
-from queue_core.waiting.external.fire import fire as fire_within
-from queue_core.waiting.external.load import load as load_within
-from queue_core.waiting.external.settle import settle as settle_within
 from queue_core.waiting.fire import fire_or_wait
-from queue_core.waiting.firing import Firing, Messages, holder_of, ids_of, of_plan
+from queue_core.waiting.firing import Firing, of_plan
 from queue_core.waiting.publish import publish
 from queue_core.waiting.smart.decide import LoadPolicy
 from queue_core.waiting.smart.incoming import IncomingRows
@@ -105,7 +85,7 @@ Message = TypeVar("Message")
 
 
 @shielded
-class Queue:
+class Queue(Settling):
     """
     One queue of a store. Get it from `Store.queue` or `Store.create_queue`.
 
@@ -139,15 +119,13 @@ class Queue:
         sideline: bool = False,
     ) -> None:
         self._store = store
-        self.info = info
+        only = Magazine.SIDELINE if sideline else None
+        self._queue = OpenedQueue(store.catalog, store.storage, info, only)
         #: Whether only the sideline is opened, by its name ``{queue}_SIDELINE``.
         self.is_sideline = sideline
         #: The class of the queue's messages; None if the queue was opened without one.
         self.message_type = message_type
-        #: The limits that its last firing found in its settings.
-        self.limits: tuple[Limit, ...] = ()
         self._buffers = BufferPool(info.name, info.schema, buffers)
-        self._spread = Distributor(store.storage)
 
     def __repr__(self) -> str:
         name = self.name + SIDELINE_SUFFIX if self.is_sideline else self.name
@@ -163,6 +141,16 @@ class Queue:
     def store(self) -> Store:
         """The store that holds the queue."""
         return self._store
+
+    @property
+    def info(self) -> QueueInfo:
+        """The queue as it was read last."""
+        return self._queue.info
+
+    @property
+    def limits(self) -> tuple[Limit, ...]:
+        """The limits that its last firing found in its settings."""
+        return self._queue.limits
 
     @property
     def name(self) -> str:
@@ -182,14 +170,9 @@ class Queue:
         policy: Policy | Check | str | None = None,
         ttl: Duration | None = None,
         hold: Duration | None = None,
-        connection: CallersConnection | None = None,
     ) -> pa.Array:
         """
         Publish messages, all or none. They are durable when this method returns.
-
-        With *connection*, they are published when you commit its transaction, together with your
-        own changes, and never if you roll it back. Until then, no consumer sees them, and other
-        loads into the same shards wait. Such a load never waits for room.
 
         Args:
             rows: A pyarrow Table or RecordBatch, a data frame of pandas, Polars or any library
@@ -211,9 +194,6 @@ class Queue:
             hold: Seconds, or a text such as ``"1h"`` or a ``timedelta``, before the messages may be
                 fired, from 0 to a hundred years. Applies to rows whose own hold column is null. A
                 queue without such a column gets ``_hold_until``.
-            connection: A connection to the database of the catalog, in whose transaction to load: a
-                ``Connection`` of SQLAlchemy, of psycopg (3) or of `sqlite3`. By default, a
-                transaction of this call.
 
         Returns:
             The message ids (int64), in the order of the rows. The id of a message that a policy or
@@ -222,66 +202,39 @@ class Queue:
         Raises:
             SchemaMismatch: The rows do not fit the queue's columns, a row has a null key, or a
                 string is not valid UTF-8.
-            BadOption: An argument is out of range, or the buffer belongs to another queue; or
-                *connection* uses another database or has no transaction, or the queue keeps no
-                messages.
-            QueueFull: The queue was full, and no room became free within *timeout* seconds; with
-                *connection*, at once.
+            BadOption: An argument is out of range, or the buffer belongs to another queue.
+            QueueFull: The queue was full, and no room became free within *timeout* seconds.
             QueueDeactivated: The queue was deactivated.
             NoSuchQueue: The queue was dropped.
             Conflict: Other processes kept changing the messages that the policy decides about;
-                retry. With *connection*, another transaction was in the way: roll yours back, and
-                run it again.
+                retry.
             DamagedSegment: A queued message that a policy needs cannot be read. It is quarantined;
                 load again.
         """
-        self._need_whole("load")
         timeout = check_timeout("timeout", timeout)
-        if isinstance(rows, Buffer):
-            with rows.loading(self.name) as filled:
-                return self.load(
-                    filled, timeout, policy=policy, ttl=ttl, hold=hold, connection=connection
-                )
-        table = self._conformed(self._rows(rows))
-        if table.num_rows == 0:
-            return pa.array([], pa.int64())
-        if TRACEPARENT in table.schema.names:
-            table = with_traceparent(table)
-        if ttl is not None or hold is not None:
-            table = self._with_times(table, ttl, hold, may_add=connection is None)
         end = None if timeout is None else time.monotonic() + timeout
-        while True:
-            try:
-                return self._load(table, timeout, policy, connection)
-            except queues.SettingsChanged:
-                # Another process has given the queue a policy, a bound or another setting.
-                self.refresh()
-                timeout = None if end is None else max(end - time.monotonic(), 0.0)
+
+        def run(info: QueueInfo, table: pa.Table) -> pa.Array:
+            left = None if end is None else max(end - time.monotonic(), 0.0)
+            return self._load(info, table, left, policy)
+
+        return load_each(self._queue, rows, (ttl, hold), run)
 
     def _load(
         self,
+        info: QueueInfo,
         table: pa.Table,
         timeout: float | None,
         policy: Policy | Check | str | None,
-        connection: CallersConnection | None,
     ) -> pa.Array:
-        """Load rows with the settings that are known; raises `SettingsChanged` for others."""
-        # Once: another thread may read the queue again meanwhile, and find more columns.
-        info = self.info
-        if not table.schema.equals(info.schema):
-            table = conform(table, info.schema, self.name)
-        stage = partial(self._spread.staged, info)
+        stage = partial(self._queue.spread.staged, info)
         on_full = OnFull(timeout=timeout)
         catalog, storage = self._store.catalog, self._store.storage
         load_policy = LoadPolicy.of(info, policy)
-        if connection is not None:
-            check_no_wait(timeout, None)
-            with callers(catalog, connection) as theirs:
-                return load_within(theirs, storage, info, table, load_policy, stage)
         if load_policy is not None:
             incoming = IncomingRows(info, storage, table, stage)
             load = SmartLoad(catalog, storage, info, load_policy, incoming)
-            with self._quarantining():
+            with self._queue.quarantining():
                 return load_rows(load, incoming, on_full)
         loads = self._store._loads
         # Those of other threads may wait for longer.
@@ -367,7 +320,7 @@ class Queue:
             QueueFull: No buffer became free within *timeout* seconds.
             BadOption: An argument is out of range, or *widths* names no column of variable width.
         """
-        self._need_whole("request")
+        self._queue.check_whole("request")
         if not is_whole(rows) or rows < 1:
             raise BadOption(f"rows={rows!r}: use a whole number, 1 or more")
         timeout = check_timeout("timeout", timeout)
@@ -386,7 +339,6 @@ class Queue:
         magazine: str = "main",
         consumer: Consumer | None = None,
         even_if_paused: bool = False,
-        connection: CallersConnection | None = None,
     ) -> Firing:
         """
         Take the next message, or the next messages, in the order of each shard.
@@ -402,10 +354,6 @@ class Queue:
         served, except for those with a selector or an order. A call with
         *max_messages* goes before them while several shards have so many messages that each of them
         could have as many as the call takes.
-
-        With *connection*, the firing is a part of its transaction: if you roll back, the messages
-        were never fired. Settle them in the same transaction. Until its end, other firings pass
-        over the shards of the messages.
 
         Args:
             max_messages: At most this many messages, 1 or more, or ``"all"``: all waiting messages,
@@ -434,8 +382,6 @@ class Queue:
                 (`Store.consumer`).
             even_if_paused: Whether to take messages even if the queue is paused (by `pause`, or
                 because its setting ``concurrency`` is 0).
-            connection: A connection in whose transaction to fire, as in `load`. The consumer is
-                then one of the connection by default, and *timeout* must be 0.
 
         Returns:
             A `Firing` with the messages and their ticket; empty if there is no message. It is also
@@ -452,41 +398,38 @@ class Queue:
             QueueTaken: Another consumer has the queue to itself.
             NoSuchQueue: The queue was dropped.
             DamagedSegment: Messages cannot be read. They are quarantined; fire again for the
-                others. With *connection*, the next firing without it quarantines them.
-            Conflict: With *connection*, another transaction was in the way: roll yours back, and
-                run it again.
+                others.
         """
-        if consumer is not None and not isinstance(consumer, Consumer):
-            raise BadOption(f"consumer={consumer!r}: use what Store.consumer(name) returns")
-        most = most_messages(max_messages, max_bytes)
-        given = (most, max_bytes, magazine, selector, order_by, order, fallback)
+        taker = checked_consumer(consumer)
+        demand = Demand(
+            max_messages=most_messages(max_messages, max_bytes),
+            max_bytes=check_count("max_bytes", max_bytes),
+            magazine=self._queue.magazine(magazine),
+            selector=selector,
+            order_by=order_by,
+            order=order,
+            fallback=fallback,
+            even_if_paused=even_if_paused,
+        )
         timeout = check_timeout("timeout", timeout)
-        catalog = self._store.catalog
-        if connection is not None:
-            check_no_wait(timeout, 0.0)
-            request = replace(self._request(*given), even_if_paused=even_if_paused)
-            with callers(catalog, connection) as theirs:
-                uri = self._store.storage.uri
-                return fire_within(theirs, uri, self.info, request, consumer)
+        catalog, uri = self._store.catalog, self._store.storage.uri
 
         def request_of(queue: QueueInfo) -> tuple[FireRequest, Reading]:
             if queue.schema_version > self.info.schema_version:
-                self.info = queue
-            request = self._request_of(queue, *given)
-            reading = Reading(self._store.storage.uri, (queue,))
-            return replace(request, even_if_paused=even_if_paused), reading
+                self._queue.info = queue
+            return self._queue.request(demand, queue), Reading(uri, (queue,))
 
         def who() -> Consumer:
-            return consumer or self._store.consumer()
+            return taker or self._store.consumer()
 
-        with self._quarantining():
+        with self._queue.quarantining():
             fired, request, reading = fire_or_wait(catalog, self.info, who, request_of, timeout)
         ticket = fired.ticket
         if ticket is None:
             nothing = output_schema(self.schema).empty_table()
             return Firing(None, nothing, fired.opens_in, fired.stalled)
         plan = plan_firing(catalog, ticket, fired, reading)
-        messages = self._read(plan, ticket, request.selection)
+        messages = self._queue.read(plan, ticket, request.selection)
         return of_plan(fired, messages, plan)
 
     def get_and_keep(
@@ -520,7 +463,7 @@ class Queue:
             NoSuchQueue: The queue was dropped.
             DamagedSegment: Messages cannot be read. They are quarantined; call again.
         """
-        self._need_whole("get_and_keep")
+        self._queue.check_whole("get_and_keep")
         keeper = self._store.keeper.consumer()
         return self.fire(max_messages, timeout=timeout, order=order, consumer=keeper)
 
@@ -545,142 +488,27 @@ class Queue:
             BadOption: No consumer of the name *consumer* keeps messages.
             NoSuchQueue: The queue was dropped.
         """
-        self._need_whole("reset")
-        self._follow_settings()
+        self._queue.check_whole("reset")
+        self._queue.follow()
         keeper = self._store.keeper.known()
         return reset(self._store.catalog, self.info, keeper, consumer=consumer)
 
-    def delete(
-        self,
-        messages: Messages,
-        *,
-        consumer: Consumer | str | None = None,
-        connection: CallersConnection | None = None,
-    ) -> int:
+    def within(self, connection: CallersConnection) -> QueueInTransaction:
         """
-        Remove fired messages for good, because they are done.
+        Return the queue with verbs that are a part of your own transaction.
 
-        Messages that are no longer in flight are left alone.
+        What `load`, `fire`, `delete`, `sideline`, `reload` and `settle` of the result change is
+        committed together with your own changes, or never: a message and a row of your tables, or
+        neither.
 
         Args:
-            messages: A `Firing`, or message ids (int64) as a pyarrow or numpy array or an iterable
-                of integers. With a firing, only messages that it still holds are removed.
-            consumer: Remove only messages that this consumer holds; a value or a name. By default,
-                with ids, those that a consumer of this process holds.
-            connection: A connection in whose transaction to remove them, as in `load`.
+            connection: A connection to the database of the catalog: a ``Connection`` of SQLAlchemy,
+                of psycopg (3) or of `sqlite3`. You commit its transaction, or roll it back.
 
         Returns:
-            How many of the messages were still held.
-
-        Raises:
-            BadOutcome: An id does not belong to this queue; nothing was changed.
-            BadOption: No consumer of that name has ever fired, or *connection* is not suitable.
-            Conflict: With *connection*: a message is not held any more, or another transaction was
-                in the way. Roll yours back.
+            The queue within the transaction. Each call checks the connection.
         """
-        settlement = Settlement(deleted=ids_of(messages))
-        return self._settle(settlement, holder_of(messages, consumer), connection)
-
-    def sideline(
-        self,
-        messages: Messages,
-        reason: str | None = None,
-        *,
-        kind: str = REJECTED,
-        consumer: Consumer | str | None = None,
-        connection: CallersConnection | None = None,
-    ) -> int:
-        """
-        Move fired messages to the sideline, because they failed.
-
-        Messages that are no longer in flight are left alone. Each failure raises the message's
-        ``_attempt`` by one and adds a row to `failures`. The setting ``retry`` says when a message
-        returns to main; after the last attempt it stays.
-
-        Args:
-            messages: A `Firing`, or message ids (int64), as in `delete`.
-            reason: Any text; the first 2000 characters are kept.
-            kind: One word of lower-case letters, digits and ``_``, up to 32 characters.
-            consumer: Sideline only messages that this consumer holds, as in `delete`.
-            connection: A connection in whose transaction to sideline them, as in `load`.
-
-        Returns:
-            How many of the messages were still held.
-
-        Raises:
-            BadOutcome: *kind* or *reason* is malformed, or an id does not belong to this queue;
-                nothing was changed.
-            BadOption: No consumer of that name has ever fired, or *connection* is not suitable.
-            Conflict: With *connection*: a message is not held any more, or another transaction was
-                in the way. Roll yours back.
-        """
-        settlement = Settlement.sideline(ids_of(messages), reason, kind)
-        return self._settle(settlement, holder_of(messages, consumer), connection)
-
-    def reload(
-        self,
-        messages: Messages,
-        *,
-        consumer: Consumer | str | None = None,
-        connection: CallersConnection | None = None,
-    ) -> int:
-        """
-        Put fired messages back to their old positions, without counting a failure.
-
-        Args:
-            messages: A `Firing`, or message ids (int64), as in `delete`.
-            consumer: Reload only messages that this consumer holds, as in `delete`.
-            connection: A connection in whose transaction to reload them, as in `load`.
-
-        Returns:
-            How many of the messages were still held.
-
-        Raises:
-            BadOutcome: An id does not belong to this queue; nothing was changed.
-            BadOption: No consumer of that name has ever fired, or *connection* is not suitable.
-            Conflict: With *connection*: a message is not held any more, or another transaction was
-                in the way. Roll yours back.
-        """
-        settlement = Settlement(reloaded=ids_of(messages))
-        return self._settle(settlement, holder_of(messages, consumer), connection)
-
-    def settle(
-        self,
-        settlement: Settlement,
-        consumer: Firing | Consumer | str | None = None,
-        *,
-        connection: CallersConnection | None = None,
-        retry: Retry | str | None = None,
-    ) -> int:
-        """
-        Give fired messages their outcomes, all in one transaction.
-
-        With *connection*, in its transaction. Then all messages must still be held: otherwise, the
-        call is refused, because your changes could be made twice. This holds for `delete`,
-        `sideline` and `reload`, too.
-
-        Args:
-            settlement: The outcomes. `Settlement.of` makes it from a table with ``_message_id``
-                (int64), ``outcome`` (string: ``delete``, ``sideline`` or ``reload``) and,
-                optionally, ``kind``, ``reason``, ``not_before``, ``delay`` and ``dead``.
-            consumer: Settle only messages that this firing or this consumer, a value or a name,
-                still holds. By default, those that a consumer of this process holds.
-            connection: A connection in whose transaction to settle them, as in `load`.
-            retry: The policy for these messages, or its text. By default, the setting ``retry``.
-
-        Returns:
-            How many of the messages were still held.
-
-        Raises:
-            BadOutcome: An id does not belong to this queue; nothing was changed.
-            BadOption: No consumer of that name has ever fired, *connection* is not suitable, or
-                *retry* is not a policy or names exception classes.
-            Conflict: With *connection*: a message is not held any more, or another transaction was
-                in the way. Roll yours back.
-        """
-        given = consumer.ticket if isinstance(consumer, Firing) else consumer
-        policy = of_kinds(retry)
-        return self._settle(settlement, given or THIS_PROCESS, connection, policy)
+        return QueueInTransaction(self._queue, connection)
 
     def peek(
         self,
@@ -712,11 +540,18 @@ class Queue:
             NoSuchQueue: The queue was dropped.
             DamagedSegment: Messages cannot be read. They are quarantined; peek again.
         """
-        most = check_count("count", count)
-        request = self._request(most, None, magazine, selector, order_by, order)
-        with self._quarantining():
-            plan = peek(self._store.catalog, self._store.storage.uri, self.info, request)
-        return self._read(plan, None, request.selection)
+        demand = Demand(
+            max_messages=check_count("count", count),
+            magazine=self._queue.magazine(magazine),
+            selector=selector,
+            order_by=order_by,
+            order=order,
+        )
+        info = self._queue.follow()
+        request = self._queue.request(demand, info)
+        with self._queue.quarantining():
+            plan = peek(self._store.catalog, self._store.storage.uri, info, request)
+        return self._queue.read(plan, selection=request.selection)
 
     def browse(self, *, selector: AnySelector | None = None, magazine: str = "main") -> pa.Table:
         """
@@ -738,10 +573,10 @@ class Queue:
             DamagedSegment: Messages cannot be read. They are quarantined; browse again.
         """
         store = self._store
-        self._follow_settings()
+        self._queue.follow()
         condition = None if selector is None else condition_of(selector, self.schema)
-        plan = browse(store.catalog, store.storage.uri, [self.info], self._magazine(magazine))
-        messages = self._read(plan, None)
+        plan = browse(store.catalog, store.storage.uri, [self.info], self._queue.magazine(magazine))
+        messages = self._queue.read(plan)
         if condition is None:
             return messages
         # Not at the top: a query waits for imports.
@@ -785,7 +620,7 @@ class Queue:
         with self._store.catalog.read() as connection:
             queue = queues.still_there(connection, self.info)
         both = magazine is None and not self.is_sideline
-        magazines = tuple(Magazine) if both else (self._magazine(magazine or "main"),)
+        magazines = tuple(Magazine) if both else (self._queue.magazine(magazine or "main"),)
         return choose(self._store.catalog, self._store.storage, queue, magazines, ids, selector)
 
     def edit(self, message_id: int, values: Mapping[str, Any]) -> None:
@@ -815,7 +650,7 @@ class Queue:
 
         with self._store.catalog.read() as connection:
             queue = queues.still_there(connection, self.info)
-        with self._quarantining():
+        with self._queue.quarantining():
             edit(self._store.catalog, self._store.storage, queue, message_id, values)
 
     def metadata(self) -> pa.Table:
@@ -890,7 +725,7 @@ class Queue:
             BadSelector: *selector* cannot be understood.
             DamagedSegment: Messages cannot be read by *selector*. They are quarantined.
         """
-        self._follow_settings()
+        self._queue.follow()
         if to is not None or dry_run:
             from queue_core.verbs.operator import redriving
 
@@ -908,7 +743,7 @@ class Queue:
             # Each verb touches as many shards: one round is enough for a slice of each.
             round_slices=max(whole_slices(), self.info.shards),
         )
-        with self._quarantining():
+        with self._queue.quarantining():
             return shovel(self._store.catalog, self.info, shovelful)
 
     def start_shovel(
@@ -988,11 +823,11 @@ class Queue:
             BadOption: An argument is out of range, or *consumer* is unknown to the store or alive.
             NoSuchQueue: The queue was dropped.
         """
-        self._need_whole("sweep")
+        self._queue.check_whole("sweep")
         older_than = check_timeout("older_than", older_than)
         dead_after = check_seconds("dead_after", dead_after)
         limit = check_count("limit", limit)
-        self._follow_settings()
+        self._queue.follow()
         catalog = self._store.catalog
         if consumer is not None:
             # It corrects the heartbeat of a clock that was ahead, so that the consumer can be dead.
@@ -1032,9 +867,9 @@ class Queue:
             DamagedSegment: Messages cannot be read. They are quarantined; compact again.
             PublicationRefused: A new segment was removed before it was published; retry.
         """
-        self._need_whole("compact")
-        self._follow_settings()
-        with self._quarantining():
+        self._queue.check_whole("compact")
+        self._queue.follow()
+        with self._queue.quarantining():
             return compact(self._store.catalog, self._store.storage, self.info)
 
     def expire(self) -> int:
@@ -1053,9 +888,9 @@ class Queue:
             NoSuchQueue: The queue was dropped.
             DamagedSegment: Messages cannot be read. They are quarantined; expire again.
         """
-        self._need_whole("expire")
-        self._follow_settings()
-        with self._quarantining():
+        self._queue.check_whole("expire")
+        self._queue.follow()
+        with self._queue.quarantining():
             retire(self._store.catalog, self.info)
             return expire(self._store.catalog, self._store.storage.uri, self.info)
 
@@ -1069,8 +904,8 @@ class Queue:
         Raises:
             NoSuchQueue: The queue was dropped.
         """
-        self._need_whole("repair")
-        self._follow_settings()
+        self._queue.check_whole("repair")
+        self._queue.follow()
         return repair(self._store.catalog, self.info.id)
 
     def add_columns(self, schema: pa.Schema | type) -> None:
@@ -1090,14 +925,12 @@ class Queue:
             SchemaMismatch: A new column is not nullable, or a type differs or is not supported.
             BadName: A column name is not allowed.
         """
-        self._need_whole("add_columns")
+        self._queue.check_whole("add_columns")
         if isinstance(schema, type):
             from queue_core.handling.objects.message_class import message_class
 
             schema = message_class(schema).schema
-        self.info = self._store.catalog.write(
-            lambda connection: queues.add_columns(connection, self.info, schema), grows=True
-        )
+        self._queue.add_columns(schema)
 
     def change_settings(self, **settings: Any) -> QueueSettings:
         """
@@ -1113,8 +946,8 @@ class Queue:
             NoSuchQueue: The queue was dropped.
             BadOption: A setting is unknown, out of range, or names an unsuitable column.
         """
-        self._need_whole("change_settings")
-        self.info = self._store.catalog.write(
+        self._queue.check_whole("change_settings")
+        self._queue.info = self._store.catalog.write(
             lambda connection: queues.change_settings(connection, self.info, settings)
         )
         return self.info.settings
@@ -1135,10 +968,10 @@ class Queue:
             NoSuchQueue: The queue was dropped.
             BadOption: *by* is not a whole number.
         """
-        self._need_whole("scale")
+        self._queue.check_whole("scale")
         if not is_whole(by):
             raise BadOption(f"by={by!r}: use a whole number")
-        self.info = self._store.catalog.write(lambda c: queues.scale(c, self.info, by))
+        self._queue.info = self._store.catalog.write(lambda c: queues.scale(c, self.info, by))
         return self.info.settings.concurrency
 
     def pause(self) -> None:
@@ -1153,8 +986,8 @@ class Queue:
             QueueDeactivated: The queue was deactivated.
             NoSuchQueue: The queue was dropped.
         """
-        self._need_whole("pause")
-        self.info = self._store.catalog.write(lambda c: pauses.pause(c, self.info))
+        self._queue.check_whole("pause")
+        self._queue.info = self._store.catalog.write(lambda c: pauses.pause(c, self.info))
 
     def resume(self) -> None:
         """
@@ -1166,8 +999,8 @@ class Queue:
             QueueDeactivated: The queue was deactivated.
             NoSuchQueue: The queue was dropped.
         """
-        self._need_whole("resume")
-        self.info = self._store.catalog.write(lambda c: pauses.resume(c, self.info))
+        self._queue.check_whole("resume")
+        self._queue.info = self._store.catalog.write(lambda c: pauses.resume(c, self.info))
 
     def deactivate(self) -> None:
         """
@@ -1180,7 +1013,7 @@ class Queue:
         Raises:
             NoSuchQueue: The queue was dropped.
         """
-        self._need_whole("deactivate")
+        self._queue.check_whole("deactivate")
         deactivate(self._store.catalog, self.info)
         self.refresh()
 
@@ -1200,7 +1033,7 @@ class Queue:
             BadOption: The queue is in use. Deactivate it first.
             NoSuchQueue: The queue was dropped before.
         """
-        self._need_whole("drop")
+        self._queue.check_whole("drop")
         return drop(self._store.catalog, self.info)
 
     def refresh(self) -> Queue:
@@ -1213,177 +1046,12 @@ class Queue:
         Raises:
             NoSuchQueue: The queue was dropped.
         """
-        with self._store.catalog.read() as connection:
-            self.info = queues.present(connection, self.info)
+        self._queue.refresh()
         return self
 
     def _view(self, name: str) -> pa.Table:
         """Return a view of this queue, not of another one that has its name by now."""
         return view(self._store.catalog, name, self.info, self._store.storage.uri)
 
-    def _follow_settings(self) -> None:
-        """Read the settings again, if another process has changed them."""
-        with self._store.catalog.read() as connection:
-            self.info = queues.still_there(connection, self.info)
-
-    def _magazine(self, name: str) -> Magazine:
-        """Return the magazine *name*; always the sideline if only the sideline is opened."""
-        return Magazine.SIDELINE if self.is_sideline else magazine_of(name)
-
-    def _need_whole(self, verb: str) -> None:
-        """Raise `BadOption` if only the sideline is opened."""
-        if self.is_sideline:
-            raise BadOption(
-                f"queue {self.name + SIDELINE_SUFFIX!r} is the sideline of queue {self.name!r}, "
-                f"and {verb} needs the whole queue; use the name {self.name!r}"
-            )
-
-    def _settle(
-        self,
-        settlement: Settlement,
-        holder: Holder,
-        connection: CallersConnection | None = None,
-        policy: Retry | None = None,
-    ) -> int:
-        if not isinstance(settlement, Settlement):
-            raise BadOutcome(
-                f"a settlement is no {type(settlement).__name__}; Settlement.of makes it from a "
-                "table with the columns _message_id and outcome"
-            )
-        settlement.check()
-        if connection is not None:
-            with callers(self._store.catalog, connection) as theirs:
-                return settle_within(theirs, self.info, settlement, holder, policy)
+    def _settle(self, settlement: Settlement, holder: Holder, policy: Retry | None) -> int:
         return settle(self._store.catalog, [self.info], settlement, holder, retry=policy)
-
-    def _with_times(
-        self, table: pa.Table, ttl: Duration | None, hold: Duration | None, *, may_add: bool
-    ) -> pa.Table:
-        """Fill the expiry and hold columns; add such a column to a queue that has none."""
-        waits = in_seconds(ttl), in_seconds(hold)
-        for name, given in zip(("ttl", "hold"), waits, strict=True):
-            if given is not None:
-                check_wait(name, given)
-        now, settings = self._store.catalog.now(), self.info.settings
-        for name, seconds, column, default in (
-            ("ttl", waits[0], expiring(settings, self.schema), EXPIRES_AT),
-            ("hold", waits[1], holding(settings, self.schema), HOLD_UNTIL),
-        ):
-            if seconds is None:
-                continue
-            at = now + int(seconds * 1e6)
-            if column is None:
-                if not may_add:
-                    raise BadOption(
-                        f"{name}={seconds:g}: queue {self.name!r} has no column for it, and "
-                        "connection would have to add one; add it first: "
-                        f"add_columns(pa.schema([({default!r}, pa.timestamp('us', 'UTC'))]))"
-                    )
-                self.add_columns(pa.schema([pa.field(default, TIMESTAMP)]))
-                table = conform(table, self.schema, self.name)
-            table = stamped(table, column or default, at)
-        return table
-
-    def _request(
-        self,
-        max_messages: int | None,
-        max_bytes: int | None,
-        magazine: str,
-        selector: AnySelector | None,
-        order_by: str | None,
-        order: str,
-        fallback: bool = False,
-    ) -> FireRequest:
-        # Another process may have changed the settings since.
-        self._follow_settings()
-        given = (max_messages, max_bytes, magazine, selector, order_by, order, fallback)
-        return self._request_of(self.info, *given)
-
-    def _request_of(
-        self,
-        queue: QueueInfo,
-        max_messages: int | None,
-        max_bytes: int | None,
-        magazine: str,
-        selector: AnySelector | None,
-        order_by: str | None,
-        order: str,
-        fallback: bool,
-    ) -> FireRequest:
-        """Return a request by the settings that *queue* has."""
-        self.limits = queue.settings.limits
-        source = self._magazine(magazine)
-        return FireRequest(
-            queue_ids=(self.info.id,),
-            magazine=source,
-            max_messages=max_messages,
-            max_bytes=check_count("max_bytes", max_bytes),
-            selection=Selection.parse(
-                [queue],
-                self._store.storage.uri,
-                selector,
-                order_by,
-                order=order,
-                fallback=fallback,
-                eligibility=partial(of_firing, magazine=source),
-            ),
-            rules=fireable([queue], source),
-            terms=terms_of([queue], source, order_by, order),
-        )
-
-    def _conformed(self, rows: Loadable) -> pa.Table:
-        """Return rows with the queue's columns; look for new ones before rows are refused."""
-        known = self.info
-        try:
-            return conform(rows, known.schema, self.name)
-        except SchemaMismatch:
-            self._follow_settings()
-            if self.info is known:
-                raise
-            return conform(rows, self.schema, self.name)
-
-    def _rows(self, rows: Any) -> Any:
-        """Return messages as a list of dicts or a table, and any other rows as they are."""
-        if isinstance(rows, pa.Table | pa.RecordBatch | str):
-            return rows
-        if hasattr(rows, "__arrow_c_stream__"):
-            # Some can be read only once.
-            return of_data_frame(rows, self.name)
-        if isinstance(rows, Mapping):
-            return [rows]
-        if isinstance(rows, list) and (not rows or isinstance(rows[0], dict)):
-            return rows
-        from queue_core.handling.objects.fields import is_message_class
-        from queue_core.handling.objects.message_class import as_table
-
-        if is_message_class(type(rows)):
-            rows = [rows]
-        if not isinstance(rows, Iterable):
-            return rows
-        listed = rows if isinstance(rows, list) else list(rows)
-        table = as_table(listed, self.name)
-        return listed if table is None else table
-
-    def _read(
-        self, plan: ReadPlan, ticket: Ticket | None, selection: Selection | None = None
-    ) -> pa.Table:
-        """Read messages. If that fails, put those of the ticket back, which no caller has seen."""
-        with self._quarantining():
-            try:
-                messages = read_table(plan)
-                if selection is None or not selection.ordered:
-                    return messages
-                now = self._store.catalog.now() if ticket is None else ticket.fired_at
-                return selection.sorted(messages, now)
-            except StorageUnavailable:
-                # Not a delivery: the messages are not the reason, and it may last.
-                if ticket is not None:
-                    recover_ticket(self._store.catalog, ticket)
-                raise
-            except BaseException:
-                if ticket is not None:
-                    self._settle(Settlement(reloaded=IdSet.of_scan(plan.tasks)), ticket)
-                raise
-
-    def _quarantining(self) -> AbstractContextManager[None]:
-        return quarantining(self._store.catalog, self._store.storage)

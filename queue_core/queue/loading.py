@@ -1,0 +1,139 @@
+"""What is the same in every load: rows become a table with the queue's columns, then the load runs.
+
+A load runs by the columns and settings that are known, and again if others have changed them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from queue_core.catalog import queues
+from queue_core.errors import BadOption, SchemaMismatch
+from queue_core.queue.opened import OpenedQueue
+from queue_core.segments.buffers import Buffer
+from queue_core.support.trace_context import TRACEPARENT, with_traceparent
+from queue_core.values.backoff import check_wait
+from queue_core.values.column_roles import expiring, holding, stamped
+from queue_core.values.durations import Duration, in_seconds
+from queue_core.values.model import QueueInfo
+from queue_core.values.schema import (
+    EXPIRES_AT,
+    HOLD_UNTIL,
+    TIMESTAMP,
+    Loadable,
+    conform,
+    of_data_frame,
+)
+
+
+def load_each(
+    queue: OpenedQueue,
+    rows: Any,
+    times: tuple[Duration | None, Duration | None],
+    load: Callable[[QueueInfo, pa.Table], pa.Array],
+    *,
+    may_add: bool = True,
+) -> pa.Array:
+    """
+    Load rows, an object or several, or a buffer; return the ids of the messages.
+
+    Args:
+        queue: The queue.
+        rows: As in `Queue.load`.
+        times: The arguments *ttl* and *hold* of `Queue.load`.
+        load: Loads a table with the columns of the queue; raises `SettingsChanged` if the queue has
+            other settings or columns by now.
+        may_add: Whether a column for *times* may be added to the queue.
+    """
+    queue.check_whole("load")
+    if isinstance(rows, Buffer):
+        with rows.loading(queue.name) as filled:
+            return load_each(queue, filled, times, load, may_add=may_add)
+    table = _conformed(queue, _listed(queue, rows))
+    if table.num_rows == 0:
+        return pa.array([], pa.int64())
+    if TRACEPARENT in table.schema.names:
+        table = with_traceparent(table)
+    if times != (None, None):
+        table = _with_times(queue, table, *times, may_add=may_add)
+    while True:
+        # Once: another thread may read the queue again meanwhile, and find more columns.
+        info = queue.info
+        if not table.schema.equals(info.schema):
+            table = conform(table, info.schema, queue.name)
+        try:
+            return load(info, table)
+        except queues.SettingsChanged:
+            # Another process has given the queue a policy, a bound or another setting.
+            queue.refresh()
+
+
+def _conformed(queue: OpenedQueue, rows: Loadable) -> pa.Table:
+    """Return rows with the queue's columns; look for new ones before rows are refused."""
+    known = queue.info
+    try:
+        return conform(rows, known.schema, queue.name)
+    except SchemaMismatch:
+        if queue.follow() is known:
+            raise
+        return conform(rows, queue.schema, queue.name)
+
+
+def _listed(queue: OpenedQueue, rows: Any) -> Any:
+    """Return messages as a list of dicts or a table, and any other rows as they are."""
+    if isinstance(rows, pa.Table | pa.RecordBatch | str):
+        return rows
+    if hasattr(rows, "__arrow_c_stream__"):
+        # Some can be read only once.
+        return of_data_frame(rows, queue.name)
+    if isinstance(rows, Mapping):
+        return [rows]
+    if isinstance(rows, list) and (not rows or isinstance(rows[0], dict)):
+        return rows
+    from queue_core.handling.objects.fields import is_message_class
+    from queue_core.handling.objects.message_class import as_table
+
+    if is_message_class(type(rows)):
+        rows = [rows]
+    if not isinstance(rows, Iterable):
+        return rows
+    listed = rows if isinstance(rows, list) else list(rows)
+    table = as_table(listed, queue.name)
+    return listed if table is None else table
+
+
+def _with_times(
+    queue: OpenedQueue,
+    table: pa.Table,
+    ttl: Duration | None,
+    hold: Duration | None,
+    *,
+    may_add: bool,
+) -> pa.Table:
+    """Fill the expiry and hold columns; add such a column to a queue that has none."""
+    waits = in_seconds(ttl), in_seconds(hold)
+    for name, given in zip(("ttl", "hold"), waits, strict=True):
+        if given is not None:
+            check_wait(name, given)
+    now, settings = queue.catalog.now(), queue.info.settings
+    for name, seconds, column, default in (
+        ("ttl", waits[0], expiring(settings, queue.schema), EXPIRES_AT),
+        ("hold", waits[1], holding(settings, queue.schema), HOLD_UNTIL),
+    ):
+        if seconds is None:
+            continue
+        at = now + int(seconds * 1e6)
+        if column is None:
+            if not may_add:
+                raise BadOption(
+                    f"{name}={seconds:g}: queue {queue.name!r} has no column for it, and your "
+                    "transaction would have to add one; add it first: "
+                    f"add_columns(pa.schema([({default!r}, pa.timestamp('us', 'UTC'))]))"
+                )
+            queue.add_columns(pa.schema([pa.field(default, TIMESTAMP)]))
+            table = conform(table, queue.schema, queue.name)
+        table = stamped(table, column or default, at)
+    return table

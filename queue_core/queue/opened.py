@@ -1,0 +1,125 @@
+"""`OpenedQueue`: a queue as its faces know it, with the columns and settings read last."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+
+import pyarrow as pa
+
+from queue_core.catalog import queues
+from queue_core.catalog.database import Catalog
+from queue_core.errors import BadOption, StorageUnavailable
+from queue_core.segments.distributor import Distributor
+from queue_core.segments.reader import read_table
+from queue_core.segments.storage import Storage
+from queue_core.selection.demand import Demand
+from queue_core.selection.request import FireRequest
+from queue_core.selection.selection import Selection
+from queue_core.values.ids import IdSet
+from queue_core.values.limits import Limit
+from queue_core.values.model import Consumer, Magazine, QueueInfo, ReadPlan, Ticket, magazine_of
+from queue_core.values.names import SIDELINE_SUFFIX
+from queue_core.values.outcomes import Settlement
+from queue_core.verbs.quarantine import quarantining
+from queue_core.verbs.recover import recover_ticket
+from queue_core.verbs.settle import settle
+
+
+class OpenedQueue:
+    """
+    A queue of a store, which the faces of the queue share. Thread-safe.
+
+    Args:
+        catalog: The catalog of the store.
+        storage: The storage of the store.
+        info: The queue, as it was found.
+        magazine: The only magazine that is opened; None for both.
+    """
+
+    def __init__(
+        self, catalog: Catalog, storage: Storage, info: QueueInfo, magazine: Magazine | None = None
+    ) -> None:
+        self.catalog = catalog
+        self.storage = storage
+        self.info = info
+        self.only = magazine
+        #: The limits that its last firing found in its settings.
+        self.limits: tuple[Limit, ...] = ()
+        self.spread = Distributor(storage)
+
+    @property
+    def name(self) -> str:
+        """The queue's name."""
+        return self.info.name
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The queue's own columns."""
+        return self.info.schema
+
+    def refresh(self) -> None:
+        """Read the queue's columns and settings; raises `NoSuchQueue`."""
+        with self.catalog.read() as connection:
+            self.info = queues.present(connection, self.info)
+
+    def follow(self) -> QueueInfo:
+        """Read them if another process has changed them; raises `NoSuchQueue`."""
+        with self.catalog.read() as connection:
+            self.info = queues.still_there(connection, self.info)
+        return self.info
+
+    def add_columns(self, schema: pa.Schema) -> None:
+        """Add columns; raises `NoSuchQueue`, `SchemaMismatch` and `BadName`."""
+        self.info = self.catalog.write(
+            lambda connection: queues.add_columns(connection, self.info, schema), grows=True
+        )
+
+    def magazine(self, name: str) -> Magazine:
+        """Return the magazine *name*, or the only one that is opened; raises `BadOption`."""
+        return magazine_of(name) if self.only is None else self.only
+
+    def check_whole(self, verb: str) -> None:
+        """Raise `BadOption` if only the sideline is opened."""
+        if self.only is not None:
+            raise BadOption(
+                f"queue {self.name + SIDELINE_SUFFIX!r} is the sideline of queue {self.name!r}, "
+                f"and {verb} needs the whole queue; use the name {self.name!r}"
+            )
+
+    def request(self, demand: Demand, queue: QueueInfo) -> FireRequest:
+        """Return the request of a consumer by the settings that the queue has in *queue*."""
+        self.limits = queue.settings.limits
+        return demand.request([queue], demand.selection([queue], self.storage.uri))
+
+    def read(
+        self, plan: ReadPlan, ticket: Ticket | None = None, selection: Selection | None = None
+    ) -> pa.Table:
+        """Read messages. If that fails, put those of the ticket back, which no caller has seen."""
+        with self.quarantining():
+            try:
+                messages = read_table(plan)
+                if selection is None or not selection.ordered:
+                    return messages
+                now = self.catalog.now() if ticket is None else ticket.fired_at
+                return selection.sorted(messages, now)
+            except StorageUnavailable:
+                # Not a delivery: the messages are not the reason, and it may last.
+                if ticket is not None:
+                    recover_ticket(self.catalog, ticket)
+                raise
+            except BaseException:
+                if ticket is not None:
+                    unread = Settlement(reloaded=IdSet.of_scan(plan.tasks))
+                    settle(self.catalog, [self.info], unread, ticket)
+                raise
+
+    def quarantining(self) -> AbstractContextManager[None]:
+        """Quarantine damaged segments that the block meets."""
+        return quarantining(self.catalog, self.storage)
+
+
+def checked_consumer(given: object) -> Consumer | None:
+    """Return the consumer that a caller has given, if any; raises `BadOption`."""
+    if given is None or isinstance(given, Consumer):
+        return given
+    raise BadOption(f"consumer={given!r}: use what Store.consumer(name) returns")
