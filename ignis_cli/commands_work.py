@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import logging
 import sys
-from functools import reduce
-from importlib import import_module
 from typing import Annotated, Any
 
 import typer
@@ -16,6 +14,7 @@ from ignis_cli.invocation import REFUSED, current
 from queue_core import ConsumerPool, IgnisError
 from queue_core.errors import BadOption
 from queue_core.pool.held_bytes import MAX_BYTES
+from queue_core.values.import_paths import imported, is_path
 
 _CHANGE = "Change"
 
@@ -97,12 +96,7 @@ def work(
 
 def _imported(path: str) -> Any:
     """Return the object of an import path; raises `BadOption`."""
-    module, _, names = path.partition(":")
-    if not module or not names:
+    if not is_path(path):
         raise BadOption(f"{path}: write MODULE:HANDLER, such as shop.orders:charge")
     sys.path.insert(0, "")
-    try:
-        return reduce(getattr, names.split("."), import_module(module))
-    except Exception as error:
-        # The module may raise anything when it is imported.
-        raise BadOption(f"{path} cannot be imported: {type(error).__name__}: {error}") from error
+    return imported(path, path)

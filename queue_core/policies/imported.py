@@ -6,34 +6,17 @@ code that is installed there can be named.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from functools import reduce
-from importlib import import_module
 from types import FunctionType
 from typing import Any
 
 from queue_core.errors import BadOption
-
-_PATH = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
-
-
-def is_path(text: str) -> bool:
-    """Return whether the text of a policy is an import path."""
-    return _PATH.fullmatch(text.strip()) is not None
+from queue_core.values import import_paths
 
 
 def imported(path: str) -> Any:
     """Return the function or the policy value of an import path; raises `BadOption`."""
-    module, _, names = path.strip().partition(":")
-    try:
-        found = reduce(getattr, names.split("."), import_module(module))
-    except Exception as error:
-        # The module may raise anything when it is imported.
-        raise BadOption(
-            f"policy {path!r} cannot be imported here: {type(error).__name__}: {error}; each "
-            "process that loads into the queue needs the module"
-        ) from error
+    found = import_paths.imported(path, f"policy {path!r}")
     if isinstance(found, str | type) or not (callable(found) or hasattr(found, "bind")):
         raise BadOption(
             f"policy {path!r} is {found!r}; it must be a function of a new and a queued message, "
@@ -57,8 +40,8 @@ def _path_of(policy: Any) -> str:
             "path of a variable that has it, such as 'shop.policies:newest'; for one load only, "
             "pass it to load(rows, policy=…)"
         )
-    path = f"{policy.__module__}:{policy.__qualname__}"
-    if policy.__module__ == "__main__" or not is_path(path) or imported(path) is not policy:
+    path = import_paths.path_of(policy)
+    if path is None:
         raise BadOption(
             f"policy={policy.__qualname__} cannot be stored, because other processes cannot import "
             f"it from {policy.__module__!r}: define it at the top of an installed module, or use "

@@ -1,21 +1,11 @@
-"""Import paths of policies: which texts are paths, and which objects have one."""
+"""Import paths of policies: what they name, and which policies have one."""
 
 import pytest
 
 from queue_core.errors import BadOption
 from queue_core.policies.builtin import Latest
-from queue_core.policies.imported import imported, is_path, storable
+from queue_core.policies.imported import imported, storable
 from tests import own_checks
-
-
-@pytest.mark.parametrize("text", ["shop:check", "shop.policies:Checks.one", " shop:check "])
-def test_paths(text):
-    assert is_path(text)
-
-
-@pytest.mark.parametrize("text", ["latest", "annihilate(a = ':b', c)", "shop:", ":check", "a:b:c"])
-def test_texts_that_are_no_paths(text):
-    assert not is_path(text)
 
 
 def test_a_path_is_imported():
