@@ -2,9 +2,9 @@
 
     python examples/webhooks.py /tmp/webhooks ada=http://127.0.0.1:8000/ada
 
-Each customer has a limit and a breaker, so one whose server is slow or down does not hold up the
-others. An event is tried again after a failure; one that the customer refuses (410) is dead at
-once, and a person decides.
+Each customer has a limit, so one whose server is slow or down does not hold up the others. An
+event is tried again after a failure; one that the customer refuses (410) is dead at once, and a
+person decides.
 """
 
 import json
@@ -15,7 +15,7 @@ import urllib.request
 
 import pyarrow as pa
 
-from queue_core import Breaker, ConsumerPool, Retry, Store, exponential, limit
+from queue_core import ConsumerPool, Retry, Store, exponential, limit
 
 EVENT = pa.schema([("customer", pa.string()), ("url", pa.string()), ("body", pa.string())])
 
@@ -52,8 +52,7 @@ def main(path: str, urls: dict[str, str], events: int = 5) -> dict[str, int]:
                 for number in range(events)
             ]
         )
-        breaker = Breaker(by="customer", of=4, pause=0.2, name="webhooks")
-        with ConsumerPool(store, "webhooks", post, concurrency=4, breaker=breaker) as pool:
+        with ConsumerPool(store, "webhooks", post, concurrency=4) as pool:
             while unfinished(store):
                 time.sleep(0.05)
         return {**pool.counts, "dead": store.view("queues").column("dead")[0].as_py()}

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -32,22 +31,14 @@ def breaker(
     store: Store,
     turn: Annotated[Turn, typer.Argument(help="open, close, or auto: leave it to itself.")],
     name: Annotated[str, typer.Argument(help="The breaker: by default, its queues.")],
-    value: Annotated[
-        str | None,
-        typer.Option(
-            metavar="VALUE",
-            help="With a breaker for each value of a column: the value, as JSON or as plain text. "
-            "By default, the whole handler.",
-        ),
-    ] = None,
 ) -> None:
     """
     Open or close a circuit breaker by hand.
 
     While it is open, its handler gets no messages. Processes notice it within a second.
     """
-    unknown = value is None and _is_unknown(store, name)
-    switch = store.breaker(name, *([] if value is None else [_json_or_text(value)]))
+    unknown = _is_unknown(store, name)
+    switch = store.breaker(name)
     {Turn.open: switch.open, Turn.close: switch.close, Turn.auto: switch.release}[turn]()
     done = {Turn.open: "open", Turn.close: "closed", Turn.auto: "left to itself"}[turn]
     if unknown:
@@ -55,7 +46,7 @@ def breaker(
             f"no breaker {name!r} has opened so far, and no queue has this name; check it with: "
             "ignis breakers"
         )
-    answer(f"breaker {name} is {done}", breaker=name, value=value, turn=turn.value)
+    answer(f"breaker {name} is {done}", breaker=name, turn=turn.value)
 
 
 def _is_unknown(store: Store, name: str) -> bool:
@@ -67,10 +58,3 @@ def _is_unknown(store: Store, name: str) -> bool:
     if name in store.view("breakers").column("breaker").to_pylist():
         return False
     return not set(name.split(",")) <= set(store.queues())
-
-
-def _json_or_text(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text

@@ -185,8 +185,7 @@ def _of_store(figures: Figures) -> Iterator[tuple[str, str | None, str]]:
     for kind, text in _side_tasks(figures):
         yield kind, None, text
     for each in figures.breakers:
-        which = f" for {each.value}" if each.value else ""
-        state = f"has been {each.state}{which} for {age(each.since)}"
+        state = f"has been {each.state} for {age(each.since)}"
         yield "breaker", None, f"Breaker {each.name} {state}: too many calls fail."
     for job in figures.failed_jobs:
         error = f": {job.error}" if job.error else ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyspark import TaskContext
@@ -13,7 +13,7 @@ from queue_core.values.model import Staged
 
 if TYPE_CHECKING:
     # Not at the top: a query that loads waits for imports, and settles nothing.
-    from queue_core.handling.breakers.tallies import Tally
+    from queue_core.handling.gate import Tally
     from queue_core.values.outcomes import Settlement
 
 _QUERY_ID = "sql.streaming.queryId"
@@ -40,8 +40,8 @@ class SettleMessage(WriterCommitMessage):
     query_id: str | None
     #: The name of a handler that returned nothing in this task.
     refusal: str | None = None
-    #: The calls of the handler in this task, by the keys of its breaker.
-    tallies: dict[str, Tally] = field(default_factory=dict)
+    #: The calls of the handler in this task, if it has a breaker.
+    tally: Tally | None = None
 
 
 def current_query() -> str | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from queue_core.errors import BadOption
-from queue_core.handling.breakers.breaker import Breaker
+from queue_core.handling.breaker import Breaker
 from queue_core.values.address import Address
 from queue_core.values.durations import parse_seconds
 from queue_core.values.names import check_consumer, check_queue
@@ -165,7 +165,7 @@ OPTIONS: tuple[Option, ...] = (
         "breaker",
         "With `mode=settle`, the source's `breaker`, which settlements open and close. Each row "
         "counts as a call, except reloaded ones, and has failed if it is sidelined with the `kind` "
-        "`exception` or `timeout`. If the breaker has `by`, the DataFrame needs that column too.",
+        "`exception` or `timeout`.",
         Breaker.parse,
     ),
 )

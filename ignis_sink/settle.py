@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -16,15 +17,9 @@ from ignis_sink.options import SinkOptions
 from ignis_sink.queues import known_store
 from ignis_sink.spark_log import read_entry
 from queue_core.errors import BadOption, BadOutcome, NoSuchQueue
-from queue_core.handling.breakers.breaker import Breaker
-from queue_core.handling.breakers.keys import check_by, name_for
-from queue_core.handling.breakers.tallies import (
-    BREAKER,
-    Tally,
-    merged,
-    tallies_of,
-    tallies_of_settlement,
-)
+from queue_core.handling.breaker import Breaker, name_for
+from queue_core.handling.breaker_state import PROBING
+from queue_core.handling.gate import Tally, Window
 from queue_core.handling.results import REFUSAL, refusal
 from queue_core.segments.row_digest import digest_of_ids
 from queue_core.support import faults
@@ -35,6 +30,10 @@ from queue_core.values.names import listed, nearest
 from queue_core.values.outcomes import Settlement
 
 _log = logging.getLogger(__name__)
+
+#: The last calls, by the catalog and the name of the breaker: Spark commits many batches in one
+#: process, and each time with another writer.
+_windows: dict[tuple[str, str], Window] = {}
 
 _TYPES = {
     "_message_id": ("bigint",),
@@ -108,9 +107,8 @@ def check_settlement(options: SinkOptions, schema: StructType) -> NoSuchQueue | 
     """
     Check a settlement before any task runs; return the error if some of the queues do not exist.
 
-    Raises `BadOutcome` if the DataFrame's columns do not describe one, `BadOption` if they do not
-    have the column of the breaker, and `NoSuchStore` or `NoSuchQueue` if the store or all
-    of the queues do not exist.
+    Raises `BadOutcome` if the DataFrame's columns do not describe one, and `NoSuchStore` or
+    `NoSuchQueue` if the store or all of the queues do not exist.
     """
     for name, types in _TYPES.items():
         if name not in schema.names:
@@ -124,51 +122,50 @@ def check_settlement(options: SinkOptions, schema: StructType) -> NoSuchQueue | 
         actual = schema[name].dataType.simpleString()
         if actual.partition("(")[0] not in types:
             raise BadOutcome(f"mode=settle: column {name!r} is {actual}, not {types[0]}")
-    by = None if options.breaker is None else options.breaker.by
-    if by is not None and BREAKER not in schema.names and by not in schema.names:
-        raise BadOption(
-            f"breaker: by={by!r}: the DataFrame lacks this column{nearest(by, schema.names)}; keep "
-            "it beside the columns of the settlement, so that the calls of each value can be "
-            "counted"
-        )
-    queues, missing = _queues(options)
-    for queue in queues:
-        if options.breaker is not None:
-            check_by(options.breaker, queue.name, queue.schema)
+    _, missing = _queues(options)
     return missing
 
 
 def gather(batches: Iterable[pa.RecordBatch], breaker: Breaker | None = None) -> SettleMessage:
-    """Reduce rows to one bitmap per segment and outcome, the reasons, and the breaker's tallies."""
+    """Reduce rows to one bitmap per segment and outcome, the reasons, and the breaker's tally."""
     pass_over_imports()
     refused: list[str] = []
-    tallies: list[dict[str, Tally]] = []
+    tally = None if breaker is None else Tally()
 
     def settlements() -> Iterator[Settlement]:
+        nonlocal tally
         for batch in batches:
             if REFUSAL in batch.schema.names:
                 refused.extend(batch.column(REFUSAL).drop_null().slice(0, 1).to_pylist())
-            if BREAKER in batch.schema.names:
-                tallies.append(tallies_of(batch))
-            elif breaker is not None:
-                tallies.append(tallies_of_settlement(batch, breaker.by))
+            if tally is not None:
+                tally = Tally.sum([tally, Tally.of(batch)])
             yield Settlement.of(batch)
 
     settlement = Settlement.merge(settlements())
     faults.point("sink.staged")
-    return SettleMessage(settlement, current_query(), next(iter(refused), None), merged(tallies))
+    return SettleMessage(settlement, current_query(), next(iter(refused), None), tally)
 
 
 def _report(options: SinkOptions, tasks: list[SettleMessage]) -> None:
     """Open or close the breaker of a query, if it has one, by the calls of some tasks."""
     breaker = options.breaker
-    if breaker is None:
+    if breaker is None or not tasks:
         return
-    from ignis_sink.breaking import report
+    from queue_core.catalog.records.breakers import SharedBreaker
 
     name = breaker.name or name_for(options.queues)
-    catalog = known_store(options.address).catalog
-    report(catalog, breaker, name, options.consumer or name, [task.tallies for task in tasks])
+    catalog, consumer = known_store(options.address).catalog, options.consumer or name
+    shared = SharedBreaker(catalog, replace(breaker, check=None), name, 0.0)
+    state, _ = shared.look(consumer, may_probe=False)
+    tally = Tally.sum(task.tally for task in tasks if task.tally is not None)
+    window = _windows.setdefault((catalog.url, name), Window(breaker))
+    if state.stops:
+        window.clear()
+        if state.state == PROBING:
+            shared.probed(tally.failures > 0 if tally.calls else None, consumer)
+    elif window.note(tally.calls, tally.failures) or tally.stopped:
+        window.clear()
+        shared.trip(consumer)
 
 
 def apply(options: SinkOptions, tasks: list[SettleMessage], batch: tuple[str, int] | None) -> None:

@@ -19,7 +19,7 @@ from queue_core.support import faults
 from queue_core.values.names import listed
 
 if TYPE_CHECKING:
-    from ignis_source.breaking import QueryBreaker
+    from queue_core.catalog.records.breakers import SharedBreaker
 
 _log = logging.getLogger(__name__)
 
@@ -38,9 +38,11 @@ class TicketFirer:
         requests: Requests,
         tickets: Tickets,
         watch: Watch,
-        breaker: QueryBreaker | None = None,
+        breaker: SharedBreaker | None = None,
     ) -> None:
         self._breaker = breaker
+        #: Whether the breaker held messages back at the last look.
+        self._stops = False
         self._options = options
         self._requests = requests
         self._tickets = tickets
@@ -106,16 +108,16 @@ class TicketFirer:
         credit = presence.credit()
         if credit is not None:
             max_messages = credit if max_messages is None else min(max_messages, credit)
-        plan, condition = None, None
+        probes = False
         if self._breaker is not None:
-            plan = self._breaker.plan(presence.consumer.name)
-            if plan is None:
+            state, probes = self._breaker.look(presence.consumer.name)
+            self._stops = state.stops
+            if self._stops and not probes:
                 return Fired()
-            condition = self._breaker.condition(plan)
-            if plan.probe is not None:
+            if probes:
                 max_messages = 1 if max_messages is None else min(max_messages, 1)
         request = self._requests.request(
-            self._tickets.fireable_queues, max_messages, max_bytes, after, condition
+            self._tickets.fireable_queues, max_messages, max_bytes, after
         )
         fired, ended = Fired(), False
         if request.queue_ids and (max_messages is None or max_messages > 0):
@@ -127,8 +129,8 @@ class TicketFirer:
             faults.point("source.fired")
         ticket = fired.ticket
         if ticket is None:
-            if self._breaker is not None and plan is not None and plan.probe is not None:
-                self._breaker.probed(plan.probe, None, presence.consumer.name)
+            if self._breaker is not None and probes:
+                self._breaker.probed(None, presence.consumer.name)
             if not ended:
                 return fired
             # One of them has ended since they were read; the others may have messages.
@@ -143,8 +145,7 @@ class TicketFirer:
 
     def _patience(self, presence: QueryPresence, fired: Fired) -> float:
         """Seconds after which to look again although nothing has changed."""
-        stops = self._breaker is not None and self._breaker.stops
-        by_time = self._requests.holds or self._options.is_ranked or stops
+        by_time = self._requests.holds or self._options.is_ranked or self._stops
         most = HELD_SECONDS if by_time else IDLE_SECONDS
         # A consumer that goes first may die without notice.
         gone = presence.held_back()

@@ -7,7 +7,7 @@ from math import inf
 from typing import Any, NamedTuple
 
 from queue_core.errors import BadOption
-from queue_core.handling.breakers.breaker import Breaker
+from queue_core.handling.breaker import Breaker
 from queue_core.upkeep.leader.client import CLIENT_ID
 from queue_core.upkeep.tasks.registry import REGISTRY, TASKS, check_task
 from queue_core.values.address import Address

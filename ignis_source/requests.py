@@ -52,13 +52,8 @@ class Requests:
         max_messages: int | None,
         max_bytes: int | None,
         after: int,
-        condition: str | None = None,
     ) -> FireRequest:
-        """
-        Return the request for the ticket that follows *after* from some of the queues.
-
-        Messages also meet *condition*, which is SQL over their columns.
-        """
+        """Return the request for the ticket that follows *after* from some of the queues."""
         options = self._options
         terms = terms_of(queues, options.magazine, options.order_by, options.order)
         if not (max_messages or max_bytes):
@@ -70,7 +65,7 @@ class Requests:
             max_messages=max_messages,
             max_bytes=max_bytes,
             horizon=self.horizon,
-            selection=self._selection(condition),
+            selection=self._selection(),
             rules=fireable(queues, options.magazine),
             terms=terms,
             spread=True,
@@ -90,11 +85,9 @@ class Requests:
             self._current = catalog_queues.as_they_were(connection, self._current)
         return with_columns_of(known, self._current)
 
-    def _selection(self, condition: str | None = None) -> Selection | None:
+    def _selection(self) -> Selection | None:
         def rules(queue: QueueInfo) -> Eligibility:
-            own = of_firing(queue, self._options.magazine)
-            both = " AND ".join(f"({text})" for text in (own.condition, condition) if text)
-            return replace(own, condition=both or None)
+            return of_firing(queue, self._options.magazine)
 
         return Selection.parse(
             self._current,

@@ -35,12 +35,14 @@ from queue_core.verbs.recover import recover
 
 if TYPE_CHECKING:
     from ignis_source.background_tasks import BackgroundTasks
-    from ignis_source.breaking import QueryBreaker
+    from queue_core.catalog.records.breakers import SharedBreaker
 
 _log = logging.getLogger(__name__)
 
 #: Seconds between two searches for the remains of dead consumers and for damaged segments.
 TIDY_SECONDS = 60.0
+#: Seconds that a micro-batch with a probe may take, before another process may probe.
+_PROBE_SECONDS = 60.0
 
 
 class Session:
@@ -265,13 +267,13 @@ class Session:
             self.tasks.start()
 
 
-def _breaker(store: StoreHandle, options: SourceOptions) -> QueryBreaker | None:
-    if options.breaker is None:
+def _breaker(store: StoreHandle, options: SourceOptions) -> SharedBreaker | None:
+    breaker = options.breaker
+    if breaker is None:
         return None
     # Not at the top: a query's start does not wait for what few queries use.
-    from ignis_source.breaking import QueryBreaker
-    from queue_core.handling.breakers.keys import name_for
+    from queue_core.catalog.records.breakers import SharedBreaker
+    from queue_core.handling.breaker import name_for
 
-    return QueryBreaker(
-        store.catalog, options.breaker, options.breaker.name or name_for(options.queues)
-    )
+    name = breaker.name or name_for(options.queues)
+    return SharedBreaker(store.catalog, breaker, name, _PROBE_SECONDS)

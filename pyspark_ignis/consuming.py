@@ -19,8 +19,7 @@ from ignis_source.schema import source_schema
 from pyspark_ignis.query_plan import QueryPlan
 from pyspark_ignis.settlement import Handler, settlement
 from queue_core.errors import BadOption
-from queue_core.handling.breakers.breaker import Breaker, text_of
-from queue_core.handling.breakers.keys import check_by, name_for
+from queue_core.handling.breaker import Breaker, name_for, text_of
 from queue_core.handling.columns import check_columns, handler_columns
 from queue_core.handling.contract import Contract, Ignorable
 from queue_core.handling.magazine_handler import MagazineHandler, unwrapped
@@ -195,9 +194,6 @@ def _timeout(options: SourceOptions, contract: Contract) -> tuple[float, Magazin
     with closing(StoreHandle(options.address)) as store:
         options = located(store, options)
         queues = open_queues(store, options.queues)
-    for queue in queues:
-        if options.breaker is not None:
-            check_by(options.breaker, queue.name, queue.schema)
     if isinstance(contract.payload, ObjectPayload):
         for queue in queues:
             contract.payload.kind.check_fits(queue.schema, queue.name)
@@ -212,7 +208,5 @@ def _columns(
 ) -> list[str]:
     """Return the columns to read: those that the handler is given, and the message's id."""
     read = handler_columns(available.names, columns, payload)
-    by = None if options.breaker is None else options.breaker.by
-    read += [by] if by is not None and by not in read else []
     check_columns(options.queues, available.names, read)
     return read

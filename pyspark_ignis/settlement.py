@@ -14,11 +14,11 @@ from pyspark.sql.types import BinaryType, BooleanType, StringType, StructType
 
 from pyspark_ignis.shipping import checked
 from queue_core.errors import BadOption
-from queue_core.handling.breakers.breaker import Breaker
-from queue_core.handling.breakers.tallies import BREAKER
+from queue_core.handling.breaker import Breaker
 from queue_core.handling.by_queue import RunnerByQueue
 from queue_core.handling.columns import check_payload
 from queue_core.handling.contract import Contract
+from queue_core.handling.gate import STOPPED
 from queue_core.handling.handler import BatchHandler, HandlerRunner, RowHandler
 from queue_core.handling.payloads import Payload
 from queue_core.handling.results import REFUSAL
@@ -139,7 +139,7 @@ def _by_python(messages: DataFrame, runner: HandlerRunner | RunnerByQueue) -> Da
     times = "not_before TIMESTAMP, delay DOUBLE, dead BOOLEAN"
     texts = f"outcome STRING, kind STRING, reason STRING, {times}, {REFUSAL} STRING"
     if isinstance(runner, HandlerRunner) and runner.breaker is not None:
-        texts += f", {BREAKER} STRING"
+        texts += f", {STOPPED} BOOLEAN"
     return messages.mapInArrow(checked(runner).run_task, f"_message_id LONG, {texts}")
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from queue_core.catalog.records.breaker_switch import BreakerSwitch
+    from queue_core.catalog.records.breakers import BreakerSwitch
     from queue_core.consumers.consumer import SuspendReason
     from queue_core.consumers.trace import Step, Trace, TracedStep, tracing
     from queue_core.errors import (
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
         StorageUnavailable,
         Unavailable,
     )
-    from queue_core.handling.breakers.breaker import Breaker
+    from queue_core.handling.breaker import Breaker
     from queue_core.handling.handler import batch_handler
     from queue_core.handling.later import Later
     from queue_core.handling.magazine_handler import MagazineHandler
@@ -90,8 +90,8 @@ _HOMES = {
     "BadOption": "queue_core.errors",
     "BadOutcome": "queue_core.errors",
     "BadSelector": "queue_core.errors",
-    "Breaker": "queue_core.handling.breakers.breaker",
-    "BreakerSwitch": "queue_core.catalog.records.breaker_switch",
+    "Breaker": "queue_core.handling.breaker",
+    "BreakerSwitch": "queue_core.catalog.records.breakers",
     "Buffer": "queue_core.segments.buffers",
     "CatalogForbidden": "queue_core.errors",
     "CatalogUnavailable": "queue_core.errors",

@@ -21,7 +21,7 @@ from queue_core.catalog.identity import clock
 from queue_core.catalog.identity.identity import Identity
 from queue_core.catalog.identity.new_store import NewStore
 from queue_core.catalog.records import jobs
-from queue_core.catalog.records.breaker_switch import BreakerSwitch
+from queue_core.catalog.records.breakers import BreakerSwitch
 from queue_core.consumers.presence.keeper import Keeper
 from queue_core.consumers.presence.own_consumer import OwnConsumer
 from queue_core.errors import BadOption, Invalid
@@ -314,22 +314,20 @@ class Store(AbstractContextManager["Store"]):
             raise BadOption(f"view={name!r}{nearest(name, VIEWS)}; use {', '.join(VIEWS)}")
         return views.view(self.catalog, name, queue, self.storage.uri)
 
-    def breaker(self, name: str, value: str | int | bool | None = ...) -> BreakerSwitch:  # type: ignore[assignment]
+    def breaker(self, name: str) -> BreakerSwitch:
         """
         Return the switch by which a person opens or closes a circuit breaker.
 
         Args:
             name: The breaker's name, as the view ``breakers`` shows it. It need not exist yet.
-            value: With a breaker that has a state for each value of a column, the value. By
-                default, the whole handler.
 
         Returns:
             The switch.
 
         Raises:
-            BadOption: *name* or *value* is too long or of another type.
+            BadOption: *name* is empty or too long.
         """
-        return BreakerSwitch(self.catalog, name, value)
+        return BreakerSwitch(self.catalog, name)
 
     def consumer(self, name: str | None = None, *, beats: bool = False) -> Consumer:
         """

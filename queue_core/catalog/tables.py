@@ -546,14 +546,12 @@ clocks = Table(
     Column("jumped_at", BigInteger),
 )
 
-#: Circuit breakers that are not plainly closed, or were lately: one row per breaker and key.
+#: Circuit breakers that have opened, or were turned by hand: one row per breaker.
 breakers = Table(
     "breakers",
     metadata,
     #: The name that users give it.
     Column("name", String(200), primary_key=True),
-    #: The value of its column as JSON; empty for the whole handler.
-    Column("value", String(400), primary_key=True),
     #: ``closed``, ``open`` or ``probing``.
     Column("state", String(8), nullable=False),
     #: Whether a person has opened or closed it.

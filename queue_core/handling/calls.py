@@ -24,6 +24,7 @@ import pyarrow as pa
 from queue_core.errors import BadOutcome
 from queue_core.handling.call_parts import Calls
 from queue_core.handling.coroutines import finish
+from queue_core.handling.gate import COUNTED, Gate, failures_of
 from queue_core.handling.later import Later
 from queue_core.handling.objects.python_rows import Unreadable
 from queue_core.handling.payloads import Call
@@ -90,18 +91,26 @@ class HandlerCalls(ABC, Generic[Outcome]):
         self._begun = 0
         #: Incremented when another thread takes over.
         self._takeovers = 0
+        #: The gate of the handler's circuit breaker, if it has one.
+        self.gate: Gate | None = None
 
     def run(self, handle: Callable[..., Any]) -> None:
         """Make the remaining calls; raises `Superseded` when another thread has taken over."""
         takeovers = self._takeovers
         while self.completed < self._count:
             self._begun = self.completed + 1
-            outcome = self._call(handle, self.completed)
+            admitted = self.gate is None or self.gate.admits()
+            if admitted:
+                outcome = self._call(handle, self.completed)
+            else:
+                outcome = self._reloaded(begun=False)
             with self._lock:
                 if self._takeovers != takeovers:
                     raise Superseded
                 self._store(self.completed, outcome)
                 self.completed += 1
+            if self.gate is not None and admitted:
+                self.gate.note(*self._tally(outcome))
             if self.results.refused:
                 self.cancel()
 
@@ -111,9 +120,12 @@ class HandlerCalls(ABC, Generic[Outcome]):
             if self.completed != number or number == self._count:
                 return False
             self._takeovers += 1
-            self._store(number, self._timed_out(reason))
+            outcome = self._timed_out(reason)
+            self._store(number, outcome)
             self.completed += 1
-            return True
+        if self.gate is not None:
+            self.gate.note(*self._tally(outcome))
+        return True
 
     def cancel(self) -> bool:
         """Make no further call, and reload the undecided messages; False if there are none."""
@@ -146,6 +158,10 @@ class HandlerCalls(ABC, Generic[Outcome]):
 
     @abstractmethod
     def _reloaded(self, *, begun: bool) -> Outcome: ...
+
+    @abstractmethod
+    def _tally(self, outcome: Outcome) -> tuple[int, int]:
+        """Return how many calls an outcome stands for, and how many of them failed."""
 
 
 def _pass_on_interrupt(error: BaseException) -> None:
@@ -243,6 +259,10 @@ class MessageCalls(HandlerCalls[CallOutcome]):
 
     def _reloaded(self, *, begun: bool) -> CallOutcome:
         return _RELOADED if begun else _UNHANDLED
+
+    def _tally(self, outcome: CallOutcome) -> tuple[int, int]:
+        failed = outcome.outcome == SIDELINE and outcome.kind in COUNTED
+        return int(outcome.kind != UNREADABLE), int(failed)
 
 
 def _decides_nothing(decisions: Any) -> bool:
@@ -350,6 +370,9 @@ class BatchCall(HandlerCalls[Verdicts]):
 
     def _reloaded(self, *, begun: bool) -> Verdicts:
         return self._same(RELOAD, None if begun else UNHANDLED, None)
+
+    def _tally(self, outcome: Verdicts) -> tuple[int, int]:
+        return self._messages, failures_of(outcome.outcomes, outcome.kinds)
 
     def _same(self, outcome: str, kind: str | None, reason: str | None) -> Verdicts:
         return Verdicts.same(self._messages, outcome, kind, reason)

@@ -11,14 +11,12 @@ from typing import Any, TypeAlias, TypeVar
 
 import pyarrow as pa
 
-from queue_core.handling.breakers.breaker import Breaker
-from queue_core.handling.breakers.gate import Gate
-from queue_core.handling.breakers.tallies import BREAKER
+from queue_core.handling.breaker import Breaker
 from queue_core.handling.call_parts import in_parts
 from queue_core.handling.calls import BatchCall, HandlerCalls, MessageCalls
 from queue_core.handling.coroutines import Awaited, is_coroutine
 from queue_core.handling.deadline import Deadline
-from queue_core.handling.guarded import GuardedBatch, GuardedCalls
+from queue_core.handling.gate import STOPPED, Gate
 from queue_core.handling.objects.python_rows import rows_of
 from queue_core.handling.payloads import Call, ObjectPayload, Payload
 from queue_core.handling.results import REFUSAL, Results
@@ -30,8 +28,6 @@ from queue_core.values.retry import Retry
 RowHandler: TypeAlias = Callable[..., bool]
 #: Takes many messages, and returns the verdicts of all of them in their order (`batch_handler`).
 BatchHandler: TypeAlias = Callable[..., Any]
-#: The calls for a batch.
-AnyCalls: TypeAlias = HandlerCalls[Any] | GuardedBatch
 
 _MARK = "ignis_batch_handler"
 _Handler = TypeVar("_Handler", bound=Callable[..., Any])
@@ -107,27 +103,7 @@ class HandlerRunner:
             object.__setattr__(self, "handler", awaited)
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Handle batch after batch, in a process's main thread."""
-        for _, settled in self._run(batches):
-            yield settled
-
-    def run_task(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """
-        Do the same with the column `REFUSAL`: the function for `mapInArrow`.
-
-        With a breaker, the column `BREAKER` says to which key each message belongs.
-        """
-        gate = None if self.breaker is None else Gate(self.breaker)
-        runner = replace(self, gate=gate)
-        for batch, settled in runner._run(batches):
-            refusal = pa.repeat(pa.scalar(runner.refusal, pa.string()), settled.num_rows)
-            noted = settled.append_column(REFUSAL, refusal)
-            yield noted if gate is None else noted.append_column(BREAKER, gate.marks(batch))
-
-    def _run(
-        self, batches: Iterable[pa.RecordBatch]
-    ) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
-        """Yield each batch that has messages, and its settlement."""
+        """Handle batch after batch, in a process's main thread; yield their settlements."""
         with ExitStack() as stack:
             handle = self.handler
             if self.timeout is not None:
@@ -136,7 +112,22 @@ class HandlerRunner:
                 if batch.num_rows:
                     calls = self.calls_for(batch)
                     calls.run(handle)
-                    yield batch, settlement(batch, calls)
+                    yield settlement(batch, calls)
+
+    def run_task(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """
+        Do the same with the column `REFUSAL`: the function for `mapInArrow`.
+
+        With a breaker, the column `STOPPED` says whether the task makes no further calls.
+        """
+        gate = None if self.breaker is None else Gate(self.breaker)
+        runner = replace(self, gate=gate)
+        for settled in runner.run(batches):
+            refusal = pa.repeat(pa.scalar(runner.refusal, pa.string()), settled.num_rows)
+            noted = settled.append_column(REFUSAL, refusal)
+            if gate is not None:
+                noted = noted.append_column(STOPPED, pa.repeat(gate.stopped, settled.num_rows))
+            yield noted
 
     def of_sideline(self) -> HandlerRunner:
         """Return the runner for messages of a sideline, which cannot be put off."""
@@ -150,14 +141,11 @@ class HandlerRunner:
         handler = self.handler.handler if isinstance(self.handler, Awaited) else self.handler
         return self.results.refusal(handler)
 
-    def calls_for(self, batch: pa.RecordBatch) -> AnyCalls:
+    def calls_for(self, batch: pa.RecordBatch) -> HandlerCalls[Any]:
         """Return the calls to make for a batch."""
-        if self.gate is None:
-            return self._calls_for(batch)
-        if takes_batches(self.handler):
-            return GuardedBatch(batch, self.gate, self._calls_for)
-        calls = in_parts(batch, self._single_calls)
-        return GuardedCalls(calls, self.ignorable, self.results, self.retry, self.gate, batch)
+        calls = self._calls_for(batch)
+        calls.gate = self.gate
+        return calls
 
     def _calls_for(self, batch: pa.RecordBatch) -> HandlerCalls[Any]:
         if not takes_batches(self.handler):
@@ -174,12 +162,12 @@ class HandlerRunner:
         return list(zip(rows_of(batch))) if self.payload is None else self.payload.calls(batch)
 
 
-def settlement(batch: pa.RecordBatch, calls: AnyCalls) -> pa.RecordBatch:
+def settlement(batch: pa.RecordBatch, calls: HandlerCalls[Any]) -> pa.RecordBatch:
     """Return the `SETTLEMENT` of a batch whose calls are all made."""
     return settlement_rows(batch.column("_message_id"), calls.verdicts)
 
 
-def joint_settlement(handled: Sequence[tuple[pa.RecordBatch, AnyCalls]]) -> pa.Table:
+def joint_settlement(handled: Sequence[tuple[pa.RecordBatch, HandlerCalls[Any]]]) -> pa.Table:
     """Return the `SETTLEMENT` of batches whose calls are all made, with their calls."""
     parts = []
     for single, group in groupby(handled, lambda each: isinstance(each[1], MessageCalls)):

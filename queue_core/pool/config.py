@@ -10,8 +10,7 @@ import pyarrow as pa
 
 from queue_core.catalog.holders.interests import claim_of
 from queue_core.errors import BadOption
-from queue_core.handling.breakers.breaker import Breaker
-from queue_core.handling.breakers.keys import check_by, name_for
+from queue_core.handling.breaker import Breaker, name_for
 from queue_core.handling.columns import check_columns, check_payload, handler_columns
 from queue_core.handling.handler import BatchHandler, RowHandler
 from queue_core.handling.payloads import ObjectPayload, Payload
@@ -87,9 +86,7 @@ class PoolConfig:
 
         *names* are those of the messages, since a queue can get more columns.
         """
-        read = handler_columns(names, self.columns, self.payload)
-        by = None if self.breaker is None else self.breaker.by
-        return read if by is None or by in read else [*read, by]
+        return handler_columns(names, self.columns, self.payload)
 
     @property
     def breaker_name(self) -> str:
@@ -143,6 +140,8 @@ def checked(config: PoolConfig) -> PoolConfig:
         raise BadOption(f"breaker={config.breaker!r}: give a Breaker, such as Breaker(of=50)")
     if config.breaker is not None and config.browse:
         raise BadOption("browse=True cannot be combined with breaker: a browser takes no messages")
+    if config.breaker is not None:
+        config.breaker.asks()
     if config.order != BY_SHARD and config.browse:
         raise BadOption(
             f"browse=True cannot be combined with order={config.order!r}: a browser sees the "
@@ -157,9 +156,6 @@ def checked(config: PoolConfig) -> PoolConfig:
     for queue in config.queues:
         # Each queue is checked, since their columns may differ.
         columns = pa.schema([*queue.schema, *METADATA])
-        if config.breaker is not None:
-            check_by(config.breaker, queue.name, queue.schema)
-            config.breaker.asks()
         if isinstance(config.payload, ObjectPayload):
             config.payload.kind.check_fits(queue.schema, queue.name)
         check_columns([queue.name], columns.names, read)

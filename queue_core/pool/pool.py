@@ -18,8 +18,7 @@ from queue_core.catalog.records import pauses
 from queue_core.consumers.consumer import SuspendReason
 from queue_core.consumers.presence.presence import Presence
 from queue_core.errors import BadOption, IgnisError, NoSuchQueue, Unavailable
-from queue_core.handling.breakers.breaker import WHOLE, Breaker
-from queue_core.handling.breakers.gate import Gate
+from queue_core.handling.breaker import Breaker
 from queue_core.handling.contract import Contract, Ignorable
 from queue_core.handling.handler import BatchHandler, HandlerRunner, RowHandler
 from queue_core.handling.magazine_handler import MagazineHandler, unwrapped
@@ -307,16 +306,15 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
             )
         dispatchers = [open_dispatcher(self._store.catalog, info) for info in self._infos]
         self._breaker = self._start_breaker(consumer, dispatchers)
-        gate = None if self._breaker is None else self._breaker.gate
         stalls = Stalls()
         held = HeldBytes(config.max_bytes, lambda: self.concurrency)
         # Without the results of an earlier life.
-        runner = replace(self._runner, gate=gate)
+        runner = replace(self._runner, gate=None if self._breaker is None else self._breaker.gate)
         self._context = WorkerContext(
             name=consumer.name,
             sources={
                 dispatcher: self._source(
-                    queue, consumer, dispatcher.manager.notify_arrival, held, gate, stalls
+                    queue, consumer, dispatcher.manager.notify_arrival, held, stalls
                 )
                 for dispatcher, queue in zip(dispatchers, config.queues, strict=True)
             },
@@ -327,7 +325,7 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
             yields=config.priority is not None or config.single_active,
             acquires=not config.browse,
             # What a breaker holds back is left to other handlers.
-            selective=config.selector is not None or gate is not None,
+            selective=config.selector is not None or config.breaker is not None,
             credit=self._credit,
             held=held,
             pressure=self._pressure,
@@ -523,7 +521,7 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
         if self._transactions is not None:
             self._transactions.close()
         if self._breaker is not None:
-            self._breaker.stop(seconds)
+            self._breaker.stop()
             self._breaker = None
         for info in self._infos:
             close_dispatcher(self._store.catalog, info)
@@ -561,24 +559,18 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
         if config.breaker is None:
             return None
 
-        def changed(fewer: bool) -> None:
-            if fewer:
-                self._give_back()
+        def changed() -> None:
             for dispatcher in dispatchers:
                 dispatcher.manager.notify_arrival()
 
-        breaker = PoolBreaker(
+        return PoolBreaker(
             self._store.catalog,
             config.breaker,
             config.breaker_name,
             consumer.name,
-            sources=len(dispatchers),
-            workers=lambda: self.concurrency,
-            on_change=changed,
-            fail=self._fail,
+            len(dispatchers),
+            changed,
         )
-        breaker.start()
-        return breaker
 
     def _source(
         self,
@@ -586,7 +578,6 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
         consumer: Consumer,
         on_available: Callable[[], None],
         held: HeldBytes,
-        gate: Gate | None,
         stalls: Stalls,
     ) -> MessageSource:
         config = self._config
@@ -605,14 +596,14 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
             on_available=on_available,
             held=held,
             retry=None if self._runner.retry is None else self._runner.retry.by_kinds(),
-            gate=gate,
+            breaker=self._breaker,
             stalls=stalls,
         )
 
     def _is_interested(self) -> bool:
         """Whether the pool wants messages; a short lack of credit does not count."""
         pressed = self._pressure is not None and self._pressure.applied
-        stopped = self._breaker is not None and WHOLE in self._breaker.gate.stopped
+        stopped = self._breaker is not None and self._breaker.gate.stopped
         suspended = self._paused or pressed or stopped or not self.concurrency
         return not suspended and self._credit.missing_for() < interests.BEAT_SECONDS
 
@@ -691,7 +682,6 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
         is_idle = not self._paused_queues and self._started.found_nothing and self._credit.used == 0
         # A consumer that could not take messages has found nothing either.
         is_idle = is_idle and not self._is_in_trouble and not self._is_refused
-        is_idle = is_idle and not (self._breaker is not None and self._breaker.holds_back)
         # A batch may have been settled between the two looks, which frees others of its groups.
         return is_idle and self._started.arrivals == arrivals
 
@@ -701,7 +691,7 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
 
     @property
     def _is_refused(self) -> bool:
-        """Whether limits have refused messages, or suspects wait for the pool's empty hands."""
+        """Whether limits or a breaker refuse messages, or suspects wait for empty hands."""
         return any(source.refused_for is not None or source.stalled for source in self._sources)
 
     @property

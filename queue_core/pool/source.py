@@ -21,10 +21,9 @@ from sqlalchemy import Connection
 from queue_core.catalog.holders import consumers, interests
 from queue_core.catalog.holders.windows import Window
 from queue_core.errors import ConsumerFenced, Unavailable
-from queue_core.handling.breakers.gate import Gate
+from queue_core.pool.breaking import OPEN_SECONDS, PoolBreaker
 from queue_core.pool.held_batch import HeldBatch, divided
 from queue_core.pool.held_bytes import HeldBytes
-from queue_core.pool.narrowing import narrowed
 from queue_core.pool.prefetch import MAX_FACTOR, Prefetch
 from queue_core.pool.stalls import Stalls
 from queue_core.pool.trouble import Trouble
@@ -97,12 +96,12 @@ class AcquiringSource:
         on_available: Callable[[], None],
         held: HeldBytes,
         retry: Retry | None = None,
-        gate: Gate | None = None,
+        breaker: PoolBreaker | None = None,
         stalls: Stalls | None = None,
     ) -> None:
         self._queue = queue
         self._stalls = stalls or Stalls()
-        self._gate = gate
+        self._breaker = breaker
         self._consumer = consumer
         self._retry = retry
         self._columns = columns
@@ -122,11 +121,13 @@ class AcquiringSource:
         exclusion = threading.Lock()
         self._fire = Coalescer(self._fire_for, exclusion)
         self._settle = Coalescer(self._settle_all, exclusion)
-        #: Whether the last firing was for a probe.
-        self._probed = False
 
     def take(self, limit: int) -> HeldBatch | None:
         """Return messages that were fired ahead, or fire some."""
+        if self._breaker is not None:
+            most = self._breaker.plan(self)
+            if most is not None:
+                return self._take_probe(self._breaker, most)
         prefetched = self._prefetch.next(limit)
         return self._fire(limit) if prefetched is None else prefetched
 
@@ -167,53 +168,33 @@ class AcquiringSource:
         if not room:
             return [None] * len(limits)
         try:
-            return self._fire_gated(limits, room)
+            return self._fire_evenly(limits, room)
         finally:
             self._held.give_back(room)
 
-    def _fire_gated(self, limits: list[int], room: int) -> Sequence[HeldBatch | None]:
-        gate = self._gate
-        if gate is None:
-            return self._fire_evenly(limits, self._selector, room)
-        others = gate.others()
-        if self._probed and others is not None:
-            # Otherwise, the probes of many values would keep all other messages waiting.
-            self._probed = False
-            parts = self._fire_evenly(limits, narrowed(self._selector, gate.by, others), room)
-            if any(part is not None for part in parts):
-                return parts
-        plan = gate.firing(self)
-        if plan is None:
-            return [None] * len(limits)
-        selector = narrowed(self._selector, gate.by, plan)
-        if plan.probe is None:
-            return self._fire_evenly(limits, selector, room)
-        self._probed = True
-        (probe,), _ = self._fire_now(1, [1], selector, room)
-        if probe is None:
-            gate.found_nothing(plan.probe, self)
-            return self._fire_gated(limits, room)
-        try:
-            rest = self._fire_gated(limits[1:], room) if limits[1:] else []
-        except BaseException:
-            # The next worker that asks handles it.
-            self._prefetch.put(probe)
-            raise
-        return [probe, *rest]
+    def _take_probe(self, breaker: PoolBreaker, most: int) -> HeldBatch | None:
+        """Fire the message of a probe, whatever its size, or nothing while the breaker is open."""
+        if not most:
+            self.give_back()
+            # A pool whose probe has found no message is idle.
+            self.refused_for = None if breaker.gate.vacant else OPEN_SECONDS
+            return None
+        (probe,), _ = self._fire_now(1, [1], room=1)
+        if probe is None and self.refused_for is None and not self.stalled:
+            breaker.found_nothing(self)
+        return probe
 
-    def _fire_evenly(
-        self, limits: list[int], selector: AnySelector | None, room: int
-    ) -> Sequence[HeldBatch | None]:
+    def _fire_evenly(self, limits: list[int], room: int) -> Sequence[HeldBatch | None]:
         most = sum(limits)
         # A limit counts messages when they are fired, so their calls should follow at once.
         ahead = most if self._queue.limits else self._prefetch.amount(most)
-        parts, left = self._fire_now(ahead, limits, selector, room)
+        parts, left = self._fire_now(ahead, limits, room)
         if any(part is not None for part in parts):
             self._prefetch.put(*left)
         return parts
 
     def _fire_now(
-        self, most: int, limits: list[int], selector: AnySelector | None, room: int
+        self, most: int, limits: list[int], room: int
     ) -> tuple[list[HeldBatch | None], list[HeldBatch]]:
         """Fire, and return the parts for the workers and the rest, which are held from now on."""
         with self.trouble.attempt():
@@ -221,7 +202,7 @@ class AcquiringSource:
                 most,
                 max_bytes=room,
                 magazine=self._magazine,
-                selector=selector,
+                selector=self._selector,
                 order_by=self._order_by,
                 order=self._order,
                 consumer=self._consumer,

@@ -217,7 +217,6 @@ _LIMITS = (
 
 _BREAKERS = (
     ViewColumn("breaker", _TEXT, "Name of the breaker: by default, its queues."),
-    ViewColumn("value", _TEXT, "Value of its column, as JSON; empty: the whole handler."),
     ViewColumn("state", _TEXT, "`closed`; `open`: no messages are fired; or `probing`."),
     ViewColumn("forced", pa.bool_(), "Whether a person has opened or closed it."),
     ViewColumn("since_at", TIMESTAMP, "Time at which it came into this state."),
@@ -269,7 +268,7 @@ COLUMNS = {
     "reports": _REPORTS,
     #: One row for each shovel that runs as a job; ended jobs are kept for a week.
     "jobs": _JOBS,
-    #: One row for each circuit breaker, or each value of its column, that has opened.
+    #: One row for each circuit breaker that has opened.
     "breakers": _BREAKERS,
     #: One row for each queue and ten seconds of the last hour, minute of the last day, and hour of
     #: the last 30 days. The side task `sample` writes them.

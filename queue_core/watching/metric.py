@@ -105,7 +105,7 @@ OPEN_BREAKERS = Metric(
     "ignis_open_breakers",
     "ignis.breaker.open",
     PLAIN,
-    "Values, or 1 for the whole handler, for which a breaker lets no messages be fired.",
+    "1 while the breaker lets no messages be fired.",
     ("breaker",),
 )
 TASK_AGE = Metric(

@@ -111,7 +111,6 @@ class OpenBreaker(NamedTuple):
     """A breaker that lets no messages be fired."""
 
     name: str
-    value: str
     state: str
     since: float
 
@@ -155,14 +154,13 @@ class FiguresReader:
             found = dict(read_queues(connection, now, self._samples))
             for queue_id in self._samples.keys() - found:
                 del self._samples[queue_id]
-            opened = breakers.opened(connection, 100)
             return Figures(
                 now,
                 tuple(found.values()),
                 tuple(read_holders(connection, now)),
                 tuple(
-                    OpenBreaker(row.name, row.value, row.state, max(now - row.since_at, 0) / 1e6)
-                    for row in opened
+                    OpenBreaker(row["name"], row["state"], max(now - row["since_at"], 0) / 1e6)
+                    for row in breakers.opened(connection)[:100]
                 ),
                 tuple(FailedJob(*row) for row in jobs.failed(connection, 20)),
                 read_tasks(connection, now),

@@ -35,8 +35,8 @@ def read(catalog: Catalog) -> Readings:
         for holder in present.read_holders(connection, now):
             found[m.HELD].append(((holder.name,), holder.held))
             found[m.HEARTBEAT_AGE] += _known([(holder.name,)], [holder.silent_for])
-        for name, count in breakers.count_opened(connection).items():
-            found[m.OPEN_BREAKERS].append(((name,), count))
+        for row in breakers.opened(connection):
+            found[m.OPEN_BREAKERS].append(((row["name"],), 1))
         for task, age in present.read_tasks(connection, now).items():
             found[m.TASK_AGE].append(((task,), age))
     return found

@@ -1,17 +1,13 @@
 """A pool with a circuit breaker: it stops firing while calls fail, and probes."""
 
-import json
 import threading
 import time
 from collections import Counter
 
 import pytest
 
-from ignis_sink.breaking import report
 from queue_core import Breaker, ConsumerPool, Predicate, batch_handler
-from queue_core.catalog.records import breakers
 from queue_core.errors import BadOption
-from queue_core.handling.breakers.tallies import Tally
 from tests.command_line import answer
 from tests.contract.pools import PATIENCE, eventually
 from tests.factories import make_queue, numbers_of, orders
@@ -20,7 +16,7 @@ QUICK = Breaker(of=4, pause=0.1, max_pause=0.2)
 
 
 class Service:
-    """A handler whose service can be down, for all customers or for some."""
+    """A handler whose service can be down."""
 
     def __init__(self, down=True):
         self.down = down
@@ -31,7 +27,7 @@ class Service:
     def __call__(self, message):
         with self.lock:
             self.calls[message["customer"]] += 1
-        if self.down is True or (self.down and message["customer"] in self.down):
+        if self.down:
             raise ConnectionError("503")
         with self.lock:
             self.handled.append(message["number"])
@@ -126,54 +122,6 @@ def test_calls_that_take_too_long_open_it(store, queue):
     assert pool.counts["deleted"] >= 100
 
 
-def any_number(batch):
-    return batch["number"].is_valid()
-
-
-@pytest.mark.parametrize("selector", ["number >= 0", Predicate(any_number, ["number"])])
-def test_only_messages_of_the_failing_value_are_held_back(store, queue, selector):
-    queue.load(orders(400, customers=4))
-    service = Service({"customer-1"})
-    breaker = Breaker(of=4, pause=0.1, max_pause=0.2, by="customer")
-
-    with ConsumerPool(
-        store, "orders", service, concurrency=2, breaker=breaker, batch=20, selector=selector
-    ) as pool:
-        eventually(lambda: len(service.handled) == 300)
-        eventually(lambda: set(queue.peek(400).column("customer").to_pylist()) == {"customer-1"})
-        (row,) = store.view("breakers").to_pylist()
-        assert (row["breaker"], row["value"]) == ("orders", '"customer-1"')
-        assert row["state"] in ("open", "probing")
-        service.down = False
-        assert pool.drain(PATIENCE)
-
-    assert len(service.handled) == 400 - queue.peek(400, magazine="sideline").num_rows
-    assert service.calls["customer-1"] <= 100 + 10
-
-
-def test_probes_of_many_values_do_not_keep_the_others_waiting(store, queue):
-    queue.load(orders(2000, customers=20))
-    service = Service({f"customer-{number}" for number in range(1, 20)})
-    # A probe is always due.
-    breaker = Breaker(of=4, pause=0.01, max_pause=0.01, by="customer")
-
-    with ConsumerPool(store, "orders", service, concurrency=4, breaker=breaker) as pool:
-        eventually(lambda: store.view("breakers").num_rows == 19)
-        eventually(lambda: len(service.handled) == 100)
-        queue.load(orders(300, customers=1))
-        eventually(lambda: len(service.handled) == 400)
-        # Not because all probes were made before.
-        assert queue.peek(2000).num_rows > 0
-        service.down = False
-        assert pool.drain(PATIENCE)
-
-
-@pytest.mark.parametrize("by", ["amount", "customr"])
-def test_a_column_that_cannot_be_used_is_refused(store, queue, by):
-    with pytest.raises(BadOption, match=f"by={by!r}"):
-        ConsumerPool(store, "orders", lambda _: True, breaker=Breaker(by=by))
-
-
 def test_a_check_is_asked_instead_of_a_probe(store, queue):
     queue.load(orders(100))
     service, asked = Service(), []
@@ -208,10 +156,9 @@ def test_a_check_that_fails_is_reported_once(store, queue, caplog):
     assert (record.levelname, "TypeError" in record.message) == ("WARNING", True)
 
 
-@pytest.mark.parametrize(("by", "check"), [(None, lambda value: True), ("customer", lambda: True)])
-def test_a_check_that_cannot_take_its_arguments_is_refused(store, queue, by, check):
+def test_a_check_that_needs_an_argument_is_refused(store, queue):
     with pytest.raises(BadOption, match=r"check=.* is called with"):
-        ConsumerPool(store, "orders", Service(), breaker=Breaker(by=by, check=check))
+        ConsumerPool(store, "orders", Service(), breaker=Breaker(check=lambda value: True))
 
 
 def test_two_pools_share_it_by_its_name(store, queue):
@@ -266,22 +213,19 @@ def test_a_probe_of_a_pool_that_stops_is_left_to_others(store, queue):
 
 
 def test_the_command_line_shows_and_turns_it(store, queue, ignis):
-    assert answer(ignis("--json", "breaker", "open", "orders", "--value", "acme"))
+    assert answer(ignis("--json", "breaker", "open", "orders"))
     (row,) = answer(ignis("--json", "breakers"))
-    assert (row["breaker"], row["value"], row["state"]) == ("orders", '"acme"', "open")
-    assert row["forced"] is True
+    assert (row["breaker"], row["state"], row["forced"]) == ("orders", "open", True)
 
-    assert "left to itself" in ignis("breaker", "auto", "orders", "--value", '"acme"').stdout
-    assert not store.view("breakers").column("forced").to_pylist()[0]
+    assert "left to itself" in ignis("breaker", "auto", "orders").stdout
+    assert store.view("breakers").column("forced").to_pylist() == [False]
     assert "closed" in ignis("breaker", "close", "orders").stdout
-    assert len(store.view("breakers")) == 2
 
 
-def test_names_and_values_that_cannot_be_are_refused(store):
-    for name, *value in (("",), ("n" * 201,), ("b", 1.5), ("b", "v" * 400)):
+def test_names_that_cannot_be_are_refused(store):
+    for name in ("", "n" * 201):
         with pytest.raises(BadOption, match="breaker"):
-            store.breaker(name, *value)
-    assert repr(store.breaker("b", None)) == "<BreakerSwitch of 'b', value None>"
+            store.breaker(name)
     assert repr(store.breaker("b")) == "<BreakerSwitch of 'b'>"
 
 
@@ -307,28 +251,3 @@ def test_when_the_probe_finds_no_message_the_pool_counts_as_idle(store, queue):
         assert pool.drain(PATIENCE)
 
     assert queue.peek(9, magazine="sideline").num_rows == 2
-
-
-def test_a_check_takes_the_value_and_none_for_the_whole_handler(store):
-    queue = make_queue(store)
-    queue.load(orders(2))
-    asked = []
-    breaker = Breaker(by="customer", check=lambda value: not asked.append(value), name="shop")
-    store.catalog.write(
-        lambda connection: [
-            breakers.trip(connection, "shop", key, Breaker(pause=0.1), "others")
-            for key in ("", '"customer-1"')
-        ]
-    )
-    with ConsumerPool(store, "orders", lambda message: True, breaker=breaker) as pool:
-        assert pool.drain(PATIENCE)
-        assert pool.counts == {"deleted": 2}
-    assert sorted(asked, key=str) == [None, "customer-1"]
-
-
-def test_a_query_passes_over_values_that_are_too_long(store, caplog):
-    long = json.dumps("x" * 500)
-    tallies = [{long: Tally(10, 10, True), '"short"': Tally(10, 10, True)}]
-    report(store.catalog, Breaker(by="customer"), "shop", "query", tallies)
-    assert store.view("breakers").column("value").to_pylist() == ['"short"']
-    assert "is never held back" in caplog.text

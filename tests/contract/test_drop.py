@@ -8,7 +8,7 @@ import pytest
 from queue_core import ConsumerPool, Store
 from queue_core.catalog import seals, tables
 from queue_core.errors import BadOption, NoSuchQueue, QueueDeactivated
-from queue_core.handling.breakers.breaker import Breaker
+from queue_core.handling.breaker import Breaker
 from tests.books import audit, leftover_files
 from tests.contract.pools import eventually
 from tests.dump import backdate, dump

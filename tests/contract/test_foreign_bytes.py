@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 from sqlalchemy import create_engine
 
-from queue_core import Breaker, ConsumerPool, Latest, limit, per_message
+from queue_core import ConsumerPool, Latest, limit, per_message
 from queue_core.errors import SchemaMismatch
 from queue_core.policies.decisions import Decision
 from tests.contract.pools import PATIENCE
@@ -86,8 +86,7 @@ def test_old_ones_stop_no_queue_with_limits(store, how):
     assert [store.queue(name).browse().num_rows for name in names] == [0, 0]
 
 
-@pytest.mark.parametrize("how", [{}, {"breaker": Breaker(by="customer")}], ids=str)
-def test_old_ones_stop_no_pool_of_several_queues(store, how):
+def test_old_ones_stop_no_pool_of_several_queues(store):
     names, handled = ["red", "blue"], []
     for name in names:
         queue = make_queue(store, name, limits=limit("customer", in_flight=30), retry=None)
@@ -98,7 +97,7 @@ def test_old_ones_stop_no_pool_of_several_queues(store, how):
         handled.append((message["_queue"], message["number"]))
         return True
 
-    with ConsumerPool(store, names, handler, batch=5, **how) as pool:
+    with ConsumerPool(store, names, handler, batch=5) as pool:
         assert pool.drain(PATIENCE)
 
     # Those that are no text have no dict.

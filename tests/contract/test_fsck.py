@@ -203,7 +203,7 @@ DAMAGES = {
     ),
     "breakers": write(
         insert(breakers).values(
-            name="b", value="", state="open", forced=False, since_at=2**52, pause=1, opened=1
+            name="b", state="open", forced=False, since_at=2**52, pause=1, opened=1
         )
     ),
     "consumers": BREAKERS["I24"],

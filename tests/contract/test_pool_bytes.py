@@ -58,7 +58,6 @@ def test_the_bytes_in_flight_stay_below_the_bound(store, concurrency, batch):
         ({}, {"order": "global"}),
         ({}, {"selector": "number >= 0"}),
         ({}, {"breaker": Breaker(of=50)}),
-        ({}, {"breaker": Breaker(of=50, by="number")}),
         ({}, {"max_in_flight": 10}),
         ({"fair_by": "number"}, {}),
         ({"fair_by": "number"}, {"selector": "number >= 0"}),

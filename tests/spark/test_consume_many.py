@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 from pyspark_ignis import IgnisManager, batch_handler, consume_many
 from queue_core import Store
 from queue_core.errors import BadOption, NoSuchQueue, SchemaMismatch
-from queue_core.handling.breakers.breaker import Breaker
+from queue_core.handling.breaker import Breaker
 from tests.spark.rig import AVAILABLE_NOW, counts, finish, wait_until
 
 EVENTS = pa.schema([("number", pa.int64()), ("body", pa.string())])

@@ -288,9 +288,9 @@ def handle_without_spark(store: Store) -> None:
         max_in_flight=1000,
         single_active=True,
         name="till",
-        breaker=Breaker(of=50, by="tenant", check="shop.health:is_up"),
+        breaker=Breaker(of=50, check="shop.health:is_up"),
     ).start().stop(timeout=5.0)
-    store.breaker("orders,returns", "acme").open()
+    store.breaker("orders,returns").open()
     store.breaker("orders,returns").release()
 
 

@@ -1,160 +1,174 @@
-"""The states of circuit breakers, which all processes share: one row per breaker and key.
+"""The states of circuit breakers, which all processes share: one row per breaker.
 
-A process reads the rows that are not plainly closed, and writes only transitions: no transaction
-belongs to a message. `queue_core.handling.breakers.states` decides. A probe has a lease, which its
-process renews. If that process dies, another one probes when the lease ends.
+A process reads the row of its breaker, and writes only transitions: no transaction belongs to a
+message. `queue_core.handling.breaker_state` decides. A probe has a lease; if its process dies or
+its call takes longer, another one probes when the lease ends.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
-from sqlalchemy import ColumnElement, Connection, Row, RowMapping, delete, func, or_, select, update
+from sqlalchemy import Connection, Row, RowMapping, delete, select, update
 
 from queue_core.catalog import dialect
+from queue_core.catalog.database import Catalog
 from queue_core.catalog.tables import breakers
-from queue_core.handling.breakers import states
-from queue_core.handling.breakers.breaker import Breaker
-from queue_core.handling.breakers.keys import name_for
-from queue_core.handling.breakers.states import CLOSED, BreakerState
+from queue_core.handling.breaker import Breaker, check_name, name_for
+from queue_core.handling.breaker_state import CLOSED, OPEN, BreakerState
+from queue_core.support.interruption import shielded
 
-#: Closed rows are removed after this time.
-_KEPT_SECONDS = 7 * 86_400.0
+#: Returns the state after a transition at a time of the catalog; None if it is not possible.
+_Transition: TypeAlias = Callable[[BreakerState, int], BreakerState | None]
 
-
-class KnownBreakers(NamedTuple):
-    """The shared states of a breaker."""
-
-    states: dict[str, BreakerState]
-    now: int
-
-    @property
-    def stopped(self) -> set[str]:
-        """The keys whose messages are held back."""
-        return {key for key, state in self.states.items() if state.stops}
-
-    @property
-    def exempt(self) -> set[str]:
-        """The keys that a person has closed."""
-        return {key for key, state in self.states.items() if state.forced and not state.stops}
-
-    @property
-    def due(self) -> list[str]:
-        """The keys whose next probe is due."""
-        return [key for key, state in self.states.items() if states.is_due(state, self.now)]
+_log = logging.getLogger(__name__)
 
 
-def read(connection: Connection, name: str) -> KnownBreakers:
-    """Return the states of a breaker, except those that are plainly closed."""
-    rows = connection.execute(
-        select(breakers, dialect.now().label("now")).where(
-            breakers.c.name == name, or_(breakers.c.state != CLOSED, breakers.c.forced)
+class BreakerLook(NamedTuple):
+    """What a process has found."""
+
+    state: BreakerState
+    #: Whether the process has claimed the probe that was due.
+    probes: bool
+
+
+class SharedBreaker:
+    """A breaker as one process sees and changes it. A probe may take *lease* seconds."""
+
+    def __init__(self, catalog: Catalog, breaker: Breaker, name: str, lease: float) -> None:
+        self.name = name
+        self._catalog = catalog
+        self._breaker = breaker
+        self._lease = lease
+        self._check = breaker.asks()
+        #: The last error of the check.
+        self._failure = ""
+
+    def look(self, consumer: str, *, may_probe: bool = True) -> BreakerLook:
+        """Read the state; claim a probe that is due, or make the check instead of it."""
+        state, now = self._read()
+        if not may_probe or not state.is_due(now):
+            return BreakerLook(state, False)
+        claimed = self._change(lambda state, now: state.claimed(self._lease, now), consumer)
+        if not claimed or self._check is None:
+            return BreakerLook(state, claimed)
+        self.probed(not self._asked(self._check), consumer)
+        return BreakerLook(self._read()[0], False)
+
+    def trip(self, consumer: str) -> None:
+        """Open the breaker, because too many calls failed."""
+        if self._change(lambda state, now: state.tripped(self._breaker, now), consumer):
+            _log.warning("breaker %r is open: too many calls failed", self.name)
+
+    def probed(self, failed: bool | None, consumer: str) -> None:
+        """Close the breaker, or wait longer, as its probe shows; None: it found no message."""
+        changed = self._change(lambda s, now: s.probed(self._breaker, failed, now), consumer)
+        if changed and failed is False:
+            _log.info("breaker %r is closed: a probe succeeded", self.name)
+
+    def _read(self) -> tuple[BreakerState, int]:
+        query = select(breakers, dialect.now().label("now")).where(breakers.c.name == self.name)
+        with self._catalog.read() as connection:
+            row = connection.execute(query).first()
+        return (BreakerState(), 0) if row is None else (_state(row), row.now)
+
+    def _change(self, transition: _Transition, consumer: str) -> bool:
+        return self._catalog.write(
+            lambda connection: _change(connection, self.name, transition, consumer)
         )
-    ).all()
-    return KnownBreakers({row.value: _state(row) for row in rows}, rows[0].now if rows else 0)
+
+    def _asked(self, check: Callable[[], object]) -> bool:
+        try:
+            return bool(check())
+        except Exception as error:  # noqa: BLE001 - a user's function may raise anything
+            # A check that cannot succeed would keep the breaker open in silence.
+            level = logging.INFO if repr(error) == self._failure else logging.WARNING
+            self._failure = repr(error)
+            _log.log(level, "breaker %r: its check failed: %r", self.name, error)
+            return False
 
 
-def opened(connection: Connection, most: int) -> Sequence[Row[Any]]:
-    """Return the first rows, by name, of breakers that are not closed."""
-    query = select(breakers).where(breakers.c.state != CLOSED).order_by(breakers.c.name)
-    return connection.execute(query.limit(most)).all()
+@shielded
+class BreakerSwitch:
+    """
+    Opens and closes a circuit breaker by hand, in all processes that share it.
 
+    `Store.breaker` makes it. The processes notice a change within a second. The view ``breakers``
+    shows the state.
 
-def count_opened(connection: Connection) -> dict[str, int]:
-    """Return how many keys of each breaker are not closed."""
-    query = select(breakers.c.name, func.count().label("open")).group_by(breakers.c.name)
-    return dict(connection.execute(query.where(breakers.c.state != CLOSED)).all())
+    Attributes:
+        name: The breaker's name.
+    """
+
+    def __init__(self, catalog: Catalog, name: str) -> None:
+        check_name(name)
+        self.name = name
+        self._catalog = catalog
+
+    def open(self) -> None:
+        """
+        Fire no messages until `close` or `release`; no probe closes the breaker.
+
+        Raises:
+            CatalogUnavailable: The catalog cannot be reached.
+        """
+        self._turn(lambda state, now: state.turned(OPEN, now))
+
+    def close(self) -> None:
+        """
+        Fire messages until `open` or `release`, whatever share of the calls fails.
+
+        Raises:
+            CatalogUnavailable: The catalog cannot be reached.
+        """
+        self._turn(lambda state, now: state.turned(CLOSED, now))
+
+    def release(self) -> None:
+        """
+        Leave the breaker to itself again; if it is open, a probe is due at once.
+
+        Raises:
+            CatalogUnavailable: The catalog cannot be reached.
+        """
+        self._turn(BreakerState.released)
+
+    def _turn(self, transition: _Transition) -> None:
+        self._catalog.write(lambda connection: _change(connection, self.name, transition, None))
+
+    def __repr__(self) -> str:
+        return f"<BreakerSwitch of {self.name!r}>"
 
 
 def all_states(connection: Connection) -> Sequence[RowMapping]:
-    """Return the rows of all breakers, in order."""
-    order = (breakers.c.name, breakers.c.value)
-    return connection.execute(select(breakers).order_by(*order)).mappings().all()
+    """Return the rows of all breakers that have opened, or were turned by hand, in order."""
+    return connection.execute(select(breakers).order_by(breakers.c.name)).mappings().all()
 
 
-def trip(connection: Connection, name: str, key: str, breaker: Breaker, consumer: str) -> None:
-    """Open a breaker, because too many calls failed."""
-    _change(connection, name, key, lambda state, now: states.tripped(state, breaker, now), consumer)
-
-
-def claim(connection: Connection, name: str, key: str, lease: float, consumer: str) -> bool:
-    """Claim the probe that is due; False if another process was faster."""
-    micros = states.micros(lease)
-    return _change(
-        connection, name, key, lambda state, now: states.claimed(state, micros, now), consumer
-    )
-
-
-def renew(connection: Connection, name: str, key: str, lease: float) -> None:
-    """Extend the lease of a probe."""
-    micros = states.micros(lease)
-    _change(connection, name, key, lambda state, now: states.renewed(state, micros, now), None)
-
-
-def probed(
-    connection: Connection,
-    name: str,
-    key: str,
-    breaker: Breaker,
-    failed: bool | None,
-    consumer: str,
-) -> None:
-    """Close a breaker, or wait longer, as its probe shows; None: it found no message."""
-    _change(
-        connection,
-        name,
-        key,
-        lambda state, now: states.probed(state, breaker, failed, now),
-        consumer,
-    )
-    if failed is False:
-        old = dialect.now() - states.micros(_KEPT_SECONDS)
-        connection.execute(
-            delete(breakers).where(
-                breakers.c.state == CLOSED, ~breakers.c.forced, breakers.c.since_at < old
-            )
-        )
-
-
-def force(connection: Connection, name: str, key: str, to: str | None) -> BreakerState:
-    """Have a person open or close a breaker, or with None leave it to itself again."""
-
-    def decide(state: BreakerState, now: int) -> BreakerState:
-        return states.released(state, now) if to is None else states.forced(state, to, now)
-
-    if to is None and connection.execute(select(breakers).where(*_of(name, key))).first() is None:
-        # It has never opened.
-        return BreakerState()
-    _change(connection, name, key, decide, None)
-    row = connection.execute(select(breakers).where(*_of(name, key))).one()
-    return _state(row)
+def opened(connection: Connection) -> Sequence[RowMapping]:
+    """Return the rows of breakers that are not closed."""
+    return [row for row in all_states(connection) if row["state"] != CLOSED]
 
 
 def forget(connection: Connection, queue: str) -> None:
-    """Remove the states of the breaker that has the name of a queue, unless the user gives one."""
+    """Remove the state of the breaker that has the name of a queue, unless the user gives one."""
     connection.execute(delete(breakers).where(breakers.c.name == name_for([queue])))
 
 
 def _change(
-    connection: Connection,
-    name: str,
-    key: str,
-    decide: Callable[[BreakerState, int], BreakerState | None],
-    consumer: str | None,
+    connection: Connection, name: str, transition: _Transition, consumer: str | None
 ) -> bool:
-    """Change a row as *decide* says, one process after another; return whether it changed."""
-    fresh = {"state": CLOSED, "forced": False, "since_at": 0, "pause": 0, "opened": 0}
-    connection.execute(
-        dialect.of(connection)
-        .insert_new(breakers)
-        .values(name=name, value=key, **fresh)
-        .on_conflict_do_nothing()
-    )
-    row = connection.execute(
-        dialect.of(connection).locked(select(breakers).where(*_of(name, key)))
-    ).one()
-    new = decide(_state(row), dialect.read_clock(connection))
+    """Make a transition, one process after another; return whether it was possible."""
+    query = dialect.of(connection).locked(select(breakers).where(breakers.c.name == name))
+    row = connection.execute(query).first()
+    if row is None and transition(BreakerState(), 0) is not None:
+        # Another process may be faster.
+        fresh = {"state": CLOSED, "forced": False, "since_at": 0, "pause": 0, "opened": 0}
+        insert = dialect.of(connection).insert_new(breakers).values(name=name, **fresh)
+        connection.execute(insert.on_conflict_do_nothing())
+        row = connection.execute(query).one()
+    new = None if row is None else transition(_state(row), dialect.read_clock(connection))
     if new is None:
         return False
     values = {
@@ -166,12 +180,8 @@ def _change(
         "opened": new.opened,
     }
     by = {} if consumer is None else {"consumer": consumer}
-    connection.execute(update(breakers).where(*_of(name, key)).values(**values, **by))
+    connection.execute(update(breakers).where(breakers.c.name == name).values(**values, **by))
     return True
-
-
-def _of(name: str, key: str) -> tuple[ColumnElement[bool], ...]:
-    return breakers.c.name == name, breakers.c.value == key
 
 
 def _state(row: Row[Any]) -> BreakerState:

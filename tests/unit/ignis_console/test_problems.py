@@ -136,7 +136,7 @@ def test_side_tasks_that_nobody_runs(tasks, found):
 
 
 def test_breakers_and_failed_jobs():
-    breakers = (OpenBreaker("bank", '"ann"', "open", 5.0),)
+    breakers = (OpenBreaker("bank", "open", 5.0),)
     jobs = (FailedJob("abc", "orders", None),)
 
     assert kinds(WELL, breakers=breakers, failed_jobs=jobs) == ["breaker", "job"]

@@ -3,7 +3,7 @@
 import pytest
 
 from queue_core.errors import BadOption
-from queue_core.handling.breakers.breaker import Breaker, text_of
+from queue_core.handling.breaker import Breaker, text_of
 
 
 def is_up():
@@ -15,7 +15,7 @@ def is_up():
     [
         {},
         {"share": 1, "of": 1, "pause": 0.1, "max_pause": 86_400},
-        {"by": "a column", "name": "shop", "check": "os.path:exists"},
+        {"name": "shop", "check": "os:getcwd"},
     ],
 )
 def test_the_text_form_reads_back(given):
@@ -35,8 +35,6 @@ def test_the_text_form_reads_back(given):
         ({"pause": 0}, "pause=0"),
         ({"pause": float("nan")}, "pause=nan"),
         ({"pause": 5}, "max_pause=4 is less than pause=5"),
-        ({"by": ""}, "by=''"),
-        ({"by": 3}, "by=3"),
         ({"name": "n" * 201}, "1 to 200 characters"),
         ({"check": "no path"}, "check='no path'"),
         ({"check": 3}, "check=3"),
@@ -54,7 +52,7 @@ def test_other_texts_are_refused(text):
 
 
 def test_a_check_is_imported_by_its_path():
-    assert Breaker(by="path", check="os.path:exists").asks()(".")
+    assert Breaker(check="os:getcwd").asks()()
     assert Breaker(check=is_up).asks() is is_up
     assert Breaker().asks() is None
     for path in ("no.such.module:x", "os.path:no_such_name", "os.path:sep"):
