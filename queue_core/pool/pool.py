@@ -31,7 +31,6 @@ from queue_core.pool.held_bytes import MAX_BYTES, HeldBytes
 from queue_core.pool.pressure import Pressure
 from queue_core.pool.signals import asked_to_end
 from queue_core.pool.source import AcquiringSource, BrowsingSource, MessageSource
-from queue_core.pool.stalls import Stalls
 from queue_core.pool.timings import STOP_SECONDS
 from queue_core.pool.transactions import Transactions
 from queue_core.pool.worker import WorkerContext
@@ -306,16 +305,13 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
             )
         dispatchers = [open_dispatcher(self._store.catalog, info) for info in self._infos]
         self._breaker = self._start_breaker(consumer, dispatchers)
-        stalls = Stalls()
         held = HeldBytes(config.max_bytes, lambda: self.concurrency)
         # Without the results of an earlier life.
         runner = replace(self._runner, gate=None if self._breaker is None else self._breaker.gate)
         self._context = WorkerContext(
             name=consumer.name,
             sources={
-                dispatcher: self._source(
-                    queue, consumer, dispatcher.manager.notify_arrival, held, stalls
-                )
+                dispatcher: self._source(queue, consumer, dispatcher.manager.notify_arrival, held)
                 for dispatcher, queue in zip(dispatchers, config.queues, strict=True)
             },
             runner=runner,
@@ -578,7 +574,6 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
         consumer: Consumer,
         on_available: Callable[[], None],
         held: HeldBytes,
-        stalls: Stalls,
     ) -> MessageSource:
         config = self._config
         if config.browse:
@@ -597,7 +592,6 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
             held=held,
             retry=None if self._runner.retry is None else self._runner.retry.by_kinds(),
             breaker=self._breaker,
-            stalls=stalls,
         )
 
     def _is_interested(self) -> bool:
@@ -692,7 +686,7 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
     @property
     def _is_refused(self) -> bool:
         """Whether limits or a breaker refuse messages, or suspects wait for empty hands."""
-        return any(source.refused_for is not None or source.stalled for source in self._sources)
+        return any(source.refused_for is not None for source in self._sources)
 
     @property
     def _sources(self) -> list[MessageSource]:

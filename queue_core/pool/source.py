@@ -25,7 +25,7 @@ from queue_core.pool.breaking import OPEN_SECONDS, PoolBreaker
 from queue_core.pool.held_batch import HeldBatch, divided
 from queue_core.pool.held_bytes import HeldBytes
 from queue_core.pool.prefetch import MAX_FACTOR, Prefetch
-from queue_core.pool.stalls import Stalls
+from queue_core.pool.timings import STALL_SECONDS
 from queue_core.pool.trouble import Trouble
 from queue_core.queue import Queue
 from queue_core.segments.reader import read_table
@@ -52,10 +52,9 @@ class MessageSource(Protocol):
 
     #: What keeps the pool from taking messages.
     trouble: Trouble
-    #: Seconds after which the queue's limits allow messages; None if they refused none lately.
+    #: Seconds after which to look again, since limits, a breaker or suspects that wait for empty
+    #: hands have refused messages; None if none were refused lately.
     refused_for: float | None
-    #: Whether the last firing left suspects until the pool holds nothing.
-    stalled: bool
     #: Whether its messages are those of a sideline.
     is_sideline: bool
 
@@ -97,10 +96,8 @@ class AcquiringSource:
         held: HeldBytes,
         retry: Retry | None = None,
         breaker: PoolBreaker | None = None,
-        stalls: Stalls | None = None,
     ) -> None:
         self._queue = queue
-        self._stalls = stalls or Stalls()
         self._breaker = breaker
         self._consumer = consumer
         self._retry = retry
@@ -112,7 +109,6 @@ class AcquiringSource:
         self._order = order
         #: As in `MessageSource`.
         self.refused_for: float | None = None
-        self.stalled = False
         self.is_sideline = queue.is_sideline or magazine_of(magazine) is Magazine.SIDELINE
         self._held = held
         self._prefetch = Prefetch(MAX_FACTOR if prefetch else 1)
@@ -134,7 +130,6 @@ class AcquiringSource:
     def settle(self, settlement: pa.Table) -> Numbers:
         """Settle; others of their groups, or below limits in flight, can be fired then."""
         lost = self._settle(settlement)
-        self._stalls.end()
         limited = any(limit.in_flight is not None for limit in self._queue.limits)
         if limited or self._queue.info.settings.group is not None:
             self._on_available()
@@ -155,7 +150,6 @@ class AcquiringSource:
                 self._queue.settle(Settlement(reloaded=all_ids, unhandled=all_ids), self._consumer)
             finally:
                 self._held.give_back(sum(each.bytes for each in left))
-            self._stalls.end()
             self._on_available()
 
     def held_back(self) -> float | None:
@@ -180,7 +174,7 @@ class AcquiringSource:
             self.refused_for = None if breaker.gate.vacant else OPEN_SECONDS
             return None
         (probe,), _ = self._fire_now(1, [1], room=1)
-        if probe is None and self.refused_for is None and not self.stalled:
+        if probe is None and self.refused_for is None:
             breaker.found_nothing(self)
         return probe
 
@@ -207,10 +201,7 @@ class AcquiringSource:
                 order=self._order,
                 consumer=self._consumer,
             )
-        self.refused_for = firing.opens_in
-        self.stalled = firing.stalled
-        if firing.stalled:
-            self._stalls.add(self._on_available)
+        self.refused_for = STALL_SECONDS if firing.stalled else firing.opens_in
         if firing.full:
             # Another worker may take what had no room; this one got less than it could handle.
             self._on_available()
@@ -255,9 +246,8 @@ class BrowsingSource:
         self._mean: float | None = None
         #: A ticket whose messages could not be read yet, and its windows.
         self._unread: tuple[Ticket, Window] | None = None
-        #: Limits count firings, and a browser fires nothing.
+        #: A browser fires nothing that limits could refuse.
         self.refused_for: float | None = None
-        self.stalled = False
         self.is_sideline = magazine is Magazine.SIDELINE
         self._browse = Coalescer(self._browse_for, threading.Lock())
         #: Messages of the last ticket that were too large for one batch with the others.

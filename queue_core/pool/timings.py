@@ -3,7 +3,7 @@
 #: How far pools work ahead, or delay work, to do more in one transaction: messages that are fired
 #: ahead are handled, and outcomes of quick handlers are settled, within about this time.
 LINGER_SECONDS = 0.05
-#: The time after which a target looks again for messages that wait until it holds nothing.
+#: The time after which a consumer looks again for messages that wait until it holds nothing.
 STALL_SECONDS = 0.1
 #: The pause before an operation is retried for which the catalog could not be reached.
 RETRY_SECONDS = 1.0
