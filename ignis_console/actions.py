@@ -94,7 +94,7 @@ _MAGAZINE = Parameter("magazine", "", "Magazine", "select", ("both", "main", "si
 def pause(console: Console, ask: Ask) -> PreparedAction:
     """Pause the queue."""
     queue = console.store.queue(ask.queue)
-    text = "{} until somebody resumes the queue. Loads go on."
+    text = "{} until a person resumes the queue. Loads go on."
     return _on_queue(console, ask, text, queue.pause)
 
 
@@ -173,48 +173,75 @@ def sweep(console: Console, ask: Ask) -> PreparedAction:
         f"{wording.messages(count)} of consumers that are dead, or fired too often, would move to "
         "the sideline."
     )
-    # Others become stuck meanwhile.
+    # Further messages may become stuck in the meantime.
     return PreparedAction(
         count, text, lambda _: queue.sweep(older_than, limit=count) if count else 0
     )
 
 
-@_action(
+def _on_chosen(
+    about: str,
+    text: str,
+    *fields: Parameter,
+    done: str,
+    magazine: str | None = None,
+    destroys: bool = False,
+) -> Callable[[Callable[[Chosen, Ask], int]], None]:
+    """
+    Add the action of a function on chosen messages, which is named after the act.
+
+    *text* has a place for their number. *magazine*: where they are; None: in both, or in that of
+    the field `magazine`.
+    """
+
+    def add(run: Callable[[Chosen, Ask], int]) -> None:
+        def prepare(console: Console, ask: Ask) -> PreparedAction | None:
+            where = ask.one_of("magazine", _MAGAZINE.options) if magazine is None else magazine
+            chosen = choose(console, ask, None if where == "both" else where)
+            if chosen is None:
+                return None
+            # Messages that come into the right state from now on stay as they are.
+            there = chosen.count()
+            concerned = chosen.only(run.__name__, consumer=ask.text("consumer"))
+            ids = concerned.ids.to_numpy()
+            words = text.format(wording.messages(len(ids)))
+            if there > len(ids):
+                stay = wording.messages(there - len(ids))
+                words += f" {stay} that you chose would stay as they are."
+            return PreparedAction(len(ids), words, lambda _: run(concerned, ask), ids)
+
+        name, all_fields = run.__name__, (_IDS, _SELECTOR, _ALL, *fields)
+        ACTIONS[name] = Action(name, about, all_fields, done, prepare, destroys, on_messages=True)
+
+    return add
+
+
+@_on_chosen(
     "Messages that wait in main go to the sideline, and stay there until a person acts.",
-    _IDS,
-    _SELECTOR,
-    _ALL,
+    "{} would move to the sideline.",
     Parameter("reason_text", "Shown in the sideline.", "Reason"),
     done="{} sidelined.",
+    magazine="main",
 )
-def sideline(console: Console, ask: Ask) -> PreparedAction | None:
+def sideline(these: Chosen, ask: Ask) -> int:
     """Sideline chosen messages of main."""
-    return _on_chosen(
-        "sideline",
-        choose(console, ask, "main"),
-        "{} would move to the sideline.",
-        lambda these: these.sideline(ask.text("reason_text")),
-    )
+    return these.sideline(ask.text("reason_text"))
 
 
-@_action(
+@_on_chosen(
     "Messages of the sideline return to the tail of main, dead ones too.",
-    _IDS,
-    _SELECTOR,
-    _ALL,
+    "{} would return to the tail of main.",
     done="{} requeued.",
+    magazine="sideline",
 )
-def requeue(console: Console, ask: Ask) -> PreparedAction | None:
+def requeue(these: Chosen, _: Ask) -> int:
     """Requeue chosen messages of the sideline."""
-    chosen = choose(console, ask, "sideline")
-    return _on_chosen("requeue", chosen, "{} would return to the tail of main.", Chosen.requeue)
+    return these.requeue()
 
 
-@_action(
+@_on_chosen(
     "Messages in flight return to their old places. Their consumer may have handled them.",
-    _IDS,
-    _SELECTOR,
-    _ALL,
+    "{} would wait again.",
     Parameter(
         "consumer",
         "Take them from it, even if it is alive. By default, from dead consumers.",
@@ -222,32 +249,21 @@ def requeue(console: Console, ask: Ask) -> PreparedAction | None:
     ),
     done="{} reloaded.",
 )
-def reload(console: Console, ask: Ask) -> PreparedAction | None:
+def reload(these: Chosen, ask: Ask) -> int:
     """Reload chosen messages that are in flight."""
-    consumer = ask.text("consumer")
-    return _on_chosen(
-        "reload",
-        choose(console, ask, None),
-        "{} would wait again.",
-        lambda these: these.reload(consumer=consumer),
-        consumer,
-    )
+    return these.reload(consumer=ask.text("consumer"))
 
 
-@_action(
+@_on_chosen(
     "Messages that wait are removed for good. Messages in flight stay.",
-    _IDS,
-    _SELECTOR,
-    _ALL,
+    "{} would be deleted for good.",
     _MAGAZINE,
     done="{} deleted.",
     destroys=True,
 )
-def delete(console: Console, ask: Ask) -> PreparedAction | None:
+def delete(these: Chosen, _: Ask) -> int:
     """Delete chosen messages that wait."""
-    magazine = ask.one_of("magazine", _MAGAZINE.options)
-    chosen = choose(console, ask, None if magazine == "both" else magazine)
-    return _on_chosen("delete", chosen, "{} would be deleted for good.", Chosen.delete)
+    return these.delete()
 
 
 def _on_queue(console: Console, ask: Ask, text: str, act: Callable[[], object]) -> PreparedAction:
@@ -265,26 +281,6 @@ def _on_queue(console: Console, ask: Ask, text: str, act: Callable[[], object]) 
 
     wait = "waits" if waiting == 1 else "wait"
     return PreparedAction(waiting, text.format(f"{wording.messages(waiting)} {wait}"), run)
-
-
-def _on_chosen(
-    act: str,
-    chosen: Chosen | None,
-    text: str,
-    run: Callable[[Chosen], int],
-    consumer: str | None = None,
-) -> PreparedAction | None:
-    """Prepare an act on chosen messages; *text* has a place for their number."""
-    if chosen is None:
-        return None
-    # Others that come into the right state from now on stay as they are.
-    concerned, there = chosen.only(act, consumer=consumer), chosen.count()
-    ids = concerned.ids.to_numpy()
-    count = len(ids)
-    words = text.format(wording.messages(count))
-    if there > count:
-        words += f" {wording.messages(there - count)} that you chose would stay as they are."
-    return PreparedAction(count, words, lambda _: run(concerned), ids)
 
 
 def _rate(ask: Ask) -> float | None:

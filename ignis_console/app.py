@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from importlib.metadata import PackageNotFoundError, version
 from urllib.parse import quote
 
 from starlette.applications import Starlette
@@ -24,6 +23,7 @@ from ignis_console.pages import PAGES, Page
 from ignis_console.passwords import Role
 from ignis_console.rendering import STATIC
 from ignis_console.web import Call, Handler, failure, guarded, in_json, page, status_of
+from queue_core import __version__
 from queue_core.errors import IgnisError, Invalid, NoSuchQueue
 from queue_core.store import Store
 from queue_core.watching.prometheus import CONTENT_TYPE
@@ -119,13 +119,9 @@ def _session(call: Call) -> Response:
 
 
 def _openapi(_: Call) -> Response:
-    try:
-        known = version("ignis-queue")
-    except PackageNotFoundError:
-        known = "unknown"
     operations = [each.operation for each in PAGES]
     operations += [each for action in ACTIONS.values() for each in acting.operations(action)]
-    return in_json(openapi.document(operations, known))
+    return in_json(openapi.document(operations, __version__))
 
 
 class _Static(StaticFiles):

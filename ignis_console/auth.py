@@ -10,7 +10,7 @@ import logging
 import secrets
 import threading
 import time
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +21,7 @@ from starlette.requests import Request
 from ignis_console import passwords
 from ignis_console.config import ConsoleOptions
 from ignis_console.passwords import Login, Role
+from ignis_console.shared import Remembered
 from queue_core.errors import BadOption
 
 _log = logging.getLogger(__name__)
@@ -97,9 +98,9 @@ class Auth:
         self._lock = threading.Lock()
         #: One hash at a time: each needs 32 MB.
         self._hashing = threading.Lock()
-        self._sessions: OrderedDict[bytes, tuple[Login, float]] = OrderedDict()
-        self._scripts: OrderedDict[bytes, Login] = OrderedDict()
-        self._failures: OrderedDict[str, deque[float]] = OrderedDict()
+        self._sessions: Remembered[tuple[Login, float]] = Remembered(MOST_SESSIONS)
+        self._scripts: Remembered[Login] = Remembered(MOST_SESSIONS)
+        self._failures: Remembered[deque[float]] = Remembered(MOST_SESSIONS)
         needs_key = options.users is None and options.proxy_header is None
         #: The key that logs in if there are no logins.
         self.key = secrets.token_urlsafe(24) if needs_key else None
@@ -143,12 +144,15 @@ class Auth:
     def log_in(self, name: str, password: str, address: str) -> str | None:
         """Return the token of a new session, or None; raises as `identify`."""
         login = self._verified(name, password, address)
-        return None if login is None else self._new_session(login)
+        if login is None:
+            return None
+        token = secrets.token_urlsafe(32)
+        self._sessions.put(_digest(token), (login, time.monotonic() + SESSION_SECONDS))
+        return token
 
     def log_out(self, token: str) -> None:
         """End a session."""
-        with self._lock:
-            self._sessions.pop(_digest(token), None)
+        self._sessions.forget(_digest(token))
 
     def _verified(self, name: str, password: str, address: str) -> Login | None:
         self._check_failures(address)
@@ -166,32 +170,20 @@ class Auth:
 
     def _note_failure(self, address: str) -> None:
         with self._lock:
-            failed = self._failures.setdefault(address, deque(maxlen=MOST_FAILURES))
-            failed.append(time.monotonic())
-            while len(self._failures) > MOST_SESSIONS:
-                self._failures.popitem(last=False)
+            failed = self._failures.find(address) or deque()
+            self._failures.put(address, deque([*failed, time.monotonic()], MOST_FAILURES))
 
     def _check_failures(self, address: str) -> None:
-        with self._lock:
-            failed = self._failures.get(address, deque())
-            if len(failed) == MOST_FAILURES and time.monotonic() - failed[0] < 60:
-                raise HTTPException(429, "too many failed logins; wait a minute")
-
-    def _new_session(self, login: Login) -> str:
-        token = secrets.token_urlsafe(32)
-        with self._lock:
-            self._sessions[_digest(token)] = (login, time.monotonic() + SESSION_SECONDS)
-            while len(self._sessions) > MOST_SESSIONS:
-                self._sessions.popitem(last=False)
-        return token
+        failed = self._failures.find(address)
+        if failed and len(failed) == MOST_FAILURES and time.monotonic() - failed[0] < 60:
+            raise HTTPException(429, "too many failed logins; wait a minute")
 
     def _of_session(self, token: str) -> Visitor | None:
-        with self._lock:
-            login, ends = self._sessions.get(_digest(token), (None, 0.0))
-            if login is None or time.monotonic() > ends:
-                self._sessions.pop(_digest(token), None)
-                return None
-        login = self._present(login)
+        session, ends = self._sessions.find(_digest(token)) or (None, 0.0)
+        if session is None or time.monotonic() > ends:
+            self.log_out(token)
+            return None
+        login = self._present(session)
         if login is None:
             return None
         return Visitor(login.name, self._role(login.role), self._csrf(token))
@@ -200,8 +192,7 @@ class Auth:
         # Also before a remembered login: its answer would tell a guess that is right.
         self._check_failures(address)
         mark = hmac.digest(self._secret, header.encode(), "sha256")
-        with self._lock:
-            login = self._scripts.get(mark)
+        login = self._scripts.find(mark)
         login = login and self._present(login)
         if login is None:
             try:
@@ -212,10 +203,7 @@ class Auth:
             login = self._verified(name, password, address)
             if login is None:
                 return None
-            with self._lock:
-                self._scripts[mark] = login
-                while len(self._scripts) > MOST_SESSIONS:
-                    self._scripts.popitem(last=False)
+            self._scripts.put(mark, login)
         return Visitor(login.name, self._role(login.role), None)
 
     def _present(self, login: Login) -> Login | None:

@@ -1,13 +1,12 @@
-"""One message with its whole life, and messages to look at by a selector."""
+"""One message with its whole life."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.compute as pc
 from sqlalchemy import Connection
 
@@ -25,9 +24,6 @@ from queue_core.values.ids import IdSet
 from queue_core.values.model import Slice
 from queue_core.values.schema import METADATA
 from queue_core.values.valid_text import valid_table
-
-#: The most messages that one page shows.
-MOST = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,18 +84,6 @@ class Life:
     events: tuple[MessageEvent, ...]
 
 
-def peek(
-    store: Store, queue: str, selector: str | None, magazine: str, count: int
-) -> list[dict[str, Any]]:
-    """
-    Return messages that wait, without taking them.
-
-    Raises `NoSuchQueue`, `BadSelector`, `BadOption` and `DamagedSegment`.
-    """
-    found = store.queue(queue).peek(min(count, MOST), selector=selector or None, magazine=magazine)
-    return [dict(row) for row in valid_table(found).to_pylist()]
-
-
 def life(store: Store, queue: str, message_id: int) -> Life:
     """Return what is known of a message; raises `NoSuchQueue`, or `BadOutcome`: a foreign id."""
     chosen = store.queue(queue).choose([message_id])
@@ -117,7 +101,9 @@ def life(store: Store, queue: str, message_id: int) -> Life:
         if rows:
             metadata = set(METADATA.names)
             payload = {name: value for name, value in rows[0].items() if name not in metadata}
-    failed = tuple(_failures(log, message_id))
+    own = log.filter(pc.equal(log.column("message_id"), message_id))
+    names = [field.name for field in fields(Failure)]
+    failed = tuple(Failure(**row) for row in own.select(names).to_pylist())
     return Life(message_id, place, payload, failed, events(place, failed))
 
 
@@ -174,11 +160,3 @@ def _place(connection: Connection, piece: Slice) -> MessagePlace:
         due_at=None if dead else moment(piece.due_at),
         dead=dead,
     )
-
-
-def _failures(log: pa.Table, message_id: int) -> list[Failure]:
-    own = log.filter(pc.equal(log.column("message_id"), message_id)).to_pylist()
-    return [
-        Failure(row["failed_at"], row["kind"], row["reason"], row["attempt"], row["consumer"])
-        for row in own
-    ]

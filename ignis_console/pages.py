@@ -23,6 +23,7 @@ from ignis_console.shared import Look
 from ignis_console.sideline import Groups, within
 from queue_core.errors import BadOption
 from queue_core.values.json_text import as_json
+from queue_core.values.valid_text import valid_table
 from queue_core.watching.present import QueueFigures
 
 #: How the names of Arrow's types of numbers begin.
@@ -30,6 +31,8 @@ _NUMBERS = ("int", "uint", "float", "double", "half", "decimal")
 #: Queues on one page, and rows of a group of the sideline.
 PER_PAGE = 100
 GROUP_ROWS = 100
+#: The most messages that one page shows.
+MOST_MESSAGES = 200
 
 
 class Page(NamedTuple):
@@ -273,17 +276,17 @@ class MessagesPage:
 def messages_page(console: Console, ask: Ask) -> MessagesPage:
     """Return messages that wait; raises `BadSelector`."""
     selector, magazine = ask.text("selector"), ask.one_of("magazine", ("main", "sideline"))
-    count = ask.number("count", 20, 1, messages.MOST)
-    found = messages.peek(console.store, ask.queue, selector, magazine, count)
-    columns = console.store.queue(ask.queue).info.schema
+    count = ask.number("count", 20, 1, MOST_MESSAGES)
+    queue = console.store.queue(ask.queue)
+    found = valid_table(queue.peek(count, selector=selector, magazine=magazine))
     return MessagesPage(
         queue=ask.queue,
         selector=selector,
         magazine=magazine,
         count=count,
-        columns=tuple(columns.names),
-        numbers=tuple(each.name for each in columns if str(each.type).startswith(_NUMBERS)),
-        messages=tuple(json.loads(as_json(found))),
+        columns=tuple(queue.schema.names),
+        numbers=tuple(each.name for each in queue.schema if str(each.type).startswith(_NUMBERS)),
+        messages=tuple(json.loads(as_json(found.to_pylist()))),
     )
 
 

@@ -8,7 +8,6 @@ with 32 MB.
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import hmac
 import os
@@ -29,6 +28,11 @@ SHORTEST = 12
 #: The fewest characters of a token.
 SHORTEST_TOKEN = 16
 _NAME = re.compile(r"[\w.@+-]{1,64}", re.ASCII)
+_LINE = re.compile(
+    rf"(?P<name>{_NAME.pattern}):(?P<role>look|operate):"
+    r"(?P<hashed>scrypt\$(?P<n>\d+)\$(?P<r>\d+)\$(?P<p>\d+)\$(?P<salt>[^$]*)\$(?P<hash>[^$]*))",
+    re.ASCII,
+)
 
 
 class Role(StrEnum):
@@ -91,8 +95,8 @@ def parse(data: bytes, path: Path) -> dict[str, Login]:
         login = _login(text.strip())
         if login is None or login.name in found:
             raise BadOption(
-                f"--users {path}: line {number} is no login, or names one twice; write lines with: "
-                "ignis console-user NAME --role look"
+                f"--users {path}: line {number} is not a login, or repeats a name; write lines "
+                "with: ignis console-user NAME --role look"
             )
         found[login.name] = login
     if not found:
@@ -128,22 +132,18 @@ def _matches(password: str, text: str) -> bool:
 
 
 def _login(text: str) -> Login | None:
-    name, _, rest = text.partition(":")
-    role, _, hashed = rest.partition(":")
-    if not _NAME.fullmatch(name) or role not in tuple(Role):
+    found = _LINE.fullmatch(text)
+    if found is None:
         return None
     try:
-        kind, n, r, p, salt, digest = hashed.split("$")
-        numbers = (int(n), int(r), int(p))
-        is_hash = kind == "scrypt" and len(base64.b64decode(digest, validate=True)) == _HASH_BYTES
-        base64.b64decode(salt, validate=True)
-    except (ValueError, binascii.Error):
+        n, r, p = map(int, found.group("n", "r", "p"))
+        _, digest = (base64.b64decode(part, validate=True) for part in found.group("salt", "hash"))
+    except ValueError:
         return None
-    n_, r_, p_ = numbers
-    possible = n_ > 1 and n_ & (n_ - 1) == 0 and r_ > 0 and 0 < p_ <= 16
-    if not is_hash or not possible or 128 * n_ * r_ > _MOST_MEMORY:
+    possible = n > 1 and n & (n - 1) == 0 and r > 0 and 0 < p <= 16
+    if len(digest) != _HASH_BYTES or not possible or 128 * n * r > _MOST_MEMORY:
         return None
-    return Login(name, Role(role), hashed)
+    return Login(found["name"], Role(found["role"]), found["hashed"])
 
 
 def _hash(password: str, salt: bytes, n: int, r: int, p: int) -> bytes:

@@ -155,7 +155,7 @@ def _compute_beside(slot: _Slot[Answer], compute: Callable[[], Answer]) -> None:
 
 class Remembered(Generic[Value]):
     """
-    Keeps values by tokens that nobody can guess, up to a total size; forgets the oldest first.
+    Keeps values by keys, up to a total size; forgets the oldest first.
 
     Args:
         most: The most that all values may have together.
@@ -166,24 +166,34 @@ class Remembered(Generic[Value]):
         self._most = most
         self._size = size
         self._lock = threading.Lock()
-        self._values: OrderedDict[str, Value] = OrderedDict()
+        self._values: OrderedDict[Hashable, Value] = OrderedDict()
         self._total = 0
 
     def keep(self, value: Value) -> str | None:
-        """Return the token of a value from now on; None: it is too large to be kept."""
-        size = self._size(value)
-        if size > self._most:
-            return None
+        """Keep a value by a token that nobody can guess; return None: it is too large."""
         token = secrets.token_urlsafe(12)
+        return token if self.put(token, value) else None
+
+    def put(self, key: Hashable, value: Value) -> bool:
+        """Keep a value, unless it is too large; return whether it is kept."""
+        if self._size(value) > self._most:
+            return False
+        self.forget(key)
         with self._lock:
-            self._values[token] = value
-            self._total += size
+            self._values[key] = value
+            self._total += self._size(value)
             while self._total > self._most:
                 _, oldest = self._values.popitem(last=False)
                 self._total -= self._size(oldest)
-        return token
+        return True
 
-    def find(self, token: str | None) -> Value | None:
-        """Return the value of a token; None: there is none, or it was forgotten."""
+    def find(self, key: Hashable) -> Value | None:
+        """Return the value of a key; None: it has none, or it was forgotten."""
         with self._lock:
-            return None if token is None else self._values.get(token)
+            return self._values.get(key)
+
+    def forget(self, key: Hashable) -> None:
+        """Forget a value, if there is one."""
+        with self._lock:
+            if key in self._values:
+                self._total -= self._size(self._values.pop(key))
