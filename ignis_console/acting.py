@@ -35,7 +35,7 @@ PATIENCE = 1.0
 _MOST_ADDRESS = 8000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class ActionAnswer:
     """An action: how many messages it means now, or has changed."""
 
@@ -73,30 +73,17 @@ def do(action: Action, call: Call) -> Response:
 def api_show(action: Action, call: Call) -> Response:
     """Tell a script what an action would do."""
     prepared = _prepare(call, action)
-    return in_json(
-        ActionAnswer(
-            action=action.name,
-            queue=call.ask.queue,
-            messages=prepared.messages if prepared else None,
-            text=prepared.text if prepared else action.about,
-            shown=_remembered(call, prepared),
-        )
-    )
+    messages, text = (prepared.messages, prepared.text) if prepared else (None, action.about)
+    shown = _remembered(call, prepared)
+    return in_json(ActionAnswer(action.name, call.ask.queue, messages, text, shown=shown))
 
 
 def api_do(action: Action, call: Call) -> Response:
     """Run an action for a script."""
     entry = _run(call, action, inf)
     assert entry is not None, "a script waits for the end"
-    return in_json(
-        ActionAnswer(
-            action=action.name,
-            queue=call.ask.queue,
-            messages=entry.messages,
-            text=said(action, entry),
-            job=entry.job,
-        )
-    )
+    text = said(action, entry)
+    return in_json(ActionAnswer(action.name, entry.queue, entry.messages, text, entry.job))
 
 
 def operations(action: Action) -> tuple[Operation, Operation]:

@@ -54,11 +54,6 @@ class Action(NamedTuple):
     on_messages: bool
 
     @property
-    def title(self) -> str:
-        """Its name on pages."""
-        return self.name.capitalize()
-
-    @property
     def parameters(self) -> tuple[Parameter, ...]:
         """Its fields, and the group of the sideline that may take the place of ids."""
         return (*self.fields, *(GROUP if _IDS in self.fields else ()))

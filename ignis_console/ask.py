@@ -94,5 +94,5 @@ class Ask:
         """Raise `BadOption` for a parameter that is not known: it would be left out silently."""
         for name in self.values:
             if name not in known:
-                use = f"use {', '.join(known)}"
-                raise BadOption(f"{name[:40]!r} is no parameter here{nearest(name, known)}; {use}")
+                use = f"{nearest(name, known)}; use {', '.join(known)}"
+                raise BadOption(f"{name[:40]!r} is not a parameter here{use}")

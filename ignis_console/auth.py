@@ -12,8 +12,8 @@ import threading
 import time
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -38,8 +38,7 @@ KEY_NAME = "console"
 METRICS_NAME = "metrics"
 
 
-@dataclass(frozen=True, slots=True)
-class Visitor:
+class Visitor(NamedTuple):
     """Who asks."""
 
     name: str
@@ -129,6 +128,10 @@ class Auth:
         It raises after too many failed logins, and while the file of logins cannot be read. With
         *by_token*, the token for the metrics is as good as a login that may look.
         """
+        found = self._found(request, by_token=by_token)
+        return found._replace(role=Role.LOOK) if found and self._options.look_only else found
+
+    def _found(self, request: Request, *, by_token: bool) -> Visitor | None:
         header = request.headers.get("authorization", "")
         if by_token and header[:7].lower() == "bearer ":
             return self._of_token(header[7:].strip(), address_of(request))
@@ -186,7 +189,7 @@ class Auth:
         login = self._present(session)
         if login is None:
             return None
-        return Visitor(login.name, self._role(login.role), self._csrf(token))
+        return Visitor(login.name, login.role, self._csrf(token))
 
     def _of_script(self, header: str, address: str) -> Visitor | None:
         # Also before a remembered login: its answer would tell a guess that is right.
@@ -204,7 +207,7 @@ class Auth:
             if login is None:
                 return None
             self._scripts.put(mark, login)
-        return Visitor(login.name, self._role(login.role), None)
+        return Visitor(login.name, login.role, None)
 
     def _present(self, login: Login) -> Login | None:
         """Return a login as the file has it now; None if it is gone or has another password."""
@@ -228,12 +231,8 @@ class Auth:
         if len(named) != 1 or not named[0].strip() or len(named[0]) > 200:
             return None
         name = named[0].strip()
-        operates = name in self._options.proxy_operators
-        role = self._role(Role.OPERATE if operates else Role.LOOK)
+        role = Role.OPERATE if name in self._options.proxy_operators else Role.LOOK
         return Visitor(name, role, self._csrf(f"proxy:{name}"))
-
-    def _role(self, role: Role) -> Role:
-        return Role.LOOK if self._options.look_only else role
 
     def _csrf(self, of: str) -> str:
         return hmac.new(self._secret, of.encode(), "sha256").hexdigest()

@@ -21,9 +21,9 @@ def choose(console: Console, ask: Ask, magazine: str | None) -> Chosen | None:
     """
     Return the messages that a form chooses now, or None if it chooses none.
 
-    Only those that it was shown before, if it names a count (``shown``). Raises `BadOption`,
-    `BadOutcome` for an id of another queue, `BadSelector`, and `Conflict` for a count that is no
-    longer known.
+    If it names a count (``shown``), these are counted messages only. Raises `BadOption`,
+    `BadOutcome` for an id of another queue, `BadSelector`, and `Conflict` for a count that the
+    console has forgotten.
     """
     chosen = _choose(console, ask, magazine)
     shown = ask.text("shown")
@@ -55,11 +55,10 @@ def _choose(console: Console, ask: Ask, magazine: str | None) -> Chosen | None:
         raise BadOption("kind and reason choose a group of the sideline: send group=1 with them")
     if every and (ids or selector):
         raise BadOption("choose either all messages, or some by id or selector")
-    if every:
-        return queue.choose(ALL, magazine=magazine)
-    if ids is None and selector is None:
+    if not (every or ids or selector):
         return None
-    return queue.choose(None if ids is None else _numbers(ids), selector, magazine)
+    by_id = None if ids is None else _numbers(ids)
+    return queue.choose(ALL if every else by_id, selector, magazine)
 
 
 def _numbers(text: str) -> list[int]:

@@ -40,7 +40,7 @@ class ConsoleOptions:
     users: Path | None = None
     #: A header by which a reverse proxy tells who is logged in.
     proxy_header: str | None = None
-    #: The logins of that header that may operate; the others may look.
+    #: The logins of that header that may operate; all other logins may look.
     proxy_operators: frozenset[str] = frozenset()
     #: The addresses from which that header is believed.
     proxy_addresses: frozenset[str] = LOOPBACK

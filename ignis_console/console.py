@@ -11,7 +11,7 @@ from typing import NamedTuple
 from ignis_console.action_log import ActionLog
 from ignis_console.auth import Auth
 from ignis_console.config import ConsoleOptions
-from ignis_console.details import QueueReading, SidelineView, read_queue, read_sideline
+from ignis_console.details import Details, SidelineView, read_queue, read_sideline
 from ignis_console.problems import Problem, find
 from ignis_console.shared import Look, Remembered, Shared
 from queue_core.errors import CatalogUnavailable, IgnisError
@@ -60,13 +60,14 @@ class Console:
         #: In threads of their own, so that pages always find a connection.
         self.actions = ThreadPoolExecutor(ACTIONS, "ignis-action")
         #: The ids of messages that an action has counted, as a page or a script has been shown.
-        self.counted: Remembered[Numbers] = Remembered(MOST_COUNTED, _room)
+        #: A count of few messages needs room too.
+        self.counted: Remembered[Numbers] = Remembered(MOST_COUNTED, lambda ids: len(ids) + 100)
         #: Why an action has changed nothing, until its page shows it.
         self.refusals: Remembered[str] = Remembered(MOST_REFUSALS)
         self._overviews: Shared[Overview] = Shared(FIGURES_SECONDS)
-        self._queues: Shared[QueueReading] = Shared(QUEUE_SECONDS)
+        self._queues: Shared[Details] = Shared(QUEUE_SECONDS)
         self._sidelines: Shared[SidelineView] = Shared(SIDELINE_SECONDS)
-        #: When somebody acted on a queue last.
+        #: When a person last acted on a queue.
         self._acted: dict[str, float] = {}
         self._metrics: Shared[str] = Shared(METRICS_SECONDS)
 
@@ -88,7 +89,7 @@ class Console:
         figures = self._reader.read()
         return Overview(figures, find(figures, self.options.oldest_wanted))
 
-    def queue(self, name: str, span: str) -> Look[QueueReading]:
+    def queue(self, name: str, span: str) -> Look[Details]:
         """Return a queue in detail, at most some seconds old."""
         return self._queues.get(
             (name, span), lambda: read_queue(self.store, name, span), hasty=self._in_haste(name)
@@ -128,8 +129,3 @@ class Console:
         """Wait for the actions under way, and close the log."""
         self.actions.shutdown()
         self.log.close()
-
-
-def _room(ids: Numbers) -> int:
-    # A count of few messages needs room too.
-    return len(ids) + 100

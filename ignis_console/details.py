@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -13,6 +13,7 @@ from ignis_console.wording import moment
 from queue_core.catalog import dialect, queues
 from queue_core.catalog.records.samples import FINEST
 from queue_core.store import Store
+from queue_core.values.json_text import HIDDEN
 from queue_core.watching import present, views
 from queue_core.watching.present import SPAN_SECONDS, FigureSample, Holder, QueueFigures
 
@@ -49,16 +50,10 @@ class Details:
     holders: tuple[Holder, ...]
     span: str
     samples: tuple[FigureSample, ...]
+    figures: QueueFigures = field(metadata=HIDDEN)
 
 
-class QueueReading(NamedTuple):
-    """One queue at one moment."""
-
-    figures: QueueFigures
-    details: Details
-
-
-def read_queue(store: Store, name: str, span: str) -> QueueReading:
+def read_queue(store: Store, name: str, span: str) -> Details:
     """Read a queue in one short transaction; raises `NoSuchQueue`."""
     with store.catalog.read() as connection:
         now = dialect.read_clock(connection)
@@ -82,9 +77,9 @@ def read_queue(store: Store, name: str, span: str) -> QueueReading:
         if row["magazine"] == "main"
     )
     waiting = sum(row.waiting for row in shards)
-    details = Details(
+    return Details(
         now=now / 1e6,
-        columns=tuple((field.name, str(field.type)) for field in info.schema),
+        columns=tuple((each.name, str(each.type)) for each in info.schema),
         key=info.key,
         created_at=moment(info.created_at),
         deactivated_at=moment(info.deactivated_at),
@@ -94,8 +89,8 @@ def read_queue(store: Store, name: str, span: str) -> QueueReading:
         holders=holders,
         span=span,
         samples=history,
+        figures=figures,
     )
-    return QueueReading(figures, details)
 
 
 class SidelineView(NamedTuple):

@@ -1,7 +1,7 @@
 """The guard before every route: the name of the host, the origin of requests, and safe headers.
 
-It stops requests that another site makes in a person's browser: a name that was bound to this
-address by somebody else (DNS rebinding), forms and scripts of other origins, and frames.
+It stops requests that another site makes in a person's browser: a name that an attacker
+bound to this address (DNS rebinding), forms and scripts of other origins, and frames.
 """
 
 from __future__ import annotations

@@ -180,11 +180,11 @@ class QueuePage:
 def queue_page(console: Console, ask: Ask) -> QueuePage:
     """Return one queue; raises `NoSuchQueue`."""
     look = console.queue(ask.queue, ask.one_of("span", tuple(SPANS)))
-    figures, details = look.seen
+    details, wanted = look.seen, console.options.oldest_wanted
     return QueuePage(
         fresh=freshness(look, round(details.now * 1e6)),
-        queue=_row(console, figures),
-        problems=tuple(of_queue(figures, console.options.oldest_wanted)),
+        queue=_row(console, details.figures),
+        problems=tuple(of_queue(details.figures, wanted)),
         details=details,
     )
 

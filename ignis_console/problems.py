@@ -45,44 +45,33 @@ class Problem:
     advice: str
 
 
+_CRITICAL, _WARNING, _NOTE = Severity
 #: How bad each kind of problem is, and what a person can do.
 _KINDS = {
     "old": (
-        Severity.WARNING,
+        _WARNING,
         "Check that consumers run and keep up, or start more of them. The age of requeued messages "
         "counts from their load.",
     ),
-    "overdue": (Severity.WARNING, "Start a process that runs side tasks, or shovel by hand."),
-    "growing": (Severity.WARNING, "Start a process that runs side tasks, or shovel by hand."),
-    "dead": (
-        Severity.WARNING,
-        "Look at the reasons in the sideline; requeue or delete the messages.",
-    ),
-    "damaged": (
-        Severity.CRITICAL,
-        "Run ignis fsck --deep. Restore the file, then run ignis repair.",
-    ),
+    "overdue": (_WARNING, "Start a process that runs side tasks, or shovel by hand."),
+    "growing": (_WARNING, "Start a process that runs side tasks, or shovel by hand."),
+    "dead": (_WARNING, "Look at the reasons in the sideline; requeue or delete the messages."),
+    "damaged": (_CRITICAL, "Run ignis fsck --deep. Restore the file, then run ignis repair."),
     "stuck": (
-        Severity.WARNING,
+        _WARNING,
         "Check that the consumers run. If they are dead, let a process run the task sweep, or "
         "sweep or reload the messages.",
     ),
-    "full": (Severity.WARNING, "Start more consumers, or raise the setting max_size."),
-    "paused": (Severity.NOTE, "Resume it when the reason is gone; at concurrency 0, scale it."),
-    "silent": (Severity.WARNING, "Start it again, or sweep or reload its messages."),
+    "full": (_WARNING, "Start more consumers, or raise the setting max_size."),
+    "paused": (_NOTE, "Resume it when the reason is gone; at concurrency 0, scale it."),
+    "silent": (_WARNING, "Start it again, or sweep or reload its messages."),
     "tasks": (
-        Severity.WARNING,
+        _WARNING,
         "Start a query, a pool or a manager, or run ignis work: they run side tasks.",
     ),
-    "task": (Severity.NOTE, "Let one of the processes run this task."),
-    "breaker": (
-        Severity.WARNING,
-        "Look at what the handler calls. ignis breakers shows the next probe.",
-    ),
-    "job": (
-        Severity.NOTE,
-        "Start it again when the cause is gone. Ended jobs are forgotten after a week.",
-    ),
+    "task": (_NOTE, "Let one of the processes run this task."),
+    "breaker": (_WARNING, "Look at what the handler calls. ignis breakers shows the next probe."),
+    "job": (_NOTE, "Start it again when the cause is gone. Ended jobs are forgotten after a week."),
 }
 
 

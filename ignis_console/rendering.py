@@ -18,6 +18,7 @@ from urllib.parse import quote, urlencode
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from ignis_console import charts, wording
+from queue_core.catalog.records.samples import FINEST
 from queue_core.values.json_text import as_json
 from queue_core.watching.present import SPAN_SECONDS, FigureSample
 
@@ -103,30 +104,22 @@ def spark(
     samples: Sequence[FigureSample], name: str, now: float, width: int, height: int
 ) -> charts.Line:
     """Return the line of a figure in the last minutes."""
-    points = [(each.taken_at, getattr(each, name)) for each in samples]
-    return charts.line(points, now - SPAN_SECONDS, now, width, height, gap=30)
+    return history(samples, (name,), now, SPAN_SECONDS, FINEST, width, height)[0]
 
 
 def history(
-    samples: Sequence[FigureSample], names: Sequence[str], now: float, span: float, each: float
+    samples: Sequence[FigureSample],
+    names: Sequence[str],
+    now: float,
+    span: float,
+    each: float,
+    width: int = 600,
+    height: int = 120,
 ) -> list[charts.Line]:
-    """Return lines of some figures with one scale."""
-    known = [
-        value
-        for sample in samples
-        for name in names
-        if (value := getattr(sample, name)) is not None
-    ]
-    top = max(known, default=0) or 1
+    """Return lines of some figures with one scale; samples are *each* seconds apart."""
+    lines = [[(sample.taken_at, getattr(sample, name)) for sample in samples] for name in names]
+    top = max((value for line in lines for _, value in line if value is not None), default=0)
     return [
-        charts.line(
-            [(sample.taken_at, getattr(sample, name)) for sample in samples],
-            now - span,
-            now,
-            600,
-            120,
-            gap=3 * each,
-            top=top,
-        )
-        for name in names
+        charts.line(points, now - span, now, width, height, gap=3 * each, top=top or 1)
+        for points in lines
     ]

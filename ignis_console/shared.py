@@ -20,7 +20,7 @@ Value = TypeVar("Value")
 
 #: The most answers that are kept.
 _MOST = 64
-#: An answer that nobody asked for in these seconds does not slow the others down.
+#: An answer that nobody asked for in these seconds does not delay other answers.
 _ACTIVE_SECONDS = 15.0
 
 

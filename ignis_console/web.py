@@ -166,7 +166,7 @@ async def read_body(request: Request) -> bytes:
                 raise HTTPException(413, "the request is too large")
             parts.append(part)
     except ClientDisconnect:
-        # Nobody reads the answer.
+        # No one reads the answer.
         raise HTTPException(400, "the request ended early") from None
     return b"".join(parts)
 
