@@ -1,13 +1,17 @@
-"""Run the transaction of a verb, between its crash points."""
+"""Run the transaction of a verb, between its crash points, or its many transactions."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from functools import partial
 from typing import TypeVar
 
 from sqlalchemy import Connection
 
 from queue_core.catalog.database import Catalog
+from queue_core.catalog.records import progress
+from queue_core.catalog.slices.conditions import START, Position
 from queue_core.support import faults
 
 Result = TypeVar("Result")
@@ -41,3 +45,86 @@ def transact(
     result = catalog.write(guarded, grows=grows, late=late)
     faults.point(f"{verb}.committed")
     return result
+
+
+class Rounds:
+    """
+    The transactions of a long verb: each is whole in itself, and others can write in between.
+
+    They report their progress.
+
+    Args:
+        catalog: The catalog.
+        verb: The verb, whose crash points each round passes.
+        guard: Called first in each round.
+        limit: The most messages of all rounds; None: no limit.
+        rate: The most messages per second; None: no limit.
+        pause: Waits a number of seconds.
+        late: As in `Catalog.write`.
+    """
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        verb: str,
+        guard: Guard | None = None,
+        *,
+        limit: int | None = None,
+        rate: float | None = None,
+        pause: Callable[[float], object] = time.sleep,
+        late: bool = False,
+    ) -> None:
+        self._catalog = catalog
+        self._verb = verb
+        self._guard = guard
+        self._limit = limit
+        self._rate = rate
+        self._pause = pause
+        self._late = late
+        self._last: int | None = None
+        #: How many messages all rounds have changed.
+        self.done = 0
+
+    @property
+    def left(self) -> int | None:
+        """How many messages the limit leaves; None: there is no limit."""
+        return None if self._limit is None else self._limit - self.done
+
+    def run(self, work: Callable[[Connection], tuple[int, Result]]) -> tuple[int, Result]:
+        """Do one round, which returns how many messages it changes, and something else."""
+        if self._last is not None:
+            self._catalog.give_way()
+            if self._rate is not None:
+                self._pause(self._last / self._rate)
+        self._last, result = transact(self._catalog, self._verb, work, self._guard, late=self._late)
+        self.done += self._last
+        progress.add(self._last)
+        return self._last, result
+
+    def step(self, work: Callable[[Connection], int]) -> int:
+        """Do one round, which returns how many messages it changes."""
+        return self.run(lambda connection: (work(connection), None))[0]
+
+    def repeat(self, work: Callable[[Connection], int]) -> int:
+        """Do rounds until one changes nothing, or up to the limit; return `done`."""
+        while self.left != 0 and self.step(work):
+            pass
+        return self.done
+
+    def through(
+        self,
+        work: Callable[..., tuple[int, Position | None]],
+        begin: Position = START,
+    ) -> bool:
+        """
+        Do rounds from place to place, up to the limit; return whether they came to the end.
+
+        A round gets the place where it begins, and returns that of the next one: None at the end,
+        and its own if the next message would exceed the limit.
+        """
+        at: Position | None = None
+        following: Position | None = begin
+        while following is not None and following != at and self.left != 0:
+            at = following
+            _, following = self.run(partial(work, begin=at))
+        return following is None

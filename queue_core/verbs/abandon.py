@@ -22,7 +22,7 @@ from queue_core.catalog.slices.changes import Changes
 from queue_core.catalog.slices.conditions import eligible_slices, overdelivered
 from queue_core.catalog.slices.sidelining import set_aside
 from queue_core.catalog.slices.slices import fetch
-from queue_core.catalog.transact import Guard, transact
+from queue_core.catalog.transact import Guard, Rounds
 from queue_core.segments.storage import Storage
 from queue_core.selection.acquire import acquire, anything
 from queue_core.selection.request import FireRequest
@@ -46,15 +46,13 @@ def abandon(
         if not anything(connection, request):
             return 0
 
+    rounds = Rounds(catalog, "abandon", guard, limit=limit)
+
     def work(connection: Connection) -> int:
-        left = None if limit is None else limit - total
-        taken = acquire(connection, replace(request, max_messages=left), "wait").taken
+        taken = acquire(connection, replace(request, max_messages=rounds.left), "wait").taken
         return set_aside(connection, queue, taken, DELIVERIES, Changes([queue]))
 
-    total = 0
-    while total != limit and (abandoned := transact(catalog, "abandon", work, guard)):
-        total += abandoned
-    return total
+    return rounds.repeat(work)
 
 
 def count(catalog: Catalog, queue: QueueInfo) -> int:

@@ -20,13 +20,13 @@ from sqlalchemy import Connection
 from queue_core.catalog import dialect
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.identity import clock
-from queue_core.catalog.records import progress, task_log
-from queue_core.catalog.records.task_log import Moves
-from queue_core.catalog.slices import bunches, id_map, parts, which_queues
+from queue_core.catalog.records import task_log
+from queue_core.catalog.slices import id_map, parts, which_queues
 from queue_core.catalog.slices.changes import Changes
-from queue_core.catalog.slices.conditions import START, Position, expired, expiry_in
+from queue_core.catalog.slices.conditions import Position, expired, expiry_in
+from queue_core.catalog.slices.moving import EXPIRED, carry_out
 from queue_core.catalog.slices.slices import fetch_these, first_loaded
-from queue_core.catalog.transact import transact
+from queue_core.catalog.transact import Rounds
 from queue_core.selection.acquire import (
     ROUND_SLICES,
     acquire,
@@ -39,6 +39,7 @@ from queue_core.selection.queue_rules import of_expiry
 from queue_core.selection.request import Candidates, FireRequest
 from queue_core.selection.selection import Selection
 from queue_core.values.model import Magazine, QueueInfo, State
+from queue_core.values.plan import Taken
 
 #: The most messages that one transaction removes.
 BATCH = 100_000
@@ -90,33 +91,24 @@ def _expire_by_column(catalog: Catalog, storage_uri: str, queue: QueueInfo) -> i
     if selection is None:
         return 0
     request = FireRequest(queue_ids=(queue.id,), max_messages=BATCH, selection=selection)
-    removed = 0
+    rounds = Rounds(catalog, "expire")
     while (candidates := find_candidates(catalog, request)) is not None and len(candidates.ids):
-        count = _remove_candidates(catalog, queue, request, candidates)
-        progress.add(count)
-        removed += count
-    return removed
+        rounds.step(partial(_remove_found, queue=queue, request=request, candidates=candidates))
+    return rounds.done
 
 
-def _remove_candidates(
-    catalog: Catalog, queue: QueueInfo, request: FireRequest, candidates: Candidates
+def _remove_found(
+    connection: Connection, queue: QueueInfo, request: FireRequest, candidates: Candidates
 ) -> int:
-    def work(connection: Connection) -> int:
-        changes, moves = Changes([queue]), Moves()
-        for piece, rows in acquire(connection, request, "wait", candidates).taken:
-            changes.remove(piece, rows, "expired")
-            moves.add(piece, len(rows), None)
-        changes.apply(connection)
-        moves.record(connection, queue.id, "expire")
-        clock.confirm(connection)
-        return len(moves)
-
-    return transact(catalog, "expire", work)
+    taken = acquire(connection, request, "wait", candidates).taken
+    removed = carry_out(connection, queue, EXPIRED, taken)
+    clock.confirm(connection)
+    return removed
 
 
 def _expire_by_age(catalog: Catalog, storage_uri: str, queue: QueueInfo, *, in_parts: bool) -> int:
     """Remove the messages that were loaded longer ago than their magazine's setting allows."""
-    removed = 0
+    rounds = Rounds(catalog, "expire")
     for magazine in Magazine:
         rules = expired(queue, magazine)
         if not rules:
@@ -129,14 +121,8 @@ def _expire_by_age(catalog: Catalog, storage_uri: str, queue: QueueInfo, *, in_p
             if not look(connection, request):
                 continue
         ages = read_ages(catalog, storage_uri, queue, request)
-        begin: Position | None = START
-        while begin is not None:
-            count, begin = _remove_old(catalog, queue, request, ages, begin)
-            progress.add(count)
-            removed += count
-            if begin is not None:
-                catalog.give_way()
-    return removed
+        rounds.through(partial(_remove_old, queue=queue, request=request, ages=ages))
+    return rounds.done
 
 
 def _any_in_part(connection: Connection, request: FireRequest, queue: QueueInfo) -> bool:
@@ -154,39 +140,32 @@ def _any_in_part(connection: Connection, request: FireRequest, queue: QueueInfo)
 
 
 def _remove_old(
-    catalog: Catalog,
+    connection: Connection,
+    begin: Position,
     queue: QueueInfo,
     request: FireRequest,
     ages: Mapping[int, LoadTimes],
-    begin: Position,
 ) -> tuple[int, Position | None]:
     """Remove old messages from *begin* on; return how many, and where the next round begins."""
+    bunch, following = take_bunch(connection, request, begin, ROUND_SLICES)
     expiry = int((expiry_in(queue, request.magazine) or 0) * 1e6)
-
-    def work(connection: Connection) -> tuple[int, Position | None]:
-        bunch, following = take_bunch(connection, request, begin, ROUND_SLICES)
-        before = dialect.read_clock(connection) - expiry
-        compacted = id_map.compacted(connection, np.unique(bunch.segment_id).tolist())
-        mixed = np.isin(bunch.segment_id, list(compacted))
-        changes, moves = Changes([queue]), Moves()
-        for piece in fetch_these(connection, bunch[mixed].id.tolist()):
-            known = ages.get(piece.segment_id)
-            if known is None or piece.rows - known.rows:
-                # It was just compacted or loaded again: the next call handles it.
-                continue
-            old = piece.rows & known.before(before)
-            younger = piece.rows - old
-            if younger:
-                changes.mark(
-                    piece, younger, state=int(State.LOADED), loaded_at=known.oldest(younger)
-                )
-            changes.remove(piece, old, "expired")
-            moves.add(piece, len(old), None)
-        bunches.remove(connection, queue, bunch[~mixed], request.magazine, "expired", changes)
-        moves.add_bunch(bunch[~mixed], request.magazine, None)
-        changes.apply(connection)
-        moves.record(connection, queue.id, "expire")
-        clock.confirm(connection)
-        return len(moves), following
-
-    return transact(catalog, "expire", work)
+    before = dialect.read_clock(connection) - expiry
+    compacted = id_map.compacted(connection, np.unique(bunch.segment_id).tolist())
+    mixed = np.isin(bunch.segment_id, list(compacted))
+    changes = Changes([queue])
+    old: list[Taken] = []
+    for piece in fetch_these(connection, bunch[mixed].id.tolist()):
+        known = ages.get(piece.segment_id)
+        if known is None or piece.rows - known.rows:
+            # It was just compacted or loaded again: the next call handles it.
+            continue
+        old.append((piece, piece.rows & known.before(before)))
+        younger = piece.rows - old[-1][1]
+        if younger:
+            changes.mark(piece, younger, state=int(State.LOADED), loaded_at=known.oldest(younger))
+    whole = bunch[~mixed]
+    removed = carry_out(
+        connection, queue, EXPIRED, old, whole, source=request.magazine, changes=changes
+    )
+    clock.confirm(connection)
+    return removed, following

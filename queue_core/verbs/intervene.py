@@ -5,7 +5,8 @@ to the tail of main; messages in flight wait again at their old places. Attempts
 Guard: only chosen messages in the state that the act changes. For waiting messages, the turns of
 their shards, as in a firing. A message that was fired, settled or moved meanwhile is left alone.
 Messages in flight are left to living consumers, and to queries that request them again, unless the
-caller names the consumer. Crash before the commit: nothing was changed.
+caller names the consumer. Many messages are changed in rounds, each of which is whole in itself.
+Crash before a commit: nothing of its round was changed.
 """
 
 from __future__ import annotations
@@ -13,10 +14,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import partial
 
+import numpy as np
 from sqlalchemy import Connection
 
-from queue_core.catalog import dialect
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.holders import abandoned, holders
 from queue_core.catalog.holders.consumers import (
@@ -25,7 +27,7 @@ from queue_core.catalog.holders.consumers import (
     ack_of,
 )
 from queue_core.catalog.identity import clock
-from queue_core.catalog.records import failures
+from queue_core.catalog.records import failures, task_log
 from queue_core.catalog.records.failures import Prepared
 from queue_core.catalog.records.task_log import Moves
 from queue_core.catalog.slices import id_map, turns
@@ -42,18 +44,18 @@ from queue_core.catalog.slices.conditions import (
     of_segments,
     within,
 )
+from queue_core.catalog.slices.moving import DELETED, REQUEUED, SIDELINED, carry_out
 from queue_core.catalog.slices.slices import fetch, shards_of
-from queue_core.catalog.transact import transact
+from queue_core.catalog.transact import Rounds
 from queue_core.errors import BadOption
 from queue_core.selection.acquire import acquire
 from queue_core.selection.request import Candidates, FireRequest
-from queue_core.selection.rounds import RoundPart, still_there
-from queue_core.values.due import NEVER
+from queue_core.selection.rounds import RoundPart, in_parts, still_there
 from queue_core.values.failure_kinds import BY_HAND
 from queue_core.values.ids import IdSet
 from queue_core.values.model import Magazine, QueueInfo, Slice
 from queue_core.values.plan import Taken, having
-from queue_core.verbs.capacity.bounds import limit_to_capacity, within_byte_limit
+from queue_core.verbs.capacity.bounds import take_fitting
 
 
 class Act(StrEnum):
@@ -67,6 +69,10 @@ class Act(StrEnum):
 
 #: The magazine from which an act takes messages; the others take them from both.
 _FROM = {Act.SIDELINE: Magazine.MAIN, Act.REQUEUE: Magazine.SIDELINE}
+#: Where the acts move messages that wait.
+_MOVES = {Act.DELETE: DELETED, Act.SIDELINE: SIDELINED, Act.REQUEUE: REQUEUED}
+#: How often messages are looked for that a compaction has put into other slices meanwhile.
+PASSES = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,27 +113,63 @@ class Intervention:
         return replace(self, ids=part.ids, magazines=(part.magazine,), part=part)
 
 
-def intervene(catalog: Catalog, queue: QueueInfo, intervention: Intervention) -> IdSet:
+def intervene(catalog: Catalog, queue: QueueInfo, intervention: Intervention) -> int:
     """
-    Carry out an intervention in one transaction; return the messages that it has changed.
+    Carry out an intervention; return how many messages it has changed.
 
-    Raises `BadOption` if the consumer to reload from is unknown, or deletes what it commits.
+    It concerns the messages that are found at the beginning, each of them once: others that come
+    into the right state meanwhile stay. If it ends early, those of the other rounds are as they
+    were. Raises `BadOption` if the consumer to reload from is unknown, or deletes what it commits.
     """
-    prepared = _prepared(intervention)
+    task_log.prepare()
+    if intervention.is_by_age:
+        clock.check(catalog)
+    rounds = Rounds(catalog, "intervene", late=True)
+    for _ in range(PASSES):
+        with catalog.read() as connection:
+            found = find(connection, queue, intervention)
+            parts = in_parts(connection, found)
+        expected = rounds.done + sum(len(rows) for _, rows in found)
+        # Thousands of objects, which each garbage collection within a round would look through.
+        del found
+        before, left = rounds.done, []
+        for part in parts:
+            some = intervention.of_part(part)
+            _, these = rounds.run(
+                partial(_change, queue=queue, intervention=some, prepared=_prepared(some))
+            )
+            if len(these) < len(part.ids):
+                left.append((part.ids - these).numbers())
+        if rounds.done == expected or (rounds.done == before and len(parts) > 1):
+            break
+        intervention = replace(intervention, ids=IdSet.of(np.concatenate(left)))
+    return rounds.done
 
-    def work(connection: Connection) -> IdSet:
-        if intervention.act is Act.RELOAD:
-            taken, moves = _reload(connection, queue, intervention)
+
+def _change(
+    connection: Connection,
+    queue: QueueInfo,
+    intervention: Intervention,
+    prepared: Prepared | None,
+) -> tuple[int, IdSet]:
+    """Change the messages that are still in the right state; return how many, and which."""
+    if intervention.act is Act.RELOAD:
+        taken = _reload(connection, queue, intervention)
+    else:
+        taken = _waiting(connection, queue, intervention)
+        carry_out(connection, queue, _MOVES[intervention.act], taken)
+    if taken and intervention.act is Act.SIDELINE:
+        if prepared is not None and prepared.are_of(taken):
+            failures.record_prepared(connection, queue.id, prepared)
         else:
-            taken, moves = _take_waiting(connection, queue, intervention, prepared)
-        moves.record(connection, queue.id, BY_HAND)
-        if intervention.is_by_age:
-            clock.confirm(connection)
-        if len(moves) == len(intervention.ids):
-            return intervention.ids
-        return IdSet.of(id_map.ids_of(connection, taken))
-
-    return transact(catalog, "intervene", work, late=True)
+            reasons = failures.of_same(taken, intervention.kind, intervention.reason)
+            failures.record(connection, queue.id, None, reasons)
+    if intervention.is_by_age:
+        clock.confirm(connection)
+    changed = sum(len(rows) for _, rows in taken)
+    if changed == len(intervention.ids):
+        return changed, intervention.ids
+    return changed, IdSet.of(id_map.ids_of(connection, taken))
 
 
 def find(connection: Connection, queue: QueueInfo, intervention: Intervention) -> list[Taken]:
@@ -160,56 +202,18 @@ def _prepared(intervention: Intervention) -> Prepared | None:
 
 def _note(moves: Moves, act: Act, shard: int, magazine: Magazine, messages: int) -> None:
     """Note messages of a shard that an act changes."""
-    source = magazine.name.lower()
-    match act:
-        case Act.DELETE:
-            moves.count(shard, messages, source, None)
-        case Act.SIDELINE:
-            moves.count(shard, messages, source, Magazine.SIDELINE.name.lower())
-        case Act.REQUEUE:
-            moves.count(shard, messages, source, Magazine.MAIN.name.lower())
-        case Act.RELOAD:
-            moves.count(shard, messages, f"in flight from {source}", source)
-
-
-def _take_waiting(
-    connection: Connection,
-    queue: QueueInfo,
-    intervention: Intervention,
-    prepared: Prepared | None,
-) -> tuple[list[Taken], Moves]:
-    taken = _waiting(connection, queue, intervention)
-    changes, moves = Changes([queue]), Moves()
-    act = intervention.act
-    now = dialect.read_clock(connection) if act is Act.REQUEUE else None
-    for piece, rows in taken:
-        match act:
-            case Act.DELETE:
-                changes.remove(piece, rows, "deleted")
-            case Act.SIDELINE:
-                changes.move(piece, rows, Magazine.SIDELINE, "sidelined", due_at=NEVER)
-            case Act.REQUEUE:
-                changes.move(piece, rows, Magazine.MAIN, "shovelled", fired_at=now)
-        _note(moves, act, piece.shard, piece.magazine, len(rows))
-    changes.apply(connection)
-    if taken and act is Act.SIDELINE:
-        if prepared is not None and prepared.are_of(taken):
-            failures.record_prepared(connection, queue.id, prepared)
-        else:
-            reasons = failures.of_same(taken, intervention.kind, intervention.reason)
-            failures.record(connection, queue.id, None, reasons)
-    return taken, moves
+    if act is Act.RELOAD:
+        source = magazine.name.lower()
+        moves.count(shard, messages, f"in flight from {source}", source)
+    else:
+        _MOVES[act].note(moves, shard, magazine, messages)
 
 
 def _waiting(connection: Connection, queue: QueueInfo, intervention: Intervention) -> list[Taken]:
     """Lock and return the chosen messages that wait."""
-    requests = _requests(queue, intervention)
-    if intervention.act is Act.REQUEUE:
-        # Its lock comes before all others.
-        limited = [limit_to_capacity(connection, queue, request) for request in requests]
-        requests = [request for request in limited if request is not None]
     # All turns before all slices, and only those of shards with chosen messages.
     narrowed = []
+    requests = _requests(queue, intervention)
     for request in requests:
         part = intervention.part
         shards = part.shards if part else _shards(connection, queue, request, intervention.ids)
@@ -218,12 +222,9 @@ def _waiting(connection: Connection, queue: QueueInfo, intervention: Interventio
         if shards:
             narrowed.append(replace(request, shards=shards))
     chosen = Candidates(ids=intervention.ids, fired={}, ranked=frozenset())
-    taken = []
-    for request in narrowed:
-        found = acquire(connection, request, "wait", chosen).taken
-        # A firing takes one message that is larger than its limit; a full queue does not.
-        taken += found if within_byte_limit(request, found) else []
-    return taken
+    if intervention.act is Act.REQUEUE:
+        return [t for r in narrowed for t in take_fitting(connection, queue, r, chosen) or ()]
+    return [t for r in narrowed for t in acquire(connection, r, "wait", chosen).taken]
 
 
 def _requests(queue: QueueInfo, intervention: Intervention) -> list[FireRequest]:
@@ -245,9 +246,7 @@ def _shards(
     return shards_of(connection, (*here, *eligible_slices(connection, request, by_segment=True)))
 
 
-def _reload(
-    connection: Connection, queue: QueueInfo, intervention: Intervention
-) -> tuple[list[Taken], Moves]:
+def _reload(connection: Connection, queue: QueueInfo, intervention: Intervention) -> list[Taken]:
     located = id_map.located(connection, [queue.id], intervention.ids)
     taken = having(_fetch_held(connection, queue, intervention, located), located)
     changes, moves = Changes([queue]), Moves()
@@ -256,7 +255,8 @@ def _reload(
         changes.count(piece, reloaded=len(rows))
         _note(moves, Act.RELOAD, piece.shard, piece.magazine, len(rows))
     changes.apply(connection)
-    return taken, moves
+    moves.record(connection, queue.id, BY_HAND)
+    return taken
 
 
 def _fetch_held(

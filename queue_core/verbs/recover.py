@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
+from functools import partial
 
 from sqlalchemy import Connection
 
@@ -24,9 +25,9 @@ from queue_core.catalog.identity import clock
 from queue_core.catalog.records import progress
 from queue_core.catalog.slices import turns
 from queue_core.catalog.slices.changes import Changes
-from queue_core.catalog.slices.conditions import held_by
+from queue_core.catalog.slices.conditions import Rules, held_by
 from queue_core.catalog.slices.slices import fetch
-from queue_core.catalog.transact import transact
+from queue_core.catalog.transact import Rounds, transact
 from queue_core.values.model import Magazine, Ticket
 
 #: The ticket with which a transaction reaches this number of messages is its last one.
@@ -40,53 +41,35 @@ def recover(catalog: Catalog, dead_after: float = DEAD_AFTER_SECONDS) -> int:
     with catalog.read() as connection:
         if not unseen_tickets.there_are_some(connection, dead_after):
             return 0
-        rounds = _rounds(connection, dead_after)
+        parts = _parts(connection, dead_after)
     clock.check(catalog)
-    recovered = 0
-    for some in rounds:
-        count = _recover_some(catalog, dead_after, some)
-        progress.add(count)
-        recovered += count
-        if some is not rounds[-1]:
-            catalog.give_way()
-    return recovered
+    rounds = Rounds(catalog, "recover")
+    for part in parts:
+        rounds.step(partial(_recover_some, dead_after=dead_after, some=part))
+    return rounds.done
 
 
-def _rounds(connection: Connection, dead_after: float) -> list[dict[int, list[int]]]:
+def _parts(connection: Connection, dead_after: float) -> list[dict[int, list[int]]]:
     """Return the numbers of the unseen tickets of each round, by consumer; a ticket is not cut."""
-    rounds: list[dict[int, list[int]]] = []
+    parts: list[dict[int, list[int]]] = []
     left = 0
     for consumer_id, number, count in unseen_tickets.find(connection, dead_after):
         if left <= 0:
-            rounds.append(defaultdict(list))
+            parts.append(defaultdict(list))
             left = ROUND_MESSAGES
-        rounds[-1][consumer_id].append(number)
+        parts[-1][consumer_id].append(number)
         left -= max(count, ROUND_MESSAGES // ROUND_TICKETS)
         progress.expect(count)
-    return rounds
+    return parts
 
 
-def _recover_some(catalog: Catalog, dead_after: float, some: Mapping[int, list[int]]) -> int:
+def _recover_some(connection: Connection, dead_after: float, some: Mapping[int, list[int]]) -> int:
     """Load the messages of some tickets again, if they are still unseen; return how many."""
-
-    def work(connection: Connection) -> int:
-        numbers = unseen_tickets.lock(connection, dead_after, some)
-        held = unseen_tickets.held_in(numbers)
-        changes = Changes()
-        recovered = 0
-        for piece in fetch(connection, *held, lock="wait"):
-            if piece.damaged:
-                changes.leave_ticket(piece, piece.rows)
-                continue
-            changes.release(piece, piece.rows, deliveries=piece.deliveries - 1)
-            changes.count(piece, reloaded=len(piece.rows))
-            recovered += len(piece.rows)
-        changes.apply(connection)
-        unseen_tickets.remove(connection, numbers)
-        clock.confirm(connection)
-        return recovered
-
-    return transact(catalog, "recover", work)
+    numbers = unseen_tickets.lock(connection, dead_after, some)
+    recovered = _put_back(connection, unseen_tickets.held_in(numbers), was_seen=True)
+    unseen_tickets.remove(connection, numbers)
+    clock.confirm(connection)
+    return recovered
 
 
 def recover_ticket(catalog: Catalog, ticket: Ticket) -> int:
@@ -99,18 +82,32 @@ def recover_ticket(catalog: Catalog, ticket: Ticket) -> int:
             shards[piece.queue_id, piece.magazine].add(piece.shard)
         for (queue_id, magazine), numbers in sorted(shards.items()):
             turns.lock(connection, [queue_id], magazine, numbers)
-        changes, recovered = Changes(), 0
-        for piece in fetch(connection, *held, lock="wait"):
-            if piece.damaged:
-                changes.leave_ticket(piece, piece.rows)
-                continue
-            before = piece.deliveries - 1
+        return _put_back(connection, held, was_seen=False)
+
+    return transact(catalog, "recover", work)
+
+
+def _put_back(connection: Connection, held: Rules, *, was_seen: bool) -> int:
+    """
+    Load slices of tickets again at their old places, without counting a delivery.
+
+    *was_seen*: others may have seen the firing, so that the counters show it, and its end. Return
+    how many messages came back.
+    """
+    changes, recovered = Changes(), 0
+    for piece in fetch(connection, *held, lock="wait"):
+        if piece.damaged:
+            changes.leave_ticket(piece, piece.rows)
+            continue
+        before = piece.deliveries - 1
+        if was_seen:
+            changes.release(piece, piece.rows, deliveries=before)
+            changes.count(piece, reloaded=len(piece.rows))
+        else:
             # The time of the firing before this one is lost; without one, there was none.
             never = {} if before else {"fired_at": None}
             changes.release(piece, piece.rows, deliveries=before, **never)
             changes.unfire(piece, piece.rows)
-            recovered += len(piece.rows)
-        changes.apply(connection)
-        return recovered
-
-    return transact(catalog, "recover", work)
+        recovered += len(piece.rows)
+    changes.apply(connection)
+    return recovered

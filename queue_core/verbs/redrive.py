@@ -16,11 +16,10 @@ from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection
 
-from queue_core.catalog import dialect, queues
+from queue_core.catalog import queues
 from queue_core.catalog.database import Catalog
-from queue_core.catalog.records.task_log import Moves
 from queue_core.catalog.slices import id_map, read_plans
-from queue_core.catalog.slices.changes import Changes
+from queue_core.catalog.slices.moving import SHOVELLED, carry_out
 from queue_core.catalog.transact import Guard, transact
 from queue_core.segments.distributor import Distributor
 from queue_core.segments.reader import read_table
@@ -31,13 +30,9 @@ from queue_core.selection.request import Candidates, FireRequest
 from queue_core.values.ids import IdSet
 from queue_core.values.model import Magazine, QueueInfo, ReadPlan, Staged
 from queue_core.values.schema import conform
-from queue_core.verbs.capacity.bounds import (
-    CapacityExceeded,
-    check_capacity,
-    limit_to_capacity,
-    within_byte_limit,
-)
+from queue_core.verbs.capacity.bounds import CapacityExceeded, check_capacity
 from queue_core.verbs.load import load
+from queue_core.verbs.shovel import move_some
 
 #: The most bytes that one step copies to another queue, as uncompressed Arrow data.
 STEP_BYTES = 32 << 20
@@ -77,7 +72,14 @@ def redrive(
     target, and `QueueDeactivated`.
     """
     if target is None:
-        return _to_main(catalog, queue, request, candidates, guard, note)
+
+        def work(connection: Connection) -> RedriveStep:
+            moved = move_some(connection, queue, request, candidates, request.max_messages)
+            if moved and note is not None:
+                note(connection, moved)
+            return RedriveStep(moved or 0, is_full=moved is None)
+
+        return transact(catalog, "redrive", work, guard)
     request = replace(request, max_bytes=min(request.max_bytes or STEP_BYTES, STEP_BYTES))
     while True:
         with catalog.read() as connection:
@@ -103,36 +105,6 @@ def redrive(
             if len(ids) == 1:
                 return RedriveStep(0, is_full=True)
             request = replace(request, max_messages=len(ids) // 2)
-
-
-def _to_main(
-    catalog: Catalog,
-    queue: QueueInfo,
-    request: FireRequest,
-    candidates: Candidates | None,
-    guard: Guard | None,
-    note: Note | None,
-) -> RedriveStep:
-    def work(connection: Connection) -> RedriveStep:
-        fitting = limit_to_capacity(connection, queue, request)
-        if fitting is None:
-            return RedriveStep(0, is_full=True)
-        taken = acquire(connection, fitting, "wait", candidates).taken
-        if not within_byte_limit(fitting, taken):
-            # A firing takes one message that is larger than its limit; a full queue does not.
-            return RedriveStep(0, is_full=True)
-        now = dialect.read_clock(connection)
-        changes, moves = Changes([queue]), Moves()
-        for piece, rows in taken:
-            changes.move(piece, rows, Magazine.MAIN, "shovelled", fired_at=now)
-            moves.add(piece, len(rows), Magazine.MAIN)
-        changes.apply(connection)
-        moves.record(connection, queue.id, "shovel")
-        if note is not None:
-            note(connection, len(moves))
-        return RedriveStep(len(moves))
-
-    return transact(catalog, "redrive", work, guard)
 
 
 def _read_part(
@@ -171,14 +143,10 @@ def _hand_over(
         if sum(len(rows) for _, rows in taken) != len(ids):
             raise _Changed
         load(connection, storage, target, staged)
-        changes, moves = Changes([queue]), Moves()
-        for piece, rows in taken:
-            changes.remove(piece, rows, "shovelled")
-            moves.count(piece.shard, len(rows), "sideline", f"queue {target.name}")
-        changes.apply(connection)
-        moves.record(connection, queue.id, "shovel")
+        away = SHOVELLED._replace(to=None, place=f"queue {target.name}")
+        moved = carry_out(connection, queue, away, taken)
         if note is not None:
-            note(connection, len(moves))
-        return len(moves)
+            note(connection, moved)
+        return moved
 
     return transact(catalog, "redrive", work, guard, grows=True)

@@ -22,27 +22,14 @@ from sqlalchemy import Connection
 
 from queue_core.catalog import dialect
 from queue_core.catalog.database import Catalog
-from queue_core.catalog.records import progress, retries, task_log
-from queue_core.catalog.records.task_log import Moves
-from queue_core.catalog.slices import amounts, bunches
+from queue_core.catalog.records import retries, task_log
+from queue_core.catalog.slices import amounts
 from queue_core.catalog.slices.bunches import Bunch
-from queue_core.catalog.slices.changes import Changes
-from queue_core.catalog.slices.conditions import (
-    START,
-    Position,
-    Rules,
-    eligible,
-    movable,
-    retriable,
-)
+from queue_core.catalog.slices.conditions import Position, eligible, movable, retriable
+from queue_core.catalog.slices.moving import SHOVELLED, carry_out
 from queue_core.catalog.slices.slices import fetch_these
-from queue_core.catalog.transact import transact
-from queue_core.selection.acquire import (
-    ROUND_SLICES,
-    acquire,
-    by_shard,
-    take_bunch,
-)
+from queue_core.catalog.transact import Rounds
+from queue_core.selection.acquire import ROUND_SLICES, by_shard, take_bunch
 from queue_core.selection.candidates import find_candidates
 from queue_core.selection.queue_rules import of_moving
 from queue_core.selection.request import Candidates, FireRequest, Horizon
@@ -51,7 +38,7 @@ from queue_core.selection.selection import Selection
 from queue_core.selection.shares import by_horizon
 from queue_core.values.model import Magazine, QueueInfo
 from queue_core.values.plan import Taken
-from queue_core.verbs.capacity.bounds import limit_to_capacity, within_byte_limit
+from queue_core.verbs.capacity.bounds import take_fitting
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +67,22 @@ class Shovelful:
             selection=Selection.parse([queue], storage_uri, selector, eligibility=of_moving),
         )
 
+    @property
+    def per_second(self) -> int | None:
+        """The most messages of one round, which has those of one second; None: no limit."""
+        return None if self.rate is None else max(int(self.rate), 1)
+
+    def request(self, queue: QueueInfo) -> FireRequest:
+        """Return the request for the messages."""
+        rules = movable(queue) if self.force else retriable(queue)
+        return FireRequest(
+            queue_ids=(queue.id,),
+            magazine=Magazine.SIDELINE,
+            max_messages=self.limit,
+            selection=self.selection,
+            rules=rules if self.force or self.early else (*rules, retries.ready()),
+        )
+
 
 def shovel(
     catalog: Catalog,
@@ -93,52 +96,66 @@ def shovel(
     If the catalog has parallel writers, the shards are divided among `shovel_concurrency` threads.
     A limit or a rate needs one count, and so one thread.
     """
-    request = FireRequest(
-        queue_ids=(queue.id,),
-        magazine=Magazine.SIDELINE,
-        max_messages=shovelful.limit,
-        selection=shovelful.selection,
-        rules=_rules(queue, shovelful),
-    )
+    limit = shovelful.limit
+    request = shovelful.request(queue)
     most = min(shovelful.round_slices or ROUND_SLICES, ROUND_SLICES)
     threads = _threads(catalog, queue, shovelful)
     with catalog.read() as connection:
         horizon = Horizon.of(connection, request.queue_ids, Magazine.SIDELINE)
         request = replace(request, horizon=horizon)
-        look = (most if threads > 1 else shovelful.limit or 0) + 1
+        look = (most if threads > 1 else limit or 0) + 1
         waiting = amounts.count_upto(connection, *eligible(connection, request), look)
     if not waiting.slices:
         return 0
     task_log.prepare()
     candidates = find_candidates(catalog, request)
-    all_fit = request.takes_all or waiting.messages <= (shovelful.limit or 0)
+    request = replace(request, max_slices=part_slices())
     chosen = candidates is not None or shovelful.rate is not None or queue.settings.is_bounded
-    whole = all_fit and not chosen
+    whole = not chosen and (limit is None or waiting.messages <= limit)
+
+    def move(request: FireRequest) -> int:
+        rounds = Rounds(
+            catalog, "shovel", limit=limit, rate=shovelful.rate, pause=pause, late=are_brief()
+        )
+        if whole and _move_whole(rounds, queue, request, most):
+            return rounds.done
+        if candidates is not None and shovelful.rate is None:
+            return _move_candidates(catalog, rounds, queue, request, candidates)
+        return rounds.repeat(
+            lambda connection: (
+                move_some(
+                    connection,
+                    queue,
+                    request,
+                    candidates,
+                    _least(rounds.left, shovelful.per_second),
+                )
+                or 0
+            )
+        )
+
     if threads == 1 or (whole and waiting.slices <= most):
         # One round, if they are moved whole: more threads would have more transactions.
-        rate = shovelful.rate
-        return _move_all(catalog, queue, request, candidates, rate, pause, most, whole=whole)
+        return move(request)
     parts = [
         replace(request, shards=tuple(range(n, queue.shards, threads))) for n in range(threads)
     ]
     with ThreadPoolExecutor(threads, "ignis-shovel") as pool:
-        moves = [
-            pool.submit(
-                # Each thread tells its progress.
-                copy_context().run,
-                _move_all,
-                catalog,
-                queue,
-                part,
-                candidates,
-                None,
-                pause,
-                most,
-                whole=whole,
-            )
-            for part in parts
-        ]
-        return sum(move.result() for move in moves)
+        # Each thread tells its progress.
+        moves = [pool.submit(copy_context().run, move, part) for part in parts]
+        return sum(each.result() for each in moves)
+
+
+def move_some(
+    connection: Connection,
+    queue: QueueInfo,
+    request: FireRequest,
+    candidates: Candidates | None,
+    most: int | None,
+) -> int | None:
+    """Move at most *most* messages; return how many, or None if main has no room for any."""
+    taken = take_fitting(connection, queue, replace(request, max_messages=most), candidates)
+    return None if taken is None else carry_out(connection, queue, SHOVELLED, taken)
 
 
 def _threads(catalog: Catalog, queue: QueueInfo, shovelful: Shovelful) -> int:
@@ -147,112 +164,46 @@ def _threads(catalog: Catalog, queue: QueueInfo, shovelful: Shovelful) -> int:
     return min(queue.settings.shovel_concurrency, queue.shards)
 
 
-def _rules(queue: QueueInfo, shovelful: Shovelful) -> Rules:
-    if shovelful.force:
-        return movable(queue)
-    return retriable(queue) if shovelful.early else (*retriable(queue), retries.ready())
-
-
-def _move_all(
-    catalog: Catalog,
-    queue: QueueInfo,
-    request: FireRequest,
-    candidates: Candidates | None,
-    rate: float | None,
-    pause: Callable[[float], object],
-    most_slices: int,
-    *,
-    whole: bool,
-) -> int:
+def _move_whole(rounds: Rounds, queue: QueueInfo, request: FireRequest, most: int) -> bool:
     """
-    Move until no message is left; each transaction moves at most one second's messages.
+    Move all messages, at most *most* slices in a round, which nothing chooses among.
 
-    *whole*: nothing chooses among the messages, so all of their slices are moved whole.
+    Return whether these are all: some may have been put back meanwhile, which are more than the
+    limit allows.
     """
-    moved = 0
-    if whole:
-        moved, is_complete = _move_whole(catalog, queue, request, most_slices)
-        if is_complete:
-            return moved
-    if candidates is not None and rate is None:
-        return _move_candidates(catalog, queue, request, candidates)
-    limit = inf if request.max_messages is None else request.max_messages
-    second = inf if rate is None else max(int(rate), 1)
-    while moved < limit:
-        most = min(limit - moved, second)
-        step = replace(request, max_messages=None if most == inf else int(most))
-        count = _move(catalog, queue, step, candidates)
-        if count == 0:
-            break
-        moved += count
-        progress.add(count)
-        catalog.give_way()
-        if rate is not None and moved < limit:
-            pause(count / rate)
-    return moved
+    limit = inf if rounds.left is None else rounds.left
+    request = replace(request, max_messages=None, max_slices=None)
 
-
-def _move_whole(
-    catalog: Catalog, queue: QueueInfo, request: FireRequest, most: int
-) -> tuple[int, bool]:
-    """
-    Move all messages, at most *most* slices in a round.
-
-    Return how many messages were moved, and whether these are all: some may have been put back
-    meanwhile, which are more than the limit allows.
-    """
-    limit = inf if request.max_messages is None else request.max_messages
-    request = replace(request, max_messages=None)
-    moved, begin = 0, START
-
-    def work(connection: Connection) -> tuple[int, Position | None]:
+    def work(connection: Connection, begin: Position) -> tuple[int, Position | None]:
         bunch, following = take_bunch(connection, request, begin, most)
-        now = dialect.read_clock(connection)
-        changes, moves = Changes([queue]), Moves()
         bunch, cut = _before_horizon(connection, request, bunch)
-        if moved + bunch.messages + sum(len(rows) for _, rows in cut) > limit:
+        if rounds.done + bunch.messages + sum(len(rows) for _, rows in cut) > limit:
             return 0, begin
-        for piece, rows in cut:
-            changes.move(piece, rows, Magazine.MAIN, "shovelled", fired_at=now)
-            moves.add(piece, len(rows), Magazine.MAIN)
-        to = (Magazine.SIDELINE, Magazine.MAIN)
-        moves.add_bunch(bunch, *to)
-        # Packed before the first write, for which others may have to wait.
-        moves.packed()
-        bunches.move(connection, queue, bunch, to, "shovelled", changes, fired_at=now, now=now)
-        changes.apply(connection)
-        moves.record(connection, queue.id, "shovel", now)
-        return len(moves), following
+        return carry_out(connection, queue, SHOVELLED, cut, bunch), following
 
-    while True:
-        count, following = transact(catalog, "shovel", work, late=are_brief())
-        moved += count
-        progress.add(count)
-        if following is None or following == begin:
-            return moved, following is None
-        begin = following
-        catalog.give_way()
+    return rounds.through(work)
 
 
 def _move_candidates(
-    catalog: Catalog, queue: QueueInfo, request: FireRequest, candidates: Candidates
+    catalog: Catalog,
+    rounds: Rounds,
+    queue: QueueInfo,
+    request: FireRequest,
+    candidates: Candidates,
 ) -> int:
     """Move the messages that a selector has found, part by part."""
     with catalog.read() as connection:
         found = still_there(connection, request, candidates.ids)
         parts = in_parts(connection, found, part_slices())
-    moved = 0
     for part in parts:
         step = replace(request, within=part.within, shards=part.shards)
-        if request.max_messages is not None:
-            step = replace(step, max_messages=request.max_messages - moved)
-        count = _move(catalog, queue, step, candidates._replace(ids=part.ids))
-        progress.add(count)
-        moved += count
-        if moved == request.max_messages:
+        these = candidates._replace(ids=part.ids)
+        rounds.step(
+            lambda connection: move_some(connection, queue, step, these, rounds.left) or 0  # noqa: B023
+        )
+        if rounds.left == 0:
             break
-        catalog.give_way()
-    return moved
+    return rounds.done
 
 
 def _before_horizon(
@@ -276,25 +227,5 @@ def _before_horizon(
     return bunch[:0], cut
 
 
-def _move(
-    catalog: Catalog, queue: QueueInfo, request: FireRequest, candidates: Candidates | None
-) -> int:
-    def work(connection: Connection) -> int:
-        fitting = limit_to_capacity(connection, queue, request)
-        if fitting is not None:
-            fitting = replace(fitting, max_slices=part_slices())
-        taken = [] if fitting is None else acquire(connection, fitting, "wait", candidates).taken
-        if fitting is not None and not within_byte_limit(fitting, taken):
-            # A firing takes one message that is larger than its limit; a full queue does not.
-            taken = []
-        now = dialect.read_clock(connection)
-        changes, moves = Changes([queue]), Moves()
-        for piece, rows in taken:
-            changes.move(piece, rows, Magazine.MAIN, "shovelled", fired_at=now)
-            moves.add(piece, len(rows), Magazine.MAIN)
-        moves.packed()
-        changes.apply(connection)
-        moves.record(connection, queue.id, "shovel", now)
-        return len(moves)
-
-    return transact(catalog, "shovel", work, late=are_brief())
+def _least(*limits: int | None) -> int | None:
+    return min((limit for limit in limits if limit is not None), default=None)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -27,7 +28,7 @@ from queue_core.catalog.holders.consumers import (
     ack_of,
 )
 from queue_core.catalog.identity import clock
-from queue_core.catalog.records import progress, publications, task_log
+from queue_core.catalog.records import publications, task_log
 from queue_core.catalog.slices import amounts, bunches, sweep_pointers
 from queue_core.catalog.slices.bunches import Bunch
 from queue_core.catalog.slices.changes import Changes
@@ -40,7 +41,7 @@ from queue_core.catalog.slices.conditions import (
     in_queue,
 )
 from queue_core.catalog.slices.sidelining import set_bunch_aside
-from queue_core.catalog.transact import Guard, transact
+from queue_core.catalog.transact import Guard, Rounds
 from queue_core.selection.rounds import PART_MESSAGES, are_brief, whole_slices
 from queue_core.values.failure_kinds import SWEPT
 from queue_core.values.model import Magazine, QueueInfo
@@ -53,16 +54,7 @@ BATCH_SLICES = 1000
 BATCH_MESSAGES = 100_000
 
 
-class _RoundSize(NamedTuple):
-    """The most slices of a batch, the messages with which it ends, and the most that are left."""
-
-    slices: int
-    messages: int
-    left: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class _Stretch:
+class _Stretch(NamedTuple):
     """A part of a magazine, from one position (inclusive) to another (exclusive)."""
 
     magazine: Magazine
@@ -91,25 +83,6 @@ class _Limits:
         return (*old, *abandoned.of_dead(self.consumer, self.dead_after))
 
 
-@dataclass(frozen=True, slots=True)
-class _Stuck:
-    """The stuck slices of a stretch."""
-
-    magazine: Magazine
-    #: The only consumer whose slices these are, if any.
-    consumer: str | None
-    #: To build them takes longer than to read a batch.
-    where: Rules
-
-    @classmethod
-    def of(cls, queue: QueueInfo, limits: _Limits, stretch: _Stretch) -> _Stuck:
-        """Return those of a queue."""
-        here = in_queue(queue.id, stretch.magazine)
-        upto = () if stretch.end is None else before(stretch.end)
-        where = (*here, *limits.conditions(stretch.magazine), *upto)
-        return cls(stretch.magazine, limits.consumer, where)
-
-
 def sweep(
     catalog: Catalog,
     queue: QueueInfo,
@@ -134,25 +107,34 @@ def sweep(
     clock.check(catalog)
     task_log.prepare()
     limits = _limits(queue, older_than, dead_after, consumer)
-    size = _RoundSize(BATCH_SLICES, BATCH_MESSAGES)
+    slices, messages = BATCH_SLICES, BATCH_MESSAGES
     if by_hand:
-        size = _RoundSize(min(whole_slices(), BATCH_SLICES), min(PART_MESSAGES, BATCH_MESSAGES))
+        slices, messages = min(whole_slices(), slices), min(PART_MESSAGES, messages)
     # First, because each batch would see fewer messages that were lost together.
-    swept = _count_losses(catalog, queue, limits, guard, limit)
-    for stretch in _round(catalog, queue):
-        position: Position | None = stretch.begin
-        stuck = _Stuck.of(queue, limits, stretch)
-        while position is not None:
-            most = size._replace(left=None if limit is None else limit - swept)
-            count, position = _sweep_batch(catalog, queue, stuck, position, guard, most)
-            swept += count
-            progress.add(count)
-            if position is None:
-                break
-            if swept == limit or not count:
-                return swept
-            catalog.give_way()
-    return swept
+    lost = _count_losses(catalog, queue, limits, guard, limit)
+    left = None if limit is None else limit - lost
+    rounds = Rounds(catalog, "sweep", guard, limit=left, late=are_brief())
+
+    def work(
+        connection: Connection, begin: Position, magazine: Magazine, stuck: Rules
+    ) -> tuple[int, Position | None]:
+        found = bunches.read_given(connection, stuck, slices + 1, begin, {})
+        size = _batch_size(found, slices, messages, rounds.left)
+        following = None
+        if size < len(found):
+            following = (int(found.shard[size]), int(found.position[size]))
+        swept = _sweep_batch(connection, queue, found[:size], magazine, consumer)
+        sweep_pointers.advance(connection, queue.id, magazine, begin, following)
+        clock.confirm(connection)
+        return swept, following if swept or following is None else begin
+
+    for magazine, begin, end in _round(catalog, queue):
+        upto = () if end is None else before(end)
+        # Built once: this takes longer than to read a batch.
+        stuck = (*in_queue(queue.id, magazine), *limits.conditions(magazine), *upto)
+        if not rounds.through(partial(work, magazine=magazine, stuck=stuck), begin):
+            break
+    return lost + rounds.done
 
 
 def count(
@@ -210,33 +192,19 @@ def _round(catalog: Catalog, queue: QueueInfo) -> Iterator[_Stretch]:
 
 
 def _sweep_batch(
-    catalog: Catalog,
+    connection: Connection,
     queue: QueueInfo,
-    stuck: _Stuck,
-    begin: Position,
-    guard: Guard | None,
-    most: _RoundSize,
-) -> tuple[int, Position | None]:
-    """Sweep a batch from *begin* on; return how many messages, and where the next batch begins."""
-    magazine = stuck.magazine
-
-    def work(connection: Connection) -> tuple[int, Position | None]:
-        found = bunches.read_given(connection, stuck.where, most.slices + 1, begin, {})
-        size = _batch_size(found, most)
-        batch = found[:size]
-        following = None
-        if size < len(found):
-            following = (int(found.shard[size]), int(found.position[size]))
-        published = _published(connection, stuck.consumer)
-        done = (batch.ticket != bunches.NULL) & (batch.ticket <= published)
-        changes = Changes([queue])
-        bunches.remove(connection, queue, batch[done], magazine, "deleted", changes)
-        set_bunch_aside(connection, queue, batch[~done], magazine, SWEPT, changes)
-        sweep_pointers.advance(connection, queue.id, magazine, begin, following)
-        clock.confirm(connection)
-        return batch.messages, following
-
-    return transact(catalog, "sweep", work, guard, late=are_brief())
+    batch: Bunch,
+    magazine: Magazine,
+    consumer: str | None,
+) -> int:
+    """Delete the messages of a batch that *consumer* has published, and sideline the others."""
+    published = _published(connection, consumer)
+    done = (batch.ticket != bunches.NULL) & (batch.ticket <= published)
+    changes = Changes([queue])
+    bunches.remove(connection, queue, batch[done], magazine, "deleted", changes)
+    set_bunch_aside(connection, queue, batch[~done], magazine, SWEPT, changes)
+    return batch.messages
 
 
 def _published(connection: Connection, consumer: str | None) -> int:
@@ -248,8 +216,12 @@ def _published(connection: Connection, consumer: str | None) -> int:
     return publications.newest_ticket(connection, consumer) or 0 if deletes else 0
 
 
-def _batch_size(found: Bunch, most: _RoundSize) -> int:
-    """Return how many of the first slices make a batch; a slice is never split."""
+def _batch_size(found: Bunch, slices: int, messages: int, left: int | None) -> int:
+    """
+    Return how many of the first slices make a batch; a slice is never split.
+
+    At most *slices*; the one that reaches *messages* is the last; with *left*, none exceeds these.
+    """
     sums = np.cumsum(found.count)
-    size = min(int(np.searchsorted(sums, most.messages)) + 1, len(found), most.slices)
-    return size if most.left is None else min(size, int(np.searchsorted(sums, most.left, "right")))
+    size = min(int(np.searchsorted(sums, messages)) + 1, len(found), slices)
+    return size if left is None else min(size, int(np.searchsorted(sums, left, "right")))

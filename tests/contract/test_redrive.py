@@ -12,6 +12,7 @@ from queue_core.errors import BadOption, BadSelector, NoSuchQueue, QueueDeactiva
 from queue_core.segments import stager
 from queue_core.upkeep.tasks.retries import Retries
 from queue_core.verbs import redrive
+from queue_core.verbs.capacity import bounds
 from tests.books import audit, leftover_files
 from tests.contract.pools import PATIENCE, eventually
 from tests.factories import make_queue, numbers_of, orders
@@ -253,7 +254,7 @@ def test_a_job_waits_for_room(store):
 def test_only_one_process_runs_a_job_and_another_one_continues_it(store, address, monkeypatch):
     queue = with_sidelined(store, 6)
     job = queue.start_shovel(rate=2)
-    real, steps = redrive.acquire, []
+    real, steps = bounds.acquire, []
 
     def dies(*args):
         steps.append(1)
@@ -263,7 +264,7 @@ def test_only_one_process_runs_a_job_and_another_one_continues_it(store, address
 
     first = Retries(store.catalog, store.storage)
     with monkeypatch.context() as patch:
-        patch.setattr(redrive, "acquire", dies)
+        patch.setattr(bounds, "acquire", dies)
         with pytest.raises(KeyboardInterrupt):
             run_job(store, job, first)
     assert (the_job(store)["state"], the_job(store)["moved"]) == ("running", 2)

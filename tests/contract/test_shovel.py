@@ -84,7 +84,7 @@ def test_a_limit_is_kept_if_others_come_back_while_the_messages_are_moved(store,
 
 def test_a_limit_that_is_enough_moves_slices_whole(store, monkeypatch):
     """This costs far less than to choose messages one slice at a time, as capacity needs."""
-    monkeypatch.setattr(module, "limit_to_capacity", None)
+    monkeypatch.setattr(module, "take_fitting", None)
     queue = with_sidelined(store, 40, shards=4, key="customer")
 
     assert queue.shovel(40) == 40

@@ -5,8 +5,8 @@ import pytest
 
 from queue_core import Retry
 from queue_core.catalog.records import task_log
+from queue_core.catalog.records.task_log import Moves
 from queue_core.errors import BadOption, BadSelector
-from queue_core.verbs import shovel as module
 from queue_core.verbs.shovel import Shovelful, shovel
 from tests.factories import make_queue, numbers_of, orders
 
@@ -128,7 +128,7 @@ def test_when_putting_back_fails_all_is_in_the_sideline_still(store, monkeypatch
     def fails(*_):
         raise BadOption("no room")
 
-    monkeypatch.setattr(module.Moves, "record", fails)
+    monkeypatch.setattr(Moves, "record", fails)
     with pytest.raises(BadOption, match="no room"):
         queue.shovel()
 

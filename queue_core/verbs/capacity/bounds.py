@@ -18,7 +18,8 @@ from sqlalchemy import Connection
 
 from queue_core.catalog.holders import named_locks, waiters
 from queue_core.catalog.slices.usage import Amount, Usage, read_usage, unevictable
-from queue_core.selection.request import FireRequest
+from queue_core.selection.acquire import acquire
+from queue_core.selection.request import Candidates, FireRequest
 from queue_core.values.model import QueueInfo, Staged
 from queue_core.values.plan import Taken
 
@@ -149,6 +150,21 @@ def within_byte_limit(request: FireRequest, taken: Sequence[Taken]) -> bool:
     """Return whether slices keep the byte limit of a request; a single message may exceed it."""
     size = sum(piece.bytes_of(rows) for piece, rows in taken)
     return request.max_bytes is None or size <= request.max_bytes
+
+
+def take_fitting(
+    connection: Connection,
+    queue: QueueInfo,
+    request: FireRequest,
+    candidates: Candidates | None,
+) -> list[Taken] | None:
+    """Lock sidelined messages for which main has room, and return them; None: it has none."""
+    fitting = limit_to_capacity(connection, queue, request)
+    if fitting is None:
+        return None
+    taken = acquire(connection, fitting, "wait", candidates).taken
+    # A firing takes one message that is larger than its limit; a full queue does not.
+    return taken if within_byte_limit(fitting, taken) else None
 
 
 def full_message(queue: QueueInfo, usage: Usage, load: Amount, ahead: int = 0) -> str:

@@ -24,10 +24,9 @@ from queue_core.values.durations import Duration, check_seconds
 from queue_core.values.failure_kinds import BY_HAND, check_kind, readable
 from queue_core.values.ids import IdSet
 from queue_core.values.model import Magazine, QueueInfo
-from queue_core.verbs.intervene import Act, Intervention
+from queue_core.verbs.intervene import Act, Intervention, intervene
 from queue_core.verbs.intervene import find as find_chosen
 from queue_core.verbs.operator.finding import find, present
-from queue_core.verbs.operator.rounds import carry_out
 from queue_core.verbs.quarantine import quarantining
 
 if TYPE_CHECKING:
@@ -226,7 +225,7 @@ class Chosen:
         return f"<Chosen: {len(self._ids)} messages of queue {self._queue.name!r}>"
 
     def _do(self, act: Act, **how: Any) -> int:
-        return carry_out(self._catalog, self._queue, self._intervention(act, **how))
+        return intervene(self._catalog, self._queue, self._intervention(act, **how))
 
     def _intervention(self, act: Act, **how: Any) -> Intervention:
         ids = self._movable() if act is Act.REQUEUE else self._ids

@@ -10,19 +10,18 @@ from queue_core.catalog import queues
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.queues import given_up_error
 from queue_core.catalog.slices import amounts
-from queue_core.catalog.slices.conditions import eligible_slices, movable, retriable
+from queue_core.catalog.slices.conditions import eligible_slices
 from queue_core.catalog.transact import Guard
 from queue_core.errors import BadOption, DamagedSegment
 from queue_core.segments.storage import Storage
 from queue_core.selection.candidates import find_candidates
-from queue_core.selection.queue_rules import of_moving
-from queue_core.selection.request import FireRequest, Horizon
-from queue_core.selection.selection import Selection
+from queue_core.selection.request import Horizon
 from queue_core.values.model import Magazine, QueueInfo
 from queue_core.values.schema import check_insertable
 from queue_core.values.settings import check_count, check_rate
 from queue_core.verbs.quarantine import quarantining
 from queue_core.verbs.redrive import Note, RedriveStep, redrive
+from queue_core.verbs.shovel import Shovelful
 
 #: The most messages of one step without a rate.
 STEP_MESSAGES = 10_000
@@ -43,17 +42,10 @@ class Redriving:
     #: Also dead messages.
     force: bool = False
 
-    def request(self, storage_uri: str) -> FireRequest:
-        """Return the request for the messages; raises `BadSelector`."""
-        return FireRequest(
-            queue_ids=(self.queue.id,),
-            magazine=Magazine.SIDELINE,
-            max_messages=self.limit,
-            selection=Selection.parse(
-                [self.queue], storage_uri, self.selector, eligibility=of_moving
-            ),
-            rules=movable(self.queue) if self.force else retriable(self.queue),
-        )
+    def shovelful(self, storage_uri: str) -> Shovelful:
+        """Return which messages these are, and how fast they are moved; raises `BadSelector`."""
+        usual = Shovelful.of(self.queue, storage_uri, self.selector)
+        return replace(usual, limit=self.limit, rate=self.rate, force=self.force)
 
     def check(self) -> None:
         """Raise `BadOption`, `SchemaMismatch` or `QueueDeactivated` if the target is unsuitable."""
@@ -107,7 +99,7 @@ def wish(
 
 def count(catalog: Catalog, storage: Storage, redriving: Redriving) -> int:
     """Return how many messages would be moved now. Raises `DamagedSegment`."""
-    request = redriving.request(storage.uri)
+    request = redriving.shovelful(storage.uri).request(redriving.queue)
     if request.selection is not None:
         with quarantining(catalog, storage):
             candidates = find_candidates(catalog, request)
@@ -131,15 +123,13 @@ class Steps:
         self._catalog = catalog
         self._storage = storage
         self._redriving = redriving
-        ids = [redriving.queue.id]
-        self._request = replace(
-            redriving.request(storage.uri),
-            horizon=horizon or Horizon.now(catalog, ids, Magazine.SIDELINE),
-        )
+        shovelful = redriving.shovelful(storage.uri)
+        request = shovelful.request(redriving.queue)
+        now = horizon or Horizon.now(catalog, request.queue_ids, Magazine.SIDELINE)
+        self._request = replace(request, horizon=now)
         with quarantining(catalog, storage):
             self._candidates = find_candidates(catalog, self._request)
-        rate = redriving.rate
-        self._most = STEP_MESSAGES if rate is None else max(int(rate), 1)
+        self._most = shovelful.per_second or STEP_MESSAGES
 
     def run(
         self, left: int | None, guard: Guard | None = None, note: Note | None = None

@@ -1,0 +1,93 @@
+"""Move waiting messages together: to a magazine, or away for good; count and report them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from sqlalchemy import Connection
+
+from queue_core.catalog import dialect
+from queue_core.catalog.records.task_log import Moves
+from queue_core.catalog.slices import bunches
+from queue_core.catalog.slices.bunches import Bunch
+from queue_core.catalog.slices.changes import Changes
+from queue_core.values.due import NEVER
+from queue_core.values.failure_kinds import BY_HAND
+from queue_core.values.model import Magazine, QueueInfo
+from queue_core.values.plan import Taken
+
+
+class Move(NamedTuple):
+    """Where messages go, and how they are counted and reported."""
+
+    #: To the tails of their shards in this magazine; None: they are removed.
+    to: Magazine | None
+    #: The counter of the shards that they leave.
+    counter: str
+    #: The task of the report.
+    task: str
+    #: Where they go, as the report says it; None: to the magazine.
+    place: str | None = None
+
+    def note(self, moves: Moves, shard: int, source: Magazine, messages: int) -> None:
+        """Note messages of a shard for the report."""
+        to = None if self.to is None else self.to.name.lower()
+        moves.count(shard, messages, source.name.lower(), self.place or to)
+
+    def values(self, now: int) -> dict[str, Any]:
+        """Return what the slices get with their new places."""
+        if self.to is Magazine.MAIN:
+            # By this time, a sweep distinguishes them from messages that are stuck.
+            return {"fired_at": now}
+        # The sideline gets some of them from a person alone, who says when they come back.
+        return {} if self.to is None else {"due_at": NEVER}
+
+
+#: From the sideline back to main, and out of the queue at the end of their time.
+SHOVELLED = Move(Magazine.MAIN, "shovelled", "shovel")
+EXPIRED = Move(None, "expired", "expire")
+#: By a person.
+DELETED = Move(None, "deleted", BY_HAND)
+SIDELINED = Move(Magazine.SIDELINE, "sidelined", BY_HAND)
+REQUEUED = SHOVELLED._replace(task=BY_HAND)
+
+
+def carry_out(
+    connection: Connection,
+    queue: QueueInfo,
+    move: Move,
+    taken: Sequence[Taken],
+    whole: Bunch | None = None,
+    *,
+    source: Magazine = Magazine.SIDELINE,
+    changes: Changes | None = None,
+) -> int:
+    """
+    Move rows of slices that the transaction has locked; return how many messages were moved.
+
+    *whole* are slices of the magazine *source*, all of whose rows are moved. Other *changes* are
+    applied with it.
+    """
+    changes, moves = changes or Changes([queue]), Moves()
+    # The one time of all that is written: to read the clock costs as much as a write.
+    now = dialect.read_clock(connection) if taken or whole else None
+    for piece, rows in taken:
+        move.note(moves, piece.shard, piece.magazine, len(rows))
+        if move.to is None:
+            changes.remove(piece, rows, move.counter)
+        else:
+            changes.move(piece, rows, move.to, move.counter, **move.values(now or 0))
+    if whole:
+        for shard, range in whole.by_shard():
+            move.note(moves, shard, source, int(whole.count[range].sum()))
+    # Packed before the first write, for which others may have to wait.
+    moves.packed()
+    if whole and move.to is None:
+        bunches.remove(connection, queue, whole, source, move.counter, changes)
+    elif whole:
+        to = (source, Magazine.MAIN)
+        bunches.move(connection, queue, whole, to, move.counter, changes, fired_at=now, now=now)
+    changes.apply(connection, now)
+    moves.record(connection, queue.id, move.task, now)
+    return len(moves)
