@@ -6,11 +6,10 @@ import time
 from typing import Annotated, Any
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from ignis_cli.app import AnyName, Last, command
-from ignis_cli.counting import counting
-from ignis_cli.display import answer, complain, console, counted, show
+from ignis_cli.counting import bar, counting
+from ignis_cli.display import answer, complain, counted, show
 from ignis_cli.invocation import BROKEN
 from queue_core import Queue, Store
 from queue_core.errors import BadOption
@@ -135,23 +134,19 @@ def _follow(queue: Queue, job: str, place: str) -> None:
 
 
 def _progress(queue: Queue, job: str) -> dict[str, Any]:
-    progress = Progress(
-        TextColumn("job " + job),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        console=(screen := console(stderr=True)),
-        transient=True,
-        disable=not screen.is_terminal,
-    )
     store = queue.store
     steps = Retries(store.catalog, store.storage)
-    with progress:
-        bar = progress.add_task("shovel", total=None)
-        while True:
-            _, left = steps.run([queue.name], job)
-            (row,) = [each for each in store.view("jobs").to_pylist() if each["job"] == job]
-            progress.update(bar, completed=row["moved"], total=row["total"])
-            if row["ended_at"] is not None:
-                return dict(row)
+    moved, left, row = 0, 0.0, _row(store, job)
+    with bar(f"job {job}", row["total"]) as shown:
+        while row["ended_at"] is None:
             time.sleep(min(left, _LOOK_SECONDS))
+            _, left = steps.run([queue.name], job)
+            row = _row(store, job)
+            shown(row["moved"] - moved, 0)
+            moved = row["moved"]
+    return row
+
+
+def _row(store: Store, job: str) -> dict[str, Any]:
+    (row,) = [each for each in store.view("jobs").to_pylist() if each["job"] == job]
+    return dict(row)

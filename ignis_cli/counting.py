@@ -27,7 +27,7 @@ def counting(
     expected: list[int] = []
     with between_transactions() as interrupts:
         try:
-            with _bar(doing, total) as shown:
+            with bar(doing, total) as shown:
 
                 def heard(further: int, more: int) -> None:
                     done.append(further)
@@ -46,12 +46,13 @@ def counting(
 
 
 @contextmanager
-def _bar(doing: str, total: int | None) -> Iterator[progress.Listener]:
+def bar(doing: str, total: int | None) -> Iterator[progress.Listener]:
+    """Show a bar on a terminal, unless the command answers in JSON; yield what moves it."""
     screen = console(stderr=True)
     if in_json.get() or not screen.is_terminal:
         yield lambda *_: None
         return
-    bar = Progress(
+    shown = Progress(
         TextColumn(doing),
         BarColumn(),
         MofNCompleteColumn(),
@@ -59,12 +60,12 @@ def _bar(doing: str, total: int | None) -> Iterator[progress.Listener]:
         console=screen,
         transient=True,
     )
-    with bar:
-        task = bar.add_task(doing, total=total)
+    with shown:
+        task = shown.add_task(doing, total=total)
 
-        def shown(done: int, expected: int) -> None:
+        def move(done: int, expected: int) -> None:
             if expected and total is None:
-                bar.update(task, total=(bar.tasks[task].total or 0) + expected)
-            bar.advance(task, done)
+                shown.update(task, total=(shown.tasks[task].total or 0) + expected)
+            shown.advance(task, done)
 
-        yield shown
+        yield move

@@ -15,6 +15,7 @@ from queue_core.catalog.holders import consumers
 from queue_core.catalog.holders.consumers import DEAD_AFTER_SECONDS
 from queue_core.catalog.identity import clock
 from queue_core.catalog.records import pauses
+from queue_core.catalog.records.jobs import Wish
 from queue_core.errors import BadOption, Invalid
 from queue_core.queue.loading import load_each
 from queue_core.queue.opened import OpenedQueue, checked_consumer
@@ -729,11 +730,10 @@ class Queue(Settling):
         if to is not None or dry_run:
             from queue_core.verbs.operator import redriving
 
-            wish = redriving.wish(
-                self._store.catalog, self.info, to, selector, rate, limit, force=force
-            )
+            wish = Wish(selector=selector, rate=rate, limit=limit, force=force)
+            wished = redriving.wished(self._store.catalog, self.info, to, wish)
             run = redriving.count if dry_run else redriving.move_now
-            return run(self._store.catalog, self._store.storage, wish)
+            return run(self._store.catalog, self._store.storage, wished)
         settings = self.info.settings
         shovelful = replace(
             Shovelful.of(self.info, self._store.storage.uri, selector),
@@ -784,8 +784,9 @@ class Queue(Settling):
         from queue_core.verbs.operator import jobs, redriving
 
         catalog = self._store.catalog
-        wish = redriving.wish(catalog, self.info, to, selector, rate, limit, force=force)
-        return jobs.start(catalog, self._store.storage, wish, who)
+        wish = Wish(selector=selector, rate=rate, limit=limit, force=force)
+        wished = redriving.wished(catalog, self.info, to, wish)
+        return jobs.start(catalog, self._store.storage, wished, who)
 
     def sweep(
         self,

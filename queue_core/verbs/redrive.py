@@ -12,7 +12,7 @@ nothing. Crash before the commit: the messages are in the sideline, and vacuum r
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from sqlalchemy import Connection
 
@@ -45,15 +45,6 @@ class _Changed(Exception):
     """Some messages of a part were fired, settled or moved since they were read."""
 
 
-@dataclass(frozen=True, slots=True)
-class RedriveStep:
-    """The result of one step."""
-
-    moved: int
-    #: Whether messages were left because the target had no room for them.
-    is_full: bool = False
-
-
 def redrive(
     catalog: Catalog,
     storage: Storage,
@@ -64,20 +55,21 @@ def redrive(
     *,
     guard: Guard | None = None,
     note: Note | None = None,
-) -> RedriveStep:
+) -> int | None:
     """
     Move messages that *request* describes, in one transaction; *target* None is main.
 
-    Raises what *guard* raises, `DamagedSegment`, `SchemaMismatch` for values that do not fit the
-    target, and `QueueDeactivated`.
+    Return how many were moved; None: the target has no room for any. Raises what *guard* raises,
+    `DamagedSegment`, `SchemaMismatch` for values that do not fit the target, and
+    `QueueDeactivated`.
     """
     if target is None:
 
-        def work(connection: Connection) -> RedriveStep:
+        def work(connection: Connection) -> int | None:
             moved = move_some(connection, queue, request, candidates, request.max_messages)
             if moved and note is not None:
                 note(connection, moved)
-            return RedriveStep(moved or 0, is_full=moved is None)
+            return moved
 
         return transact(catalog, "redrive", work, guard)
     request = replace(request, max_bytes=min(request.max_bytes or STEP_BYTES, STEP_BYTES))
@@ -88,22 +80,21 @@ def redrive(
             target = queues.still_there(connection, target)
             part = _read_part(connection, storage, queue, request, candidates)
         if part is None:
-            return RedriveStep(0)
+            return 0
         ids, plan = part
         rows = read_table(plan, queue.schema.names)
         table = conform(rows, target.schema, target.name, mends=True)
         staged, _ = Distributor(storage).staged(target, table)
         try:
             with removed_if_refused(storage, staged):
-                moved = _hand_over(catalog, storage, queue, target, ids, staged, guard, note)
-            return RedriveStep(moved)
+                return _hand_over(catalog, storage, queue, target, ids, staged, guard, note)
         except _Changed:
             remove_staged(storage, staged)
             request = replace(request, max_messages=max(len(ids) // 2, 1))
         except CapacityExceeded:
             remove_staged(storage, staged)
             if len(ids) == 1:
-                return RedriveStep(0, is_full=True)
+                return None
             request = replace(request, max_messages=len(ids) // 2)
 
 

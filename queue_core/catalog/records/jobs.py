@@ -41,6 +41,20 @@ class NotMine(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """Which messages of a sideline a person wants to move, and how fast."""
+
+    #: Only messages that meet it; None: all.
+    selector: str | None = None
+    #: The most messages per second; None: no limit.
+    rate: float | None = None
+    #: The most messages; None: all.
+    limit: int | None = None
+    #: Also dead messages.
+    force: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
     """One job as the catalog describes it."""
 
@@ -48,11 +62,7 @@ class Job:
     queue_id: int
     #: The queue to which it moves messages; None: back to main.
     target_id: int | None
-    selector: str | None
-    #: Messages per second.
-    rate: float | None
-    most: int | None
-    force: bool
+    wish: Wish
     moved: int
     #: The load pointers of the sideline when it began, and that time.
     pointers: dict[ShardKey, int]
@@ -63,18 +73,16 @@ class Job:
     @property
     def left(self) -> int | None:
         """How many messages it may still move; None: all."""
-        return None if self.most is None else max(self.most - self.moved, 0)
+        most = self.wish.limit
+        return None if most is None else max(most - self.moved, 0)
 
 
 def add(
     connection: Connection,
     queue_id: int,
-    *,
     target_id: int | None,
-    selector: str | None,
-    rate: float | None,
-    most: int | None,
-    force: bool,
+    wish: Wish,
+    *,
     pointers: dict[ShardKey, int],
     total: int,
     who: str,
@@ -84,10 +92,10 @@ def add(
         "id": uuid.uuid4().hex[:8],
         "queue_id": queue_id,
         "target_id": target_id,
-        "selector": selector,
-        "rate": None if rate is None else repr(float(rate)),
-        "most": most,
-        "force": force,
+        "selector": wish.selector,
+        "rate": None if wish.rate is None else repr(float(wish.rate)),
+        "most": wish.limit,
+        "force": wish.force,
         "who": who,
         "pointers": json.dumps({"/".join(map(str, key)): at for key, at in pointers.items()}),
         "begun_at": dialect.read_clock(connection),
@@ -108,14 +116,12 @@ def find(connection: Connection, job_id: str) -> Job:
         pointers = {
             tuple(map(int, k.split("/"))): int(v) for k, v in json.loads(row.pointers).items()
         }
+        rate = None if row.rate is None else float(row.rate)
         return Job(
             id=row.id,
             queue_id=row.queue_id,
             target_id=row.target_id,
-            selector=row.selector,
-            rate=None if row.rate is None else float(row.rate),
-            most=row.most,
-            force=bool(row.force),
+            wish=Wish(selector=row.selector, rate=rate, limit=row.most, force=bool(row.force)),
             moved=row.moved,
             pointers=pointers,  # type: ignore[arg-type]
             begun_at=row.begun_at,
@@ -149,7 +155,7 @@ def lock(connection: Connection, job: Job, rest: float = 0.0) -> None:
 
 def count(connection: Connection, job: Job, moved: int) -> None:
     """Count the messages of a step of a locked job; the next one is due by its rate."""
-    rest = moved / job.rate if job.rate else 0.0
+    rest = moved / job.wish.rate if job.wish.rate else 0.0
     _change(connection, _open(job.id), moved=job.moved + moved, due_at=_after(rest))
 
 

@@ -52,11 +52,8 @@ def start(catalog: Catalog, storage: Storage, redriving: Redriving, who: str | N
         return jobs.add(
             connection,
             queue.id,
-            target_id=None if target is None else target.id,
-            selector=redriving.selector,
-            rate=redriving.rate,
-            most=redriving.limit,
-            force=redriving.force,
+            None if target is None else target.id,
+            redriving.wish,
             pointers=turns.load_pointers(connection, [queue.id], Magazine.SIDELINE),
             total=total,
             who=who[:200],
@@ -121,17 +118,17 @@ class Jobs:
         if job.left == 0:
             self._end(job_id, jobs.DONE)
             return 0
-        step = steps.run(
+        moved = steps.run(
             job.left,
-            guard=partial(jobs.lock, job=job, rest=_AGAIN_SECONDS),
+            guard=partial(jobs.lock, job=job),
             note=lambda connection, moved: jobs.count(connection, job, moved),
         )
-        self._begun[job_id] = (replace(job, moved=job.moved + step.moved), steps)
-        if step.is_full:
+        self._begun[job_id] = (replace(job, moved=job.moved + (moved or 0)), steps)
+        if moved is None:
             self._catalog.write(partial(jobs.lock, job=job, rest=_AGAIN_SECONDS))
-        elif not step.moved:
+        elif not moved:
             self._end(job_id, jobs.DONE)
-        return step.moved
+        return moved or 0
 
     def _begin(self, job_id: str) -> tuple[Job, Steps]:
         with self._catalog.read() as connection:
@@ -140,14 +137,7 @@ class Jobs:
         with self._catalog.read() as connection:
             queue = queues.by_id(connection, job.queue_id)
             target = None if job.target_id is None else queues.by_id(connection, job.target_id)
-        redriving = Redriving(
-            queue=queue,
-            target=target,
-            selector=job.selector,
-            rate=job.rate,
-            limit=job.most,
-            force=job.force,
-        )
+        redriving = Redriving(queue, target, job.wish)
         redriving.check()
         horizon = Horizon(pointers=job.pointers, at=job.begun_at)
         return job, Steps(self._catalog, self._storage, redriving, horizon)

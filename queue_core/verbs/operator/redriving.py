@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import astuple, replace
+from typing import NamedTuple
 
 from queue_core.catalog import queues
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.queues import given_up_error
+from queue_core.catalog.records.jobs import Wish
 from queue_core.catalog.slices import amounts
 from queue_core.catalog.slices.conditions import eligible_slices
 from queue_core.catalog.transact import Guard
@@ -20,32 +22,26 @@ from queue_core.values.model import Magazine, QueueInfo
 from queue_core.values.schema import check_insertable
 from queue_core.values.settings import check_count, check_rate
 from queue_core.verbs.quarantine import quarantining
-from queue_core.verbs.redrive import Note, RedriveStep, redrive
+from queue_core.verbs.redrive import Note, redrive
 from queue_core.verbs.shovel import Shovelful
 
 #: The most messages of one step without a rate.
 STEP_MESSAGES = 10_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Redriving:
-    """Which messages of a sideline are moved, where to, and how fast."""
+class Redriving(NamedTuple):
+    """The sideline from which messages are moved, where to, and which."""
 
     queue: QueueInfo
     #: None: back to main.
-    target: QueueInfo | None = None
-    selector: str | None = None
-    #: The most messages per second; None: no limit.
-    rate: float | None = None
-    #: The most messages; None: all.
-    limit: int | None = None
-    #: Also dead messages.
-    force: bool = False
+    target: QueueInfo | None
+    wish: Wish
 
     def shovelful(self, storage_uri: str) -> Shovelful:
         """Return which messages these are, and how fast they are moved; raises `BadSelector`."""
-        usual = Shovelful.of(self.queue, storage_uri, self.selector)
-        return replace(usual, limit=self.limit, rate=self.rate, force=self.force)
+        selector, rate, limit, force = astuple(self.wish)
+        usual = Shovelful.of(self.queue, storage_uri, selector)
+        return replace(usual, limit=limit, rate=rate, force=force)
 
     def check(self) -> None:
         """Raise `BadOption`, `SchemaMismatch` or `QueueDeactivated` if the target is unsuitable."""
@@ -69,30 +65,17 @@ class Redriving:
         check_insertable(self.queue.schema, target.schema, target.name)
 
 
-def wish(
-    catalog: Catalog,
-    queue: QueueInfo,
-    to: str | None,
-    selector: str | None,
-    rate: float | None,
-    limit: int | None,
-    *,
-    force: bool,
-) -> Redriving:
+def wished(catalog: Catalog, queue: QueueInfo, to: str | None, wish: Wish) -> Redriving:
     """Return a checked redrive from a person's arguments; *to* None, or the queue itself: main."""
     if to is not None and not isinstance(to, str):
         raise BadOption(f"to={to!r}: give the name of a queue, or leave it out for main")
     with catalog.read() as connection:
         queue = queues.still_there(connection, queue)
         target = None if to is None or to == queue.name else queues.find(connection, to)
-    redriving = Redriving(
-        queue=queue,
-        target=target,
-        selector=selector,
-        rate=None if rate is None else check_rate("rate", rate),
-        limit=check_count("limit", limit),
-        force=force,
-    )
+    check_count("limit", wish.limit)
+    if wish.rate is not None:
+        wish = replace(wish, rate=check_rate("rate", wish.rate))
+    redriving = Redriving(queue, target, wish)
     redriving.check()
     return redriving
 
@@ -107,7 +90,8 @@ def count(catalog: Catalog, storage: Storage, redriving: Redriving) -> int:
     else:
         with catalog.read() as connection:
             there = amounts.messages(connection, *eligible_slices(connection, request))
-    return there if redriving.limit is None else min(there, redriving.limit)
+    limit = redriving.wish.limit
+    return there if limit is None else min(there, limit)
 
 
 class Steps:
@@ -133,8 +117,12 @@ class Steps:
 
     def run(
         self, left: int | None, guard: Guard | None = None, note: Note | None = None
-    ) -> RedriveStep:
-        """Move the messages of one step, at most *left*: those of a second, if there is a rate."""
+    ) -> int | None:
+        """
+        Move the messages of one step, at most *left*: those of a second, if there is a rate.
+
+        Return how many were moved; None: the target has no room for any.
+        """
         most = self._most if left is None else min(self._most, left)
         with quarantining(self._catalog, self._storage):
             return redrive(
@@ -157,15 +145,16 @@ def move_now(
 ) -> int:
     """Move all messages in this thread; return how many. It ends where the target is full."""
     steps, moved = Steps(catalog, storage, redriving), 0
-    while redriving.limit is None or moved < redriving.limit:
+    rate, limit = redriving.wish.rate, redriving.wish.limit
+    while moved != limit:
         try:
-            step = steps.run(None if redriving.limit is None else redriving.limit - moved)
+            step = steps.run(None if limit is None else limit - moved)
         except DamagedSegment:
             # It is quarantined now.
             continue
-        moved += step.moved
-        if not step.moved:
+        if not step:
             break
-        if redriving.rate is not None and moved != redriving.limit:
-            pause(step.moved / redriving.rate)
+        moved += step
+        if rate is not None and moved != limit:
+            pause(step / rate)
     return moved
