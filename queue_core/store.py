@@ -18,8 +18,7 @@ from queue_core.catalog.database import Catalog
 from queue_core.catalog.holders import consumers
 from queue_core.catalog.holders.consumers import DEAD_AFTER_SECONDS
 from queue_core.catalog.identity import clock
-from queue_core.catalog.identity.identity import Identity
-from queue_core.catalog.identity.new_store import NewStore
+from queue_core.catalog.identity.identity import Identity, NewStore
 from queue_core.catalog.records import jobs
 from queue_core.catalog.records.breakers import BreakerSwitch
 from queue_core.consumers.presence.keeper import Keeper

@@ -20,7 +20,7 @@ from sqlalchemy.exc import DBAPIError
 
 from queue_core.catalog import dialect
 from queue_core.catalog.database import Catalog
-from queue_core.catalog.databases.lent import LentConnection
+from queue_core.catalog.databases.interface import LentConnection
 from queue_core.catalog.tables import facts
 from queue_core.errors import BadOption, Conflict, IgnisError
 

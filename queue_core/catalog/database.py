@@ -17,7 +17,7 @@ from sqlalchemy import Connection, Engine, event, select
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from queue_core.catalog import crowding, dialect, format, outbox, shared_pools
+from queue_core.catalog import connections, dialect, format, outbox
 from queue_core.catalog.reserve import Reserve
 from queue_core.catalog.tables import facts
 from queue_core.errors import (
@@ -79,7 +79,7 @@ class Catalog:
         idle: int = dialect.IDLE_CONNECTIONS,
     ) -> None:
         self.url = url
-        self.engine = shared_pools.borrow(self, url, idle)
+        self.engine = connections.borrow(self, url, idle)
         self._dialect = dialect.of(self.engine)
         self._random = random.Random()
         #: The file of a catalog on SQLite; None on a server.
@@ -208,7 +208,7 @@ class Catalog:
         A later call opens new ones; if it is closed *for_good*, the call raises `Invalid`.
         """
         self._closed = self._closed or for_good
-        shared_pools.give_back(self, self.engine)
+        connections.give_back(self, self.engine)
 
     def check_open(self) -> None:
         """Raise `Invalid` if the catalog was closed for good."""
@@ -271,7 +271,7 @@ class Catalog:
 
     def _connected(self) -> Connection:
         try:
-            return crowding.wait_for(self._connect, self._dialect, self._shown())
+            return connections.wait_for(self._connect, self._dialect, self._shown())
         except DBAPIError as error:
             if not self._dialect.errors.has_no_room(error):
                 raise

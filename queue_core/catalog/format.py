@@ -1,14 +1,21 @@
-"""The format version of a catalog, and the ordered steps from one version to the next."""
+"""The format version of a catalog, and the ordered steps from one version to the next.
+
+Beside the tables, the database gets views for tools that read SQL: present figures, and samples.
+They hold nothing. ignis itself does not read them: its own views run the same statements.
+"""
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, Protocol
 
-from sqlalchemy import Connection, insert, inspect, select, update
+from sqlalchemy import Connection, Float, Select, cast, insert, inspect, select, update
 
-from queue_core.catalog import dialect, sql_views
+from queue_core.catalog import dialect
 from queue_core.catalog.databases.error_codes import LACKING
 from queue_core.catalog.holders import named_locks
+from queue_core.catalog.records import samples
+from queue_core.catalog.records.figures import PRESENT
 from queue_core.catalog.tables import facts, locks, metadata
+from queue_core.catalog.tables import samples as sample_rows
 from queue_core.errors import DamagedCatalog, FormatTooNew, NoSuchStore
 from queue_core.support import faults
 
@@ -17,6 +24,9 @@ FORMAT = 1
 
 #: The first format.
 OLDEST = 1
+
+#: The names of the views.
+FIGURES, SAMPLES = "queue_figures", "queue_samples"
 
 #: ``STEPS[n]`` turns a catalog of format n into one of format n + 1. A step never changes. It uses
 #: no `Table`, because those have the newest format. It renames or removes all that changes its
@@ -72,7 +82,7 @@ def prepare(
             raise NoSuchStore(f"there is no ignis store at {catalog}; create a queue first")
         if dialect.of(connection).create_alone(connection, facts):
             dialect.of(connection).create_tables(connection, metadata, but=facts)
-            sql_views.create(connection)
+            create_views(connection)
             connection.execute(insert(facts).values(name="format", value=str(FORMAT)))
             connection.execute(
                 insert(locks).values(name=named_locks.REPORTING, queue_id=named_locks.STORE)
@@ -88,10 +98,10 @@ def prepare(
         # Another process was faster.
         return None
     # They show tables that a step changes, and hold nothing themselves.
-    sql_views.drop(connection)
+    drop_views(connection)
     for version in range(found, FORMAT):
         STEPS[version](connection)
-    sql_views.create(connection)
+    create_views(connection)
     _check_tables(_tables(connection), catalog)
     connection.execute(update(facts).where(facts.c.name == "format").values(value=str(FORMAT)))
     faults.point("migrate.before_commit")
@@ -121,3 +131,31 @@ def _check_tables(there: set[str], catalog: str) -> None:
         raise DamagedCatalog(
             f"catalog {catalog} lacks its tables {', '.join(sorted(missing))}; {LACKING}"
         )
+
+
+def create_views(connection: Connection) -> None:
+    """Create the views."""
+    dialect.of(connection).create(connection, "views", lambda: _compiled(connection))
+
+
+def drop_views(connection: Connection) -> None:
+    """Remove the views, if they are there."""
+    for name in (FIGURES, SAMPLES):
+        connection.exec_driver_sql(f"DROP VIEW IF EXISTS {name}")
+
+
+def _compiled(connection: Connection) -> tuple[str, ...]:
+    present = PRESENT.subquery("present")
+    plain = ("queue", "waiting", "in_flight", "sidelined", "retrying", "dead", "damaged")
+    age = (cast(present.c.oldest_age, Float(53)) / 1e6).label("oldest_age")
+    times = dialect.of(connection).as_time(sample_rows.c.taken_at)
+    return (
+        _creation(connection, FIGURES, select(*(present.c[name] for name in plain), age)),
+        _creation(connection, SAMPLES, samples.history(times)),
+    )
+
+
+def _creation(connection: Connection, name: str, query: Select[Any]) -> str:
+    # A view takes no parameters.
+    compiled = query.compile(connection.engine, compile_kwargs={"literal_binds": True})
+    return f"CREATE VIEW {name} AS {compiled}".replace("%%", "%")

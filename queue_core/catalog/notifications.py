@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager
 from sqlalchemy import Connection
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from queue_core.catalog import crowding, dialect, outbox
+from queue_core.catalog import connections, dialect, outbox
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.databases.interface import Listener, QueueIds
 from queue_core.errors import CatalogUnavailable
@@ -70,7 +70,7 @@ class Watch(AbstractContextManager["Watch"]):
                 except self._catalog.engine.dialect.loaded_dbapi.Error as error:
                     if not dialect.of(self._catalog.engine).errors.is_crowded(error):
                         raise
-                    self._pauses = self._pauses or crowding.pauses()
+                    self._pauses = self._pauses or connections.pauses()
                     self._next = now + next(self._pauses)
                 else:
                     self._pauses = None

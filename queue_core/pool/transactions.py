@@ -27,7 +27,7 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from queue_core.catalog import dialect
 from queue_core.catalog.database import Catalog
-from queue_core.catalog.databases.lent import TransactionFailed
+from queue_core.catalog.databases.interface import TransactionFailed
 from queue_core.errors import BadOption, BadOutcome, Conflict, IgnisError
 from queue_core.handling.calls import Superseded, Uncommitted
 from queue_core.handling.coroutines import Awaited, is_coroutine

@@ -5,7 +5,7 @@ from sqlalchemy import select
 
 from queue_core.catalog import dialect
 from queue_core.catalog.holders import interests, leases, waiters
-from queue_core.catalog.holders.signs_of_life import LONGEST_LEASE_SECONDS
+from queue_core.catalog.holders.leases import LONGEST_LEASE_SECONDS
 from queue_core.catalog.identity import clock
 from queue_core.catalog.records import schedule
 from queue_core.catalog.tables import leases as lease_rows

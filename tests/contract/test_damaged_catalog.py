@@ -13,7 +13,7 @@ from sqlalchemy.exc import OperationalError
 
 from ignis_sink.queues import known_store
 from queue_core import ConsumerPool, Queue, Settlement, Store
-from queue_core.catalog import format, sql_views, tables
+from queue_core.catalog import format, tables
 from queue_core.catalog.tables import facts
 from queue_core.errors import (
     BadOption,
@@ -145,7 +145,7 @@ def test_an_empty_database_file_becomes_a_store(tmp_path):
 def test_a_catalog_that_lacks_a_table_is_damaged(store, address, table):
     make_queue(store).load(orders(3))
     # PostgreSQL drops no table that a view shows.
-    store.catalog.write(sql_views.drop)
+    store.catalog.write(format.drop_views)
     store.catalog.write(lambda connection: connection.execute(text(f"DROP TABLE {table}")))
 
     with pytest.raises(DamagedCatalog):

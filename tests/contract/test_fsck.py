@@ -14,7 +14,7 @@ from sqlalchemy import delete, insert, select, update
 
 from queue_core import Store
 from queue_core.catalog import seals
-from queue_core.catalog.checks.invariants import INVARIANTS
+from queue_core.catalog.checks.finding import INVARIANTS
 from queue_core.catalog.holders import interests as interest_rows
 from queue_core.catalog.tables import (
     allotments,

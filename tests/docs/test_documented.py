@@ -17,7 +17,7 @@ import ignis_sink.options
 import ignis_source.options
 from ignis_cli.commands import app
 from queue_core import errors
-from queue_core.catalog.sql_views import FIGURES, SAMPLES
+from queue_core.catalog.format import FIGURES, SAMPLES
 from queue_core.values.settings import QueueSettings
 from queue_core.values.views import VIEWS
 from queue_core.watching.metric import METRICS

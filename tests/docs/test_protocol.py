@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from queue_core.catalog import format
-from queue_core.catalog.checks.invariants import INVARIANTS
+from queue_core.catalog.checks.finding import INVARIANTS
 from queue_core.catalog.holders.consumers import DEAD_AFTER_SECONDS
 from queue_core.catalog.slices import slices
 from queue_core.support import faults

@@ -10,7 +10,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import OperationalError
 
 from queue_core import ConsumerPool, Store
-from queue_core.catalog import crowding
+from queue_core.catalog import connections
 from queue_core.catalog.databases import idle_connections
 from queue_core.catalog.databases.postgresql import Postgresql
 from queue_core.errors import CatalogUnavailable
@@ -340,7 +340,7 @@ def test_many_pools_at_once_wait_while_the_server_has_no_connection_left(
         until(lambda: sum(map(deleted, queues)) == 100 * pools)
         # And one of the first store.
         until(lambda: sessions() <= 2 * pools + 1)
-    assert [each.message for each in caplog.records if each.name != crowding.__name__] == []
+    assert [each.message for each in caplog.records if each.name != connections.__name__] == []
 
 
 @pytest.mark.postgres

@@ -12,7 +12,7 @@ from typing import Any
 from sqlalchemy import Connection, Table, func, select
 
 from queue_core.catalog.checks.finding import Finding, Remedy
-from queue_core.catalog.checks.scope import ALTERED, Scope, is_altered
+from queue_core.catalog.checks.rules import ALTERED, Scope, is_altered
 from queue_core.catalog.tables import LEFT, counters, queues, shards, slices, turns
 from queue_core.values.model import Magazine, State
 

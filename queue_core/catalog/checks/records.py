@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import Table, select
 
 from queue_core.catalog.checks.finding import Finding
-from queue_core.catalog.checks.scope import ALTERED, Scope, is_altered, of_row
+from queue_core.catalog.checks.rules import ALTERED, Scope, can, is_altered, of_row
 from queue_core.catalog.records.schedule import STORE
 from queue_core.catalog.tables import (
     failures,
@@ -35,7 +35,7 @@ def check_queues(scope: Scope) -> Iterator[Finding]:
         known.add(row.id)
         if is_altered(queues, row._asdict()):
             yield of_row(queues, row, "I1", ALTERED)
-        elif not _works(_read_queue, row):
+        elif not can(_read_queue, row):
             yield of_row(queues, row, "I27", "its name or its settings cannot be read")
         versions = {version for queue_id, version in written if queue_id == row.id}
         if versions != set(range(1, row.schema_version + 1)):
@@ -44,7 +44,7 @@ def check_queues(scope: Scope) -> Iterator[Finding]:
     for row in written.values():
         if is_altered(schemas, row._asdict()):
             yield of_row(schemas, row, "I1", ALTERED)
-        elif row.queue_id not in known or not _works(_read_schema, row):
+        elif row.queue_id not in known or not can(deserialize, row.arrow):
             yield of_row(schemas, row, "I27", "it has no queue, or cannot be read")
 
 
@@ -52,10 +52,10 @@ def check_records(scope: Scope) -> Iterator[Finding]:
     """Check the records of queues."""
     known = set(scope.connection.scalars(select(queues.c.id)))
     readers: dict[Table, Callable[[Any], object]] = {
-        publications: _read_content,
-        failures: _read_table,
-        task_log: _read_table,
-        jobs: _read_job,
+        publications: lambda row: json.loads(row.content or "{}"),
+        failures: lambda row: unpack(row.arrow),
+        task_log: lambda row: unpack(row.arrow),
+        jobs: lambda row: (json.loads(row.pointers), float(row.rate or 1), row.moved + row.total),
     }
     for table, read in readers.items():
         query = select(table).execution_options(yield_per=1_000)
@@ -63,7 +63,7 @@ def check_records(scope: Scope) -> Iterator[Finding]:
             owners = known | {STORE} if table is task_log else known
             if is_altered(table, row._asdict()):
                 yield of_row(table, row, "I1", ALTERED)
-            elif row.queue_id not in owners or not _works(read, row):
+            elif row.queue_id not in owners or not can(read, row):
                 yield of_row(table, row, "I26", "it has no queue, or cannot be read")
             elif table is task_log and row.id < 1:
                 yield of_row(table, row, "I26", "its number is below 1, where no reader begins")
@@ -71,27 +71,3 @@ def check_records(scope: Scope) -> Iterator[Finding]:
 
 def _read_queue(row: Any) -> object:
     return check_queue(row.name), QueueSettings.from_json(row.settings)
-
-
-def _read_schema(row: Any) -> object:
-    return deserialize(row.arrow)
-
-
-def _read_content(row: Any) -> object:
-    return json.loads(row.content or "{}")
-
-
-def _read_table(row: Any) -> object:
-    return unpack(row.arrow)
-
-
-def _read_job(row: Any) -> object:
-    return json.loads(row.pointers), float(row.rate or 1), row.moved + row.total
-
-
-def _works(read: Callable[[Any], object], row: Any) -> bool:
-    try:
-        read(row)
-    except Exception:  # noqa: BLE001 - damaged values may raise anything
-        return False
-    return True

@@ -10,7 +10,7 @@ from sqlalchemy import ColumnElement, and_, exists, literal, or_, select
 
 from queue_core.catalog import seals
 from queue_core.catalog.checks.finding import Finding, Remedy
-from queue_core.catalog.checks.scope import ALTERED, Scope, broken, is_altered, of_row
+from queue_core.catalog.checks.rules import ALTERED, Scope, can, find_rows, is_altered, of_row
 from queue_core.catalog.slices.files import FOUND
 from queue_core.catalog.tables import files, id_map, queues, schemas, segments, slices
 from queue_core.errors import DamagedSegment
@@ -32,17 +32,19 @@ def check_owners(scope: Scope) -> Iterator[Finding]:
     """Check that each segment has a queue, a schema, and one place for its bytes."""
     filed, inlined = segments.c.location.is_not(None), segments.c.data.is_not(None)
     problems = {
-        "I10": or_(queues.c.id.is_(None), schemas.c.version.is_(None)),
-        "I11": or_(
-            filed == inlined,
-            segments.c.rows < 0,
-            segments.c.rows > _LARGEST,
-            segments.c.bytes < 0,
+        "I10": (
+            "its queue does not exist, or never had its schema",
+            or_(queues.c.id.is_(None), schemas.c.version.is_(None)),
         ),
-    }
-    texts = {
-        "I10": "its queue does not exist, or never had its schema",
-        "I11": "it is in a file and in the catalog, or in neither, or its size is impossible",
+        "I11": (
+            "it is in a file and in the catalog, or in neither, or its size is impossible",
+            or_(
+                filed == inlined,
+                segments.c.rows < 0,
+                segments.c.rows > _LARGEST,
+                segments.c.bytes < 0,
+            ),
+        ),
     }
     joined = segments.outerjoin(queues, queues.c.id == segments.c.queue_id).outerjoin(
         schemas,
@@ -52,10 +54,7 @@ def check_owners(scope: Scope) -> Iterator[Finding]:
         ),
     )
     query = select(*_HEAD).select_from(joined).where(_TRUSTED)
-    for row in scope.connection.execute(broken(query, problems)):
-        for name, text in texts.items():
-            if getattr(row, name):
-                yield of_row(segments, row, name, text)
+    yield from find_rows(scope, segments, query, problems)
 
 
 def check_bytes(scope: Scope) -> Iterator[Finding]:
@@ -100,7 +99,7 @@ def check_ids(scope: Scope) -> Iterator[Finding]:
         wrong = is_altered(id_map, row._asdict())
         if row.owner is None or row.owner != row.queue_id:
             yield of_row(id_map, row, "I12", "there is no such segment in its queue", Remedy.REMOVE)
-        elif wrong or not _readable(row.arrow):
+        elif wrong or not can(lambda data: unpack(data).column(0)[0], row.arrow):
             yield of_row(
                 id_map, row, "I1" if wrong else "I12", "its map of ids is not what was written"
             )
@@ -163,10 +162,3 @@ def _first_wrong(chunks: tuple[Chunk, ...], read: Any, name: str) -> str | None:
         if xxhash.xxh3_64_intdigest(data) != chunk.checksum:
             return f"{name} is altered: the chunk at {chunk.offset} has another checksum"
     return None
-
-
-def _readable(data: bytes) -> bool:
-    try:
-        return bool(unpack(data).num_rows)
-    except Exception:  # noqa: BLE001 - damaged bytes may raise anything
-        return False

@@ -15,7 +15,7 @@ from sqlalchemy import BigInteger, ColumnElement, and_, cast, func, or_, select
 
 from queue_core.catalog import dialect, seals
 from queue_core.catalog.checks.finding import Finding
-from queue_core.catalog.checks.scope import ALTERED, Scope, broken, of_row
+from queue_core.catalog.checks.rules import ALTERED, Scope, find_rows, of_row
 from queue_core.catalog.tables import id_map, segments, shards, slices
 from queue_core.values.model import Magazine, State
 from queue_core.values.rows import Rows
@@ -32,11 +32,11 @@ def check_each(scope: Scope) -> Iterator[Finding]:
     plain = slices.c.bitmap.is_(None) & slices.c.stats.is_(None)
     loaded, fired = (slices.c.state == int(state) for state in (State.LOADED, State.FIRED))
     held = (slices.c.consumer_id, slices.c.ticket)
-    problems = {
-        "I1": and_(_TRUSTED, plain, slices.c.seal != seals.numbers_in_sql(slices)),
-        "I2": shards.c.shard.is_(None),
-        "I3": and_(
-            _TRUSTED,
+    shares_place = or_(slices.c.position < 0, slices.c.position > shards.c.load_pointer - _SPAN)
+    of_trusted = {
+        "I1": (ALTERED, plain & (slices.c.seal != seals.numbers_in_sql(slices))),
+        "I3": (
+            "its rows and their count disagree",
             or_(
                 slices.c.row_start < 0,
                 slices.c.row_stop <= slices.c.row_start,
@@ -46,33 +46,28 @@ def check_each(scope: Scope) -> Iterator[Finding]:
                 slices.c.attempts < 0,
             ),
         ),
-        "I4": and_(
-            _TRUSTED,
+        "I4": (
+            "its segment is missing, belongs to another queue, or has fewer rows",
             or_(
                 segments.c.id.is_(None),
                 segments.c.queue_id != slices.c.queue_id,
                 slices.c.row_stop > segments.c.rows,
             ),
         ),
-        "I7": and_(
-            _TRUSTED,
-            or_(slices.c.position < 0, slices.c.position > shards.c.load_pointer - _SPAN),
+        "I7": ("it stands beyond the load pointer of its shard", shares_place),
+        "I9": (
+            "it has another loading time than its segment",
+            and_(id_map.c.segment_id.is_(None), slices.c.loaded_at != segments.c.loaded_at),
         ),
-        "I8": or_(
-            slices.c.state.not_in([int(state) for state in State]),
-            fired & or_(slices.c.fired_at.is_(None), *(column.is_(None) for column in held)),
-            loaded & or_(*(column.is_not(None) for column in held)),
+        "I29": (
+            "it has a due time, and is in main, or the due time is before 1970",
+            and_(
+                slices.c.due_at.is_not(None),
+                or_(slices.c.magazine != int(Magazine.SIDELINE), slices.c.due_at < 0),
+            ),
         ),
-        "I9": and_(
-            _TRUSTED, id_map.c.segment_id.is_(None), slices.c.loaded_at != segments.c.loaded_at
-        ),
-        "I29": and_(
-            _TRUSTED,
-            slices.c.due_at.is_not(None),
-            or_(slices.c.magazine != int(Magazine.SIDELINE), slices.c.due_at < 0),
-        ),
-        "I30": and_(
-            _TRUSTED,
+        "I30": (
+            "it was lost among no messages, or never lost among some",
             or_(
                 slices.c.lost < 0,
                 slices.c.lost_among < 0,
@@ -81,17 +76,18 @@ def check_each(scope: Scope) -> Iterator[Finding]:
             ),
         ),
     }
-    texts = {
-        "I1": ALTERED,
-        "I2": "its queue has no such magazine and shard",
-        "I3": "its rows and their count disagree",
-        "I4": "its segment is missing, belongs to another queue, or has fewer rows",
-        "I7": "it stands beyond the load pointer of its shard",
-        "I8": "its state and its ticket disagree",
-        "I9": "it has another loading time than its segment",
-        "I29": "it has a due time, and is in main, or the due time is before 1970",
-        "I30": "it was lost among no messages, or never lost among some",
+    of_any = {
+        "I2": ("its queue has no such magazine and shard", shards.c.shard.is_(None)),
+        "I8": (
+            "its state and its ticket disagree",
+            or_(
+                slices.c.state.not_in([int(state) for state in State]),
+                fired & or_(slices.c.fired_at.is_(None), *(column.is_(None) for column in held)),
+                loaded & or_(*(column.is_not(None) for column in held)),
+            ),
+        ),
     }
+    trusted = {name: (text, _TRUSTED & wrong) for name, (text, wrong) in of_trusted.items()}
     joined = (
         slices.outerjoin(segments, segments.c.id == slices.c.segment_id)
         .outerjoin(id_map, id_map.c.segment_id == slices.c.segment_id)
@@ -104,10 +100,7 @@ def check_each(scope: Scope) -> Iterator[Finding]:
             ),
         )
     )
-    for row in scope.connection.execute(broken(select(*_HEAD).select_from(joined), problems)):
-        for name, text in texts.items():
-            if getattr(row, name):
-                yield of_row(slices, row, name, text)
+    yield from find_rows(scope, slices, select(*_HEAD).select_from(joined), trusted | of_any)
 
 
 def check_texts(scope: Scope) -> Iterator[Finding]:

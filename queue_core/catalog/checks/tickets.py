@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from sqlalchemy import or_, select
 
 from queue_core.catalog.checks.finding import Finding, Remedy
-from queue_core.catalog.checks.scope import ALTERED, Scope, is_altered, of_row
+from queue_core.catalog.checks.rules import ALTERED, Scope, can, find_rows, is_altered, of_row
 from queue_core.catalog.tables import (
     allotments,
     breakers,
@@ -39,10 +39,10 @@ def check_holders(scope: Scope) -> Iterator[Finding]:
     query = (
         select(slices.c.id, slices.c.queue_id, slices.c.moved_at, slices.c.fired_at)
         .outerjoin(consumers, consumers.c.id == slices.c.consumer_id)
-        .where(slices.c.consumer_id.is_not(None), unknown)
+        .where(slices.c.consumer_id.is_not(None))
     )
-    for row in scope.connection.execute(query):
-        yield of_row(slices, row, "I21", "its consumer does not exist, or has never had its ticket")
+    text = "its consumer does not exist, or has never had its ticket"
+    yield from find_rows(scope, slices, query, {"I21": (text, unknown)})
 
 
 def check_tickets(scope: Scope) -> Iterator[Finding]:
@@ -59,7 +59,7 @@ def check_tickets(scope: Scope) -> Iterator[Finding]:
             yield of_row(tickets, row, "I22", text, Remedy.REMOVE)
         elif len({*planned}) > 1 or (row.planned_epoch or 0) > row.epoch or row.lives < 0:
             yield of_row(tickets, row, "I22", "it was planned in part")
-        elif row.browsed is not None and not _is_json(row.browsed):
+        elif row.browsed is not None and not can(json.loads, row.browsed):
             yield of_row(tickets, row, "I22", "its places cannot be read")
 
 
@@ -95,34 +95,23 @@ def check_interests(scope: Scope) -> Iterator[Finding]:
             yield of_row(interests, row, *found, Remedy.REMOVE)
 
 
+#: Times that must not be far in the future, and what they say if they are.
+_TIMES = {
+    leases.c.ends_at: "the lease would not end for an hour or longer",
+    waiters.c.alive_until: "the waiter has given a sign of life in the future",
+    schedule.c.begun_at: "the task has begun in the future",
+    breakers.c.since_at: "breaker {row.name!r}: the time of its state is in the future",
+    allotments.c.spent_until: "the tokens of a limit are spent until a time in the future",
+    dedup.c.loaded_at: "the key was loaded in the future",
+}
+
+
 def check_times(scope: Scope) -> Iterator[Finding]:
-    """Check that the times of leases, of waiters and of the schedule are plausible."""
-    late = scope.now + _AHEAD
-    for row in scope.connection.execute(select(leases).where(leases.c.ends_at > late)):
-        text = "the lease would not end for an hour or longer"
-        yield of_row(leases, row, "I24", text, Remedy.REMOVE)
-    for row in scope.connection.execute(select(waiters).where(waiters.c.alive_until > late)):
-        text = "the waiter has given a sign of life in the future"
-        yield of_row(waiters, row, "I24", text, Remedy.REMOVE)
-    query = select(schedule).where(schedule.c.begun_at > late)
-    for row in scope.connection.execute(query):
-        text = "the task has begun in the future"
-        yield of_row(schedule, row, "I24", text, Remedy.REMOVE)
-    for row in scope.connection.execute(select(breakers).where(breakers.c.since_at > late)):
-        text = f"breaker {row.name!r}: the time of its state is in the future"
-        yield of_row(breakers, row, "I24", text, Remedy.REMOVE)
-    for row in scope.connection.execute(select(allotments).where(allotments.c.spent_until > late)):
-        text = "the tokens of a limit are spent until a time in the future"
-        yield of_row(allotments, row, "I24", text, Remedy.REMOVE)
-    # By the index of each queue: there may be billions of keys.
-    newest = dedup.c.queue_id.in_(select(queues.c.id)), dedup.c.loaded_at > late
-    for row in scope.connection.execute(select(dedup).where(*newest)):
-        yield of_row(dedup, row, "I24", "the key was loaded in the future", Remedy.REMOVE)
-
-
-def _is_json(text: str) -> bool:
-    try:
-        json.loads(text)
-    except ValueError:
-        return False
-    return True
+    """Check that times which concern no message are plausible."""
+    for time, text in _TIMES.items():
+        query = select(time.table).where(time > scope.now + _AHEAD)
+        if time.table is dedup:
+            # By the index of each queue: there may be billions of keys.
+            query = query.where(dedup.c.queue_id.in_(select(queues.c.id)))
+        for row in scope.connection.execute(query):
+            yield of_row(time.table, row, "I24", text.format(row=row), Remedy.REMOVE)

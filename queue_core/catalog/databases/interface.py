@@ -23,7 +23,7 @@ from sqlalchemy.schema import CreateIndex, CreateTable
 
 from queue_core.catalog.databases import expressions
 from queue_core.catalog.databases.error_codes import ErrorCodes
-from queue_core.catalog.databases.lent import LentConnection
+from queue_core.errors import Conflict
 
 #: Returns the queues that concern a listener; None: all.
 QueueIds: TypeAlias = Callable[[], Collection[int] | None]
@@ -275,3 +275,32 @@ class Dialect(ABC):
         """Run statements that have no parameters and no results."""
         for statement in statements:
             connection.exec_driver_sql(statement)
+
+
+class TransactionFailed(Conflict):
+    """A statement of the caller's transaction has failed, and the database ends it."""
+
+
+class LentConnection:
+    """
+    A driver's connection that belongs to the caller.
+
+    Only the caller commits, rolls back and closes it, so these methods do nothing here. *cursor*
+    makes cursors whose rows are tuples, whatever the caller has chosen for its own.
+    """
+
+    def __init__(self, driver: Any, cursor: Callable[[], Any]) -> None:
+        self._driver = driver
+        self.cursor = cursor
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._driver, name)
+
+    def commit(self) -> None:
+        """Do nothing."""
+
+    def rollback(self) -> None:
+        """Do nothing."""
+
+    def close(self) -> None:
+        """Do nothing."""

@@ -33,8 +33,13 @@ from queue_core.catalog.databases import bounded_waits, listening
 from queue_core.catalog.databases.error_codes import ErrorCodes
 from queue_core.catalog.databases.expressions import NUMBERS, OneOf, each_of, not_indexed, now
 from queue_core.catalog.databases.idle_connections import close_idle_ones
-from queue_core.catalog.databases.interface import Dialect, QueueIds, StillLocked
-from queue_core.catalog.databases.lent import LentConnection, TransactionFailed
+from queue_core.catalog.databases.interface import (
+    Dialect,
+    LentConnection,
+    QueueIds,
+    StillLocked,
+    TransactionFailed,
+)
 from queue_core.catalog.databases.listening import PostgresListener
 from queue_core.errors import BadOption
 

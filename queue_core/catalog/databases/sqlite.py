@@ -40,8 +40,7 @@ from sqlalchemy.ext.compiler import compiles
 from queue_core.catalog.databases import sqlite_driver
 from queue_core.catalog.databases.error_codes import ErrorCodes
 from queue_core.catalog.databases.expressions import OneOf, each_of, not_indexed, now
-from queue_core.catalog.databases.interface import Dialect, QueueIds, detached
-from queue_core.catalog.databases.lent import LentConnection
+from queue_core.catalog.databases.interface import Dialect, LentConnection, QueueIds, detached
 from queue_core.errors import BadOption, CatalogUnavailable, Conflict
 
 _PREFIX = "sqlite:///"

@@ -32,7 +32,7 @@ from sqlalchemy import (
 from sqlalchemy.sql.selectable import FromClause
 
 from queue_core.catalog import dialect, notifications, seals
-from queue_core.catalog.holders import consumers, signs_of_life, waiters
+from queue_core.catalog.holders import consumers, leases, waiters
 from queue_core.catalog.queues import check_unchanged, dropped, given_up_error
 from queue_core.catalog.records.pauses import is_paused
 from queue_core.catalog.tables import consumers as consumer_rows
@@ -229,7 +229,7 @@ def _rank(of: FromClause) -> ColumnElement[int]:
 
 def _beats(within: float) -> ColumnElement[bool]:
     """Whether a consumer has sent a heartbeat lately, by a clock that was not set back since."""
-    return and_(_beats_since(within), ~signs_of_life.is_ahead(consumer_rows.c.heartbeat_at))
+    return and_(_beats_since(within), ~leases.is_ahead(consumer_rows.c.heartbeat_at))
 
 
 def _beats_since(within: float) -> ColumnElement[bool]:

@@ -1,17 +1,28 @@
 """Leases in the catalog: one instance at a time holds a role, for a limited time.
 
 Only the database's clock counts, so machines whose clocks differ agree.
+
+A clock that was ahead and is set back leaves times in the future. A process that died meanwhile
+would count as alive until the clock gets there. Waiters, interests and tasks of the schedule ignore
+such a time. It is safer to correct heartbeats and leases, because they protect messages and files:
+the process then has its usual time to give another sign of life.
 """
 
 from __future__ import annotations
 
-from sqlalchemy import Connection, case, delete, select, update
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, case, delete, select, update
 
 from queue_core.catalog import dialect
-from queue_core.catalog.tables import leases
+from queue_core.catalog.tables import consumers, leases
 
 #: The beginning of the roles of backups that are being written.
 BACKUP = "backup:"
+#: Seconds by which the clocks of two databases, such as a primary and its standby, may differ.
+AHEAD_SECONDS = 5.0
+#: The most seconds for which a lease is taken or renewed.
+LONGEST_LEASE_SECONDS = 300.0
 
 
 def hold(connection: Connection, role: str, holder: str, seconds: float) -> int | None:
@@ -78,3 +89,17 @@ def backs_up(connection: Connection) -> bool:
     """Return whether a backup of the segments is being written."""
     running = leases.c.role.startswith(BACKUP) & (leases.c.ends_at > dialect.now())
     return connection.scalar(select(leases.c.role).where(running).limit(1)) is not None
+
+
+def is_ahead(time: ColumnElement[Any], seconds: float = 0.0) -> ColumnElement[bool]:
+    """Whether a time is further in the future than *seconds*, and than clocks may differ."""
+    return time > dialect.now() + int((seconds + AHEAD_SECONDS) * 1e6)
+
+
+def correct(connection: Connection) -> None:
+    """Set heartbeats that lie in the future to the present, and limit leases to their longest."""
+    longest = dialect.now() + int(LONGEST_LEASE_SECONDS * 1e6)
+    late = is_ahead(leases.c.ends_at, LONGEST_LEASE_SECONDS)
+    connection.execute(update(leases).where(late).values(ends_at=longest))
+    late = is_ahead(consumers.c.heartbeat_at)
+    connection.execute(update(consumers).where(late).values(heartbeat_at=dialect.now()))

@@ -22,7 +22,7 @@ from sqlalchemy import (
 )
 
 from queue_core.catalog import dialect, notifications
-from queue_core.catalog.holders import signs_of_life
+from queue_core.catalog.holders import leases
 from queue_core.catalog.tables import waiters
 
 #: The two lines of a queue.
@@ -35,7 +35,7 @@ LAST = (1 << 63) - 1
 _HERE = (waiters.c.queue_id == bindparam("queue"), waiters.c.verb == bindparam("verb"))
 _ALIVE = and_(
     waiters.c.alive_until > dialect.now(),
-    ~signs_of_life.is_ahead(waiters.c.alive_until, ALIVE_SECONDS),
+    ~leases.is_ahead(waiters.c.alive_until, ALIVE_SECONDS),
 )
 _AHEAD = select(func.count()).where(*_HERE, _ALIVE, waiters.c.id < bindparam("waiter"))
 _LEAVE = delete(waiters).where(waiters.c.id == bindparam("waiter")).returning(waiters.c.queue_id)

@@ -20,7 +20,7 @@ from sqlalchemy import Connection, Row, bindparam, delete, insert, select, updat
 
 from queue_core.catalog import dialect
 from queue_core.catalog.damage import decoding
-from queue_core.catalog.holders import signs_of_life
+from queue_core.catalog.holders import leases
 from queue_core.catalog.tables import clocks
 from queue_core.errors import CatalogUnavailable
 
@@ -48,12 +48,12 @@ def check(catalog: Catalog) -> None:
     """
     Raise `CatalogUnavailable` if the catalog's clock may have jumped ahead.
 
-    If it was set back, correct the signs of life that it left in the future (`signs_of_life`).
+    If it was set back, correct the signs of life that it left in the future (`leases.correct`).
     """
 
     def work(connection: Connection) -> str | None:
         # Not in `look`: a producer looks before it expires messages, and may not change these rows.
-        signs_of_life.correct(connection)
+        leases.correct(connection)
         return look(connection)
 
     _raise(catalog.write(work))

@@ -12,10 +12,11 @@ import uuid
 from contextlib import suppress
 from typing import NamedTuple
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, insert, select
 
 from queue_core.catalog import dialect
 from queue_core.catalog.database import Catalog
+from queue_core.catalog.identity import clock
 from queue_core.catalog.records.restored import ADOPTED, RESTORED_AT
 from queue_core.catalog.tables import facts, files
 from queue_core.errors import CatalogUnavailable, DamagedCatalog, StorageUnavailable
@@ -264,3 +265,47 @@ def _put(connection: Connection, **values: str) -> None:
 
 def _new_token() -> str:
     return uuid.uuid4().hex[:16]
+
+
+class NewStore:
+    """A store that may have to be created in a storage."""
+
+    def __init__(self, storage: Storage, *, adopt: bool = False, leftovers: bool = False) -> None:
+        self._storage = storage
+        self._adopt = adopt
+        self._leftovers = leftovers
+
+    def check(self) -> None:
+        """Raise `DamagedCatalog` if the storage belongs to a store whose catalog is missing."""
+        self._new_id()
+
+    def write(self, connection: Connection) -> None:
+        """Check again, and write into the new catalog; raises `DamagedCatalog`."""
+        store = self._new_id()
+        if store is not None:
+            connection.execute(insert(facts).values(name="store", value=store))
+        clock.accept(connection)
+
+    def _new_id(self) -> str | None:
+        """
+        Return an id for the store; None if adopting or attaching the storage chooses it.
+
+        Raises `DamagedCatalog` if a store is there whose catalog is missing. Segments without a
+        mark are a store too unless, as *leftovers*, the first write has staged them.
+        """
+        if self._adopt:
+            return None
+        try:
+            owners = self._storage.owners()
+            segments = not owners and not self._leftovers and bool(self._storage.list())
+        except StorageUnavailable:
+            return None
+        if owners or segments:
+            whose = f"of store {min(owners)}" if owners else "of a store"
+            raise DamagedCatalog(
+                f"storage {self._storage.name} holds the messages {whose}, and its catalog is "
+                "missing; nothing was changed: correct the address (on PostgreSQL also the "
+                "search_path), or restore that catalog. To give those messages up, run `ignis "
+                "adopt`: a new catalog then owns the storage, and its vacuum removes them"
+            )
+        return uuid.uuid4().hex

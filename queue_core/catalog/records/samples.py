@@ -27,7 +27,7 @@ from sqlalchemy import (
 )
 
 from queue_core.catalog import dialect
-from queue_core.catalog.holders import signs_of_life
+from queue_core.catalog.holders import leases
 from queue_core.catalog.records.figures import COUNTED
 from queue_core.catalog.tables import queues, samples
 
@@ -110,7 +110,7 @@ def roll_up(connection: Connection, now: int) -> None:
     for seconds, kept in KEPT_SECONDS.items():
         old = samples.c.taken_at < now - kept * 1_000_000
         # Rows of the future are those of a clock that was set back.
-        gone = or_(old, signs_of_life.is_ahead(samples.c.taken_at))
+        gone = or_(old, leases.is_ahead(samples.c.taken_at))
         connection.execute(delete(samples).where(samples.c.seconds == seconds, gone))
 
 

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, delete, func, select, update
 
 from queue_core.catalog import dialect
 from queue_core.catalog.database import Catalog
-from queue_core.catalog.holders import named_locks, signs_of_life
+from queue_core.catalog.holders import leases, named_locks
 from queue_core.catalog.tables import queues, schedule
 
 #: Instead of a queue's id, for the tasks of the store.
@@ -47,7 +47,7 @@ def claim(
             schedule.c.task == task,
             (schedule.c.due_at <= now)
             | ((schedule.c.begun_at + step <= now) & (schedule.c.due_at > now))
-            | signs_of_life.is_ahead(schedule.c.begun_at),
+            | leases.is_ahead(schedule.c.begun_at),
         )
         .values(begun_at=now, due_at=now + step)
         .returning(schedule.c.queue_id)
@@ -64,7 +64,7 @@ def due(connection: Connection, intervals: Mapping[Job, float]) -> list[Job]:
     ids = sorted({queue_id for queue_id, _ in intervals})
     query = select(schedule, dialect.now().label("now")).where(
         dialect.one_of(schedule.c.queue_id, ids),
-        ~signs_of_life.is_ahead(schedule.c.begun_at),
+        ~leases.is_ahead(schedule.c.begun_at),
     )
     resting = {
         (row.queue_id, row.task)

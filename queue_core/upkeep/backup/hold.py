@@ -13,7 +13,7 @@ from sqlalchemy import Connection
 
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.holders import leases
-from queue_core.catalog.holders.signs_of_life import LONGEST_LEASE_SECONDS
+from queue_core.catalog.holders.leases import LONGEST_LEASE_SECONDS
 from queue_core.errors import CatalogUnavailable, IgnisError
 
 #: Seconds for which a hold lasts without being renewed, and between two renewals.

@@ -17,7 +17,7 @@ from queue_core.catalog import dialect, queues
 from queue_core.catalog.checks import counters, records, slices, tickets
 from queue_core.catalog.checks import segments as segment_checks
 from queue_core.catalog.checks.finding import Finding
-from queue_core.catalog.checks.scope import Check, Scope
+from queue_core.catalog.checks.rules import Check, Scope
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.slices import segments
 from queue_core.errors import StorageUnavailable

@@ -1,6 +1,6 @@
 """Findings become rows, with the name of their queue and the row that they are about."""
 
-from queue_core.catalog.checks.finding import FINDINGS, Finding, Remedy, report
+from queue_core.catalog.checks.finding import FINDINGS, INVARIANTS, Finding, Remedy, report
 
 
 def make_finding(**values):
@@ -29,3 +29,12 @@ def test_what_was_repaired_comes_first():
 
 def test_a_time_that_cannot_be_one_is_left_out():
     assert report([make_finding(since=2**60)], {}).column("since").null_count == 1
+
+
+def test_the_numbers_of_invariants_are_in_a_row():
+    assert list(INVARIANTS) == [f"I{number}" for number in range(1, len(INVARIANTS) + 1)]
+
+
+def test_each_invariant_says_something_of_its_own():
+    assert len(set(INVARIANTS.values())) == len(INVARIANTS)
+    assert all(len(text) > 20 and not text.endswith(".") for text in INVARIANTS.values())

@@ -1,6 +1,6 @@
 """Catalogs of one process share a pool of connections to a server, and none to a file."""
 
-from queue_core.catalog.shared_pools import borrow, give_back
+from queue_core.catalog.connections import borrow, give_back
 
 # No engine connects by itself.
 SERVER = "postgresql+psycopg://nowhere/store"

@@ -29,7 +29,6 @@ class Scope:
 #: A check yields its findings.
 Check = Callable[[Scope], Iterator[Finding]]
 
-
 #: What I1 says of a row.
 ALTERED = "a value of the row is not what was written"
 #: Rows that stand for messages, which a repair can set apart.
@@ -64,7 +63,25 @@ def is_altered(table: Table, row: Mapping[str, Any]) -> bool:
     return row["seal"] is not None and row["seal"] != seals.seal(table, row)
 
 
-def broken(query: Select[Any], problems: dict[str, ColumnElement[bool]]) -> Select[Any]:
-    """Add a column for each problem to a query, and keep the rows that have one."""
-    flags = [case((wrong, 1), else_=0).label(name) for name, wrong in problems.items()]
-    return query.add_columns(*flags).where(or_(*problems.values()))
+def find_rows(
+    scope: Scope,
+    table: Table,
+    query: Select[Any],
+    problems: dict[str, tuple[str, ColumnElement[bool]]],
+) -> Iterator[Finding]:
+    """Find the rows of a query that have problems: for each invariant, a text and a condition."""
+    flags = [case((wrong, 1), else_=0).label(name) for name, (_, wrong) in problems.items()]
+    wrong = query.add_columns(*flags).where(or_(*(wrong for _, wrong in problems.values())))
+    for row in scope.connection.execute(wrong):
+        for name, (text, _) in problems.items():
+            if getattr(row, name):
+                yield of_row(table, row, name, text)
+
+
+def can(read: Callable[[Any], object], value: Any) -> bool:
+    """Return whether a value can be read."""
+    try:
+        read(value)
+    except Exception:  # noqa: BLE001 - damaged values may raise anything
+        return False
+    return True

@@ -1,21 +1,39 @@
-"""One pool of connections for all catalogs of this process at one URL.
+"""Connections of a process: one pool for all of its catalogs at one URL, and waits for a server.
 
 A process may open a store several times: an application and its libraries, a manager and its
 queries. A server has few connections, so they use the same ones. Each catalog on SQLite has a pool
 of its own, because it may find another file in the place of its own.
+
+If the server has no connection left, this process tries again, in pauses that grow, for about as
+long as it would wait for a lock: idle processes close connections after some seconds, and others of
+this process may come back to its pool.
 """
 
 from __future__ import annotations
 
+import itertools
+import logging
 import os
+import random
 import threading
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 from weakref import WeakSet
 
 from sqlalchemy import Engine, event
+from sqlalchemy.exc import DBAPIError
 
 from queue_core.catalog import dialect
+from queue_core.values.backoff import exponential
+
+#: The first pause while the server has no connection left, and the longest one, in seconds.
+FIRST_SECONDS, LAST_SECONDS = 0.05, 2.0
+_GROWING = exponential(FIRST_SECONDS, max=LAST_SECONDS)
+
+_log = logging.getLogger(__name__)
+Result = TypeVar("Result")
 
 
 @dataclass(slots=True)
@@ -77,3 +95,31 @@ def _forget() -> None:
 
 
 os.register_at_fork(after_in_child=_forget)
+
+
+def pauses() -> Iterator[float]:
+    """Yield the seconds to wait after each attempt, without end; random, so that not all meet."""
+    for attempt in itertools.count(1):
+        longest = _GROWING.seconds(attempt)
+        yield random.uniform(longest / 2, longest)
+
+
+def wait_for(connect: Callable[[], Result], database: dialect.Dialect, shown: str) -> Result:
+    """
+    Return what *connect* returns; call it again while the server has no connection left.
+
+    *shown*: the catalog's URL without secrets. Raises the last error after `busy_seconds`.
+    """
+    end = time.monotonic() + database.busy_seconds
+    logged, following = False, pauses()
+    while True:
+        try:
+            return connect()
+        except DBAPIError as error:
+            if not database.errors.is_crowded(error) or time.monotonic() > end:
+                raise
+        pause = next(following)
+        if not logged and pause >= LAST_SECONDS / 2:
+            logged = True
+            _log.warning("the server of catalog %s has no connection left; waiting for one", shown)
+        time.sleep(pause)
