@@ -11,8 +11,7 @@ from ignis_source.options import SourceOptions
 from ignis_source.presence import QueryPresence
 from ignis_source.requests import Requests
 from ignis_source.tickets import Tickets
-from queue_core.catalog.notifications import Watch
-from queue_core.catalog.poller import Poller
+from queue_core.catalog.poller import Poller, Watch
 from queue_core.errors import QueueDeactivated
 from queue_core.selection.fired import Fired
 from queue_core.support import faults

@@ -23,7 +23,7 @@ from ignis_source.queue_refresh import located
 from ignis_source.requests import Requests
 from ignis_source.tickets import tickets_of
 from queue_core.catalog.holders import consumers
-from queue_core.catalog.notifications import Watch
+from queue_core.catalog.poller import Watch
 from queue_core.errors import BadOption
 from queue_core.selection.request import Horizon
 from queue_core.support import faults

@@ -17,7 +17,7 @@ from sqlalchemy import Connection, Engine, event, select
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from queue_core.catalog import connections, dialect, format, outbox
+from queue_core.catalog import connections, dialect, format, notifications
 from queue_core.catalog.reserve import Reserve
 from queue_core.catalog.tables import facts
 from queue_core.errors import (
@@ -138,7 +138,7 @@ class Catalog:
                             self._dialect.take(connection)
                         if grows:
                             self.check_reserve()
-                        outbox.send_within(connection, self._dialect)
+                        notifications.send_within(connection, self._dialect)
                         committing = True
                     return result
                 except DBAPIError as error:
@@ -235,7 +235,7 @@ class Catalog:
                 self._dialect.limit_waits(connection, seconds)
             self._dialect.begin(connection, write=write, late=late)
             try:
-                with outbox.sending(connection, self._dialect):
+                with notifications.sending(connection, self._dialect):
                     yield connection
             except BaseException:
                 self._roll_back(connection)

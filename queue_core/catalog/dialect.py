@@ -7,8 +7,9 @@ No other module asks which database it is. A database without a class raises
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Any
 
-from sqlalchemy import Connection, Engine, select
+from sqlalchemy import Connection, Engine, Table, select
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
@@ -19,7 +20,7 @@ from queue_core.catalog.databases.expressions import (
     one_of,
     one_of_given,
 )
-from queue_core.catalog.databases.interface import Dialect, Listener, QueueIds, StillLocked
+from queue_core.catalog.databases.interface import Dialect, StillLocked
 from queue_core.errors import BadOption
 from queue_core.values.address import masked, masked_query
 
@@ -29,7 +30,7 @@ __all__ = [
     "connect",
     "each_of",
     "hidden",
-    "listen",
+    "insert_new",
     "not_indexed",
     "now",
     "of",
@@ -94,9 +95,9 @@ def connect(url: str, idle: int = IDLE_CONNECTIONS) -> Engine:
     return dialect.connect(url, hidden(url), idle)
 
 
-def listen(engine: Engine, queue_ids: QueueIds) -> Listener:
-    """Return a new listener for notifications of some queues."""
-    return of(engine).listen(engine, queue_ids)
+def insert_new(connection: Connection, table: Table) -> Any:
+    """Return an INSERT that has ``on_conflict_do_nothing`` and ``on_conflict_do_update``."""
+    return of(connection).insert_new(table)
 
 
 _CLOCK = select(now())

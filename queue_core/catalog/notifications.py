@@ -4,90 +4,67 @@ PostgreSQL notifies its listeners. SQLite cannot, so each notification counts up
 header of its file. SQLite also numbers its commits: a waiting thread reads that number from shared
 memory, at no cost to the store, and looks for a notification only after a commit. The times of the
 file would be wrong, because they change before a commit is visible.
+
+A transaction of the catalog collects the queues whose waiting threads its commit wakes, and sends
+one notification at its end. On PostgreSQL, it sends it after the commit: a commit with a
+notification waits for all others, so that no two loads could commit together. A process that dies
+in between sends none. Each waiting thread also looks from time to time without a notification, so
+this only costs its next look.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
+from contextlib import contextmanager
 
 from sqlalchemy import Connection
-from sqlalchemy.exc import TimeoutError as PoolTimeout
+from sqlalchemy.exc import DBAPIError
 
-from queue_core.catalog import connections, dialect, outbox
-from queue_core.catalog.database import Catalog
-from queue_core.catalog.databases.interface import Listener, QueueIds
-from queue_core.errors import CatalogUnavailable
+from queue_core.catalog import dialect
+
+#: Where a connection keeps the queues; None: there is nothing to send.
+_KEY = "ignis_outbox"
+_ALL: frozenset[int] = frozenset()
 
 
 def notify(connection: Connection, *queue_ids: int) -> None:
     """Wake the threads that wait for some queues, at its commit; without ids, for all."""
     # Several parts of a transaction may have a reason, and one notification serves them all.
-    if not outbox.add(connection, queue_ids):
+    info = connection.info
+    if _KEY not in info:
         # A transaction of somebody else.
         dialect.of(connection).notify(connection, queue_ids)
+        return
+    found: frozenset[int] | None = info[_KEY]
+    all_of_them = not queue_ids or found == _ALL
+    info[_KEY] = _ALL if all_of_them else (found or _ALL).union(queue_ids)
 
 
-class Watch(AbstractContextManager["Watch"]):
-    """
-    Reports when some queues may have changed; by default, any queues of the catalog.
-
-    One per waiting thread; close it after use.
-    """
-
-    def __init__(self, catalog: Catalog, queue_ids: QueueIds | None = None) -> None:
-        self._catalog = catalog
-        self._queue_ids = queue_ids or _all_queues
-        self._listener: Listener | None = None
-        #: While the server has no connection left: the pauses, and when to try again.
-        self._pauses: Iterator[float] | None = None
-        self._next = 0.0
-
-    def wait(self, seconds: float) -> bool:
-        """
-        Wait until the catalog may have changed; False when *seconds* passed without a change.
-
-        The first call returns at once, because the catalog may have changed before. Raises
-        `CatalogUnavailable`.
-        """
+@contextmanager
+def sending(connection: Connection, database: dialect.Dialect) -> Iterator[None]:
+    """Commit at the end of the block, and then send what it has collected, and not sent yet."""
+    info = connection.info
+    info[_KEY] = None
+    try:
+        yield
+    finally:
+        queue_ids = info.pop(_KEY, None)
+    try:
+        connection.commit()
+    except AssertionError as error:
+        # SQLAlchemy's own, if an interrupt has kept it from committing.
+        raise error.__context__ or error from None
+    if queue_ids is not None:
         try:
-            if self._listener is None:
-                return self._begin(seconds)
-            return self._listener.wait(seconds)
-        except (self._catalog.engine.dialect.loaded_dbapi.Error, PoolTimeout) as error:
-            self.close()
-            raise CatalogUnavailable(f"{self._catalog!r}: {error}; try again later") from error
-
-    def _begin(self, seconds: float) -> bool:
-        """Listen; while the server has no connection left, only time counts."""
-        end = time.monotonic() + seconds
-        while True:
-            now = time.monotonic()
-            if self._pauses is None or now >= self._next:
-                try:
-                    self._listener = dialect.listen(self._catalog.engine, self._queue_ids)
-                except self._catalog.engine.dialect.loaded_dbapi.Error as error:
-                    if not dialect.of(self._catalog.engine).errors.is_crowded(error):
-                        raise
-                    self._pauses = self._pauses or connections.pauses()
-                    self._next = now + next(self._pauses)
-                else:
-                    self._pauses = None
-                    return True
-            if now >= end:
-                return False
-            time.sleep(max(min(self._next, end) - now, 0.0))
-
-    def close(self) -> None:
-        """Stop listening."""
-        if self._listener is not None:
-            self._listener.close()
-            self._listener = None
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+            database.notify_alone(connection, queue_ids)
+        except (DBAPIError, connection.dialect.loaded_dbapi.Error):
+            # The transaction is committed. Those who wait look later.
+            connection.invalidate()
 
 
-def _all_queues() -> None:
-    return None
+def send_within(connection: Connection, database: dialect.Dialect) -> None:
+    """Send what the transaction has collected as a part of it, unless it goes after the commit."""
+    queue_ids = connection.info[_KEY]
+    if queue_ids is not None and not database.notifies_alone:
+        database.notify(connection, queue_ids)
+        connection.info[_KEY] = None

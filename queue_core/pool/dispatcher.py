@@ -11,8 +11,7 @@ import threading
 import time
 
 from queue_core.catalog.database import Catalog
-from queue_core.catalog.notifications import Watch
-from queue_core.catalog.poller import BLIND_SECONDS, Due, Poller
+from queue_core.catalog.poller import BLIND_SECONDS, Due, Poller, Watch
 from queue_core.consumers.manager import NotifyReason, QueueConsumerManager
 from queue_core.errors import CatalogUnavailable
 from queue_core.values.model import QueueInfo

@@ -20,8 +20,7 @@ from sqlalchemy import Connection
 from queue_core.catalog import queues
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.holders import interests, waiters
-from queue_core.catalog.notifications import Watch
-from queue_core.catalog.poller import Due, Poller
+from queue_core.catalog.poller import Due, Poller, Watch
 from queue_core.errors import IgnisError
 from queue_core.selection import line
 from queue_core.selection.acquire import anything

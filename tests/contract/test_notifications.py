@@ -10,7 +10,7 @@ from sqlalchemy.exc import OperationalError
 
 from queue_core import Store
 from queue_core.catalog import dialect
-from queue_core.catalog.notifications import Watch
+from queue_core.catalog.poller import Watch
 from queue_core.queue import Queue
 from queue_core.values.address import Address
 from queue_core.verbs.acknowledge import acknowledge

@@ -18,8 +18,7 @@ from sqlalchemy import Connection
 
 from queue_core.catalog.database import Catalog, lock_seconds
 from queue_core.catalog.holders import waiters
-from queue_core.catalog.notifications import Watch
-from queue_core.catalog.poller import Poller
+from queue_core.catalog.poller import Poller, Watch
 from queue_core.errors import CatalogUnavailable
 from queue_core.values.model import QueueInfo
 
