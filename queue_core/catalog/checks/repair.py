@@ -76,10 +76,8 @@ def _restate(connection: Connection, location: str) -> None:
     """Mark a file as live if it holds a segment, and as garbage otherwise."""
     named = select(segments.c.id).where(segments.c.location == location)
     state = "garbage" if connection.scalar(named) is None else "live"
-    new = (
-        dialect.of(connection)
-        .insert_new(files)
-        .values(location=location, state=state, since=dialect.now())
+    new = dialect.insert_new(connection, files).values(
+        location=location, state=state, since=dialect.now()
     )
     connection.execute(
         new.on_conflict_do_update(
@@ -194,7 +192,7 @@ def _row(connection: Connection, table: Table, place: _Place) -> dict[str, int]:
     """Return the numbers of a shard, locked; make the row if it is missing."""
     keys = dict(zip(("queue_id", "magazine", "shard"), place, strict=True))
     names = [column.name for column in table.c if column.name not in (*keys, "seal")]
-    new = dialect.of(connection).insert_new(table).values(**keys, **dict.fromkeys(names, 0))
+    new = dialect.insert_new(connection, table).values(**keys, **dict.fromkeys(names, 0))
     connection.execute(new.on_conflict_do_nothing())
     query = select(table).where(_at(table, place)).with_for_update()
     row = connection.execute(query).mappings().one()

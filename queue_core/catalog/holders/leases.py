@@ -33,10 +33,8 @@ def hold(connection: Connection, role: str, holder: str, seconds: float) -> int 
     """
     now = dialect.now()
     ends = now + int(seconds * 1e6)
-    statement = (
-        dialect.of(connection)
-        .insert_new(leases)
-        .values(role=role, holder=holder, term=1, ends_at=ends)
+    statement = dialect.insert_new(connection, leases).values(
+        role=role, holder=holder, term=1, ends_at=ends
     )
     other = leases.c.holder != holder
     row = connection.execute(

@@ -93,7 +93,7 @@ def look(connection: Connection) -> str | None:
     if mine is None:
         newest = max((row.catalog_at for row in rows.values()), default=now)
         steady_at = watch + _micros(STEADY_SECONDS) if now - newest > _micros(GAP_SECONDS) else 0
-        new = dialect.of(connection).insert_new(clocks).values(_seen(now, steady_at))
+        new = dialect.insert_new(connection, clocks).values(_seen(now, steady_at))
         connection.execute(new.on_conflict_do_nothing())
     else:
         steady_at = mine.steady_at

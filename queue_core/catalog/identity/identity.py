@@ -256,8 +256,7 @@ def _remember(connection: Connection, token: str) -> str:
 def _put(connection: Connection, **values: str) -> None:
     for name, value in values.items():
         connection.execute(
-            dialect.of(connection)
-            .insert_new(facts)
+            dialect.insert_new(connection, facts)
             .values(name=name, value=value)
             .on_conflict_do_update(index_elements=[facts.c.name], set_={"value": value})
         )

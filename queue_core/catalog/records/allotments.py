@@ -52,7 +52,7 @@ def lock(connection: Connection, queue_ids: Sequence[int]) -> Mapping[int, Bucke
         query = _READ.with_for_update()
         row = connection.execute(query, {"queue": queue_id}).first()
         if row is None:
-            new = dialect.of(connection).insert_new(allotments)
+            new = dialect.insert_new(connection, allotments)
             new = new.values(queue_id=queue_id, of_column=WHOLE, value=WHOLE)
             connection.execute(new.on_conflict_do_nothing())
             row = connection.execute(query, {"queue": queue_id}).one()
@@ -85,7 +85,7 @@ def spend_of_values(
 ) -> None:
     """Note the same for some values, and now and then forget those whose buckets are full."""
     place = {"queue_id": queue_id, "of_column": column}
-    new = dialect.of(connection).insert_new(allotments)
+    new = dialect.insert_new(connection, allotments)
     statement = new.on_conflict_do_update(
         index_elements=list(allotments.primary_key),
         set_={"spent_until": new.excluded.spent_until},

@@ -78,7 +78,7 @@ def add(connection: Connection, rows: list[dict[str, Any]]) -> None:
     """Add the rows of one round."""
     if rows:
         # Another process may have taken a sample at the same moment.
-        fresh = dialect.of(connection).insert_new(samples).on_conflict_do_nothing()
+        fresh = dialect.insert_new(connection, samples).on_conflict_do_nothing()
         connection.execute(fresh, rows)
 
 
@@ -105,7 +105,7 @@ def roll_up(connection: Connection, now: int) -> None:
         )
         names = ["seconds", "taken_at", "queue_id", *_DEPTHS, "elapsed"]
         names += [column.name for column in _NEW.values()]
-        fresh = dialect.of(connection).insert_new(samples).from_select(names, rows)
+        fresh = dialect.insert_new(connection, samples).from_select(names, rows)
         connection.execute(fresh.on_conflict_do_nothing())
     for seconds, kept in KEPT_SECONDS.items():
         old = samples.c.taken_at < now - kept * 1_000_000

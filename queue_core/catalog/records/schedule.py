@@ -33,10 +33,8 @@ def claim(
     """
     now = dialect.now()
     step, delay = int(interval * 1e6), int((interval if first is None else first) * 1e6)
-    fresh = (
-        dialect.of(connection)
-        .insert_new(schedule)
-        .values(queue_id=queue_id, task=task, begun_at=now, due_at=now + (delay or step))
+    fresh = dialect.insert_new(connection, schedule).values(
+        queue_id=queue_id, task=task, begun_at=now, due_at=now + (delay or step)
     )
     if connection.scalar(fresh.on_conflict_do_nothing().returning(schedule.c.queue_id)) is not None:
         return delay == 0
