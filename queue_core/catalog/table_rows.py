@@ -1,4 +1,4 @@
-"""All rows of the catalog's tables as Arrow record batches, the same for every database."""
+"""All rows of the catalog's tables, or of a queue; as Arrow batches, the same for all databases."""
 
 from __future__ import annotations
 
@@ -23,12 +23,34 @@ from sqlalchemy import (
 
 from queue_core.catalog import dialect, seals
 from queue_core.catalog.damage import UNREADABLE, decoding
-from queue_core.catalog.tables import consumers, metadata, queues
+from queue_core.catalog.tables import (
+    allotments,
+    consumers,
+    counters,
+    dedup,
+    interests,
+    lanes,
+    metadata,
+    queues,
+    samples,
+    segments,
+    shards,
+    slices,
+    turns,
+)
 
 #: The names of all tables, in the order in which they are read and written.
 NAMES = tuple(table.name for table in metadata.sorted_tables)
 #: Tables whose ids the database assigns.
 _NUMBERED = [table for table in metadata.sorted_tables if table.autoincrement_column is not None]
+#: What goes with a queue that is dropped, in the order in which all verbs lock it. Its segments are
+#: released with the messages, and side tasks remove keys and samples.
+BUCKETS = (allotments,)
+MESSAGES = (turns, slices)
+_LOCKED = (queues, interests, shards, lanes, counters)
+_LEFT = (*BUCKETS, *MESSAGES, *_LOCKED, segments, dedup, samples)
+#: The queue itself, and tables whose rows no other verb locks.
+REST = (*_LOCKED, *(t for t in metadata.sorted_tables if "queue_id" in t.c and t not in _LEFT))
 #: The most rows in memory at a time.
 BATCH_ROWS = 1000
 
@@ -81,6 +103,13 @@ def replace(connection: Connection, name: str, batches: Iterable[pa.RecordBatch]
     connection.execute(delete(table))
     for batch in batches:
         connection.execute(insert(table), batch.to_pylist())
+
+
+def remove(connection: Connection, tables: Iterable[Table], queue_id: int) -> None:
+    """Remove the rows of a queue from some tables."""
+    for table in tables:
+        column = table.c.id if table is queues else table.c.queue_id
+        connection.execute(delete(table).where(column == queue_id))
 
 
 def last_ids(connection: Connection) -> dict[str, int]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from sqlalchemy import Connection
 
-from queue_core.catalog import dropping, queues
+from queue_core.catalog import queues, table_rows
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.records import breakers, jobs, schedule
 from queue_core.catalog.records.task_log import Moves
@@ -33,7 +33,7 @@ def drop(
 
     def work(connection: Connection) -> int:
         # Before the turns, as a firing locks them.
-        dropping.remove_buckets(connection, queue.id)
+        table_rows.remove(connection, table_rows.BUCKETS, queue.id)
         for magazine in Magazine:
             turns.lock(connection, [queue.id], magazine)
         found = queues.states(connection, [queue.id])
@@ -50,9 +50,9 @@ def drop(
                 # The store's report: those of the queue go with it.
                 moves.count(None, messages, queue.name, None)
         moves.record(connection, schedule.STORE, task)
-        dropping.remove_messages(connection, queue.id)
+        table_rows.remove(connection, table_rows.MESSAGES, queue.id)
         segments.release(connection, segments.of_queue(connection, queue.id))
-        dropping.remove_rest(connection, queue.id)
+        table_rows.remove(connection, table_rows.REST, queue.id)
         jobs.fail_into(connection, queue)
         breakers.forget(connection, queue.name)
         return len(moves)
