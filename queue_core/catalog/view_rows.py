@@ -10,7 +10,6 @@ from typing import Any
 
 import pyarrow as pa
 from sqlalchemy import (
-    BigInteger,
     Column,
     ColumnElement,
     Connection,
@@ -24,7 +23,6 @@ from sqlalchemy import (
 from queue_core.catalog import dialect
 from queue_core.catalog.damage import UNREADABLE, decoding
 from queue_core.catalog.holders.consumers import reserved
-from queue_core.catalog.slices.conditions import WAITING, in_magazines
 from queue_core.catalog.tables import (
     LEFT,
     allotments,
@@ -41,7 +39,6 @@ from queue_core.catalog.tables import (
     slices,
     turns,
 )
-from queue_core.values.due import NEVER
 from queue_core.values.model import Magazine, State
 from queue_core.values.views import SHARDS, VIEWS
 
@@ -63,27 +60,6 @@ def sizes(connection: Connection, only: Collection[int] | None) -> dict[int, int
     size = func.coalesce(func.sum(slices.c.bytes), 0)
     query = select(slices.c.queue_id, size).where(*_of(slices.c.queue_id, only))
     return dict(connection.execute(query.group_by(slices.c.queue_id)).all())
-
-
-def sidelined(connection: Connection, only: Collection[int] | None) -> Sequence[Row[Any]]:
-    """Return how many messages in the sideline of each queue are `retrying`, and are `dead`."""
-
-    def messages(which: ColumnElement[bool]) -> ColumnElement[int]:
-        return func.sum(case((which, slices.c.count), else_=0)).cast(BigInteger)
-
-    return connection.execute(
-        select(
-            slices.c.queue_id,
-            messages(slices.c.due_at < NEVER).label("retrying"),
-            messages(slices.c.due_at == NEVER).label("dead"),
-        )
-        .where(
-            *_of(slices.c.queue_id, only),
-            *in_magazines([Magazine.SIDELINE]),
-            *WAITING,
-        )
-        .group_by(slices.c.queue_id)
-    ).all()
 
 
 def counted(connection: Connection, only: Collection[int] | None) -> Iterator[dict[str, Any]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -13,13 +13,13 @@ from sqlalchemy import Connection
 from queue_core.catalog import queues, view_rows
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.records import breakers, failures, figures, jobs, samples, task_log
-from queue_core.values.model import Magazine, QueueInfo
+from queue_core.values.model import QueueInfo
 from queue_core.values.views import FAILURES
 from queue_core.watching.limits import limits
 from queue_core.watching.sideline import sideline
 
 #: The columns of the view of queues that count.
-_COUNTED = ("waiting", "in_flight", "sidelined", "retrying", "dead", "damaged", "bytes")
+_COUNTED = ("waiting", "in_flight", "sidelined", "retrying", "dead", "damaged")
 
 
 def view(catalog: Catalog, name: str, queue: str | QueueInfo | None, storage: str) -> pa.Table:
@@ -94,28 +94,16 @@ def _failures(connection: Connection, shown: Shown) -> pa.Table:
 
 
 def _queues(connection: Connection, shown: Shown) -> Iterable[Mapping[str, Any]]:
-    totals: dict[int, Counter[str]] = defaultdict(Counter)
-    for row in view_rows.counted(connection, shown.only):
-        main = row["magazine"] == int(Magazine.MAIN)
-        totals[row["queue_id"]].update(
-            {
-                "waiting" if main else "sidelined": row["waiting"],
-                "in_flight": row["in_flight"],
-                "damaged": row["damaged"],
-            }
-        )
-    for queue_id, size in view_rows.sizes(connection, shown.only).items():
-        totals[queue_id]["bytes"] = size
-    for aside in view_rows.sidelined(connection, shown.only):
-        totals[aside.queue_id].update(retrying=aside.retrying, dead=aside.dead)
-    ages = {row.queue_id: row.oldest_age for row in figures.read(connection, shown.only)}
+    sizes = view_rows.sizes(connection, shown.only)
+    present = {row.queue_id: row._asdict() for row in figures.read(connection, shown.only)}
     for info in shown.infos.values():
-        counts = totals[info.id]
-        age = ages.get(info.id)
-        yield {name: counts[name] for name in _COUNTED} | {
+        counts = present.get(info.id, {})
+        age = counts.get("oldest_age")
+        yield {name: counts.get(name) or 0 for name in _COUNTED} | {
             "id": info.id,
             "queue": info.name,
             "oldest_age": None if age is None else age / 1e6,
+            "bytes": sizes.get(info.id, 0),
             "shards": info.shards,
             "key": info.key,
             "columns": ", ".join(f"{field.name} {field.type}" for field in info.schema),
