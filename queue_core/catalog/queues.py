@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 import pyarrow as pa
-from sqlalchemy import ColumnElement, Connection, Row, Select, bindparam, insert, select
+from sqlalchemy import ColumnElement, Connection, Row, bindparam, insert, select
 
 from queue_core.catalog import dialect, notifications, seals
 from queue_core.catalog.damage import damaged, decoding
@@ -59,10 +59,10 @@ class QueueChanged(Exception):
 
 def find(connection: Connection, name: str) -> QueueInfo:
     """Return the queue *name*; raises `NoSuchQueue`, with the nearest name."""
-    row = connection.execute(_described().where(queues.c.name == name)).first()
-    if row is None:
+    found = _read(connection, queues.c.name == name)
+    if not found:
         raise absent(connection, name)
-    return _info(row)
+    return found[0]
 
 
 def absent(connection: Connection, name: str) -> NoSuchQueue:
@@ -91,15 +91,14 @@ def find_those(connection: Connection, wanted: Sequence[str]) -> dict[str, Queue
 
 
 def _named(connection: Connection, wanted: Collection[str]) -> dict[str, QueueInfo]:
-    names = dialect.one_of(queues.c.name, wanted)
-    return {row.name: _info(row) for row in connection.execute(_described().where(names))}
+    found = _read(connection, dialect.one_of(queues.c.name, wanted))
+    return {queue.name: queue for queue in found}
 
 
 def as_they_were(connection: Connection, known: Sequence[QueueInfo]) -> list[QueueInfo]:
     """Return queues as they are now; those that were dropped, as they were."""
-    ids = [queue.id for queue in known]
-    rows = connection.execute(_described().where(dialect.one_of(queues.c.id, ids)))
-    found = {row.id: _info(row) for row in rows}
+    there = _read(connection, dialect.one_of(queues.c.id, [queue.id for queue in known]))
+    found = {queue.id: queue for queue in there}
     return [found.get(queue.id) or replace(queue, is_dropped=True) for queue in known]
 
 
@@ -109,12 +108,10 @@ def find_magazine(connection: Connection, name: str) -> tuple[QueueInfo, Magazin
 
     A queue that really has such a name comes first. Raises `NoSuchQueue`.
     """
-    whole = name.removesuffix(SIDELINE_SUFFIX)
-    if whole != name:
-        known = connection.scalars(select(queues.c.name).where(queues.c.name.in_([name, whole])))
-        if set(known) == {whole}:
-            return find(connection, whole), Magazine.SIDELINE
-    return find(connection, name), Magazine.MAIN
+    found = find_those(connection, [name]).get(name)
+    if found is None:
+        raise absent(connection, name)
+    return found, Magazine.MAIN if found.name == name else Magazine.SIDELINE
 
 
 def as_it_is(connection: Connection, queue: QueueInfo) -> QueueInfo:
@@ -161,28 +158,23 @@ def _shape(queue: QueueInfo) -> tuple[int, str]:
 
 def by_id(connection: Connection, queue_id: int) -> QueueInfo:
     """Return a queue by its number; raises `NoSuchQueue` if it was dropped."""
-    found = _found(connection, queue_id)
-    if found is None:
+    found = _read(connection, queues.c.id == queue_id)
+    if not found:
         raise NoSuchQueue(f"the queue with number {queue_id} was dropped")
-    return found
+    return found[0]
 
 
 def present(connection: Connection, queue: QueueInfo) -> QueueInfo:
     """Return a queue as it is now; raises `NoSuchQueue` if it was dropped."""
-    found = _found(connection, queue.id)
-    if found is None:
+    found = _read(connection, queues.c.id == queue.id)
+    if not found:
         raise dropped(queue)
-    return found
-
-
-def _found(connection: Connection, queue_id: int) -> QueueInfo | None:
-    row = connection.execute(_described().where(queues.c.id == queue_id)).first()
-    return None if row is None else _info(row)
+    return found[0]
 
 
 def find_all(connection: Connection) -> list[QueueInfo]:
     """Return every queue, sorted by name."""
-    return [_info(row) for row in connection.execute(_described().order_by(queues.c.name))]
+    return _read(connection)
 
 
 def states(connection: Connection, only: Collection[int] | None = None) -> Sequence[Row[Any]]:
@@ -218,7 +210,7 @@ def names(connection: Connection) -> list[str]:
     """Return the name of every queue, sorted; raises `DamagedCatalog` if one has no schema."""
     query = (
         select(queues.c.id, queues.c.name, queues.c.schema_version, schemas.c.version)
-        .outerjoin(schemas, _newest_schema())
+        .outerjoin(schemas, _NEWEST)
         .order_by(queues.c.name)
     )
     found = []
@@ -256,8 +248,7 @@ def create(
         "created_at": dialect.read_clock(connection),
     }
     queue_id = connection.scalar(
-        dialect.of(connection)
-        .insert_new(queues)
+        dialect.insert_new(connection, queues)
         .values(row)
         .on_conflict_do_nothing()
         .returning(queues.c.id)
@@ -392,18 +383,20 @@ def _held(connection: Connection, queue: QueueInfo) -> QueueInfo:
     held = select(queues.c.id).where(queues.c.id == queue.id)
     if connection.execute(held.with_for_update()).first() is None:
         raise dropped(queue)
-    return _info(connection.execute(_described().where(queues.c.id == queue.id)).one())
+    return present(connection, queue)
 
 
-def _described() -> Select[Any]:
-    # A queue whose schema is missing is damaged, and does not vanish.
-    return select(queues, schemas.c.arrow, schemas.c.seal.label("schema_seal")).outerjoin(
-        schemas, _newest_schema()
-    )
+def _read(connection: Connection, *where: ColumnElement[bool]) -> list[QueueInfo]:
+    """Return some queues, or all, sorted by name."""
+    rows = connection.execute(_DESCRIBED.where(*where).order_by(queues.c.name))
+    return [_info(row) for row in rows]
 
 
-def _newest_schema() -> ColumnElement[bool]:
-    return (schemas.c.queue_id == queues.c.id) & (schemas.c.version == queues.c.schema_version)
+_NEWEST = (schemas.c.queue_id == queues.c.id) & (schemas.c.version == queues.c.schema_version)
+# A queue whose schema is missing is damaged, and does not vanish.
+_DESCRIBED = select(queues, schemas.c.arrow, schemas.c.seal.label("schema_seal")).outerjoin(
+    schemas, _NEWEST
+)
 
 
 def _info(row: Row[Any]) -> QueueInfo:
@@ -421,7 +414,7 @@ def _info(row: Row[Any]) -> QueueInfo:
         key=row.key_column,
         schema=schema,
         schema_version=row.schema_version,
-        settings=_settings(row.name, row.settings),
+        settings=settings_of(row.name, row.settings),
         created_at=row.created_at,
         deactivated_at=row.deactivated_at,
         paused_at=row.paused_at,
@@ -442,7 +435,8 @@ def _schema(queue_id: int, version: int, arrow: bytes | None, seal: int | None) 
 
 
 @lru_cache(maxsize=_REMEMBERED)
-def _settings(name: str, stored: str) -> QueueSettings:
+def settings_of(name: str, stored: str) -> QueueSettings:
+    """Return the settings of a queue as its row has them; raises `DamagedCatalog`."""
     with decoding(queues, f"name {name!r}"):
         return QueueSettings.from_json(stored)
 

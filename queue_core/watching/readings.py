@@ -14,8 +14,8 @@ from sqlalchemy import Connection
 from queue_core.catalog import dialect, queues
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.records import breakers, figures, stuck
+from queue_core.catalog.records.pauses import is_paused
 from queue_core.values.model import Magazine
-from queue_core.values.settings import QueueSettings
 from queue_core.watching import metric as m
 from queue_core.watching import present
 from queue_core.watching.metric import Metric
@@ -73,9 +73,7 @@ def _of_queues(connection: Connection, found: Readings, now: int) -> None:
             for name, metric in m.COUNTERS.items():
                 found[metric] += _known(both, of[figures.label_of(name, magazine)])
     for queue in states:
-        settings = QueueSettings.from_json(queue.settings)
-        rests = queue.paused_at is not None or not settings.concurrency
-        found[m.PAUSED].append(((queue.name,), int(rests)))
+        found[m.PAUSED].append(((queue.name,), int(is_paused(queue))))
 
 
 def _known(labels: Sequence[Labels], values: Sequence[float | None]) -> list[tuple[Labels, float]]:

@@ -9,14 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Row, select
+from sqlalchemy import Connection, select
 
 from queue_core.catalog import dialect, notifications, seals
-from queue_core.catalog.damage import decoding
-from queue_core.catalog.queues import find, hold
+from queue_core.catalog.queues import find, hold, settings_of
 from queue_core.catalog.tables import queues
 from queue_core.values.model import QueueInfo
-from queue_core.values.settings import QueueSettings
 
 
 def pause(connection: Connection, queue: QueueInfo) -> QueueInfo:
@@ -36,10 +34,9 @@ def resume(connection: Connection, queue: QueueInfo) -> QueueInfo:
     return find(connection, queue.name)
 
 
-def is_paused(row: Row[Any]) -> bool:
+def is_paused(row: Any) -> bool:
     """Return whether a queue is paused, from its row with ``name``, ``settings``, ``paused_at``."""
-    with decoding(queues, f"name {row.name!r}"):
-        return row.paused_at is not None or not QueueSettings.from_json(row.settings).concurrency
+    return row.paused_at is not None or not settings_of(row.name, row.settings).concurrency
 
 
 def concurrencies(connection: Connection, queue_ids: Sequence[int]) -> dict[str, int]:
@@ -51,9 +48,7 @@ def concurrencies(connection: Connection, queue_ids: Sequence[int]) -> dict[str,
     query = select(queues.c.name, queues.c.settings, queues.c.paused_at).where(
         dialect.one_of(queues.c.id, queue_ids)
     )
-    found = {}
-    for row in connection.execute(query):
-        with decoding(queues, f"name {row.name!r}"):
-            concurrency = QueueSettings.from_json(row.settings).concurrency
-            found[row.name] = 0 if row.paused_at is not None else concurrency
-    return found
+    return {
+        row.name: 0 if is_paused(row) else settings_of(row.name, row.settings).concurrency
+        for row in connection.execute(query)
+    }

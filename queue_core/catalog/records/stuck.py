@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 from sqlalchemy import Connection, Row, and_, func, or_, select
 
 from queue_core.catalog import dialect
+from queue_core.catalog.queues import settings_of
 from queue_core.catalog.tables import slices
 from queue_core.values.model import Magazine, State
-from queue_core.values.settings import QueueSettings
 
 
 class Stuck(NamedTuple):
@@ -35,9 +35,10 @@ def read(
     """
     alike: dict[tuple[int, int], list[int]] = defaultdict(list)
     for queue in states:
-        settings = QueueSettings.from_json(queue.settings)
-        ages = int(settings.sweep_after * 1e6), int(settings.sideline_sweep_after * 1e6)
-        alike[ages].append(queue.id)
+        settings = settings_of(queue.name, queue.settings)
+        # Microseconds after which messages of main and of the sideline are stuck.
+        limits = (int(settings.sweep_after * 1e6), int(settings.sideline_sweep_after * 1e6))
+        alike[limits].append(queue.id)
     found = {}
     # Few queues have limits of their own.
     for (main, sideline), queue_ids in alike.items():
