@@ -4,9 +4,7 @@ import json
 import threading
 
 import pytest
-from sqlalchemy import update
 
-from queue_core.catalog.tables import publications
 from queue_core.errors import BadOption, PublicationRefused, StaleCheckpoint
 from queue_core.values.model import Batch
 from queue_core.values.names import of_query
@@ -143,15 +141,6 @@ def test_more_rows_than_the_last_batch_had_are_refused(queue):
 
     with pytest.raises(StaleCheckpoint):
         once(queue, staged(queue, count=11), 4)
-
-
-def test_a_batch_that_an_older_ignis_recorded_is_known_by_its_number(store, queue):
-    once(queue, staged(queue), 4, digest=1)
-    nothing = update(publications).values(content=None)
-    store.catalog.write(lambda connection: connection.execute(nothing))
-
-    assert not once(queue, staged(queue), 4, digest=2)
-    assert once(queue, staged(queue), 5, digest=2)
 
 
 def test_files_of_a_batch_that_was_loaded_before_become_garbage(store, queue):

@@ -5,7 +5,7 @@ They last until the transaction ends. A database with one writer at a time needs
 
 from __future__ import annotations
 
-from sqlalchemy import ColumnElement, Connection, and_, select
+from sqlalchemy import Connection, Select, select
 
 from queue_core.catalog import dialect
 from queue_core.catalog.tables import locks
@@ -21,7 +21,7 @@ STORE = 0
 def share(connection: Connection, lock: str) -> None:
     """Take a lock of the store together with others; `try_alone` fails meanwhile."""
     if dialect.of(connection).writes_in_parallel:
-        _lock_row(connection, lock, STORE, shared=True)
+        connection.execute(_select(lock, STORE).with_for_update(read=True))
 
 
 def try_alone(connection: Connection, lock: str) -> bool:
@@ -33,8 +33,7 @@ def try_alone(connection: Connection, lock: str) -> bool:
     if not dialect.of(connection).writes_in_parallel:
         # A reader does not see the one transaction that writes.
         return True
-    query = select(locks.c.name).where(_is_lock(lock, STORE))
-    return connection.scalar(query.with_for_update(skip_locked=True)) is not None
+    return connection.scalar(_select(lock, STORE).with_for_update(skip_locked=True)) is not None
 
 
 def lock_room(connection: Connection, queue_id: int) -> None:
@@ -42,17 +41,8 @@ def lock_room(connection: Connection, queue_id: int) -> None:
     if dialect.of(connection).writes_in_parallel:
         # The count before the commit must still be true at the commit. Locks of the queue's rows
         # would be wrong: firings take them too, and need not wait.
-        _lock_row(connection, ROOM, queue_id, shared=False)
+        connection.execute(_select(ROOM, queue_id).with_for_update())
 
 
-def _is_lock(name: str, queue_id: int) -> ColumnElement[bool]:
-    return and_(locks.c.name == name, locks.c.queue_id == queue_id)
-
-
-def _lock_row(connection: Connection, name: str, queue_id: int, *, shared: bool) -> None:
-    """Lock a row of the table `locks`; make it if an older ignis made its queue."""
-    query = select(locks.c.name).where(_is_lock(name, queue_id)).with_for_update(read=shared)
-    if connection.scalar(query) is None:
-        new = dialect.of(connection).insert_new(locks).values(name=name, queue_id=queue_id)
-        connection.execute(new.on_conflict_do_nothing())
-        connection.execute(query)
+def _select(name: str, queue_id: int) -> Select[str]:
+    return select(locks.c.name).where(locks.c.name == name, locks.c.queue_id == queue_id)

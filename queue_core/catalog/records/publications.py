@@ -49,8 +49,8 @@ def is_new_batch(connection: Connection, queue: QueueInfo, batch: Batch) -> bool
     content |= {"entry": batch.entry, "tickets": batch.tickets}
     row = {"queue_id": queue.id, "query_id": batch.query_id, "batch_id": batch.number}
     row |= {"content": json.dumps(content)}
-    statement = (
-        dialect.of(connection).insert_new(publications).values(published_at=dialect.now(), **row)
+    statement = dialect.insert_new(connection, publications).values(
+        published_at=dialect.now(), **row
     )
     columns = ("batch_id", "published_at", "content", "seal")
     recorded = connection.execute(
@@ -209,6 +209,7 @@ def _check_repeated(connection: Connection, queue: QueueInfo, batch: Batch) -> N
     ).one()
     with decoding(publications, f"query_id {batch.query_id!r} of queue {queue.name!r}"):
         is_same = batch.number == last.batch_id and _is_same(last.content, batch) is not False
+        recorded = _tickets(json.loads(last.content)["tickets"])
     if batch.number < last.batch_id:
         found = f"it has already recorded batch {last.batch_id} of the query"
     elif not is_same:
@@ -220,7 +221,7 @@ def _check_repeated(connection: Connection, queue: QueueInfo, batch: Batch) -> N
         f"rows, and {found}, so the query's checkpoint went back to an earlier state; nothing was "
         "changed. Restore the newest copy of the checkpoint, or remove its whole folder, including "
         "metadata: the query then starts as a new one, and may load its last batch twice."
-        f"{_release(connection, batch, _tickets_of(last.content))}"
+        f"{_release(connection, batch, recorded)}"
     )
 
 
@@ -260,16 +261,8 @@ def _queues_of(connection: Connection, consumer_id: int) -> list[str]:
     return list(connection.scalars(names))
 
 
-def _tickets_of(content: str | None) -> dict[str, int]:
-    """Return the tickets that a record names."""
-    return {} if content is None else _tickets(json.loads(content)["tickets"])
-
-
-def _is_same(recorded: str | None, batch: Batch) -> bool | None:
+def _is_same(recorded: str, batch: Batch) -> bool | None:
     """Return whether a batch is the recorded batch of its number; None if it may be."""
-    if recorded is None:
-        # An older ignis did not record its content.
-        return None
     content = json.loads(recorded)
     if content["entry"] is not None and batch.entry is not None:
         if content["entry"] == batch.entry:
