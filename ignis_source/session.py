@@ -23,6 +23,7 @@ from ignis_source.queue_refresh import located
 from ignis_source.requests import Requests
 from ignis_source.tickets import tickets_of
 from queue_core.catalog.holders import consumers
+from queue_core.catalog.holders.tickets import ticket_behind
 from queue_core.catalog.poller import Watch
 from queue_core.errors import BadOption
 from queue_core.selection.request import Horizon
@@ -241,7 +242,7 @@ class Session:
         if self._newest == after:
             return None
         with self.store.catalog.read() as connection:
-            return consumers.ticket_behind(connection, consumer, after)
+            return ticket_behind(connection, consumer, after)
 
     def _skip_forgotten(self, consumer: Consumer, logged: int) -> None:
         ids = [info.id for info in self._queues.infos]

@@ -18,8 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from sqlalchemy import Connection
 
-from queue_core.catalog.holders import consumers, interests
-from queue_core.catalog.holders.windows import Window
+from queue_core.catalog.holders import interests
+from queue_core.catalog.holders.tickets import Window, close_tickets
 from queue_core.errors import ConsumerFenced, Unavailable
 from queue_core.pool.breaking import OPEN_SECONDS, PoolBreaker
 from queue_core.pool.held_batch import HeldBatch, divided
@@ -323,9 +323,7 @@ class BrowsingSource:
         # taken the name over, it goes on behind this ticket, so these messages are shown here.
         with suppress(ConsumerFenced):
             catalog.write(
-                lambda connection: consumers.close_tickets(
-                    connection, self._consumer, ticket.number - 1
-                )
+                lambda connection: close_tickets(connection, self._consumer, ticket.number - 1)
             )
         return messages
 

@@ -15,7 +15,7 @@ from sqlalchemy import Connection
 
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.holders.consumers import SETTLES, ack_of
-from queue_core.catalog.holders.unseen_tickets import held_in
+from queue_core.catalog.holders.tickets import held_in
 from queue_core.catalog.records import trials
 from queue_core.catalog.slices import amounts
 from queue_core.catalog.slices.changes import Changes

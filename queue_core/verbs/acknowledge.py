@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from sqlalchemy import Connection
 
 from queue_core.catalog.database import Catalog
-from queue_core.catalog.holders import consumers
+from queue_core.catalog.holders.tickets import close_tickets
 from queue_core.catalog.records import publications
 from queue_core.catalog.records.restored import RESTORE
 from queue_core.catalog.records.task_log import Moves
@@ -53,7 +53,7 @@ def acknowledge(
         ids = [queue.id for queue in queues or ()]
         # Before the tickets are closed.
         doubted = publications.doubted_before(connection, consumer) if delete else None
-        consumers.close_tickets(connection, consumer, upto, logged, ids)
+        close_tickets(connection, consumer, upto, logged, ids)
         return _delete_held(connection, consumer, upto, queues, doubted) if delete else 0
 
     return transact(catalog, "acknowledge", work)

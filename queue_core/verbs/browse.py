@@ -16,7 +16,7 @@ from sqlalchemy import Connection
 
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.holders import consumers
-from queue_core.catalog.holders.windows import Window, of_tickets, packed
+from queue_core.catalog.holders.tickets import Window, new_ticket, of_tickets, packed
 from queue_core.catalog.queues import states
 from queue_core.catalog.slices import read_plans, whole_batches
 from queue_core.catalog.slices.conditions import SOUND, in_queues
@@ -88,7 +88,7 @@ def browse_next(
         windows, count = unseen(connection)
         exist = {queue.id for queue in states(connection, {key[0] for key in windows})}
         text = packed({key: window for key, window in windows.items() if key[0] in exist})
-        number, fired_at = consumers.new_ticket(connection, consumer, seen=False, browsed=text)
+        number, fired_at = new_ticket(connection, consumer, seen=False, browsed=text)
         ticket = Ticket(consumer=consumer, number=number, fired_at=fired_at, messages=count)
         return ticket, windows
 

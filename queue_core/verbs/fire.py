@@ -23,6 +23,7 @@ from sqlalchemy import Connection, Engine
 from queue_core.catalog import dialect, notifications
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.holders import consumers, interests, waiters
+from queue_core.catalog.holders.tickets import new_ticket
 from queue_core.catalog.slices.changes import Changes
 from queue_core.selection import line, suspects
 from queue_core.selection.acquire import acquire
@@ -206,7 +207,7 @@ class _Firing:
         taken = chosen.taken if allotment is None else allotment.fitting(chosen.taken)
         if not taken:
             return Fired(refused=refused)
-        number, fired_at = consumers.new_ticket(connection, self.consumer, seen=self.seen)
+        number, fired_at = new_ticket(connection, self.consumer, seen=self.seen)
         if allotment is not None:
             allotment.spend(taken, fired_at)
         changes = Changes()

@@ -18,6 +18,7 @@ from sqlalchemy import Connection
 
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.holders import consumers
+from queue_core.catalog.holders.tickets import mark_planned
 from queue_core.catalog.records import trials
 from queue_core.catalog.slices import read_plans, whole_batches
 from queue_core.catalog.slices.slices import fetch_of_tickets
@@ -52,7 +53,7 @@ def read_tickets(
             from queue_core.verbs.quarantine import leave_tickets
 
             published = leave_tickets(connection, tickets) == 0
-        again = consumers.mark_planned(connection, tickets)
+        again = mark_planned(connection, tickets)
         if again:
             # Not at the top: a query's start does not wait for this.
             from queue_core.segments.storage import Storage

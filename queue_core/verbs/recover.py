@@ -19,7 +19,7 @@ from functools import partial
 from sqlalchemy import Connection
 
 from queue_core.catalog.database import Catalog
-from queue_core.catalog.holders import unseen_tickets
+from queue_core.catalog.holders import tickets
 from queue_core.catalog.holders.consumers import DEAD_AFTER_SECONDS
 from queue_core.catalog.identity import clock
 from queue_core.catalog.records import progress
@@ -39,7 +39,7 @@ ROUND_TICKETS = 100
 def recover(catalog: Catalog, dead_after: float = DEAD_AFTER_SECONDS) -> int:
     """Load the messages of dead consumers' unseen tickets again; return how many."""
     with catalog.read() as connection:
-        if not unseen_tickets.there_are_some(connection, dead_after):
+        if not tickets.there_are_some(connection, dead_after):
             return 0
         parts = _parts(connection, dead_after)
     clock.check(catalog)
@@ -53,7 +53,7 @@ def _parts(connection: Connection, dead_after: float) -> list[dict[int, list[int
     """Return the numbers of the unseen tickets of each round, by consumer; a ticket is not cut."""
     parts: list[dict[int, list[int]]] = []
     left = 0
-    for consumer_id, number, count in unseen_tickets.find(connection, dead_after):
+    for consumer_id, number, count in tickets.find(connection, dead_after):
         if left <= 0:
             parts.append(defaultdict(list))
             left = ROUND_MESSAGES
@@ -65,9 +65,9 @@ def _parts(connection: Connection, dead_after: float) -> list[dict[int, list[int
 
 def _recover_some(connection: Connection, dead_after: float, some: Mapping[int, list[int]]) -> int:
     """Load the messages of some tickets again, if they are still unseen; return how many."""
-    numbers = unseen_tickets.lock(connection, dead_after, some)
-    recovered = _put_back(connection, unseen_tickets.held_in(numbers), was_seen=True)
-    unseen_tickets.remove(connection, numbers)
+    numbers = tickets.lock(connection, dead_after, some)
+    recovered = _put_back(connection, tickets.held_in(numbers), was_seen=True)
+    tickets.remove(connection, numbers)
     clock.confirm(connection)
     return recovered
 

@@ -3,7 +3,7 @@
 import pytest
 from sqlalchemy import select
 
-from queue_core.catalog.holders import consumers
+from queue_core.catalog.holders.tickets import ticket_behind
 from queue_core.catalog.tables import tickets
 from queue_core.errors import ConsumerFenced
 from queue_core.values.model import Magazine
@@ -127,7 +127,7 @@ def test_a_new_life_of_a_query_reads_what_the_last_one_fired(store, query):
     reborn = store.consumer("query", beats=True)
 
     assert seen(store, queue, ticket) == reading
-    pending = store.catalog.write(lambda c: consumers.ticket_behind(c, reborn, 0))
+    pending = store.catalog.write(lambda c: ticket_behind(c, reborn, 0))
     assert pending == ticket.number
 
 

@@ -18,12 +18,9 @@ from sqlalchemy import (
     and_,
     bindparam,
     case,
-    delete,
     func,
-    insert,
     not_,
     null,
-    or_,
     select,
     update,
 )
@@ -32,9 +29,9 @@ from sqlalchemy.engine import URL
 from queue_core.catalog import dialect, seals
 from queue_core.catalog.records.restored import RESTORE
 from queue_core.catalog.records.task_log import Moves
-from queue_core.catalog.tables import consumers, queues, slices, tickets
+from queue_core.catalog.tables import consumers, queues, slices
 from queue_core.errors import BadOption, ConsumerFenced
-from queue_core.values.model import Consumer, State, TicketRange
+from queue_core.values.model import Consumer, State
 from queue_core.values.names import nearest
 
 #: Seconds without a heartbeat after which a consumer is dead.
@@ -91,8 +88,7 @@ def enlist(
     if anew:
         again["acknowledged"] = consumers.c.last_ticket
     row = connection.execute(
-        dialect.of(connection)
-        .insert_new(consumers)
+        dialect.insert_new(connection, consumers)
         .values(new | life | {"sweepable": sweepable})
         .on_conflict_do_update(
             index_elements=[consumers.c.name], set_=life | seals.changing(consumers, **again)
@@ -162,39 +158,20 @@ def heartbeat(connection: Connection, consumer: Consumer) -> None:
     _guarded(connection, consumer, _HEARTBEAT)
 
 
-def new_ticket(
-    connection: Connection, consumer: Consumer, *, seen: bool, browsed: str | None = None
-) -> tuple[int, int]:
-    """
-    Return the number of the consumer's next ticket, and the time; raises `ConsumerFenced`.
-
-    With *seen*, its messages are handed out at once, without a plan. Such a ticket is never
-    requested again, and needs no row.
-    """
-    number, fired_at = _guarded(connection, consumer, _NEXT_TICKET)
-    if not seen or browsed is not None:
-        row = {"consumer_id": consumer.id, "number": number, "fired_at": fired_at}
-        connection.execute(insert(tickets).values(row | {"browsed": browsed}))
-    return number, fired_at
+def next_ticket(connection: Connection, consumer: Consumer) -> tuple[int, int]:
+    """Return the number of the consumer's next ticket, and the time; raises `ConsumerFenced`."""
+    return _guarded(connection, consumer, _NEXT_TICKET)
 
 
-def ticket_behind(connection: Connection, consumer: Consumer, after: int) -> int | None:
-    """
-    Return the ticket that follows *after*; None if it has not been fired yet.
-
-    An acknowledged ticket also counts, and is empty: a checkpoint that has lost its newest batches
-    repeats their numbers, and the sink accepts no new rows under these numbers.
-    """
-    acknowledged = connection.scalar(_ACKNOWLEDGED, {"its_id": consumer.id})
-    if acknowledged is not None and after < acknowledged:
-        # One ticket for each batch, but a new checkpoint skips all earlier tickets at once.
-        return after + 1 if after else int(acknowledged)
-    return connection.scalar(
-        select(tickets.c.number)
-        .where(tickets.c.consumer_id == consumer.id, tickets.c.number > after)
-        .order_by(tickets.c.number)
-        .limit(1)
-    )
+def acknowledge(
+    connection: Connection, consumer: Consumer, upto: int, logged: int, queue_ids: Sequence[int]
+) -> None:
+    """Let the tickets up to *upto* be finished; *logged* and *queue_ids* as in `check`."""
+    furthest = case((consumers.c.acknowledged < upto, upto), else_=consumers.c.acknowledged)
+    finishing = _changing(**seals.changing(consumers, acknowledged=furthest))
+    last, _ = _guarded(connection, consumer, finishing)
+    if last < logged:
+        _skip_forgotten(connection, consumer, last + 1, logged, queue_ids)
 
 
 def ack_of(connection: Connection, consumer: int | str) -> str | None:
@@ -292,60 +269,6 @@ def reserving(
     return {name: int(count) for name, count in found}
 
 
-def mark_planned(connection: Connection, planned: TicketRange) -> list[int]:
-    """
-    Record that the messages of tickets are handed out, by the present life of their consumer.
-
-    Return the tickets that an earlier life of the consumer had.
-    """
-    epoch = planned.consumer.epoch
-    shown = connection.execute(
-        update(tickets)
-        .where(
-            tickets.c.consumer_id == planned.consumer.id,
-            tickets.c.number > planned.after,
-            tickets.c.number <= planned.upto,
-            tickets.c.planned_epoch.is_(None) | (tickets.c.planned_epoch < epoch),
-        )
-        .values(
-            planned_at=func.coalesce(tickets.c.planned_at, dialect.now()),
-            lives=tickets.c.lives + 1,
-            planned_epoch=epoch,
-        )
-        .returning(tickets.c.number, tickets.c.lives)
-    )
-    return sorted(row.number for row in shown if row.lives > 1)
-
-
-def close_tickets(
-    connection: Connection,
-    consumer: Consumer,
-    upto: int,
-    logged: int | None = None,
-    queue_ids: Sequence[int] = (),
-) -> None:
-    """
-    Acknowledge all tickets of a consumer up to *upto*; raises `ConsumerFenced`.
-
-    *logged* and *queue_ids* are as in `check`; *logged* is *upto* by default.
-    """
-    logged = upto if logged is None else logged
-    furthest = case((consumers.c.acknowledged < upto, upto), else_=consumers.c.acknowledged)
-    closing = _changing(**seals.changing(consumers, acknowledged=furthest))
-    last, _ = _guarded(connection, consumer, closing)
-    if last < logged:
-        _skip_forgotten(connection, consumer, last + 1, logged, queue_ids)
-    # A browser's newest ticket says where it continues, even if it is older than a checkpoint.
-    newest = select(func.max(tickets.c.number)).where(tickets.c.consumer_id == consumer.id)
-    connection.execute(
-        delete(tickets).where(
-            tickets.c.consumer_id == consumer.id,
-            tickets.c.number <= upto,
-            or_(tickets.c.browsed.is_(None), tickets.c.number < newest.scalar_subquery()),
-        )
-    )
-
-
 def _skip_forgotten(
     connection: Connection, consumer: Consumer, first: int, last: int, queue_ids: Sequence[int]
 ) -> None:
@@ -396,7 +319,6 @@ _IS_CURRENT = and_(
 _LIFE = select(consumers.c.id).where(_IS_CURRENT)
 #: Whether a consumer was not started again, as a condition of any statement; `life` has its values.
 NOT_AGAIN = _LIFE.exists()
-_ACKNOWLEDGED = select(consumers.c.acknowledged).where(consumers.c.id == bindparam("its_id"))
 
 
 def _changing(**values: object) -> Update:
