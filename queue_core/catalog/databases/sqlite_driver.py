@@ -22,8 +22,6 @@ from sqlalchemy import Engine
 
 from queue_core.errors import Invalid
 
-#: Seconds for which a fork waits for a thread that changes a pool just now.
-_PATIENCE_SECONDS = 1.0
 #: Of so many cursors, those that are gone are forgotten.
 _MANY = 32
 
@@ -138,14 +136,8 @@ def _refusal(what: str) -> str:
 def _close_idle() -> None:
     for reference in _engines.valuerefs():
         engine = reference()
-        # As in `idle_connections`; but nothing may keep a fork waiting.
-        pool: Any = None if engine is None else engine.pool
-        if pool is not None and pool._pool.mutex.acquire(timeout=_PATIENCE_SECONDS):
-            try:
-                for record in pool._pool.queue:
-                    record.close()
-            finally:
-                pool._pool.mutex.release()
+        if engine is not None:
+            engine.dispose()
 
 
 def _leave_alone() -> None:
