@@ -37,8 +37,7 @@ _SETTINGS = (
     select(queues.c.settings).where(queues.c.id == bindparam("queue")).with_for_update(read=True)
 )
 
-#: How many schemas and settings a process keeps decoded: a query of many queues reads all of them
-#: every second.
+#: How many schemas a process keeps decoded: a query of many queues reads all of them every second.
 _REMEMBERED = 4096
 #: The columns of `states`.
 _STATE = ("id", "name", "shards", "settings", "paused_at", "deactivated_at")
@@ -434,7 +433,6 @@ def _schema(queue_id: int, version: int, arrow: bytes | None, seal: int | None) 
         return deserialize(arrow)
 
 
-@lru_cache(maxsize=_REMEMBERED)
 def settings_of(name: str, stored: str) -> QueueSettings:
     """Return the settings of a queue as its row has them; raises `DamagedCatalog`."""
     with decoding(queues, f"name {name!r}"):

@@ -155,8 +155,8 @@ MUTANTS = (
     _of(
         "a ticket's number is not raised",
         "queue_core/catalog/holders/consumers",
-        "last_ticket=consumers.c.last_ticket + 1,",
-        "last_ticket=consumers.c.last_ticket + 0,",
+        "last_ticket=consumers.c.last_ticket + 1)",
+        "last_ticket=consumers.c.last_ticket + 0)",
         "recover",
         "source_session",
     ),
@@ -178,8 +178,8 @@ MUTANTS = (
     _of(
         "the end of a batch is not kept",
         "queue_core/catalog/holders/consumers",
-        "acknowledged=furthest, seal",
-        "acknowledged=consumers.c.acknowledged, seal",
+        "acknowledged=furthest)",
+        "acknowledged=consumers.c.acknowledged)",
         "recover",
         "source_session",
         "source_restored",
