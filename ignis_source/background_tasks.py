@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ignis_source.handle import StoreHandle
 from ignis_source.options import SourceOptions
 from queue_core.catalog.poller import BLIND_SECONDS
-from queue_core.upkeep.tasks.retry_thread import RetryThread
+from queue_core.upkeep.tasks.retry_thread import retry_thread
 from queue_core.upkeep.tasks.thread import Made, TaskThread
 
 if TYPE_CHECKING:
@@ -19,31 +19,35 @@ if TYPE_CHECKING:
 START_SECONDS = 1.0
 
 
-class BackgroundTasks(TaskThread):
-    """The thread that runs the tasks of a consuming query; no batch waits for it."""
+def background_tasks(store: StoreHandle, options: SourceOptions, queues: Known) -> TaskThread:
+    """Return the thread that runs the tasks of a consuming query; no batch waits for it."""
 
-    def __init__(self, store: StoreHandle, options: SourceOptions, queues: Known) -> None:
-        def make() -> Made:
-            # Not at the top: the first batch of a query does not wait for what tasks import.
-            from ignis_source.task_runner import make_runner
+    def make() -> Made:
+        # Not at the top: the first batch of a query does not wait for what tasks import.
+        from ignis_source.task_runner import make_runner
 
-            return make_runner(store, options, queues)
+        return make_runner(store, options, queues)
 
-        def make_retries() -> Retries:
-            from queue_core.upkeep.tasks.retries import Retries
+    def make_retries() -> Retries:
+        from queue_core.upkeep.tasks.retries import Retries
 
-            return Retries(store.catalog, store.storage)
+        return Retries(store.catalog, store.storage)
 
-        def names() -> list[str]:
-            return [queue.name for queue in queues()]
+    def names() -> list[str]:
+        return [queue.name for queue in queues()]
 
-        sweeps = "sweep" in options.tasks
-        retries = None
-        if "shovel" in options.tasks:
-            retries = RetryThread(make_retries, names, start=START_SECONDS)
-        super().__init__(
-            make, queues, sweeps=sweeps, start=START_SECONDS, look=BLIND_SECONDS, retries=retries
-        )
-        if options.zookeeper is not None:
-            # The user must correct a wrong address or a missing library.
-            self.prepare()
+    retries = None
+    if "shovel" in options.tasks:
+        retries = retry_thread(make_retries, names, start=START_SECONDS)
+    thread = TaskThread(
+        make,
+        queues,
+        sweeps="sweep" in options.tasks,
+        start=START_SECONDS,
+        look=BLIND_SECONDS,
+        retries=retries,
+    )
+    if options.zookeeper is not None:
+        # The user must correct a wrong address or a missing library.
+        thread.prepare()
+    return thread

@@ -35,8 +35,8 @@ from queue_core.verbs.quarantine import quarantine
 from queue_core.verbs.recover import recover
 
 if TYPE_CHECKING:
-    from ignis_source.background_tasks import BackgroundTasks
     from queue_core.catalog.records.breakers import SharedBreaker
+    from queue_core.upkeep.tasks.thread import TaskThread
 
 _log = logging.getLogger(__name__)
 
@@ -68,7 +68,7 @@ class Session:
         self._firer = TicketFirer(options, self._requests, self._tickets, watch, breaker)
         self._presence: QueryPresence | None = None
         #: The side tasks in the background; None before their start.
-        self.tasks: BackgroundTasks | None = None
+        self.tasks: TaskThread | None = None
         # The last acknowledged ticket, and the last ticket that Spark got.
         self._acknowledged = -1
         self._latest = -1
@@ -259,12 +259,12 @@ class Session:
 
     def _start_tasks(self) -> None:
         if self.tasks is None and self._options.tasks:
-            from ignis_source.background_tasks import BackgroundTasks
+            from ignis_source.background_tasks import background_tasks
 
             def there() -> list[QueueInfo]:
                 return [info for info in self._queues.infos if not info.is_dropped]
 
-            self.tasks = BackgroundTasks(self.store, self._options, there)
+            self.tasks = background_tasks(self.store, self._options, there)
             self.tasks.start()
 
 

@@ -23,19 +23,19 @@ from pyspark_ignis.managed_query import (
     consume_arguments,
     stop_between_batches,
 )
-from pyspark_ignis.periodic import PeriodicThread
 from pyspark_ignis.queue_stats import QueueStats, queue_stats
 from pyspark_ignis.shared_queries import SharedQueries, SharedQuery
 from queue_core.catalog import queues
 from queue_core.errors import BadOption, CatalogUnavailable
 from queue_core.queue import Queue
 from queue_core.store import Store
+from queue_core.support.loop import Loop
 from queue_core.upkeep.leader import candidate
 from queue_core.upkeep.leader.client import CLIENT_ID
 from queue_core.upkeep.tasks.registry import REGISTRY, TASKS
 from queue_core.upkeep.tasks.retirement import retire
 from queue_core.upkeep.tasks.retries import Retries
-from queue_core.upkeep.tasks.retry_thread import RetryThread
+from queue_core.upkeep.tasks.retry_thread import retry_thread
 from queue_core.upkeep.tasks.runner import SideTasks
 from queue_core.values.durations import Duration, check_seconds
 from queue_core.values.model import QueueInfo
@@ -153,7 +153,7 @@ class IgnisManager:
         self._stands = any(REGISTRY[task].leader_only for task in tasks)
         self._shovels = "shovel" in tasks
         self._started = False
-        self._threads: list[PeriodicThread | RetryThread] = []
+        self._threads: list[Loop] = []
         #: Held while queries are started or stopped; re-entrant, because refreshes nest.
         self._lock = threading.RLock()
 
@@ -175,14 +175,10 @@ class IgnisManager:
                 self.stop(grace=0)
                 raise
             self._threads = [
-                PeriodicThread("ignis-refresh", self.refresh, self._every, self._first),
+                Loop("refresh", self.refresh, every=self._every, first=self._first),
                 *self._retries(),
                 *self._mending(),
-                PeriodicThread(
-                    "ignis-tasks",
-                    lambda: self._tasks.run_due(self._infos, retries=False),
-                    _TASK_SECONDS,
-                ),
+                Loop("tasks", self._run_tasks, every=_TASK_SECONDS),
             ]
             for thread in self._threads:
                 thread.start()
@@ -499,7 +495,10 @@ class IgnisManager:
         self.refresh()
         return concurrency
 
-    def _mending(self) -> list[PeriodicThread]:
+    def _run_tasks(self) -> None:
+        self._tasks.run_due(self._infos, retries=False)
+
+    def _mending(self) -> list[Loop]:
         """Start failed queries again soon, if many queues depend on one."""
         shared = self._shared
         if shared is None:
@@ -510,13 +509,13 @@ class IgnisManager:
                 if shared.failed:
                     self.refresh()
 
-        return [PeriodicThread("ignis-mending", mend, MENDING_SECONDS)]
+        return [Loop("mending", mend, every=MENDING_SECONDS)]
 
-    def _retries(self) -> list[RetryThread]:
+    def _retries(self) -> list[Loop]:
         if not self._shovels:
             return []
         store = self._store
-        return [RetryThread(lambda: Retries(store.catalog, store.storage), lambda: None)]
+        return [retry_thread(lambda: Retries(store.catalog, store.storage), lambda: None)]
 
     def _read(self) -> list[QueueInfo]:
         with self._store.catalog.read() as connection:

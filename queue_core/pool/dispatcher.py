@@ -14,6 +14,7 @@ from queue_core.catalog.database import Catalog
 from queue_core.catalog.poller import BLIND_SECONDS, Due, Poller, Watch
 from queue_core.consumers.manager import NotifyReason, QueueConsumerManager
 from queue_core.errors import CatalogUnavailable
+from queue_core.support.loop import Loop
 from queue_core.values.model import QueueInfo
 
 #: Seconds after which the thread notices that it must end, or look earlier.
@@ -27,43 +28,36 @@ class QueueDispatcher:
         self.manager = QueueConsumerManager(queue.name)
         self.users = 0
         self._catalog = catalog
-        self._ended = threading.Event()
         # In a queue that others keep busy, ten vain looks a second are enough.
         watch = Watch(catalog, lambda: (queue.id,))
-        self._poller = Poller(watch, first=0.02, last=0.1, sleep=self._ended.wait)
-        self._thread = threading.Thread(
-            target=self._run, name=f"ignis-dispatcher-{queue.name}", daemon=True
-        )
+        self._loop = Loop(f"dispatcher-{queue.name}", self._look, at_end=watch.close)
+        self._poller = Poller(watch, first=0.02, last=0.1, sleep=self._loop.sleep)
 
     def start(self) -> None:
         """Start the thread."""
-        self._thread.start()
+        self._loop.start()
 
     def stop(self) -> None:
         """Stop the thread."""
-        self._ended.set()
-        if self._thread is not threading.current_thread():
-            self._thread.join(10 * _SLICE_SECONDS)
+        self._loop.stop(10 * _SLICE_SECONDS)
 
     def look_in(self, seconds: float) -> None:
         """Look again after *seconds*, if nothing changes before."""
         self._poller.look_in(seconds)
 
-    def _run(self) -> None:
-        with self._poller as poller:
-            while not self._ended.is_set():
-                try:
-                    due = poller.wait(time.monotonic() + _SLICE_SECONDS)
-                except CatalogUnavailable:
-                    # Its consumers will report the error.
-                    self._ended.wait(BLIND_SECONDS)
-                    continue
-                if due is not None:
-                    in_vain = self.manager.was_in_vain
-                    if in_vain:
-                        poller.pause()
-                    poller.looked(new=not in_vain)
-                    self.manager.notify_arrival(_REASONS[due])
+    def _look(self) -> float:
+        try:
+            due = self._poller.wait(time.monotonic() + _SLICE_SECONDS)
+        except CatalogUnavailable:
+            # Its consumers will report the error.
+            return BLIND_SECONDS
+        if due is not None:
+            in_vain = self.manager.was_in_vain
+            if in_vain:
+                self._poller.pause()
+            self._poller.looked(new=not in_vain)
+            self.manager.notify_arrival(_REASONS[due])
+        return 0.0
 
 
 _REASONS = {Due.CHANGE: NotifyReason.ARRIVAL, Due.TIME: NotifyReason.AVAILABLE}

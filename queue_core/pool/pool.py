@@ -38,6 +38,7 @@ from queue_core.pool.workers import Workers
 from queue_core.queue import Queue
 from queue_core.store import Store
 from queue_core.support.interruption import check, shielded
+from queue_core.support.loop import Loop
 from queue_core.upkeep.tasks import background
 from queue_core.upkeep.tasks.thread import TaskThread
 from queue_core.values.durations import Duration, check_seconds, check_timeout
@@ -264,7 +265,7 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
         self._context: WorkerContext | None = None
         self._transactions: Transactions | None = None
         self._workers: Workers | None = None
-        self._watcher: threading.Thread | None = None
+        self._watcher: Loop | None = None
         self._side_tasks: TaskThread | None = None
         #: The error that ended the pool early, if one did.
         self.error: BaseException | None = None
@@ -333,9 +334,7 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
         )
         self._workers = Workers(self._context)
         self._ended = threading.Event()
-        self._watcher = threading.Thread(
-            target=self._watch, args=(self._ended,), name="ignis-pool-watcher", daemon=True
-        )
+        self._watcher = Loop("pool watcher", self._watch, every=min(self._timeout / 4, 1.0))
         self._watcher.start()
         self._workers.increase(config.workers)
         if config.side_tasks:
@@ -510,9 +509,9 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
         if self._side_tasks is not None:
             self._side_tasks.stop()
             self._side_tasks = None
-        if self._watcher is not None and self._watcher is not threading.current_thread():
+        if self._watcher is not None:
             # It may be reloading messages, and the caller may close the store next.
-            self._watcher.join(seconds)
+            self._watcher.stop(seconds)
         self._give_back()
         if self._transactions is not None:
             self._transactions.close()
@@ -724,21 +723,21 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
         if self.error is not None:
             raise self.error
 
-    def _watch(self, ended: threading.Event) -> None:
+    def _watch(self) -> None:
         """Time out late calls, reload messages while suspended, and notice a second pool."""
-        pause = min(self._timeout / 4, 1.0)
-        while not ended.wait(pause):
-            self._started.time_out_after(self._timeout)
-            presence = self._presence
-            try:
-                if presence is not None:
-                    presence.check()
-                self._follow_settings()
-                # The transaction of a handler may have the database; only this thread can end it.
-                is_free = self._transactions is None or not self._transactions.are_open
-                if is_free and (not self._is_interested() or self._paused_queues):
-                    self._give_back()
-            except Unavailable:
-                continue
-            except IgnisError as error:
-                self._fail(error)
+        if self._ended.is_set():
+            return
+        self._started.time_out_after(self._timeout)
+        presence = self._presence
+        try:
+            if presence is not None:
+                presence.check()
+            self._follow_settings()
+            # The transaction of a handler may have the database; only this thread can end it.
+            is_free = self._transactions is None or not self._transactions.are_open
+            if is_free and (not self._is_interested() or self._paused_queues):
+                self._give_back()
+        except Unavailable:
+            return
+        except IgnisError as error:
+            self._fail(error)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
+from contextlib import suppress
 
 from sqlalchemy import Connection
 
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.holders import consumers
 from queue_core.errors import Conflict, IgnisError
+from queue_core.support.loop import Loop
 from queue_core.values.model import Consumer
 
 #: Seconds to wait for a beat in progress at the end.
@@ -36,36 +37,29 @@ class Heartbeat:
     ) -> None:
         self._catalog = catalog
         self._consumer = consumer
-        self._interval = interval
         self._beat = beat
-        self._ended = threading.Event()
         self._fenced: Conflict | None = None
-        # Spark ends its processes without notice; a daemon thread ends with them.
-        self._thread = threading.Thread(target=self._run, name="ignis-heartbeat", daemon=True)
+        self._loop = Loop("heartbeat", self._beat_once, every=interval)
 
     def start(self) -> None:
         """Start the thread."""
-        self._thread.start()
+        self._loop.start()
 
     def stop(self) -> None:
         """Stop beating. After a while, the consumer counts as dead."""
-        self._ended.set()
-        if self._thread.is_alive() and self._thread is not threading.current_thread():
-            # A beat after the end of the store would leave its connection open.
-            self._thread.join(STOP_SECONDS)
+        # A beat after the end of the store would leave its connection open.
+        self._loop.stop(STOP_SECONDS)
 
     def check(self) -> None:
         """Raise `ConsumerFenced` when the consumer was started again elsewhere."""
         if self._fenced is not None:
             raise self._fenced
 
-    def _run(self) -> None:
-        while not self._ended.wait(self._interval):
+    def _beat_once(self) -> None:
+        # While the catalog is unavailable, the consumer's own work reports it.
+        with suppress(IgnisError):
             try:
                 self._catalog.write(lambda c: self._beat(c, self._consumer))
             except Conflict as error:
                 self._fenced = error
-                return
-            except IgnisError:
-                # The catalog is unavailable for now; the consumer's own work will report it.
-                continue
+                self._loop.end()

@@ -5,7 +5,6 @@ It is a lease that a thread renews, so it ends by itself when its process dies.
 
 from __future__ import annotations
 
-import threading
 import uuid
 from contextlib import AbstractContextManager, suppress
 
@@ -15,6 +14,7 @@ from queue_core.catalog.database import Catalog
 from queue_core.catalog.holders import leases
 from queue_core.catalog.holders.leases import LONGEST_LEASE_SECONDS
 from queue_core.errors import CatalogUnavailable, IgnisError
+from queue_core.support.loop import Loop
 
 #: Seconds for which a hold lasts without being renewed, and between two renewals.
 HELD_SECONDS = LONGEST_LEASE_SECONDS
@@ -27,12 +27,11 @@ class Hold(AbstractContextManager["Hold"]):
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
         self._role = f"{leases.BACKUP}{uuid.uuid4().hex}"
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._renew, name="ignis-hold", daemon=True)
+        self._loop = Loop("hold", self._renew, every=RENEWED_SECONDS)
 
     def __enter__(self) -> Hold:
         self._catalog.write(self._take)
-        self._thread.start()
+        self._loop.start()
         return self
 
     def check(self) -> None:
@@ -45,8 +44,7 @@ class Hold(AbstractContextManager["Hold"]):
             )
 
     def __exit__(self, *_: object) -> None:
-        self._ended.set()
-        self._thread.join()
+        self._loop.stop()
         # If this fails, the hold ends by itself.
         with suppress(IgnisError):
             self._catalog.write(lambda connection: leases.forget(connection, self._role))
@@ -63,6 +61,5 @@ class Hold(AbstractContextManager["Hold"]):
             if self._is_held(connection):
                 self._take(connection)
 
-        while not self._ended.wait(RENEWED_SECONDS):
-            with suppress(IgnisError):
-                self._catalog.write(renew)
+        with suppress(IgnisError):
+            self._catalog.write(renew)

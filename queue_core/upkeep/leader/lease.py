@@ -8,7 +8,6 @@ catalog resigns before another one can take over.
 from __future__ import annotations
 
 import logging
-import threading
 import time
 
 from sqlalchemy import Connection
@@ -16,6 +15,7 @@ from sqlalchemy import Connection
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.holders import leases
 from queue_core.errors import IgnisError, NotLeading
+from queue_core.support.loop import Loop
 from queue_core.values.names import of_process
 
 #: Seconds for which a lease lasts, and between two renewals.
@@ -47,24 +47,21 @@ class LeaseLeader:
         #: The term for which the lease is held, and until when by the stopwatch; one value, so that
         #: threads see both or neither.
         self._held: tuple[int, float] | None = None
-        self._stopped = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._loop: Loop | None = None
 
     def start(self) -> None:
         """Try to take the lease now, and keep trying or renewing it in a thread."""
-        if self._thread is None:
-            self._stopped.clear()
+        if self._loop is None:
             self._renew()
-            self._thread = threading.Thread(target=self._keep_renewing, daemon=True)
-            self._thread.start()
+            self._loop = Loop(f"lease of the {self._role}", self._renew, every=self._every)
+            self._loop.start()
 
     def stop(self) -> None:
         """End the lease."""
-        if self._thread is None:
+        if self._loop is None:
             return
-        self._stopped.set()
-        self._thread.join()
-        self._thread, self._held = None, None
+        self._loop.stop()
+        self._loop, self._held = None, None
         try:
             self._catalog.write(lambda c: leases.release(c, self._role, self.holder))
         except IgnisError as error:
@@ -80,10 +77,6 @@ class LeaseLeader:
         held = self._held
         if held is None or not leases.holds(connection, self._role, self.holder, held[0]):
             raise NotLeading(f"{self.holder} is not the {self._role}: another instance is, or none")
-
-    def _keep_renewing(self) -> None:
-        while not self._stopped.wait(self._every):
-            self._renew()
 
     def _renew(self) -> None:
         # From before the call, since the catalog counts from a later time.

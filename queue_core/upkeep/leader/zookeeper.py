@@ -29,6 +29,7 @@ from kazoo.retry import KazooRetry
 from sqlalchemy import Connection
 
 from queue_core.errors import BadOption, NotLeading
+from queue_core.support.loop import Loop
 from queue_core.upkeep.leader.client import CLIENT_ID
 from queue_core.values.names import of_process
 
@@ -76,10 +77,8 @@ class ZooKeeperLeader:
         self._until = 0.0
         #: Grows when the connection is lost, which invalidates earlier reads.
         self._losses = 0
-        self._wake = threading.Event()
-        self._stopped = threading.Event()
         self._client: KazooClient | None = None
-        self._thread: threading.Thread | None = None
+        self._loop = Loop("ZooKeeper", self._read, every=every)
 
     def start(self) -> None:
         """Connect as soon as ZooKeeper can be reached, and stand for election."""
@@ -87,24 +86,20 @@ class ZooKeeperLeader:
             return
         retry = KazooRetry(max_tries=-1, delay=0.1, max_delay=RETRY_SECONDS)
         self._client = KazooClient(self._hosts, timeout=self._session, connection_retry=retry)
+        self._loop = Loop("ZooKeeper", self._read, every=self._every)
         self._client.add_listener(self._connection_changed)
         self._client.start_async()
-        self._stopped.clear()
-        self._thread = threading.Thread(
-            target=self._keep_reading, args=(self._client,), daemon=True
-        )
-        self._thread.start()
+        self._loop.start()
 
     def stop(self) -> None:
         """End the session; another instance can take over at once."""
-        if self._client is None or self._thread is None:
+        if self._client is None:
             return
-        self._stopped.set()
-        self._wake.set()
+        self._loop.end()
         self._client.stop()
-        self._thread.join()
+        self._loop.stop()
         self._client.close()
-        self._client = self._thread = None
+        self._client = None
         self._until = 0.0
 
     def leads(self) -> bool:
@@ -122,25 +117,22 @@ class ZooKeeperLeader:
             with self._lock:
                 self._losses += 1
                 self._until = 0.0
-        self._wake.set()
+        self._loop.wake()
 
     def _changed(self, _: object) -> None:
         """Note that a watched node has changed."""
-        self._wake.set()
+        self._loop.wake()
 
-    def _keep_reading(self, client: KazooClient) -> None:
-        pause = self._every
-        while not self._stopped.is_set():
-            self._wake.wait(pause)
-            self._wake.clear()
-            pause = self._every
-            if self._stopped.is_set() or not client.connected:
-                continue
-            try:
-                self._refresh(client)
-            except (KazooException, KazooTimeoutError) as error:
-                _log.warning("ZooKeeper at %s: %r; trying again", self._hosts, error)
-                pause = RETRY_SECONDS
+    def _read(self) -> float | None:
+        client = self._client
+        if client is None or not client.connected:
+            return None
+        try:
+            self._refresh(client)
+        except (KazooException, KazooTimeoutError) as error:
+            _log.warning("ZooKeeper at %s: %r; trying again", self._hosts, error)
+            return RETRY_SECONDS
+        return None
 
     def _refresh(self, client: KazooClient) -> None:
         """Assign the partitions if this instance is first, and read its own assignment."""
@@ -163,7 +155,7 @@ class ZooKeeperLeader:
                 client.create(path, ephemeral=True)
             except NodeExistsError:
                 # It belongs to an earlier session, which is about to end.
-                self._wake.set()
+                self._loop.wake()
 
     def _stands_first(self, client: KazooClient) -> bool:
         election = f"{self._root}/loadbalancer-leader"

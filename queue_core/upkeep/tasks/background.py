@@ -9,7 +9,7 @@ from queue_core.catalog import queues
 from queue_core.errors import BadOption, NoSuchQueue
 from queue_core.upkeep.leader.client import CLIENT_ID
 from queue_core.upkeep.tasks.registry import TASKS, check_tasks
-from queue_core.upkeep.tasks.retry_thread import RetryThread
+from queue_core.upkeep.tasks.retry_thread import retry_thread
 from queue_core.upkeep.tasks.thread import Made, TaskThread
 from queue_core.values.model import QueueInfo
 from queue_core.values.names import check_queue
@@ -72,7 +72,7 @@ def background_tasks(
 
         return Retries(catalog, storage)
 
-    retries = RetryThread(make_retries, lambda: names) if "shovel" in tasks else None
+    retries = retry_thread(make_retries, lambda: names) if "shovel" in tasks else None
     thread = TaskThread(
         make, known, sweeps="sweep" in tasks, start=start, look=LOOK_SECONDS, retries=retries
     )

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import logging
-import threading
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, TypeAlias
 
 from queue_core.support.interruption import shielded
+from queue_core.support.loop import Loop
+from queue_core.upkeep.tasks import ran
 from queue_core.values.model import QueueInfo
 
 if TYPE_CHECKING:
     from queue_core.upkeep.leader import Leader
-    from queue_core.upkeep.tasks.retry_thread import RetryThread
     from queue_core.upkeep.tasks.runner import SideTasks
 
 #: Makes the runner of some tasks, and its leader, not yet started.
 Made: TypeAlias = "tuple[SideTasks, Leader]"
-
-_log = logging.getLogger(__name__)
 
 
 @shielded
@@ -36,7 +33,7 @@ class TaskThread(AbstractContextManager["TaskThread"]):
         sweeps: Whether to stand for election, since the leader alone sweeps.
         start: Seconds until the first search for due tasks.
         look: Seconds between two searches.
-        retries: A thread for messages whose time comes, started and stopped with this one.
+        retries: The thread for messages whose time comes, started and stopped with this one.
     """
 
     def __init__(
@@ -47,17 +44,17 @@ class TaskThread(AbstractContextManager["TaskThread"]):
         sweeps: bool,
         start: float,
         look: float,
-        retries: RetryThread | None = None,
+        retries: Loop | None = None,
     ) -> None:
         self._make = make
         self._queues = queues
         self._sweeps = sweeps
-        self._delay = start
-        self._pause = look
+        self._leads = False
         self._retries = retries
         self._made: Made | None = None
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="ignis-side-tasks", daemon=True)
+        self._loop = Loop(
+            "side tasks", self._run_due, every=look, first=start, retry=ran.RETRY_SECONDS
+        )
 
     def prepare(self) -> Made:
         """Make the runner, if it is not made yet; raises what is wrong with it."""
@@ -67,17 +64,16 @@ class TaskThread(AbstractContextManager["TaskThread"]):
 
     def start(self) -> None:
         """Begin to run due tasks."""
-        self._thread.start()
+        self._loop.start()
         if self._retries is not None:
             self._retries.start()
 
     def stop(self) -> None:
         """End after the task that is running now, and let others lead."""
-        self._ended.set()
+        self._loop.end()
         if self._retries is not None:
             self._retries.stop()
-        if self._thread.ident is not None:
-            self._thread.join()
+        self._loop.stop()
         if self._made is not None:
             self._made[1].stop()
 
@@ -90,23 +86,11 @@ class TaskThread(AbstractContextManager["TaskThread"]):
 
     def is_alive(self) -> bool:
         """Whether the thread still runs."""
-        return self._thread.is_alive()
+        return self._loop.is_alive()
 
-    def _run(self) -> None:
-        if self._ended.wait(self._delay):
-            return
-        from queue_core.upkeep.tasks.ran import RETRY_SECONDS
-
-        leads = False
-        wait = 0.0
-        while not self._ended.wait(wait):
-            wait = self._pause
-            try:
-                tasks, leader = self.prepare()
-                if self._sweeps and not leads:
-                    leader.start()
-                    leads = True
-                tasks.run_due(self._queues(), retries=self._retries is None)
-            except Exception as error:  # noqa: BLE001 - whatever it is, the other work goes on
-                _log.warning("side tasks: %s; tried again in %g seconds", error, RETRY_SECONDS)
-                wait = RETRY_SECONDS
+    def _run_due(self) -> None:
+        tasks, leader = self.prepare()
+        if self._sweeps and not self._leads:
+            leader.start()
+            self._leads = True
+        tasks.run_due(self._queues(), retries=self._retries is None)

@@ -4,8 +4,7 @@ import threading
 
 import pytest
 
-from queue_core.upkeep.tasks import retry_thread
-from queue_core.upkeep.tasks.retry_thread import RetryThread
+from queue_core.upkeep.tasks.retry_thread import retry_thread
 from tests.waiting import PATIENCE
 
 
@@ -32,9 +31,9 @@ class Runs:
     ("look", "left"), [(10 * PATIENCE, 0.01), (0.01, 10 * PATIENCE)], ids=["due", "none is due"]
 )
 def test_it_looks_again_when_a_message_is_due_and_soon_if_none_is(monkeypatch, look, left):
-    monkeypatch.setattr(retry_thread, "LOOK_SECONDS", look)
+    monkeypatch.setattr("queue_core.upkeep.tasks.retry_thread.LOOK_SECONDS", look)
     runs = Runs(0.0, left, left, 60.0)
-    thread = RetryThread(lambda: runs, lambda: ["orders"], start=0.0)
+    thread = retry_thread(lambda: runs, lambda: ["orders"], start=0.0)
 
     thread.start()
     assert runs.done.wait(PATIENCE)
@@ -46,7 +45,7 @@ def test_it_looks_again_when_a_message_is_due_and_soon_if_none_is(monkeypatch, l
 def test_an_error_does_not_end_it(monkeypatch):
     monkeypatch.setattr("queue_core.upkeep.tasks.retry_thread._ERROR_SECONDS", 0.01)
     runs = Runs(OSError("no disk"), 0.0, 60.0)
-    thread = RetryThread(lambda: runs, lambda: None, start=0.0)
+    thread = retry_thread(lambda: runs, lambda: None, start=0.0)
 
     thread.start()
     assert runs.done.wait(PATIENCE)
@@ -54,5 +53,5 @@ def test_an_error_does_not_end_it(monkeypatch):
 
 
 def test_it_is_stopped_before_it_has_begun():
-    thread = RetryThread(Runs, lambda: None)
+    thread = retry_thread(Runs, lambda: None)
     thread.stop()

@@ -1,0 +1,82 @@
+"""`Loop`: a thread that repeats its work until it is stopped, even after errors."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+
+_log = logging.getLogger(__name__)
+
+
+class Loop:
+    """
+    A thread that calls *work* again and again.
+
+    It waits *first* seconds before the first call, and then after each call as many as it returns,
+    or *every* if that is None. An error is logged, and the work is tried again after *retry*
+    seconds; both are *every* by default. *at_end* is called in the thread when it ends.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        work: Callable[[], float | None],
+        *,
+        every: float = 0.0,
+        first: float | None = None,
+        retry: float | None = None,
+        at_end: Callable[[], object] = lambda: None,
+    ) -> None:
+        self._name = name
+        self._work = work
+        self._every = every
+        self._first = every if first is None else first
+        self._retry = every if retry is None else retry
+        self._at_end = at_end
+        self._is_ending = False
+        self._bell = threading.Event()
+        # A daemon thread: Spark ends its processes without notice, and nobody waits for a thread.
+        name = f"ignis-{name.replace(' ', '-')}"
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        """Start the thread; once only."""
+        self._thread.start()
+
+    def wake(self) -> None:
+        """Call the work at once, or once more after the call in progress."""
+        self._bell.set()
+
+    def sleep(self, seconds: float) -> None:
+        """Wait within the work, until the loop is to end or is woken."""
+        self._bell.wait(seconds)
+
+    def end(self) -> None:
+        """Have the thread end after the call in progress; the work itself may call this."""
+        self._is_ending = True
+        self._bell.set()
+
+    def stop(self, timeout: float | None = None) -> None:
+        """End the thread, and wait for the call in progress, *timeout* seconds at most."""
+        self.end()
+        if self._thread.is_alive() and self._thread is not threading.current_thread():
+            self._thread.join(timeout)
+
+    def is_alive(self) -> bool:
+        """Return whether the thread still runs."""
+        return self._thread.is_alive()
+
+    def _run(self) -> None:
+        wait: float | None = self._first
+        while True:
+            self._bell.wait(self._every if wait is None else wait)
+            self._bell.clear()
+            if self._is_ending:
+                self._at_end()
+                return
+            try:
+                wait = self._work()
+            except Exception as error:  # noqa: BLE001 - nobody else sees an error of this thread
+                wait = self._retry
+                _log.warning("%s: %s; tried again in %g seconds", self._name, error, wait)
