@@ -16,7 +16,7 @@ import numpy as np
 from sqlalchemy import Connection
 
 from queue_core.catalog.slices import lanes, turns
-from queue_core.catalog.slices.conditions import eligible_slices
+from queue_core.catalog.slices.conditions import eligible
 from queue_core.catalog.slices.slices import ShardKey, first_by_rank, lowest_rank
 from queue_core.selection.fired import Choice
 from queue_core.selection.request import FireRequest
@@ -36,8 +36,8 @@ def take_by_rank(connection: Connection, request: FireRequest, lock: Lock) -> Ch
     size = PAGE
     while True:
         size = min(size, MAX_SLICES)
-        where = eligible_slices(connection, request)
-        found = first_by_rank(connection, where, size + 1, skip_locked=bool(lock))
+        where = eligible(connection, request)
+        found = first_by_rank(connection, *where, size + 1, skip_locked=bool(lock))
         pieces, following = found[:size], found[size:]
         within = [
             narrowed(piece, rows)
@@ -71,7 +71,7 @@ def advance(connection: Connection, request: FireRequest, taken: Sequence[Taken]
         if request.selection is not None and request.selection.selector is not None:
             # Otherwise, all that the selector has left would come before later messages.
             of_queue = replace(request, queue_ids=(queue_id,))
-            lowest = lowest_rank(connection, eligible_slices(connection, of_queue))
+            lowest = lowest_rank(connection, *eligible(connection, of_queue))
             rank = rank if lowest is None else min(rank, lowest)
         lanes.advance(connection, queue_id, rank)
 

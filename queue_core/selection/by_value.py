@@ -19,7 +19,7 @@ from sqlalchemy import Connection
 
 from queue_core.catalog import dialect
 from queue_core.catalog.records import allotments
-from queue_core.catalog.slices.conditions import IN_FLIGHT, eligible_slices, in_queue, of_segments
+from queue_core.catalog.slices.conditions import IN_FLIGHT, eligible_of_segments, in_queue
 from queue_core.catalog.slices.slices import fetch
 from queue_core.selection.request import FireRequest
 from queue_core.selection.scan import ID, SLICE, Mask, SliceScan
@@ -161,13 +161,9 @@ class ValueRooms:
 
     def read(self, request: FireRequest, ids: Numbers) -> pa.Table:
         """Return the columns and `BYTES` of rows of segments, given and returned as ids."""
-        located = IdSet.of(ids)
-        found = fetch(
-            self._scan.connection,
-            *eligible_slices(self._scan.connection, request),
-            *of_segments(self._scan.connection, located.segments),
-        )
-        taken = having(found, located)
+        located, connection = IdSet.of(ids), self._scan.connection
+        where, given = eligible_of_segments(connection, request, located.segments)
+        taken = having(fetch(connection, *where, given=given), located)
         if not taken:
             fields = [self._scan.schema.field(name) for name in sorted(self.columns)]
             return pa.schema([(ID, pa.int64()), *fields, (BYTES, pa.float64())]).empty_table()

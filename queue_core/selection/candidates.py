@@ -19,7 +19,7 @@ from sqlalchemy import Connection
 from queue_core.catalog import dialect
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.slices import id_map, turns
-from queue_core.catalog.slices.conditions import IN_FLIGHT, behind, eligible_slices, in_shard
+from queue_core.catalog.slices.conditions import IN_FLIGHT, eligible, in_shard, next_in
 from queue_core.catalog.slices.slices import ShardKey, fetch
 from queue_core.selection.acquire import by_shard
 from queue_core.selection.fifo_scan import STEP_ROWS, ScanConditions, ShardScan
@@ -312,13 +312,9 @@ class _CandidateSearch:
         """
         after, size, largest = -1, min(first, PAGE[0]), PAGE[1]
         while True:
-            found = fetch(
-                self._connection,
-                *eligible_slices(self._connection, self._request_of(rules)),
-                *in_shard(key),
-                *behind(after),
-                limit=size,
-            )
+            where, given = eligible(self._connection, self._request_of(rules))
+            next_ones, of_shard = next_in(key, after)
+            found = fetch(self._connection, *where, *next_ones, given=given | of_shard, limit=size)
             yield from self._within(rules, key, found)
             if len(found) < size:
                 return
@@ -326,9 +322,8 @@ class _CandidateSearch:
 
     def _slices(self, rules: QueueRules, keys: list[ShardKey]) -> dict[ShardKey, list[Slice]]:
         """Return all slices of some shards that may hold candidates."""
-        found = by_shard(
-            fetch(self._connection, *eligible_slices(self._connection, self._request_of(rules)))
-        )
+        where, given = eligible(self._connection, self._request_of(rules))
+        found = by_shard(fetch(self._connection, *where, given=given))
         return {key: list(self._within(rules, key, found.get(key, []))) for key in keys}
 
     def _within(self, rules: QueueRules, key: ShardKey, pieces: Sequence[Slice]) -> Iterator[Slice]:

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 from sqlalchemy import Connection
 
-from queue_core.catalog.slices.conditions import eligible_slices
+from queue_core.catalog.slices.conditions import eligible
 from queue_core.catalog.slices.slices import first_by_rank
 from queue_core.selection.by_rank import narrowed
 from queue_core.selection.fifo_scan import ScanConditions, decided_by_stats, matching_rows
@@ -65,8 +65,8 @@ def _pages(
     size = PAGE[0]
     last: Slice | None = None
     while True:
-        where = eligible_slices(connection, request)
-        page = first_by_rank(connection, where, size, after=last)
+        where = eligible(connection, request)
+        page = first_by_rank(connection, *where, size, after=last)
         last = page[-1] if len(page) == size else None
         within = chain.from_iterable(
             by_horizon([(piece, piece.rows)], request, _key(piece)) for piece in page

@@ -19,7 +19,7 @@ from sqlalchemy import Connection
 
 from queue_core.catalog.holders.consumers import check_life
 from queue_core.catalog.slices import suspects
-from queue_core.catalog.slices.conditions import eligible, eligible_slices
+from queue_core.catalog.slices.conditions import eligible
 from queue_core.selection.request import FireRequest
 from queue_core.values.model import Consumer, HandlingConsumer, Magazine
 
@@ -69,7 +69,7 @@ def parts(
             yield SuspectPart(request, waits=True)
             return
         busy = most is not None
-    sizes = suspects.sizes(connection, eligible_slices(connection, request))
+    sizes = suspects.sizes(connection, *eligible(connection, request))
     for among in sorted(sizes, reverse=True):
         yield _trial(request, among, busy)
     yield SuspectPart(_apart(others))

@@ -19,7 +19,7 @@ from queue_core.catalog.holders.tickets import held_in
 from queue_core.catalog.records import trials
 from queue_core.catalog.slices import amounts
 from queue_core.catalog.slices.changes import Changes
-from queue_core.catalog.slices.conditions import eligible_slices, overdelivered
+from queue_core.catalog.slices.conditions import eligible, overdelivered
 from queue_core.catalog.slices.sidelining import set_aside
 from queue_core.catalog.slices.slices import fetch
 from queue_core.catalog.transact import Guard, Rounds
@@ -61,7 +61,8 @@ def count(catalog: Catalog, queue: QueueInfo) -> int:
     if not request.rules:
         return 0
     with catalog.read() as connection:
-        return amounts.messages(connection, *eligible_slices(connection, request))
+        where, given = eligible(connection, request)
+        return amounts.messages(connection, *where, given=given)
 
 
 def deliver_again(

@@ -25,7 +25,7 @@ from queue_core.catalog.records.task_log import Moves
 from queue_core.catalog.slices import id_map, origins, read_plans, turns
 from queue_core.catalog.slices import segments as segment_rows
 from queue_core.catalog.slices.changes import Changes
-from queue_core.catalog.slices.conditions import eligible_slices, movable, of_segments
+from queue_core.catalog.slices.conditions import eligible_of_segments, movable
 from queue_core.catalog.slices.slices import fetch
 from queue_core.catalog.transact import transact
 from queue_core.errors import BadOption, Conflict, QueueFull, SchemaMismatch
@@ -150,8 +150,8 @@ def _waiting(
     """Return the slice of the sideline with a message, and its row; raises `BadOption`."""
     located = id_map.located(connection, [queue.id], ids)
     request = FireRequest(queue_ids=(queue.id,), magazine=Magazine.SIDELINE, rules=movable(queue))
-    where = (*of_segments(connection, located.segments), *eligible_slices(connection, request))
-    found = fetch(connection, *where, lock=lock)
+    where, given = eligible_of_segments(connection, request, located.segments)
+    found = fetch(connection, *where, given=given, lock=lock)
     for piece in found:
         rows = piece.rows & located.rows(piece.segment_id)
         if rows:

@@ -36,7 +36,7 @@ from queue_core.catalog.slices.conditions import (
     IN_FLIGHT,
     Rules,
     Stretch,
-    eligible_slices,
+    eligible_of_segments,
     in_magazines,
     in_queue,
     movable,
@@ -242,8 +242,7 @@ def _shards(
 ) -> tuple[int, ...]:
     """Return the shards that seem to have some of the messages; a message keeps its shard."""
     located = id_map.located(connection, [queue.id], ids)
-    here = of_segments(connection, located.segments)
-    return shards_of(connection, (*here, *eligible_slices(connection, request, by_segment=True)))
+    return shards_of(connection, *eligible_of_segments(connection, request, located.segments))
 
 
 def _reload(connection: Connection, queue: QueueInfo, intervention: Intervention) -> list[Taken]:

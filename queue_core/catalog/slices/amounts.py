@@ -25,9 +25,13 @@ class Counted(NamedTuple):
     messages: int
 
 
-def messages(connection: Connection, *where: ColumnElement[bool]) -> int:
+def messages(
+    connection: Connection,
+    *where: ColumnElement[bool],
+    given: Mapping[str, Any] | None = None,
+) -> int:
     """Return how many messages the slices have that meet conditions; none: all slices."""
-    return int(connection.scalar(select(func.sum(slices.c.count)).where(*where)) or 0)
+    return int(connection.scalar(select(func.sum(slices.c.count)).where(*where), given) or 0)
 
 
 def in_flight(connection: Connection, queue_id: int) -> int:

@@ -114,6 +114,12 @@ def behind(place: int) -> Rules:
     return (slices.c.position > place,)
 
 
+def next_in(key: tuple[int, int, int], place: int) -> Eligible:
+    """Return the conditions of slices of a shard that begin behind a place."""
+    queue_id, _, shard = key
+    return Eligible(_BEHIND, {"at_queue": queue_id, "at_shard": shard, "behind": place})
+
+
 def in_state(*states: State) -> Rules:
     """Return the condition of slices in one of some states."""
     return (slices.c.state.in_([int(state) for state in states]),)
@@ -255,31 +261,13 @@ def within(stretch: Stretch | None) -> Rules:
     return (place >= stretch[0], place <= stretch[1])
 
 
-def eligible_slices(connection: Connection, request: Wanted, *, by_segment: bool = False) -> Rules:
+def eligible(connection: Connection, request: Wanted, *, by_segment: bool = False) -> Eligible:
     """
-    Return the conditions on slices that may hold messages for a request.
+    Return the conditions on slices that may hold messages for a request, with parameters.
 
     With *by_segment*, another condition names their segments, and a database without statistics
     must not look through the whole queue instead.
     """
-    queue_id: ColumnElement[int] = slices.c.queue_id
-    if by_segment and request.within is None:
-        queue_id = dialect.of(connection).not_indexed(slices.c.queue_id)
-    return (
-        dialect.of(connection).one_of(queue_id, request.queue_ids)
-        if len(request.queue_ids) > 1
-        else queue_id == request.queue_ids[0],
-        *in_magazines([request.magazine]),
-        *WAITING,
-        *request.rules,
-        *within(request.within),
-        *(() if request.shards is None else in_shards(connection, request.shards)),
-        *(() if request.horizon is None else (not_fired_since(request.horizon.at),)),
-    )
-
-
-def eligible(connection: Connection, request: Wanted, *, by_segment: bool = False) -> Eligible:
-    """Return the same conditions, with parameters: for statements that are built once."""
     database = dialect.of(connection)
     given: dict[str, Any] = {"in_magazine": int(request.magazine)}
     several = len(request.queue_ids) > 1
@@ -334,6 +322,11 @@ def _fired_of_segments(database: dialect.Dialect) -> Rules:
     )
 
 
+_BEHIND: Rules = (
+    slices.c.queue_id == bindparam("at_queue", type_=slices.c.queue_id.type),
+    slices.c.shard == bindparam("at_shard", type_=slices.c.shard.type),
+    slices.c.position > bindparam("behind", type_=slices.c.position.type),
+)
 #: The parameters of a part of a magazine.
 _STRETCH = ("first_shard", "first_position", "last_shard", "last_position")
 

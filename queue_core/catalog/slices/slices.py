@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from sqlalchemy import (
+    BigInteger,
     ColumnElement,
     Connection,
     Executable,
@@ -63,6 +64,9 @@ _ALLOCATE_ONE_IN_USE = _ALLOCATE_ONE.where(
 _KEY = (slices.c.queue_id, slices.c.magazine, slices.c.shard)
 #: The order by rank. Of equal ranks, those of the first places come first.
 _BY_RANK = (slices.c.rank, slices.c.position, slices.c.shard, slices.c.id)
+#: The parameters for the last slice of a page, by rank.
+_AFTER = ("after_rank", "after_position", "after_shard", "after_id")
+_MOST = bindparam("most", type_=BigInteger)
 _RANKED = slices.c.rank.is_not(None)
 _OF_TICKETS = (
     slices.c.consumer_id == bindparam("consumer_id"),
@@ -89,7 +93,8 @@ def fetch(
     if given is None:
         query = _fetching(database, select(slices).where(*where).limit(limit), lock)
     else:
-        query = _fetching_once(database, where, lock)
+        query = _fetching_once(database, where, lock, is_limited=limit is not None)
+        given = given if limit is None else {**given, "most": limit}
     found = read_slices(connection, query, given)
     if lock is not None:
         found.sort(key=lambda s: (s.queue_id, s.magazine, s.shard, s.position))
@@ -106,8 +111,11 @@ def _fetching(database: dialect.Dialect, query: Select[Any], lock: str | None) -
 
 
 @lru_cache(maxsize=256)
-def _fetching_once(database: dialect.Dialect, where: Rules, lock: str | None) -> Select[Any]:
-    return _fetching(database, select(slices).where(*where), lock)
+def _fetching_once(
+    database: dialect.Dialect, where: Rules, lock: str | None, *, is_limited: bool
+) -> Select[Any]:
+    query = select(slices).where(*where)
+    return _fetching(database, query.limit(_MOST) if is_limited else query, lock)
 
 
 def fetch_these(connection: Connection, ids: Collection[int]) -> list[Slice]:
@@ -175,6 +183,7 @@ def fetch_of_tickets(connection: Connection, tickets: TicketRange) -> list[Slice
 def first_by_rank(
     connection: Connection,
     where: Rules,
+    given: Mapping[str, Any],
     limit: int,
     *,
     after: Slice | None = None,
@@ -185,25 +194,39 @@ def first_by_rank(
 
     With *skip_locked*, lock them, and pass over slices that others have locked.
     """
-    query = select(slices).where(*where, _RANKED)
+    given = {**given, "most": limit}
     if after is not None:
-        query = query.where(tuple_(*_BY_RANK) > (after.rank, after.position, after.shard, after.id))
-    query = query.order_by(*_BY_RANK).limit(limit)
-    return read_slices(
-        connection, dialect.of(connection).skip_locked(query) if skip_locked else query
-    )
+        place = (after.rank, after.position, after.shard, after.id)
+        given |= zip(_AFTER, place, strict=True)
+    database = dialect.of(connection)
+    follows = after is not None
+    query = _first_by_rank(database, where, follows=follows, skip_locked=skip_locked)
+    return read_slices(connection, query, given)
 
 
-def lowest_rank(connection: Connection, where: Rules) -> int | None:
+@lru_cache(maxsize=64)
+def _first_by_rank(
+    database: dialect.Dialect, where: Rules, *, follows: bool, skip_locked: bool
+) -> Select[Any]:
+    query = select(slices).where(*where, _RANKED)
+    if follows:
+        place = (bindparam(name, type_=BigInteger) for name in _AFTER)
+        query = query.where(tuple_(*_BY_RANK) > tuple_(*place))
+    query = query.order_by(*_BY_RANK).limit(_MOST)
+    return database.skip_locked(query) if skip_locked else query
+
+
+def lowest_rank(connection: Connection, where: Rules, given: Mapping[str, Any]) -> int | None:
     """Return the lowest rank of the slices that meet conditions; None: none has a rank."""
     lowest = select(slices.c.rank).where(*where, _RANKED).order_by(slices.c.rank).limit(1)
-    found = connection.scalar(lowest)
+    found = connection.scalar(lowest, given)
     return None if found is None else int(found)
 
 
-def shards_of(connection: Connection, where: Rules) -> tuple[int, ...]:
+def shards_of(connection: Connection, where: Rules, given: Mapping[str, Any]) -> tuple[int, ...]:
     """Return the shards of the slices that meet conditions, in order."""
-    return tuple(sorted(connection.scalars(select(slices.c.shard).where(*where).distinct())))
+    found = select(slices.c.shard).where(*where).distinct()
+    return tuple(sorted(connection.scalars(found, given)))
 
 
 class ShardGone(Conflict):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -87,10 +87,10 @@ def most_held(connection: Connection, consumer_id: int) -> int | None:
     return most
 
 
-def sizes(connection: Connection, where: Rules) -> list[int]:
+def sizes(connection: Connection, where: Rules, given: Mapping[str, Any]) -> list[int]:
     """Return among how many messages the suspects were lost that meet conditions."""
     found = select(slices.c.lost_among).where(*where, _IS_SUSPECT).distinct()
-    return list(connection.scalars(found))
+    return list(connection.scalars(found, given))
 
 
 @lru_cache(maxsize=64)

@@ -12,7 +12,7 @@ from queue_core.catalog.database import Catalog
 from queue_core.catalog.queues import given_up_error
 from queue_core.catalog.records.jobs import Wish
 from queue_core.catalog.slices import amounts
-from queue_core.catalog.slices.conditions import eligible_slices
+from queue_core.catalog.slices.conditions import eligible
 from queue_core.catalog.transact import Guard
 from queue_core.errors import BadOption, DamagedSegment
 from queue_core.segments.storage import Storage
@@ -89,7 +89,8 @@ def count(catalog: Catalog, storage: Storage, redriving: Redriving) -> int:
         there = 0 if candidates is None else len(candidates.ids)
     else:
         with catalog.read() as connection:
-            there = amounts.messages(connection, *eligible_slices(connection, request))
+            where, given = eligible(connection, request)
+            there = amounts.messages(connection, *where, given=given)
     limit = redriving.wish.limit
     return there if limit is None else min(there, limit)
 
