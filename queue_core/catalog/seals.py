@@ -53,9 +53,16 @@ _UNSEALED = {
 }
 
 
-def of_insert(context: Any) -> int:
-    """Return the seal of the row that a statement inserts: the default of the column ``seal``."""
-    return seal(context.compiled.statement.table, context.get_current_parameters())
+def of_insert(context: Any) -> int | None:
+    """
+    Return the seal of the row that a statement inserts: the default of the column ``seal``.
+
+    Rows that the database selects are unknown here, and get none.
+    """
+    statement = context.compiled.statement
+    if statement.select is not None:
+        return None
+    return seal(statement.table, context.get_current_parameters())
 
 
 def seal(table: Table, row: Mapping[str, Any]) -> int:

@@ -113,6 +113,14 @@ def test_an_insert_of_many_rows_seals_each(database):
     assert [row["seal"] for row in found] == [seals.seal(slices, row) for row in found]
 
 
+def test_rows_that_the_database_selects_have_no_seal(database):
+    database.execute(insert(slices).values(row_of(slices) | {"id": 1}))
+    names = [column.name for column in slices.c if column.name not in ("id", "seal")]
+    database.execute(insert(slices).from_select(names, select(*(slices.c[name] for name in names))))
+
+    assert database.scalars(select(slices.c.seal).order_by(slices.c.id)).all()[1:] == [None]
+
+
 @pytest.mark.parametrize("damaged", [False, True])
 def test_sql_may_compute_the_new_values_of_a_table_that_grows(database, damaged):
     database.execute(insert(consumers).values(row_of(consumers)))
