@@ -252,7 +252,7 @@ MUTANTS = (
     _of(
         "a firing takes no turns",
         "queue_core/catalog/slices/turns",
-        "database.skip_locked(query, turns)",
+        "query.with_for_update(skip_locked=True, of=turns)",
         "query",
         f"{_RACES}/test_fire.py",
     ),

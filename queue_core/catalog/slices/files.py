@@ -58,10 +58,10 @@ def condemn(connection: Connection, strangers: Sequence[str], garbage: Sequence[
             .on_conflict_do_nothing(),
             [{"location": location} for location in strangers],
         )
-    these = dialect.of(connection).one_of(files.c.location, garbage)
+    these = dialect.one_of(files.c.location, garbage)
     # These are locked in the same order, before they are changed in any order.
     ordered = select(files.c.location).where(these).order_by(files.c.location)
-    connection.execute(dialect.of(connection).locked(ordered)).all()
+    connection.execute(ordered.with_for_update()).all()
     connection.execute(
         update(files).where(these, files.c.state == "garbage").values(state="condemned", since=now)
     )
@@ -75,5 +75,5 @@ def condemned(connection: Connection) -> list[str]:
 
 def forget(connection: Connection, locations: Collection[str]) -> None:
     """Forget those of some files that are condemned."""
-    these = dialect.of(connection).one_of(files.c.location, locations)
+    these = dialect.one_of(files.c.location, locations)
     connection.execute(delete(files).where(these, files.c.state == "condemned"))

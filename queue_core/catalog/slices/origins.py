@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from sqlalchemy import Connection, Select, bindparam, exists, select
+from sqlalchemy import Connection, bindparam, exists, select
 
 from queue_core.catalog import dialect
 from queue_core.catalog.tables import id_map, segments
@@ -35,15 +34,14 @@ def find(connection: Connection, queues: Sequence[QueueInfo], ids: IdSet) -> Ori
     """Return the origins of messages of some queues, with one statement."""
     if not len(ids):
         return Origins({}, moved=False, compacted=False)
-    database = dialect.of(connection)
     lowest, highest = min(ids.segments), max(ids.segments)
     given = {
-        "these": database.listed(ids.segments),
-        "of_queues": database.listed([queue.id for queue in queues]),
+        "these": ids.segments,
+        "of_queues": [queue.id for queue in queues],
         "first": first_id(lowest) + ids.rows(lowest).start,
         "last": first_id(highest) + ids.rows(highest).stop - 1,
     }
-    rows = connection.execute(_finding(database), given).all()
+    rows = connection.execute(_FINDING, given).all()
     return Origins(
         {row.id: _Segment(row.queue_id, row.rows) for row in rows if row.id is not None},
         moved=bool(rows[0].moved),
@@ -86,16 +84,14 @@ def check(
         )
 
 
-@lru_cache(maxsize=2)
-def _finding(database: dialect.Dialect) -> Select[Any]:
-    moved = exists().where(
-        database.one_of_given(id_map.c.queue_id, "of_queues"),
-        id_map.c.last_id >= bindparam("first"),
-        id_map.c.first_id <= bindparam("last"),
-    )
-    # One row at least, also if the catalog has none of the segments.
-    one = select(moved.label("moved")).subquery()
-    made = exists().where(id_map.c.segment_id == segments.c.id)
-    return select(
-        one.c.moved, segments.c.id, segments.c.queue_id, segments.c.rows, made.label("compacted")
-    ).select_from(one.outerjoin(segments, database.one_of_given(segments.c.id, "these")))
+_MOVED = exists().where(
+    dialect.one_of_given(id_map.c.queue_id, "of_queues"),
+    id_map.c.last_id >= bindparam("first"),
+    id_map.c.first_id <= bindparam("last"),
+)
+# One row at least, also if the catalog has none of the segments.
+_ONE = select(_MOVED.label("moved")).subquery()
+_MADE = exists().where(id_map.c.segment_id == segments.c.id)
+_FINDING = select(
+    _ONE.c.moved, segments.c.id, segments.c.queue_id, segments.c.rows, _MADE.label("compacted")
+).select_from(_ONE.outerjoin(segments, dialect.one_of_given(segments.c.id, "these")))

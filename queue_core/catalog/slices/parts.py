@@ -27,7 +27,7 @@ _EDGE = 8
 def large(connection: Connection, queues: Sequence[QueueInfo]) -> set[int]:
     """Return the ids of the queues that are too large to be looked through at once."""
     found: set[int] = set()
-    some = dialect.of(connection).one_of(queue_rows.c.id, [queue.id for queue in queues])
+    some = dialect.one_of(queue_rows.c.id, [queue.id for queue in queues])
     for magazine in Magazine:
         one_more = (
             select(slices.c.shard)

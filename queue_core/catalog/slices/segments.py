@@ -9,10 +9,7 @@ from typing import Any
 
 from sqlalchemy import (
     Connection,
-    Delete,
-    Executable,
     Row,
-    Select,
     bindparam,
     delete,
     exists,
@@ -20,9 +17,8 @@ from sqlalchemy import (
     select,
     update,
 )
-from sqlalchemy.sql.dml import ReturningDelete
 
-from queue_core.catalog import dialect, seals
+from queue_core.catalog import dialect
 from queue_core.catalog.damage import damaged, decoding
 from queue_core.catalog.tables import files, id_map, segments, slices
 from queue_core.errors import PublicationRefused
@@ -40,6 +36,14 @@ _DISCARD = (
 )
 
 _NAMED = exists().where(slices.c.segment_id == segments.c.id)
+_THESE = dialect.one_of_given(segments.c.id, "these")
+_SOURCES = (
+    select(segments, id_map.c.segment_id.is_not(None).label("compacted"))
+    .outerjoin(id_map, id_map.c.segment_id == segments.c.id)
+    .where(_THESE)
+)
+_RELEASE = delete(segments).where(_THESE, ~_NAMED).returning(segments.c.id, segments.c.location)
+_FORGET_IDS = delete(id_map).where(dialect.one_of_given(id_map.c.segment_id, "these"))
 
 
 def claim(connection: Connection, locations: Iterable[str]) -> None:
@@ -49,7 +53,7 @@ def claim(connection: Connection, locations: Iterable[str]) -> None:
     Raises `PublicationRefused` when one is being removed: the location is a primary key, which
     publishing and removing both insert, in this order.
     """
-    claiming = _claiming(dialect.of(connection))
+    claiming = _noting(dialect.of(connection), "live").returning(files.c.location)
     for location in sorted(locations):
         if connection.execute(claiming, {"location": location}).first() is None:
             raise PublicationRefused(
@@ -68,15 +72,13 @@ def publish(connection: Connection, queue_id: int, staged: Staged) -> tuple[int,
         "bytes": staged.bytes,
         "chunks": pack_chunks(staged.chunks),
     }
-    values = seals.sealed(segments, values)
     segment_id, loaded_at = connection.execute(_INSERT, values).one()
     return int(segment_id), int(loaded_at)
 
 
 def sources(connection: Connection, segment_ids: Collection[int]) -> dict[int, SegmentRef]:
     """Return the references by which segments are read, with all of their chunks."""
-    database = dialect.of(connection)
-    rows = connection.execute(_sources(database), {"these": database.listed(segment_ids)})
+    rows = connection.execute(_SOURCES, {"these": segment_ids})
     found = {}
     for row in rows:
         with decoding(segments, f"id {row.id}"):
@@ -89,7 +91,7 @@ def sources(connection: Connection, segment_ids: Collection[int]) -> dict[int, S
 
 def present(connection: Connection, segment_ids: Collection[int]) -> set[int]:
     """Return those of some segments that are there."""
-    here = dialect.of(connection).one_of(segments.c.id, segment_ids)
+    here = dialect.one_of(segments.c.id, segment_ids)
     return set(connection.scalars(select(segments.c.id).where(here)))
 
 
@@ -106,7 +108,7 @@ def locations(connection: Connection) -> Sequence[str]:
 
 def at(connection: Connection, locations: Collection[str]) -> Sequence[int]:
     """Return the segments that are in some files."""
-    here = dialect.of(connection).one_of(segments.c.location, locations)
+    here = dialect.one_of(segments.c.location, locations)
     return connection.scalars(select(segments.c.id).where(here)).all()
 
 
@@ -119,19 +121,10 @@ def release(connection: Connection, segment_ids: Collection[int]) -> None:
     """Remove the segments that no slice names; their files become garbage."""
     if not segment_ids:
         return
-    database = dialect.of(connection)
-    given = {"these": database.listed(segment_ids)}
-    gone = connection.execute(_unnamed(database), given).all()
+    gone = connection.execute(_RELEASE, {"these": segment_ids}).all()
     if gone:
-        given = {"these": database.listed([row.id for row in gone])}
-        connection.execute(_moved_by(database), given)
+        connection.execute(_FORGET_IDS, {"these": [row.id for row in gone]})
     discard(connection, [row.location for row in gone if row.location is not None])
-
-
-@lru_cache(maxsize=2)
-def _claiming(database: dialect.Dialect) -> Executable:
-    claiming: Executable = _noting(database, "live").returning(files.c.location)
-    return claiming
 
 
 @lru_cache(maxsize=4)
@@ -140,27 +133,6 @@ def _noting(database: dialect.Dialect, state: str) -> Any:
     return (
         database.insert_new(files).values(state=state, since=dialect.now()).on_conflict_do_nothing()
     )
-
-
-@lru_cache(maxsize=2)
-def _sources(database: dialect.Dialect) -> Select[Any]:
-    return (
-        select(segments, id_map.c.segment_id.is_not(None).label("compacted"))
-        .outerjoin(id_map, id_map.c.segment_id == segments.c.id)
-        .where(database.one_of_given(segments.c.id, "these"))
-    )
-
-
-@lru_cache(maxsize=2)
-def _unnamed(database: dialect.Dialect) -> ReturningDelete[Any]:
-    """Return the statement that removes those of some segments that no slice names."""
-    these = database.one_of_given(segments.c.id, "these")
-    return delete(segments).where(these, ~_NAMED).returning(segments.c.id, segments.c.location)
-
-
-@lru_cache(maxsize=2)
-def _moved_by(database: dialect.Dialect) -> Delete:
-    return delete(id_map).where(database.one_of_given(id_map.c.segment_id, "these"))
 
 
 def discard(connection: Connection, locations: Collection[str]) -> None:

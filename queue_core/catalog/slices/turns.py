@@ -7,7 +7,6 @@ Otherwise a later message could be fired before an earlier one that another firi
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 from sqlalchemy import BigInteger, Connection, Row, Select, bindparam, case, select
@@ -30,6 +29,34 @@ _BACKLOGS = (
     .select_from(shard_totals)
     .order_by(turns.c.queue_id, turns.c.shard)
 )
+#: The statements that read backlogs: of all shards, and with True, of some.
+_READING = {
+    False: _BACKLOGS.where(
+        dialect.one_of_given(turns.c.queue_id, "these"), turns.c.magazine == bindparam("in")
+    )
+}
+_READING[True] = _READING[False].where(dialect.one_of_given(turns.c.shard, "at"))
+_LOCKING = {some: query.with_for_update(of=turns) for some, query in _READING.items()}
+_FIRST = bindparam("first_shard", type_=turns.c.shard.type)
+_LATER = (turns.c.shard > _FIRST) | (
+    (turns.c.shard == _FIRST) & (turns.c.queue_id >= bindparam("first_queue"))
+)
+
+
+def _free(query: Select[Any], *, in_turn: bool) -> Select[Any]:
+    """Return the statement that locks free turns; *in_turn*: some of them, from one on."""
+    query = query.where(_WAITING > 0)
+    if in_turn:
+        order = (case((_LATER, 0), else_=1), turns.c.shard, turns.c.queue_id)
+        query = query.order_by(None).order_by(*order).limit(bindparam("most", type_=BigInteger))
+    return query.with_for_update(skip_locked=True, of=turns)
+
+
+_FREE = {
+    (some, in_turn): _free(query, in_turn=in_turn)
+    for some, query in _READING.items()
+    for in_turn in (False, True)
+}
 
 
 def place_in_turn(key: ShardKey) -> ShardKey:
@@ -59,9 +86,8 @@ def backlog(
     shard_numbers: Collection[int] | None = None,
 ) -> dict[ShardKey, Backlog]:
     """Return the backlog of some shards, by default of all, without locking them."""
-    database = dialect.of(connection)
-    given = _given(database, queue_ids, magazine, shard_numbers)
-    return _read(connection, _reading(database, of_shards="at" in given), given)
+    given = _given(queue_ids, magazine, shard_numbers)
+    return _read(connection, _READING["at" in given], given)
 
 
 def lock(
@@ -71,9 +97,8 @@ def lock(
     shard_numbers: Collection[int] | None = None,
 ) -> dict[ShardKey, Backlog]:
     """Wait for the turns of some shards, by default of all; return their backlog once locked."""
-    database = dialect.of(connection)
-    given = _given(database, queue_ids, magazine, shard_numbers)
-    return _read(connection, _locking(database, of_shards="at" in given), given)
+    given = _given(queue_ids, magazine, shard_numbers)
+    return _read(connection, _LOCKING["at" in given], given)
 
 
 def lock_free(
@@ -91,12 +116,10 @@ def lock_free(
     *start*: lock *most* turns only; those of this shard and the shards after it come first, in the
     order of `place_in_turn`.
     """
-    database = dialect.of(connection)
-    given = _given(database, queue_ids, magazine, shard_numbers)
-    of_shards = "at" in given
+    given = _given(queue_ids, magazine, shard_numbers)
+    query = _FREE["at" in given, start is not None]
     if start is not None:
         given |= {"first_queue": start[0], "first_shard": start[2], "most": most}
-    query = _free(database, of_shards=of_shards, in_turn=start is not None)
     return _read(connection, query, given)
 
 
@@ -107,7 +130,7 @@ def load_pointers(
     shard_numbers: Collection[int] | None = None,
 ) -> dict[ShardKey, int]:
     """Return the load pointers of some shards, by default of all."""
-    query = _pointer_query(connection, queue_ids, magazine, shard_numbers)
+    query = _pointer_query(queue_ids, magazine, shard_numbers)
     return _pointers(connection.execute(query).all())
 
 
@@ -115,7 +138,7 @@ def load_pointers_now(
     connection: Connection, queue_ids: Collection[int], magazine: Magazine
 ) -> tuple[dict[ShardKey, int], int]:
     """Return the load pointers of all shards, and the time by the database's clock."""
-    query = _pointer_query(connection, queue_ids, magazine, None)
+    query = _pointer_query(queue_ids, magazine, None)
     rows = connection.execute(query.add_columns(dialect.now().label("at"))).all()
     # A queue that was dropped has no shards.
     at = max((int(row.at) for row in rows), default=0) or dialect.read_clock(connection)
@@ -129,62 +152,22 @@ def lock_load_pointers(
     shard_numbers: Collection[int] | None = None,
 ) -> dict[ShardKey, int]:
     """Block loads into some shards, by default into all; return the load pointers."""
-    query = _pointer_query(connection, queue_ids, magazine, shard_numbers)
-    return _pointers(connection.execute(dialect.of(connection).locked(query)).all())
+    query = _pointer_query(queue_ids, magazine, shard_numbers)
+    return _pointers(connection.execute(query.with_for_update()).all())
 
 
 def _given(
-    database: dialect.Dialect,
-    queue_ids: Collection[int],
-    magazine: Magazine,
-    shard_numbers: Collection[int] | None,
+    queue_ids: Collection[int], magazine: Magazine, shard_numbers: Collection[int] | None
 ) -> dict[str, Any]:
-    """Return the parameters of `_reading`."""
-    given: dict[str, Any] = {"these": database.listed(queue_ids), "in": int(magazine)}
+    """Return the parameters of `_READING`."""
+    given: dict[str, Any] = {"these": queue_ids, "in": int(magazine)}
     if shard_numbers is not None:
-        given["at"] = database.listed(shard_numbers)
+        given["at"] = shard_numbers
     return given
 
 
-@lru_cache(maxsize=4)
-def _reading(
-    database: dialect.Dialect, *, of_shards: bool
-) -> Select[tuple[int, int, int, int, int]]:
-    where = [
-        database.one_of_given(turns.c.queue_id, "these"),
-        turns.c.magazine == bindparam("in"),
-    ]
-    if of_shards:
-        where.append(database.one_of_given(turns.c.shard, "at"))
-    return _BACKLOGS.where(*where)
-
-
-@lru_cache(maxsize=4)
-def _locking(
-    database: dialect.Dialect, *, of_shards: bool
-) -> Select[tuple[int, int, int, int, int]]:
-    return database.locked(_reading(database, of_shards=of_shards), turns)
-
-
-@lru_cache(maxsize=8)
-def _free(
-    database: dialect.Dialect, *, of_shards: bool, in_turn: bool
-) -> Select[tuple[int, int, int, int, int]]:
-    query = _reading(database, of_shards=of_shards).where(_WAITING > 0)
-    if in_turn:
-        first = bindparam("first_shard", type_=turns.c.shard.type)
-        later = (turns.c.shard > first) | (
-            (turns.c.shard == first) & (turns.c.queue_id >= bindparam("first_queue"))
-        )
-        order = (case((later, 0), else_=1), turns.c.shard, turns.c.queue_id)
-        query = query.order_by(None).order_by(*order).limit(bindparam("most", type_=BigInteger))
-    return database.skip_locked(query, turns)
-
-
 def _read(
-    connection: Connection,
-    query: Select[tuple[int, int, int, int, int]],
-    given: dict[str, Any],
+    connection: Connection, query: Select[Any], given: dict[str, Any]
 ) -> dict[ShardKey, Backlog]:
     found = {}
     for row in connection.execute(query, given).all():
@@ -197,22 +180,19 @@ def _read(
 
 
 def _pointer_query(
-    connection: Connection,
-    queue_ids: Collection[int],
-    magazine: Magazine,
-    shard_numbers: Collection[int] | None,
-) -> Select[tuple[int, int, int, int]]:
+    queue_ids: Collection[int], magazine: Magazine, shard_numbers: Collection[int] | None
+) -> Select[Any]:
     key = (shards.c.queue_id, shards.c.magazine, shards.c.shard)
     query = (
         select(*key, shards.c.load_pointer)
         .where(
-            dialect.of(connection).one_of(shards.c.queue_id, queue_ids),
+            dialect.one_of(shards.c.queue_id, queue_ids),
             shards.c.magazine == int(magazine),
         )
         .order_by(shards.c.queue_id, shards.c.shard)
     )
     if shard_numbers is not None:
-        query = query.where(dialect.of(connection).one_of(shards.c.shard, shard_numbers))
+        query = query.where(dialect.one_of(shards.c.shard, shard_numbers))
     return query
 
 

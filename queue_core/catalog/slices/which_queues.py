@@ -30,5 +30,5 @@ def with_older_messages(
         *WAITING,
         slices.c.loaded_at <= ago(seconds),
     )
-    some = dialect.of(connection).one_of(queues.c.id, queue_ids)
+    some = dialect.one_of(queues.c.id, queue_ids)
     return set(connection.scalars(select(queues.c.id).where(some, old.exists())))

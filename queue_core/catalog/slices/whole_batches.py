@@ -90,7 +90,7 @@ def _refuse(
     connection: Connection, tickets: TicketRange, queue_ids: Sequence[int], why: str
 ) -> None:
     """Raise `BadOption` with the names of those queues that still exist, if there are any."""
-    these = dialect.of(connection).one_of(queues.c.id, queue_ids)
+    these = dialect.one_of(queues.c.id, queue_ids)
     names = connection.scalars(select(queues.c.name).where(these).order_by(queues.c.name)).all()
     if not names:
         return
