@@ -9,7 +9,7 @@ from sqlalchemy import select
 
 from queue_core import Store
 from queue_core.catalog.format import FORMAT
-from queue_core.catalog.seals import SEALED
+from queue_core.catalog.tables import SEALED
 from queue_core.errors import QueueDeactivated, StaleCheckpoint
 from queue_core.segments.reader import read_table
 from queue_core.values.model import Ticket
