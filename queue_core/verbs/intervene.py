@@ -30,13 +30,11 @@ from queue_core.catalog.identity import clock
 from queue_core.catalog.records import failures, task_log
 from queue_core.catalog.records.failures import Prepared
 from queue_core.catalog.records.task_log import Moves
-from queue_core.catalog.slices import id_map, turns
+from queue_core.catalog.slices import id_map
 from queue_core.catalog.slices.changes import Changes
 from queue_core.catalog.slices.conditions import (
     IN_FLIGHT,
     Rules,
-    Stretch,
-    eligible_of_segments,
     in_magazines,
     in_queue,
     movable,
@@ -45,7 +43,7 @@ from queue_core.catalog.slices.conditions import (
     within,
 )
 from queue_core.catalog.slices.moving import DELETED, REQUEUED, SIDELINED, carry_out
-from queue_core.catalog.slices.slices import fetch, shards_of
+from queue_core.catalog.slices.slices import fetch
 from queue_core.catalog.transact import Rounds
 from queue_core.errors import BadOption
 from queue_core.selection.acquire import acquire
@@ -53,7 +51,7 @@ from queue_core.selection.request import Candidates, FireRequest
 from queue_core.selection.rounds import RoundPart, in_parts, still_there
 from queue_core.values.failure_kinds import BY_HAND
 from queue_core.values.ids import IdSet
-from queue_core.values.model import Magazine, QueueInfo, Slice
+from queue_core.values.model import Magazine, QueueInfo
 from queue_core.values.plan import Taken, having
 from queue_core.verbs.capacity.bounds import take_fitting
 
@@ -86,8 +84,6 @@ class Intervention:
     #: The kind and the reason of an act `Act.SIDELINE`.
     kind: str = BY_HAND
     reason: str | None = None
-    #: Only this part of them; None: all.
-    part: RoundPart | None = None
     #: For `Act.RELOAD`: the holder; None: consumers without a sign of life for some seconds.
     consumer: str | None = None
     dead_after: float = DEAD_AFTER_SECONDS
@@ -102,15 +98,6 @@ class Intervention:
     def is_by_age(self) -> bool:
         """Whether the catalog's clock decides which messages it takes: check it beforehand."""
         return self.act is Act.RELOAD and self.consumer is None
-
-    @property
-    def within(self) -> Stretch | None:
-        """Where the slices begin; None: anywhere."""
-        return None if self.part is None else self.part.within
-
-    def of_part(self, part: RoundPart) -> Intervention:
-        """Return the intervention for a part of the messages."""
-        return replace(self, ids=part.ids, magazines=(part.magazine,), part=part)
 
 
 def intervene(catalog: Catalog, queue: QueueInfo, intervention: Intervention) -> int:
@@ -134,9 +121,11 @@ def intervene(catalog: Catalog, queue: QueueInfo, intervention: Intervention) ->
         del found
         before, left = rounds.done, []
         for part in parts:
-            some = intervention.of_part(part)
+            prepared = _prepared(intervention, part)
             _, these = rounds.run(
-                partial(_change, queue=queue, intervention=some, prepared=_prepared(some))
+                partial(
+                    _change, queue=queue, intervention=intervention, part=part, prepared=prepared
+                )
             )
             if len(these) < len(part.ids):
                 left.append((part.ids - these).numbers())
@@ -150,13 +139,14 @@ def _change(
     connection: Connection,
     queue: QueueInfo,
     intervention: Intervention,
+    part: RoundPart,
     prepared: Prepared | None,
 ) -> tuple[int, IdSet]:
-    """Change the messages that are still in the right state; return how many, and which."""
+    """Change the messages of a part that are in the right state; return how many, and which."""
     if intervention.act is Act.RELOAD:
-        taken = _reload(connection, queue, intervention)
+        taken = _reload(connection, queue, intervention, part)
     else:
-        taken = _waiting(connection, queue, intervention)
+        taken = _waiting(connection, queue, intervention.act, part)
         carry_out(connection, queue, _MOVES[intervention.act], taken)
     if taken and intervention.act is Act.SIDELINE:
         if prepared is not None and prepared.are_of(taken):
@@ -167,36 +157,35 @@ def _change(
     if intervention.is_by_age:
         clock.confirm(connection)
     changed = sum(len(rows) for _, rows in taken)
-    if changed == len(intervention.ids):
-        return changed, intervention.ids
+    if changed == len(part.ids):
+        return changed, part.ids
     return changed, IdSet.of(id_map.ids_of(connection, taken))
 
 
 def find(connection: Connection, queue: QueueInfo, intervention: Intervention) -> list[Taken]:
     """Return the messages that `intervene` would change now, if the queue has room for them."""
     if intervention.act is not Act.RELOAD:
-        requests = _requests(queue, intervention)
+        requests = [_request(queue, intervention.act, each) for each in intervention.sources]
         return [t for r in requests for t in still_there(connection, r, intervention.ids)]
     located = id_map.located(connection, [queue.id], intervention.ids)
-    return having(fetch(connection, *_held(connection, queue, intervention, located)), located)
+    here = of_few_segments(connection, queue.id, located.segments)
+    here = (*here, *in_magazines(intervention.sources), *IN_FLIGHT)
+    return having(fetch(connection, *here, *_holder(connection, queue, intervention)), located)
 
 
-def _prepared(intervention: Intervention) -> Prepared | None:
+def _prepared(intervention: Intervention, part: RoundPart) -> Prepared | None:
     """
     Pack what the transaction will write if all messages of its part are still there.
 
     On SQLite, others wait for the transaction, and Arrow takes a good part of its time.
     """
-    part = intervention.part
-    if part is None:
-        return None
     moves = Moves()
     for shard, messages in part.messages.items():
         _note(moves, intervention.act, shard, part.magazine, messages)
     moves.packed()
     if intervention.act is not Act.SIDELINE or part.attempts is None:
         return None
-    ids = intervention.ids.numbers()
+    ids = part.ids.numbers()
     return failures.prepare(ids, part.attempts, intervention.kind, intervention.reason)
 
 
@@ -209,45 +198,36 @@ def _note(moves: Moves, act: Act, shard: int, magazine: Magazine, messages: int)
         _MOVES[act].note(moves, shard, magazine, messages)
 
 
-def _waiting(connection: Connection, queue: QueueInfo, intervention: Intervention) -> list[Taken]:
-    """Lock and return the chosen messages that wait."""
-    # All turns before all slices, and only those of shards with chosen messages.
-    narrowed = []
-    requests = _requests(queue, intervention)
-    for request in requests:
-        part = intervention.part
-        shards = part.shards if part else _shards(connection, queue, request, intervention.ids)
-        if shards and len(requests) > 1:
-            turns.lock(connection, [queue.id], request.magazine, shards)
-        if shards:
-            narrowed.append(replace(request, shards=shards))
-    chosen = Candidates(ids=intervention.ids, fired={}, ranked=frozenset())
-    if intervention.act is Act.REQUEUE:
-        return [t for r in narrowed for t in take_fitting(connection, queue, r, chosen) or ()]
-    return [t for r in narrowed for t in acquire(connection, r, "wait", chosen).taken]
+def _request(queue: QueueInfo, act: Act, magazine: Magazine) -> FireRequest:
+    rules = movable(queue) if act is Act.REQUEUE else ()
+    return FireRequest(queue_ids=(queue.id,), magazine=magazine, rules=rules)
 
 
-def _requests(queue: QueueInfo, intervention: Intervention) -> list[FireRequest]:
-    rules = movable(queue) if intervention.act is Act.REQUEUE else ()
-    return [
-        FireRequest(
-            queue_ids=(queue.id,), magazine=magazine, rules=rules, within=intervention.within
+def _waiting(connection: Connection, queue: QueueInfo, act: Act, part: RoundPart) -> list[Taken]:
+    """Lock and return the messages of a part that wait."""
+    request = _request(queue, act, part.magazine)
+    request = replace(request, within=part.within, shards=part.shards)
+    chosen = Candidates(ids=part.ids, fired={}, ranked=frozenset())
+    if act is Act.REQUEUE:
+        return take_fitting(connection, queue, request, chosen) or []
+    return acquire(connection, request, "wait", chosen).taken
+
+
+def _reload(
+    connection: Connection, queue: QueueInfo, intervention: Intervention, part: RoundPart
+) -> list[Taken]:
+    located = id_map.located(connection, [queue.id], part.ids)
+    if intervention.consumer is None:
+        where, given = abandoned.unattended_within(
+            queue.id, (part.magazine,), part.within, located.segments, intervention.dead_after
         )
-        for magazine in intervention.sources
-    ]
-
-
-def _shards(
-    connection: Connection, queue: QueueInfo, request: FireRequest, ids: IdSet
-) -> tuple[int, ...]:
-    """Return the shards that seem to have some of the messages; a message keeps its shard."""
-    located = id_map.located(connection, [queue.id], ids)
-    return shards_of(connection, *eligible_of_segments(connection, request, located.segments))
-
-
-def _reload(connection: Connection, queue: QueueInfo, intervention: Intervention) -> list[Taken]:
-    located = id_map.located(connection, [queue.id], intervention.ids)
-    taken = having(_fetch_held(connection, queue, intervention, located), located)
+        held = fetch(connection, *where, given=given, lock="wait")
+    else:
+        here = (*in_queue(queue.id, part.magazine), *within(part.within))
+        of_holder = _holder(connection, queue, intervention)
+        where = (*here, *of_segments(connection, located.segments), *IN_FLIGHT, *of_holder)
+        held = fetch(connection, *where, lock="wait")
+    taken = having(held, located)
     changes, moves = Changes([queue]), Moves()
     for piece, rows in taken:
         changes.release(piece, rows)
@@ -258,39 +238,14 @@ def _reload(connection: Connection, queue: QueueInfo, intervention: Intervention
     return taken
 
 
-def _fetch_held(
-    connection: Connection, queue: QueueInfo, intervention: Intervention, located: IdSet
-) -> list[Slice]:
-    """Lock and return the slices in flight that may be reloaded."""
-    if intervention.consumer is not None or intervention.within is None:
-        return fetch(connection, *_held(connection, queue, intervention, located), lock="wait")
-    where, given = abandoned.unattended_within(
-        queue.id,
-        intervention.sources,
-        intervention.within,
-        located.segments,
-        intervention.dead_after,
-    )
-    return fetch(connection, *where, given=given, lock="wait")
-
-
-def _held(
-    connection: Connection, queue: QueueInfo, intervention: Intervention, located: IdSet
-) -> Rules:
-    """Return the conditions of slices in flight that may be reloaded."""
-    if intervention.within is None:
-        here = of_few_segments(connection, queue.id, located.segments)
-    else:
-        segments = of_segments(connection, located.segments)
-        here = (*in_queue(queue.id), *segments, *within(intervention.within))
-    here = (*here, *in_magazines(intervention.sources), *IN_FLIGHT)
+def _holder(connection: Connection, queue: QueueInfo, intervention: Intervention) -> Rules:
+    """Return the conditions of slices whose holder the intervention may take them from."""
     if intervention.consumer is not None:
         _check_query(connection, queue, intervention.consumer)
-        holder_id = holders.id_of(connection, intervention.consumer)
-        return (*here, *abandoned.held_by_few(holder_id))
+        return abandoned.held_by_few(holders.id_of(connection, intervention.consumer))
     # The firing is a sign of life too, also of a consumer without heartbeats.
     age = intervention.dead_after
-    return (*here, *abandoned.fired_before(age), *abandoned.unattended(age))
+    return (*abandoned.fired_before(age), *abandoned.unattended(age))
 
 
 def _check_query(connection: Connection, queue: QueueInfo, name: str) -> None:

@@ -223,12 +223,6 @@ def lowest_rank(connection: Connection, where: Rules, given: Mapping[str, Any]) 
     return None if found is None else int(found)
 
 
-def shards_of(connection: Connection, where: Rules, given: Mapping[str, Any]) -> tuple[int, ...]:
-    """Return the shards of the slices that meet conditions, in order."""
-    found = select(slices.c.shard).where(*where).distinct()
-    return tuple(sorted(connection.scalars(found, given)))
-
-
 class ShardGone(Conflict):
     """The queue of a shard was dropped."""
 
