@@ -11,10 +11,11 @@ from sqlalchemy import Connection
 
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.records import progress
-from queue_core.catalog.slices.conditions import START, Position
 from queue_core.support import faults
 
 Result = TypeVar("Result")
+#: Where a round begins.
+Place = TypeVar("Place")
 
 #: Called first in a transaction; raises if the transaction must not happen (`Leader.guard`).
 Guard = Callable[[Connection], None]
@@ -111,19 +112,15 @@ class Rounds:
             pass
         return self.done
 
-    def through(
-        self,
-        work: Callable[..., tuple[int, Position | None]],
-        begin: Position = START,
-    ) -> bool:
+    def through(self, work: Callable[..., tuple[int, Place | None]], begin: Place) -> bool:
         """
         Do rounds from place to place, up to the limit; return whether they came to the end.
 
         A round gets the place where it begins, and returns that of the next one: None at the end,
         and its own if the next message would exceed the limit.
         """
-        at: Position | None = None
-        following: Position | None = begin
+        at: Place | None = None
+        following: Place | None = begin
         while following is not None and following != at and self.left != 0:
             at = following
             _, following = self.run(partial(work, begin=at))

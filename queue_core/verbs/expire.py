@@ -23,8 +23,8 @@ from queue_core.catalog.identity import clock
 from queue_core.catalog.records import task_log
 from queue_core.catalog.slices import id_map, parts, which_queues
 from queue_core.catalog.slices.changes import Changes
-from queue_core.catalog.slices.conditions import Position, expired, expiry_in
-from queue_core.catalog.slices.moving import EXPIRED, carry_out
+from queue_core.catalog.slices.conditions import START, Position, expired, expiry_in
+from queue_core.catalog.slices.moves import EXPIRED, carry_out
 from queue_core.catalog.slices.slices import fetch_these, first_loaded
 from queue_core.catalog.transact import Rounds
 from queue_core.selection.acquire import (
@@ -58,8 +58,10 @@ def expire(catalog: Catalog, storage_uri: str, queue: QueueInfo, *, in_parts: bo
     """
     clock.check(catalog)
     task_log.prepare()
-    by_column = _expire_by_column(catalog, storage_uri, queue)
-    return by_column + _expire_by_age(catalog, storage_uri, queue, in_parts=in_parts)
+    rounds = Rounds(catalog, "expire")
+    _expire_by_column(catalog, rounds, storage_uri, queue)
+    _expire_by_age(catalog, rounds, storage_uri, queue, in_parts=in_parts)
+    return rounds.done
 
 
 def expiring(connection: Connection, queues: Sequence[QueueInfo]) -> set[int]:
@@ -85,16 +87,14 @@ def expiring(connection: Connection, queues: Sequence[QueueInfo]) -> set[int]:
     return found
 
 
-def _expire_by_column(catalog: Catalog, storage_uri: str, queue: QueueInfo) -> int:
+def _expire_by_column(catalog: Catalog, rounds: Rounds, storage_uri: str, queue: QueueInfo) -> None:
     """Remove the messages of main whose own expiry time has passed."""
     selection = Selection.parse([queue], storage_uri, eligibility=of_expiry)
     if selection is None:
-        return 0
+        return
     request = FireRequest(queue_ids=(queue.id,), max_messages=BATCH, selection=selection)
-    rounds = Rounds(catalog, "expire")
     while (candidates := find_candidates(catalog, request)) is not None and len(candidates.ids):
         rounds.step(partial(_remove_found, queue=queue, request=request, candidates=candidates))
-    return rounds.done
 
 
 def _remove_found(
@@ -106,9 +106,10 @@ def _remove_found(
     return removed
 
 
-def _expire_by_age(catalog: Catalog, storage_uri: str, queue: QueueInfo, *, in_parts: bool) -> int:
+def _expire_by_age(
+    catalog: Catalog, rounds: Rounds, storage_uri: str, queue: QueueInfo, *, in_parts: bool
+) -> None:
     """Remove the messages that were loaded longer ago than their magazine's setting allows."""
-    rounds = Rounds(catalog, "expire")
     for magazine in Magazine:
         rules = expired(queue, magazine)
         if not rules:
@@ -121,8 +122,7 @@ def _expire_by_age(catalog: Catalog, storage_uri: str, queue: QueueInfo, *, in_p
             if not look(connection, request):
                 continue
         ages = read_ages(catalog, storage_uri, queue, request)
-        rounds.through(partial(_remove_old, queue=queue, request=request, ages=ages))
-    return rounds.done
+        rounds.through(partial(_remove_old, queue=queue, request=request, ages=ages), START)
 
 
 def _any_in_part(connection: Connection, request: FireRequest, queue: QueueInfo) -> bool:

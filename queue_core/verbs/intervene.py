@@ -42,7 +42,7 @@ from queue_core.catalog.slices.conditions import (
     of_segments,
     within,
 )
-from queue_core.catalog.slices.moving import DELETED, REQUEUED, SIDELINED, carry_out
+from queue_core.catalog.slices.moves import DELETED, REQUEUED, SIDELINED, carry_out
 from queue_core.catalog.slices.slices import fetch
 from queue_core.catalog.transact import Rounds
 from queue_core.errors import BadOption

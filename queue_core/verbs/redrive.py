@@ -19,7 +19,7 @@ from sqlalchemy import Connection
 from queue_core.catalog import queues
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.slices import id_map, read_plans
-from queue_core.catalog.slices.moving import SHOVELLED, carry_out
+from queue_core.catalog.slices.moves import SHOVELLED, carry_out
 from queue_core.catalog.transact import Guard, transact
 from queue_core.segments.distributor import Distributor
 from queue_core.segments.reader import read_table

@@ -17,7 +17,7 @@ from queue_core.catalog.slices import amounts
 from queue_core.catalog.slices.changes import Changes
 from queue_core.catalog.slices.conditions import DAMAGED, in_queue, numbered_above
 from queue_core.catalog.slices.slices import fetch
-from queue_core.catalog.transact import transact
+from queue_core.catalog.transact import Rounds
 
 #: The most slices that one transaction puts back.
 ROUND_SLICES = 1000
@@ -29,10 +29,10 @@ def repair(catalog: Catalog, queue_id: int) -> int:
     with catalog.read() as connection:
         progress.expect(amounts.messages(connection, *damaged))
 
-    def work(connection: Connection) -> tuple[int, int | None]:
+    def work(connection: Connection, begin: int) -> tuple[int, int | None]:
         changes, repaired = Changes(), 0
         # By their ids: those that are damaged again meanwhile wait for the next call.
-        following = (*damaged, *numbered_above(after))
+        following = (*damaged, *numbered_above(begin))
         found = fetch(connection, *following, limit=ROUND_SLICES, lock="wait")
         for piece in found:
             if piece.ticket is None:
@@ -44,12 +44,6 @@ def repair(catalog: Catalog, queue_id: int) -> int:
         last = max(piece.id for piece in found) if len(found) == ROUND_SLICES else None
         return repaired, last
 
-    repaired, after = 0, 0
-    while True:
-        count, last = transact(catalog, "repair", work)
-        progress.add(count)
-        repaired += count
-        if last is None:
-            return repaired
-        after = last
-        catalog.give_way()
+    rounds = Rounds(catalog, "repair")
+    rounds.through(work, 0)
+    return rounds.done

@@ -22,7 +22,7 @@ from queue_core.catalog.records import retries, task_log
 from queue_core.catalog.slices import id_map, turns
 from queue_core.catalog.slices.changes import Changes
 from queue_core.catalog.slices.conditions import WAITING, expiry_in, in_magazines, these
-from queue_core.catalog.slices.moving import SHOVELLED, carry_out
+from queue_core.catalog.slices.moves import SHOVELLED, carry_out
 from queue_core.catalog.slices.slices import fetch
 from queue_core.catalog.transact import Rounds
 from queue_core.selection.candidates import find_candidates

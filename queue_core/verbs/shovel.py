@@ -25,8 +25,8 @@ from queue_core.catalog.database import Catalog
 from queue_core.catalog.records import retries, task_log
 from queue_core.catalog.slices import amounts
 from queue_core.catalog.slices.bunches import Bunch
-from queue_core.catalog.slices.conditions import Position, eligible, movable, retriable
-from queue_core.catalog.slices.moving import SHOVELLED, carry_out
+from queue_core.catalog.slices.conditions import START, Position, eligible, movable, retriable
+from queue_core.catalog.slices.moves import SHOVELLED, carry_out
 from queue_core.catalog.slices.slices import fetch_these
 from queue_core.catalog.transact import Rounds
 from queue_core.selection.acquire import ROUND_SLICES, by_shard, take_bunch
@@ -181,7 +181,7 @@ def _move_whole(rounds: Rounds, queue: QueueInfo, request: FireRequest, most: in
             return 0, begin
         return carry_out(connection, queue, SHOVELLED, cut, bunch), following
 
-    return rounds.through(work)
+    return rounds.through(work, START)
 
 
 def _move_candidates(

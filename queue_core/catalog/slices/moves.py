@@ -40,7 +40,7 @@ class Move(NamedTuple):
         if self.to is Magazine.MAIN:
             # By this time, a sweep distinguishes them from messages that are stuck.
             return {"fired_at": now}
-        # The sideline gets some of them from a person alone, who says when they come back.
+        # Only a person moves waiting messages to the sideline, where they stay until one acts.
         return {} if self.to is None else {"due_at": NEVER}
 
 
