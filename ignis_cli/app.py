@@ -1,16 +1,19 @@
-"""The application: options of every command, and the types of arguments that commands share."""
+"""The application: how functions become commands, and the types of arguments that they share."""
 
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable
+from copy import copy
 from importlib.metadata import version
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar, get_args, get_origin
 
 import typer
+from typer import Argument, Option
 
-from ignis_cli.display import console, in_json
-from ignis_cli.invocation import Ignis, Invocation, current
+from ignis_cli.display import complain, console, in_json
+from ignis_cli.invocation import BROKEN, Ignis, Invocation, current
 from ignis_cli.row_files import FORMATS
 from queue_core import Queue, Store
 from queue_core.errors import BadOption
@@ -20,22 +23,25 @@ app = typer.Typer(cls=Ignis, no_args_is_help=True, pretty_exceptions_enable=Fals
 
 Function = TypeVar("Function", bound=Callable[..., None])
 
-Name = Annotated[str, typer.Argument(metavar="QUEUE", help="Name of the queue.")]
+Name = Annotated[str, Argument(metavar="QUEUE", help="Name of the queue.")]
 AnyName = Annotated[
-    str | None, typer.Argument(metavar="[QUEUE]", help="Name of the queue. By default, all queues.")
+    str | None, Argument(metavar="[QUEUE]", help="Name of the queue. By default, all queues.")
 ]
-Host = Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 for all of the machine.")]
-Port = Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0: any free one.")]
+Host = Annotated[str, Option(help="Address to listen on; 0.0.0.0 for all of the machine.")]
+Port = Annotated[int, Option(min=0, max=65535, help="Port to listen on; 0: any free one.")]
 Format = Annotated[
     str | None,
-    typer.Option(
+    Option(
         help=f"Format of the file: {', '.join(FORMATS)}. By default, the file's extension decides, "
         "and standard input is JSON lines."
     ),
 ]
-Last = Annotated[
-    int, typer.Option(min=1, help="Show only this many rows, the latest ones; 1 or more.")
-]
+#: A number of 1 or more.
+Positive = Annotated[int, Option(min=1)]
+Last = Annotated[int, Option(min=1, help="Show only this many rows, the latest ones; 1 or more.")]
+Count = Annotated[int, Option("--count", "-n", min=1)]
+Settings = Annotated[list[str] | None, Option(metavar="NAME=VALUE")]
+Yes = Annotated[bool, Option("--yes", "-y", help="Do it without a question.")]
 
 
 def _show_version(requested: bool) -> None:
@@ -47,21 +53,17 @@ def _show_version(requested: bool) -> None:
 @app.callback()
 def ignis(
     path: Annotated[
-        str | None, typer.Option(help="Folder of an embedded store. By default, $IGNIS_PATH.")
+        str | None, Option(help="Folder of an embedded store. By default, $IGNIS_PATH.")
     ] = None,
     catalog: Annotated[
-        str | None, typer.Option(help="Database URL of the catalog. By default, $IGNIS_CATALOG.")
+        str | None, Option(help="Database URL of the catalog. By default, $IGNIS_CATALOG.")
     ] = None,
     storage: Annotated[
-        str | None,
-        typer.Option(help="Folder or URI of the segment files. By default, $IGNIS_STORAGE."),
+        str | None, Option(help="Folder or URI of the segment files. By default, $IGNIS_STORAGE.")
     ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print JSON, one object per line.")
-    ] = False,
+    as_json: Annotated[bool, Option("--json", help="Print JSON, one object per line.")] = False,
     _: Annotated[
-        bool,
-        typer.Option("--version", is_eager=True, callback=_show_version, help="Print the version."),
+        bool, Option("--version", is_eager=True, callback=_show_version, help="Print the version.")
     ] = False,
 ) -> None:
     """Inspect, change and maintain the queues of a store."""
@@ -69,36 +71,76 @@ def ignis(
     in_json.set(as_json)
 
 
+def _queue(store: Store, queue: Name) -> Queue:
+    return store.queue(queue)
+
+
+#: What a command may get as its first parameter, by its type: a function that makes it of the store
+#: of the invocation, and of what the command line says.
+TAKES: dict[Any, Callable[..., Any]] = {Store: lambda store: store, Queue: _queue}
+
+
 def command(panel: str, name: str | None = None) -> Callable[[Function], Function]:
     """
     Add the command of a function, by default with its name.
 
-    If its first parameter is a `Store`, it gets that of the invocation; if it is a `Queue`, the one
-    that the first argument names.
+    Its first parameter may have a type of `TAKES`. Parameters by keyword are options, and other
+    ones arguments. The help of a parameter is in its type, or in the section ``Args`` of the
+    docstring, with its metavar in parentheses.
     """
 
     def add(function: Function) -> Function:
-        signature = inspect.signature(function, eval_str=True)
-        parameters = list(signature.parameters.values())
-        first = parameters[0] if parameters else None
-        if first is None or first.annotation not in (Store, Queue):
-            app.command(name, rich_help_panel=panel)(function)
-            return function
+        about, helps = _described(function.__doc__ or "")
+        parameters = _parameters(function)
+        make = TAKES.get(parameters[0].annotation) if parameters else None
+        own = _parameters(make)[1:] if make else []
+        shown = [
+            _shown(each, *helps.get(each.name, ("", "")))
+            for each in sorted([*own, *parameters[bool(make) :]], key=lambda each: each.kind)
+        ]
 
         def run(**given: Any) -> None:
-            with current.get().store() as store:
-                of_queue = first.annotation is Queue
-                given[first.name] = store.queue(given[first.name]) if of_queue else store
+            if make is None:
                 function(**given)
+                return
+            with current.get().store() as store:
+                made = make(store, **{each.name: given.pop(each.name) for each in own})
+                function(made, **given)
 
-        parameters[:1] = [first.replace(annotation=Name)] if first.annotation is Queue else []
-        run.__name__, run.__doc__ = function.__name__, function.__doc__
-        run.__annotations__ = {each.name: each.annotation for each in parameters}
-        run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+        run.__name__, run.__doc__ = function.__name__, about
+        run.__annotations__ = {each.name: each.annotation for each in shown}
+        run.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
         app.command(name, rich_help_panel=panel)(run)
         return function
 
     return add
+
+
+def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
+    found = inspect.signature(function, eval_str=True).parameters.values()
+    # Those of a `partial` have their values.
+    return [each for each in found if each.name not in getattr(function, "keywords", ())]
+
+
+def _described(doc: str) -> tuple[str, dict[str, tuple[str, str]]]:
+    """Split a docstring into what it says of the command, and the metavar and help by parameter."""
+    about, _, section = inspect.cleandoc(doc).partition("\n\nArgs:\n")
+    found = re.findall(r"^    (\w+)(?: \((.*?)\))?: (.*(?:\n     .*)*)", section, re.MULTILINE)
+    return about, {name: (metavar, " ".join(text.split())) for name, metavar, text in found}
+
+
+def _shown(parameter: inspect.Parameter, metavar: str, text: str) -> inspect.Parameter:
+    """Return a parameter as typer takes it, with its help."""
+    kind = parameter.annotation
+    info = Option() if parameter.kind is inspect.Parameter.KEYWORD_ONLY else Argument()
+    if get_origin(kind) is Annotated:
+        kind, info = get_args(kind)
+    info = copy(info)
+    if kind is bool and info.default is ...:
+        # Otherwise typer adds its contrary. In a type, what is called default is the option.
+        info.default = "--" + parameter.name.replace("_", "-")
+    info.help, info.metavar = text or info.help, metavar or info.metavar
+    return parameter.replace(annotation=Annotated[kind, info])
 
 
 def duration(option: str, text: str) -> float:
@@ -112,3 +154,12 @@ def duration(option: str, text: str) -> float:
 def working(text: str) -> Any:
     """Show a spinner on standard error while a long transaction runs."""
     return console(stderr=True).status(text)
+
+
+def ask(question: str) -> None:
+    """End the command with 1 if the answer is no; with ``--json``, no one can answer."""
+    if in_json.get():
+        raise BadOption(f"{question}: repeat the command with --yes")
+    if not typer.confirm(f"{question}?", err=True):
+        complain("nothing was changed")
+        raise typer.Exit(BROKEN)

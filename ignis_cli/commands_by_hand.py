@@ -2,38 +2,92 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Any, TypeAlias
 
 import typer
+from typer import Option
 
 from ignis_cli import row_files
-from ignis_cli.app import command
+from ignis_cli.app import TAKES, Count, Name, Yes, ask, command
 from ignis_cli.counting import counting
 from ignis_cli.display import OutputLost, answer, complain, counted, flush, show
 from ignis_cli.interrupts import between_transactions
 from ignis_cli.invocation import REFUSED
-from ignis_cli.questions import Yes, ask
-from queue_core import Chosen, Firing, IgnisError, Queue
+from queue_core import Chosen, Firing, IgnisError, Queue, Store
 from queue_core.errors import BadOption
 
 _BY_HAND = "By hand"
 
 MessageIds = Annotated[
     list[int] | None,
-    typer.Option("--id", metavar="ID", help="Id of a message, as _message_id. Repeatable."),
+    Option("--id", metavar="ID", help="Id of a message, as _message_id. Repeatable."),
 ]
 Where = Annotated[
     str | None,
-    typer.Option(metavar="SELECTOR", help="SQL condition on the messages, such as 'amount > 10'."),
+    Option(metavar="SELECTOR", help="SQL condition on the messages, such as 'amount > 10'."),
 ]
-Every = Annotated[bool, typer.Option("--all", help="All messages of the queue.")]
+Every = Annotated[bool, Option("--all", help="All messages of the queue.")]
 Within = Annotated[
     str | None,
-    typer.Option(help="Only messages in this magazine: main or sideline. By default, both."),
+    Option(help="Only messages in this magazine: main or sideline. By default, both."),
 ]
+
+
+@dataclass(frozen=True, slots=True)
+class QueueChoice:
+    """Messages that a command line chooses."""
+
+    queue: Queue
+    messages: Chosen
+
+    def change(self, act: str, done: str, yes: bool, for_good: str = "", **how: Any) -> None:
+        """
+        Run an act after a question with the number of messages; end with 1 if the answer is no.
+
+        It concerns the messages that were counted for the question, and no others.
+        """
+        messages, concerned = self.messages, len(self.messages.ids)
+        if not yes:
+            # A consumer decides which messages are concerned, and a reason does not.
+            decides = {"consumer": how["consumer"]} if "consumer" in how else {}
+            messages, there = self.messages.only(act, **decides), self.messages.count()
+            concerned = len(messages.ids)
+            left = f", and leave {counted(there - concerned)} alone" if there > concerned else ""
+            if concerned:
+                ask(f"{act} {counted(concerned)} of {self.queue.name}{for_good}{left}")
+        changed = 0
+        if concerned:
+            with counting(act, concerned):
+                changed = getattr(messages, act)(**how)
+        answer(f"{counted(changed)} of {self.queue.name} {done}", **{done: changed})
+
+
+def _choose(
+    store: Store,
+    queue: Name,
+    *,
+    ids: MessageIds = None,
+    where: Where = None,
+    every: Every = False,
+    magazine: Within = None,
+) -> QueueChoice:
+    if every == bool(ids or where):
+        raise BadOption("choose the messages with --id, with --where, with both, or with --all")
+    found = store.queue(queue)
+    return QueueChoice(found, found.choose("all" if every else ids or None, where, magazine))
+
+
+InMain: TypeAlias = Annotated[QueueChoice, "main"]
+InSideline: TypeAlias = Annotated[QueueChoice, "sideline"]
+TAKES |= {
+    QueueChoice: _choose,
+    InMain: partial(_choose, magazine="main"),
+    InSideline: partial(_choose, magazine="sideline"),
+}
 
 
 @command(_BY_HAND)
@@ -59,35 +113,30 @@ def resume(queue: Queue) -> None:
 
 
 @command(_BY_HAND)
-def get(
-    queue: Queue,
-    ids: MessageIds = None,
-    where: Where = None,
-    every: Every = False,
-    magazine: Within = None,
-) -> None:
+def get(these: QueueChoice) -> None:
     """Show chosen messages, waiting or in flight, without taking them."""
-    messages = _chosen(queue, ids, where, every, magazine).rows()
-    show(messages, [name for name in messages.column_names if name != "_queue"])
+    show(these.messages.rows(), without=("_queue",))
 
 
 @command(_BY_HAND)
 def fire(
     queue: Queue,
-    count: Annotated[
-        int, typer.Option("--count", "-n", min=1, help="Take at most this many messages.")
-    ] = 1,
+    *,
+    count: Count = 1,
     where: Where = None,
-    magazine: Annotated[str, typer.Option(help="The magazine: main or sideline.")] = "main",
-    delete: Annotated[
-        bool, typer.Option("--delete", help="Remove the messages when they have been printed.")
-    ] = False,
+    magazine: str = "main",
+    delete: bool = False,
 ) -> None:
     """
     Take the next messages, and show them.
 
     They stay in flight, so that no consumer gets them: `ignis reload` puts them back, and with
     --delete, they are removed. If the command is killed, a sweep sidelines them.
+
+    Args:
+        count: Take at most this many messages.
+        magazine: The magazine: main or sideline.
+        delete: Remove the messages when they have been printed.
     """
     with between_transactions() as interrupts:
         try:
@@ -97,7 +146,7 @@ def fire(
             raise
     with _not_forgotten(queue, firing):
         interrupts.check()
-        show(firing.messages, [name for name in firing.messages.column_names if name != "_queue"])
+        show(firing.messages, without=("_queue",))
         # Whoever reads them has them, before they are removed.
         flush()
         if delete:
@@ -110,110 +159,71 @@ def fire(
 
 
 @command(_BY_HAND)
-def delete(
-    queue: Queue,
-    ids: MessageIds = None,
-    where: Where = None,
-    every: Every = False,
-    magazine: Within = None,
-    yes: Yes = False,
-) -> None:
+def delete(these: QueueChoice, *, yes: Yes = False) -> None:
     """
     Remove chosen messages that wait, for good.
 
     Messages in flight stay: reload them first. The exit code is 1 if you answer no.
     """
-    chosen = _chosen(queue, ids, where, every, magazine)
-    done = _do("delete", chosen, Chosen.delete, f"of {queue.name} for good", yes)
-    answer(f"{counted(done)} of {queue.name} deleted", deleted=done)
+    these.change("delete", "deleted", yes, " for good")
 
 
 @command(_BY_HAND)
-def sideline(
-    queue: Queue,
-    ids: MessageIds = None,
-    where: Where = None,
-    every: Every = False,
-    reason: Annotated[
-        str | None, typer.Option(help="Any text, which the view failures shows.")
-    ] = None,
-    yes: Yes = False,
-) -> None:
+def sideline(these: InMain, *, reason: str | None = None, yes: Yes = False) -> None:
     """
     Move chosen messages that wait in main to the sideline.
 
     They do not count as failed, and no shovel moves them without --force: requeue returns them. The
     exit code is 1 if you answer no.
+
+    Args:
+        reason: Any text, which the view failures shows.
     """
-    chosen = _chosen(queue, ids, where, every, "main")
-    done = _do("sideline", chosen, lambda these: these.sideline(reason), f"of {queue.name}", yes)
-    answer(f"{counted(done)} of {queue.name} sidelined", sidelined=done)
+    these.change("sideline", "sidelined", yes, reason=reason)
 
 
 @command(_BY_HAND)
-def requeue(
-    queue: Queue,
-    ids: MessageIds = None,
-    where: Where = None,
-    every: Every = False,
-    yes: Yes = False,
-) -> None:
+def requeue(these: InSideline, *, yes: Yes = False) -> None:
     """
     Move chosen messages from the sideline to the tail of main, dead ones too.
 
     A bounded queue takes only as many as it has room for. The exit code is 1 if you answer no.
     """
-    chosen = _chosen(queue, ids, where, every, "sideline")
-    done = _do("requeue", chosen, Chosen.requeue, f"of {queue.name}", yes)
-    answer(f"{counted(done)} of {queue.name} requeued", requeued=done)
+    these.change("requeue", "requeued", yes)
 
 
 @command(_BY_HAND)
-def reload(
-    queue: Queue,
-    ids: MessageIds = None,
-    where: Where = None,
-    every: Every = False,
-    magazine: Within = None,
-    consumer: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="Take the messages from this consumer, even if it is alive. By default, from "
-            "consumers without a sign of life for a minute.",
-        ),
-    ] = None,
-    yes: Yes = False,
-) -> None:
+def reload(these: QueueChoice, *, consumer: str | None = None, yes: Yes = False) -> None:
     """
     Put chosen messages that are in flight back to their old places.
 
     Their consumer may have handled them, and they are handled again. The exit code is 1 if you
     answer no.
+
+    Args:
+        consumer (NAME): Take the messages from this consumer, even if it is alive. By default, from
+            consumers without a sign of life for a minute.
     """
-    chosen = _chosen(queue, ids, where, every, magazine)
-    run = partial(Chosen.reload, consumer=consumer)
-    done = _do("reload", chosen, run, f"of {queue.name}", yes, consumer)
-    answer(f"{counted(done)} of {queue.name} reloaded", reloaded=done)
+    these.change("reload", "reloaded", yes, consumer=consumer)
 
 
 @command(_BY_HAND)
 def edit(
     queue: Queue,
-    message: Annotated[int, typer.Argument(metavar="ID", help="Id of a message in the sideline.")],
-    set: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="COLUMN=VALUE",
-            help="A new value: text, base64 for binary columns, or JSON for columns of other "
-            "types. Repeatable.",
-        ),
-    ] = None,
-    null: Annotated[
-        list[str] | None, typer.Option(metavar="COLUMN", help="Set a column to null. Repeatable.")
-    ] = None,
+    message: int,
+    *,
+    set: list[str] | None = None,
+    null: list[str] | None = None,
 ) -> None:
-    """Change columns of a message in the sideline, and move it to the tail of main."""
+    """
+    Change columns of a message in the sideline, and move it to the tail of main.
+
+    Args:
+        message (ID): Id of a message in the sideline.
+        set (COLUMN=VALUE): A new value: text, base64 for binary columns, or JSON for columns of
+            other types. Repeatable.
+        null (COLUMN): Set a column to null. Repeatable.
+    """
     values = row_files.values(set or [], queue.schema) | dict.fromkeys(null or ())
     queue.edit(message, values)
     answer(f"message {message} of {queue.name} is edited, and back in main", edited=message)
@@ -245,41 +255,3 @@ def _in_flight(queue: Queue, messages: int) -> str:
 def _way_back(queue: Queue) -> str:
     name, holder = queue.info.name, queue.store.consumer().name
     return f"put them back with: ignis reload {name} --all --consumer {holder}"
-
-
-def _chosen(
-    queue: Queue,
-    ids: list[int] | None,
-    where: str | None,
-    every: bool,
-    magazine: str | None,
-) -> Chosen:
-    if every == bool(ids or where):
-        raise BadOption("choose the messages with --id, with --where, with both, or with --all")
-    return queue.choose("all" if every else ids or None, where, magazine)
-
-
-def _do(
-    act: str,
-    chosen: Chosen,
-    run: Callable[[Chosen], int],
-    of: str,
-    yes: bool,
-    consumer: str | None = None,
-) -> int:
-    """
-    Run an act after a question with the number of messages; end with 1 if the answer is no.
-
-    It concerns the messages that were counted for the question, and no others.
-    """
-    if yes:
-        with counting(act, len(chosen.ids)):
-            return run(chosen)
-    counted_ones, there = chosen.only(act, consumer=consumer), chosen.count()
-    concerned = len(counted_ones.ids)
-    if not concerned:
-        return 0
-    left = f", and leave {counted(there - concerned)} alone" if there > concerned else ""
-    ask(f"{act} {counted(concerned)} {of}{left}")
-    with counting(act, concerned):
-        return run(counted_ones)

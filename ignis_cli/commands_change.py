@@ -7,19 +7,17 @@ import shlex
 import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
-from typing import Annotated
+from itertools import chain
 
 import pyarrow as pa
-import typer
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from ignis_cli import row_files
-from ignis_cli.app import Format, Name, command
+from ignis_cli.app import Format, Name, Positive, Yes, ask, command
 from ignis_cli.ddl import columns as parse_columns
 from ignis_cli.display import answer, complain, console, counted
 from ignis_cli.interrupts import Interrupts, between_transactions
 from ignis_cli.invocation import current
-from ignis_cli.questions import Yes, ask
 from ignis_cli.setting_values import parse_settings
 from queue_core import IgnisError, Queue
 from queue_core.errors import BadOption, QueueExists
@@ -31,35 +29,27 @@ _CHANGE = "Change"
 @command(_CHANGE)
 def create(
     queue: Name,
-    columns: Annotated[
-        str | None,
-        typer.Argument(help="Columns as in Spark SQL: 'id LONG NOT NULL, customer STRING'."),
-    ] = None,
-    like: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Take the columns from this file instead.")
-    ] = None,
+    columns: str | None = None,
+    *,
+    like: str | None = None,
     format: Format = None,
-    shards: Annotated[
-        int, typer.Option(help="Number of shards, 1 to 512. Order holds in each.")
-    ] = DEFAULT_SHARDS,
-    key: Annotated[
-        str | None,
-        typer.Option(
-            help="Column whose hash picks the shard, so that messages of a key stay in order."
-        ),
-    ] = None,
-    set: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME=VALUE",
-            help="A setting, such as sweep_after=15m or attributes=amount,customer. Repeatable.",
-        ),
-    ] = None,
-    if_missing: Annotated[
-        bool, typer.Option("--if-missing", help="Accept that an equal queue exists.")
-    ] = False,
+    shards: int = DEFAULT_SHARDS,
+    key: str | None = None,
+    set: list[str] | None = None,
+    if_missing: bool = False,
 ) -> None:
-    """Create a queue, and the store if it does not exist."""
+    """
+    Create a queue, and the store if it does not exist.
+
+    Args:
+        columns: Columns as in Spark SQL: 'id LONG NOT NULL, customer STRING'.
+        like (FILE): Take the columns from this file instead.
+        shards: Number of shards, 1 to 512. Order holds in each.
+        key: Column whose hash picks the shard, so that messages of a key stay in order.
+        set (NAME=VALUE): A setting, such as sweep_after=15m or attributes=amount,customer.
+            Repeatable.
+        if_missing: Accept that an equal queue exists.
+    """
     if (columns is None) == (like is None):
         raise BadOption("give the columns, either as COLUMNS or as --like FILE")
     schema = parse_columns(columns) if columns else row_files.schema_of(str(like), format)
@@ -98,20 +88,18 @@ def create(
 @command(_CHANGE)
 def load(
     queue: Queue,
-    file: Annotated[
-        str,
-        typer.Argument(help="A file of JSON lines, CSV, Parquet or Arrow; '-' is standard input."),
-    ] = row_files.STDIN,
+    file: str = row_files.STDIN,
+    *,
     format: Format = None,
-    part: Annotated[
-        int,
-        typer.Option(
-            min=1,
-            help="Messages per transaction, 1 or more. Each part is loaded whole or not at all.",
-        ),
-    ] = 1_000_000,
+    part: Positive = 1_000_000,
 ) -> None:
-    """Load the rows of a file into a queue."""
+    """
+    Load the rows of a file into a queue.
+
+    Args:
+        file: A file of JSON lines, CSV, Parquet or Arrow; '-' is standard input.
+        part: Messages per transaction, 1 or more. Each part is loaded whole or not at all.
+    """
     progress = Progress(
         SpinnerColumn(),
         TextColumn("{task.completed:,} messages loaded"),
@@ -147,20 +135,18 @@ def load(
 
 
 @command(_CHANGE, "set")
-def change(
-    queue: Queue,
-    settings: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="NAME=VALUE...",
-            help="Settings, such as sweep_after=15m, attributes=amount,customer or policy=none.",
-        ),
-    ],
-) -> None:
-    """Change settings of a queue, even while it is in use."""
+def change(queue: Queue, settings: list[str]) -> None:
+    """
+    Change settings of a queue, even while it is in use.
+
+    Args:
+        settings (NAME=VALUE...): Settings, such as sweep_after=15m, attributes=amount,customer or
+            policy=none.
+    """
     values = parse_settings(settings)
     queue.change_settings(**values)
-    text = ", ".join(f"{name} is {_shown(value)}" for name, value in values.items())
+    shown = {name: "none" if value is None else json.dumps(value) for name, value in values.items()}
+    text = ", ".join(f"{name} is {value}" for name, value in shown.items())
     answer(f"{queue.name}: {text}", **values)
 
 
@@ -172,7 +158,7 @@ def deactivate(queue: Queue) -> None:
 
 
 @command(_CHANGE)
-def drop(queue: Queue, yes: Yes = False) -> None:
+def drop(queue: Queue, *, yes: Yes = False) -> None:
     """
     Remove a deactivated queue with all its messages, and free its name.
 
@@ -189,18 +175,12 @@ def drop(queue: Queue, yes: Yes = False) -> None:
     answer(f"queue {name} is dropped, with {counted(messages)}", dropped=name, messages=messages)
 
 
-def _shown(value: object) -> str:
-    """Return a setting as one writes it on the command line."""
-    return "none" if value is None else json.dumps(value)
-
-
 def _parts(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.Table]:
     """Combine batches into tables of at least *rows* rows; the last one may be smaller."""
     waiting: list[pa.Table] = []
-    for batch in batches:
-        waiting.append(pa.Table.from_batches([batch]))
-        if sum(each.num_rows for each in waiting) >= rows:
+    for batch in chain(batches, [None]):
+        if batch is not None:
+            waiting.append(pa.Table.from_batches([batch]))
+        if waiting and (batch is None or sum(each.num_rows for each in waiting) >= rows):
             yield pa.concat_tables(waiting, promote_options="permissive")
             waiting = []
-    if waiting:
-        yield pa.concat_tables(waiting, promote_options="permissive")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
@@ -26,70 +25,44 @@ class LoginRole(StrEnum):
 
 @command(_OPERATE)
 def console(
+    *,
     host: Host = "127.0.0.1",
     port: Port = 8413,
-    users: Annotated[
-        Path | None,
-        typer.Option(
-            help="File of logins, with lines of `ignis console-user`. By default, a key that the "
-            "command prints logs in."
-        ),
-    ] = None,
-    proxy_header: Annotated[
-        str | None,
-        typer.Option(
-            metavar="HEADER",
-            help="Header by which a reverse proxy names the login, such as X-Forwarded-User.",
-        ),
-    ] = None,
-    proxy_operator: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME", help="A login of the proxy that may operate. Repeatable."),
-    ] = None,
-    proxy_address: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="ADDRESS",
-            help="Address from which the header is believed. Repeatable. By default, this machine.",
-        ),
-    ] = None,
-    name: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="HOST",
-            help="A name by which browsers reach the console, beside --host. Repeatable.",
-        ),
-    ] = None,
-    tls_certificate: Annotated[
-        Path | None, typer.Option(help="File of the TLS certificate, in PEM.")
-    ] = None,
-    tls_key: Annotated[Path | None, typer.Option(help="File of its private key, in PEM.")] = None,
-    plain: Annotated[
-        bool,
-        typer.Option(
-            "--plain", help="Let other machines connect without TLS, such as a proxy that has it."
-        ),
-    ] = False,
-    look_only: Annotated[
-        bool, typer.Option("--look-only", help="Nobody may change anything.")
-    ] = False,
-    action_log: Annotated[
-        Path | None,
-        typer.Option(help="File to which each action is appended, as a line of JSON."),
-    ] = None,
-    metrics_token: Annotated[
-        Path | None,
-        typer.Option(help="File with a token, with which Prometheus reads /metrics, and no page."),
-    ] = None,
-    oldest: Annotated[
-        str, typer.Option(help="Age at which a waiting message is a problem, such as 15m.")
-    ] = "15m",
+    users: Path | None = None,
+    proxy_header: str | None = None,
+    proxy_operator: list[str] | None = None,
+    proxy_address: list[str] | None = None,
+    name: list[str] | None = None,
+    tls_certificate: Path | None = None,
+    tls_key: Path | None = None,
+    plain: bool = False,
+    look_only: bool = False,
+    action_log: Path | None = None,
+    metrics_token: Path | None = None,
+    oldest: str = "15m",
 ) -> None:
     """
     Serve the console: web pages with the queues of the store, until SIGTERM or Ctrl-C.
 
     It listens on this machine only, unless --host says otherwise. While nobody looks, it does not
     read the store.
+
+    Args:
+        users: File of logins, with lines of `ignis console-user`. By default, a key that the
+            command prints logs in.
+        proxy_header (HEADER): Header by which a reverse proxy names the login, such as
+            X-Forwarded-User.
+        proxy_operator (NAME): A login of the proxy that may operate. Repeatable.
+        proxy_address (ADDRESS): Address from which the header is believed. Repeatable. By default,
+            this machine.
+        name (HOST): A name by which browsers reach the console, beside --host. Repeatable.
+        tls_certificate: File of the TLS certificate, in PEM.
+        tls_key: File of its private key, in PEM.
+        plain: Let other machines connect without TLS, such as a proxy that has it.
+        look_only: Nobody may change anything.
+        action_log: File to which each action is appended, as a line of JSON.
+        metrics_token: File with a token, with which Prometheus reads /metrics, and no page.
+        oldest: Age at which a waiting message is a problem, such as 15m.
     """
     # Checked first: what serves the pages takes a while to import.
     from ignis_console.config import LOOPBACK, ConsoleOptions
@@ -119,15 +92,16 @@ def console(
 
 
 @command(_OPERATE)
-def console_user(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the login.")],
-    role: Annotated[LoginRole, typer.Option(help="What the login may do.")] = LoginRole.look,
-) -> None:
+def console_user(name: str, *, role: LoginRole = LoginRole.look) -> None:
     """
     Print the line of a login for the file of `ignis console --users`.
 
     It asks for the password, or reads the first line of standard input if that is no terminal. A
     password has 12 or more characters.
+
+    Args:
+        name (NAME): Name of the login.
+        role: What the login may do.
     """
     from ignis_console import passwords
 

@@ -1,21 +1,29 @@
-"""Commands that inspect a store and change nothing."""
+"""Commands that inspect a store and change nothing: views, messages, samples and metrics."""
 
 from __future__ import annotations
 
 import json
+import signal
+import sys
+import threading
+from collections.abc import Sequence
 from contextlib import suppress
-from itertools import islice
-from typing import Annotated
+from enum import StrEnum
+from itertools import groupby, islice
+from typing import Any
 
 import pyarrow as pa
-import typer
 from rich.live import Live
 
 from ignis_cli import top
-from ignis_cli.app import AnyName, Last, command, duration
-from ignis_cli.display import console, grid, in_json, put, show, show_json
+from ignis_cli.app import AnyName, Count, Host, Last, Port, command, duration
+from ignis_cli.display import complain, console, grid, in_json, put, show, show_json
+from ignis_cli.invocation import current
 from queue_core import Queue, Store
+from queue_core.errors import BadOption
+from queue_core.support.extras import missing
 from queue_core.values.model import BY_SHARD
+from queue_core.watching.views import read_samples
 
 _INSPECT = "Inspect"
 
@@ -56,44 +64,28 @@ def describe(queue: Queue) -> None:
 @command(_INSPECT)
 def peek(
     queue: Queue,
-    count: Annotated[
-        int, typer.Option("--count", "-n", min=1, help="Show at most this many messages.")
-    ] = 10,
-    magazine: Annotated[str, typer.Option(help="The magazine: main or sideline.")] = "main",
-    selector: Annotated[
-        str | None,
-        typer.Option(help="SQL condition on the messages, such as 'amount > 10'."),
-    ] = None,
-    order_by: Annotated[
-        str | None,
-        typer.Option(help="Order in which messages are chosen, such as 'priority DESC'."),
-    ] = None,
-    order: Annotated[
-        str,
-        typer.Option(
-            help="Order without --order-by: shard, or global for the time of loading over all "
-            "shards, which takes longer."
-        ),
-    ] = BY_SHARD,
+    *,
+    count: Count = 10,
+    magazine: str = "main",
+    selector: str | None = None,
+    order_by: str | None = None,
+    order: str = BY_SHARD,
 ) -> None:
-    """Show the messages that would be fired next, without taking them."""
+    """
+    Show the messages that would be fired next, without taking them.
+
+    Args:
+        count: Show at most this many messages.
+        magazine: The magazine: main or sideline.
+        selector: SQL condition on the messages, such as 'amount > 10'.
+        order_by: Order in which messages are chosen, such as 'priority DESC'.
+        order: Order without --order-by: shard, or global for the time of loading over all shards,
+            which takes longer.
+    """
     messages = queue.peek(
         count, selector=selector, order_by=order_by, order=order, magazine=magazine
     )
-    hidden = ("_queue", "_fired_at")
-    show(messages, [name for name in messages.column_names if name not in hidden])
-
-
-@command(_INSPECT)
-def slices(store: Store, queue: AnyName = None, last: Last = 1000) -> None:
-    """Show the slices: where messages are stored, and which consumer holds them."""
-    show(store.view("slices", queue), last=last)
-
-
-@command(_INSPECT)
-def shards(store: Store, queue: AnyName = None) -> None:
-    """Show the pointers and counters of each shard."""
-    show(store.view("shards", queue))
+    show(messages, without=("_queue", "_fired_at"))
 
 
 @command(_INSPECT)
@@ -102,47 +94,53 @@ def consumers(store: Store) -> None:
     show(store.view("consumers"))
 
 
-@command(_INSPECT)
-def limits(store: Store, queue: AnyName = None) -> None:
-    """Show the limits of queues, and how many messages they allow now."""
-    show(store.view("limits", queue))
+def _view(command_name: str, view: str, about: str, most: int | None = None) -> None:
+    """Add a command that shows a view of one queue or all; *most*: its latest rows by default."""
+
+    def whole(store: Store, queue: AnyName = None) -> None:
+        show(store.view(view, queue))
+
+    def latest(store: Store, queue: AnyName = None, *, last: Last = most or 0) -> None:
+        show(store.view(view, queue), last=last)
+
+    function = latest if most else whole
+    function.__doc__ = about
+    command(_INSPECT, command_name)(function)
 
 
-@command(_INSPECT)
-def failures(store: Store, queue: AnyName = None, last: Last = 100) -> None:
-    """Show why messages were sidelined."""
-    show(store.view("failures", queue), last=last)
-
-
-@command(_INSPECT)
-def retries(store: Store, queue: AnyName = None, last: Last = 100) -> None:
-    """Show the messages of the sideline: why they failed, and when they are tried again."""
-    show(store.view("sideline", queue), last=last)
-
-
-@command(_INSPECT)
-def reports(store: Store, queue: AnyName = None, last: Last = 100) -> None:
-    """Show how many messages each run of a side task moved."""
-    show(store.view("reports", queue), last=last)
+for _row in (
+    (
+        "slices",
+        "slices",
+        "Show the slices: where messages are stored, and which consumer holds them.",
+        1000,
+    ),
+    ("shards", "shards", "Show the pointers and counters of each shard."),
+    ("limits", "limits", "Show the limits of queues, and how many messages they allow now."),
+    ("failures", "failures", "Show why messages were sidelined.", 100),
+    (
+        "retries",
+        "sideline",
+        "Show the messages of the sideline: why they failed, and when they are tried again.",
+        100,
+    ),
+    ("reports", "reports", "Show how many messages each run of a side task moved.", 100),
+):
+    _view(*_row)
 
 
 @command(_INSPECT, "top")
-def watch(
-    store: Store,
-    once: Annotated[
-        bool,
-        typer.Option(
-            "--once", help="Show the figures once, with the rates of one interval, and exit."
-        ),
-    ] = False,
-    interval: Annotated[
-        str, typer.Option(metavar="TIME", help="Time between two updates, such as 1s.")
-    ] = "1s",
-) -> None:
-    """Watch the queues live: messages and rates per second."""
+def watch(store: Store, *, once: bool = False, interval: str = "1s") -> None:
+    """
+    Watch the queues live: messages and rates per second.
+
+    Args:
+        once: Show the figures once, with the rates of one interval, and exit.
+        interval (TIME): Time between two updates, such as 1s.
+    """
     screen = console()
     with suppress(KeyboardInterrupt):
-        frames = top.frames(store, duration("interval", interval))
+        frames = top.frames(store.catalog, duration("interval", interval))
         if once or in_json.get() or not screen.is_terminal:
             for frame in islice(frames, 1 if once else 0, 2 if once else None):
                 show(frame)
@@ -150,3 +148,101 @@ def watch(
         with Live(console=screen, screen=True) as live:
             for frame in frames:
                 live.update(grid(frame, title=f"{store!r}"))
+
+
+class Each(StrEnum):
+    """The time that one sample stands for."""
+
+    ten_seconds = "10s"
+    minute = "1m"
+    hour = "1h"
+
+
+@command(_INSPECT)
+def samples(store: Store, queue: AnyName = None, *, each: Each = Each.ten_seconds) -> None:
+    """
+    Show how the figures of queues went: their latest sample, and lines of the ones before.
+
+    The side task `sample` writes them while a query, a pool, a manager or `Store.side_tasks` runs
+    side tasks. With --json, all samples are printed.
+
+    Args:
+        each: The time between two samples: 10s for the last hour, 1m for the last day, or 1h for
+            the last 30 days.
+    """
+    rows = read_samples(store.catalog, queue, int(duration("each", each)))
+    show(rows if in_json.get() else with_lines(rows))
+
+
+#: Characters of a line of bars, one for each sample, and the columns that have one.
+_WIDTH = 40
+_LINES = ("waiting", "oldest_age")
+_BARS = "▁▂▃▄▅▆▇█"
+
+
+def with_lines(rows: pa.Table) -> pa.Table:
+    """Return the latest sample of each queue, with a line for each of some columns."""
+    latest: list[dict[str, Any]] = []
+    for _, found in groupby(rows.to_pylist(), key=lambda row: row["queue"]):
+        history = list(found)
+        row = {k: round(v, 1) if isinstance(v, float) else v for k, v in history[-1].items()}
+        for name in _LINES:
+            row[f"{name} before"] = bars([each[name] for each in history], _WIDTH)
+        latest.append(row)
+    schema = rows.schema.remove(rows.schema.get_field_index("seconds"))
+    for name in _LINES:
+        schema = schema.append(pa.field(f"{name} before", pa.string()))
+    return pa.Table.from_pylist(latest, schema)
+
+
+def bars(values: Sequence[float | None], width: int) -> str:
+    """
+    Return the newest *width* of some numbers as bars, from 0 to the highest of them.
+
+    A number that is not known is a space, so that it does not look like 0.
+    """
+    shown = values[-width:] if width else []
+    highest = max((value for value in shown if value is not None), default=0)
+
+    def bar(value: float) -> str:
+        if highest <= 0 or value <= 0:
+            return _BARS[0]
+        # Whatever is more than nothing is seen to be more than nothing.
+        return _BARS[max(1, min(int(value / highest * len(_BARS)), len(_BARS) - 1))]
+
+    return "".join(" " if value is None else bar(value) for value in shown)
+
+
+@command(_INSPECT)
+def metrics(*, host: Host = "127.0.0.1", port: Port = 9464, once: bool = False) -> None:
+    """
+    Serve the metrics of the store for Prometheus, until SIGTERM or Ctrl-C.
+
+    Each scrape reads the catalog in one transaction. Nobody has to log in. With --once and --json,
+    each value is a line with its metric, its labels and its value.
+
+    Args:
+        once: Print the metrics and exit.
+    """
+    try:
+        from queue_core.watching import prometheus, readings
+    except ModuleNotFoundError as error:
+        raise missing("metrics", error, "metrics") from error
+    with current.get().store() as store:
+        if once and in_json.get():
+            for reading in readings.flat(store.catalog):
+                show_json(reading)
+            return
+        if once:
+            sys.stdout.write(prometheus.page(store.catalog))
+            return
+        try:
+            listening, stop = prometheus.serve(store.catalog, host, port)
+        except OSError as error:
+            raise BadOption(f"--host {host} --port {port}: {error}") from error
+        ended = threading.Event()
+        signal.signal(signal.SIGTERM, lambda *_: ended.set())
+        signal.signal(signal.SIGINT, lambda *_: ended.set())
+        complain(f"metrics at http://{host}:{listening}/metrics; Ctrl-C ends")
+        ended.wait()
+        stop()

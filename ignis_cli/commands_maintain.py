@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import typer
 
 from ignis_cli.app import command, duration, working
@@ -20,25 +18,16 @@ _MAINTAIN = "Maintain"
 
 
 @command(_MAINTAIN)
-def sweep(
-    queue: Queue,
-    older_than: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TIME",
-            help="Time since the firing, such as 20m. By default, the queue's setting sweep_after.",
-        ),
-    ] = None,
-    consumer: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="Sweep only messages of this dead consumer, including those that wait for the "
-            "restart of its query. Use it for a query that will not restart.",
-        ),
-    ] = None,
-) -> None:
-    """Sideline messages that were fired too long ago and never settled."""
+def sweep(queue: Queue, *, older_than: str | None = None, consumer: str | None = None) -> None:
+    """
+    Sideline messages that were fired too long ago and never settled.
+
+    Args:
+        older_than (TIME): Time since the firing, such as 20m. By default, the queue's setting
+            sweep_after.
+        consumer (NAME): Sweep only messages of this dead consumer, including those that wait for
+            the restart of its query. Use it for a query that will not restart.
+    """
     with counting("sweep"):
         age = duration("older-than", older_than) if older_than else None
         moved = queue.sweep(age, consumer=consumer)
@@ -63,16 +52,14 @@ def recover(store: Store) -> None:
 
 
 @command(_MAINTAIN)
-def vacuum(
-    store: Store,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="List the files without removing them.")
-    ] = False,
-    grace: Annotated[
-        str, typer.Option(metavar="TIME", help="Keep files that are younger than this.")
-    ] = f"{GRACE_SECONDS:.0f}s",
-) -> None:
-    """Remove segment files that no message needs any more."""
+def vacuum(store: Store, *, dry_run: bool = False, grace: str = f"{GRACE_SECONDS:.0f}s") -> None:
+    """
+    Remove segment files that no message needs any more.
+
+    Args:
+        dry_run: List the files without removing them.
+        grace (TIME): Keep files that are younger than this.
+    """
     with counting("vacuum", nouns=("file", "files")):
         removed = store.vacuum(grace=duration("grace", grace), dry_run=dry_run)
     verb = "would be removed" if dry_run else "removed"
@@ -83,27 +70,22 @@ def vacuum(
 @command(_MAINTAIN)
 def forget(
     store: Store,
-    consumers: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[CONSUMER]...", help="Dead consumers that hold no messages."),
-    ] = None,
-    idle: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TIME",
-            help="Also remove every consumer without a heartbeat, and every streaming query "
-            "without a new batch, for this time, such as 90d.",
-        ),
-    ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="List the names without removing anything.")
-    ] = False,
+    consumers: list[str] | None = None,
+    *,
+    idle: str | None = None,
+    dry_run: bool = False,
 ) -> None:
     """
     Remove what the catalog keeps of consumers and queries that will not come back.
 
     If a forgotten query starts again from its checkpoint, its sink may load its last batch a second
     time.
+
+    Args:
+        consumers ([CONSUMER]...): Dead consumers that hold no messages.
+        idle (TIME): Also remove every consumer without a heartbeat, and every streaming query
+            without a new batch, for this time, such as 90d.
+        dry_run: List the names without removing anything.
     """
     if not consumers and idle is None:
         raise BadOption("forget: name consumers, or give --idle with a duration such as 90d")
@@ -153,13 +135,13 @@ def adopt() -> None:
 
 
 @command(_MAINTAIN)
-def clock(
-    store: Store,
-    accept: Annotated[
-        bool, typer.Option("--accept", help="Accept the present time, even after a jump.")
-    ] = False,
-) -> None:
-    """Check whether the catalog's clock has jumped ahead; after a jump, no message expires."""
+def clock(store: Store, *, accept: bool = False) -> None:
+    """
+    Check whether the catalog's clock has jumped ahead; after a jump, no message expires.
+
+    Args:
+        accept: Accept the present time, even after a jump.
+    """
     if accept:
         store.accept_clock()
     doubt = store.catalog.write(look)
@@ -167,24 +149,16 @@ def clock(
 
 
 @command(_MAINTAIN)
-def fsck(
-    store: Store,
-    deep: Annotated[
-        bool, typer.Option("--deep", help="Also read all segments and verify their checksums.")
-    ] = False,
-    repair: Annotated[
-        bool,
-        typer.Option(
-            "--repair",
-            help="Repair broken records where possible, and quarantine damaged messages.",
-        ),
-    ] = False,
-) -> None:
+def fsck(store: Store, *, deep: bool = False, repair: bool = False) -> None:
     """
     Check every invariant of the store, which may be in use.
 
     The exit code is 0 if the store is in order or everything was repaired, and 1 otherwise.
     docs/protocol.md lists the invariants by number.
+
+    Args:
+        deep: Also read all segments and verify their checksums.
+        repair: Repair broken records where possible, and quarantine damaged messages.
     """
     with working("checking") as shown:
 
@@ -196,11 +170,8 @@ def fsck(
     left = found.num_rows - repaired
     if found.num_rows:
         show(found)
-    text = (
-        f"{counted(left, 'invariant is', 'invariants are')} broken"
-        if left
-        else "the store is in order"
-    )
+    broken = f"{counted(left, 'invariant is', 'invariants are')} broken"
+    text = broken if left else "the store is in order"
     mended = f", and {counted(repaired, 'was', 'were')} repaired" if repaired else ""
     answer(text + mended, broken=left, repaired=repaired)
     if left:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Annotated, Any
 
-import typer
+from typer import Argument, Option
 
 from ignis_cli.app import command, working
 from ignis_cli.display import answer, counted
@@ -15,23 +15,19 @@ from queue_core.catalog.records.grants import ROLES, statements
 
 _OPERATE = "Operate"
 
-Folder = Annotated[str, typer.Argument(metavar="FOLDER", help="Local folder of the backup.")]
+Folder = Annotated[str, Argument(metavar="FOLDER", help="Local folder of the backup.")]
 
 
 @command(_OPERATE)
-def backup(
-    store: Store,
-    folder: Folder,
-    catalog_only: Annotated[
-        bool,
-        typer.Option("--catalog-only", help="Write the catalog without the segment files."),
-    ] = False,
-) -> None:
+def backup(store: Store, folder: Folder, *, catalog_only: bool = False) -> None:
     """
     Write a backup of the store, which may be in use.
 
     If the folder holds an earlier backup of the store, only new segments are copied. A backup
     without segments can only be restored over the same storage.
+
+    Args:
+        catalog_only: Write the catalog without the segment files.
     """
     with working("backing up") as status:
         done = store.backup(folder, segments=not catalog_only, progress=_shown(status))
@@ -40,32 +36,21 @@ def backup(
         f"{counted(done.segments, 'segment', 'segments')}, {done.copied:,} of them new",
         *(f"{location} is missing from the storage" for location in done.missing),
     ]
-    figures = {
-        "messages": done.messages,
-        "rows": done.rows,
-        "segments": done.segments,
-        "copied": done.copied,
-    }
-    answer("\n".join(lines), **figures, missing=list(done.missing))
+    figures = ("messages", "rows", "segments", "copied", "missing")
+    answer("\n".join(lines), **{name: getattr(done, name) for name in figures})
 
 
 @command(_OPERATE)
-def restore(
-    folder: Folder,
-    over: Annotated[
-        bool,
-        typer.Option(
-            "--over",
-            help="Replace the catalog of the same store, or use its storage. Segments that the "
-            "backup does not know stay.",
-        ),
-    ] = False,
-) -> None:
+def restore(folder: Folder, *, over: bool = False) -> None:
     """
     Restore a backup: into an empty place, or over the same store.
 
     First stop every process that uses the store. A backup from SQLite can be restored into
     PostgreSQL, and the other way round.
+
+    Args:
+        over: Replace the catalog of the same store, or use its storage. Segments that the backup
+            does not know stay.
     """
     with working("restoring") as status:
         done = Store.restore(folder, **current.get().address, over=over, progress=_shown(status))
@@ -76,27 +61,20 @@ def restore(
     if done.damaged:
         lines.append(f"{done.damaged:,} messages are damaged, because their segments are missing")
     if done.found:
-        lines.append(
-            f"{len(done.found):,} segments are newer than the backup: `ignis leftovers` lists them"
-        )
-    answer(
-        "\n".join(lines),
-        age=done.age,
-        messages=done.messages,
-        copied=done.copied,
-        damaged=done.damaged,
-        found=list(done.found),
-    )
+        newer = "segments are newer than the backup: `ignis leftovers` lists them"
+        lines.append(f"{len(done.found):,} {newer}")
+    figures = ("age", "messages", "copied", "damaged", "found")
+    answer("\n".join(lines), **{name: getattr(done, name) for name in figures})
 
 
 @command(_OPERATE)
-def leftovers(
-    store: Store,
-    give_up: Annotated[
-        bool, typer.Option("--give-up", help="Let vacuum remove the files after its grace period.")
-    ] = False,
-) -> None:
-    """List the segment files that are newer than the restored catalog."""
+def leftovers(store: Store, *, give_up: bool = False) -> None:
+    """
+    List the segment files that are newer than the restored catalog.
+
+    Args:
+        give_up: Let vacuum remove the files after its grace period.
+    """
     found = store.leftovers(give_up=give_up)
     verb = "were given up" if give_up else "are newer than the backup"
     answer("\n".join([f"{len(found):,} files {verb}", *found]), given_up=give_up, files=found)
@@ -104,11 +82,10 @@ def leftovers(
 
 @command(_OPERATE)
 def grants(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the database role.")],
-    role: Annotated[
-        str, typer.Option(metavar="KIND", help=f"Kind of the role: {', '.join(ROLES)}.")
-    ],
-    schema: Annotated[str, typer.Option(help="Schema of the tables.")] = "public",
+    name: str,
+    *,
+    role: Annotated[str, Option(metavar="KIND", help=f"Kind of the role: {', '.join(ROLES)}.")],
+    schema: str = "public",
 ) -> None:
     """
     Print the SQL statements that give a role of PostgreSQL its rights on the catalog.
@@ -116,6 +93,10 @@ def grants(
     Run them with psql, as the owner of the tables. A producer may load into queues without a
     policy. A consumer may fire, settle, and run every side task except vacuum and compact. An
     operator may do everything.
+
+    Args:
+        name (NAME): Name of the database role.
+        schema: Schema of the tables.
     """
     found = statements(role, name, schema)
     answer("\n".join(found), role=name, kind=role, statements=found)

@@ -7,8 +7,9 @@ import sys
 from typing import Annotated, Any
 
 import typer
+from typer import Option
 
-from ignis_cli.app import command, duration
+from ignis_cli.app import Positive, command, duration
 from ignis_cli.display import answer, complain
 from ignis_cli.invocation import REFUSED, current
 from queue_core import ConsumerPool, IgnisError
@@ -21,47 +22,33 @@ _CHANGE = "Change"
 
 @command(_CHANGE)
 def work(
-    handler: Annotated[
-        str,
-        typer.Argument(
-            metavar="MODULE:HANDLER",
-            help="Import path of the handler: a function of one message, a function marked by "
-            "batch_handler, or an object with a method handle. The current folder is on the path.",
-        ),
-    ],
-    queue: Annotated[
-        list[str], typer.Option(metavar="QUEUE", help="Queue to work on. Repeatable.")
-    ],
-    workers: Annotated[
-        int | None,
-        typer.Option(min=1, help="Number of threads. By default, the queues' concurrency."),
-    ] = None,
-    batch: Annotated[int, typer.Option(min=1, help="Messages that a thread takes at once.")] = 100,
-    max_bytes: Annotated[
-        int,
-        typer.Option(
-            min=1, help="Bytes of messages, fired and not settled, that the threads hold at once."
-        ),
-    ] = MAX_BYTES,
-    name: Annotated[
-        str | None, typer.Option(help="Name of the consumer. By default, one of the process.")
-    ] = None,
-    drain: Annotated[
-        bool, typer.Option("--drain", help="End when no message is left, instead of waiting.")
-    ] = False,
-    stop_after: Annotated[
-        str,
-        typer.Option(
-            metavar="TIME",
-            help="Time that the handlers have at the end; then their messages are put back.",
-        ),
-    ] = "30s",
+    handler: str,
+    *,
+    queue: list[str],
+    workers: Annotated[int | None, Option(min=1)] = None,
+    batch: Positive = 100,
+    max_bytes: Positive = MAX_BYTES,
+    name: str | None = None,
+    drain: bool = False,
+    stop_after: str = "30s",
 ) -> None:
     """
     Handle messages in threads, until SIGTERM or Ctrl-C.
 
     At the end, the threads finish their current batches, and messages that no handler saw are put
     back. The log goes to standard error.
+
+    Args:
+        handler (MODULE:HANDLER): Import path of the handler: a function of one message, a function
+            marked by batch_handler, or an object with a method handle. The current folder is on the
+            path.
+        queue (QUEUE): Queue to work on. Repeatable.
+        workers: Number of threads. By default, the queues' concurrency.
+        batch: Messages that a thread takes at once.
+        max_bytes: Bytes of messages, fired and not settled, that the threads hold at once.
+        name: Name of the consumer. By default, one of the process.
+        drain: End when no message is left, instead of waiting.
+        stop_after (TIME): Time that the handlers have at the end; then their messages are put back.
     """
     seconds = duration("stop-after", stop_after)
     logging.basicConfig(

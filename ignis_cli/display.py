@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import base64
 import errno
 import io
-import json
 import os
 import re
 import sys
@@ -13,7 +11,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from datetime import datetime
-from math import isfinite
 from typing import Any
 
 import pyarrow as pa
@@ -22,6 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ignis_cli import json_lines
+from queue_core.values.json_text import as_json
 from queue_core.values.valid_text import valid_table
 
 #: Whether the command answers in JSON.
@@ -133,11 +131,18 @@ def answer(text: str, **figures: Any) -> None:
         say(text)
 
 
-def show(rows: pa.Table, columns: Sequence[str] | None = None, *, last: int | None = None) -> None:
+def show(
+    rows: pa.Table,
+    columns: Sequence[str] | None = None,
+    *,
+    without: Sequence[str] = (),
+    last: int | None = None,
+) -> None:
     """
     Print rows: as a table of *columns*, or as JSON, one object per line with all columns.
 
-    *last*: print only so many rows, the latest ones, and say how many are left out.
+    *without*: columns that the table leaves out. *last*: print only this many rows, the latest
+    ones, and say how many are left out.
     """
     left_out = max(rows.num_rows - last, 0) if last else 0
     rows = rows.slice(left_out)
@@ -145,31 +150,18 @@ def show(rows: pa.Table, columns: Sequence[str] | None = None, *, last: int | No
         for row in _as_rows(rows):
             show_json(row)
     else:
-        put(grid(rows.select(list(columns or rows.column_names))))
+        names = [name for name in columns or rows.column_names if name not in without]
+        put(grid(rows.select(names)))
     if left_out:
         complain(f"{left_out:,} earlier rows are not shown; show more with --last")
 
 
 def show_json(value: Mapping[str, Any]) -> None:
     """Print one object as a line of JSON."""
-    line = as_json(value)
     # These escapes are JSON, and mean the same characters.
-    line = _STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", line)
+    line = _STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", as_json(value))
     with _writing():
         sys.stdout.write(line + "\n")
-
-
-def as_json(value: Any) -> str:
-    """
-    Return a value as JSON.
-
-    Bytes become base64, as in the console and in Spark, and other values that JSON lacks texts: NaN
-    and infinity, times, decimal numbers.
-    """
-    try:
-        return json.dumps(value, default=_as_text, ensure_ascii=False, allow_nan=False)
-    except ValueError:
-        return json.dumps(_finite(value), default=_as_text, ensure_ascii=False)
 
 
 def grid(rows: pa.Table, title: str | None = None) -> Table:
@@ -201,23 +193,6 @@ def _cell(name: str, value: object) -> str:
         return f"{value:%Y-%m-%d %H:%M:%S}"
     if isinstance(value, int) and not isinstance(value, bool) and not name.endswith("_id"):
         return f"{value:,}"
-    if isinstance(value, dict | list):
-        return json.dumps(value, default=_as_text, ensure_ascii=False)
     if isinstance(value, bytes):
         return value.replace(b"\\", b"\\\\").decode(errors="backslashreplace")
-    return _as_text(value)
-
-
-def _finite(value: Any) -> Any:
-    """Return a value with texts instead of the numbers that JSON lacks."""
-    if isinstance(value, float):
-        return value if isfinite(value) else json.dumps(value)
-    if isinstance(value, Mapping):
-        return {name: _finite(item) for name, item in value.items()}
-    return [_finite(item) for item in value] if isinstance(value, list | tuple) else value
-
-
-def _as_text(value: object) -> str:
-    if isinstance(value, datetime):
-        return value.isoformat()
-    return base64.b64encode(value).decode() if isinstance(value, bytes) else str(value)
+    return as_json(value) if isinstance(value, dict | list) else str(value)

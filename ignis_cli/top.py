@@ -1,48 +1,49 @@
-"""`ignis top`: messages and rates of the queues of a store, from its counters."""
+"""`ignis top`: messages and rates of the queues of a store, from its present figures."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from operator import sub
+from typing import Any, NamedTuple
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from queue_core import Store
+from queue_core.catalog.database import Catalog
+from queue_core.catalog.records import figures
 
-_COLUMNS = ["queue", "waiting", "in_flight", "sidelined", "damaged"]
-# Counters of main, by the name of their rate.
+_COUNTS = ("waiting", "in_flight", "sidelined", "damaged")
+#: Counters of main since the queue was created, by the name of their rate.
 _RATES = {
-    "loaded/s": "loaded",
-    "fired/s": "fired",
-    "deleted/s": "deleted",
-    "failed/s": "sidelined",
+    "loaded/s": "all_loaded",
+    "fired/s": "all_fired",
+    "deleted/s": "all_deleted",
+    "failed/s": "all_sidelined",
 }
+_SCHEMA = pa.schema(
+    [
+        ("queue", pa.string()),
+        *((name, pa.int64()) for name in _COUNTS),
+        *((name, pa.float64()) for name in _RATES),
+    ]
+)
 
 
-@dataclass(frozen=True, slots=True)
-class TopReading:
-    """The queues at one moment, with their counters since creation."""
+class TopReading(NamedTuple):
+    """The queues at one moment."""
 
-    #: Seconds of a monotonic clock; only differences between samples matter.
+    #: Seconds of a monotonic clock; only differences between readings matter.
     at: float
-    #: The view of queues.
-    queues: pa.Table
-    #: The counters of each queue's main magazine: one dict per queue, by its name.
-    counters: dict[str, dict[str, int]]
+    #: Their figures, as `figures.read` returns them, by their names.
+    queues: Mapping[str, Any]
 
 
-def sample(store: Store) -> TopReading:
-    """Take a sample now."""
-    shards = store.view("shards")
-    main = shards.filter(pc.equal(shards.column("magazine"), "main"))
-    summed = main.group_by("queue").aggregate([(name, "sum") for name in _RATES.values()])
-    counters = {
-        row["queue"]: {name: row[f"{name}_sum"] for name in _RATES.values()}
-        for row in summed.to_pylist()
-    }
-    return TopReading(time.monotonic(), store.view("queues"), counters)
+def read(catalog: Catalog) -> TopReading:
+    """Read the present figures."""
+    with catalog.read() as connection:
+        rows: Sequence[Any] = figures.read(connection)
+    found = {row.queue: row for row in sorted(rows, key=lambda row: str(row.queue))}
+    return TopReading(time.monotonic(), found)
 
 
 def frame(before: TopReading | None, now: TopReading) -> pa.Table:
@@ -51,25 +52,23 @@ def frame(before: TopReading | None, now: TopReading) -> pa.Table:
 
     Rates are null in the first frame, and for a queue that *before* does not have.
     """
-    shown = now.queues.select(_COLUMNS)
-    for rate, counter in _RATES.items():
-        values = [_rate(before, now, queue, counter) for queue in shown["queue"].to_pylist()]
-        shown = shown.append_column(rate, pa.array(values, pa.float64()))
-    return shown
+    rows = []
+    for name, queue in now.queues.items():
+        row = {"queue": name} | {each: getattr(queue, each) for each in _COUNTS}
+        earlier = before.queues.get(name) if before else None
+        for rate, counter in _RATES.items():
+            counts = [getattr(each, counter, None) for each in (queue, earlier)]
+            if before and None not in counts:
+                row[rate] = round(sub(*counts) / (now.at - before.at), 1)
+        rows.append(row)
+    return pa.Table.from_pylist(rows, _SCHEMA)
 
 
-def frames(store: Store, interval: float) -> Iterator[pa.Table]:
+def frames(catalog: Catalog, interval: float) -> Iterator[pa.Table]:
     """Yield a frame at once, and then one every *interval* seconds, without end."""
     before = None
     while True:
-        now = sample(store)
+        now = read(catalog)
         yield frame(before, now)
         before = now
         time.sleep(interval)
-
-
-def _rate(before: TopReading | None, now: TopReading, queue: str, counter: str) -> float | None:
-    if before is None or queue not in before.counters or queue not in now.counters:
-        return None
-    grown = now.counters[queue][counter] - before.counters[queue][counter]
-    return round(grown / (now.at - before.at), 1)

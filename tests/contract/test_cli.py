@@ -253,7 +253,7 @@ def test_top_shows_each_queue_once(ignis, store):
 
 def test_top_shows_the_rates_between_two_samples(store):
     queue = make_queue(store)
-    looks = frames(store, interval=0.05)
+    looks = frames(store.catalog, interval=0.05)
 
     first = next(looks)
     queue.load(orders(7))

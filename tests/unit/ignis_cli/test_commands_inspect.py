@@ -1,8 +1,8 @@
-"""A sparkline shows the newest numbers from 0 to the highest, and what is unknown as a gap."""
+"""A line of bars shows the newest numbers from 0 to the highest, and what is unknown as a gap."""
 
 import pytest
 
-from ignis_cli.sparkline import sparkline
+from ignis_cli.commands_inspect import bars
 
 
 @pytest.mark.parametrize(
@@ -18,8 +18,8 @@ from ignis_cli.sparkline import sparkline
     ],
 )
 def test_a_line_has_one_bar_for_each_number(values, line):
-    assert sparkline(values, 8) == line
+    assert bars(values, 8) == line
 
 
 def test_the_highest_number_is_the_highest_of_those_that_are_shown():
-    assert sparkline([100, 1, 1], 2) == "██"
+    assert bars([100, 1, 1], 2) == "██"
