@@ -40,7 +40,12 @@ Format = Annotated[
 Positive = Annotated[int, Option(min=1)]
 Last = Annotated[int, Option(min=1, help="Show only this many rows, the latest ones; 1 or more.")]
 Count = Annotated[int, Option("--count", "-n", min=1)]
-Settings = Annotated[list[str] | None, Option(metavar="NAME=VALUE")]
+#: Such a number, or none.
+Limit = Annotated[int | None, Option(min=1)]
+Where = Annotated[
+    str | None,
+    Option(metavar="SELECTOR", help="SQL condition on the messages, such as 'amount > 10'."),
+]
 Yes = Annotated[bool, Option("--yes", "-y", help="Do it without a question.")]
 
 

@@ -8,7 +8,6 @@ from ignis_cli import (  # noqa: F401 - each adds its commands
     commands_maintain,
     commands_operate,
     commands_shovel,
-    commands_switch,
     commands_work,
 )
 from ignis_cli.app import app

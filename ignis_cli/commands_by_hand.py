@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import partial
 from typing import Annotated, Any, TypeAlias
 
@@ -12,7 +13,7 @@ import typer
 from typer import Option
 
 from ignis_cli import row_files
-from ignis_cli.app import TAKES, Count, Name, Yes, ask, command
+from ignis_cli.app import TAKES, Count, Name, Where, Yes, ask, command
 from ignis_cli.counting import counting
 from ignis_cli.display import OutputLost, answer, complain, counted, flush, show
 from ignis_cli.interrupts import between_transactions
@@ -25,10 +26,6 @@ _BY_HAND = "By hand"
 MessageIds = Annotated[
     list[int] | None,
     Option("--id", metavar="ID", help="Id of a message, as _message_id. Repeatable."),
-]
-Where = Annotated[
-    str | None,
-    Option(metavar="SELECTOR", help="SQL condition on the messages, such as 'amount > 10'."),
 ]
 Every = Annotated[bool, Option("--all", help="All messages of the queue.")]
 Within = Annotated[
@@ -229,6 +226,37 @@ def edit(
     answer(f"message {message} of {queue.name} is edited, and back in main", edited=message)
 
 
+class Turn(StrEnum):
+    """What a person does with a breaker."""
+
+    open = "open"
+    close = "close"
+    auto = "auto"
+
+
+@command(_BY_HAND)
+def breaker(store: Store, turn: Turn, name: str) -> None:
+    """
+    Open or close a circuit breaker by hand.
+
+    While it is open, its handler gets no messages. Processes notice it within a second.
+
+    Args:
+        turn: open, close, or auto: leave it to itself.
+        name: The breaker: by default, its queues.
+    """
+    unknown = _is_unknown(store, name)
+    switch = store.breaker(name)
+    {Turn.open: switch.open, Turn.close: switch.close, Turn.auto: switch.release}[turn]()
+    done = {Turn.open: "open", Turn.close: "closed", Turn.auto: "left to itself"}[turn]
+    if unknown:
+        complain(
+            f"no breaker {name!r} has opened so far, and no queue has this name; check it with: "
+            "ignis breakers"
+        )
+    answer(f"breaker {name} is {done}", breaker=name, turn=turn.value)
+
+
 @contextmanager
 def _not_forgotten(queue: Queue, firing: Firing) -> Iterator[None]:
     """Say which fired messages are still in flight if the block fails or is interrupted."""
@@ -255,3 +283,14 @@ def _in_flight(queue: Queue, messages: int) -> str:
 def _way_back(queue: Queue) -> str:
     name, holder = queue.info.name, queue.store.consumer().name
     return f"put them back with: ignis reload {name} --all --consumer {holder}"
+
+
+def _is_unknown(store: Store, name: str) -> bool:
+    """
+    Return whether no handler is known that has a breaker of that name.
+
+    The catalog learns a name when its breaker opens; by default, it consists of names of queues.
+    """
+    if name in store.view("breakers").column("breaker").to_pylist():
+        return False
+    return not set(name.split(",")) <= set(store.queues())

@@ -6,7 +6,7 @@ import json
 import signal
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from enum import StrEnum
 from itertools import groupby, islice
@@ -88,45 +88,38 @@ def peek(
     show(messages, without=("_queue", "_fired_at"))
 
 
-@command(_INSPECT)
-def consumers(store: Store) -> None:
-    """Show the consumers and the messages that they hold."""
-    show(store.view("consumers"))
+def _view(name: str, view: str, about: str, most: int | None = None) -> None:
+    """
+    Add a command that shows a view; *most*: its latest rows by default.
 
+    Consumers and breakers belong to the store, and the other views are of one queue or of all.
+    """
 
-def _view(command_name: str, view: str, about: str, most: int | None = None) -> None:
-    """Add a command that shows a view of one queue or all; *most*: its latest rows by default."""
+    def whole(store: Store) -> None:
+        show(store.view(view))
 
-    def whole(store: Store, queue: AnyName = None) -> None:
+    def of_queue(store: Store, queue: AnyName = None) -> None:
         show(store.view(view, queue))
 
     def latest(store: Store, queue: AnyName = None, *, last: Last = most or 0) -> None:
         show(store.view(view, queue), last=last)
 
-    function = latest if most else whole
+    plain = whole if view in ("consumers", "breakers") else of_queue
+    function: Callable[..., None] = latest if most else plain
     function.__doc__ = about
-    command(_INSPECT, command_name)(function)
+    command(_INSPECT, name)(function)
 
 
-for _row in (
-    (
-        "slices",
-        "slices",
-        "Show the slices: where messages are stored, and which consumer holds them.",
-        1000,
-    ),
-    ("shards", "shards", "Show the pointers and counters of each shard."),
-    ("limits", "limits", "Show the limits of queues, and how many messages they allow now."),
-    ("failures", "failures", "Show why messages were sidelined.", 100),
-    (
-        "retries",
-        "sideline",
-        "Show the messages of the sideline: why they failed, and when they are tried again.",
-        100,
-    ),
-    ("reports", "reports", "Show how many messages each run of a side task moved.", 100),
-):
-    _view(*_row)
+_SLICES = "Show the slices: where messages are stored, and which consumer holds them."
+_RETRIES = "Show the messages of the sideline: why they failed, and when they are tried again."
+_view("slices", "slices", _SLICES, 1000)
+_view("shards", "shards", "Show the pointers and counters of each shard.")
+_view("consumers", "consumers", "Show the consumers and the messages that they hold.")
+_view("limits", "limits", "Show the limits of queues, and how many messages they allow now.")
+_view("failures", "failures", "Show why messages were sidelined.", 100)
+_view("retries", "sideline", _RETRIES, 100)
+_view("reports", "reports", "Show how many messages each run of a side task moved.", 100)
+_view("breakers", "breakers", "List the circuit breakers that have opened, and their states.")
 
 
 @command(_INSPECT, "top")

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
-from ignis_cli.app import AnyName, Last, command
+from ignis_cli.app import AnyName, Last, Limit, Where, command
 from ignis_cli.counting import bar, counting
 from ignis_cli.display import answer, complain, counted, show
 from ignis_cli.invocation import BROKEN
@@ -25,49 +25,32 @@ _LOOK_SECONDS = 0.2
 @command(_MAINTAIN)
 def shovel(
     queue: Queue,
-    limit: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            help="Move at most this many messages. By default, the queue's setting shovel_limit; "
-            "for a job, no limit.",
-        ),
-    ] = None,
-    to: Annotated[
-        str | None,
-        typer.Option(metavar="QUEUE", help="Move them to another queue. By default, to main."),
-    ] = None,
-    where: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SELECTOR", help="SQL condition on the messages, such as 'amount > 10'."
-        ),
-    ] = None,
-    rate: Annotated[
-        float | None, typer.Option(help="Move at most this many messages a second.")
-    ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Move dead messages too.")] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Count the messages and move none.")
-    ] = False,
-    wait: Annotated[
-        bool,
-        typer.Option(
-            "--wait",
-            help="Move them as a job, and show its progress until it ends. Other processes "
-            "continue it if this one ends early.",
-        ),
-    ] = False,
-    background: Annotated[
-        bool,
-        typer.Option("--background", help="Leave the job to processes that run side tasks."),
-    ] = False,
+    *,
+    limit: Limit = None,
+    to: str | None = None,
+    where: Where = None,
+    rate: float | None = None,
+    force: bool = False,
+    dry_run: bool = False,
+    wait: bool = False,
+    background: bool = False,
 ) -> None:
     """
     Move sidelined messages back to main, or to another queue.
 
     With --wait or --background, this is a job: `ignis jobs` shows it, and `ignis cancel` ends it.
     The exit code is 1 if the job was cancelled, has failed, or is left to other processes.
+
+    Args:
+        limit: Move at most this many messages. By default, the queue's setting shovel_limit; for a
+            job, no limit.
+        to (QUEUE): Move them to another queue. By default, to main.
+        rate: Move at most this many messages a second.
+        force: Move dead messages too.
+        dry_run: Count the messages and move none.
+        wait: Move them as a job, and show its progress until it ends. Other processes continue it
+            if this one ends early.
+        background: Leave the job to processes that run side tasks.
     """
     if wait + background + dry_run > 1:
         raise BadOption("use one of --wait, --background and --dry-run")
@@ -90,29 +73,20 @@ def shovel(
 
 
 @command(_INSPECT)
-def jobs(store: Store, queue: AnyName = None, last: Last = 100) -> None:
+def jobs(store: Store, queue: AnyName = None, *, last: Last = 100) -> None:
     """Show the shovels that run as jobs, and their progress."""
-    shown = [
-        "job",
-        "queue",
-        "target",
-        "state",
-        "moved",
-        "total",
-        "rate",
-        "who",
-        "begun_at",
-        "error",
-    ]
-    show(store.view("jobs", queue), shown, last=last)
+    shown = "job queue target state moved total rate who begun_at error"
+    show(store.view("jobs", queue), shown.split(), last=last)
 
 
 @command(_MAINTAIN)
-def cancel(
-    store: Store,
-    job: Annotated[str, typer.Argument(metavar="JOB", help="Id of the job, as in ignis jobs.")],
-) -> None:
-    """Cancel a job. Messages that it has moved stay where they are."""
+def cancel(store: Store, job: str) -> None:
+    """
+    Cancel a job. Messages that it has moved stay where they are.
+
+    Args:
+        job (JOB): Id of the job, as in ignis jobs.
+    """
     cancelled = store.cancel(job)
     text = f"job {job} is cancelled" if cancelled else f"job {job} had ended before"
     answer(text, job=job, cancelled=cancelled)

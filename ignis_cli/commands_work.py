@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import logging
 import sys
-from typing import Annotated, Any
+from typing import Any
 
 import typer
-from typer import Option
 
-from ignis_cli.app import Positive, command, duration
+from ignis_cli.app import Limit, Positive, command, duration
 from ignis_cli.display import answer, complain
 from ignis_cli.invocation import REFUSED, current
 from queue_core import ConsumerPool, IgnisError
@@ -25,7 +24,7 @@ def work(
     handler: str,
     *,
     queue: list[str],
-    workers: Annotated[int | None, Option(min=1)] = None,
+    workers: Limit = None,
     batch: Positive = 100,
     max_bytes: Positive = MAX_BYTES,
     name: str | None = None,

@@ -6,10 +6,8 @@ import json
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import nullcontext
 from functools import partial
-from io import BytesIO
-from pathlib import Path
 from typing import Any, BinaryIO
 
 import pyarrow as pa
@@ -23,16 +21,12 @@ from queue_core.values.schema import is_binary
 
 #: The usual name of standard input.
 STDIN = "-"
-_FORMATS = {
-    ".json": "jsonl",
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".csv": "csv",
-    ".parquet": "parquet",
-    ".pq": "parquet",
-    ".arrow": "arrow",
-    ".feather": "arrow",
-    ".ipc": "arrow",
+#: The formats, each with the extensions of its files.
+FORMATS = {
+    "jsonl": (".json", ".jsonl", ".ndjson"),
+    "csv": (".csv",),
+    "parquet": (".parquet", ".pq"),
+    "arrow": (".arrow", ".feather", ".ipc"),
 }
 #: Bytes of JSON read at a time.
 _JSON_BYTES = 16 << 20
@@ -50,9 +44,14 @@ def batches(
     read JSON and CSV, which have fewer types than a queue; bytes in JSON are base64. Raises
     `BadOption`, which names the file, and for JSON the line.
     """
-    read = _READERS[_checked(format) or _format_of(file)]
-    with _translated(file), _opened(file) as source:
-        yield from read(source, schema)
+    read = _READERS[_format_of(file, format)]
+    place = "standard input" if file == STDIN else file
+    try:
+        with nullcontext(sys.stdin.buffer) if file == STDIN else open(file, "rb") as source:
+            yield from read(source, schema, place)
+    except (OSError, EOFError, ValueError, pa.ArrowException) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise BadOption(f"{place} cannot be read: {reason}") from error
 
 
 def values(assignments: Sequence[str], schema: pa.Schema) -> dict[str, Any]:
@@ -72,11 +71,10 @@ def values(assignments: Sequence[str], schema: pa.Schema) -> dict[str, Any]:
                 f"--set {text}: there is no column {name!r}{nearest(name, schema.names)}"
             )
         kind = schema.field(name).type
-        line = json.dumps({name: _json_value(value, kind)}).encode() + b"\n"
+        line = json.dumps({name: _json_value(value, kind)}).encode()
         try:
-            (row,) = pa.Table.from_batches(
-                _jsonl(BytesIO(line), pa.schema([schema.field(name).with_nullable(True)]))
-            ).to_pylist()
+            column = pa.schema([schema.field(name).with_nullable(True)])
+            (row,) = json_lines.table_of(line, column).to_pylist()
         except (ValueError, pa.ArrowException) as error:
             wrong = f"--set {text}: column {name!r} is {kind}, and {value!r} is not"
             raise BadOption(wrong + (" base64" if is_binary(kind) else "")) from error
@@ -101,67 +99,31 @@ def schema_of(file: str, format: str | None = None) -> pa.Schema:
     raise BadOption(f"{file} has no rows")
 
 
-def _checked(format: str | None) -> str | None:
-    if format is not None and format not in _READERS:
+def _format_of(file: str, format: str | None) -> str:
+    if format is not None and format not in FORMATS:
         raise BadOption(f"--format {format}{nearest(format, FORMATS)}; use {', '.join(FORMATS)}")
-    return format
+    if format is not None or file == STDIN:
+        return format or "jsonl"
+    for name, extensions in FORMATS.items():
+        if file.lower().endswith(extensions):
+            return name
+    raise BadOption(f"{file}: unknown extension; give --format {', '.join(FORMATS)}")
 
 
-def _format_of(file: str) -> str:
-    suffix = Path(file).suffix.lower()
-    if file == STDIN:
-        return "jsonl"
-    if suffix not in _FORMATS:
-        raise BadOption(f"{file}: unknown extension; give --format {', '.join(FORMATS)}")
-    return _FORMATS[suffix]
-
-
-@contextmanager
-def _opened(file: str) -> Iterator[BinaryIO]:
-    if file == STDIN:
-        yield sys.stdin.buffer
-        return
-    with open(file, "rb") as source:
-        yield source
-
-
-class _BadLine(ValueError):
-    """A line of JSON that cannot be read, counted from 1."""
-
-    def __init__(self, line: int, why: str) -> None:
-        super().__init__(why)
-        self.line = line
-
-
-@contextmanager
-def _translated(place: str) -> Iterator[None]:
-    """Translate errors of reading into `BadOption`, which names the place and the line."""
-    try:
-        yield
-    except (OSError, EOFError, ValueError, pa.ArrowException) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        if place == STDIN:
-            place = "standard input"
-        if isinstance(error, _BadLine):
-            raise BadOption(f"line {error.line} of {place} cannot be read: {reason}") from error
-        raise BadOption(f"{place} cannot be read: {reason}") from error
-
-
-def _jsonl(source: BinaryIO, schema: pa.Schema | None) -> Iterator[pa.RecordBatch]:
+def _jsonl(source: BinaryIO, schema: pa.Schema | None, place: str) -> Iterator[pa.RecordBatch]:
     read = partial(json_lines.table_of, schema=schema)
     for before, whole in _whole_lines(source):
         try:
             rows = read(whole)
         except (ValueError, pa.ArrowException):
-            raise _first_bad_line(before, whole.split(b"\n"), read) from None
+            line, why = _first_bad_line(whole.split(b"\n"), read)
+            raise BadOption(f"line {before + line} of {place} cannot be read: {why}") from None
         yield from rows.to_batches()
 
 
-def _first_bad_line(
-    before: int, lines: Sequence[bytes], read: Callable[[bytes], pa.Table]
-) -> _BadLine:
+def _first_bad_line(lines: Sequence[bytes], read: Callable[[bytes], pa.Table]) -> tuple[int, str]:
     """
-    Return the error for the first of *lines* up to which they cannot be read.
+    Return the number of the line up to which *lines* cannot be read, from 1, and why.
 
     Arrow counts rows, and only in some of its errors, so halving finds the line.
     """
@@ -176,7 +138,7 @@ def _first_bad_line(
         except (ValueError, pa.ArrowException) as error:
             bad, why = middle, str(error)
         if bad - good <= 1:
-            return _BadLine(before + bad, _ROW.sub("", why).removeprefix("JSON parse error: "))
+            return bad, _ROW.sub("", why).removeprefix("JSON parse error: ")
         middle = (good + bad) // 2
 
 
@@ -192,7 +154,7 @@ def _whole_lines(source: BinaryIO) -> Iterator[tuple[int, bytes]]:
         yield before, rest
 
 
-def _csv(source: BinaryIO, schema: pa.Schema | None) -> Iterator[pa.RecordBatch]:
+def _csv(source: BinaryIO, schema: pa.Schema | None, _: str) -> Iterator[pa.RecordBatch]:
     yield from pyarrow.csv.open_csv(
         source,
         convert_options=pyarrow.csv.ConvertOptions(
@@ -205,11 +167,11 @@ def _csv(source: BinaryIO, schema: pa.Schema | None) -> Iterator[pa.RecordBatch]
     )
 
 
-def _parquet(source: BinaryIO, _: pa.Schema | None) -> Iterator[pa.RecordBatch]:
+def _parquet(source: BinaryIO, *_: Any) -> Iterator[pa.RecordBatch]:
     yield from pyarrow.parquet.ParquetFile(_seekable(source)).iter_batches()
 
 
-def _arrow(source: BinaryIO, _: pa.Schema | None) -> Iterator[pa.RecordBatch]:
+def _arrow(source: BinaryIO, *_: Any) -> Iterator[pa.RecordBatch]:
     seekable = _seekable(source)
     begin = seekable.read(6)
     seekable.seek(0)
@@ -224,11 +186,9 @@ def _seekable(source: BinaryIO) -> Any:
     return source if source.seekable() else pa.BufferReader(source.read())
 
 
-_READERS: dict[str, Callable[[BinaryIO, pa.Schema | None], Iterator[pa.RecordBatch]]] = {
+_READERS: dict[str, Callable[[BinaryIO, pa.Schema | None, str], Iterator[pa.RecordBatch]]] = {
     "jsonl": _jsonl,
     "csv": _csv,
     "parquet": _parquet,
     "arrow": _arrow,
 }
-#: The formats that can be read.
-FORMATS = tuple(_READERS)
