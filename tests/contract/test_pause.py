@@ -1,6 +1,7 @@
-"""A person pauses a queue: nothing is fired from it, everything else goes on."""
+"""A paused queue gives nothing to anybody: paused by a person, or by its setting `concurrency`."""
 
 import threading
+import time
 
 import pytest
 
@@ -16,35 +17,49 @@ def queue(store):
     return make_queue(store)
 
 
+class Pause:
+    """A way to pause a queue, as another process does."""
+
+    def __init__(self, store, by_setting):
+        self._store, self._by_setting = store, by_setting
+
+    def begin(self):
+        queue = self._store.queue("orders")
+        queue.change_settings(concurrency=0) if self._by_setting else queue.pause()
+
+    def end(self):
+        queue = self._store.queue("orders")
+        queue.change_settings(concurrency=2) if self._by_setting else queue.resume()
+
+
+@pytest.fixture(params=[False, True], ids=["by a person", "by its setting"])
+def pause(request, store, queue):
+    return Pause(store, request.param)
+
+
 def paused_at(store):
     return store.view("queues", "orders").column("paused_at").to_pylist()[0]
 
 
-def test_a_paused_queue_fires_nothing_and_takes_loads(store, queue):
-    queue.load(orders(2))
-    queue.pause()
-    queue.load(orders(3, 2))
+def test_a_paused_queue_fires_nothing_and_takes_loads_and_settlements(queue, pause):
+    queue.load(orders(5))
+    firing = queue.fire(3)
+    pause.begin()
+    queue.load(orders(3, 5))
 
     assert len(queue.fire("all")) == 0
-    assert len(queue.fire("all", selector="number = 1")) == 0
-    assert len(queue.fire("all", magazine="sideline")) == 0
+    assert len(queue.fire("all", selector="number = 3")) == 0
+    assert len(queue.get_and_keep("all")) == 0
     assert queue.peek(10).num_rows == 5
-    assert len(queue.fire(1, even_if_paused=True)) == 1
-
-    queue.resume()
-    assert numbers_of(queue.fire("all").messages) == [1, 2, 3, 4]
-
-
-def test_messages_in_flight_can_be_settled_and_shovelled_meanwhile(queue):
-    queue.load(orders(3))
-    firing = queue.fire("all")
-    queue.pause()
-
     assert queue.delete(firing.ids[:1]) == 1
     assert queue.sideline(firing.ids[1:2]) == 1
     assert queue.reload(firing.ids[2:]) == 1
+    assert len(queue.fire("all", magazine="sideline")) == 0
     assert queue.shovel() == 1
-    assert numbers_of(queue.browse()) == [2, 1]
+    assert len(queue.fire(1, even_if_paused=True)) == 1
+
+    pause.end()
+    assert sorted(numbers_of(queue.fire("all").messages)) == [1, 3, 4, 5, 6, 7]
 
 
 def test_a_pause_is_not_a_setting_and_keeps_its_time(store, queue):
@@ -77,51 +92,96 @@ def test_a_queue_with_a_concurrency_of_0_stays_paused(queue):
     assert len(queue.fire()) == 0
 
 
-def test_a_firing_that_waits_is_woken_by_the_end_of_the_pause(store, queue):
-    queue.load(orders(1))
-    queue.pause()
+@pytest.mark.parametrize("how", [{}, {"selector": "number >= 0"}])
+def test_a_firing_that_waits_goes_on_when_the_pause_ends(queue, pause, how):
+    queue.load(orders(3))
+    pause.begin()
     fired = []
-    waiting = threading.Thread(target=lambda: fired.append(queue.fire(timeout=PATIENCE)))
+    waiting = threading.Thread(
+        target=lambda: fired.append(len(queue.fire("all", timeout=PATIENCE, **how)))
+    )
     waiting.start()
-    waiting.join(0.5)
+    waiting.join(0.3)
     assert waiting.is_alive()
 
-    store.queue("orders").resume()
+    pause.end()
     waiting.join(PATIENCE)
-    assert [len(firing) for firing in fired] == [1]
+    assert fired == [3]
 
 
-def test_one_paused_queue_of_a_pool_does_not_stop_the_other(store, queue):
+def test_a_wait_for_a_paused_queue_is_no_busy_loop(queue, pause, monkeypatch):
+    queue.load(orders(3))
+    pause.begin()
+    looks, read = [], queue.store.catalog.read
+    monkeypatch.setattr(queue.store.catalog, "read", lambda: looks.append(1) or read())
+
+    assert len(queue.fire("all", timeout=1.0)) == 0
+    assert len(looks) < 20
+
+
+@pytest.mark.parametrize("concurrency", [None, 3])
+def test_a_pause_stops_a_running_pool_and_its_end_starts_it_again(
+    store, queue, pause, caplog, concurrency
+):
+    with ConsumerPool(store, "orders", Recorder(), concurrency=concurrency) as pool:
+        queue.load(orders(3))
+        eventually(lambda: pool.counts == {"deleted": 3})
+        pause.begin()
+        eventually(lambda: "orders paused" in repr(pool))
+        queue.load(orders(3, 3))
+        assert not pool.drain(0.2)
+        assert "drain waits, since queue 'orders' is paused" in caplog.text
+        assert pool.counts == {"deleted": 3}
+
+        pause.end()
+        eventually(lambda: pool.counts == {"deleted": 6})
+        assert pool.drain(PATIENCE)
+
+
+def test_messages_that_were_fired_ahead_return_when_the_queue_is_paused(store, queue, pause):
+    recorder = Recorder()
+    waiting = lambda: store.view("queues")["waiting"][0].as_py()  # noqa: E731
+    queue.load(orders(2000))
+    with ConsumerPool(store, "orders", recorder, concurrency=1, batch=10) as pool:
+        eventually(lambda: pool.counts.get("deleted", 0) > 500)
+        recorder.open.clear()
+        pause.begin()
+        eventually(lambda: "orders paused" in repr(pool))
+        # All but the batch in hand wait again, or are handled.
+        eventually(lambda: waiting() + len(recorder.messages) >= 2000 - 10)
+        seen = len(recorder.messages)
+        recorder.open.set()
+        time.sleep(0.5)
+        # The rest of the batch in hand.
+        assert len(recorder.messages) <= seen + 10
+
+
+def test_one_paused_queue_of_a_pool_does_not_stop_the_other(store, queue, pause):
     other = make_queue(store, "other")
-    queue.pause()
+    pause.begin()
     with ConsumerPool(store, ["orders", "other"], Recorder()) as pool:
         for each in (queue, other):
             each.load(orders(3))
         eventually(lambda: pool.counts == {"deleted": 3})
         assert [queue.browse().num_rows, other.browse().num_rows] == [3, 0]
-        queue.resume()
+        pause.end()
         eventually(lambda: pool.counts == {"deleted": 6})
         assert pool.drain(PATIENCE)
 
 
-@pytest.mark.parametrize("how", ["by a person", "by its setting"])
-def test_drain_waits_for_the_end_of_a_pause_and_says_so(store, queue, caplog, how):
-    queue.load(orders(3))
-    begin, end = {
-        "by a person": (queue.pause, queue.resume),
-        "by its setting": (
-            lambda: queue.change_settings(concurrency=0),
-            lambda: queue.change_settings(concurrency=2),
-        ),
-    }[how]
-    begin()
-    with ConsumerPool(store, "orders", Recorder()) as pool:
-        pool.increase()
-        assert not pool.drain(0.2)
-        assert "drain waits, since queue 'orders' is paused" in caplog.text
-        end()
-        assert pool.drain(PATIENCE)
-        assert pool.counts == {"deleted": 3}
+def test_a_pool_follows_the_queue_unless_it_has_a_number_of_its_own(store, queue):
+    queue.change_settings(concurrency=4)
+    with (
+        ConsumerPool(store, "orders", Recorder()) as follows,
+        ConsumerPool(store, "orders", Recorder(), concurrency=3) as fixed,
+        ConsumerPool(store, "orders", Recorder()) as scaled,
+    ):
+        assert scaled.increase() == 5
+        for number in (1, 7):
+            queue.change_settings(concurrency=number)
+            eventually(lambda number=number: follows.concurrency == number)
+
+        assert (fixed.concurrency, scaled.concurrency) == (3, 5)
 
 
 def test_drain_of_a_pool_without_workers_says_so(store, queue, caplog):
@@ -143,13 +203,9 @@ def test_only_a_whole_queue_in_use_is_paused(store, queue):
 
 
 def test_the_command_line_pauses_and_resumes(ignis, store, queue):
-    queue.load(orders(1))
-
     assert answer(ignis("--json", "pause", "orders")) == [{"queue": "orders", "paused": True}]
-    assert len(queue.fire()) == 0
     assert answer(ignis("--json", "queues"))[0]["paused_at"] is not None
     assert ignis("resume", "orders").stdout == "queue orders is resumed\n"
-    assert len(queue.fire()) == 1
     queue.change_settings(concurrency=0)
     assert answer(ignis("--json", "resume", "orders")) == [{"queue": "orders", "paused": True}]
     assert "no queue 'order'" in refusal(ignis("pause", "order"))
