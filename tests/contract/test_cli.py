@@ -13,12 +13,9 @@ from typer.testing import CliRunner, Result
 from ignis_cli.commands import app
 from ignis_cli.top import frames
 from queue_core import Store
-from queue_core.catalog.tables import consumers, counters, slices
-from queue_core.errors import DamagedSegment, QueueDeactivated
+from queue_core.catalog.tables import counters
 from queue_core.segments import stager
-from queue_core.selection.request import FireRequest
 from queue_core.values.model import Magazine, State
-from queue_core.verbs.fire import fire
 from tests.books import audit
 from tests.command_line import answer, refusal
 from tests.factories import load_singly, make_queue, numbers_of, orders
@@ -167,16 +164,6 @@ def test_failures_are_shelved_and_shovelled_back(ignis, store):
     assert [(row["task"], row["moved"]) for row in reports] == [("shovel", 2), ("shovel", 3)]
 
 
-def test_sweep_sidelines_stuck_messages(ignis, store):
-    queue = make_queue(store)
-    queue.load(orders(5))
-    queue.fire("all")
-
-    assert answer(ignis("sweep", "orders", "--older-than", "1h", "--json")) == [{"swept": 0}]
-    assert answer(ignis("sweep", "orders", "--older-than", "0s", "--json")) == [{"swept": 5}]
-    assert len(audit(store).ids(Magazine.SIDELINE)) == 5
-
-
 def test_vacuum_lists_files_in_a_dry_run_and_then_removes_them(ignis, store):
     location = store.storage.new_location("orders")
     with store.storage.create(location) as sink:
@@ -206,38 +193,6 @@ def test_slices_shards_and_consumers_are_shown(ignis, store):
     ]  # fmt: skip
     assert sum(row["fired"] for row in shards) == 10
     assert [row["in_flight"] for row in firing] == [10]
-
-
-def test_repair_puts_messages_back_once_their_file_is_restored(ignis, store, monkeypatch):
-    monkeypatch.setattr(stager, "INLINE_BYTES", 0)
-    queue = make_queue(store)
-    queue.load(orders(5))
-    (location,) = store.storage.list()
-    file = Path(store.storage.uri, location)
-    content = file.read_bytes()
-    file.write_bytes(content[:-500])
-    with pytest.raises(DamagedSegment, match="is torn"):
-        queue.fire("all")
-    assert [row["damaged"] for row in answer(ignis("queues", "--json"))] == [5]
-
-    file.write_bytes(content)
-
-    assert answer(ignis("repair", "orders", "--json")) == [{"repaired": 5}]
-    assert numbers_of(queue.fire("all").messages) == list(range(5))
-
-
-def test_recover_puts_back_messages_that_a_dead_consumer_never_read(ignis, store):
-    queue = make_queue(store)
-    queue.load(orders(5))
-    consumer = store.consumer("spark:dead", beats=True)
-    fire(store.catalog, consumer, FireRequest(queue_ids=(queue.info.id,)), seen=False)
-    assert answer(ignis("recover", "--json")) == [{"recovered": 0}], "it may be alive"
-    store.catalog.write(
-        lambda connection: connection.execute(update(consumers).values(heartbeat_at=1))
-    )
-
-    assert answer(ignis("recover", "--json")) == [{"recovered": 5}]
-    assert numbers_of(queue.fire("all").messages) == list(range(5))
 
 
 def test_top_shows_each_queue_once(ignis, store):
@@ -403,17 +358,6 @@ def test_a_concurrency_out_of_range_is_refused(ignis, store, number):
     assert answer(ignis("--json", "set", "orders", "concurrency=100")) == [{"concurrency": 100}]
 
 
-def test_a_deactivated_queue_takes_no_messages(ignis, store):
-    queue = make_queue(store)
-
-    assert "deactivated_at" not in ignis("queues").stdout
-    assert answer(ignis("--json", "deactivate", "orders")) == [{"deactivated": "orders"}]
-    assert "deactivated_at" in ignis("queues").stdout
-
-    with pytest.raises(QueueDeactivated):
-        queue.load(orders(1))
-
-
 def test_a_deactivated_queue_is_dropped_after_a_question(ignis, store):
     queue = make_queue(store)
     queue.load(orders(5))
@@ -435,27 +379,6 @@ def test_a_deactivated_queue_is_dropped_after_a_question(ignis, store):
     make_queue(store).deactivate()
     told = answer(ignis("--json", "drop", "orders", "--yes"))
     assert told == [{"dropped": "orders", "messages": 0}]
-
-
-def test_many_small_loads_are_compacted(ignis, store):
-    queue = make_queue(store)
-    for number in range(64):
-        queue.load(orders(1, number))
-
-    assert answer(ignis("--json", "compact", "orders")) == [{"compacted": 64}]
-    assert len(store.view("slices", "orders")) == 1
-    assert numbers_of(queue.fire("all").messages) == list(range(64))
-
-
-def test_expired_messages_are_removed(ignis, store):
-    queue = make_queue(store, message_expiry=3600.0)
-    queue.load(orders(5))
-    assert answer(ignis("--json", "expire", "orders")) == [{"expired": 0}]
-
-    store.catalog.write(lambda c: c.execute(update(slices).values(loaded_at=0)))
-
-    assert answer(ignis("--json", "expire", "orders")) == [{"expired": 5}]
-    assert audit(store).ids() == set()
 
 
 def test_no_reason_steers_the_terminal(ignis, store):

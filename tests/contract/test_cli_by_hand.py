@@ -8,7 +8,6 @@ import pyarrow as pa
 import pytest
 import typer
 
-from queue_core.catalog.database import Catalog
 from queue_core.selection import rounds
 from tests.command_line import answer, refusal
 from tests.factories import make_queue, numbers_of, orders
@@ -115,20 +114,6 @@ def test_messages_that_come_back_while_the_question_waits_are_left_alone(ignis, 
     assert "delete 8 messages of orders for good, and leave 2 messages alone?" in done.stderr
     assert done.stdout.endswith("8 messages of orders deleted\n")
     assert main(queue) == [4, 5, 20, 21]
-
-
-@pytest.mark.parametrize("yes", [[], ["--yes"]])
-def test_messages_that_come_back_between_the_rounds_are_left_alone(ignis, queue, monkeypatch, yes):
-    """Although the command looks again for the one that another consumer has taken."""
-    monkeypatch.setattr(rounds, "PART_MESSAGES", 3)
-    firing = queue.fire(2)
-    happens = [lambda: queue.reload(firing), lambda: queue.fire(1, magazine="sideline")]
-    monkeypatch.setattr(Catalog, "give_way", lambda _: happens.pop()() if happens else None)
-
-    done = ignis("delete", "orders", "--all", *yes, input=None if yes else "y\n")
-
-    assert done.stdout.endswith("7 messages of orders deleted\n")
-    assert (main(queue), aside(queue)) == ([4, 5], [0])
 
 
 def test_the_question_says_how_many_are_left_alone(ignis, queue):

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from ignis_cli.commands import app
 from queue_core import Store
-from tests.command_line import answer, refusal, runner
+from tests.command_line import refusal, runner
 from tests.factories import make_queue, orders
 
 
@@ -25,14 +25,6 @@ def test_other_columns_are_shown_in_one_line(ignis):
     assert "with columns id int64 not null, name string, not id int64;" in said
     assert "store.queue" not in said
     assert "\\n" not in said
-
-
-def test_a_store_that_is_missing_is_made_by_create(tmp_path):
-    result = CliRunner().invoke(app, ["--path", str(tmp_path / "none"), "queues"])
-
-    said = refusal(result)
-    assert said.rstrip().endswith("check the path, or create a queue first")
-    assert "load" not in said
 
 
 def test_a_value_that_does_not_fit_names_the_type_of_the_column(store, ignis):
@@ -127,14 +119,6 @@ def test_a_breaker_of_a_queue_needs_no_hint(store, ignis):
 
     for name in ("orders", "clicks,orders"):
         assert ignis("breaker", "open", name).stderr == ""
-
-
-def test_one_look_at_the_figures_has_rates(store, ignis):
-    make_queue(store).load(orders(3))
-
-    (row,) = answer(ignis("--json", "top", "--once", "--interval", "50ms"))
-
-    assert (row["waiting"], row["loaded/s"], row["failed/s"]) == (3, 0, 0)
 
 
 @pytest.mark.parametrize(
