@@ -21,15 +21,14 @@ from tests.unit.handling.handler_runs import (
     raising,
 )
 
+#: A handler of messages, and one of batches.
+MARKS = pytest.mark.parametrize("mark", [lambda handler: handler, batch_handler])
+UNDECIDED = ("sideline", "undecided", "not a bool: the handler returned NoneType")
+
 
 class Unspeakable(Exception):
     def __str__(self):
         raise RuntimeError("no words")
-
-
-@pytest.mark.parametrize("true", [True, np.True_])
-def test_true_deletes(true):
-    assert outcomes(lambda _: true) == [DELETED] * 3
 
 
 class Asynchronous:
@@ -37,61 +36,48 @@ class Asynchronous:
         return True
 
 
+class Shop:
+    def open(self, batch):
+        return [True] * batch.num_rows
+
+    __call__ = open
+
+
 async def at_last(message):
     await asyncio.sleep(0)
     return message["_message_id"] != 1
 
 
-def test_a_coroutine_function_is_awaited():
-    assert outcomes(at_last) == [DELETED, REJECTED, DELETED]
-    assert outcomes(partial(at_last)) == [DELETED, REJECTED, DELETED]
-    assert outcomes(Asynchronous()) == [DELETED] * 3
+async def slow(message):
+    await asyncio.sleep(60 * (message["_message_id"] == 1))
+    return True
 
 
-def test_a_coroutine_function_may_raise_and_may_take_batches():
-    async def fails(message):
-        await asyncio.sleep(0)
-        raise Declined("no funds")
-
-    @batch_handler
-    async def of_batch(batch):
-        await asyncio.sleep(0)
-        return [True] * batch.num_rows
-
-    assert {kind for _, kind, _ in outcomes(fails)} == {"exception"}
-    assert outcomes(of_batch) == [DELETED] * 3
+async def of_batch(batch):
+    await asyncio.sleep(0)
+    return [True] * batch.num_rows
 
 
-def test_a_coroutine_that_a_plain_function_returns_is_awaited():
-    async def slow(message):
-        await asyncio.sleep(60 * (message["_message_id"] == 1))
-        return True
-
-    @batch_handler
-    def of_batch(batch):
-        return asyncio.sleep(0, [True] * batch.num_rows)
-
-    assert outcomes(lambda message: at_last(dict(message))) == [DELETED, REJECTED, DELETED]
-    assert outcomes(lambda message: slow(dict(message)), timeout=1) == [
-        DELETED,
-        late(1),
-        DELETED,
-    ]
-    assert outcomes(of_batch) == [DELETED] * 3
-
-
-def test_a_coroutine_that_takes_too_long_is_timed_out():
-    async def sleeps(message):
-        if message["_message_id"] == 1:
-            await asyncio.sleep(60)
-        return True
-
-    assert outcomes(sleeps, timeout=1) == [DELETED, late(1), DELETED]
-
-
-@pytest.mark.parametrize("false", [False, np.False_])
-def test_false_sidelines(false):
-    assert outcomes(lambda _: false) == [REJECTED] * 3
+@pytest.mark.parametrize(
+    ("handler", "settled"),
+    [
+        (lambda _: True, [DELETED] * 3),
+        (lambda _: np.True_, [DELETED] * 3),
+        (lambda _: False, [REJECTED] * 3),
+        (lambda _: np.False_, [REJECTED] * 3),
+        # Coroutine functions are awaited, and so are coroutines that plain functions return.
+        (at_last, [DELETED, REJECTED, DELETED]),
+        (partial(at_last), [DELETED, REJECTED, DELETED]),
+        (Asynchronous(), [DELETED] * 3),
+        (lambda message: at_last(dict(message)), [DELETED, REJECTED, DELETED]),
+        (slow, [DELETED, late(1), DELETED]),
+        (lambda message: slow(dict(message)), [DELETED, late(1), DELETED]),
+        (batch_handler(of_batch), [DELETED] * 3),
+        (batch_handler(lambda b: asyncio.sleep(0, [True] * b.num_rows)), [DELETED] * 3),
+    ],
+)
+def test_a_result_decides(handler, settled):
+    assert outcomes(handler, timeout=1) == settled
 
 
 @pytest.mark.parametrize(
@@ -103,40 +89,41 @@ def test_false_sidelines(false):
         (OSError("no file caf\udce9"), "OSError: no file caf\\udce9"),
         (StopIteration("early"), "StopIteration: early"),
         (Unspeakable(), "Unspeakable: (its message cannot be shown)"),
+        # Errors that would end the process.
+        *((each, reason_of(each)) for each in (SystemExit(1), GeneratorExit())),
+        (asyncio.CancelledError(), reason_of(asyncio.CancelledError())),
     ],
 )
-def test_an_exception_sidelines_with_its_type_and_message(error, reason):
-    assert outcomes(raising(error)) == [("sideline", "exception", reason)] * 3
-    assert outcomes(batch_handler(raising(error))) == [("sideline", "exception", reason)] * 3
+@MARKS
+def test_an_exception_sidelines_with_its_type_and_message(error, reason, mark):
+    assert outcomes(mark(raising(error))) == [("sideline", "exception", reason)] * 3
 
 
-@pytest.mark.parametrize("error", [Declined("x"), DeclinedForGood("x")])
-@pytest.mark.parametrize("mark", [lambda handler: handler, batch_handler])
-def test_an_ignorable_exception_deletes_with_its_reason(error, mark):
-    told = f"{type(error).__name__}: x"
+def test_a_coroutine_may_raise():
+    async def fails(message):
+        await asyncio.sleep(0)
+        raise Declined("no funds")
 
-    assert (
-        outcomes(mark(raising(error)), ignorable=(Declined,)) == [("delete", "exception", told)] * 3
-    )
+    assert {kind for _, kind, _ in outcomes(fails)} == {"exception"}
 
 
-def test_a_superclass_of_an_ignorable_exception_sidelines():
-    handler = raising(Declined("x"))
+@pytest.mark.parametrize(
+    ("error", "ignorable", "outcome"),
+    [
+        (Declined("x"), Declined, "delete"),
+        (DeclinedForGood("x"), Declined, "delete"),
+        # A superclass of an ignorable one.
+        (Declined("x"), DeclinedForGood, "sideline"),
+    ],
+)
+@MARKS
+def test_an_ignorable_exception_deletes_with_its_reason(error, ignorable, outcome, mark):
+    settled = outcomes(mark(raising(error)), ignorable=(ignorable,))
 
-    assert (
-        outcomes(handler, ignorable=(DeclinedForGood,))
-        == [("sideline", "exception", "Declined: x")] * 3
-    )
+    assert settled == [(outcome, "exception", f"{type(error).__name__}: x")] * 3
 
 
-@pytest.mark.parametrize("error", [SystemExit(1), asyncio.CancelledError(), GeneratorExit()])
-@pytest.mark.parametrize("mark", [lambda handler: handler, batch_handler])
-def test_an_error_that_would_end_the_process_sidelines(error, mark):
-    told = [("sideline", "exception", reason_of(error))] * 3
-    assert outcomes(mark(raising(error))) == told
-
-
-@pytest.mark.parametrize("mark", [lambda handler: handler, batch_handler])
+@MARKS
 def test_the_interrupt_of_a_person_is_raised(mark):
     with pytest.raises(KeyboardInterrupt):
         outcomes(mark(raising(KeyboardInterrupt())))
@@ -149,26 +136,20 @@ def test_a_result_that_is_not_a_bool_sidelines_with_a_reason(strange):
     assert outcomes(lambda _: strange, on_none="sideline") == [("sideline", "undecided", told)] * 3
 
 
-UNDECIDED = ("sideline", "undecided", "not a bool: the handler returned NoneType")
-
-
 def test_after_a_first_result_of_none_no_message_is_handled():
     seen = []
 
     assert outcomes(lambda message: seen.append(message)) == [UNDECIDED, UNHANDLED, UNHANDLED]
     assert len(seen) == 1
-
-
-def test_a_none_after_a_decision_sidelines_its_message_alone():
+    # After a decision, a None sidelines its message alone.
     results = iter([False, None, True])
-
     assert outcomes(lambda _: next(results)) == [REJECTED, UNDECIDED, DELETED]
 
 
-@pytest.mark.parametrize(("on_none", "outcome"), [("delete", "delete"), ("sideline", "sideline")])
-@pytest.mark.parametrize("mark", [lambda handler: handler, batch_handler])
-def test_on_none_is_the_outcome_of_none(on_none, outcome, mark):
-    assert [one[0] for one in outcomes(mark(lambda _: None), on_none=on_none)] == [outcome] * 3
+@pytest.mark.parametrize("on_none", ["delete", "sideline"])
+@MARKS
+def test_on_none_is_the_outcome_of_none(on_none, mark):
+    assert [one[0] for one in outcomes(mark(lambda _: None), on_none=on_none)] == [on_none] * 3
 
 
 def test_a_batch_handler_that_returns_nothing_is_called_once():
@@ -182,11 +163,7 @@ def test_a_batch_handler_that_returns_nothing_is_called_once():
     assert second.column("outcome").to_pylist() == ["reload"] * 3
     (why,) = set(first.column("_refusal").to_pylist())
     assert why.startswith("the handler list.append returned None")
-
-
-def test_a_decision_leaves_the_column_of_refusals_empty():
     (settled,) = HandlerRunner(lambda _: True).run_task([messages()])
-
     assert settled.column("_refusal").null_count == 3
 
 
@@ -202,27 +179,14 @@ def test_each_message_has_its_own_outcome():
         REJECTED,
         DELETED,
     ]
-
-
-def test_empty_batches_do_not_reach_the_handler():
+    # Empty batches do not reach the handler.
     assert outcomes(raising(Declined()), messages(0)) == []
 
 
 def test_an_unmarked_callable_takes_messages_and_any_callable_can_be_marked():
-    class Shop:
-        def open(self, batch):
-            return [True] * batch.num_rows
-
-        __call__ = open
-
     assert not takes_batches(raising(Declined()))
     for handler in (Shop(), Shop().open, partial(Shop().open), lambda b: [True] * b.num_rows):
         assert takes_batches(batch_handler(handler))
         assert outcomes(batch_handler(handler)) == [DELETED] * 3
-
-
-def test_a_marked_function_is_still_itself():
-    def check(batch):
-        return [True] * batch.num_rows
-
-    assert batch_handler(check) is check
+    # A marked function is still itself.
+    assert batch_handler(at_last) is at_last

@@ -23,12 +23,6 @@ def test_the_time_may_be_a_number_a_text_or_a_timedelta(given):
     assert (later.seconds, str(later)) == (90.0, "in 90 s")
 
 
-def test_it_comes_back_from_another_process():
-    later = pickle.loads(pickle.dumps(Later(60, "quota")))
-
-    assert (later.seconds, later.reason) == (60.0, "quota")
-
-
 @pytest.mark.parametrize("seconds", [-1, "soon", None, True, float("inf"), float("nan"), 1e300])
 def test_a_time_that_makes_no_sense_is_refused(seconds):
     with pytest.raises(BadOption, match="use seconds or a duration such as"):
@@ -47,13 +41,6 @@ def test_a_handler_puts_its_message_off():
         ("reload", 30.0, False),
         ("delete", None, False),
     ]
-
-
-def test_a_coroutine_puts_its_message_off():
-    async def soon(_):
-        raise Later(0.5)
-
-    assert waits(soon) == [("reload", 0.5, False)] * 3
 
 
 def test_a_batch_handler_puts_its_whole_batch_off():

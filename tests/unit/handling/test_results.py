@@ -8,29 +8,6 @@ from queue_core.errors import BadOption
 from queue_core.handling.results import Results, check_on_none, name_of, refusal
 
 
-def test_a_none_before_any_decision_is_refused():
-    results = Results()
-
-    assert not results.none()
-    assert results.refused
-
-
-def test_a_none_after_a_decision_is_not():
-    results = Results()
-    results.decided = True
-
-    assert not results.none()
-    assert not results.refused
-
-
-@pytest.mark.parametrize(("on_none", "deletes"), [("delete", True), ("sideline", False)])
-def test_a_none_that_has_an_outcome_is_not_refused(on_none, deletes):
-    results = Results(on_none)
-
-    assert results.none() is deletes
-    assert not results.refused
-
-
 def test_unknown_outcomes_are_refused():
     assert check_on_none(None) is None
     assert check_on_none("delete") == "delete"

@@ -10,67 +10,57 @@ from queue_core.handling.handler import HandlerRunner
 from queue_core.handling.verdicts import Verdicts
 from tests.unit.handling.handler_runs import DELETED, REJECTED, messages, outcomes
 
-
-def test_booleans_of_a_batch_decide_each_message():
-    batch = messages(4, n=range(4))
-
-    assert outcomes(batch_handler(lambda b: pc.less(b["n"], 2)), batch) == [
-        DELETED,
-        DELETED,
-        REJECTED,
-        REJECTED,
-    ]
+UNDECIDED = ("sideline", "undecided", None)
 
 
 @pytest.mark.parametrize(
-    "given",
+    ("given", "settled"),
     [
-        [True, False, None],
-        pa.chunked_array([[True], [False, None]]),
-        np.array([True, False, None], dtype=object),
+        # Any booleans; a null is undecided.
+        (np.array([True, False, None], dtype=object), [DELETED, REJECTED, UNDECIDED]),
+        (pa.chunked_array([[True], [False, None]]), [DELETED, REJECTED, UNDECIDED]),
+        ([True, False, None], [DELETED, REJECTED, UNDECIDED]),
+        # A table of outcomes, with reasons, kinds, or nothing else.
+        (
+            pa.table(
+                {"outcome": ["reload", "sideline", "sideline"], "reason": ["x", "late", None]}
+            ),
+            [("reload",), ("sideline", "rejected", "late"), REJECTED],
+        ),
+        (
+            pa.record_batch(
+                {"outcome": ["delete", "sideline", "reload"], "reason": ["x", "y", "z"]}
+            ),
+            [DELETED, ("sideline", "rejected", "y"), ("reload",)],
+        ),
+        (
+            pa.table(
+                {"outcome": ["delete", "sideline", "sideline"], "kind": ["No!", "late", None]}
+            ),
+            [DELETED, ("sideline", "late", None), REJECTED],
+        ),
+        (
+            pa.table({"outcome": pa.array(["delete", "sideline", "delete"]).dictionary_encode()}),
+            [DELETED, REJECTED, DELETED],
+        ),
+        # With ids, in any order.
+        (
+            pa.table({"_message_id": [2, 0, 1], "outcome": ["sideline", "delete", "delete"]}),
+            [DELETED, DELETED, REJECTED],
+        ),
+        # Columns of nulls are computed, and another batch may have decisions.
+        (pa.nulls(3, pa.bool_()), [UNDECIDED] * 3),
+        (pa.table({"outcome": pa.nulls(3, pa.string())}), [UNDECIDED] * 3),
     ],
 )
-def test_a_batch_may_be_decided_by_any_booleans_and_null_is_undecided(given):
-    assert outcomes(batch_handler(lambda _: given)) == [
-        DELETED,
-        REJECTED,
-        ("sideline", "undecided", None),
-    ]
+def test_the_result_of_a_batch_decides_each_message(given, settled):
+    assert outcomes(batch_handler(lambda _: given)) == settled
 
 
-@pytest.mark.parametrize("make", [pa.table, pa.record_batch])
-def test_a_table_of_outcomes_may_give_reasons(make):
-    given = {
-        "outcome": ["delete", "sideline", "sideline", "reload"],
-        "reason": ["left out", "too late", None, "left out"],
-    }
+def test_booleans_are_computed_from_the_batch():
+    handler = batch_handler(lambda batch: pc.less(batch["n"], 2))
 
-    assert outcomes(batch_handler(lambda _: make(given)), messages(4)) == [
-        DELETED,
-        ("sideline", "rejected", "too late"),
-        REJECTED,
-        ("reload",),
-    ]
-
-
-def test_a_table_of_outcomes_may_give_kinds():
-    given = {"outcome": ["delete", "sideline", "sideline"], "kind": ["Not used", "late", None]}
-
-    assert outcomes(batch_handler(lambda _: pa.table(given))) == [
-        DELETED,
-        ("sideline", "late", None),
-        REJECTED,
-    ]
-
-
-def test_a_table_of_outcomes_needs_no_reasons():
-    given = pa.table({"outcome": pa.array(["delete", "sideline", "delete"]).dictionary_encode()})
-
-    assert outcomes(batch_handler(lambda _: given)) == [
-        DELETED,
-        REJECTED,
-        DELETED,
-    ]
+    assert outcomes(handler, messages(3, n=range(3))) == [DELETED, DELETED, REJECTED]
 
 
 class Unreadable:
@@ -116,9 +106,6 @@ def test_an_invalid_result_sidelines_the_batch_and_is_never_ignored(given, told)
     assert all(told in reason for _, _, reason in settled)
 
 
-UNDECIDED = ("sideline", "undecided", None)
-
-
 @pytest.mark.parametrize(
     "given", [[True, None, False], pa.table({"outcome": ["delete", None, "sideline"]})]
 )
@@ -145,27 +132,10 @@ def test_a_batch_handler_that_decides_nothing_is_refused_like_any_other(given):
     assert settled[1].column("outcome").to_pylist() == ["reload"] * 3
 
 
-@pytest.mark.parametrize(
-    "given", [pa.nulls(3, pa.bool_()), pa.table({"outcome": pa.nulls(3, pa.string())})]
-)
-def test_columns_of_nulls_refuse_no_handler(given):
-    """They are computed, and another batch may have decisions."""
-    assert outcomes(batch_handler(lambda _: given)) == [UNDECIDED] * 3
-
-
 def test_a_batch_handler_that_decides_nothing_by_intention_deletes():
     handler = batch_handler(lambda batch: [None] * batch.num_rows)
 
     assert outcomes(handler, on_none="delete") == [DELETED] * 3
-
-
-def test_the_rows_of_a_table_with_ids_may_be_in_any_order():
-    def handler(batch):
-        ids = batch.column("_message_id").to_pylist()
-        verdicts = pa.table({"_message_id": ids, "outcome": ["delete", "delete", "sideline"]})
-        return verdicts.take([2, 0, 1])
-
-    assert outcomes(batch_handler(handler)) == [DELETED, DELETED, REJECTED]
 
 
 def test_reloaded_messages_with_a_time_are_put_off():
