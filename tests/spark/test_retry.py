@@ -3,7 +3,6 @@
 import pytest
 
 from pyspark_ignis import Later, Retry, constant, consume
-from queue_core.errors import BadOption
 from tests.factories import make_queue, orders
 from tests.spark.rig import finish
 
@@ -93,19 +92,3 @@ def test_a_settlement_has_times_and_a_policy(rig):
         3: (1, "dead", "rejected"),
         4: (1, 300, "rejected"),
     }
-
-
-@pytest.mark.parametrize(
-    ("retry", "told"), [("Retry(0)", "attempts=0"), (5, "give a Retry, its text, or None")]
-)
-def test_a_policy_that_makes_no_sense_is_refused_before_the_start(rig, retry, told):
-    rig.orders(1)
-    with pytest.raises(BadOption, match=told):
-        consume(
-            rig.spark,
-            "orders",
-            handle,
-            path=rig.path,
-            checkpoint=rig.folder / "checkpoint",
-            retry=retry,
-        )

@@ -66,36 +66,6 @@ def test_a_selection_that_does_not_fit_is_refused_when_the_source_is_made(
 
 
 @pytest.mark.nightly
-def test_each_micro_batch_takes_first_what_the_order_puts_first(
-    spark: SparkSession, queue: Queue, tmp_path: Path
-) -> None:
-    stream = _stream(
-        spark, tmp_path, orderBy="amount DESC", selector="number < 6", maxMessagesPerTrigger="2"
-    )
-    assert _batches(stream) == [[4, 5], [2, 3], [0, 1]]
-
-
-@pytest.mark.nightly
-def test_micro_batches_come_in_the_order_of_loading_over_all_shards(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    queue = make_queue(Store.open(tmp_path / "store"), shards=4)
-    for number in range(8):
-        queue.load(orders(1, number))
-    stream = _stream(spark, tmp_path, order="global", maxMessagesPerTrigger="3")
-    assert _batches(stream) == [[0, 1, 2], [3, 4, 5], [6, 7]]
-
-
-@pytest.mark.nightly
-def test_a_browsing_stream_sees_only_what_its_selector_lets_through(
-    spark: SparkSession, queue: Queue, tmp_path: Path
-) -> None:
-    stream = _stream(spark, tmp_path, ack="browse", selector="number > 196")
-    assert list(chain.from_iterable(_batches(stream))) == [197, 198, 199]
-    assert queue.browse().num_rows == 200
-
-
-@pytest.mark.nightly
 def test_a_batch_read_takes_a_selector_over_columns_that_it_does_not_show(
     spark: SparkSession, queue: Queue, tmp_path: Path
 ) -> None:

@@ -60,16 +60,6 @@ def test_without_a_key_the_tasks_of_a_batch_take_the_shards_in_turn(rig):
 
 
 @pytest.mark.nightly
-def test_columns_that_are_missing_are_null(rig):
-    queue = rig.orders(0)
-    rig.write(numbers(rig, 2))
-    assert (
-        queue.browse().select(["customer", "amount"]).to_pylist()
-        == [{"customer": None, "amount": None}] * 2
-    )
-
-
-@pytest.mark.nightly
 def test_columns_come_in_any_order_and_in_types_that_fit(rig):
     queue = rig.orders(0)
     rig.write(rig.spark.sql("SELECT CAST(1 AS FLOAT) AS amount, 'c' AS customer, 7 AS number"))
@@ -121,29 +111,6 @@ def test_a_table_that_does_not_fit_is_refused(rig, columns, options, message):
         rig.write(numbers(rig, 1, *columns), **options)
     assert queue.refresh().schema.names == ["number", "customer", "amount"]
     assert queue.browse().num_rows == 0
-
-
-def test_a_required_column_that_is_missing_is_refused(rig):
-    queue = rig.orders(0)
-    with pytest.raises(PySparkException, match="column 'number' is required and missing"):
-        rig.write(rig.spark.sql("SELECT 'c' AS customer"))
-    assert queue.browse().num_rows == 0
-
-
-@pytest.mark.parametrize(
-    ("columns", "options", "message"),
-    [
-        ((), {"key": "nmber"}, "queue 'fresh' has no column 'nmber'; did you mean 'number'"),
-        ((("half", "id / 2"),), {"key": "half"}, "key='half': a column of type double cannot pick"),
-        ((("half", "id / 2"), ("HALF", "1")), {}, "'half' and 'HALF' differ only in case"),
-        ((("_Message_ID", "1"),), {}, "column name '_Message_ID' is reserved"),
-    ],
-    ids=["no such key", "no key", "twins", "reserved"],
-)
-def test_a_table_that_can_be_no_queue_is_refused(rig, columns, options, message):
-    with pytest.raises(PySparkException, match=message):
-        rig.write(numbers(rig, 1, *columns), "fresh", **options)
-    assert rig.store.queues() == []
 
 
 @pytest.mark.parametrize(

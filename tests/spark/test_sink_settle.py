@@ -5,7 +5,6 @@ from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import functions as F
 
 from queue_core import Breaker
-from queue_core.values.model import MAX_SEGMENT_ROWS
 from tests.factories import numbers_of
 from tests.spark.rig import counts, finish
 
@@ -103,26 +102,6 @@ def test_messages_of_several_queues_are_settled_together(rig):
     writer = writer.option("checkpointLocation", str(rig.folder / "checkpoint"))
     finish(writer.trigger(availableNow=True).start(rig.path))
     assert counts(red, "deleted") + counts(blue, "sidelined") == [3, 2]
-
-
-@pytest.mark.parametrize(
-    ("rows", "message"),
-    [
-        ([("first", "delte")], "outcome 'delte' is unknown; did you mean 'delete'"),
-        ([("first", None)], "outcome None is unknown; use delete, sideline, reload"),
-        ([("null", "delete")], "1 message ids are null"),
-        ([("first", "delete"), ("first", "reload")], "both deleted and reloaded"),
-        ([("unborn", "delete")], r"message \d+ is not of queue 'orders'"),
-        ([("negative", "delete")], "-1 is not a message id"),
-    ],
-)
-def test_a_settlement_that_makes_no_sense_is_refused_and_nothing_is_settled(rig, rows, message):
-    queue, ids = fired(rig)
-    named = {"first": ids[0], "null": None, "unborn": ids[0] + MAX_SEGMENT_ROWS, "negative": -1}
-    rows = [(ids[1], "delete", None), *((named[who], outcome, None) for who, outcome in rows)]
-    with pytest.raises(PySparkException, match=message):
-        rig.write(verdicts(rig, *rows), mode="settle")
-    assert counts(queue, "deleted", "in_flight") == [0, 4]
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from pyspark.errors import PySparkException
 
 from queue_core.values.ids import IdSet
 from queue_core.values.outcomes import Settlement
-from tests.factories import make_queue, orders
+from tests.factories import orders
 from tests.spark.rig import counts
 
 
@@ -74,25 +74,12 @@ def test_the_views_show_a_store(rig):
     assert blue.metadata().num_rows == 2
 
 
-def test_a_view_of_several_queues_has_those_and_each_consumer_once(rig):
-    for name in ("red", "blue", "green"):
-        rig.orders(1, name).fire(1)
-    several = rig.read(None, view="slices", queues="red,green").select("queue").collect()
-    assert sorted(row.queue for row in several) == ["green", "red"]
-    assert rig.read(None, view="consumers", queues="red,green").count() == 1
-
-
 def test_a_schema_picks_columns_of_a_view(rig):
     rig.orders(2)
     rows = rig.view("queues", schema="waiting LONG, queue STRING").collect()
     assert rows == [(2, "orders")]
     with pytest.raises(PySparkException, match="view 'queues' has no column 'waitin'"):
         rig.view("queues", schema="waitin LONG").collect()
-
-
-def test_a_view_of_an_empty_store_is_empty(rig):
-    for view in ("queues", "shards", "slices", "consumers", "failures"):
-        assert rig.view(view).collect() == []
 
 
 def test_a_view_is_no_stream(rig):
@@ -122,13 +109,3 @@ def test_a_store_that_is_not_there_is_refused_and_not_made(rig):
     with pytest.raises(PySparkException, match=f"there is no ignis store at {path}"):
         rig.spark.read.format("ignis").option("queue", "orders").load(str(path))
     assert not path.exists()
-
-
-def test_a_table_of_many_segments_is_whole(rig):
-    queue = make_queue(rig.store)
-    for first in range(0, 300, 10):
-        queue.load(orders(10, first))
-    queue.load(orders(20_000, 300))
-    assert rig.read().selectExpr("count(*)", "sum(number)").collect() == [
-        (20_300, sum(range(20_300)))
-    ]

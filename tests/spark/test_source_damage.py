@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from pyspark.errors import PySparkException, StreamingQueryException
+from pyspark.errors import StreamingQueryException
 
 from tests.factories import make_queue, orders
 from tests.spark.rig import counts
@@ -38,17 +38,6 @@ def test_a_query_ends_with_the_name_of_the_segment_and_then_goes_on_without_it(r
         rig.numbers(stream)
     assert rig.numbers(stream) == [list(range(ROWS, 2 * ROWS))]
     assert counts(queue, "damaged", "deleted", "in_flight") == [ROWS, ROWS, 0]
-
-
-def test_a_batch_read_ends_with_the_name_of_the_segment_and_then_goes_on_without_it(rig, queue):
-    location = damaged(rig, tear)
-    with pytest.raises(PySparkException, match=rf"DamagedSegment.*{location}") as caught:
-        rig.read().count()
-    # Those of Spark's worker, and the one that raises the error.
-    assert "reader.py" not in str(caught.value)
-    assert str(caught.value).count("ignis_source") == 0
-    assert rig.read().agg({"number": "min"}).collect() == [(ROWS,)]
-    assert counts(queue, "damaged", "waiting") == [ROWS, ROWS]
 
 
 def damaged(rig, spoil) -> str:

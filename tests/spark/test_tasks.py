@@ -120,25 +120,6 @@ def test_a_query_that_runs_on_runs_its_task_whenever_it_is_due(rig):
     assert len(set(reports)) == len(reports)
 
 
-@pytest.mark.nightly
-def test_a_schema_picks_columns_of_the_report(rig):
-    sidelined(rig, 2)
-
-    (rows,) = rig.batches(rig.source(None, "moved LONG, queue STRING", task="shovel"))
-
-    assert rows == [(2, "orders")]
-
-
-@pytest.mark.nightly
-def test_the_view_of_reports_is_the_log_so_far(rig):
-    sidelined(rig, 2).shovel()
-    sidelined(rig, 3, "others").shovel()
-
-    assert rig.view("reports").columns == COLUMNS
-    assert moved([rig.view("reports", "others").collect()]) == [[("shovel", "others", 3)]]
-    assert rig.view("reports").count() == 2
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -75,24 +75,3 @@ def test_of_two_managers_the_one_that_zookeeper_elects_sweeps(rig, zookeeper, ma
     stuck(rig, queue, 2, 200)
     wait_until(lambda: counts(queue, "swept") == [10])
     assert numbers_of(queue.browse()) == []
-
-
-def test_a_query_that_sweeps_asks_zookeeper_first(rig, zookeeper):
-    queue = rig.orders(0)
-    stuck(rig, queue, 4, 0)
-    options = {"task": "sweep", "zookeeper": zookeeper.hosts}
-
-    zookeeper.stop()
-    # Nobody elects it, and so it leaves the sweep to others.
-    impatient = rig.batches(rig.source(None, **options), checkpoint="without")
-    assert impatient == []
-    assert counts(queue, "swept") == [0]
-
-    zookeeper.start()
-    batches = []
-    for _ in range(5):
-        # On a busy machine, the election may take longer than the patience of the query.
-        batches = batches or rig.batches(rig.source(None, **options), checkpoint="with")
-    (rows,) = batches
-    assert sum(row.moved for row in rows) == 4
-    assert counts(queue, "swept") == [4]
