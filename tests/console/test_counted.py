@@ -4,8 +4,6 @@ import pytest
 
 from ignis_console import console
 from queue_core import Queue
-from queue_core.catalog.database import Catalog
-from queue_core.selection import rounds
 from queue_core.verbs.operator.chosen import Chosen
 from tests.console.clients import log_in, token
 from tests.console.clients import on_both as catalog_url  # noqa: F401 - a fixture
@@ -55,18 +53,6 @@ def test_messages_that_come_back_right_before_the_action_stay(operator, queue, m
 
     assert (answer.status_code, answer.json()["messages"]) == (200, 8)
     assert left(queue) == [0, 1, 2, 3]
-
-
-def test_messages_that_come_back_between_its_rounds_stay(operator, queue, monkeypatch):
-    """Although it looks again for the message that another consumer has taken."""
-    monkeypatch.setattr(rounds, "PART_SLICES", 3)
-    happens = [lambda: queue.reload(queue.firing), lambda: queue.fire(1)]
-    before(monkeypatch, Catalog, "give_way", lambda: happens.pop()() if happens else None)
-
-    answer = done(operator, selector="number >= 0", expected=8)
-
-    assert (answer.status_code, answer.json()["messages"]) == (200, 7)
-    assert left(queue) == [0, 1, 2, 3, 7]
 
 
 def test_messages_that_come_back_before_the_confirmation_stay(operator, queue):

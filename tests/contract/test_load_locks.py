@@ -29,14 +29,16 @@ def locked(store, statement):
 
 
 @pytest.mark.parametrize(
-    "statement",
-    ["SELECT * FROM shards FOR UPDATE", "SELECT * FROM queues FOR UPDATE", "LOCK TABLE segments"],
-)
-@pytest.mark.parametrize("timeout", [0, "900ms"])
-@pytest.mark.parametrize(
-    "settings",
-    [{}, {"max_size": 100}, {"policy": "latest", "key": "number"}],
-    ids=["plain", "bounded", "policy"],
+    ("settings", "statement", "timeout"),
+    [
+        ({}, "SELECT * FROM shards FOR UPDATE", 0),
+        ({}, "SELECT * FROM shards FOR UPDATE", "900ms"),
+        ({}, "SELECT * FROM queues FOR UPDATE", 0),
+        ({"max_size": 100}, "LOCK TABLE segments", 0),
+        ({"max_size": 100}, "SELECT * FROM queues FOR UPDATE", "900ms"),
+        ({"policy": "latest", "key": "number"}, "SELECT * FROM shards FOR UPDATE", 0),
+        ({"policy": "latest", "key": "number"}, "LOCK TABLE segments", "900ms"),
+    ],
 )
 def test_a_load_does_not_wait_for_longer_than_it_may(store, statement, timeout, settings):
     queue, other = make_queue(store, **settings), make_queue(store, "other")

@@ -175,9 +175,9 @@ def test_the_view_of_consumers_says_who_was_here(store):
     assert rows[1]["heartbeat_at"] >= rows[1]["created_at"]
 
 
-@pytest.mark.parametrize("name", VIEWS)
-def test_every_view_has_its_schema_with_and_without_rows(store, name):
-    assert store.view(name).schema.equals(VIEWS[name])
+def test_every_view_has_its_schema_with_and_without_rows(store):
+    for name, schema in VIEWS.items():
+        assert store.view(name).schema.equals(schema), name
     queue = make_queue(store)
     queue.load(orders(5))
     queue.sideline(queue.fire("all"), reason="x")
@@ -187,11 +187,11 @@ def test_every_view_has_its_schema_with_and_without_rows(store, name):
     queue.change_settings(limits=limit(in_flight=9))
     sample(store.catalog)
 
-    view = store.view(name)
-
-    assert view.schema.equals(VIEWS[name])
-    assert view.num_rows > 0
-    assert isinstance(view, pa.Table)
+    for name, schema in VIEWS.items():
+        view = store.view(name)
+        assert view.schema.equals(schema), name
+        assert view.num_rows > 0, name
+        assert isinstance(view, pa.Table)
 
 
 def test_an_unknown_view_is_refused_with_the_nearest_one(store):
@@ -199,7 +199,7 @@ def test_an_unknown_view_is_refused_with_the_nearest_one(store):
         store.view("shard")
 
 
-@pytest.mark.parametrize("name", VIEWS)
-def test_the_view_of_an_unknown_queue_is_refused(store, name):
-    with pytest.raises(NoSuchQueue, match="no queue 'orders'"):
-        store.view(name, "orders")
+def test_the_view_of_an_unknown_queue_is_refused(store):
+    for name in VIEWS:
+        with pytest.raises(NoSuchQueue, match="no queue 'orders'"):
+            store.view(name, "orders")

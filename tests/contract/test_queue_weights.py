@@ -7,7 +7,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from ignis_source import requests
 from ignis_source.offset import Offset
 from queue_core.errors import BadOption
 from queue_core.segments.reader import read_table
@@ -50,18 +49,6 @@ def test_queues_share_a_batch_by_their_weights(store, session):
     assert reader.batch(130) == {"large": 80, "a": 20, "b": 20, "small": 10}
 
 
-def test_the_number_of_shards_counts_only_without_weights(store, session, monkeypatch):
-    monkeypatch.setattr(requests, "SETTINGS_SECONDS", 0.0)
-    make_queue(store, "wide", shards=32, key="number").load(orders(3200))
-    make_queue(store, "narrow").load(orders(3200))
-    reader = Reader(session, "wide", "narrow")
-    assert reader.batch(330) == {"wide": 320, "narrow": 10}
-
-    for batch, name in enumerate(("wide", "narrow")):
-        store.queue(name).change_settings(weight=2)
-        assert reader.batch(300)["wide"] == (200, 150)[batch]
-
-
 @pytest.mark.parametrize(("most", "each"), [(6, 1), (12, 2), (30, 5), (48, 8)])
 def test_without_weights_a_batch_serves_all_queues_before_their_other_shards(
     store, session, most, each
@@ -74,16 +61,6 @@ def test_without_weights_a_batch_serves_all_queues_before_their_other_shards(
 
     for _ in range(4):
         assert reader.batch(most) == dict.fromkeys(names, each)
-
-
-def test_what_a_queue_lacks_the_others_give(store, session):
-    queues(store, large=8, a=1, b=3, empty=100)
-    store.queue("empty").delete(store.queue("empty").fire("all"))
-    store.queue("large").delete(store.queue("large").fire(995))
-    reader = Reader(session, "large", "a", "b", "empty")
-
-    assert reader.batch(205) == {"large": 5, "a": 50, "b": 150}
-    assert reader.batch(2000) == {"a": 950, "b": 850}
 
 
 def test_over_small_batches_and_a_restart_the_parts_are_exact(store, session):

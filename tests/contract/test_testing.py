@@ -108,12 +108,6 @@ def test_arguments_that_do_not_fit_are_refused_before_the_first_call(own):
     assert queue.peek(10).num_rows == 4
 
 
-def test_a_queue_without_messages_is_handled(own):
-    queue = own.create_queue("orders", SCHEMA)
-
-    handle(queue, decide).assert_deleted(0)
-
-
 def test_retries_come_when_time_passes_and_then_are_dead(own):
     queue = filled(own, retry=Retry(attempts=2, backoff=constant(60)))
 
@@ -138,15 +132,6 @@ def test_delays_and_expiry_go_by_the_moved_clock(own):
     assert queue.fire(max_messages=5).messages.column("id").to_pylist() == [0]
 
 
-def test_expired_messages_are_removed(own):
-    queue = filled(own, message_expiry=100)
-
-    own.pass_time(99)
-    assert queue.browse().num_rows == 4
-    own.pass_time(2)
-    assert queue.browse().num_rows == 0
-
-
 def test_messages_of_a_crash_are_swept_when_time_passes(own):
     queue = filled(own)
 
@@ -156,16 +141,6 @@ def test_messages_of_a_crash_are_swept_when_time_passes(own):
     own.pass_time(1201)
 
     assert queue.browse(magazine="sideline").num_rows == 4
-
-
-def test_a_settled_message_stays_settled_after_a_crash(own):
-    queue = filled(own)
-
-    with crash_at("settle.committed"):
-        handle(queue, lambda _: True)
-
-    assert own.view("queues").column("in_flight").to_pylist() == [0]
-    assert queue.browse().num_rows == 0
 
 
 def test_the_folder_is_removed():
