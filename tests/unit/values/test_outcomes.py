@@ -42,21 +42,6 @@ def test_each_message_gets_the_outcome_of_its_row(outcomes):
     assert len(settlement) == len(outcomes)
 
 
-def test_a_reason_is_kept_for_those_that_are_sidelined_and_have_one():
-    settlement = Settlement.of(
-        described((1, "sideline", "declined"), (2, "sideline", None), (3, "delete", "unused"))
-    )
-
-    assert reasons_of(settlement) == [(1, "declined")]
-
-
-def test_the_reason_may_be_left_out():
-    settlement = Settlement.of(described((1, "sideline", "declined")).drop_columns(["reason"]))
-
-    assert reasons_of(settlement) == []
-    assert settlement.sidelined == IdSet.of([1])
-
-
 def test_each_sidelined_message_may_have_a_kind():
     rows = described((1, "sideline", "late"), (2, "sideline", None), (3, "sideline", None))
     kinds = pa.array([None, "timeout", None])
@@ -105,13 +90,6 @@ def test_outcomes_and_reasons_may_be_of_any_kind_of_text(kind):
 
     assert settlement.deleted == IdSet.of([2])
     assert reasons_of(settlement) == [(1, "declined")]
-
-
-def test_no_rows_settle_nothing():
-    settlement = Settlement.of(described())
-
-    assert len(settlement) == 0
-    assert reasons_of(settlement) == []
 
 
 def test_a_long_reason_is_cut():
