@@ -1,6 +1,5 @@
 """The messages that a firing may take, by the queue's settings and the messages' columns."""
 
-import threading
 import time
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -365,31 +364,6 @@ def test_a_limit_of_bytes_over_several_queues_keeps_the_order_of_each(store: Sto
     assert of_queue["urgent"] == list(range(100 - len(of_queue["urgent"]), 100))
     assert of_queue["plain"] == list(range(len(of_queue["plain"])))
     assert all(of_queue.values())
-
-
-def test_many_take_from_groups_one_after_the_other(store: Store) -> None:
-    queue = make_queue(store, schema=SCHEMA, shards=4, group="who")
-    queue.load([{"number": n, "who": f"g{n % 7}"} for n in range(140)])
-    done: list[int] = []
-    lock = threading.Lock()
-
-    def consume(name: str) -> None:
-        who = store.consumer(name)
-        while len(done) < 140:
-            firing = queue.fire(3, consumer=who, timeout=0.2)
-            with lock:
-                done.extend(numbers_of(firing.messages))
-            if len(firing):
-                queue.delete(firing)
-
-    threads = [threading.Thread(target=consume, args=(f"c{n}",)) for n in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sorted(done) == list(range(140))
-    for group in range(7):
-        assert [n for n in done if n % 7 == group] == list(range(group, 140, 7))
 
 
 def _made_older(store: Store, seconds: float) -> None:

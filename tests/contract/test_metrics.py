@@ -5,7 +5,6 @@ import re
 import shutil
 import subprocess
 import sys
-import threading
 import time
 import urllib.error
 import urllib.parse
@@ -21,7 +20,6 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from queue_core import opentelemetry_instruments, prometheus_collector
-from queue_core.upkeep.tasks.sample import sample
 from queue_core.watching import readings
 from queue_core.watching.metric import COUNTERS, DEPTHS, HELD, METRICS
 from queue_core.watching.prometheus import page, serve
@@ -155,65 +153,6 @@ def test_the_page_is_what_the_client_of_prometheus_writes(store):
         theirs = generate_latest(registry).decode()
 
     assert ours.splitlines() == theirs.splitlines()
-
-
-def test_figures_agree_while_work_goes_on(store):
-    """One state of the catalog is read each time: what came in is there, or was counted."""
-    queue = make_queue(store, shards=2)
-    ended = threading.Event()
-
-    def run():
-        while not ended.is_set():
-            queue.load(orders(7))
-            firing = queue.fire(5)
-            queue.delete(firing.ids[:3])
-            queue.sideline(firing.ids[3:4])
-            queue.shovel(1)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    try:
-        for _ in range(10):
-            values = scraped(page(store.catalog))
-            sample(store.catalog)
-            main, side = (
-                {
-                    name: values[
-                        f"{metric.prometheus}_total", (("magazine", where), ("queue", "orders"))
-                    ]
-                    for name, metric in COUNTERS.items()
-                }
-                for where in ("main", "sideline")
-            )
-            depth = {
-                name: values[metric.prometheus, (("queue", "orders"),)]
-                for name, metric in DEPTHS.items()
-            }
-            left = main["deleted"] + main["sidelined"]
-            assert depth["waiting"] + depth["in_flight"] == main["loaded"] - left
-            assert depth["sidelined"] == side["loaded"] - side["shovelled"]
-            (row,) = store.view("queues").to_pylist()
-            (figures,) = _figures(store)
-            assert row["waiting"] >= 0
-            assert figures["waiting"] >= 0
-    finally:
-        ended.set()
-        thread.join()
-    sample(store.catalog)
-    (row,) = store.view("queues").to_pylist()
-    (figures,) = _figures(store)
-    # When a minute is over, a row that sums it up comes after those of ten seconds.
-    last = [row for row in store.view("samples").to_pylist() if row["seconds"] == 10][-1]
-    values = scraped(page(store.catalog))
-    for name in ("waiting", "in_flight", "sidelined", "retrying", "dead"):
-        told = values[DEPTHS[name].prometheus, (("queue", "orders"),)]
-        assert row[name] == figures[name] == last[name] == told, name
-
-
-def _figures(store):
-    with store.catalog.read() as connection:
-        found = connection.exec_driver_sql("SELECT * FROM queue_figures").mappings()
-        return [dict(row) for row in found]
 
 
 def test_the_endpoint_answers_until_it_is_stopped(store):

@@ -1,8 +1,6 @@
 """Vacuum: files that no message needs are removed after a grace period, and no others ever."""
 
 import os
-import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -15,7 +13,6 @@ from queue_core.segments.storage import Storage
 from queue_core.support import faults
 from queue_core.upkeep.tasks import vacuum as vacuum_module
 from queue_core.waiting.publish import publish, publish_once
-from tests.books import leftover_files
 from tests.dump import dump
 from tests.factories import make_batch, make_queue, make_stager, numbers_of, orders
 from tests.storages import EVERYWHERE
@@ -153,45 +150,6 @@ def test_a_batch_whose_writer_stalled_is_not_recorded_as_published(store, queue)
 
 
 @EVERYWHERE
-def test_a_writer_that_publishes_between_condemning_and_removing_is_refused(
-    store, queue, monkeypatch
-):
-    segments = staged(queue)
-    age(store, 100)
-    refused = []
-
-    def publish_now(name):
-        if name == "vacuum.condemned":
-            with pytest.raises(PublicationRefused) as refusal:
-                publish(store.catalog, store.storage, queue.info, segments)
-            refused.append(refusal.value)
-
-    monkeypatch.setattr(faults, "point", publish_now)
-    removed = store.vacuum(grace=60)
-
-    assert removed == [segments[0].location]
-    assert len(refused) == 1
-    assert queue.browse().num_rows == 0
-
-
-def test_a_writer_that_publishes_before_condemning_keeps_its_files(store, queue, monkeypatch):
-    segments = staged(queue)
-    age(store, 100)
-    listed = vacuum_module.Storage.list
-
-    def list_then_publish(storage):
-        found = listed(storage)
-        monkeypatch.undo()
-        publish(store.catalog, storage, queue.info, segments)
-        return found
-
-    monkeypatch.setattr(vacuum_module.Storage, "list", list_then_publish)
-
-    assert store.vacuum(grace=60) == []
-    assert numbers_of(queue.fire("all").messages) == list(range(10))
-
-
-@EVERYWHERE
 @pytest.mark.parametrize("point", ["condemned", "removing", "removed"])
 def test_a_vacuum_that_died_half_way_is_finished_by_the_next(store, queue, point):
     for first in (0, 10):
@@ -252,36 +210,6 @@ def test_files_that_were_never_ours_are_left_alone_among_the_segments(store, que
 
     assert store.vacuum(grace=0) == []
     assert (folder / "README.md").exists()
-
-
-@EVERYWHERE
-def test_writers_and_vacuums_at_once_lose_nothing(store, queue, address):
-    """Without a grace period, a writer may be refused, but published files are never removed."""
-    published, refused, stop = [], [], threading.Event()
-
-    def clean():
-        with type(store)(address) as other:
-            while not stop.is_set():
-                other.vacuum(grace=0)
-
-    cleaner = threading.Thread(target=clean)
-    cleaner.start()
-    for first in range(0, 300, 10):
-        try:
-            segments = staged(queue, 10, first)
-            if first % 3:
-                time.sleep(0.005)
-            publish(store.catalog, store.storage, queue.info, segments)
-            published.extend(range(first, first + 10))
-        except PublicationRefused:
-            refused.append(first)
-    stop.set()
-    cleaner.join()
-
-    assert numbers_of(queue.fire("all").messages) == published
-    assert len(published) + 10 * len(refused) == 300
-    store.vacuum(grace=0)
-    assert leftover_files(store) == set()
 
 
 def test_very_many_files_are_removed_at_once(store, queue):

@@ -159,14 +159,6 @@ def test_by_the_lease_one_sweeps_and_when_it_is_killed_another(store, queue, lea
     assert second != first
 
 
-def test_the_one_that_leads_sweeps_a_queue_that_no_instance_works_on(store, queue, leased):
-    leased.wait_for(1)
-    parcels = make_queue(store, "parcels")
-    stuck(store, parcels, 4)
-
-    wait_until(lambda: swept(parcels) == 4)
-
-
 def test_by_the_lease_no_two_lead_at_once(store, queue, leased):
     """Each leader begins after the last one has ended, or was killed."""
     for left in (2, 1):
