@@ -1,8 +1,10 @@
-"""Tests follow the modules: a pure module has a file of its own, and privates stay private."""
+"""Tests follow the modules: each pure module is tested, and privates stay private."""
 
 import ast
 from functools import cache
 from pathlib import Path
+
+from tests.mutants.mutants import MUTANTS
 
 ROOT = Path(__file__).parents[2]
 UNIT = ROOT / "tests/unit"
@@ -12,7 +14,7 @@ OTHERS = ("ignis_cli", "ignis_console", "ignis_sink", "ignis_source", "pyspark_i
 IMPURE = {"kazoo", "pyspark", "sqlalchemy"}
 STORAGE = "queue_core.segments.storage"
 
-#: Pure modules without a file in tests/unit, each with the reason.
+#: Pure modules without a file in tests/unit and without a mutant, each with the reason.
 NOT_MIRRORED = {
     "queue_core.upkeep.leader.client": "one constant",
     "queue_core.waiting.firing": "a value, which tests/contract/test_fire.py has from a store",
@@ -90,8 +92,12 @@ def test_pure_modules_are_found():
     assert {"queue_core.verbs.load", "queue_core.segments.reader"}.isdisjoint(PURE)
 
 
-def test_a_pure_module_has_a_test_file_of_its_own():
-    assert {module for module in PURE if not mirror_of(module).exists()} == NOT_MIRRORED.keys()
+def test_a_pure_module_has_a_test_file_of_its_own_or_a_mutant():
+    """A mutant names the tests that find a mistake in the module."""
+    mutated = {mutant.file.removesuffix(".py").replace("/", ".") for mutant in MUTANTS}
+    others = {module for module in PURE if not mirror_of(module).exists()}
+
+    assert others - mutated == NOT_MIRRORED.keys()
 
 
 def test_a_unit_test_file_is_named_after_a_module():
