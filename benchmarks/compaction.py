@@ -60,7 +60,7 @@ class Life:
 
     def compact(self) -> None:
         """Compact until there is nothing left to do."""
-        self._timed("compact", self._queue.compact)
+        self._timed("compact", self._queue.admin.compact)
 
     @property
     def slices(self) -> int:

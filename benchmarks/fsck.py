@@ -68,11 +68,11 @@ def main() -> None:
         times = []
         for _ in range(ROUNDS):
             begun = time.perf_counter()
-            found = store.fsck()
+            found = store.admin.fsck()
             assert found.num_rows == 0, found.to_pylist()[:3]
             times.append(time.perf_counter() - begun)
         begun = time.perf_counter()
-        store.fsck(deep=True)
+        store.admin.fsck(deep=True)
         median, deep = float(np.median(times)), time.perf_counter() - begun
         print(f"{count:,} slices: {median:.2f} s, {max(times):.2f} at most; with deep {deep:.2f} s")
 

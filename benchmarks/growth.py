@@ -141,7 +141,7 @@ def compact(growth: Growth) -> None:
             run(store, "UPDATE slices SET bytes = 100000")
             due = partial(run_due, store, compaction, queue)
             growth.measure("compact: nothing to do, slices", size, store, due)
-            growth.measure("compact by hand: nothing to do", size, store, queue.compact)
+            growth.measure("compact by hand: nothing to do", size, store, queue.admin.compact)
 
 
 def candidates(growth: Growth) -> None:
@@ -206,7 +206,7 @@ def expire(growth: Growth) -> None:
             queue = make(store, "many", size, message_expiry=86_400.0)
             due = partial(run_due, store, expire_task, queue)
             growth.measure("expire: nothing expired, slices", size, store, due)
-            growth.measure("expire by hand: nothing expired", size, store, queue.expire)
+            growth.measure("expire by hand: nothing expired", size, store, queue.admin.expire)
 
 
 def vacuum(growth: Growth) -> None:
@@ -214,7 +214,7 @@ def vacuum(growth: Growth) -> None:
     for size in (100, 10_000, 100_000, 1_000_000):
         with growth.store() as store:
             make(store, "many", size)
-            growth.measure("vacuum: nothing to do, slices", size, store, store.vacuum)
+            growth.measure("vacuum: nothing to do, slices", size, store, store.admin.vacuum)
 
 
 def settle(growth: Growth) -> None:

@@ -83,7 +83,7 @@ def measure(count: int, folder: Path) -> dict[str, object]:
             for queue in queues:
                 queue.load([{"number": 1}, {"number": 2}])
         for how, weight in (("fire half", 1), ("fire half by weight", 4)):
-            queues[0].change_settings(weight=weight)
+            queues[0].admin.change_settings(weight=weight)
             # The session reads the settings of all queues once a second.
             time.sleep(1.1)
             offset, costs[how] = measured(lambda at=offset: session.next(at, count, None))

@@ -88,7 +88,7 @@ def expire(growth: Growth) -> None:
         with growth.store() as store:
             queue = make(store, "many", size, message_expiry=86_400.0)
             run(store, "UPDATE slices SET loaded_at = loaded_at - 1000000000000")
-            assert measure(growth, "expire", size, store, queue.expire) == size
+            assert measure(growth, "expire", size, store, queue.admin.expire) == size
 
 
 def settle(growth: Growth) -> None:

@@ -94,14 +94,14 @@ def pause(queue: Queue) -> None:
 
     Loads, settlements and side tasks continue.
     """
-    queue.pause()
+    queue.admin.pause()
     answer(f"queue {queue.name} is paused", queue=queue.name, paused=True)
 
 
 @command(_BY_HAND)
 def resume(queue: Queue) -> None:
     """Let a queue fire messages again after `ignis pause`."""
-    queue.resume()
+    queue.admin.resume()
     name, stays = queue.name, queue.info.is_paused
     text = f"queue {name} is resumed"
     if stays:
@@ -246,7 +246,7 @@ def breaker(store: Store, turn: Turn, name: str) -> None:
         name: The breaker: by default, its queues.
     """
     unknown = _is_unknown(store, name)
-    switch = store.breaker(name)
+    switch = store.admin.breaker(name)
     {Turn.open: switch.open, Turn.close: switch.close, Turn.auto: switch.release}[turn]()
     done = {Turn.open: "open", Turn.close: "closed", Turn.auto: "left to itself"}[turn]
     if unknown:

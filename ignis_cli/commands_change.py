@@ -144,7 +144,7 @@ def change(queue: Queue, settings: list[str]) -> None:
             policy=none.
     """
     values = parse_settings(settings)
-    queue.change_settings(**values)
+    queue.admin.change_settings(**values)
     shown = {name: "none" if value is None else json.dumps(value) for name, value in values.items()}
     text = ", ".join(f"{name} is {value}" for name, value in shown.items())
     answer(f"{queue.name}: {text}", **values)
@@ -153,7 +153,7 @@ def change(queue: Queue, settings: list[str]) -> None:
 @command(_CHANGE)
 def deactivate(queue: Queue) -> None:
     """Deactivate a queue for good: it accepts and fires no more messages."""
-    queue.deactivate()
+    queue.admin.deactivate()
     answer(f"queue {queue.name} is deactivated", deactivated=queue.name)
 
 
@@ -171,7 +171,7 @@ def drop(queue: Queue, *, yes: Yes = False) -> None:
         (row,) = queue.store.view("queues", name).to_pylist()
         left = sum(row[each] for each in ("waiting", "in_flight", "sidelined", "damaged"))
         ask(f"drop queue {name} with {counted(left)}")
-    messages = queue.drop()
+    messages = queue.admin.drop()
     answer(f"queue {name} is dropped, with {counted(messages)}", dropped=name, messages=messages)
 
 

@@ -47,7 +47,7 @@ def sweep(queue: Queue, *, older_than: str | None = None, consumer: str | None =
 def recover(store: Store) -> None:
     """Put back messages that dead consumers fired and never read."""
     with counting("recover"):
-        recovered = store.recover()
+        recovered = store.admin.recover()
     answer(f"{counted(recovered, 'message waits', 'messages wait')} again", recovered=recovered)
 
 
@@ -61,7 +61,7 @@ def vacuum(store: Store, *, dry_run: bool = False, grace: str = f"{GRACE_SECONDS
         grace (TIME): Keep files that are younger than this.
     """
     with counting("vacuum", nouns=("file", "files")):
-        removed = store.vacuum(grace=duration("grace", grace), dry_run=dry_run)
+        removed = store.admin.vacuum(grace=duration("grace", grace), dry_run=dry_run)
     verb = "would be removed" if dry_run else "removed"
     lines = [f"{counted(len(removed), 'file', 'files')} {verb}", *removed]
     answer("\n".join(lines), dry_run=dry_run, files=removed)
@@ -90,7 +90,7 @@ def forget(
     if not consumers and idle is None:
         raise BadOption("forget: name consumers, or give --idle with a duration such as 90d")
     seconds = duration("idle", idle) if idle else None
-    gone = store.forget(consumers or (), idle=seconds, dry_run=dry_run)
+    gone = store.admin.forget(consumers or (), idle=seconds, dry_run=dry_run)
     verb = "would be forgotten" if dry_run else "are forgotten"
     lines = [f"{len(gone):,} consumers and queries {verb}", *gone]
     answer("\n".join(lines), dry_run=dry_run, forgotten=gone)
@@ -100,7 +100,7 @@ def forget(
 def repair(queue: Queue) -> None:
     """Put quarantined messages back whose segment files are restored."""
     with counting("repair"):
-        repaired = queue.repair()
+        repaired = queue.admin.repair()
     answer(f"{counted(repaired)} of {queue.name} put back", repaired=repaired)
 
 
@@ -108,7 +108,7 @@ def repair(queue: Queue) -> None:
 def compact(queue: Queue) -> None:
     """Rewrite the waiting messages of small or mostly finished segments into fewer segments."""
     with counting("compact"):
-        rewritten = queue.compact()
+        rewritten = queue.admin.compact()
     answer(f"{counted(rewritten)} of {queue.name} rewritten", compacted=rewritten)
 
 
@@ -116,7 +116,7 @@ def compact(queue: Queue) -> None:
 def expire(queue: Queue) -> None:
     """Remove waiting messages that have expired."""
     with counting("expire"):
-        expired = queue.expire()
+        expired = queue.admin.expire()
     said = counted(expired, "expired message", "expired messages")
     answer(f"{said} of {queue.name} removed", expired=expired)
 
@@ -143,7 +143,7 @@ def clock(store: Store, *, accept: bool = False) -> None:
         accept: Accept the present time, even after a jump.
     """
     if accept:
-        store.accept_clock()
+        store.admin.accept_clock()
     doubt = store.catalog.write(look)
     answer(doubt or "the clock is plausible", doubt=doubt)
 
@@ -165,7 +165,7 @@ def fsck(store: Store, *, deep: bool = False, repair: bool = False) -> None:
         def progress(part: str, done: int, of: int) -> None:
             shown.update(f"checking {part} ({done + 1} of {of})")
 
-        found = store.fsck(deep=deep, repair=repair, progress=progress)
+        found = store.admin.fsck(deep=deep, repair=repair, progress=progress)
     repaired = sum(found.column("repaired").to_pylist())
     left = found.num_rows - repaired
     if found.num_rows:

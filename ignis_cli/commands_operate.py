@@ -30,7 +30,7 @@ def backup(store: Store, folder: Folder, *, catalog_only: bool = False) -> None:
         catalog_only: Write the catalog without the segment files.
     """
     with working("backing up") as status:
-        done = store.backup(folder, segments=not catalog_only, progress=_shown(status))
+        done = store.admin.backup(folder, segments=not catalog_only, progress=_shown(status))
     lines = [
         f"{counted(done.messages, 'message is', 'messages are')} in {folder}, with "
         f"{counted(done.segments, 'segment', 'segments')}, {done.copied:,} of them new",
@@ -75,7 +75,7 @@ def leftovers(store: Store, *, give_up: bool = False) -> None:
     Args:
         give_up: Let vacuum remove the files after its grace period.
     """
-    found = store.leftovers(give_up=give_up)
+    found = store.admin.leftovers(give_up=give_up)
     verb = "were given up" if give_up else "are newer than the backup"
     answer("\n".join([f"{len(found):,} files {verb}", *found]), given_up=give_up, files=found)
 

@@ -87,7 +87,7 @@ def cancel(store: Store, job: str) -> None:
     Args:
         job (JOB): Id of the job, as in ignis jobs.
     """
-    cancelled = store.cancel(job)
+    cancelled = store.admin.cancel(job)
     text = f"job {job} is cancelled" if cancelled else f"job {job} had ended before"
     answer(text, job=job, cancelled=cancelled)
 

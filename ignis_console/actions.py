@@ -90,7 +90,7 @@ def pause(console: Console, ask: Ask) -> PreparedAction:
     """Pause the queue."""
     queue = console.store.queue(ask.queue)
     text = "{} until a person resumes the queue. Loads go on."
-    return _on_queue(console, ask, text, queue.pause)
+    return _on_queue(console, ask, text, queue.admin.pause)
 
 
 @_action("Messages are fired again.", done="The queue is resumed.", on_messages=False)
@@ -100,7 +100,7 @@ def resume(console: Console, ask: Ask) -> PreparedAction:
     text = "{}, and can be fired again."
     if not queue.info.settings.concurrency:
         text += " The queue stays paused, because its concurrency is 0: scale it as well."
-    return _on_queue(console, ask, text, queue.resume)
+    return _on_queue(console, ask, text, queue.admin.resume)
 
 
 @_action(
@@ -117,7 +117,7 @@ def scale(console: Console, ask: Ask) -> PreparedAction | None:
     wanted, now = ask.number("concurrency", 0, 0, 100), queue.info.settings.concurrency
     text = f"The concurrency goes from {now} to {wanted}. {{}}."
     text += " Nothing is fired at 0." if not wanted else ""
-    return _on_queue(console, ask, text, lambda: queue.change_settings(concurrency=wanted))
+    return _on_queue(console, ask, text, lambda: queue.admin.change_settings(concurrency=wanted))
 
 
 @_action(

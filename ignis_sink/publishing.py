@@ -46,7 +46,7 @@ def open_queue(target: Target, options: SinkOptions, batch: int = 0) -> Queue:
         )
     check_queue(queue.info, options)
     if options.merge_schema and not set(spec.schema.names) <= set(queue.schema.names):
-        queue.add_columns(spec.schema)
+        queue.admin.add_columns(spec.schema)
     _check_shape(queue, spec)
     return queue
 

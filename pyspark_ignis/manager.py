@@ -374,7 +374,7 @@ class IgnisManager:
         settings: dict[str, Any] = {"shovel_interval": interval}
         if concurrency is not None:
             settings["shovel_concurrency"] = concurrency
-        self._store.queue(queue).change_settings(**settings)
+        self._store.queue(queue).admin.change_settings(**settings)
         self.refresh()
 
     def shovel(
@@ -427,7 +427,7 @@ class IgnisManager:
 
     def deactivate(self, queue: str) -> None:
         """
-        Deactivate a queue for good, as `Queue.deactivate`, and stop its query.
+        Deactivate a queue for good, as `QueueAdmin.deactivate`, and stop its query.
 
         Args:
             queue: The queue's name.
@@ -435,7 +435,7 @@ class IgnisManager:
         Raises:
             NoSuchQueue: The store has no queue of that name.
         """
-        self._store.deactivate(queue)
+        self._store.queue(queue).admin.deactivate()
         self.refresh()
 
     def stats(self) -> dict[str, QueueStats]:
@@ -491,7 +491,7 @@ class IgnisManager:
         return ManagedQuery(partial(self._consume, queue, given))
 
     def _scale(self, queue: str, by: int) -> int:
-        concurrency = self._store.queue(queue).scale(by)
+        concurrency = self._store.queue(queue).admin.scale(by)
         self.refresh()
         return concurrency
 

@@ -61,12 +61,14 @@ if TYPE_CHECKING:
     from queue_core.pool.pool import ConsumerPool
     from queue_core.pool.pressure import Pressure
     from queue_core.pool.target import ConsumerTarget, TargetConsumer
+    from queue_core.queue.admin import QueueAdmin
     from queue_core.queue.queue import Queue
     from queue_core.queue.within import QueueInTransaction
     from queue_core.segments.buffers import Buffer
     from queue_core.selector.by_function import Predicate
     from queue_core.store import Store
     from queue_core.support.trace_context import traced_handler
+    from queue_core.upkeep.administration import StoreAdmin
     from queue_core.upkeep.backup.backup import Backup
     from queue_core.upkeep.backup.replacement import Restored
     from queue_core.values.backoff import constant, exponential
@@ -127,6 +129,7 @@ _HOMES = {
     "Pressure": "queue_core.pool.pressure",
     "PublicationRefused": "queue_core.errors",
     "Queue": "queue_core.queue.queue",
+    "QueueAdmin": "queue_core.queue.admin",
     "QueueDeactivated": "queue_core.errors",
     "QueueExists": "queue_core.errors",
     "QueueFull": "queue_core.errors",
@@ -141,6 +144,7 @@ _HOMES = {
     "Step": "queue_core.consumers.trace",
     "StorageUnavailable": "queue_core.errors",
     "Store": "queue_core.store",
+    "StoreAdmin": "queue_core.upkeep.administration",
     "SuspendReason": "queue_core.consumers.consumer",
     "Take": "queue_core.policies.aggregates",
     "TargetConsumer": "queue_core.pool.target",
@@ -206,6 +210,7 @@ __all__ = [
     "Pressure",
     "PublicationRefused",
     "Queue",
+    "QueueAdmin",
     "QueueDeactivated",
     "QueueExists",
     "QueueFull",
@@ -220,6 +225,7 @@ __all__ = [
     "Step",
     "StorageUnavailable",
     "Store",
+    "StoreAdmin",
     "SuspendReason",
     "Take",
     "TargetConsumer",

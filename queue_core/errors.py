@@ -164,7 +164,7 @@ class SchemaMismatch(Invalid):
 
     Raised for a column that the queue lacks, a required column or a key that is missing or null, a
     value that does not fit its type, a type that Spark does not support, and a column that cannot
-    be the key. Change the rows, or add the column to the queue with `Queue.add_columns`.
+    be the key. Change the rows, or add the column to the queue with `QueueAdmin.add_columns`.
     """
 
 

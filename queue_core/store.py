@@ -3,52 +3,38 @@
 from __future__ import annotations
 
 import os
-import warnings
 import weakref
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import pyarrow as pa
-from sqlalchemy import Connection
 
 from queue_core.catalog import queues
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.holders import consumers
-from queue_core.catalog.holders.consumers import DEAD_AFTER_SECONDS
-from queue_core.catalog.identity import clock
 from queue_core.catalog.identity.identity import Identity, NewStore
-from queue_core.catalog.records import jobs
-from queue_core.catalog.records.breakers import BreakerSwitch
 from queue_core.consumers.presence.keeper import Keeper
 from queue_core.consumers.presence.own_consumer import OwnConsumer
 from queue_core.errors import BadOption, Invalid
-from queue_core.policies import binding
-from queue_core.policies.imported import storable
-from queue_core.queue import Queue
+from queue_core.queue import Queue, Sideline
+from queue_core.queue.creating import create
 from queue_core.segments.buffers import DEFAULT_BUFFERS
-from queue_core.segments.shard_hash import check_key
 from queue_core.segments.storage import Storage
-from queue_core.support import faults
 from queue_core.support.interruption import shielded
+from queue_core.upkeep.administration import StoreAdmin
 from queue_core.upkeep.leader.client import CLIENT_ID
 from queue_core.upkeep.tasks.registry import TASKS
-from queue_core.upkeep.tasks.vacuum import GRACE_SECONDS, vacuum
-from queue_core.values import column_roles
 from queue_core.values.address import Address
-from queue_core.values.durations import Duration, check_seconds, check_timeout
-from queue_core.values.model import Consumer, Magazine, QueueInfo
-from queue_core.values.names import check_consumer, check_magazine, check_queue, nearest
-from queue_core.values.schema import canonical
-from queue_core.values.settings import DEFAULT_SHARDS, QueueSettings, check_shards, is_whole
+from queue_core.values.model import Consumer, Magazine
+from queue_core.values.names import check_consumer, check_magazine, nearest
+from queue_core.values.settings import DEFAULT_SHARDS, is_whole
 from queue_core.values.views import VIEWS
-from queue_core.verbs.recover import recover
 from queue_core.waiting.joint_load import JointLoads
 from queue_core.watching import views
 
 if TYPE_CHECKING:
-    from queue_core.upkeep.backup.backup import Backup
     from queue_core.upkeep.backup.replacement import Restored
 
 
@@ -179,40 +165,9 @@ class Store(AbstractContextManager["Store"]):
                 shards or key are different.
             QueueDeactivated: A deactivated queue still has that name.
         """
-        check_queue(name)
-        check_shards(shards)
         message_type = schema if isinstance(schema, type) else None
-        if message_type is not None:
-            from queue_core.handling.objects.message_class import message_class
-
-            schema = message_class(message_type).schema
-        columns = canonical(schema)
-        given = storable(settings)
-        checked = QueueSettings.of(given)
-        # All messages of a group must be in one shard.
-        key = checked.group if key is None else key
-        check_key(key, columns, name)
-        column_roles.check(checked, columns, key)
-        binding.check(checked, columns, key, shards)
-
-        def work(connection: Connection) -> QueueInfo:
-            created = queues.create(
-                connection,
-                name,
-                columns,
-                shards=shards,
-                key=key,
-                settings=checked,
-                exist_ok=exist_ok,
-            )
-            faults.point("create.before_commit")
-            return created
-
-        created = Queue(self, self.catalog.write(work, grows=True), message_type=message_type)
-        faults.point("create.committed")
-        if exist_ok:
-            _warn_of_kept(created.info, given)
-        return created
+        info = create(self.catalog, name, schema, shards, key, settings, exist_ok=exist_ok)
+        return Queue(self, info, message_type=message_type)
 
     def queue(
         self, name: str, message_type: type | None = None, *, buffers: int = DEFAULT_BUFFERS
@@ -247,38 +202,13 @@ class Store(AbstractContextManager["Store"]):
             from queue_core.handling.objects.message_class import message_class
 
             message_class(message_type).check_fits(info.schema, name)
-        sideline = magazine is Magazine.SIDELINE
-        return Queue(self, info, buffers=buffers, message_type=message_type, sideline=sideline)
+        face = Sideline if magazine is Magazine.SIDELINE else Queue
+        return face(self, info, buffers=buffers, message_type=message_type)
 
-    def deactivate(self, name: str) -> None:
-        """
-        Deactivate a queue for good, as `Queue.deactivate`.
-
-        Args:
-            name: The queue's name.
-
-        Raises:
-            NoSuchQueue: The store has no queue of that name.
-            BadName: The name is not allowed.
-        """
-        self.queue(name).deactivate()
-
-    def drop(self, name: str) -> int:
-        """
-        Remove a deactivated queue with all its messages, as `Queue.drop`.
-
-        Args:
-            name: The queue's name.
-
-        Returns:
-            How many messages were removed.
-
-        Raises:
-            NoSuchQueue: The store has no queue of that name.
-            BadName: The name is not allowed.
-            BadOption: The queue is in use. Deactivate it first.
-        """
-        return self.queue(name).drop()
+    @property
+    def admin(self) -> StoreAdmin:
+        """What an administrator does with the store: its checks, backups, files and consumers."""
+        return StoreAdmin(self.catalog, self.storage)
 
     def queues(self) -> list[str]:
         """
@@ -313,21 +243,6 @@ class Store(AbstractContextManager["Store"]):
             raise BadOption(f"view={name!r}{nearest(name, VIEWS)}; use {', '.join(VIEWS)}")
         return views.view(self.catalog, name, queue, self.storage.uri)
 
-    def breaker(self, name: str) -> BreakerSwitch:
-        """
-        Return the switch by which a person opens or closes a circuit breaker.
-
-        Args:
-            name: The breaker's name, as the view ``breakers`` shows it. It need not exist yet.
-
-        Returns:
-            The switch.
-
-        Raises:
-            BadOption: *name* is empty or too long.
-        """
-        return BreakerSwitch(self.catalog, name)
-
     def consumer(self, name: str | None = None, *, beats: bool = False) -> Consumer:
         """
         Register a consumer, and fence off any earlier consumer of the same name.
@@ -351,95 +266,6 @@ class Store(AbstractContextManager["Store"]):
                 lambda connection: consumers.enlist(connection, checked, beats=beats)
             )
         return self._own_consumer.consumer()
-
-    def vacuum(self, *, grace: Duration = GRACE_SECONDS, dry_run: bool = False) -> list[str]:
-        """
-        Remove segment files that no message needs.
-
-        Args:
-            grace: Age in seconds, or a text such as ``"2d"`` or a ``timedelta``, 0 or more. Younger
-                files are kept, so a writer must publish its files within this time.
-            dry_run: Whether to return the files without removing them.
-
-        Returns:
-            The locations of the files that were (or would be) removed.
-
-        Raises:
-            BadOption: *grace* is out of range.
-        """
-        age = check_seconds("grace", grace)
-        return vacuum(self.catalog, self.storage, age, dry_run=dry_run)
-
-    def forget(
-        self, consumers: Sequence[str] = (), *, idle: Duration | None = None, dry_run: bool = False
-    ) -> list[str]:
-        """
-        Remove what the catalog keeps of consumers and queries that will not come back.
-
-        The catalog remembers the tickets of each consumer and the last batch of each streaming
-        query, because a checkpoint may start again after any time. If a forgotten query starts
-        again from its checkpoint and repeats its last batch, its sink loads this batch a second
-        time. A consumer that is alive or holds messages is never removed.
-
-        Args:
-            consumers: Names of consumers to remove, as the view ``consumers`` shows them.
-            idle: Seconds, or a text such as ``"90d"`` or a ``timedelta``, 0 or more. Also remove
-                each consumer that sent its last heartbeat before that time, such as a streaming
-                query or a pool, and the record of each streaming query that published its last
-                batch before that time. None: neither.
-            dry_run: Whether to return the names without removing anything.
-
-        Returns:
-            The names of the consumers and the ids of the queries that were (or would be) removed.
-
-        Raises:
-            BadOption: *idle* is out of range, or one of *consumers* is unknown or alive.
-            Conflict: One of *consumers* holds messages; nothing was removed.
-        """
-        from queue_core.upkeep.tasks.forget import forget
-
-        silence = check_timeout("idle", idle)
-        return forget(self.catalog, consumers, silence, dry_run=dry_run)
-
-    def backup(
-        self,
-        folder: str | Path,
-        *,
-        segments: bool = True,
-        progress: Callable[[str, int, int], None] | None = None,
-    ) -> Backup:
-        """
-        Write a backup of the store, which may be in use.
-
-        The backup shows the catalog at one moment. Loads and firings continue, and vacuum removes
-        no segments meanwhile. If the folder holds an earlier backup of the store, only new segments
-        are copied, and the complete new backup replaces the earlier one.
-
-        Args:
-            folder: A local folder: empty, or with an earlier backup of this store.
-            segments: Whether to copy the segment files too. Without them, the backup can only be
-                restored over the same storage.
-            progress: A function that is called repeatedly with ``tables`` or ``segments``, the
-                number of them that are done, and the number of all.
-
-        Returns:
-            The numbers of rows and segments in the backup.
-
-        Raises:
-            BadOption: The folder is not empty, holds a backup of another store, or is in the
-                storage of the store.
-            DamagedBackup: The list of segments in the earlier backup is damaged.
-        """
-        from queue_core.upkeep.backup.backup import backup
-        from queue_core.upkeep.backup.folder import BackupFolder
-
-        return backup(
-            self.catalog,
-            self.storage,
-            BackupFolder(folder),
-            with_segments=segments,
-            progress=progress or (lambda *_: None),
-        )
 
     @classmethod
     def restore(
@@ -466,7 +292,7 @@ class Store(AbstractContextManager["Store"]):
             over: Whether to replace the catalog of the same store, or to use its storage. Segments
                 that the backup does not know stay. First end all processes of the store, Spark
                 applications too.
-            progress: As in `Store.backup`.
+            progress: As in `StoreAdmin.backup`.
 
         Returns:
             The numbers of restored messages and files, and the known losses.
@@ -483,24 +309,6 @@ class Store(AbstractContextManager["Store"]):
         address = Address.of(path, catalog=catalog, storage=storage)
         progress = progress or (lambda *_: None)
         return restore(BackupFolder(folder), address, over=over, progress=progress)
-
-    def leftovers(self, *, give_up: bool = False) -> list[str]:
-        """
-        List the segment files that are newer than the restored catalog.
-
-        They are ordinary Arrow files in the folders of their queues. Their messages were loaded or
-        rewritten after the backup, and some of them were already settled. To keep a message, read
-        its file with ``pyarrow.ipc.open_file`` and load the message again.
-
-        Args:
-            give_up: Whether vacuum may remove the files after its grace period.
-
-        Returns:
-            Their locations in the storage.
-        """
-        from queue_core.catalog.slices import files
-
-        return self.catalog.write(files.give_up if give_up else files.find)
 
     def side_tasks(
         self,
@@ -543,87 +351,6 @@ class Store(AbstractContextManager["Store"]):
 
         return background.checked(self.catalog, self.storage, queues, tasks, zookeeper, client_id)
 
-    def cancel(self, job: str) -> bool:
-        """
-        Cancel a job (`Queue.start_shovel`). Messages that it has moved stay where they are.
-
-        Args:
-            job: The id of the job, as the view ``jobs`` shows it.
-
-        Returns:
-            Whether the job had not ended before.
-
-        Raises:
-            BadOption: The store has no job of that id.
-        """
-        return self.catalog.write(lambda connection: jobs.cancel(connection, job))
-
-    def recover(self, *, dead_after: Duration = DEAD_AFTER_SECONDS) -> int:
-        """
-        Put back messages that dead consumers fired and never read; this is not a delivery.
-
-        Args:
-            dead_after: Seconds, or a text such as ``"30s"`` or a ``timedelta``, without a heartbeat
-                after which a consumer counts as dead, 0 or more.
-
-        Returns:
-            How many messages were put back to their old positions.
-
-        Raises:
-            BadOption: *dead_after* is out of range.
-        """
-        return recover(self.catalog, check_seconds("dead_after", dead_after))
-
-    def accept_clock(self) -> None:
-        """
-        Accept the present time of the catalog's clock.
-
-        When the clock jumps ahead, ignis stops expiring, sweeping and vacuuming, so that no message
-        is removed too early. If the present time is right, call this method to resume these tasks.
-        They then remove everything that is old by this time.
-
-        Raises:
-            CatalogForbidden: The database role is not that of an operator.
-        """
-        self.catalog.write(clock.accept)
-
-    def fsck(
-        self,
-        *,
-        deep: bool = False,
-        repair: bool = False,
-        progress: Callable[[str, int, int], None] | None = None,
-    ) -> pa.Table:
-        """
-        Check every invariant of the store, as docs/protocol.md lists them.
-
-        The store may be in use, because each part of the check reads one state of the catalog. A
-        repair corrects counters, removes rows without a meaning, and quarantines messages that may
-        differ from the loaded ones. `Queue.repair` puts quarantined messages back.
-
-        Args:
-            deep: Whether to read all segments and verify the checksum of each chunk.
-            repair: Whether to repair what can be repaired.
-            progress: Called before each part of the check with its name, the number of parts that
-                are done, and the number of all parts.
-
-        Returns:
-            One row for each finding; none if the store is in order. Columns: ``invariant`` (the
-            number of the broken invariant, such as ``I4``), ``queue`` (null if it concerns the
-            whole store), ``table``, ``row`` (the primary key, or the location of a file),
-            ``problem``, ``since`` (when the row was last written, so that the damage is younger;
-            null if unknown), ``remedy`` (the repair: ``set apart``, ``recount``, ``restate``,
-            ``remove`` or ``none``) and ``repaired`` (whether this call has repaired it).
-
-        Raises:
-            CatalogUnavailable: The catalog cannot be reached, or a repair cannot write it.
-            StorageUnavailable: The storage cannot be read.
-        """
-        # Not at the top: few processes check their store.
-        from queue_core.upkeep.fsck.run import fsck
-
-        return fsck(self.catalog, self.storage, deep=deep, repair=repair, progress=progress)
-
     @property
     def keeper(self) -> Keeper:
         """The consumer that keeps this process's messages (`Queue.get_and_keep`)."""
@@ -664,16 +391,3 @@ def _close_in_children(store: Store) -> None:
             inherited._keeper = Keeper(inherited.catalog)
 
     os.register_at_fork(after_in_child=forget)
-
-
-def _warn_of_kept(queue: QueueInfo, given: Mapping[str, Any]) -> None:
-    """Warn of settings that an existing queue keeps, although its creator gave other values."""
-    names = queue.settings.unlike(given)
-    if names:
-        kept = ", ".join(f"{name}={getattr(queue.settings, name)!r}" for name in names)
-        wanted = ", ".join(f"{name}={given[name]!r}" for name in names)
-        warnings.warn(
-            f"queue {queue.name!r} exists already and keeps {kept}, not {wanted}; to change the "
-            f"queue, call its method change_settings({wanted})",
-            stacklevel=4,
-        )

@@ -50,19 +50,21 @@ PLACES = Section(
         Mistake("The queue's name is misspelt", 'store.queue("order")'),
         Mistake("The queue exists already", 'store.create_queue("orders", SCHEMA)'),
         Mistake("The name is not allowed", 'store.create_queue("late orders", SCHEMA)'),
-        Mistake("A setting is misspelt", 'orders.change_settings(message_expire="1h")'),
-        Mistake("A duration cannot be read", 'orders.change_settings(message_expiry="a week")'),
+        Mistake("A setting is misspelt", 'orders.admin.change_settings(message_expire="1h")'),
+        Mistake(
+            "A duration cannot be read", 'orders.admin.change_settings(message_expiry="a week")'
+        ),
         Mistake(
             "A retry policy that makes no attempt",
-            "orders.change_settings(retry=Retry(attempts=0))",
+            "orders.admin.change_settings(retry=Retry(attempts=0))",
         ),
         Mistake(
             "A limit of a column that is not there",
-            'orders.change_settings(limits=limit("costumer", per_second=5))',
+            'orders.admin.change_settings(limits=limit("costumer", per_second=5))',
         ),
         Mistake(
             "The queue is deactivated",
-            "orders.deactivate()\norders.load(ROWS)",
+            "orders.admin.deactivate()\norders.load(ROWS)",
         ),
         Mistake(
             "The server of the catalog cannot be reached",

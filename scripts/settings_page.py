@@ -13,9 +13,9 @@ PAGE = Path(__file__).parent.parent / "docs" / "settings.md"
 _HEAD = """# Settings of a queue
 
 Generated from `QueueSettings` by `make docs`. Pass settings as keyword arguments to
-`Store.create_queue` or `Queue.change_settings`, for example `sweep_after=900`, with `None` for
-none. Every setting can be changed while the queue is in use. An unknown setting, or a value that is
-not allowed, raises `BadOption`.
+`Store.create_queue` or `queue.admin.change_settings`, for example `sweep_after=900`, with `None`
+for none. Every setting can be changed while the queue is in use. An unknown setting, or a value
+that is not allowed, raises `BadOption`.
 
 On the command line, `ignis set` and `ignis create --set` take `NAME=VALUE`:
 

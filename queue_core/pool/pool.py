@@ -42,7 +42,7 @@ from queue_core.support.loop import Loop
 from queue_core.upkeep.tasks import background
 from queue_core.upkeep.tasks.thread import TaskThread
 from queue_core.values.durations import Duration, check_seconds, check_timeout
-from queue_core.values.model import BY_SHARD, Consumer, Magazine, QueueInfo, magazine_of
+from queue_core.values.model import BY_SHARD, Consumer, Magazine, QueueInfo
 from queue_core.values.names import check_consumer, of_process, speaking
 from queue_core.values.retry import Retry
 from queue_core.verbs.lose import start_again
@@ -242,8 +242,9 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
             contract.payload,
             contract.on_none,
             contract.retry,
-            may_put_off=magazine_of(magazine) is Magazine.MAIN
-            and not all(each.is_sideline for each in self._config.queues),
+            may_put_off=any(
+                each.opened.magazine(magazine) is Magazine.MAIN for each in self._config.queues
+            ),
         )
         self._pressure = pressure
         self._name = name
@@ -576,7 +577,7 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
     ) -> MessageSource:
         config = self._config
         if config.browse:
-            named = Magazine.SIDELINE if queue.is_sideline else magazine_of(config.magazine)
+            named = queue.opened.magazine(config.magazine)
             return BrowsingSource(queue, consumer, config.read, named, on_available, held)
         return AcquiringSource(
             queue,
@@ -635,7 +636,7 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
         if names:
             _log.warning(
                 "drain waits, since queue %s is paused and may have messages; let it go on with "
-                "ignis resume, with Queue.resume(), or with its setting concurrency above 0",
+                "ignis resume, with queue.admin.resume(), or with its setting concurrency above 0",
                 names,
             )
         elif not self.concurrency and not self._ended.is_set():

@@ -32,7 +32,7 @@ from queue_core.segments.reader import read_table
 from queue_core.selection.request import FireRequest
 from queue_core.support.coalescing import Coalescer
 from queue_core.values.ids import IdSet
-from queue_core.values.model import Consumer, Magazine, Ticket, magazine_of
+from queue_core.values.model import Consumer, Magazine, Ticket
 from queue_core.values.outcomes import DELETE, Settlement
 from queue_core.values.retry import Retry
 from queue_core.values.rows import Numbers
@@ -109,7 +109,7 @@ class AcquiringSource:
         self._order = order
         #: As in `MessageSource`.
         self.refused_for: float | None = None
-        self.is_sideline = queue.is_sideline or magazine_of(magazine) is Magazine.SIDELINE
+        self.is_sideline = queue.opened.magazine(magazine) is Magazine.SIDELINE
         self._held = held
         self._prefetch = Prefetch(MAX_FACTOR if prefetch else 1)
         self.trouble = Trouble(queue.name, on_available)
@@ -130,7 +130,7 @@ class AcquiringSource:
     def settle(self, settlement: pa.Table) -> Numbers:
         """Settle; others of their groups, or below limits in flight, can be fired then."""
         lost = self._settle(settlement)
-        limited = any(limit.in_flight is not None for limit in self._queue.limits)
+        limited = any(limit.in_flight is not None for limit in self._queue.opened.limits)
         if limited or self._queue.info.settings.group is not None:
             self._on_available()
         return lost
@@ -181,7 +181,7 @@ class AcquiringSource:
     def _fire_evenly(self, limits: list[int], room: int) -> Sequence[HeldBatch | None]:
         most = sum(limits)
         # A limit counts messages when they are fired, so their calls should follow at once.
-        ahead = most if self._queue.limits else self._prefetch.amount(most)
+        ahead = most if self._queue.opened.limits else self._prefetch.amount(most)
         parts, left = self._fire_now(ahead, limits, room)
         if any(part is not None for part in parts):
             self._prefetch.put(*left)

@@ -26,7 +26,7 @@ from queue_core.pool.timings import STALL_SECONDS
 from queue_core.queue import Queue
 from queue_core.store import Store
 from queue_core.support.interruption import shielded
-from queue_core.values.model import BY_SHARD, Consumer, Magazine, magazine_of
+from queue_core.values.model import BY_SHARD, Consumer
 from queue_core.values.names import check_consumer, of_process
 from queue_core.values.settings import is_whole
 from queue_core.verbs.lose import start_again
@@ -338,7 +338,7 @@ def _browse(
     queue: Queue, consumer: Consumer, dispatcher: QueueDispatcher, config: PoolConfig
 ) -> Callable[[int], Firing | None]:
     """Return the function that shows messages and takes none."""
-    magazine = Magazine.SIDELINE if queue.is_sideline else magazine_of(config.magazine)
+    magazine = queue.opened.magazine(config.magazine)
     source = BrowsingSource(
         queue, consumer, lambda names: names, magazine, dispatcher.manager.notify_arrival
     )

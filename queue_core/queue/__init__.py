@@ -5,5 +5,6 @@ face checks and completes its arguments, and calls one verb.
 """
 
 from queue_core.queue.queue import Queue
+from queue_core.queue.sideline import Sideline
 
-__all__ = ["Queue"]
+__all__ = ["Queue", "Sideline"]

@@ -5,8 +5,10 @@ A load runs by the columns and settings that are known, and again if others have
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -14,10 +16,12 @@ from queue_core.catalog import queues
 from queue_core.errors import BadOption, SchemaMismatch
 from queue_core.queue.opened import OpenedQueue
 from queue_core.segments.buffers import Buffer
+from queue_core.segments.stager import remove_staged
 from queue_core.support.trace_context import TRACEPARENT, with_traceparent
 from queue_core.values.backoff import check_wait
 from queue_core.values.column_roles import expiring, holding, stamped
 from queue_core.values.durations import Duration, in_seconds
+from queue_core.values.ids import ids_from
 from queue_core.values.model import QueueInfo
 from queue_core.values.schema import (
     EXPIRES_AT,
@@ -27,6 +31,54 @@ from queue_core.values.schema import (
     conform,
     of_data_frame,
 )
+from queue_core.verbs.capacity.bounds import OnFull
+from queue_core.waiting.joint_load import JointLoads
+from queue_core.waiting.publish import publish
+from queue_core.waiting.smart.decide import LoadPolicy
+from queue_core.waiting.smart.incoming import IncomingRows
+from queue_core.waiting.smart.load import SmartLoad, load_rows
+
+if TYPE_CHECKING:
+    from queue_core.policies.builtin import Policy
+    from queue_core.policies.checks import Check
+
+
+def load(
+    queue: OpenedQueue,
+    loads: JointLoads,
+    rows: Any,
+    timeout: float | None,
+    policy: Policy | Check | str | None,
+    times: tuple[Duration | None, Duration | None],
+) -> pa.Array:
+    """Load rows in a transaction of this call, or of *loads*; the arguments are `Queue.load`'s."""
+    end = None if timeout is None else time.monotonic() + timeout
+    catalog, storage = queue.catalog, queue.storage
+
+    def run(info: QueueInfo, table: pa.Table) -> pa.Array:
+        left = None if end is None else max(end - time.monotonic(), 0.0)
+        stage = partial(queue.spread.staged, info)
+        load_policy = LoadPolicy.of(info, policy)
+        if load_policy is not None:
+            incoming = IncomingRows(info, storage, table, stage)
+            smart = SmartLoad(catalog, storage, info, load_policy, incoming)
+            with queue.quarantining():
+                return load_rows(smart, incoming, OnFull(timeout=left))
+        # Those of other threads may wait for longer.
+        if left is None and loads.joins(info, table):
+            return loads(info, table, stage)
+        staged, order = stage(table)
+        try:
+            first_ids = publish(catalog, storage, info, staged, OnFull(timeout=left))
+        except queues.SettingsChanged:
+            remove_staged(storage, staged)
+            raise
+        if len(staged) == 1:
+            # The path of every small load, where each step counts.
+            return pa.array(order + first_ids[0])
+        return pa.array(ids_from(first_ids, staged)[order], pa.int64())
+
+    return load_each(queue, rows, times, run)
 
 
 def load_each(
@@ -48,7 +100,8 @@ def load_each(
             other settings or columns by now.
         may_add: Whether a column for *times* may be added to the queue.
     """
-    queue.check_whole("load")
+    if queue.only is not None:
+        queue.refuse("load")
     if isinstance(rows, Buffer):
         with rows.loading(queue.name) as filled:
             return load_each(queue, filled, times, load, may_add=may_add)
@@ -131,7 +184,7 @@ def _with_times(
                 raise BadOption(
                     f"{name}={seconds:g}: queue {queue.name!r} has no column for it, and your "
                     "transaction would have to add one; add it first: "
-                    f"add_columns(pa.schema([({default!r}, pa.timestamp('us', 'UTC'))]))"
+                    f"admin.add_columns(pa.schema([({default!r}, pa.timestamp('us', 'UTC'))]))"
                 )
             queue.add_columns(pa.schema([pa.field(default, TIMESTAMP)]))
             table = conform(table, queue.schema, queue.name)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager
+from typing import NoReturn
 
 import pyarrow as pa
+from sqlalchemy import Connection
 
 from queue_core.catalog import queues
 from queue_core.catalog.database import Catalog
@@ -13,6 +16,7 @@ from queue_core.segments.distributor import Distributor
 from queue_core.segments.reader import read_table
 from queue_core.segments.storage import Storage
 from queue_core.selection.demand import Demand
+from queue_core.selection.reading import Reading
 from queue_core.selection.request import FireRequest
 from queue_core.selection.selection import Selection
 from queue_core.values.ids import IdSet
@@ -20,9 +24,14 @@ from queue_core.values.limits import Limit
 from queue_core.values.model import Consumer, Magazine, QueueInfo, ReadPlan, Ticket, magazine_of
 from queue_core.values.names import SIDELINE_SUFFIX
 from queue_core.values.outcomes import Settlement
+from queue_core.values.schema import output_schema
 from queue_core.verbs.quarantine import quarantining
+from queue_core.verbs.read_tickets import plan_firing
 from queue_core.verbs.recover import recover_ticket
 from queue_core.verbs.settle import settle
+from queue_core.waiting.fire import fire_or_wait
+from queue_core.waiting.firing import Firing, of_plan
+from queue_core.watching.views import view
 
 
 class OpenedQueue:
@@ -68,28 +77,56 @@ class OpenedQueue:
             self.info = queues.still_there(connection, self.info)
         return self.info
 
+    def change(
+        self, work: Callable[[Connection, QueueInfo], QueueInfo], *, grows: bool = False
+    ) -> QueueInfo:
+        """Change the queue in one transaction; return it as it is then."""
+        self.info = self.catalog.write(lambda c: work(c, self.info), grows=grows)
+        return self.info
+
     def add_columns(self, schema: pa.Schema) -> None:
         """Add columns; raises `NoSuchQueue`, `SchemaMismatch` and `BadName`."""
-        self.info = self.catalog.write(
-            lambda connection: queues.add_columns(connection, self.info, schema), grows=True
-        )
+        self.change(lambda c, queue: queues.add_columns(c, queue, schema), grows=True)
 
     def magazine(self, name: str) -> Magazine:
         """Return the magazine *name*, or the only one that is opened; raises `BadOption`."""
         return magazine_of(name) if self.only is None else self.only
 
-    def check_whole(self, verb: str) -> None:
-        """Raise `BadOption` if only the sideline is opened."""
-        if self.only is not None:
-            raise BadOption(
-                f"queue {self.name + SIDELINE_SUFFIX!r} is the sideline of queue {self.name!r}, "
-                f"and {verb} needs the whole queue; use the name {self.name!r}"
-            )
+    def refuse(self, verb: str) -> NoReturn:
+        """Raise `BadOption`, since only the sideline is opened."""
+        raise BadOption(
+            f"queue {self.name + SIDELINE_SUFFIX!r} is the sideline of queue {self.name!r}, "
+            f"and {verb} needs the whole queue; use the name {self.name!r}"
+        )
 
     def request(self, demand: Demand, queue: QueueInfo) -> FireRequest:
         """Return the request of a consumer by the settings that the queue has in *queue*."""
         self.limits = queue.settings.limits
         return demand.request([queue], demand.selection([queue], self.storage.uri))
+
+    def fire(self, demand: Demand, who: Callable[[], Consumer], timeout: float | None) -> Firing:
+        """Fire for the consumer of *who*, or wait up to *timeout* seconds; read the messages."""
+
+        def request_of(queue: QueueInfo) -> tuple[FireRequest, Reading]:
+            if queue.schema_version > self.info.schema_version:
+                self.info = queue
+            return self.request(demand, queue), Reading(self.storage.uri, (queue,))
+
+        with self.quarantining():
+            fired, request, reading = fire_or_wait(
+                self.catalog, self.info, who, request_of, timeout
+            )
+        ticket = fired.ticket
+        if ticket is None:
+            nothing = output_schema(self.schema).empty_table()
+            return Firing(None, nothing, fired.opens_in, fired.stalled)
+        plan = plan_firing(self.catalog, ticket, fired, reading)
+        messages = self.read(plan, ticket, request.selection)
+        return of_plan(fired, messages, plan)
+
+    def view(self, name: str) -> pa.Table:
+        """Return a view of this queue, not of another one that has its name by now."""
+        return view(self.catalog, name, self.info, self.storage.uri)
 
     def read(
         self, plan: ReadPlan, ticket: Ticket | None = None, selection: Selection | None = None

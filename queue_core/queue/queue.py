@@ -2,38 +2,29 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, overload
 
 import pyarrow as pa
 
-from queue_core.catalog import queues
 from queue_core.catalog.holders import consumers
 from queue_core.catalog.holders.consumers import DEAD_AFTER_SECONDS
 from queue_core.catalog.identity import clock
-from queue_core.catalog.records import pauses
 from queue_core.catalog.records.jobs import Wish
 from queue_core.errors import BadOption, Invalid
-from queue_core.queue.loading import load_each
+from queue_core.queue.admin import QueueAdmin
+from queue_core.queue.loading import load
+from queue_core.queue.looking import Looking
 from queue_core.queue.opened import OpenedQueue, checked_consumer
 from queue_core.queue.settling import Settling
 from queue_core.queue.within import QueueInTransaction
 from queue_core.segments.buffers import DEFAULT_BUFFERS, Buffer, BufferPool
-from queue_core.segments.stager import remove_staged
 from queue_core.selection.demand import Demand
-from queue_core.selection.reading import Reading
-from queue_core.selection.request import Count, FireRequest, most_messages
+from queue_core.selection.request import Count, most_messages
 from queue_core.selection.rounds import whole_slices
-from queue_core.selection.selection import condition_of
 from queue_core.support.interruption import shielded
-from queue_core.upkeep.tasks.compaction import compact
-from queue_core.upkeep.tasks.retirement import retire
 from queue_core.values.durations import Duration, check_seconds, check_timeout
-from queue_core.values.ids import ids_from
-from queue_core.values.limits import Limit
 from queue_core.values.model import (
     BY_SHARD,
     Consumer,
@@ -41,36 +32,20 @@ from queue_core.values.model import (
     Magazine,
     QueueInfo,
 )
-from queue_core.values.names import SIDELINE_SUFFIX
 from queue_core.values.outcomes import Settlement
 from queue_core.values.retry import Retry
 from queue_core.values.schema import (
     Loadable,
-    output_schema,
 )
-from queue_core.values.settings import QueueSettings, check_count, check_rate, is_whole
+from queue_core.values.settings import check_count, check_rate, is_whole
 from queue_core.verbs.abandon import abandon
 from queue_core.verbs.abandon import count as count_overdelivered
-from queue_core.verbs.browse import browse
-from queue_core.verbs.capacity.bounds import OnFull
-from queue_core.verbs.deactivate import deactivate
-from queue_core.verbs.drop import drop
-from queue_core.verbs.expire import expire
-from queue_core.verbs.peek import peek
-from queue_core.verbs.read_tickets import plan_firing
-from queue_core.verbs.repair import repair
 from queue_core.verbs.reset import reset
 from queue_core.verbs.settle import settle
 from queue_core.verbs.shovel import Shovelful, shovel
 from queue_core.verbs.sweep import count as count_stuck
 from queue_core.verbs.sweep import sweep
-from queue_core.waiting.fire import fire_or_wait
-from queue_core.waiting.firing import Firing, of_plan
-from queue_core.waiting.publish import publish
-from queue_core.waiting.smart.decide import LoadPolicy
-from queue_core.waiting.smart.incoming import IncomingRows
-from queue_core.waiting.smart.load import SmartLoad, load_rows
-from queue_core.watching.views import view
+from queue_core.waiting.firing import Firing
 
 if TYPE_CHECKING:
     from queue_core.catalog.callers import CallersConnection
@@ -79,14 +54,13 @@ if TYPE_CHECKING:
     from queue_core.policies.checks import Check
     from queue_core.selection.selection import AnySelector
     from queue_core.store import Store
-    from queue_core.verbs.operator.chosen import Chosen, Ids
 
 #: The class of a queue's messages.
 Message = TypeVar("Message")
 
 
 @shielded
-class Queue(Settling):
+class Queue(Looking, Settling):
     """
     One queue of a store. Get it from `Store.queue` or `Store.create_queue`.
 
@@ -95,9 +69,9 @@ class Queue(Settling):
     transaction: it happens completely or not at all.
 
     ``store.queue("orders_SIDELINE")`` opens the sideline of the queue ``orders`` (IgnisMQ's name).
-    `fire`, `peek` and `browse` then read the sideline, whatever their argument *magazine* is.
-    Messages can be settled and shovelled as usual. Methods that load, or that concern the whole
-    queue, such as `change_settings`, raise `BadOption`.
+    `fire`, `peek`, `browse` and `choose` then read the sideline, whatever their argument *magazine*
+    is. Messages can be settled and shovelled as usual. Methods that load, or that concern the whole
+    queue, such as those of `admin`, raise `BadOption`.
 
     Every method that reads or writes the store can raise `CatalogUnavailable`,
     `StorageUnavailable` and `DamagedCatalog`, in addition to the errors that it lists.
@@ -107,8 +81,10 @@ class Queue(Settling):
         info: The queue's description in the catalog, as `Store.queue` reads it.
         buffers: How many buffers from `request` may be outstanding at once, 1 or more.
         message_type: The class of the queue's messages, as for `Store.queue`.
-        sideline: Whether only the sideline is opened.
     """
+
+    #: The only magazine that is opened; None for both.
+    _only: Magazine | None = None
 
     def __init__(
         self,
@@ -117,20 +93,16 @@ class Queue(Settling):
         *,
         buffers: int = DEFAULT_BUFFERS,
         message_type: type | None = None,
-        sideline: bool = False,
     ) -> None:
         self._store = store
-        only = Magazine.SIDELINE if sideline else None
-        self._queue = OpenedQueue(store.catalog, store.storage, info, only)
-        #: Whether only the sideline is opened, by its name ``{queue}_SIDELINE``.
-        self.is_sideline = sideline
+        #: What its faces share.
+        self.opened = OpenedQueue(store.catalog, store.storage, info, self._only)
         #: The class of the queue's messages; None if the queue was opened without one.
         self.message_type = message_type
         self._buffers = BufferPool(info.name, info.schema, buffers)
 
     def __repr__(self) -> str:
-        name = self.name + SIDELINE_SUFFIX if self.is_sideline else self.name
-        return f"<Queue {name!r}, {self.info.shards} shards, of {self._store!r}>"
+        return f"<Queue {self.name!r}, {self.info.shards} shards, of {self._store!r}>"
 
     def __reduce__(self) -> NoReturn:
         raise Invalid(
@@ -146,12 +118,7 @@ class Queue(Settling):
     @property
     def info(self) -> QueueInfo:
         """The queue as it was read last."""
-        return self._queue.info
-
-    @property
-    def limits(self) -> tuple[Limit, ...]:
-        """The limits that its last firing found in its settings."""
-        return self._queue.limits
+        return self.opened.info
 
     @property
     def name(self) -> str:
@@ -162,6 +129,11 @@ class Queue(Settling):
     def schema(self) -> pa.Schema:
         """The queue's own columns, without the metadata columns (`METADATA`)."""
         return self.info.schema
+
+    @property
+    def admin(self) -> QueueAdmin:
+        """What an administrator does with the queue: its settings, pauses, columns and its end."""
+        return QueueAdmin(self.opened)
 
     def load(
         self,
@@ -212,45 +184,14 @@ class Queue(Settling):
             DamagedSegment: A queued message that a policy needs cannot be read. It is quarantined;
                 load again.
         """
-        timeout = check_timeout("timeout", timeout)
-        end = None if timeout is None else time.monotonic() + timeout
-
-        def run(info: QueueInfo, table: pa.Table) -> pa.Array:
-            left = None if end is None else max(end - time.monotonic(), 0.0)
-            return self._load(info, table, left, policy)
-
-        return load_each(self._queue, rows, (ttl, hold), run)
-
-    def _load(
-        self,
-        info: QueueInfo,
-        table: pa.Table,
-        timeout: float | None,
-        policy: Policy | Check | str | None,
-    ) -> pa.Array:
-        stage = partial(self._queue.spread.staged, info)
-        on_full = OnFull(timeout=timeout)
-        catalog, storage = self._store.catalog, self._store.storage
-        load_policy = LoadPolicy.of(info, policy)
-        if load_policy is not None:
-            incoming = IncomingRows(info, storage, table, stage)
-            load = SmartLoad(catalog, storage, info, load_policy, incoming)
-            with self._queue.quarantining():
-                return load_rows(load, incoming, on_full)
-        loads = self._store._loads
-        # Those of other threads may wait for longer.
-        if timeout is None and loads.joins(info, table):
-            return loads(info, table, stage)
-        staged, order = stage(table)
-        try:
-            first_ids = publish(catalog, storage, info, staged, on_full)
-        except queues.SettingsChanged:
-            remove_staged(storage, staged)
-            raise
-        if len(staged) == 1:
-            # The path of every small load, where each step counts.
-            return pa.array(order + first_ids[0])
-        return pa.array(ids_from(first_ids, staged)[order], pa.int64())
+        return load(
+            self.opened,
+            self._store._loads,
+            rows,
+            check_timeout("timeout", timeout),
+            policy,
+            (ttl, hold),
+        )
 
     @overload
     def objects(self, messages: Firing | pa.Table | pa.RecordBatch) -> list[Any]: ...
@@ -321,7 +262,6 @@ class Queue(Settling):
             QueueFull: No buffer became free within *timeout* seconds.
             BadOption: An argument is out of range, or *widths* names no column of variable width.
         """
-        self._queue.check_whole("request")
         if not is_whole(rows) or rows < 1:
             raise BadOption(f"rows={rows!r}: use a whole number, 1 or more")
         timeout = check_timeout("timeout", timeout)
@@ -405,33 +345,18 @@ class Queue(Settling):
         demand = Demand(
             max_messages=most_messages(max_messages, max_bytes),
             max_bytes=check_count("max_bytes", max_bytes),
-            magazine=self._queue.magazine(magazine),
+            magazine=self.opened.magazine(magazine),
             selector=selector,
             order_by=order_by,
             order=order,
             fallback=fallback,
             even_if_paused=even_if_paused,
         )
-        timeout = check_timeout("timeout", timeout)
-        catalog, uri = self._store.catalog, self._store.storage.uri
-
-        def request_of(queue: QueueInfo) -> tuple[FireRequest, Reading]:
-            if queue.schema_version > self.info.schema_version:
-                self._queue.info = queue
-            return self._queue.request(demand, queue), Reading(uri, (queue,))
 
         def who() -> Consumer:
             return taker or self._store.consumer()
 
-        with self._queue.quarantining():
-            fired, request, reading = fire_or_wait(catalog, self.info, who, request_of, timeout)
-        ticket = fired.ticket
-        if ticket is None:
-            nothing = output_schema(self.schema).empty_table()
-            return Firing(None, nothing, fired.opens_in, fired.stalled)
-        plan = plan_firing(catalog, ticket, fired, reading)
-        messages = self._queue.read(plan, ticket, request.selection)
-        return of_plan(fired, messages, plan)
+        return self.opened.fire(demand, who, check_timeout("timeout", timeout))
 
     def get_and_keep(
         self,
@@ -464,7 +389,6 @@ class Queue(Settling):
             NoSuchQueue: The queue was dropped.
             DamagedSegment: Messages cannot be read. They are quarantined; call again.
         """
-        self._queue.check_whole("get_and_keep")
         keeper = self._store.keeper.consumer()
         return self.fire(max_messages, timeout=timeout, order=order, consumer=keeper)
 
@@ -489,8 +413,7 @@ class Queue(Settling):
             BadOption: No consumer of the name *consumer* keeps messages.
             NoSuchQueue: The queue was dropped.
         """
-        self._queue.check_whole("reset")
-        self._queue.follow()
+        self.opened.follow()
         keeper = self._store.keeper.known()
         return reset(self._store.catalog, self.info, keeper, consumer=consumer)
 
@@ -509,178 +432,7 @@ class Queue(Settling):
         Returns:
             The queue within the transaction. Each call checks the connection.
         """
-        return QueueInTransaction(self._queue, connection)
-
-    def peek(
-        self,
-        count: int = 10,
-        *,
-        selector: AnySelector | None = None,
-        order_by: str | None = None,
-        order: str = BY_SHARD,
-        magazine: str = "main",
-    ) -> pa.Table:
-        """
-        Return the messages that `fire` would take now with the same arguments, without taking them.
-
-        Calls for other numbers of messages may begin at other shards.
-
-        Args:
-            count: At most this many messages, 1 or more.
-            selector: A SQL condition or a function, as in `fire`.
-            order_by: The order in which messages are chosen, as in `fire`.
-            order: The order without *order_by*, as in `fire`.
-            magazine: ``main`` or ``sideline``.
-
-        Returns:
-            The queue's columns, then the metadata columns (`METADATA`).
-
-        Raises:
-            BadOption: An argument is out of range.
-            BadSelector: *selector* or *order_by* cannot be understood, or the function failed.
-            NoSuchQueue: The queue was dropped.
-            DamagedSegment: Messages cannot be read. They are quarantined; peek again.
-        """
-        demand = Demand(
-            max_messages=check_count("count", count),
-            magazine=self._queue.magazine(magazine),
-            selector=selector,
-            order_by=order_by,
-            order=order,
-        )
-        info = self._queue.follow()
-        request = self._queue.request(demand, info)
-        with self._queue.quarantining():
-            plan = peek(self._store.catalog, self._store.storage.uri, info, request)
-        return self._queue.read(plan, selection=request.selection)
-
-    def browse(self, *, selector: AnySelector | None = None, magazine: str = "main") -> pa.Table:
-        """
-        Return every message of a magazine, waiting or in flight, without taking any.
-
-        Args:
-            selector: Return only messages that meet this SQL condition or function, as in `fire`.
-            magazine: ``main`` or ``sideline``.
-
-        Returns:
-            The queue's columns, then the metadata columns (`METADATA`). ``_fired_at`` is null for
-            messages that were never fired or shovelled; those that wait again keep the time of
-            their last firing or shovel.
-
-        Raises:
-            BadOption: *magazine* is unknown.
-            BadSelector: *selector* cannot be understood, or the function failed.
-            NoSuchQueue: The queue was dropped.
-            DamagedSegment: Messages cannot be read. They are quarantined; browse again.
-        """
-        store = self._store
-        self._queue.follow()
-        condition = None if selector is None else condition_of(selector, self.schema)
-        plan = browse(store.catalog, store.storage.uri, [self.info], self._queue.magazine(magazine))
-        messages = self._queue.read(plan)
-        if condition is None:
-            return messages
-        # Not at the top: a query waits for imports.
-        from queue_core.selection.scan import with_moment
-
-        rows = with_moment(messages, condition.columns, store.catalog.now())
-        return messages.filter(condition.mask(rows))
-
-    def choose(
-        self,
-        ids: Ids | None = None,
-        selector: AnySelector | None = None,
-        magazine: str | None = None,
-    ) -> Chosen:
-        """
-        Choose messages, waiting or in flight, to look at them or to handle them by hand.
-
-        The choice is made once, when this method is called. Damaged messages are never chosen.
-
-        Args:
-            ids: Message ids (int64), as in `delete`, or one id, or ``"all"``: every message. Ids of
-                messages that are gone are ignored. By default, all that meet *selector*.
-            selector: A SQL condition or a function, as in `fire`. With *ids*, both must hold.
-            magazine: ``main`` or ``sideline``: only messages that are there. By default, both.
-
-        Returns:
-            The chosen messages. Their methods `Chosen.count`, `Chosen.rows`, `Chosen.delete`,
-            `Chosen.sideline`, `Chosen.requeue` and `Chosen.reload` handle them.
-
-        Raises:
-            BadOption: Neither *ids* nor *selector* is given, or *magazine* is unknown.
-            BadOutcome: An id does not belong to this queue.
-            BadSelector: *selector* cannot be understood, or the function failed.
-            NoSuchQueue: The queue was dropped.
-            DamagedSegment: *selector* cannot read messages. They are quarantined; choose again.
-        """
-        # Not at the top: only people choose.
-        from queue_core.verbs.operator.chosen import choose
-
-        # Others may have added columns.
-        with self._store.catalog.read() as connection:
-            queue = queues.still_there(connection, self.info)
-        both = magazine is None and not self.is_sideline
-        magazines = tuple(Magazine) if both else (self._queue.magazine(magazine or "main"),)
-        return choose(self._store.catalog, self._store.storage, queue, magazines, ids, selector)
-
-    def edit(self, message_id: int, values: Mapping[str, Any]) -> None:
-        """
-        Change columns of a message in the sideline, and move it to the tail of main.
-
-        Both happen in one transaction. The message keeps its id, its ``_attempt`` and its time of
-        loading. A policy of the queue does not look at it.
-
-        Args:
-            message_id: The id of a message that waits in the sideline (`Chosen.sideline` moves it
-                there).
-            values: New values by column. The others stay.
-
-        Raises:
-            BadOption: The message does not wait in the sideline, *values* is empty, or it has
-                another value for the queue's key.
-            NoSuchQueue: The queue was dropped.
-            BadOutcome: The id does not belong to this queue.
-            SchemaMismatch: The queue has no such column, or a value does not fit.
-            QueueFull: The queue is bounded and has no room; nothing was changed.
-            Conflict: Other processes kept moving the message; retry.
-            DamagedSegment: The message cannot be read. It is quarantined.
-        """
-        # Not at the top: only people edit.
-        from queue_core.verbs.edit import edit
-
-        with self._store.catalog.read() as connection:
-            queue = queues.still_there(connection, self.info)
-        with self._queue.quarantining():
-            edit(self._store.catalog, self._store.storage, queue, message_id, values)
-
-    def metadata(self) -> pa.Table:
-        """
-        Return the pointers and counters of each magazine and shard.
-
-        Source: Magazine's load and fire pointers and counters.
-
-        Returns:
-            One row per magazine and shard, with the columns of ``VIEWS["shards"]``.
-
-        Raises:
-            NoSuchQueue: The queue was dropped.
-        """
-        return self._view("shards")
-
-    def failures(self) -> pa.Table:
-        """
-        Return why messages were sidelined; a message that failed twice has two rows.
-
-        Returns:
-            One row per failure, with the columns of ``VIEWS["failures"]``: ``queue``, ``kind``,
-            ``reason`` and ``consumer`` (strings), ``message_id`` (int64), ``attempt`` (int32) and
-            ``failed_at`` (timestamp, UTC).
-
-        Raises:
-            NoSuchQueue: The queue was dropped.
-        """
-        return self._view("failures")
+        return QueueInTransaction(self.opened, connection)
 
     def shovel(
         self,
@@ -726,7 +478,7 @@ class Queue(Settling):
             BadSelector: *selector* cannot be understood.
             DamagedSegment: Messages cannot be read by *selector*. They are quarantined.
         """
-        self._queue.follow()
+        self.opened.follow()
         if to is not None or dry_run:
             from queue_core.verbs.operator import redriving
 
@@ -743,7 +495,7 @@ class Queue(Settling):
             # Each verb touches as many shards: one round is enough for a slice of each.
             round_slices=max(whole_slices(), self.info.shards),
         )
-        with self._queue.quarantining():
+        with self.opened.quarantining():
             return shovel(self._store.catalog, self.info, shovelful)
 
     def start_shovel(
@@ -759,8 +511,8 @@ class Queue(Settling):
         """
         Start a shovel as a job, which any process with side tasks runs and continues after a crash.
 
-        The view ``jobs`` shows its progress, and `Store.cancel` ends it. It moves the messages that
-        are in the sideline now, and waits where the target is full.
+        The view ``jobs`` shows its progress, and `StoreAdmin.cancel` ends it. It moves the messages
+        that are in the sideline now, and waits where the target is full.
 
         Args:
             limit: As in `shovel`. By default, no limit.
@@ -824,11 +576,10 @@ class Queue(Settling):
             BadOption: An argument is out of range, or *consumer* is unknown to the store or alive.
             NoSuchQueue: The queue was dropped.
         """
-        self._queue.check_whole("sweep")
         older_than = check_timeout("older_than", older_than)
         dead_after = check_seconds("dead_after", dead_after)
         limit = check_count("limit", limit)
-        self._queue.follow()
+        self.opened.follow()
         catalog = self._store.catalog
         if consumer is not None:
             # It corrects the heartbeat of a clock that was ahead, so that the consumer can be dead.
@@ -854,189 +605,6 @@ class Queue(Settling):
         left = None if limit is None else limit - swept
         return swept + abandon(catalog, self.info, limit=left)
 
-    def compact(self) -> int:
-        """
-        Rewrite the waiting messages of small or mostly finished segments into fewer segments.
-
-        Messages keep their ids and positions. Consumers and producers can work meanwhile.
-
-        Returns:
-            How many messages were rewritten.
-
-        Raises:
-            NoSuchQueue: The queue was dropped.
-            DamagedSegment: Messages cannot be read. They are quarantined; compact again.
-            PublicationRefused: A new segment was removed before it was published; retry.
-        """
-        self._queue.check_whole("compact")
-        self._queue.follow()
-        with self._queue.quarantining():
-            return compact(self._store.catalog, self._store.storage, self.info)
-
-    def expire(self) -> int:
-        """
-        Remove waiting messages that have expired.
-
-        In main, they expire by ``message_expiry`` or by their expiry column; in the sideline, only
-        by ``sideline_expiry``. The view ``reports`` and the counter ``expired`` show how many. As
-        the expiry task does, this also deactivates a queue at the age of its ``queue_expiry``, and
-        later drops it.
-
-        Returns:
-            How many messages were removed.
-
-        Raises:
-            NoSuchQueue: The queue was dropped.
-            DamagedSegment: Messages cannot be read. They are quarantined; expire again.
-        """
-        self._queue.check_whole("expire")
-        self._queue.follow()
-        with self._queue.quarantining():
-            retire(self._store.catalog, self.info)
-            return expire(self._store.catalog, self._store.storage.uri, self.info)
-
-    def repair(self) -> int:
-        """
-        Put back quarantined messages whose segment files have been restored.
-
-        Returns:
-            How many messages were put back.
-
-        Raises:
-            NoSuchQueue: The queue was dropped.
-        """
-        self._queue.check_whole("repair")
-        self._queue.follow()
-        return repair(self._store.catalog, self.info.id)
-
-    def add_columns(self, schema: pa.Schema | type) -> None:
-        """
-        Add columns to the queue. Existing messages have null in them.
-
-        Add them before producers fill them. `Queue` objects, pools and targets that are open go on
-        with the new columns. A Spark query fails before it would leave out values of a message;
-        create its DataFrame again, and restart it with its checkpoint.
-
-        Args:
-            schema: The new columns, which must be nullable, or a dataclass or pydantic model that
-                has them. It may name columns that the queue already has, with the same types.
-
-        Raises:
-            NoSuchQueue: The queue was dropped.
-            SchemaMismatch: A new column is not nullable, or a type differs or is not supported.
-            BadName: A column name is not allowed.
-        """
-        self._queue.check_whole("add_columns")
-        if isinstance(schema, type):
-            from queue_core.handling.objects.message_class import message_class
-
-            schema = message_class(schema).schema
-        self._queue.add_columns(schema)
-
-    def change_settings(self, **settings: Any) -> QueueSettings:
-        """
-        Change some settings of the queue, which may be in use.
-
-        Args:
-            **settings: Fields of `QueueSettings`. Settings that are not named keep their values.
-
-        Returns:
-            All settings, as they are now.
-
-        Raises:
-            NoSuchQueue: The queue was dropped.
-            BadOption: A setting is unknown, out of range, or names an unsuitable column.
-        """
-        self._queue.check_whole("change_settings")
-        self._queue.info = self._store.catalog.write(
-            lambda connection: queues.change_settings(connection, self.info, settings)
-        )
-        return self.info.settings
-
-    def scale(self, by: int) -> int:
-        """
-        Change the setting ``concurrency`` by a number.
-
-        The result is clamped to 0-100; 0 pauses the queue. Concurrent calls add up.
-
-        Args:
-            by: How much to add; negative to reduce.
-
-        Returns:
-            The concurrency, as it is now.
-
-        Raises:
-            NoSuchQueue: The queue was dropped.
-            BadOption: *by* is not a whole number.
-        """
-        self._queue.check_whole("scale")
-        if not is_whole(by):
-            raise BadOption(f"by={by!r}: use a whole number")
-        self._queue.info = self._store.catalog.write(lambda c: queues.scale(c, self.info, by))
-        return self.info.settings.concurrency
-
-    def pause(self) -> None:
-        """
-        Pause the queue for every process: no messages are fired until `resume`.
-
-        Loads, settlements and side tasks continue. Pools and queries notice it within a second or
-        two; a firing that has already begun may still end. The view ``queues`` shows the time of
-        the pause, and a second call keeps it. The setting ``concurrency`` stays as it is.
-
-        Raises:
-            QueueDeactivated: The queue was deactivated.
-            NoSuchQueue: The queue was dropped.
-        """
-        self._queue.check_whole("pause")
-        self._queue.info = self._store.catalog.write(lambda c: pauses.pause(c, self.info))
-
-    def resume(self) -> None:
-        """
-        Let the queue fire messages again after `pause`. It changes nothing if it is not paused.
-
-        A queue whose setting ``concurrency`` is 0 stays paused until the setting is changed.
-
-        Raises:
-            QueueDeactivated: The queue was deactivated.
-            NoSuchQueue: The queue was dropped.
-        """
-        self._queue.check_whole("resume")
-        self._queue.info = self._store.catalog.write(lambda c: pauses.resume(c, self.info))
-
-    def deactivate(self) -> None:
-        """
-        Deactivate the queue for good: it accepts and fires no more messages.
-
-        Waiting messages can be peeked at and browsed until they expire, and messages in flight can
-        be settled. No other queue can have the name until this one is dropped. A second call
-        changes nothing.
-
-        Raises:
-            NoSuchQueue: The queue was dropped.
-        """
-        self._queue.check_whole("deactivate")
-        deactivate(self._store.catalog, self.info)
-        self.refresh()
-
-    def drop(self) -> int:
-        """
-        Remove a deactivated queue with all its messages, and free its name.
-
-        Messages of main and of the sideline go, also those in flight, with the queue's settings,
-        counters and failures. A breaker with its name goes too, and shovels into it fail. This
-        cannot be undone. Vacuum removes the files later. The view ``reports`` shows how many
-        messages were removed, if there were any.
-
-        Returns:
-            How many messages were removed.
-
-        Raises:
-            BadOption: The queue is in use. Deactivate it first.
-            NoSuchQueue: The queue was dropped before.
-        """
-        self._queue.check_whole("drop")
-        return drop(self._store.catalog, self.info)
-
     def refresh(self) -> Queue:
         """
         Read the queue's columns and settings again, because others may have changed them.
@@ -1047,12 +615,8 @@ class Queue(Settling):
         Raises:
             NoSuchQueue: The queue was dropped.
         """
-        self._queue.refresh()
+        self.opened.refresh()
         return self
-
-    def _view(self, name: str) -> pa.Table:
-        """Return a view of this queue, not of another one that has its name by now."""
-        return view(self._store.catalog, name, self.info, self._store.storage.uri)
 
     def _settle(self, settlement: Settlement, holder: Holder, policy: Retry | None) -> int:
         return settle(self._store.catalog, [self.info], settlement, holder, retry=policy)

@@ -20,7 +20,7 @@ from queue_core.queue import Queue
 from queue_core.testing.handled import Handled
 from queue_core.testing.transacting import run_in_transactions
 from queue_core.values.durations import Duration
-from queue_core.values.model import Magazine, magazine_of
+from queue_core.values.model import Magazine
 from queue_core.values.outcomes import Settlement
 from queue_core.values.retry import Retry
 from queue_core.values.schema import output_schema
@@ -117,7 +117,7 @@ def handle(
         contract.payload,
         contract.on_none,
         contract.retry,
-        may_put_off=magazine_of(magazine) is Magazine.MAIN and not queue.is_sideline,
+        may_put_off=queue.opened.magazine(magazine) is Magazine.MAIN,
     )
     names = _columns(queue.refresh(), columns, contract.payload)
     before = _ids(queue.store)

@@ -56,7 +56,7 @@ class TemporaryStore(Store):
         for name in self.queues():
             queue = self.queue(name)
             queue.sweep()
-            queue.expire()
+            queue.admin.expire()
 
     def _set_clock(self, connection: Any, _: object) -> None:
         """Replace the function of SQLite by which the catalog reads its clock."""

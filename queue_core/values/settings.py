@@ -135,8 +135,8 @@ class QueueSettings:
     The settings of one queue.
 
     `Store.create_queue` takes them as keyword arguments. Every process that has opened the store
-    can change any of them while the queue is in use, with `Queue.change_settings` or ``ignis set``.
-    Running queries and pools apply a change when they next read the settings.
+    can change any of them while the queue is in use, with `QueueAdmin.change_settings` or
+    ``ignis set``. Running queries and pools apply a change when they next read the settings.
 
     A setting in seconds can also be a ``timedelta``, or a text such as ``"90s"``, ``"15 minutes"``,
     ``"2h"`` or ``"1 week"``.

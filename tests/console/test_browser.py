@@ -47,7 +47,7 @@ def store(folder):
     with Store.open(folder) as opened:
         make_queue(opened, "mail", shards=4).load(orders(5))
         # As long as a name may be, and with a problem.
-        make_queue(opened, "W" * 128).pause()
+        make_queue(opened, "W" * 128).admin.pause()
         sample(opened.catalog)
         yield opened
 
@@ -69,7 +69,7 @@ def queue(store, request):
     made.delete(firing.ids[:2])
     made.sideline(firing.ids[2:4], SCRIPT + "\nline 2", kind="exception")
     yield made
-    made.deactivate()
+    made.admin.deactivate()
 
 
 @pytest.fixture
@@ -383,7 +383,7 @@ def test_a_long_action_shows_how_far_it_is(page, store):
     row = text_of(page, "#rows tr")
     assert "sideline" in row
     assert "1,200" in row
-    queue.deactivate()
+    queue.admin.deactivate()
 
 
 def test_reload_and_the_actions_of_a_message(page, store, queue):

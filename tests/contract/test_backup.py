@@ -70,7 +70,7 @@ def test_a_store_moves_to_a_new_place_on_either_database(
     request, store, queue, folder, tmp_path, target
 ):
     make_queue(store, "unique", dedup=["number"]).load(orders(3))
-    saved = store.backup(folder)
+    saved = store.admin.backup(folder)
     new = {"catalog": f"sqlite:///{tmp_path}/new/catalog.db", "storage": str(tmp_path / "new")}
     if target == "postgres":
         with request.getfixturevalue("postgres").database() as url:
@@ -87,12 +87,12 @@ def check_moved(store, folder, new, saved):
     with Store.open(**new, create=False) as other:
         assert books_of(other) == books_of(store)
         audit(other)
-        assert other.fsck().num_rows == 0
+        assert other.admin.fsck().num_rows == 0
         assert other.storage.identity != store.storage.identity
         # Both go on by themselves.
         for each in (store, other):
             each.queue("orders").load(orders(5, 100))
-            assert each.vacuum(grace=0) == []
+            assert each.admin.vacuum(grace=0) == []
             assert everything(each) == [*range(15), *range(100, 105)]
             ids = each.queue("unique").load(orders(4))
             assert [id is None for id in ids.to_pylist()] == [True, True, True, False]
@@ -101,7 +101,7 @@ def check_moved(store, folder, new, saved):
 
 def test_new_ids_are_given_out_by_neither_side(store, queue, folder, tmp_path):
     """Something of the lost time that names a message must not name another one."""
-    store.backup(folder)
+    store.admin.backup(folder)
     lost = queue.load(orders(3, 100)).to_pylist()
     Store.restore(folder, tmp_path / "new")
 
@@ -111,7 +111,7 @@ def test_new_ids_are_given_out_by_neither_side(store, queue, folder, tmp_path):
 
 
 def test_a_restore_takes_only_an_empty_place(store, queue, folder, tmp_path):
-    store.backup(folder)
+    store.admin.backup(folder)
     with Store.open(tmp_path / "used") as used:
         make_queue(used, "own").load(orders(3))
         before = dump(used)
@@ -127,11 +127,11 @@ def test_a_restore_takes_only_an_empty_place(store, queue, folder, tmp_path):
 
 
 def test_a_second_backup_copies_what_is_new_and_forgets_what_is_gone(store, queue, folder):
-    first = store.backup(folder)
+    first = store.admin.backup(folder)
     queue.load(orders(5, 100))
     queue.delete(queue.fire("all"))
     queue.load(orders(5, 200))
-    second = store.backup(folder)
+    second = store.admin.backup(folder)
 
     assert first.copied == first.segments
     assert 0 < second.copied < second.segments
@@ -143,7 +143,7 @@ def test_a_second_backup_copies_what_is_new_and_forgets_what_is_gone(store, queu
 
 
 def test_a_backup_that_dies_leaves_the_earlier_one(store, queue, folder, tmp_path, monkeypatch):
-    store.backup(folder)
+    store.admin.backup(folder)
     queue.load(orders(5, 100))
 
     def die(*_):
@@ -152,12 +152,12 @@ def test_a_backup_that_dies_leaves_the_earlier_one(store, queue, folder, tmp_pat
     with monkeypatch.context() as patch:
         patch.setattr(BackupFolder, "finish", die)
         with pytest.raises(ZeroDivisionError):
-            store.backup(folder)
+            store.admin.backup(folder)
     Store.restore(folder, tmp_path / "new")
 
     with Store.open(tmp_path / "new") as other:
         assert everything(other) == list(range(15))
-    store.backup(folder)
+    store.admin.backup(folder)
     assert len(list(folder.glob("catalog-*"))) == 1
 
 
@@ -171,21 +171,21 @@ def test_what_is_settled_and_vacuumed_meanwhile_is_in_the_backup(store, queue, f
             done.append(True)
             drop_all(store)
 
-    store.backup(folder, progress=progress)
+    store.admin.backup(folder, progress=progress)
     assert everything(store) == []
     Store.restore(folder, tmp_path / "new")
 
     with Store.open(tmp_path / "new") as other:
         assert everything(other) == list(range(15))
         audit(other)
-    assert len(store.vacuum(grace=0)) > 0
+    assert len(store.admin.vacuum(grace=0)) > 0
 
 
 def drop_all(store):
     with Store(store.address) as other:
         delete_all(other)
-        assert other.vacuum(grace=0) == []
-        assert other.vacuum(grace=0, dry_run=True) == []
+        assert other.admin.vacuum(grace=0) == []
+        assert other.admin.vacuum(grace=0, dry_run=True) == []
 
 
 def test_a_hold_that_ended_spoils_the_backup_and_not_the_next_one(store, queue, folder):
@@ -194,12 +194,12 @@ def test_a_hold_that_ended_spoils_the_backup_and_not_the_next_one(store, queue, 
             store.catalog.write(lambda c: c.execute(update(leases.leases).values(ends_at=0)))
 
     with pytest.raises(CatalogUnavailable, match="begin again"):
-        store.backup(folder, progress=end)
+        store.admin.backup(folder, progress=end)
     assert not (folder / "manifest.json").exists()
     with store.catalog.read() as connection:
         assert connection.scalar(select(func.count()).select_from(leases.leases)) == 0
 
-    store.backup(folder)
+    store.admin.backup(folder)
     assert (folder / "manifest.json").exists()
 
 
@@ -222,23 +222,23 @@ def test_a_folder_within_the_storage_is_refused(store, queue, tmp_path, inner):
     (tmp_path / "link").symlink_to(tmp_path / "store")
     for root in ("store", "link"):
         with pytest.raises(BadOption, match="is in the storage of the store itself"):
-            store.backup(tmp_path / root / inner)
+            store.admin.backup(tmp_path / root / inner)
     (tmp_path / "link").unlink()
     assert sorted(tmp_path.rglob("*")) == there
-    store.backup(tmp_path / "store-backup")
+    store.admin.backup(tmp_path / "store-backup")
 
 
 def test_a_folder_with_something_else_is_left_alone(store, queue, folder, tmp_path):
     folder.mkdir()
     (folder / "letter.txt").write_text("dear")
     with pytest.raises(BadOption, match="not empty, and holds no backup"):
-        store.backup(folder)
+        store.admin.backup(folder)
     assert [each.name for each in folder.iterdir()] == ["letter.txt"]
 
     with Store.open(tmp_path / "other") as other:
-        other.backup(tmp_path / "others")
+        other.admin.backup(tmp_path / "others")
     with pytest.raises(BadOption, match="a backup of another store"):
-        store.backup(tmp_path / "others")
+        store.admin.backup(tmp_path / "others")
 
 
 @pytest.mark.spoiled
@@ -248,7 +248,7 @@ def test_a_segment_that_is_missing_is_named_and_its_messages_are_set_apart(
     gone = min(store.storage.list())
     store.storage.remove(gone)
 
-    assert store.backup(folder).missing == (gone,)
+    assert store.admin.backup(folder).missing == (gone,)
 
     restored = Store.restore(folder, tmp_path / "new")
     assert restored.damaged > 0
@@ -267,7 +267,7 @@ def test_a_segment_that_is_missing_is_named_and_its_messages_are_set_apart(
     "which", ["manifest.json", "slices.arrow", "segment files.arrow", "segments/*/*.arrow"]
 )
 def test_a_damaged_backup_changes_nothing(store, queue, folder, which, how):
-    store.backup(folder)
+    store.admin.backup(folder)
     with store.catalog.read() as connection:
         locations = connection.scalars(select(files.c.location)).all()
     for location in locations:
@@ -298,7 +298,7 @@ def spoil(file, how):
 
 
 def test_a_backup_of_a_newer_ignis_is_refused(store, queue, folder, tmp_path):
-    store.backup(folder)
+    store.admin.backup(folder)
     for name in ("version", "format"):
         content = json.loads((folder / "manifest.json").read_text())
         content.pop("sha256")
@@ -323,7 +323,7 @@ def over(store, folder):
 @EVERYWHERE
 @pytest.mark.parametrize("segments", [True, False], ids=["with segments", "catalog alone"])
 def test_segments_that_are_newer_than_the_backup_stay(store, queue, folder, segments):
-    saved = store.backup(folder, segments=segments)
+    saved = store.admin.backup(folder, segments=segments)
     assert (saved.segments > 0) == segments
     before = everything(store)
     queue.load(orders(10, 100))
@@ -335,21 +335,23 @@ def test_segments_that_are_newer_than_the_backup_stay(store, queue, folder, segm
     assert len(restored.found) > 0
     with Store(store.address, create=False) as again:
         assert everything(again) == before
-        assert again.vacuum(grace=0) == []
-        assert again.fsck().num_rows == 0
+        assert again.admin.vacuum(grace=0) == []
+        assert again.admin.fsck().num_rows == 0
         assert set(again.storage.list()) == newer
         again.queue("orders").load(orders(1, 300))
         (report,) = [row for row in again.view("reports").to_pylist() if row["task"] == "restore"]
         assert report["moved"] == len(restored.found)
-        assert again.leftovers() == again.leftovers(give_up=True) == list(restored.found)
-        assert set(again.vacuum(grace=0)) == {*restored.found}
+        assert (
+            again.admin.leftovers() == again.admin.leftovers(give_up=True) == list(restored.found)
+        )
+        assert set(again.admin.vacuum(grace=0)) == {*restored.found}
         assert everything(again) == [*before, 300]
 
 
 def test_what_was_settled_since_is_there_again(store, queue, folder):
-    store.backup(folder)
+    store.admin.backup(folder)
     delete_all(store)
-    store.vacuum(grace=0)
+    store.admin.vacuum(grace=0)
     assert everything(store) == []
 
     restored = over(store, folder)
@@ -369,9 +371,9 @@ def delete_all(store):
 
 @pytest.mark.spoiled
 def test_a_catalog_alone_sets_apart_what_was_vacuumed_since(store, queue, folder):
-    store.backup(folder, segments=False)
+    store.admin.backup(folder, segments=False)
     delete_all(store)
-    store.vacuum(grace=0)
+    store.admin.vacuum(grace=0)
 
     restored = over(store, folder)
 
@@ -385,7 +387,7 @@ def test_a_catalog_that_is_lost_is_restored_beside_its_segments(tmp_path, folder
     monkeypatch.setattr(stager, "INLINE_BYTES", 0)
     with Store.open(tmp_path / "store") as store:
         make_queue(store).load(orders(10))
-        store.backup(folder, segments=False)
+        store.admin.backup(folder, segments=False)
         identity = store.storage.identity
         store.queue("orders").load(orders(10, 10))
     for name in ("catalog.db", "catalog.db-wal", "catalog.db-shm"):
@@ -399,29 +401,29 @@ def test_a_catalog_that_is_lost_is_restored_beside_its_segments(tmp_path, folder
     with Store.open(tmp_path / "store", create=False) as again:
         assert again.storage.identity == identity
         assert everything(again) == list(range(10))
-        assert again.vacuum(grace=0) == []
+        assert again.admin.vacuum(grace=0) == []
 
 
 def test_the_old_catalog_does_not_own_the_storage_any_more(store, queue, folder, tmp_path):
-    store.backup(folder)
+    store.admin.backup(folder)
     new = f"sqlite:///{tmp_path}/restored.db"
 
     Store.restore(folder, catalog=new, storage=store.address.storage, over=True)
 
     with pytest.raises(StorageUnavailable, match="ignis adopt"):
-        store.vacuum(grace=0)
+        store.admin.vacuum(grace=0)
     with pytest.raises(StorageUnavailable, match="ignis adopt"):
         store.queue("orders").load(orders(1))
     with Store.open(catalog=new, storage=store.address.storage) as restored:
         restored.queue("orders").load(orders(5, 100))
-        assert restored.vacuum(grace=0) == []
+        assert restored.admin.vacuum(grace=0) == []
 
 
 @pytest.mark.parametrize("days", [0, 2])
 def test_a_process_from_before_the_restore_is_fenced_off(store, queue, folder, monkeypatch, days):
     """Its consumer has the name and the number of one that is restored, and could settle for it."""
     consumer = store.consumer("worker")
-    store.backup(folder)
+    store.admin.backup(folder)
     consumer = store.consumer("worker")
     firing = queue.fire(max_messages=2)
 
@@ -441,7 +443,7 @@ def test_a_process_from_before_the_restore_is_fenced_off(store, queue, folder, m
 
 
 def test_a_restore_that_dies_in_the_transaction_changes_nothing(store, queue, folder, monkeypatch):
-    store.backup(folder)
+    store.admin.backup(folder)
     queue.load(orders(5, 100))
     before = books_of(store)
 
@@ -457,13 +459,13 @@ def test_a_restore_that_dies_in_the_transaction_changes_nothing(store, queue, fo
 
 
 def test_a_restored_place_can_be_restored_again(store, queue, folder, tmp_path):
-    store.backup(folder)
+    store.admin.backup(folder)
     Store.restore(folder, tmp_path / "staging")
     with Store.open(tmp_path / "staging") as staging:
         identity = staging.storage.identity
         staging.queue("orders").load(orders(5, 500))
     queue.load(orders(5, 100))
-    store.backup(folder)
+    store.admin.backup(folder)
 
     Store.restore(folder, tmp_path / "staging", over=True)
 
@@ -492,7 +494,7 @@ def reported(store):
 def test_batches_that_were_published_after_the_backup_are_named(store, folder, caplog):
     queue = make_queue(store)
     publish_batch(queue, 4, "known")
-    store.backup(folder)
+    store.admin.backup(folder)
     for number in (5, 6, 7):
         publish_batch(queue, number, "known")
 

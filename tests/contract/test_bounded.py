@@ -41,7 +41,7 @@ def test_a_queue_holds_as_many_bytes_as_it_may(store):
     queue = make_queue(store, max_bytes=1 << 20, overflow="fail")
     queue.load(orders(100))
     (size,) = store.view("slices").column("bytes").to_pylist()
-    queue.change_settings(max_bytes=3 * size)
+    queue.admin.change_settings(max_bytes=3 * size)
     queue.load(orders(100, 100))
     queue.load(orders(100, 200))
 
@@ -85,7 +85,7 @@ def test_a_firing_makes_room_where_the_queue_says_so(store):
     queue.delete(firing)
     with pytest.raises(QueueFull):
         queue.load(orders(1))
-    queue.change_settings(room="on_delete")
+    queue.admin.change_settings(room="on_delete")
     queue.delete(queue.fire(1))
     queue.load(orders(1, 7))
     assert numbers_of(queue.browse()) == [4, 5, 6, 7]
@@ -121,7 +121,7 @@ def test_a_kept_message_takes_room_until_it_is_deleted(store):
         queue.load(orders(1, 4))
     queue.delete(kept.ids[:1])
     queue.load(orders(1, 4))
-    queue.change_settings(overflow="ring", max_size=1)
+    queue.admin.change_settings(overflow="ring", max_size=1)
     with pytest.raises(QueueFull, match=r"1 message and .* kept or damaged cannot be dropped"):
         queue.load(orders(1, 5))
     assert queue.reset() == 1
@@ -133,7 +133,7 @@ def test_fired_bytes_make_room(store):
     queue = make_queue(store, max_bytes=1 << 20, overflow="fail", room="on_fire")
     queue.load(orders(100))
     (size,) = store.view("slices").column("bytes").to_pylist()
-    queue.change_settings(max_bytes=size * 5 // 4)
+    queue.admin.change_settings(max_bytes=size * 5 // 4)
     with pytest.raises(QueueFull):
         queue.load(orders(50, 100))
 
@@ -157,7 +157,7 @@ def test_a_load_that_can_never_fit_fails_at_once_with_its_own_message(store):
 
     with pytest.raises(QueueFull, match="never has room for a load of 6 messages, with max_size=5"):
         queue.load(orders(6))
-    queue.change_settings(max_size=None, max_bytes=100)
+    queue.admin.change_settings(max_size=None, max_bytes=100)
     with pytest.raises(QueueFull, match=r"never has room for a load of [0-9]+ bytes, with max_byt"):
         queue.load(orders(1))
     assert standing(store) == []
@@ -173,7 +173,7 @@ def test_an_empty_load_needs_no_room(store):
 def test_expired_messages_make_room(store):
     queue = make_queue(store, max_size=2, overflow="fail")
     queue.load(orders(2))
-    queue.change_settings(message_expiry=0.000001)
+    queue.admin.change_settings(message_expiry=0.000001)
 
     queue.load(orders(2, 2))
 
@@ -200,23 +200,23 @@ def test_a_shovel_keeps_the_bound_of_bytes(store):
     queue.load(orders(100, 10))
     queue.sideline(queue.fire("all"))
     small, large = sorted(store.view("slices").column("bytes").to_pylist())
-    queue.change_settings(max_bytes=small)
+    queue.admin.change_settings(max_bytes=small)
 
     assert queue.shovel() == 10
     assert queue.shovel() == 0
     queue.delete(queue.fire("all"))
-    queue.change_settings(max_bytes=large // 200)
+    queue.admin.change_settings(max_bytes=large // 200)
     assert queue.shovel() == 0, "one message alone is too large"
 
 
 def test_bounds_can_be_changed_and_removed(store):
     queue, other = make_queue(store, max_size=2, overflow="fail"), store.queue("orders")
     queue.load(orders(2))
-    queue.change_settings(max_size=3)
+    queue.admin.change_settings(max_size=3)
     other.load(orders(1, 2))
     with pytest.raises(QueueFull, match="max_size=3"):
         other.load(orders(1))
-    queue.change_settings(max_size=None)
+    queue.admin.change_settings(max_size=None)
     other.load(orders(10, 3))
 
     assert len(queue.fire("all")) == 13
@@ -270,12 +270,12 @@ def test_every_way_to_make_room_wakes_a_waiting_load(store, how):
         # The waiting load must not expire as soon as it is loaded.
         with store.catalog.engine.begin() as connection:
             connection.execute(update(slices).values(loaded_at=0))
-        queue.expire()
+        queue.admin.expire()
     elif how == "sweep":
         assert len(firing) == 1
         queue.sweep(0)
     else:
-        queue.change_settings(max_size=2)
+        queue.admin.change_settings(max_size=2)
 
     caller.done()
     assert 1 in numbers_of(queue.browse())
@@ -382,7 +382,7 @@ def test_deactivation_ends_the_waiting(store):
     callers = [Caller(lambda: queue.load(orders(1))) for _ in range(2)]
     waits(store, 2)
 
-    queue.deactivate()
+    queue.admin.deactivate()
 
     for caller in callers:
         with pytest.raises(QueueDeactivated):

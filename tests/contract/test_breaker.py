@@ -171,7 +171,7 @@ def test_two_pools_share_it_by_its_name(store, queue):
         with ConsumerPool(store, "orders", working, concurrency=1, breaker=slow) as other:
             assert not other.drain(0.3)
             assert working.calls.total() == 0
-            store.breaker("shop").close()
+            store.admin.breaker("shop").close()
             failing.down = False
             assert other.drain(PATIENCE)
             assert pool.drain(PATIENCE)
@@ -184,17 +184,17 @@ def test_two_pools_share_it_by_its_name(store, queue):
 def test_a_person_opens_it_and_leaves_it_to_itself_again(store, queue):
     queue.load(orders(10))
     service = Service(down=False)
-    store.breaker("orders").open()
+    store.admin.breaker("orders").open()
 
     with ConsumerPool(store, "orders", service, concurrency=1, breaker=QUICK) as pool:
         assert not pool.drain(0.3)
         assert service.calls.total() == 0
-        store.breaker("orders").release()
+        store.admin.breaker("orders").release()
         assert pool.drain(PATIENCE)
 
     assert len(service.handled) == 10
     # A breaker that has never opened has no row.
-    store.breaker("typo").release()
+    store.admin.breaker("typo").release()
     assert store.view("breakers").column("breaker").to_pylist() == ["orders"]
 
 
@@ -225,8 +225,8 @@ def test_the_command_line_shows_and_turns_it(store, queue, ignis):
 def test_names_that_cannot_be_are_refused(store):
     for name in ("", "n" * 201):
         with pytest.raises(BadOption, match="breaker"):
-            store.breaker(name)
-    assert repr(store.breaker("b")) == "<BreakerSwitch of 'b'>"
+            store.admin.breaker(name)
+    assert repr(store.admin.breaker("b")) == "<BreakerSwitch of 'b'>"
 
 
 @pytest.mark.parametrize("breaker", [3, "open"])

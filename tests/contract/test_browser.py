@@ -149,7 +149,7 @@ def test_a_browser_that_was_dead_for_long_still_knows_its_place(store, browser):
     long_ago = update(tables.consumers).values(heartbeat_at=0)
     store.catalog.write(lambda connection: connection.execute(long_ago))
 
-    assert store.recover() == 0
+    assert store.admin.recover() == 0
 
     assert shown(store, queue, ticket) == [0, 1, 2, 3]
     assert all_shown(store, queue, browser) == [[4, 5, 6, 7, 8, 9]]

@@ -106,7 +106,7 @@ def test_a_server_that_does_not_answer_is_told_of_soon_and_nothing_changes(
             with pytest.raises(StorageUnavailable) as error:
                 queue.load(orders(10_000))
             with pytest.raises(StorageUnavailable):
-                store.vacuum()
+                store.admin.vacuum()
             assert time.monotonic() - begin < 30
             assert tables(store) == before
             assert len(queue.load(orders(5))) == 5, "what is inlined needs no file"
@@ -122,7 +122,7 @@ def test_a_bucket_that_is_not_there_is_not_taken_for_an_empty_one(object_store, 
         with pytest.raises(StorageUnavailable, match="'no-such-bucket' does not exist; create it"):
             make_queue(store).load(orders(10_000))
         with pytest.raises(StorageUnavailable, match="'no-such-bucket' does not exist; create it"):
-            store.vacuum()
+            store.admin.vacuum()
         with pytest.raises(StorageUnavailable, match="bucket 'no-such-bucket' does not exist"):
             store.storage.opened("segments/orders/one.arrow")
 
@@ -171,13 +171,13 @@ def test_compaction_writes_one_object_for_many(store, filed, monkeypatch):
     load_singly(queue, 20)
     before = queue.browse()
 
-    assert queue.compact() == 20
-    store.vacuum(grace=0)
+    assert queue.admin.compact() == 20
+    store.admin.vacuum(grace=0)
 
     assert len(store.storage.list()) == 1
     assert queue.browse().equals(before)
     assert queue.delete(queue.fire("all")) == 20
-    store.vacuum(grace=0)
+    store.admin.vacuum(grace=0)
     assert leftover_files(store) == set()
 
 

@@ -155,7 +155,7 @@ def test_a_buffer_that_is_forgotten_or_left_by_an_error_goes_back(tiles):
 
 
 def test_a_load_that_fails_gives_the_buffer_back_to_its_caller(store, tiles):
-    tiles.change_settings(max_size=1, overflow="fail")
+    tiles.admin.change_settings(max_size=1, overflow="fail")
     tiles.load(tiles.request(1, widths=WIDTHS))
     buffer = tiles.request(1, widths=WIDTHS)
     with pytest.raises(QueueFull, match="max_size=1"):

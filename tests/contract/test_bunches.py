@@ -72,11 +72,11 @@ def test_the_statements_of_a_round_do_not_grow_with_its_slices(store):
         assert statements(store, getattr(few, verb)) == statements(store, getattr(many, verb))
     assert many.metadata()["waiting"].to_pylist() == [WHOLE_SLICES, 0]
     for queue in (few, many):
-        queue.change_settings(message_expiry=3600.0)
+        queue.admin.change_settings(message_expiry=3600.0)
     make_old(store, slices.c.loaded_at)
-    assert statements(store, few.expire) == statements(store, many.expire)
+    assert statements(store, few.admin.expire) == statements(store, many.admin.expire)
     assert many.metadata()["waiting"].to_pylist() == [0, 0]
-    assert store.fsck().num_rows == 0
+    assert store.admin.fsck().num_rows == 0
 
 
 @pytest.mark.usefixtures("_small_rounds")
@@ -88,7 +88,7 @@ def test_rounds_keep_the_order_of_each_shard(store):
     assert {s: numbers_in_shard(queue, "sideline", s) for s in range(3)} == before
     assert queue.shovel() == 20
     assert {s: numbers_in_shard(queue, "main", s) for s in range(3)} == before
-    assert store.fsck().num_rows == 0
+    assert store.admin.fsck().num_rows == 0
 
 
 def numbers_in_shard(queue, magazine, shard):
@@ -116,7 +116,7 @@ def test_interleaved_slices_are_in_one_round(store):
     assert numbers_of(queue.browse(magazine="sideline")) == before
     assert queue.shovel() == 12
     assert numbers_of(queue.browse()) == before
-    assert store.fsck().num_rows == 0
+    assert store.admin.fsck().num_rows == 0
 
 
 @pytest.mark.usefixtures("_small_rounds")
@@ -133,7 +133,7 @@ def test_a_shovel_that_dies_between_two_rounds_has_moved_whole_rounds(store, poi
     assert numbers_of(queue.browse(magazine="sideline")) == list(range(moved, 8))
     assert queue.shovel() == 8 - moved
     assert numbers_of(queue.browse()) == list(range(8))
-    assert store.fsck().num_rows == 0
+    assert store.admin.fsck().num_rows == 0
 
 
 @pytest.mark.usefixtures("_small_rounds")
@@ -143,13 +143,13 @@ def test_an_expiry_that_dies_between_two_rounds_has_removed_whole_rounds(store, 
     make_old(store, slices.c.loaded_at)
     arm(f"expire.{point}:2=raise")
     with pytest.raises(InjectedFault):
-        queue.expire()
+        queue.admin.expire()
 
     left = 5 if point == "before_commit" else 2
     assert numbers_of(queue.browse()) == list(range(8 - left, 8))
-    assert queue.expire() == left
+    assert queue.admin.expire() == left
     assert queue.browse().num_rows == 0
-    assert store.fsck().num_rows == 0
+    assert store.admin.fsck().num_rows == 0
 
 
 @pytest.mark.usefixtures("_small_rounds")
@@ -160,7 +160,7 @@ def test_messages_return_to_a_fair_queue_with_ranks(store):
     queue.sideline(queue.fire("all"))
 
     assert queue.shovel() == 8
-    assert store.fsck().num_rows == 0
+    assert store.admin.fsck().num_rows == 0
     assert sorted(numbers_of(queue.fire(8).messages)) == list(range(8))
 
 

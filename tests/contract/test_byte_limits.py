@@ -46,7 +46,7 @@ def test_so_do_sidelined_and_compacted_messages(queue, monkeypatch):
     monkeypatch.setattr(stager, "INLINE_BYTES", 0)
     for _ in range(80):
         queue.load(texts(3))
-    queue.compact()
+    queue.admin.compact()
     queue.sideline(queue.fire("all"))
 
     found = list(sizes(queue, max_bytes=MIB, magazine="sideline"))

@@ -142,8 +142,8 @@ def test_a_browser_does_not_ask_for_a_queue_that_was_empty_or_is_gone(filled, li
     make_queue(filled, "green")
     end = life("red,blue,green", ack="browse").next(START, None, None)
     blue = filled.queue("blue")
-    blue.deactivate()
-    blue.drop()
+    blue.admin.deactivate()
+    blue.admin.drop()
 
     assert rows(life("red", ack="browse"), START, end) == [0, 1, 2]
 

@@ -30,7 +30,7 @@ def test_a_policy(store, other):
     queue = make_queue(store, key="customer")
     early = other.queue("orders")
     early.load(orders(1))
-    queue.change_settings(policy="latest")
+    queue.admin.change_settings(policy="latest")
 
     assert early.load(orders(20, 1)).null_count == 10
     assert len(waiting(queue)) == 10
@@ -39,7 +39,7 @@ def test_a_policy(store, other):
 def test_dedup(store, other):
     queue = make_queue(store)
     early = other.queue("orders")
-    queue.change_settings(dedup=["number"])
+    queue.admin.change_settings(dedup=["number"])
 
     assert early.load(orders(5)).null_count == 0
     assert early.load(orders(6)).null_count == 5
@@ -52,7 +52,7 @@ def test_bounds(store, other, fresh):
     queue = make_queue(store)
     early = other.queue("orders")
     early.load(orders(1))
-    queue.change_settings(**fresh)
+    queue.admin.change_settings(**fresh)
 
     with pytest.raises(QueueFull):
         early.load(orders(3, 1))
@@ -62,7 +62,7 @@ def test_bounds(store, other, fresh):
 def test_a_rendezvous(store, other):
     queue = make_queue(store)
     early = other.queue("orders")
-    queue.change_settings(max_size=0)
+    queue.admin.change_settings(max_size=0)
 
     with pytest.raises(QueueFull):
         early.load(orders(1), timeout=0)
@@ -76,7 +76,7 @@ def test_a_load_that_waits_follows_a_policy_and_a_wider_bound(store, other):
     thread = threading.Thread(target=lambda: ids.append(early.load(orders(1, 10))))
     thread.start()
     eventually(lambda: _waits(store))
-    queue.change_settings(max_size=None, policy="latest")
+    queue.admin.change_settings(max_size=None, policy="latest")
     thread.join(PATIENCE)
 
     assert len(ids) == 1
@@ -93,7 +93,7 @@ def test_sweeps_expiries_and_shovels(store, other):
     early = other.queue("orders")
     queue.load(orders(4))
     queue.sideline(queue.fire("all"))
-    queue.change_settings(shovel_limit=3)
+    queue.admin.change_settings(shovel_limit=3)
 
     assert early.shovel() == 3
 
@@ -101,7 +101,7 @@ def test_sweeps_expiries_and_shovels(store, other):
 def test_another_setting_costs_a_second_try_and_nothing_else(store, other):
     queue = make_queue(store)
     early = other.queue("orders")
-    queue.change_settings(concurrency=3, sweep_after=77)
+    queue.admin.change_settings(concurrency=3, sweep_after=77)
 
     assert len(early.load(orders(5))) == 5
     assert early.info.settings.sweep_after == 77
@@ -115,7 +115,7 @@ def test_a_sink_that_has_staged_its_rows(store, other):
     )
     target = find_target(options, from_arrow_schema(queue.schema))
     task = stage(orders(20).to_batches(), target)
-    queue.change_settings(policy="latest")
+    queue.admin.change_settings(policy="latest")
 
     publish(early, in_turn([task], 0, 1), options, None)
     assert len(waiting(queue)) == 10

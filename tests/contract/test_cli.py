@@ -376,7 +376,7 @@ def test_a_deactivated_queue_is_dropped_after_a_question(ignis, store):
     assert done.stdout.endswith("queue orders is dropped, with 5 messages\n")
     assert store.queues() == []
     assert "no queue 'orders'" in refusal(ignis("drop", "orders", "--yes"))
-    make_queue(store).deactivate()
+    make_queue(store).admin.deactivate()
     told = answer(ignis("--json", "drop", "orders", "--yes"))
     assert told == [{"dropped": "orders", "messages": 0}]
 

@@ -79,7 +79,7 @@ def test_fire_removes_what_it_has_printed_if_it_is_to(ignis, queue):
 
 
 def test_fire_says_that_a_queue_is_paused(ignis, queue):
-    queue.pause()
+    queue.admin.pause()
 
     nothing = ignis("fire", "orders")
     assert (nothing.exit_code, main(queue)) == (0, [4, 5, 6, 7, 8, 9])

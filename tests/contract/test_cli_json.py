@@ -89,7 +89,7 @@ def test_its_answer_is_json(ignis, store, tmp_path, command):
     where = {"folder": tmp_path / "other", "message": "", "job": ""}
     where["message"] = store.view("sideline", "orders")["message_id"][0].as_py()
     if command == "drop":
-        make_queue(store, "ended").deactivate()
+        make_queue(store, "ended").admin.deactivate()
     if command == "cancel":
         where["job"] = queue.start_shovel(1)
     arguments = [each.format(**where) for each in CALLS[command]]

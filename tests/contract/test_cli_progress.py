@@ -125,7 +125,7 @@ def test_unseen_tickets_come_back_in_rounds_of_whole_tickets(store, monkeypatch)
     unseen(store, monkeypatch)
 
     with heard() as (counts, expected):
-        assert store.recover() == 5
+        assert store.admin.recover() == 5
 
     assert [each for each in counts if each] == [4, 1]
     assert sum(expected) == 5
@@ -137,7 +137,7 @@ def test_damaged_messages_come_back_in_rounds(store, monkeypatch):
     damaged(store, monkeypatch)
 
     with heard() as (counts, expected):
-        assert store.queue("orders").repair() == 5
+        assert store.queue("orders").admin.repair() == 5
 
     assert [each for each in counts if each] == [2, 2, 1]
     assert sum(expected) == 5

@@ -57,7 +57,7 @@ def test_a_job_that_fails_ends_with_1(ignis, store, queue, monkeypatch):
 
     def and_deactivate(self, *args, **how):
         job = real(self, *args, **how)
-        store.queue("other").deactivate()
+        store.queue("other").admin.deactivate()
         return job
 
     monkeypatch.setattr(type(queue), "start_shovel", and_deactivate)

@@ -42,7 +42,7 @@ def test_a_value_that_does_not_fit_names_the_type_of_the_column(store, ignis):
 def test_a_restore_over_a_store_shows_its_folder_as_it_was_given(tmp_path):
     with Store.open(tmp_path / "store") as store:
         make_queue(store).load(orders(3))
-        store.backup(tmp_path / "backup")
+        store.admin.backup(tmp_path / "backup")
 
     result = CliRunner().invoke(
         app, ["--path", str(tmp_path / "store"), "restore", str(tmp_path / "backup")]
@@ -58,7 +58,7 @@ def test_a_restore_shows_a_catalog_and_a_storage_apart(tmp_path):
     places = [f"sqlite:///{tmp_path}/catalog/one.db", str(tmp_path / "segments")]
     with Store.open(catalog=places[0], storage=places[1]) as store:
         make_queue(store).load(orders(3))
-        store.backup(tmp_path / "backup")
+        store.admin.backup(tmp_path / "backup")
 
     where = ["--catalog", places[0], "--storage", places[1]]
     said = refusal(CliRunner().invoke(app, [*where, "restore", str(tmp_path / "backup")]))
@@ -72,7 +72,7 @@ def test_a_backup_counts_messages(store, ignis, tmp_path):
     queue.sideline(queue.fire(2).ids, "declined")
 
     assert ignis("backup", tmp_path / "backup").stdout.startswith("7 messages are in ")
-    assert store.backup(tmp_path / "backup").messages == 7
+    assert store.admin.backup(tmp_path / "backup").messages == 7
 
 
 def test_one_message_is_one(store, ignis):

@@ -50,9 +50,9 @@ def test_nothing_that_is_young_goes_when_the_clock_jumps(store, queue):
     jump(store, 3)
 
     for task in (
-        queue.expire,
+        queue.admin.expire,
         queue.sweep,
-        store.vacuum,
+        store.admin.vacuum,
         lambda: retire(store.catalog, queue.info),
         lambda: purge(store.catalog),
     ):
@@ -72,7 +72,7 @@ def test_nothing_that_is_young_goes_when_the_clock_jumps_in_the_middle(store, qu
         jump(store, 3)
 
     monkeypatch.setattr(clock, "check", look_and_jump)
-    for task in (queue.expire, queue.sweep, store.vacuum, lambda: purge(store.catalog)):
+    for task in (queue.admin.expire, queue.sweep, store.admin.vacuum, lambda: purge(store.catalog)):
         with pytest.raises(CatalogUnavailable, match="advanced 3 days more"):
             task()
         jump(store, -3)
@@ -97,7 +97,7 @@ def test_it_is_known_to_processes_that_come_later(store, queue, address):
     jump(store, 3)
 
     with Store(address) as other, pytest.raises(CatalogUnavailable):
-        other.queue("orders").expire()
+        other.queue("orders").admin.expire()
 
 
 def test_a_clock_that_is_set_back_is_believed_again(store, queue):
@@ -107,22 +107,22 @@ def test_a_clock_that_is_set_back_is_believed_again(store, queue):
     jump(store, -3)
 
     assert believed(store)
-    assert queue.expire() == 0
+    assert queue.admin.expire() == 0
     assert len(queue.fire("all")) == 800
 
 
 def test_a_person_can_accept_the_clock(store, queue):
     jump(store, 3)
-    store.accept_clock()
+    store.admin.accept_clock()
 
     assert believed(store)
     assert queue.sweep() == 100
-    assert queue.expire() == 900
+    assert queue.admin.expire() == 900
 
 
 def test_a_clock_that_goes_back_is_no_danger(store, queue):
     jump(store, -30)
-    assert queue.expire() == 0
+    assert queue.admin.expire() == 0
     # From there on, too, it may not jump.
     jump(store, 3)
     assert not believed(store)
@@ -165,7 +165,7 @@ def test_time_that_really_passed_is_believed(store, queue):
     store.catalog.write(lambda connection: connection.execute(passed))
 
     assert queue.sweep() == 100
-    assert queue.expire() == 900
+    assert queue.admin.expire() == 900
 
 
 def test_a_machine_that_has_booted_believes_a_night(store, queue):
@@ -179,12 +179,12 @@ def test_a_machine_that_has_booted_waits_after_a_longer_gap(store, queue, monkey
     jump(store, 3)
     boot(store)
     with pytest.raises(CatalogUnavailable, match=r"nobody has watched .*another 60 minutes"):
-        queue.expire()
+        queue.admin.expire()
 
     monkeypatch.setattr(clock, "stopwatch", lambda now=clock.stopwatch: now() + DAY // 23)
     jump(store, 1 / 24)
 
-    assert queue.expire() == 800
+    assert queue.admin.expire() == 800
 
 
 def test_a_jump_that_another_machine_saw_counts(store, queue):
@@ -230,4 +230,4 @@ def test_rows_are_sealed_after_a_jump_of_the_tests(store, queue):
     jump(store, 3)
     jump(store, -1.5)
 
-    assert store.fsck().num_rows == 0
+    assert store.admin.fsck().num_rows == 0

@@ -72,7 +72,7 @@ def test_the_messages_of_a_consumer_that_died_can_be_swept(store):
         queue.sweep(consumer="dead")
 
     jump(store, DEAD)
-    store.accept_clock()
+    store.admin.accept_clock()
 
     assert queue.sweep(consumer="dead") == 2
 

@@ -30,7 +30,7 @@ def grow(store):
     def grow(name, numbers, **values):
         columns = pa.schema([(key, pa.scalar(value).type) for key, value in values.items()])
         other = store.queue(name)
-        other.add_columns(columns)
+        other.admin.add_columns(columns)
         other.load([{"number": number, **values} for number in numbers])
 
     return grow
@@ -112,8 +112,8 @@ def test_a_firing_that_waits_reads_columns_that_are_added_meanwhile(store, grow)
 @pytest.mark.parametrize("rows", ["dicts", "table", "generator", "reader"])
 def test_a_queue_opened_before_loads_the_new_columns(store, rows):
     stale = make_queue(store)
-    store.queue("orders").add_columns(EXTRA)
-    store.queue("orders").add_columns(MORE)
+    store.queue("orders").admin.add_columns(EXTRA)
+    store.queue("orders").admin.add_columns(MORE)
     table = orders(2).append_column("extra", pa.array(["x", "y"]))
     given = {
         "dicts": table.to_pylist(),
@@ -218,7 +218,7 @@ def test_messages_that_are_redriven_keep_the_new_columns(store, grow):
 
     with pytest.raises(SchemaMismatch, match="queue 'target' has no column 'extra'"):
         stale.shovel(to="target")
-    store.queue("target").add_columns(EXTRA)
+    store.queue("target").admin.add_columns(EXTRA)
     stale.shovel(to="target")
 
     assert values(target.fire("all").messages, "extra") == [(1, "x"), (2, "x")]
@@ -240,7 +240,7 @@ def test_a_query_fails_before_it_hands_on_a_batch_without_the_new_columns(store,
     query = session(**options)
     first = query.next(START, None, None)
     # Messages from before have no values in the new columns.
-    store.queue("blue").add_columns(EXTRA)
+    store.queue("blue").admin.add_columns(EXTRA)
     assert len(query.plan(START, first)) == 4
 
     grow("blue", [10], extra="x")
@@ -254,7 +254,7 @@ def test_a_query_fails_before_it_hands_on_a_batch_without_the_new_columns(store,
             query.plan(first, end)
 
     for columns in (EXTRA, MORE):
-        store.queue("red").add_columns(columns)
+        store.queue("red").admin.add_columns(columns)
     again = session(**options)
     assert again.next(first, None, None) == end
     found = read_table(again.plan(first, end))

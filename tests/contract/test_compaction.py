@@ -36,7 +36,7 @@ def test_single_loads_become_one_segment_and_stay_what_they_were(store, queue):
     ids = load_singly(queue, MANY)
     before = queue.browse()
 
-    assert queue.compact() == MANY
+    assert queue.admin.compact() == MANY
 
     assert count(store) == 1
     after = queue.browse()
@@ -46,7 +46,7 @@ def test_single_loads_become_one_segment_and_stay_what_they_were(store, queue):
 
 def test_what_is_compacted_is_fired_and_settled_by_its_ids(store, queue):
     ids = load_singly(queue, MANY)
-    queue.compact()
+    queue.admin.compact()
     consumer = store.consumer("reader")
 
     firing = queue.fire(MANY - 1, consumer=consumer)
@@ -64,7 +64,7 @@ def test_what_is_compacted_is_fired_and_settled_by_its_ids(store, queue):
 
 def test_what_was_deleted_since_is_settled_in_vain(store, queue):
     ids = load_singly(queue, MANY)
-    queue.compact()
+    queue.admin.compact()
     queue.delete(queue.fire("all"))
 
     assert count(store, id_map) == 0
@@ -76,15 +76,15 @@ def test_what_was_deleted_since_is_settled_in_vain(store, queue):
 def test_few_neighbours_are_left_alone(store, queue):
     load_singly(queue, NEIGHBOURS - 1)
 
-    assert queue.compact() == 0
+    assert queue.admin.compact() == 0
     assert count(store) == NEIGHBOURS - 1
 
 
 def test_nothing_is_left_to_do_afterwards(store, queue):
     load_singly(queue, MANY)
-    queue.compact()
+    queue.admin.compact()
 
-    assert queue.compact() == 0
+    assert queue.admin.compact() == 0
 
 
 def test_compacted_segments_are_compacted_again(store, queue, monkeypatch):
@@ -92,10 +92,10 @@ def test_compacted_segments_are_compacted_again(store, queue, monkeypatch):
     ids = []
     for first in range(0, 20, 5):
         ids += load_singly(queue, 5, first)
-        queue.compact()
+        queue.admin.compact()
     before = queue.browse()
 
-    while queue.compact():
+    while queue.admin.compact():
         pass
 
     assert count(store) == count(store, id_map) < 4
@@ -109,7 +109,7 @@ def test_each_shard_keeps_its_order(store):
     load_singly(queue, 4 * NEIGHBOURS)
     before = queue.browse()
 
-    assert queue.compact() > 0
+    assert queue.admin.compact() > 0
 
     assert count(store) < 4 * NEIGHBOURS
     assert queue.browse().equals(before)
@@ -126,7 +126,7 @@ def test_messages_in_flight_are_no_neighbours(store, queue):
     queue.fire(NEIGHBOURS + 1, consumer=consumer)
     queue.reload(ids[:NEIGHBOURS])
 
-    assert queue.compact() == 2 * NEIGHBOURS
+    assert queue.admin.compact() == 2 * NEIGHBOURS
 
     assert count(store, slices) == 3
     assert queue.reload(ids[NEIGHBOURS : NEIGHBOURS + 1]) == 1
@@ -139,7 +139,7 @@ def test_a_place_that_is_gone_stays_so(store, queue):
     firing = queue.fire(NEIGHBOURS)
     queue.delete(ids[3:6])
     queue.reload([*ids[:3], *ids[7:NEIGHBOURS]])
-    queue.compact()
+    queue.admin.compact()
 
     queue.reload(firing)
 
@@ -157,11 +157,11 @@ def test_a_file_of_which_little_is_left_is_rewritten(store, queue, monkeypatch):
     queue.delete(firing)
     before = queue.browse()
 
-    assert queue.compact() == len(kept)
+    assert queue.admin.compact() == len(kept)
 
-    assert len(store.vacuum(grace=0)) == 1
+    assert len(store.admin.vacuum(grace=0)) == 1
     assert queue.browse().equals(before)
-    assert queue.compact() == 0
+    assert queue.admin.compact() == 0
     assert queue.fire("all").ids.to_pylist() == kept
     assert queue.sideline(kept[::2]) == len(kept[::2])
     assert queue.reload(kept) == len(kept[1::2])
@@ -175,7 +175,7 @@ def test_a_file_of_which_something_is_in_flight_stays(store, queue, monkeypatch)
     queue.reload(ids[:10])
     queue.delete(ids[11:])
 
-    assert queue.compact() == 0
+    assert queue.admin.compact() == 0
     assert len(firing) == 400
 
 
@@ -185,7 +185,7 @@ def test_sidelined_messages_keep_their_attempts_and_failures(store, queue):
     queue.sideline(ids, reason="declined")
     before = queue.browse(magazine="sideline")
 
-    assert queue.compact() == MANY
+    assert queue.admin.compact() == MANY
 
     assert count(store) == 1
     after = queue.browse(magazine="sideline")
@@ -199,7 +199,7 @@ def test_sidelined_messages_keep_their_attempts_and_failures(store, queue):
 
 def test_swept_messages_are_told_by_their_ids(store, queue):
     ids = load_singly(queue, MANY)
-    queue.compact()
+    queue.admin.compact()
     queue.fire("all")
 
     assert queue.sweep(0, dead_after=0) == MANY
@@ -209,7 +209,7 @@ def test_swept_messages_are_told_by_their_ids(store, queue):
 def test_selectors_and_orders_see_compacted_messages(store):
     queue = make_queue(store, attributes=["number"])
     ids = load_singly(queue, MANY)
-    queue.compact()
+    queue.admin.compact()
 
     chosen = queue.fire(5, selector="number >= 10 AND number < 30", order_by="number DESC")
 
@@ -222,12 +222,14 @@ def test_selectors_and_orders_see_compacted_messages(store):
 def test_columns_that_were_added_are_kept(store, queue):
     load_singly(queue, 40)
     stale = store.queue("orders")
-    queue.add_columns(pa.schema([pa.field("note", pa.string()), pa.field("_row", pa.int32())]))
+    queue.admin.add_columns(
+        pa.schema([pa.field("note", pa.string()), pa.field("_row", pa.int32())])
+    )
     for number in range(40, 80):
         row = {"number": number, "customer": "c", "amount": 1.0, "note": "n", "_row": number}
         queue.load([row])
 
-    assert stale.compact() == 80
+    assert stale.admin.compact() == 80
 
     assert count(store) == 1
     messages = queue.fire("all").messages
@@ -238,8 +240,8 @@ def test_columns_that_were_added_are_kept(store, queue):
 
 def test_columns_can_be_added_afterwards(store, queue):
     load_singly(queue, MANY)
-    queue.compact()
-    queue.add_columns(pa.schema([pa.field("note", pa.string())]))
+    queue.admin.compact()
+    queue.admin.add_columns(pa.schema([pa.field("note", pa.string())]))
 
     messages = queue.fire("all").messages
 
@@ -249,8 +251,8 @@ def test_columns_can_be_added_afterwards(store, queue):
 
 def test_a_selector_asks_about_nothing_but_what_came_later(store, queue):
     load_singly(queue, MANY)
-    assert queue.compact() == MANY
-    queue.add_columns(pa.schema([pa.field("note", pa.string())]))
+    assert queue.admin.compact() == MANY
+    queue.admin.add_columns(pa.schema([pa.field("note", pa.string())]))
     assert numbers_of(queue.fire(2, selector="note IS NULL").messages) == [0, 1]
     assert not queue.fire("all", selector="note = 'new'")
 
@@ -260,7 +262,7 @@ def test_each_message_keeps_the_time_at_which_it_was_loaded(store, queue):
     times = queue.browse().column("_loaded_at").to_pylist()
     assert len(set(times)) > 1
 
-    queue.compact()
+    queue.admin.compact()
 
     assert queue.browse().column("_loaded_at").to_pylist() == times
     assert queue.browse().column("_attempt").to_pylist() == [0] * MANY
@@ -271,7 +273,7 @@ def test_a_horizon_cuts_through_what_was_compacted(store, queue):
     ids = (queue.info.id,)
     limits = Horizon.now(store.catalog, ids, Magazine.MAIN)
     load_singly(queue, 40, first=40)
-    queue.compact()
+    queue.admin.compact()
     consumer = store.consumer("query")
 
     odd = Selection.parse([queue.info], store.storage.uri, "number % 2 = 1", None)
@@ -307,13 +309,13 @@ def test_a_browser_sees_the_rest_of_what_was_compacted_once(store, queue, monkey
 
     # Five hundred places, of which a tenth is left.
     assert look(500) == kept[:50]
-    assert queue.compact() == len(kept) + MANY
+    assert queue.admin.compact() == len(kept) + MANY
     assert look() == [*kept[50:], *range(1000, 1000 + MANY)]
 
 
 def test_what_is_done_is_reported(store, queue):
     load_singly(queue, MANY)
-    queue.compact()
+    queue.admin.compact()
 
     (report,) = reports_of(store, queue).to_pylist()
     del report["when"]
@@ -336,7 +338,7 @@ def test_a_unit_is_bounded(store, queue, monkeypatch):
     monkeypatch.setattr(compaction_plan, "UNIT_LIMITS", (20, compaction_plan.UNIT_BYTES, 1 << 20))
     ids = load_singly(queue, MANY)
 
-    assert queue.compact() == MANY
+    assert queue.admin.compact() == MANY
 
     assert count(store) == -(-MANY // 20)
     assert queue.fire("all").ids.to_pylist() == ids

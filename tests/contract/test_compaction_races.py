@@ -40,7 +40,7 @@ def test_what_is_fired_meanwhile_is_not_compacted(store, queue, monkeypatch):
     ids = load_singly(queue, MANY)
     meanwhile(monkeypatch, lambda: queue.fire(1))
 
-    assert queue.compact() == 0
+    assert queue.admin.compact() == 0
     assert store.view("slices").num_rows == MANY
     assert queue.reload(ids) == 1
     assert queue.fire("all").ids.to_pylist() == ids
@@ -52,7 +52,7 @@ def test_only_the_shard_that_was_touched_gives_way(store, monkeypatch):
     fired = []
     meanwhile(monkeypatch, lambda: fired.extend(queue.fire(1).ids.to_pylist()))
 
-    assert queue.compact() == 2 * NEIGHBOURS
+    assert queue.admin.compact() == 2 * NEIGHBOURS
 
     assert store.view("slices").num_rows == 2 * NEIGHBOURS + 1
     assert set(queue.fire("all").ids.to_pylist()) == set(ids) - set(fired)
@@ -62,9 +62,9 @@ def test_only_the_shard_that_was_touched_gives_way(store, monkeypatch):
 def test_of_two_compactors_one_gives_way(store, queue, monkeypatch):
     ids = load_singly(queue, MANY)
     rewritten = []
-    meanwhile(monkeypatch, lambda: rewritten.append(queue.compact()))
+    meanwhile(monkeypatch, lambda: rewritten.append(queue.admin.compact()))
 
-    assert queue.compact() == 0
+    assert queue.admin.compact() == 0
     assert rewritten == [MANY]
     assert store.view("slices").num_rows == 1
     assert queue.fire("all").ids.to_pylist() == ids
@@ -76,7 +76,7 @@ def test_what_was_picked_before_it_was_compacted_is_fired(store, queue, monkeypa
 
     def compact_first(work):
         monkeypatch.setattr(store.catalog, "write", write)
-        assert queue.compact() == MANY
+        assert queue.admin.compact() == MANY
         return write(work)
 
     store.consumer()
@@ -88,14 +88,14 @@ def test_what_was_picked_before_it_was_compacted_is_fired(store, queue, monkeypa
 def test_a_compactor_that_stalls_past_the_grace_period_is_refused(store, queue, monkeypatch):
     monkeypatch.setattr(stager, "INLINE_BYTES", 0)
     ids = load_singly(queue, MANY)
-    meanwhile(monkeypatch, lambda: store.vacuum(grace=0))
+    meanwhile(monkeypatch, lambda: store.admin.vacuum(grace=0))
 
     with pytest.raises(PublicationRefused):
-        queue.compact()
+        queue.admin.compact()
 
     assert store.view("slices").num_rows == MANY
-    assert queue.compact() == MANY
-    assert len(store.vacuum(grace=0)) == MANY
+    assert queue.admin.compact() == MANY
+    assert len(store.admin.vacuum(grace=0)) == MANY
     assert queue.fire("all").ids.to_pylist() == ids
 
 
@@ -104,8 +104,8 @@ def test_who_reads_what_was_before_can_go_on(store, queue, monkeypatch):
     load_singly(queue, MANY)
     with store.catalog.read() as connection:
         before = browse_within(connection, store.storage.uri, [queue.info], Magazine.MAIN, None)
-    queue.compact()
-    store.vacuum()
+    queue.admin.compact()
+    store.admin.vacuum()
 
     assert numbers_of(read_table(before)) == list(range(MANY))
 
@@ -118,9 +118,9 @@ def test_what_cannot_be_read_is_set_apart_and_the_others_go_on(store, queue, mon
     store.storage.remove(lost)
 
     with pytest.raises(DamagedSegment, match=lost):
-        queue.compact()
+        queue.admin.compact()
 
-    assert queue.compact() == 2 * NEIGHBOURS
+    assert queue.admin.compact() == 2 * NEIGHBOURS
     numbers = numbers_of(queue.fire("all").messages)
     assert numbers == [n for n in range(2 * NEIGHBOURS + 1) if n != NEIGHBOURS]
 
@@ -130,7 +130,7 @@ def test_a_crash_leaves_nothing_half_done(store, queue):
     for point in ("compact.written", "compact.before_commit", "compact.committed"):
         faults.arm(f"{point}=raise")
         with pytest.raises(faults.InjectedFault):
-            queue.compact()
+            queue.admin.compact()
         assert queue.browse().column("_message_id").to_pylist() == ids
     assert store.view("slices").num_rows == 1
     assert queue.fire("all").ids.to_pylist() == ids

@@ -244,7 +244,7 @@ def test_keepers_and_pools_that_are_gone_are_forgotten(store):
     purge(store.catalog, 0)
 
     assert names_of(store) == []
-    assert store.fsck().num_rows == 0
+    assert store.admin.fsck().num_rows == 0
 
 
 def test_consumers_that_can_come_back_are_never_forgotten(store):

@@ -94,7 +94,7 @@ def test_a_message_has_one_time(store, outcome):
         )
     same = Settlement.of(twice.append_column("delay", pa.array([5.0, 5.0])))
     assert queue.settle(same, firing) == 1
-    assert store.fsck().num_rows == 0
+    assert store.admin.fsck().num_rows == 0
 
 
 @pytest.mark.parametrize("wrong", [{"_message_id": [1]}, [1], None, pa.table({"_message_id": [1]})])

@@ -4,6 +4,7 @@ import contextlib
 import os
 import shutil
 import sqlite3
+from operator import attrgetter
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,7 +13,7 @@ from sqlalchemy import delete, insert, select, text, update
 from sqlalchemy.exc import OperationalError
 
 from ignis_sink.queues import known_store
-from queue_core import ConsumerPool, Queue, Settlement, Store
+from queue_core import ConsumerPool, Settlement, Store
 from queue_core.catalog import format, tables
 from queue_core.catalog.tables import facts
 from queue_core.errors import (
@@ -62,7 +63,7 @@ def use_everything(folder):
         lambda queue: queue.metadata(),
         lambda queue: queue.store.view("queues"),
         lambda queue: queue.shovel(),
-        lambda queue: queue.store.vacuum(),
+        lambda queue: queue.store.admin.vacuum(),
     ]
     for call in calls:
         try:
@@ -384,7 +385,7 @@ def everything(store):
         writer.add(orders(1, number).to_batches()[0])
         small += [segment.in_shard(0) for segment in writer.finish()]
     publish(store.catalog, store.storage, queue.info, small)
-    assert queue.compact() == NEIGHBOURS
+    assert queue.admin.compact() == NEIGHBOURS
     queue.load(orders(5, NEIGHBOURS))
     firing = queue.fire(10)
     queue.sideline(firing.ids[:3], "declined")
@@ -457,7 +458,7 @@ def test_a_schema_with_a_flipped_bit_is_named(store):
                 use()
     row = update(tables.schemas).values(arrow=written)
     store.catalog.write(lambda connection: connection.execute(row))
-    queue.add_columns(pa.schema([("note", pa.string())]))
+    queue.admin.add_columns(pa.schema([("note", pa.string())]))
     spoil(len(written) // 2)
     with pytest.raises(DamagedCatalog, match=r"table schemas .*queue_id 1 and version 1"):
         queue.browse()
@@ -517,11 +518,11 @@ def test_a_text_among_numbers_is_named(tmp_path, column, view, row):
 @pytest.mark.parametrize(
     ("column", "use"),
     [
-        (tables.clocks.c.host_at, Queue.expire),
-        (tables.clocks.c.steady_at, Queue.sweep),
-        (tables.segments.c.bytes, Queue.compact),
-        (tables.turns.c.fired, Queue.fire),
-        (tables.slices.c.loaded_at, Queue.browse),
+        (tables.clocks.c.host_at, attrgetter("admin.expire")),
+        (tables.clocks.c.steady_at, attrgetter("sweep")),
+        (tables.segments.c.bytes, attrgetter("admin.compact")),
+        (tables.turns.c.fired, attrgetter("fire")),
+        (tables.slices.c.loaded_at, attrgetter("browse")),
     ],
     ids=lambda value: getattr(value, "__name__", str(value)),
 )
@@ -533,7 +534,7 @@ def test_a_text_among_numbers_stops_a_verb(tmp_path, column, use):
         store.catalog.write(lambda connection: connection.exec_driver_sql(change))
 
         with pytest.raises(DamagedCatalog, match=rf"table {column.table} is damaged"):
-            use(queue)
+            use(queue)()
 
 
 @pytest.mark.spoiled
@@ -544,4 +545,4 @@ def test_a_text_among_numbers_stops_a_backup(tmp_path):
         store.catalog.write(lambda connection: connection.exec_driver_sql(change))
 
         with pytest.raises(DamagedCatalog, match="queue_id 1 and magazine 1 and shard 0"):
-            store.backup(tmp_path / "backup")
+            store.admin.backup(tmp_path / "backup")

@@ -20,7 +20,7 @@ YEAR = 365 * 24 * 3600.0
 
 @pytest.mark.parametrize("exist_ok", [True, False])
 def test_the_name_of_a_deactivated_queue_is_taken_and_the_reason_is_told(store, exist_ok):
-    make_queue(store).deactivate()
+    make_queue(store).admin.deactivate()
 
     with pytest.raises(QueueDeactivated, match="'orders' was deactivated at 20"):
         make_queue(store, exist_ok=exist_ok)
@@ -29,7 +29,7 @@ def test_the_name_of_a_deactivated_queue_is_taken_and_the_reason_is_told(store, 
 def test_nothing_is_loaded_into_a_deactivated_queue_nor_fired_from_it(store):
     queue = make_queue(store)
     queue.load(orders(3))
-    queue.deactivate()
+    queue.admin.deactivate()
     store.consumer()
     before = dump(store)
 
@@ -43,7 +43,7 @@ def test_what_is_in_it_can_be_looked_at_and_what_is_in_flight_finished(store):
     queue = make_queue(store)
     queue.load(orders(5))
     firing = queue.fire(2)
-    store.deactivate("orders")
+    store.queue("orders").admin.deactivate()
 
     assert numbers_of(queue.peek()) == [2, 3, 4]
     assert queue.browse().num_rows == 5
@@ -54,7 +54,7 @@ def test_what_is_in_it_can_be_looked_at_and_what_is_in_flight_finished(store):
 def test_others_hear_of_it(store):
     queue = make_queue(store)
     other = store.queue("orders")
-    queue.deactivate()
+    queue.admin.deactivate()
 
     with pytest.raises(QueueDeactivated):
         other.load(orders(1))
@@ -63,16 +63,16 @@ def test_others_hear_of_it(store):
 
 def test_a_second_time_changes_nothing(store):
     queue = make_queue(store)
-    queue.deactivate()
+    queue.admin.deactivate()
     before = dump(store)
 
-    queue.deactivate()
+    queue.admin.deactivate()
 
     assert dump(store) == before
 
 
 def test_its_name_stays_taken(store):
-    make_queue(store).deactivate()
+    make_queue(store).admin.deactivate()
 
     with pytest.raises(QueueDeactivated):
         store.create_queue("orders", ORDERS, shards=1, exist_ok=True)
@@ -84,7 +84,7 @@ def test_a_batch_of_a_streaming_query_is_refused(store):
     for batch in orders(3).to_batches():
         stager.add(batch)
     staged = [segment.in_shard(0) for segment in stager.finish()]
-    queue.deactivate()
+    queue.admin.deactivate()
 
     with pytest.raises(QueueDeactivated):
         publish_once(store.catalog, store.storage, queue.info, staged, make_batch(staged, 1))
@@ -114,7 +114,7 @@ def test_a_load_under_way_is_in_the_queue_before_it_is_given_up(store):
         patch.setattr(store.catalog, "write", slowly)
         loading.start()
         assert begun.wait(60)
-    giving_up = threading.Thread(target=queue.deactivate)
+    giving_up = threading.Thread(target=queue.admin.deactivate)
     giving_up.start()
     giving_up.join(0.3)
     assert giving_up.is_alive(), "it waits for the load"
@@ -148,7 +148,7 @@ def test_a_queue_is_given_up_at_its_own_age(store):
 )
 def test_it_is_dropped_after_twice_its_time_and_its_name_is_free(store, settings, lifetime):
     queue = make_queue(store, **settings)
-    queue.deactivate()
+    queue.admin.deactivate()
     age(store, 2 * lifetime - 60)
     retire(store.catalog, queue.info)
     assert store.queues() == ["orders"]
@@ -166,15 +166,15 @@ def test_its_waiting_messages_are_reported_and_its_sideline_keeps_it(store):
     queue.sideline(queue.fire(2))
     for _ in range(2):
         age(store, 3 * YEAR)
-        queue.expire()
+        queue.admin.expire()
 
     assert store.queues() == ["orders"]
     assert store.view("reports").num_rows == 0
 
-    queue.change_settings(sideline_expiry=0.001)
+    queue.admin.change_settings(sideline_expiry=0.001)
     time.sleep(0.01)
-    queue.expire()
-    queue.expire()
+    queue.admin.expire()
+    queue.admin.expire()
 
     assert store.queues() == []
     (report,) = store.view("reports").to_pylist()
@@ -186,7 +186,7 @@ def test_an_expiry_by_hand_gives_up_a_queue_at_its_age(store):
     queue = make_queue(store, queue_expiry=YEAR)
     age(store, YEAR)
 
-    assert queue.expire() == 0
+    assert queue.admin.expire() == 0
     assert queue.refresh().info.deactivated_at is not None
 
 
@@ -194,7 +194,7 @@ def test_one_that_never_expires_stays_for_ever(store):
     queue = make_queue(store, message_expiry=None)
     age(store, 100 * YEAR)
     retire(store.catalog, queue.info)
-    queue.deactivate()
+    queue.admin.deactivate()
     age(store, 100 * YEAR)
     retire(store.catalog, queue.info)
 

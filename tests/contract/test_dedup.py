@@ -87,9 +87,9 @@ def test_the_present_window_counts(store: Store) -> None:
     queue = make_queue(store, schema=PAYMENTS, dedup=("order_id",), dedup_window=100)
     pay(queue, 1)
     pass_by(store, 200)
-    queue.change_settings(dedup_window=300)
+    queue.admin.change_settings(dedup_window=300)
     assert pay(queue, 1) == [False]
-    queue.change_settings(dedup_window=150)
+    queue.admin.change_settings(dedup_window=150)
     assert pay(queue, 1) == [True]
 
 
@@ -106,8 +106,8 @@ def test_keys_are_forgotten_in_steps_and_only_those_of_queues_whose_window_is_ov
         pay(queue, *range(25))
     pass_by(store, 100)
     pay(queues["short"], 100)
-    queues["gone"].deactivate()
-    queues["gone"].drop()
+    queues["gone"].admin.deactivate()
+    queues["gone"].admin.drop()
     removed: list[int] = []
 
     def count(_: object, cursor: Any, statement: str, *__: object) -> None:
@@ -223,7 +223,7 @@ def test_a_merged_message_is_not_merged_twice(store: Store) -> None:
 def test_the_order_of_columns_does_not_matter(store: Store) -> None:
     queue = make_queue(store, schema=PAYMENTS, dedup=("order_id", "part"))
     assert pay(queue, 1, 2) == [True, True]
-    queue.change_settings(dedup=("part", "order_id"))
+    queue.admin.change_settings(dedup=("part", "order_id"))
 
     assert pay(queue, 1, 3) == [False, True]
     assert pay(queue, 1, part="b") == [True]
@@ -232,7 +232,7 @@ def test_the_order_of_columns_does_not_matter(store: Store) -> None:
 def test_columns_can_be_others_later(store: Store) -> None:
     queue = make_queue(store, schema=PAYMENTS, dedup=("order_id",))
     pay(queue, 1)
-    queue.change_settings(dedup=("part",))
+    queue.admin.change_settings(dedup=("part",))
     assert pay(queue, 1) == [True]
     assert pay(queue, 2) == [False]
 

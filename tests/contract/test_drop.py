@@ -23,15 +23,15 @@ def test_a_dropped_queue_leaves_nothing_behind(store):
     queue.load(orders(4_000))
     for number in range(200):
         queue.load(orders(1, number))
-    queue.compact()
+    queue.admin.compact()
     queue.sideline(queue.fire(10, consumer=store.consumer("reader")), reason="no")
     queue.shovel(5)
     queue.fire(20)
     backdate(store, 100)
-    queue.deactivate()
+    queue.admin.deactivate()
 
-    queue.drop()
-    store.vacuum(grace=0)
+    queue.admin.drop()
+    store.admin.vacuum(grace=0)
 
     after = dump(store)
     changed = {name for name in after if after[name] != before[name]}
@@ -46,9 +46,9 @@ def test_only_its_own_things_go(store):
     other.load(orders(3))
     queue = make_queue(store)
     queue.load(orders(3))
-    queue.deactivate()
+    queue.admin.deactivate()
 
-    queue.drop()
+    queue.admin.drop()
 
     assert numbers_of(other.fire("all").messages) == [0, 1, 2]
 
@@ -58,7 +58,7 @@ def test_a_queue_in_use_is_not_dropped(store):
     queue.load(orders(1))
 
     with pytest.raises(BadOption, match="'orders' is in use"):
-        queue.drop()
+        queue.admin.drop()
     assert queue.browse().num_rows == 1
 
 
@@ -69,18 +69,18 @@ def test_a_drop_takes_all_messages_and_tells_how_many(store):
     queue.load(orders(10))
     queue.sideline(queue.fire(3), reason="no")
     firing = queue.fire(2)
-    store.deactivate("orders")
+    store.queue("orders").admin.deactivate()
     # What is written down for people is a name, and a new queue may have it.
-    with pytest.raises(BadOption, match="drop needs the whole queue"):
-        store.drop("orders_SIDELINE")
+    with pytest.raises(BadOption, match="admin needs the whole queue"):
+        store.queue("orders_SIDELINE").admin.drop()
 
-    assert store.drop("orders") == 10
+    assert store.queue("orders").admin.drop() == 10
 
     (report,) = store.view("reports").to_pylist()
     shown = {name: report[name] for name in ("task", "queue", "from", "moved")}
     assert shown == {"task": "by_hand", "queue": None, "from": "orders", "moved": 10}
     with pytest.raises(NoSuchQueue):
-        store.drop("orders")
+        store.queue("orders").admin.drop()
     again = make_queue(store)
     again.load(orders(2))
     assert again.delete(firing) == 0
@@ -92,7 +92,7 @@ def test_a_drop_takes_all_messages_and_tells_how_many(store):
 def test_of_many_drops_at_once_one_takes_the_messages(store, address):
     queue = make_queue(store, shards=3)
     queue.load(orders(50))
-    queue.deactivate()
+    queue.admin.deactivate()
     together = threading.Barrier(4)
 
     def drop():
@@ -100,7 +100,7 @@ def test_of_many_drops_at_once_one_takes_the_messages(store, address):
             its_own = mine.queue("orders")
             together.wait()
             try:
-                return its_own.drop()
+                return its_own.admin.drop()
             except NoSuchQueue:
                 return 0
 
@@ -114,8 +114,8 @@ def test_of_many_drops_at_once_one_takes_the_messages(store, address):
 def test_an_object_of_a_dropped_queue_tells_that_it_is_gone(store, again):
     """Also if another queue has its name now."""
     queue = make_queue(store)
-    queue.deactivate()
-    queue.drop()
+    queue.admin.deactivate()
+    queue.admin.drop()
     if again:
         make_queue(store).load(orders(3))
     # The first firing of a process registers its consumer.
@@ -133,24 +133,24 @@ def test_an_object_of_a_dropped_queue_tells_that_it_is_gone(store, again):
         lambda: queue.shovel(),
         lambda: queue.shovel(dry_run=True),
         lambda: queue.sweep(),
-        lambda: queue.compact(),
-        lambda: queue.expire(),
-        lambda: queue.repair(),
+        lambda: queue.admin.compact(),
+        lambda: queue.admin.expire(),
+        lambda: queue.admin.repair(),
         lambda: queue.reset(),
-        lambda: queue.pause(),
-        lambda: queue.resume(),
-        lambda: queue.deactivate(),
+        lambda: queue.admin.pause(),
+        lambda: queue.admin.resume(),
+        lambda: queue.admin.deactivate(),
         lambda: queue.fire(1, selector="number = 1"),
         lambda: queue.fire(1, timeout=None),
         lambda: queue.get_and_keep(1),
-        lambda: queue.add_columns(pa.schema([pa.field("note", pa.string())])),
-        lambda: queue.change_settings(weight=2),
-        lambda: queue.scale(1),
+        lambda: queue.admin.add_columns(pa.schema([pa.field("note", pa.string())])),
+        lambda: queue.admin.change_settings(weight=2),
+        lambda: queue.admin.scale(1),
         lambda: queue.start_shovel(),
         lambda: queue.refresh(),
         lambda: queue.metadata(),
         lambda: queue.failures(),
-        lambda: queue.drop(),
+        lambda: queue.admin.drop(),
     ):
         with pytest.raises(NoSuchQueue, match="queue 'orders' was dropped"):
             act()
@@ -162,8 +162,8 @@ def test_a_firing_that_waits_is_told_that_its_queue_was_dropped(store):
     caller = Caller(lambda: queue.fire(1, timeout=None))
     waits(store, 1, "fire")
 
-    queue.deactivate()
-    queue.drop()
+    queue.admin.deactivate()
+    queue.admin.drop()
 
     with pytest.raises((NoSuchQueue, QueueDeactivated)):
         caller.done()
@@ -182,8 +182,8 @@ def test_a_firing_that_waits_is_told_that_its_queue_was_dropped(store):
 )
 def test_a_load_of_any_kind_is_told_that_its_queue_was_dropped(store, settings):
     queue = make_queue(store, **settings)
-    queue.deactivate()
-    queue.drop()
+    queue.admin.deactivate()
+    queue.admin.drop()
 
     with pytest.raises(NoSuchQueue, match="queue 'orders' was dropped"):
         queue.load(orders(4))
@@ -193,8 +193,8 @@ def test_a_load_of_any_kind_is_told_that_its_queue_was_dropped(store, settings):
 def test_a_firing_in_a_transaction_is_told_that_its_queue_was_dropped(store):
     queue = make_queue(store)
     queue.load(orders(1))
-    queue.deactivate()
-    queue.drop()
+    queue.admin.deactivate()
+    queue.admin.drop()
 
     with store.catalog.engine.begin() as connection, pytest.raises(NoSuchQueue):
         queue.within(connection).fire(1)
@@ -207,7 +207,7 @@ def test_a_load_that_waits_for_a_consumer_hears_of_the_end(store, timeout):
     load = Caller(lambda: queue.load(orders(1), timeout=timeout))
     until(lambda: queue.peek().num_rows == 1)
 
-    queue.deactivate()
+    queue.admin.deactivate()
 
     with pytest.raises(QueueDeactivated):
         load.done()
@@ -224,7 +224,7 @@ def test_a_load_that_waits_for_a_consumer_does_not_take_a_drop_for_one(store):
         seals.change(connection, tables.queues, tables.queues.c.id > 0, deactivated_at=1)
 
     store.catalog.write(quietly)
-    queue.drop()
+    queue.admin.drop()
 
     with pytest.raises((NoSuchQueue, QueueDeactivated)):
         load.done()
@@ -235,8 +235,8 @@ def test_shovels_into_it_fail_and_say_why(store):
     queue.load(orders(3))
     queue.sideline(queue.fire("all"))
     job, other = queue.start_shovel(to="late"), queue.start_shovel()
-    target.deactivate()
-    target.drop()
+    target.admin.deactivate()
+    target.admin.drop()
     make_queue(store, "late")
 
     run_job(store, other)
@@ -255,8 +255,8 @@ def test_its_breaker_does_not_stop_the_next_queue_of_its_name(store):
         each.load(orders(20))
         with ConsumerPool(store, each.name, lambda _: 1 / 0, concurrency=1, breaker=slow, batch=2):
             eventually(lambda name=each.name: name in open_breakers(store))
-    queue.deactivate()
-    queue.drop()
+    queue.admin.deactivate()
+    queue.admin.drop()
 
     assert open_breakers(store) == ["other"]
     again = make_queue(store)
@@ -275,8 +275,8 @@ def test_a_pool_of_it_ends(store, browse):
     pool.start()
     until(lambda: len(seen) == 3)
 
-    queue.deactivate()
-    queue.drop()
+    queue.admin.deactivate()
+    queue.admin.drop()
 
     until(lambda: pool.error is not None)
     with pytest.raises((NoSuchQueue, QueueDeactivated)):

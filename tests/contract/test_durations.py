@@ -19,9 +19,9 @@ VERBS = {
     "Queue.sweep": ("older_than", lambda q, given: q.sweep(given)),
     "Queue.sweep dead_after": ("dead_after", lambda q, given: q.sweep(dead_after=given)),
     "Chosen.reload": ("dead_after", lambda q, given: q.choose("all").reload(dead_after=given)),
-    "Store.vacuum": ("grace", lambda q, given: q.store.vacuum(grace=given)),
-    "Store.forget": ("idle", lambda q, given: q.store.forget(idle=given)),
-    "Store.recover": ("dead_after", lambda q, given: q.store.recover(dead_after=given)),
+    "store.admin.vacuum": ("grace", lambda q, given: q.store.admin.vacuum(grace=given)),
+    "store.admin.forget": ("idle", lambda q, given: q.store.admin.forget(idle=given)),
+    "store.admin.recover": ("dead_after", lambda q, given: q.store.admin.recover(dead_after=given)),
     "handler_timeout": (
         "handler_timeout",
         lambda q, given: ConsumerPool(q.store, q.name, bool, handler_timeout=given),

@@ -40,19 +40,19 @@ def test_an_edited_message_is_at_the_tail_of_main_under_its_id(store, monkeypatc
     queue.edit(ids[2], {"amount": 1})
     assert queue.choose(ids[2]).rows().column("amount").to_pylist() == [1.0]
     assert queue.delete(firing) == 1
-    store.vacuum(grace=0)
-    assert store.fsck(deep=True).num_rows == 0
+    store.admin.vacuum(grace=0)
+    assert store.admin.fsck(deep=True).num_rows == 0
 
 
 def test_a_compacted_message_and_a_newer_column(store):
     queue = make_queue(store)
     ids = load_singly(queue, NEIGHBOURS + 6)
     queue.choose("all").sideline()
-    assert queue.compact() == NEIGHBOURS + 6
-    queue.add_columns(pa.schema([("due", pa.date32())]))
+    assert queue.admin.compact() == NEIGHBOURS + 6
+    queue.admin.add_columns(pa.schema([("due", pa.date32())]))
 
     queue.edit(ids[3], {"due": dt.date(2026, 1, 2)})
-    queue.compact()
+    queue.admin.compact()
 
     (row,) = queue.choose(ids[3]).rows().to_pylist()
     assert (row["number"], row["due"]) == (3, dt.date(2026, 1, 2))

@@ -58,7 +58,7 @@ def test_what_is_expired_is_never_fired_and_counted_as_expired(queue: Queue) -> 
     load(queue, 2, _expires_at=now(queue) + HOUR)
     load(queue, 3)
     assert fired(queue) == [2, 3]
-    assert queue.expire() == 1
+    assert queue.admin.expire() == 1
     (expired, waiting) = (queue.metadata().column(n).to_pylist()[0] for n in ("expired", "waiting"))
     assert (expired, waiting) == (1, 0)
 
@@ -74,7 +74,7 @@ def test_what_expires_within_one_load_leaves_the_others(queue: Queue) -> None:
     gone, kept = now(queue) - HOUR, now(queue) + HOUR
     until = [gone if n % 3 else kept if n % 2 else None for n in range(60)]
     queue.load([{"number": n, "_expires_at": at} for n, at in enumerate(until)])
-    assert queue.expire() == 40
+    assert queue.admin.expire() == 40
     assert fired(queue) == list(range(0, 60, 3))
 
 
@@ -86,10 +86,10 @@ def test_what_is_expired_in_flight_goes_too_and_what_is_in_the_sideline_stays(
     held = queue.fire(1)
     until(lambda: queue.peek(1).num_rows == 0)
     assert queue.shovel() == queue.shovel(force=True) == 0
-    assert queue.expire() == 1
+    assert queue.admin.expire() == 1
     queue.reload(held)
     assert fired(queue) == []
-    assert queue.expire() == 1
+    assert queue.admin.expire() == 1
     assert fired(queue, 9, magazine="sideline") == [1]
 
 
@@ -276,7 +276,7 @@ def test_a_load_says_for_how_long_and_from_when(store: Store) -> None:
     assert fired(queue) == [5]
     with pytest.raises(BadOption, match="ttl"):
         queue.load([{"number": 7}], ttl=-1.0)
-    assert queue.expire() == 2
+    assert queue.admin.expire() == 2
 
 
 @pytest.mark.parametrize("wrong", [1e18, 3.2e9, -1.0, float("nan"), "never", "10000000w"])
@@ -321,10 +321,10 @@ def test_a_column_of_these_names_is_a_timestamp(store: Store) -> None:
 def test_settings_that_come_later_hold_for_older_messages_too(queue: Queue) -> None:
     load(queue, 1, priority=1)
     load(queue, 2, priority=2)
-    queue.change_settings(priority="priority")
+    queue.admin.change_settings(priority="priority")
     assert fired(queue, 1) == [2]
     with pytest.raises(BadOption, match="key"):
-        queue.change_settings(group="who")
+        queue.admin.change_settings(group="who")
 
 
 def test_what_others_change_holds_at_once(store: Store) -> None:
@@ -332,7 +332,7 @@ def test_what_others_change_holds_at_once(store: Store) -> None:
     same = store.queue(queue.name)
     same.load([{"number": 1, "who": "a"}], ttl=0.0)
     same.load([{"number": 2, "who": "a"}, {"number": 3, "who": "b"}])
-    same.change_settings(priority="number")
+    same.admin.change_settings(priority="number")
     firing = queue.fire("all")
     assert numbers_of(firing.messages) == [3, 2]
     assert firing.messages.schema.names[:2] == ["number", "who"]

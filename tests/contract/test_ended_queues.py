@@ -18,17 +18,17 @@ START = Offset("reader", 0)
 
 
 def drop(queue):
-    queue.deactivate()
-    queue.drop()
+    queue.admin.deactivate()
+    queue.admin.drop()
 
 
 def outlive(queue):
-    queue.change_settings(queue_expiry=0.001)
+    queue.admin.change_settings(queue_expiry=0.001)
     time.sleep(0.01)
     retire(queue.store.catalog, queue.refresh().info)
 
 
-ENDS = {"deactivated": lambda queue: queue.deactivate(), "expired": outlive, "dropped": drop}
+ENDS = {"deactivated": lambda queue: queue.admin.deactivate(), "expired": outlive, "dropped": drop}
 ENDED = (NoSuchQueue, QueueDeactivated)
 TOLD = "goes on with its other queues"
 each_end = pytest.mark.parametrize("end", ENDS.values(), ids=ENDS)
@@ -90,7 +90,7 @@ def test_a_query_goes_on_with_its_other_queues(queues, session, caplog, end):
 def test_a_queue_that_ends_between_a_look_and_a_firing_leaves_the_others(queues, session):
     red, blue, _ = queues
     query = session(queues="red,blue,gray", refreshInterval="1h")
-    red.deactivate()
+    red.admin.deactivate()
 
     query.set_horizon()
     end, served = batch(query, START)
@@ -106,7 +106,7 @@ def test_messages_that_were_in_flight_are_planned_again_and_settled(queues, sess
     first = session(queues="red,blue,gray", consumer="reader")
     end, _ = batch(first, START)
     first.close()
-    blue.deactivate()
+    blue.admin.deactivate()
 
     again = session(queues="red,blue,gray", consumer="reader")
 
@@ -125,21 +125,21 @@ def test_messages_that_were_in_flight_are_planned_again_and_settled(queues, sess
 def test_a_queue_that_is_both_ended_and_beside_a_paused_one_ends_no_query(queues, session):
     red, blue, gray = queues
     query = session(queues="red,blue,gray")
-    red.deactivate()
-    blue.pause()
+    red.admin.deactivate()
+    blue.admin.pause()
     end, served = batch(query, START)
     assert served == ["gray", "gray"]
     query.acknowledge(end)
-    gray.deactivate()
+    gray.admin.deactivate()
 
     assert query.next(end, None, None) == end
-    blue.resume()
+    blue.admin.resume()
     assert batch(query, end)[1] == ["blue", "blue"]
 
 
 def test_a_browsing_query_shows_a_deactivated_queue_and_outlives_a_dropped_one(queues, session):
     red, blue, gray = queues
-    red.deactivate()
+    red.admin.deactivate()
     query = session(queues="red,blue,gray", ack="browse")
     end, served = batch(query, START)
     assert len(served) == 6
@@ -183,7 +183,7 @@ def test_a_pool_settles_what_it_holds_of_a_queue_that_ended(store, queues):
     with ConsumerPool(store, ["blue", "gray"], recorder, concurrency=2, batch=1) as pool:
         recorder.wait()
         recorder.wait()
-        blue.deactivate()
+        blue.admin.deactivate()
         recorder.open.set()
         gray.load(orders(1, 2))
         assert pool.drain(PATIENCE)
@@ -209,7 +209,7 @@ def test_a_pool_loses_what_is_dropped_in_its_hands(store, queues):
 
 def test_a_pool_starts_with_a_deactivated_queue_among_others(store, queues):
     _, blue, _ = queues
-    blue.deactivate()
+    blue.admin.deactivate()
     with ConsumerPool(store, ["red", "blue", "gray"], Recorder()) as pool:
         assert pool.drain(PATIENCE)
         assert pool.counts == {"deleted": 4}
@@ -217,10 +217,10 @@ def test_a_pool_starts_with_a_deactivated_queue_among_others(store, queues):
 
 def test_limits_of_an_ended_queue_keep_no_pool_from_draining(store, queues):
     red, blue, _ = queues
-    blue.change_settings(limits="limit(per_second=0.01)")
+    blue.admin.change_settings(limits="limit(per_second=0.01)")
     with ConsumerPool(store, ["red", "blue"], Recorder(), batch=1) as pool:
         eventually(lambda: pool.counts.get("deleted", 0) >= 3)
-        blue.deactivate()
+        blue.admin.deactivate()
         assert pool.drain(PATIENCE)
         assert red.browse().num_rows == 0
 

@@ -25,7 +25,7 @@ def queue(request, store, monkeypatch):
 
 def test_old_and_new_messages_are_read_together(queue):
     queue.load(orders(3))
-    queue.add_columns(MORE)
+    queue.admin.add_columns(MORE)
     queue.load(more(3, 3))
 
     messages = queue.fire("all").messages
@@ -39,7 +39,7 @@ def test_old_and_new_messages_are_read_together(queue):
 def test_columns_can_be_added_again_and_again(queue):
     queue.load(orders(1))
     for name in ("a", "b", "c"):
-        queue.add_columns(pa.schema([(name, pa.int64())]))
+        queue.admin.add_columns(pa.schema([(name, pa.int64())]))
         queue.load([{"number": 7, name: 1}])
 
     rows = queue.fire("all").messages.select(["number", "a", "b", "c"]).to_pylist()
@@ -55,7 +55,7 @@ def test_columns_can_be_added_again_and_again(queue):
 
 def test_a_process_that_has_not_heard_of_it_can_still_load(store, queue):
     stale = store.queue("orders")
-    queue.add_columns(MORE)
+    queue.admin.add_columns(MORE)
 
     stale.load(orders(2))
 
@@ -66,7 +66,7 @@ def test_a_process_that_has_not_heard_of_it_can_still_load(store, queue):
 
 def test_a_process_that_has_not_heard_of_it_can_still_read(store, queue):
     stale = store.queue("orders")
-    queue.add_columns(MORE)
+    queue.admin.add_columns(MORE)
     queue.load(more(2, 0))
 
     messages = stale.fire("all").messages
@@ -77,7 +77,7 @@ def test_a_process_that_has_not_heard_of_it_can_still_read(store, queue):
 
 def test_messages_keep_their_columns_wherever_they_are_moved(queue):
     queue.load(orders(2))
-    queue.add_columns(MORE)
+    queue.admin.add_columns(MORE)
     queue.load(more(2, 2))
 
     queue.sideline(queue.fire("all"))
@@ -93,7 +93,7 @@ def test_messages_keep_their_columns_wherever_they_are_moved(queue):
 
 def test_a_selector_may_ask_about_a_new_column(queue):
     queue.load(orders(2))
-    queue.add_columns(pa.schema([("priority", pa.int32())]))
+    queue.admin.add_columns(pa.schema([("priority", pa.int32())]))
     queue.load([{"number": 2, "priority": 5}])
 
     assert numbers_of(queue.fire("all", selector="priority = 5").messages) == [2]
@@ -103,7 +103,7 @@ def test_a_selector_may_ask_about_a_new_column(queue):
 def test_adding_what_is_there_changes_nothing(store, queue):
     before = dump(store)
 
-    queue.add_columns(ORDERS)
+    queue.admin.add_columns(ORDERS)
 
     assert queue.info.schema_version == 1
     assert dump(store) == before
@@ -112,8 +112,8 @@ def test_adding_what_is_there_changes_nothing(store, queue):
 def test_two_processes_that_add_columns_get_both(store, queue):
     other = store.queue("orders")
 
-    queue.add_columns(pa.schema([("a", pa.int64())]))
-    other.add_columns(pa.schema([("b", pa.int64())]))
+    queue.admin.add_columns(pa.schema([("a", pa.int64())]))
+    other.admin.add_columns(pa.schema([("b", pa.int64())]))
 
     assert other.schema.names == [*ORDERS.names, "a", "b"]
     assert queue.refresh().schema.equals(other.schema)
@@ -134,7 +134,7 @@ def test_any_other_change_is_refused_and_changes_nothing(store, queue, columns, 
     before = dump(store)
 
     with pytest.raises(SchemaMismatch) as refusal:
-        queue.add_columns(pa.schema(columns))
+        queue.admin.add_columns(pa.schema(columns))
     assert culprit in str(refusal.value)
     assert queue.schema.equals(ORDERS)
     assert dump(store) == before

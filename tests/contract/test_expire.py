@@ -37,7 +37,7 @@ def test_what_is_too_old_is_gone_and_counted(store, queue):
     age(store)
     queue.load(orders(2, 3))
 
-    assert queue.expire() == 3
+    assert queue.admin.expire() == 3
     assert numbers_of(queue.browse()) == [3, 4]
     assert expired(queue) == 3
 
@@ -62,7 +62,7 @@ def test_by_default_no_message_expires(store):
     age(store, 1e9)
     before = dump(store)
 
-    assert queue.expire() == 0
+    assert queue.admin.expire() == 0
     assert dump(store) == before
     assert queue.shovel() == 2
     assert len(queue.fire(9)) == 4
@@ -74,12 +74,12 @@ def test_the_sideline_keeps_its_messages_unless_its_own_setting_says_so(store):
     queue.sideline(queue.fire(2))
     age(store)
 
-    assert queue.expire() == 2
+    assert queue.admin.expire() == 2
     assert queue.shovel() == queue.shovel(force=True) == 0, "main would remove them"
     assert numbers_of(queue.fire(1, magazine="sideline").messages) == [0]
     assert queue.browse(magazine="sideline").num_rows == 2
 
-    queue.change_settings(message_expiry=None)
+    queue.admin.change_settings(message_expiry=None)
     assert queue.shovel() == 1
     assert numbers_of(queue.fire(9).messages) == [1]
 
@@ -90,7 +90,7 @@ def test_what_is_gone_from_the_sideline_is_counted_and_reported(store):
     queue.sideline(queue.fire(2))
     age(store)
 
-    assert queue.expire() == 2
+    assert queue.admin.expire() == 2
     assert expired(queue) == 2
     with store.catalog.read() as connection:
         (row,) = task_log.read(connection, [queue.info], ["expire"]).to_pylist()
@@ -103,7 +103,7 @@ def test_both_magazines_can_expire(store, queue):
     queue.sideline(queue.fire(2))
     age(store)
 
-    assert queue.expire() == 4
+    assert queue.admin.expire() == 4
     assert queue.browse().num_rows == queue.browse(magazine="sideline").num_rows == 0
 
 
@@ -112,9 +112,9 @@ def test_what_is_in_flight_expires_when_it_comes_back(store, queue):
     firing = queue.fire(2)
     age(store)
 
-    assert queue.expire() == 2
+    assert queue.admin.expire() == 2
     queue.reload(firing.ids[:1])
-    assert queue.expire() == 1
+    assert queue.admin.expire() == 1
     assert queue.delete(firing) == 1
 
 
@@ -133,7 +133,7 @@ def test_without_an_expiry_nothing_is_ever_too_old(store):
     age(store, 1e9)
     before = dump(store)
 
-    assert queue.expire() == 0
+    assert queue.admin.expire() == 0
     assert dump(store) == before
     assert len(queue.fire("all")) == 2
 
@@ -142,7 +142,7 @@ def test_nothing_is_changed_where_nothing_is_too_old(store, queue):
     queue.load(orders(2))
     before = dump(store)
 
-    assert queue.expire() == 0
+    assert queue.admin.expire() == 0
     assert dump(store) == before
 
 
@@ -150,19 +150,19 @@ def test_what_is_gone_is_reported_and_its_segment_let_go(store, queue):
     queue.load(orders(4_000))
     age(store)
 
-    queue.expire()
+    queue.admin.expire()
 
     with store.catalog.read() as connection:
         (row,) = task_log.read(connection, [queue.info], ["expire"]).to_pylist()
     assert (row["moved"], row["from"], row["to"]) == (4_000, "main", None)
-    assert len(store.vacuum(grace=0)) == 1
+    assert len(store.admin.vacuum(grace=0)) == 1
 
 
 def test_an_expiry_of_ages_never_overflows(store):
     queue = make_queue(store, message_expiry=1e300)
     queue.load(orders(2))
 
-    assert queue.expire() == 0
+    assert queue.admin.expire() == 0
     assert len(queue.fire("all")) == 2
 
 
@@ -183,29 +183,29 @@ def aged(store, queue):
 @pytest.fixture
 def mixed(store, aged):
     """One slice of them all, as when it was not known yet that they would expire."""
-    aged.change_settings(message_expiry=None, sideline_expiry=None)
-    assert aged.compact() == 200
+    aged.admin.change_settings(message_expiry=None, sideline_expiry=None)
+    assert aged.admin.compact() == 200
     assert store.view("slices").num_rows == 1
-    aged.change_settings(message_expiry=EXPIRY)
+    aged.admin.change_settings(message_expiry=EXPIRY)
     return aged
 
 
 def test_the_young_are_fired_though_they_are_compacted_with_the_old(store, aged):
-    assert aged.compact() == 200
+    assert aged.admin.compact() == 200
     assert store.view("slices").num_rows == 2
     assert numbers_of(aged.fire("all").messages) == list(range(90, 200))
-    assert aged.expire() == 90
+    assert aged.admin.expire() == 90
 
 
 def test_of_several_ages_only_the_old_ones_go(store, mixed):
-    assert mixed.expire() == 90
+    assert mixed.admin.expire() == 90
     assert numbers_of(mixed.fire("all").messages) == list(range(90, 200))
     assert expired(mixed) == 90
 
 
 def test_what_is_left_expires_in_its_own_time(store, mixed):
-    mixed.expire()
-    assert mixed.expire() == 0
+    mixed.admin.expire()
+    assert mixed.admin.expire() == 0
 
     age(store)
     assert numbers_of(mixed.peek()) == []
@@ -223,7 +223,7 @@ def test_what_came_back_meanwhile_is_left_to_the_next_time(store, mixed, monkeyp
         return found
 
     monkeypatch.setattr(module, "read_ages", comes_back)
-    assert mixed.expire() == 40
+    assert mixed.admin.expire() == 40
     monkeypatch.undo()
-    assert mixed.expire() == 50
+    assert mixed.admin.expire() == 50
     assert numbers_of(mixed.fire("all").messages) == list(range(90, 200))

@@ -231,7 +231,7 @@ def test_a_restored_queue_takes_turns_as_before(store, tmp_path):
     queue.load(pa.concat_tables([of("big", 100), of("small", 50)]))
     fire(queue, 20)
 
-    store.backup(tmp_path / "backup")
+    store.admin.backup(tmp_path / "backup")
     Store.restore(tmp_path / "backup", tmp_path / "restored")
     with Store.open(tmp_path / "restored") as restored:
         again = restored.queue("orders")
@@ -402,7 +402,7 @@ def test_messages_that_wait_when_it_is_set_come_first(store):
     for number in range(20):
         queue.load(of("before", 1, number))
 
-    queue.change_settings(fair_by="customer")
+    queue.admin.change_settings(fair_by="customer")
     queue.load(of("big", 100))
     queue.load(of("small", 5))
 
@@ -415,7 +415,7 @@ def test_the_order_of_loading_holds_again_without_it(store):
     queue.load(of("big", 100))
     queue.load(of("small", 10))
 
-    queue.change_settings(fair_by=None)
+    queue.admin.change_settings(fair_by=None)
 
     assert fire(queue, 50) == {"big": 50}
     assert fire(queue, 60) == {"big": 50, "small": 10}
@@ -502,7 +502,7 @@ def test_what_it_cannot_be_combined_with_is_refused(store, settings):
     queue = make_queue(store, key="customer")
 
     with pytest.raises(BadOption, match="fair_"):
-        queue.change_settings(**settings)
+        queue.admin.change_settings(**settings)
     with pytest.raises(BadOption, match="fair_"):
         make_queue(store, "other", key="customer", **settings)
 

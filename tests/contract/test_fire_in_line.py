@@ -130,7 +130,7 @@ def test_a_firing_that_waits_has_the_columns_that_another_thread_adds(store):
     caller = Caller(lambda: queue.fire(1, timeout=PATIENCE))
     waits(store, 1, "fire")
 
-    queue.add_columns(pa.schema([pa.field("note", pa.string())]))
+    queue.admin.add_columns(pa.schema([pa.field("note", pa.string())]))
     queue.load(orders(1).append_column("note", pa.array(["fragile"])))
 
     assert caller.done().messages.column("note").to_pylist() == ["fragile"]

@@ -161,7 +161,7 @@ def test_old_ones_can_be_edited_compacted_and_failed(store):
     queue = make_queue(store, attributes=["customer"], categories=["customer"])
     for number, text in enumerate(TEXTS):
         load_as_before(queue, foreign_orders([text], number))
-    queue.compact()
+    queue.admin.compact()
     held = queue.fire("all")
     queue.sideline(held, reason="b\udcff")
     ids = held.ids.to_pylist()
@@ -171,4 +171,4 @@ def test_old_ones_can_be_edited_compacted_and_failed(store):
     main = queue.fire("all").messages
     assert main.column("amount").to_pylist() == [5.0, 0.5]
     assert main.column("customer").cast(pa.binary()).to_pylist() == [b"\xff\xfe", b"mended"]
-    assert store.fsck(deep=True).num_rows == 0
+    assert store.admin.fsck(deep=True).num_rows == 0

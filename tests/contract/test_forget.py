@@ -50,12 +50,12 @@ def test_queries_that_are_idle_are_forgotten_and_the_others_stay(store):
     everything = names_of(store)
 
     expected = [*sorted([old, "pool:night"]), "query-old"]
-    assert store.forget(idle=90 * DAY, dry_run=True) == expected
+    assert store.admin.forget(idle=90 * DAY, dry_run=True) == expected
     assert (names_of(store), batches_of(store)) == (everything, 3)
-    assert store.forget(idle=90 * DAY) == expected
+    assert store.admin.forget(idle=90 * DAY) == expected
     assert (names_of(store), batches_of(store)) == (sorted([new, "till"]), 1)
-    assert store.forget(idle=90 * DAY) == []
-    assert store.fsck().num_rows == 0
+    assert store.admin.forget(idle=90 * DAY) == []
+    assert store.admin.fsck().num_rows == 0
 
 
 def test_an_idle_consumer_that_holds_messages_stays(store):
@@ -65,11 +65,11 @@ def test_an_idle_consumer_that_holds_messages_stays(store):
     firing = queue.fire(2, consumer=pool)
     age(store, 91, "pool:night")
 
-    assert store.forget(idle=90 * DAY) == []
+    assert store.admin.forget(idle=90 * DAY) == []
     with pytest.raises(Conflict, match="'pool:night' holds messages; no consumer was removed"):
-        store.forget(["pool:night"])
+        store.admin.forget(["pool:night"])
     queue.reload(firing)
-    assert store.forget(["pool:night"]) == ["pool:night"]
+    assert store.admin.forget(["pool:night"]) == ["pool:night"]
 
 
 def test_consumers_are_forgotten_by_name_all_or_none(store):
@@ -80,25 +80,25 @@ def test_consumers_are_forgotten_by_name_all_or_none(store):
     queue.fire(1, consumer=holder)
 
     with pytest.raises(Conflict, match="'clerk' holds messages"):
-        store.forget(["till", "clerk"])
+        store.admin.forget(["till", "clerk"])
     with pytest.raises(BadOption, match="no consumer of this store has that name"):
-        store.forget(["till", "tall"])
+        store.admin.forget(["till", "tall"])
     store.consumer("alive", beats=True)
     with pytest.raises(BadOption, match="is alive"):
-        store.forget(["till", "alive"])
+        store.admin.forget(["till", "alive"])
     with pytest.raises(BadOption, match="idle"):
-        store.forget(["till"], idle=-1)
+        store.admin.forget(["till"], idle=-1)
     assert names_of(store) == ["alive", "clerk", "till"]
-    assert store.forget(["till"]) == ["till"]
+    assert store.admin.forget(["till"]) == ["till"]
 
 
 def test_a_consumer_that_comes_back_begins_anew(store):
     queue = make_queue(store)
     queue.load(orders(4))
     queue.delete(queue.fire(2, consumer=store.consumer("till")))
-    store.forget(["till"])
+    store.admin.forget(["till"])
 
     firing = queue.fire(2, consumer=store.consumer("till"))
     assert numbers_of(firing.messages) == [2, 3]
     assert queue.delete(firing) == 2
-    assert store.fsck().num_rows == 0
+    assert store.admin.fsck().num_rows == 0

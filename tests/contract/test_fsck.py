@@ -70,7 +70,7 @@ def queue(store):
 
 
 def broken(store, **options):
-    return {row["invariant"] for row in store.fsck(**options).to_pylist()}
+    return {row["invariant"] for row in store.admin.fsck(**options).to_pylist()}
 
 
 def one(store, table, *where):
@@ -179,7 +179,7 @@ def test_a_broken_invariant_is_named_and_repaired(invariant, store, queue):
     deep = invariant == "I15"
 
     assert broken(store, deep=deep) - ALSO.get(invariant, set()) == {invariant}
-    repaired = store.fsck(deep=deep, repair=True).to_pylist()
+    repaired = store.admin.fsck(deep=deep, repair=True).to_pylist()
 
     assert {row["invariant"] for row in repaired} >= {invariant}
     left = {row["invariant"] for row in repaired if not row["repaired"]}
@@ -252,7 +252,7 @@ def test_each_table_of_the_catalog_is_checked_or_needs_no_check(store, queue):
     for spoil in DAMAGES.values():
         spoil(store)
 
-    assert {row["table"] for row in store.fsck().to_pylist()} == DAMAGES.keys()
+    assert {row["table"] for row in store.admin.fsck().to_pylist()} == DAMAGES.keys()
 
 
 @pytest.mark.spoiled
@@ -263,7 +263,7 @@ def test_a_waiter_of_the_future_holds_no_other_back_and_is_found_and_removed(sto
     DAMAGES["waiters"](store)
     queue.load(orders(1), timeout=0.01)
 
-    (found,) = store.fsck(repair=True).to_pylist()
+    (found,) = store.admin.fsck(repair=True).to_pylist()
 
     assert (found["invariant"], found["table"], found["repaired"]) == ("I24", "waiters", True)
     queue.load(orders(1), timeout=0.01)
@@ -275,12 +275,12 @@ def test_a_store_in_order_has_no_findings(store, queue):
         queue.reload(firing.ids[2:3])
         queue.delete(firing.ids[3:])
     queue.shovel(1)
-    queue.compact()
-    queue.add_columns(pa.schema([("note", pa.string())]))
-    queue.change_settings(sweep_after=30.0)
-    store.deactivate("another")
+    queue.admin.compact()
+    queue.admin.add_columns(pa.schema([("note", pa.string())]))
+    queue.admin.change_settings(sweep_after=30.0)
+    store.queue("another").admin.deactivate()
 
-    assert store.fsck(deep=True).num_rows == 0
+    assert store.admin.fsck(deep=True).num_rows == 0
 
 
 @pytest.mark.spoiled
@@ -288,7 +288,7 @@ def test_a_finding_says_where_and_since_when(store, queue):
     BREAKERS["I1"](store)
     row = one(store, slices, *WAITING)
 
-    (found,) = store.fsck().to_pylist()
+    (found,) = store.admin.fsck().to_pylist()
 
     assert (found["queue"], found["table"], found["row"]) == ("orders", "slices", str(row.id))
     assert found["since"].timestamp() == pytest.approx(row.moved_at / 1e6)
@@ -300,7 +300,7 @@ def test_a_finding_says_where_and_since_when(store, queue):
 def test_a_slice_in_a_shard_that_is_none_goes_back_to_its_own(store, queue):
     write(update(slices).where(*WAITING).values(shard=7))(store)
 
-    store.fsck(repair=True)
+    store.admin.fsck(repair=True)
 
     assert broken(store) == set()
     assert numbers_of(queue.fire("all").messages) == list(range(3, 25))
@@ -310,12 +310,12 @@ def test_a_slice_in_a_shard_that_is_none_goes_back_to_its_own(store, queue):
 def test_messages_that_were_set_apart_are_loaded_again_when_their_file_is_back(store, queue):
     aside = file_of(store).with_suffix(".aside")
     shutil.move(file_of(store), aside)
-    (lost,) = store.fsck(repair=True).to_pylist()
+    (lost,) = store.admin.fsck(repair=True).to_pylist()
     assert lost["repaired"]
     waiting = queue.browse().num_rows
 
     shutil.move(aside, aside.with_suffix(".arrow"))
-    queue.repair()
+    queue.admin.repair()
 
     assert queue.browse().num_rows > waiting
     assert broken(store, deep=True) == set()
@@ -328,7 +328,7 @@ def test_counters_are_computed_from_the_slices(store, queue):
     write(update(turns).values(fired=7))(store)
     write(update(counters).values(damaged=5))(store)
 
-    store.fsck(repair=True)
+    store.admin.fsck(repair=True)
 
     assert store.view("shards").to_pylist() == before
     audit(store)
@@ -336,9 +336,9 @@ def test_counters_are_computed_from_the_slices(store, queue):
 
 def test_a_dropped_file_of_a_released_segment_is_no_finding(store, queue):
     queue.delete(queue.fire(7))
-    store.vacuum(grace=0)
+    store.admin.vacuum(grace=0)
 
-    assert store.fsck(deep=True).num_rows == 0
+    assert store.admin.fsck(deep=True).num_rows == 0
 
 
 def test_work_that_goes_on_raises_no_false_alarm(store):
@@ -362,12 +362,12 @@ def test_work_that_goes_on_raises_no_false_alarm(store):
         while not over.is_set():
             queue.sweep(older_than=0.05)
             queue.shovel()
-            queue.compact()
-            store.vacuum(grace=30.0)
+            queue.admin.compact()
+            store.admin.vacuum(grace=30.0)
 
     with ThreadPoolExecutor(3) as pool:
         running = [pool.submit(work) for work in (produce, consume, tidy)]
-        found = [store.fsck(deep=True).to_pylist() for _ in range(6)]
+        found = [store.admin.fsck(deep=True).to_pylist() for _ in range(6)]
         try:
             # On a busy machine, a sweep may be faster than the first deletions.
             until(lambda: any(store.view("shards").column("deleted").to_pylist()))
@@ -388,7 +388,7 @@ def test_a_value_of_another_kind_ends_a_check_and_not_all_of_them(tmp_path):
                 c.exec_driver_sql("UPDATE tickets SET lives = 7"),
             ]
         )
-        found = store.fsck().to_pylist()
+        found = store.admin.fsck().to_pylist()
 
     assert {(row["invariant"], row["table"]) for row in found} == {
         ("I1", "shards"),
@@ -399,7 +399,7 @@ def test_a_value_of_another_kind_ends_a_check_and_not_all_of_them(tmp_path):
 def test_progress_is_told_in_order(store, queue):
     told = []
 
-    store.fsck(progress=lambda *what: told.append(what))
+    store.admin.fsck(progress=lambda *what: told.append(what))
 
     assert [done for _, done, _ in told] == list(range(told[0][2]))
     assert {"slices", "files", "shards"} <= {name for name, _, _ in told}
@@ -425,7 +425,7 @@ def test_each_damage_that_users_see_is_found(count, tmp_path):
         with Store.open(bad) as store:
             done = damage(store, random.Random(seed))
         with Store.open(bad) as store:
-            found = store.fsck(deep=True)
+            found = store.admin.fsck(deep=True)
             if visible(store) != before:
                 seen.append(done)
                 assert found.num_rows, f"seed {seed}: {done}"
@@ -434,7 +434,7 @@ def test_each_damage_that_users_see_is_found(count, tmp_path):
 @pytest.mark.spoiled
 def test_a_report_that_no_reader_reaches_is_found(store, queue):
     queue.fire(3)
-    store.recover(dead_after=0)
+    store.admin.recover(dead_after=0)
     queue.sweep(0, dead_after=0)
     assert store.view("reports").num_rows
 
@@ -482,6 +482,6 @@ def fill(folder):
         small = make_queue(store, "small")
         for number in range(6):
             small.load(orders(1, number))
-        small.compact()
+        small.admin.compact()
         small.load(orders(3, 100))
         small.fire(2)

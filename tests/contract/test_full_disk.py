@@ -108,17 +108,17 @@ def _works_or_raises(disk):
             "load": lambda: queue.load(orders(100, 10_000)),
             "a large load": lambda: queue.load(orders(50_000, 20_000)),
             "create": lambda: store.create_queue("new", ORDERS),
-            "columns": lambda: queue.add_columns(pa.schema([pa.field("more", pa.int64())])),
-            "settings": lambda: queue.change_settings(sweep_after=5.0),
-            "compact": waiting.compact,
+            "columns": lambda: queue.admin.add_columns(pa.schema([pa.field("more", pa.int64())])),
+            "settings": lambda: queue.admin.change_settings(sweep_after=5.0),
+            "compact": waiting.admin.compact,
             "sideline": lambda: queue.sideline(firing, "x" * 2_000),
             "fire": lambda: queue.fire(10),
             "sweep": lambda: queue.sweep(0),
             "shovel": queue.shovel,
-            "expire": queue.expire,
-            "repair": queue.repair,
-            "recover": store.recover,
-            "vacuum": store.vacuum,
+            "expire": queue.admin.expire,
+            "repair": queue.admin.repair,
+            "recover": store.admin.recover,
+            "vacuum": store.admin.vacuum,
             "another store": lambda: Store.open(disk / "another"),
             "the same store": lambda: Store.open(disk / "store").close(),
         }
@@ -174,7 +174,7 @@ def _settles_and_vacuums(disk, reopened):
     drained = queue.fire("all")
     assert len(drained) == loaded - 1_300
     assert queue.delete(drained) == len(drained)
-    assert len(store.vacuum(grace=0)) > 0
+    assert len(store.admin.vacuum(grace=0)) > 0
     assert len(queue.load(orders(1_000))) == 1_000
     assert reserve_of(disk) >= LEAST_BYTES
     store.close()

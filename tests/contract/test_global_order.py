@@ -42,7 +42,7 @@ def test_all_messages_come_in_that_order_too(queue):
 def test_compacted_messages_keep_their_order(queue, monkeypatch):
     monkeypatch.setattr(compaction_plan, "NEIGHBOURS", 8)
     load_singly(queue, 80)
-    assert queue.compact() == 80
+    assert queue.admin.compact() == 80
 
     assert fired(queue, 3) == [0, 1, 2]
     assert fired(queue, 50) == list(range(3, 53))

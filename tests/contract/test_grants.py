@@ -107,13 +107,13 @@ def test_a_producer_loads_and_sees_and_takes_nothing(owner, as_role, monkeypatch
         lambda: queue.sideline(firing.ids),
         producer.queue("bounded").shovel,
         queue.sweep,
-        queue.deactivate,
-        lambda: queue.change_settings(sweep_after=1.0),
+        queue.admin.deactivate,
+        lambda: queue.admin.change_settings(sweep_after=1.0),
         lambda: make_queue(producer, "own"),
-        lambda: producer.vacuum(grace=0),
+        lambda: producer.admin.vacuum(grace=0),
         lambda: producer.consumer("mine"),
-        producer.accept_clock,
-        lambda: producer.backup(tmp_path / "backup"),
+        producer.admin.accept_clock,
+        lambda: producer.admin.backup(tmp_path / "backup"),
         lambda: read(producer, "SELECT host FROM clocks"),
         lambda: producer.view("slices"),
         lambda: read(producer, "SELECT data FROM segments"),
@@ -150,42 +150,42 @@ def test_a_consumer_fires_and_settles_and_neither_loads_nor_cleans(owner, as_rol
     assert queue.sweep(0.0, dead_after=0.0) == 3
     assert len(queue.get_and_keep(2)) == 2
     assert queue.reset() == 2
-    queue.expire()
-    consumer.recover(dead_after=0.0)
+    queue.admin.expire()
+    consumer.admin.recover(dead_after=0.0)
     assert consumer.view("reports").num_rows > 0
     queue.delete(queue.fire("all"))
 
     refused(
         lambda: queue.load(orders(1)),
         lambda: make_queue(consumer, "own"),
-        queue.deactivate,
-        lambda: queue.change_settings(sweep_after=1.0),
-        lambda: consumer.vacuum(grace=0),
-        consumer.accept_clock,
+        queue.admin.deactivate,
+        lambda: queue.admin.change_settings(sweep_after=1.0),
+        lambda: consumer.admin.vacuum(grace=0),
+        consumer.admin.accept_clock,
         lambda: change(consumer, "UPDATE clocks SET host = ''"),
         lambda: change(consumer, "DELETE FROM files"),
         lambda: change(consumer, "UPDATE facts SET value = ''"),
         lambda: change(consumer, "INSERT INTO schemas VALUES (1, 9, '')"),
     )
     # It may read everything, so it may also write a backup, as docs/operations.md says.
-    assert consumer.backup(tmp_path / "backup").rows
+    assert consumer.admin.backup(tmp_path / "backup").rows
 
 
 def test_a_consumer_records_a_jump_of_the_clock_and_only_an_operator_accepts_it(owner, as_role):
-    owner.queue("orders").change_settings(message_expiry=2 * 24 * 3600.0)
+    owner.queue("orders").admin.change_settings(message_expiry=2 * 24 * 3600.0)
     consumer, operator = as_role("consumer"), as_role("operator")
     queue = consumer.queue("orders")
-    assert queue.expire() == 0
+    assert queue.admin.expire() == 0
     jump(owner, 3)
     with pytest.raises(CatalogUnavailable, match="advanced 3 days more"):
-        queue.expire()
-    refused(consumer.accept_clock)
+        queue.admin.expire()
+    refused(consumer.admin.accept_clock)
     with pytest.raises(CatalogUnavailable, match="advanced 3 days more"):
-        queue.expire()
+        queue.admin.expire()
 
-    operator.accept_clock()
+    operator.admin.accept_clock()
 
-    assert queue.expire() == 15
+    assert queue.admin.expire() == 15
 
 
 def test_an_operator_does_everything(owner, as_role, tmp_path):
@@ -193,14 +193,14 @@ def test_an_operator_does_everything(owner, as_role, tmp_path):
     queue = make_queue(operator, "own", policy=None)
     queue.load(orders(10))
     queue.sideline(queue.fire(max_messages=5))
-    queue.change_settings(sweep_after=60.0)
+    queue.admin.change_settings(sweep_after=60.0)
     queue.shovel()
-    queue.compact()
+    queue.admin.compact()
     queue.delete(queue.fire("all"))
-    queue.deactivate()
-    operator.accept_clock()
-    assert operator.vacuum(grace=0)
-    operator.backup(tmp_path / "backup")
+    queue.admin.deactivate()
+    operator.admin.accept_clock()
+    assert operator.admin.vacuum(grace=0)
+    operator.admin.backup(tmp_path / "backup")
     operator.queue("orders").delete(operator.queue("orders").fire("all"))
     where = {"catalog": operator.catalog.url, "storage": operator.address.storage}
     restored = Store.restore(tmp_path / "backup", **where, over=True)

@@ -158,7 +158,7 @@ def test_vacuum_without_work_looks_at_no_slice_while_it_writes(small, large, mon
             return result
 
         monkeypatch.setattr(store.catalog, "write", write)
-        store.vacuum()
+        store.admin.vacuum()
         found.append(written[0])
 
     assert 0 < found[1] < MORE * found[0]
@@ -183,7 +183,7 @@ def test_slices_that_are_not_worth_compacting_stay_in_the_database(large, monkey
     monkeypatch.setattr(compaction, "units", lambda *_: pytest.fail("slices were fetched"))
 
     with counting(large) as counts:
-        assert queue.compact() == 0
+        assert queue.admin.compact() == 0
     assert counts["statements"] <= 8
 
 

@@ -85,7 +85,7 @@ def test_a_catalog_that_is_away_for_a_moment_is_not_replaced(tmp_path, monkeypat
     assert not catalog.exists()
     away.rename(catalog)
     with Store.open(tmp_path / "store") as store:
-        assert store.vacuum(grace=0) == []
+        assert store.admin.vacuum(grace=0) == []
         assert numbers_of(store.queue("orders").fire("all").messages) == list(range(10))
 
 
@@ -119,10 +119,10 @@ def test_segments_that_no_store_has_marked_are_not_taken_either(tmp_path):
 def test_a_new_catalog_takes_a_storage_over_when_a_person_says_so(store, queue, elsewhere):
     with Store.open(catalog=elsewhere, storage=store.storage.uri, adopt=True) as other:
         make_queue(other).load(orders(5))
-        assert len(other.vacuum(grace=0)) == 1
+        assert len(other.admin.vacuum(grace=0)) == 1
         assert numbers_of(other.queue("orders").fire("all").messages) == list(range(5))
     with pytest.raises(StorageUnavailable, match="belongs to another store"):
-        store.vacuum(grace=0)
+        store.admin.vacuum(grace=0)
     with pytest.raises(StorageUnavailable, match="belongs to another store"):
         Store(store.address)
 
@@ -154,7 +154,7 @@ def test_a_storage_that_is_unmounted_meanwhile_is_lost_and_not_damaged(store, qu
         "fire": lambda: queue.fire("all"),
         "browse": lambda: queue.browse(),
         "load": lambda: queue.load(orders(10, 10)),
-        "vacuum": lambda: store.vacuum(grace=0),
+        "vacuum": lambda: store.admin.vacuum(grace=0),
     }
     mount_away(store)
 
@@ -224,11 +224,11 @@ def test_a_copy_of_the_catalog_reads_and_neither_writes_nor_cleans(store, queue,
         assert numbers_of(copy.browse()) == list(range(10))
         assert copy.delete(copy.fire("all")) == 10
         with pytest.raises(StorageUnavailable, match=r"copied, moved or restored.*ignis adopt"):
-            staging.vacuum(grace=0)
+            staging.admin.vacuum(grace=0)
         with pytest.raises(StorageUnavailable, match="copied, moved or restored"):
             copy.load(orders(1))
 
-    assert store.vacuum(grace=0) == []
+    assert store.admin.vacuum(grace=0) == []
     assert numbers_of(queue.fire("all").messages) == list(range(20))
 
 
@@ -238,7 +238,7 @@ def test_a_catalog_that_was_put_back_in_its_place_cleans_only_when_a_person_says
     """A backup that lacks later loads, under the name of the catalog."""
     copied(store, elsewhere)
     queue.load(orders(10, 10))
-    store.vacuum(grace=0)
+    store.admin.vacuum(grace=0)
     with store.catalog.engine.connect() as connection:
         connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
     store.catalog.close()
@@ -248,10 +248,10 @@ def test_a_catalog_that_was_put_back_in_its_place_cleans_only_when_a_person_says
     with Store(store.address) as restored:
         assert numbers_of(restored.queue("orders").browse()) == list(range(10))
         with pytest.raises(StorageUnavailable, match="restored from a backup"):
-            restored.vacuum(grace=0)
+            restored.admin.vacuum(grace=0)
         assert len(restored.storage.list()) == 2
     with Store(store.address, adopt=True) as restored:
-        assert len(restored.vacuum(grace=0)) == 1
+        assert len(restored.admin.vacuum(grace=0)) == 1
         assert numbers_of(restored.queue("orders").browse()) == list(range(10))
 
 
@@ -276,8 +276,8 @@ def test_a_dump_that_was_restored_into_another_database_does_not_clean(
             Store.open(catalog=copy, storage=storage) as other,
             pytest.raises(StorageUnavailable, match="copied, moved or restored"),
         ):
-            other.vacuum(grace=0)
-        assert store.vacuum(grace=0) == []
+            other.admin.vacuum(grace=0)
+        assert store.admin.vacuum(grace=0) == []
         assert numbers_of(queue.fire("all").messages) == list(range(10))
 
 
@@ -290,12 +290,12 @@ def copy_facts(store):
 def test_every_vacuum_takes_the_storage_anew(store, queue):
     """So a copy that is not told by its place is found out as soon as either has cleaned."""
     rows = {row["name"]: row["value"] for row in copy_facts(store)}
-    store.vacuum(grace=0)
+    store.admin.vacuum(grace=0)
     for name in NAMES:
         set_fact(store, name, rows[name])
 
     with pytest.raises(StorageUnavailable, match="another copy of this catalog owns the storage"):
-        store.vacuum(grace=0)
+        store.admin.vacuum(grace=0)
 
 
 def set_fact(store, name, value):
@@ -320,7 +320,7 @@ def test_a_store_without_an_identity_gets_one_when_it_is_opened(store, queue):
 
     with Store(store.address) as opened:
         assert opened.storage.owners() == {opened.storage.identity}
-        assert opened.vacuum(grace=0) == []
+        assert opened.admin.vacuum(grace=0) == []
         assert numbers_of(opened.queue("orders").browse()) == list(range(10))
 
 
@@ -386,12 +386,12 @@ def test_a_storage_without_room_for_a_new_token_is_cleaned(store, queue, monkeyp
 
     monkeypatch.setattr(Storage, "mark", mark)
 
-    assert len(store.vacuum(grace=0)) == 1
+    assert len(store.admin.vacuum(grace=0)) == 1
 
 
 def test_the_identity_is_no_part_of_what_is_cleaned(store, queue):
     before = dump(store)["storage"]
-    store.vacuum(grace=0)
+    store.admin.vacuum(grace=0)
 
     assert dump(store)["storage"] == before
     assert store.storage.owners() == {store.storage.identity}
@@ -404,7 +404,7 @@ def test_addresses_of_the_same_store_may_differ(store, queue, tmp_path):
 
     with Store(Address(store.address.catalog, str(link))) as other:
         other.queue("orders").load(orders(1))
-        assert other.vacuum(grace=0) == []
+        assert other.admin.vacuum(grace=0) == []
 
 
 def test_a_vacuum_during_a_check_is_not_taken_for_another_copy(store, queue, monkeypatch):
@@ -414,7 +414,7 @@ def test_a_vacuum_during_a_check_is_not_taken_for_another_copy(store, queue, mon
     def after_a_vacuum(identity: str) -> str | None:
         if not vacuums[0]:
             vacuums[0] = 1
-            store.vacuum()
+            store.admin.vacuum()
         return token(identity)
 
     monkeypatch.setattr(store.storage, "token", after_a_vacuum)

@@ -164,7 +164,7 @@ def test_of_single_active_ones_the_higher_priority_is(queue):
 
 def test_a_deactivated_queue_gives_nothing_whoever_asks(queue):
     consumer = join(queue, "c", priority=1)
-    queue.deactivate()
+    queue.admin.deactivate()
 
     with pytest.raises(QueueDeactivated):
         queue.fire("all", consumer=consumer)
@@ -203,9 +203,9 @@ def test_the_view_tells_priority_and_interest(store, queue):
 
 def test_a_dropped_queue_takes_the_interest_in_it_along(store, queue):
     join(queue, "c", priority=3)
-    queue.deactivate()
+    queue.admin.deactivate()
 
-    queue.drop()
+    queue.admin.drop()
 
     with store.catalog.read() as connection:
         assert connection.execute(sa.select(interests.interests)).all() == []

@@ -89,7 +89,7 @@ def test_loads_of_waiting_threads_are_one_transaction_and_one_segment(store):
         *([10 * n + at for at in range(n)] for n in range(1, 9)),
     ]
     assert len(set(store.view("slices", "orders")["segment_id"].to_pylist())) == 2
-    assert store.fsck(deep=True).num_rows == 0
+    assert store.admin.fsck(deep=True).num_rows == 0
 
 
 @pytest.mark.parametrize("grow", ["by hand", "elsewhere", "hold", "ttl"])
@@ -99,9 +99,9 @@ def test_a_queue_that_gets_columns_while_loads_wait_refuses_none_of_them(store, 
     def then():
         extra = pa.schema([pa.field("extra", pa.string())])
         if grow == "by hand":
-            queue.add_columns(extra)
+            queue.admin.add_columns(extra)
         elif grow == "elsewhere":
-            store.queue("orders").add_columns(extra)
+            store.queue("orders").admin.add_columns(extra)
             queue.refresh()
         else:
             # Adds its column before it waits for the others.
@@ -155,7 +155,7 @@ def test_messages_of_each_producer_stay_in_order(store):
 def test_only_the_load_that_cannot_be_made_fails(store):
     queue, closed = make_queue(store), make_queue(store, "closed")
     stale = store.queue("closed")
-    closed.deactivate()
+    closed.admin.deactivate()
 
     results, _ = at_once(
         store,
@@ -183,12 +183,12 @@ def test_a_deactivated_queue_is_no_reason_to_refuse_loads_into_others(tmp_path):
         kinds = [type(result) for result in results]
         assert kinds == [pa.Int64Array, pa.Int64Array, QueueDeactivated, pa.Int64Array]
         assert sorted(numbers_of(queue.browse())) == [0, 1, 3]
-        assert store.fsck(deep=True).num_rows == 0
+        assert store.admin.fsck(deep=True).num_rows == 0
 
 
 def deactivate(folder):
     with Store.open(folder) as other:
-        other.queue("closed").deactivate()
+        other.queue("closed").admin.deactivate()
 
 
 def test_loads_that_meet_new_settings_are_made_by_them(store, address):
@@ -197,7 +197,7 @@ def test_loads_that_meet_new_settings_are_made_by_them(store, address):
 
     def bound():
         with Store(address) as other:
-            other.queue("orders").change_settings(max_size=2, overflow="fail")
+            other.queue("orders").admin.change_settings(max_size=2, overflow="fail")
 
     results, _ = at_once(
         store, loading(queue, 0), *(loading(stale, n) for n in range(1, 4)), then=bound
@@ -243,7 +243,7 @@ def test_a_joint_load_that_dies_has_happened_for_all_or_for_none(store, point, l
     assert kinds == [CatalogUnavailable, CatalogUnavailable, InjectedFault]
     assert all(error.outcome_unknown for error in results[1:] if type(error) is CatalogUnavailable)
     assert sorted(numbers_of(queue.browse())) == list(range(loaded))
-    assert store.fsck(deep=True).num_rows == 0
+    assert store.admin.fsck(deep=True).num_rows == 0
     queue.load(orders(1, 9))
 
 

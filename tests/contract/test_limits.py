@@ -88,7 +88,7 @@ def test_the_slowest_rate_has_a_view(store, window):
     assert 364 * 86_400 < seconds < 366 * 86_400
 
     with pytest.raises(BadOption, match="at least one in a year"):
-        queue.change_settings(limits=limit(per_second=1e-9))
+        queue.admin.change_settings(limits=limit(per_second=1e-9))
     assert len(store.view("limits")) == 1
 
 
@@ -157,7 +157,7 @@ def test_a_blocking_fire_waits_for_tokens_and_for_a_settlement(store):
     firing = queue.fire(timeout=PATIENCE)
     assert len(firing) == 1
     assert time.monotonic() - began < PATIENCE / 2
-    queue.change_settings(limits=limit(in_flight=2))
+    queue.admin.change_settings(limits=limit(in_flight=2))
 
     timer = threading.Timer(0.2, lambda: queue.delete(firing))
     timer.start()
@@ -173,7 +173,7 @@ def test_a_waiting_fire_keeps_limits_that_are_set_meanwhile(store, selector):
             store.queue("orders").fire, "all", selector=selector, timeout=PATIENCE
         )
         time.sleep(0.3)
-        queue.change_settings(limits=limit(per_second=SLOW, window=3 / SLOW))
+        queue.admin.change_settings(limits=limit(per_second=SLOW, window=3 / SLOW))
         queue.load(orders(100))
 
         assert len(waiting.result(PATIENCE)) == 3
@@ -198,7 +198,7 @@ def test_a_waiting_fire_goes_on_when_limits_are_raised_or_removed(store, before,
     with ThreadPoolExecutor(1) as threads:
         waiting = threads.submit(store.queue("orders").fire, "all", timeout=PATIENCE)
         time.sleep(0.3)
-        queue.change_settings(limits=after)
+        queue.admin.change_settings(limits=after)
 
         assert len(waiting.result(PATIENCE)) >= count
 
@@ -208,7 +208,7 @@ def test_a_waiting_fire_follows_turns_that_are_set_meanwhile(store):
     with ThreadPoolExecutor(1) as threads:
         waiting = threads.submit(store.queue("orders").fire, 2, timeout=PATIENCE)
         time.sleep(0.3)
-        queue.change_settings(fair_by="customer")
+        queue.admin.change_settings(fair_by="customer")
         first, second = orders(10, customers=1), orders(20, customers=20).slice(10)
         queue.load(pa.concat_tables([first, second]))
 
@@ -346,8 +346,8 @@ def test_a_dropped_queue_leaves_no_bucket(store):
     with store.catalog.read() as connection:
         assert allotments.read(connection, queue.info.id).spent_until is not None
 
-    queue.deactivate()
-    queue.drop()
+    queue.admin.deactivate()
+    queue.admin.drop()
 
     with store.catalog.read() as connection:
         assert connection.execute(rows.select()).all() == []

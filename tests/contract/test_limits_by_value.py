@@ -209,7 +209,7 @@ def test_other_columns_are_refused(store, column, told):
         make_queue(store, limits=limit(column, in_flight=1))
     queue = make_queue(store)
     with pytest.raises(BadOption, match=told):
-        queue.change_settings(limits=limit(column, in_flight=1))
+        queue.admin.change_settings(limits=limit(column, in_flight=1))
 
 
 def test_a_pool_has_one_message_of_each_value_in_flight(store):

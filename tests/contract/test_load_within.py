@@ -118,10 +118,10 @@ def test_files_of_a_rolled_back_load_are_vacuumed(store, caller):
         queue.within(connection).load(large)
         connection.commit()
 
-    store.vacuum(grace=0)
+    store.admin.vacuum(grace=0)
     assert queue.browse().num_rows == 50_000
     queue.delete(queue.fire("all"))
-    store.vacuum(grace=0)
+    store.admin.vacuum(grace=0)
     assert store.storage.list() == {}
 
 
@@ -133,7 +133,7 @@ def test_vacuum_waits_for_a_load_that_is_not_committed_yet(store, caller):
     removed = []
     with caller.connected() as connection:
         queue.within(connection).load(large)
-        vacuum = threading.Thread(target=lambda: removed.extend(store.vacuum(grace=0)))
+        vacuum = threading.Thread(target=lambda: removed.extend(store.admin.vacuum(grace=0)))
         vacuum.start()
         time.sleep(0.2)
         connection.commit()
@@ -310,7 +310,7 @@ def test_bounded_queues_never_wait(store, caller):
 
 def test_changed_settings_are_followed(store, caller):
     queue = make_queue(store)
-    store.queue("orders").change_settings(max_size=1, overflow="fail")
+    store.queue("orders").admin.change_settings(max_size=1, overflow="fail")
     with caller.connected() as connection:
         with pytest.raises(QueueFull):
             queue.within(connection).load(orders(2))
@@ -361,7 +361,7 @@ def test_keys_are_known_when_the_transaction_is_committed(store, caller):
 
 def test_a_queue_that_keeps_nothing_and_a_deactivated_one_are_refused(store, caller):
     queue, gone = make_queue(store, max_size=0), make_queue(store, "gone")
-    gone.deactivate()
+    gone.admin.deactivate()
     with caller.connected() as connection:
         with pytest.raises(BadOption, match="keeps no messages"):
             queue.within(connection).load(orders(1))

@@ -118,7 +118,7 @@ def test_a_killer_is_sidelined_after_two_deaths_alone(store):
     (aside,) = store.view("sideline").to_pylist()
     assert (aside["dead"], aside["attempts"]) == (True, 0)
     assert queue.shovel() == 0
-    assert store.fsck().num_rows == 0
+    assert store.admin.fsck().num_rows == 0
 
 
 def test_a_killer_that_a_person_returns_needs_one_more_death_alone(store):
@@ -348,7 +348,7 @@ def test_compaction_mixes_no_suspects_with_others(store):
     fire(queue, start(store), 20)
     start(store)
 
-    queue.compact()
+    queue.admin.compact()
 
     assert losses(store) == {(1, 20): 20, (0, 0): 20}
     audit(store)

@@ -38,7 +38,7 @@ def test_suspects_of_a_fair_queue_take_turns_too(store):
     assert len(second) == 8
     queue.delete(second)
     assert customers_of(queue.fire(100, consumer=consumer).messages) == {"big": 88}
-    assert store.fsck().num_rows == 0
+    assert store.admin.fsck().num_rows == 0
 
 
 def test_suspects_of_a_fair_queue_keep_the_order_of_their_value(store):
@@ -86,7 +86,7 @@ def test_a_killer_in_a_fair_queue_is_found(store, how):
 
     assert numbers_of(queue.browse(magazine="sideline")) == [5]
     assert deaths <= 8
-    assert store.fsck().num_rows == 0
+    assert store.admin.fsck().num_rows == 0
 
 
 def test_a_suspect_that_comes_back_from_the_sideline_keeps_its_turn_among_suspects(store):
@@ -121,7 +121,7 @@ def test_compaction_of_a_fair_queue_keeps_suspects_apart_and_their_turns(store):
     start(store)
     before = numbers_of(queue.peek(100))
 
-    queue.compact()
+    queue.admin.compact()
 
     assert losses(store) == {(1, 20): 20, (0, 0): 20}
     assert numbers_of(queue.peek(100)) == before

@@ -52,7 +52,7 @@ def test_a_batch_to_settle_is_halved_at_each_life_until_its_killer_is_alone(stor
     assert queue.failures().column("kind").to_pylist() == ["killed"]
     # What has left the batch comes in later ones, in the same way.
     assert numbers_of(queue.fire(9).messages) == [4, 5, 6, 7]
-    assert store.fsck().num_rows == 0
+    assert store.admin.fsck().num_rows == 0
 
 
 def test_lives_that_never_read_their_suspects_accuse_none(store, files):
@@ -73,7 +73,7 @@ def test_lives_that_never_read_their_suspects_accuse_none(store, files):
         next_life(store, ack="settle")
         assert len(seen(store, queue, ticket)) == 2
     assert len(queue.failures()) == 0
-    assert store.fsck().num_rows == 0
+    assert store.admin.fsck().num_rows == 0
 
 
 def test_a_trial_begins_before_its_messages_are_decoded(store, files):
@@ -132,13 +132,13 @@ def test_the_vacuum_removes_notes_of_trials_after_a_week(store, monkeypatch):
     queue, ticket = one_trial(store)
     plan = seen(store, queue, ticket)
     read_table(plan)
-    store.vacuum(grace=0)
+    store.admin.vacuum(grace=0)
     assert store.storage.has_trial(plan.trial)
 
     monkeypatch.setattr(vacuum, "KEPT_SECONDS", -1.0)
-    store.vacuum(dry_run=True)
+    store.admin.vacuum(dry_run=True)
     assert store.storage.has_trial(plan.trial)
-    store.vacuum()
+    store.admin.vacuum()
     assert not store.storage.has_trial(plan.trial)
 
 

@@ -194,7 +194,7 @@ def test_many_schemas_shards_and_magazines_survive_compactions(store, address, m
         for queue in queues:
             if version:
                 kind = (pa.string(), pa.int64(), pa.list_(pa.int32()))[version % 3]
-                queue.add_columns(pa.schema([(f"c{version}", kind)]))
+                queue.admin.add_columns(pa.schema([(f"c{version}", kind)]))
             for _ in range(8):
                 rows = orders(2, number).to_pylist()
                 for row in rows:
@@ -206,11 +206,11 @@ def test_many_schemas_shards_and_magazines_survive_compactions(store, address, m
                 number += 2
             firing = queue.fire(chance.randrange(1, 9))
             (queue.sideline, queue.reload)[version % 2](firing)
-            queue.compact()
+            queue.admin.compact()
     with Store(address) as again:
         for name in names:
             queue = again.queue(name)
-            assert queue.compact() >= 0
+            assert queue.admin.compact() >= 0
             seen = []
             for magazine in ("main", "sideline"):
                 firing = queue.fire(
@@ -237,7 +237,7 @@ def test_columns_that_many_add_at_once_keep_the_values_of_all(store, address):
                 queue = own.queue(name)
                 for step in range(5):
                     column = f"c{(3 * step + which) % 7}"
-                    queue.add_columns(pa.schema([(column, pa.int64())]))
+                    queue.admin.add_columns(pa.schema([(column, pa.int64())]))
                     rows = orders(2, 100 * which + 2 * step).to_pylist()
                     queue.load([row | {column: row["number"]} for row in rows])
 
@@ -332,7 +332,7 @@ def test_a_backup_keeps_what_many_consumers_of_many_queues_hold(store, tmp_path)
         if step % 3:
             chance.choice((queue.delete, queue.sideline, queue.reload))(firing)
     before = contents(store)
-    store.backup(str(tmp_path / "backup"))
+    store.admin.backup(str(tmp_path / "backup"))
     for queue in queues:
         queue.delete(queue.fire("all"))
     Store.restore(str(tmp_path / "backup"), str(tmp_path / "new"))

@@ -183,8 +183,8 @@ def test_every_view_has_its_schema_with_and_without_rows(store):
     queue.sideline(queue.fire("all"), reason="x")
     queue.shovel(2)
     queue.start_shovel()
-    store.breaker("orders").open()
-    queue.change_settings(limits=limit(in_flight=9))
+    store.admin.breaker("orders").open()
+    queue.admin.change_settings(limits=limit(in_flight=9))
     sample(store.catalog)
 
     for name, schema in VIEWS.items():

@@ -42,8 +42,8 @@ def work(store):
     firing = queue.fire(20, consumer=store.consumer("till", beats=True))
     queue.delete(firing.ids[:5])
     queue.sideline(firing.ids[5:8])
-    queue.pause()
-    store.breaker("payments").open()
+    queue.admin.pause()
+    store.admin.breaker("payments").open()
     with store.side_tasks(tasks=["sample"]):
         deadline = time.monotonic() + 60
         while "ignis_side_task_age" not in _values_text(store) and time.monotonic() < deadline:

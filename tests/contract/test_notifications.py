@@ -48,12 +48,12 @@ def _planned(queue: Queue) -> Any:
 
 
 def _full_ring(queue: Queue) -> None:
-    queue.change_settings(overflow="ring")
+    queue.admin.change_settings(overflow="ring")
     queue.load(orders(10))
 
 
 def _full_on_fire(queue: Queue) -> None:
-    queue.change_settings(room="on_fire")
+    queue.admin.change_settings(room="on_fire")
     queue.load(orders(10))
 
 
@@ -63,7 +63,7 @@ Act = Callable[[Queue, Any], Any]
 #: What happens first, and the verb that wakes those who wait.
 WAKES: dict[str, tuple[Prepare, Act]] = {
     "load": (lambda queue: None, lambda queue, _: queue.load(orders(1))),
-    "deactivate": (lambda queue: None, lambda queue, _: queue.deactivate()),
+    "deactivate": (lambda queue: None, lambda queue, _: queue.admin.deactivate()),
     "load into a full ring": (_full_ring, lambda queue, _: queue.load(orders(1))),
     "fire, which makes room": (_full_on_fire, lambda queue, _: queue.fire(1)),
     "delete": (_fired, lambda queue, firing: queue.delete(firing)),
@@ -77,7 +77,7 @@ WAKES: dict[str, tuple[Prepare, Act]] = {
     "shovel": (_sidelined, lambda queue, _: queue.shovel()),
     "sweep": (_fired, lambda queue, _: queue.sweep(0)),
     "reset": (_kept, lambda queue, _: queue.reset()),
-    "recover": (_planned, lambda queue, _: queue.store.recover(dead_after=0)),
+    "recover": (_planned, lambda queue, _: queue.store.admin.recover(dead_after=0)),
 }
 
 
@@ -124,8 +124,8 @@ def test_what_frees_no_room_and_loads_nothing_wakes_nobody(store, watch):
         queue.delete(firing)
         queue.fire("all", magazine="sideline")
         queue.peek()
-        queue.compact()
-        queue.expire()
+        queue.admin.compact()
+        queue.admin.expire()
         queue.sweep(100)
         queue.shovel()
         queue.reset()
@@ -166,8 +166,8 @@ def test_a_watch_of_a_queue_hears_nothing_of_others(store):
         other.reload(other.fire(3))
         other.get_and_keep()
         other.reset()
-        other.pause()
-        other.resume()
+        other.admin.pause()
+        other.admin.resume()
 
         assert not watch.wait(0.1)
         mine.load(orders(1))

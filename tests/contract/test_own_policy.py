@@ -54,11 +54,11 @@ def test_messages_are_compared_without_a_key_in_one_shard(store: Store) -> None:
     load(queue, ("cy", 3))
     assert amounts(queue) == [("cy", 3)]
 
-    queue.change_settings(policy="drop_duplicates(customer)")
+    queue.admin.change_settings(policy="drop_duplicates(customer)")
     load(queue, ("cy", 4), ("ada", 5), ("ada", 6))
     assert amounts(queue) == [("cy", 3), ("ada", 5)]
 
-    queue.change_settings(policy="tests.own_checks:BY_WORDS")
+    queue.admin.change_settings(policy="tests.own_checks:BY_WORDS")
     load(queue, ("cy", 7))
     assert amounts(queue) == [("ada", 5), ("cy", 7)]
     with pytest.raises(BadOption, match="give the queue a key, or shards=1"):
@@ -91,8 +91,8 @@ def test_a_policy_that_cannot_be_stored_creates_no_queue(store: Store) -> None:
     assert store.queues() == []
     queue = make_queue(store, shards=1)
     with pytest.raises(BadOption, match="cannot be imported here"):
-        queue.change_settings(policy="no_such_module:check")
-    assert queue.change_settings(policy=own_checks.add_up).policy == ADD_UP
+        queue.admin.change_settings(policy="no_such_module:check")
+    assert queue.admin.change_settings(policy=own_checks.add_up).policy == ADD_UP
 
 
 def test_a_process_without_the_module_loads_nothing(store: Store, tmp_path, monkeypatch) -> None:
@@ -107,8 +107,8 @@ def test_a_process_without_the_module_loads_nothing(store: Store, tmp_path, monk
     with pytest.raises(BadOption, match="policy 'shop_checks:check' cannot be imported here"):
         load(queue, ("ada", 3))
     # An operator's machine can still change other settings, and consumers can fire.
-    queue.change_settings(concurrency=2)
-    assert queue.scale(1) == 3
+    queue.admin.change_settings(concurrency=2)
+    assert queue.admin.scale(1) == 3
     assert amounts(queue) == [("ada", 1)]
     assert len(queue.fire(1)) == 1
 

@@ -25,11 +25,11 @@ class Pause:
 
     def begin(self):
         queue = self._store.queue("orders")
-        queue.change_settings(concurrency=0) if self._by_setting else queue.pause()
+        queue.admin.change_settings(concurrency=0) if self._by_setting else queue.admin.pause()
 
     def end(self):
         queue = self._store.queue("orders")
-        queue.change_settings(concurrency=2) if self._by_setting else queue.resume()
+        queue.admin.change_settings(concurrency=2) if self._by_setting else queue.admin.resume()
 
 
 @pytest.fixture(params=[False, True], ids=["by a person", "by its setting"])
@@ -64,19 +64,19 @@ def test_a_paused_queue_fires_nothing_and_takes_loads_and_settlements(queue, pau
 
 def test_a_pause_is_not_a_setting_and_keeps_its_time(store, queue):
     assert paused_at(store) is None
-    queue.pause()
+    queue.admin.pause()
     first = paused_at(store)
-    queue.pause()
+    queue.admin.pause()
 
     assert paused_at(store) == first is not None
     assert queue.info.is_paused
     assert queue.refresh().info.settings.concurrency == 8
-    queue.change_settings(concurrency=3)
+    queue.admin.change_settings(concurrency=3)
     assert len(queue.load(orders(1))) == 1
     assert len(queue.fire()) == 0
 
-    queue.resume()
-    queue.resume()
+    queue.admin.resume()
+    queue.admin.resume()
     assert paused_at(store) is None
     assert not queue.info.is_paused
     assert len(queue.fire()) == 1
@@ -84,9 +84,9 @@ def test_a_pause_is_not_a_setting_and_keeps_its_time(store, queue):
 
 def test_a_queue_with_a_concurrency_of_0_stays_paused(queue):
     queue.load(orders(1))
-    queue.change_settings(concurrency=0)
-    queue.pause()
-    queue.resume()
+    queue.admin.change_settings(concurrency=0)
+    queue.admin.pause()
+    queue.admin.resume()
 
     assert queue.info.is_paused
     assert len(queue.fire()) == 0
@@ -170,7 +170,7 @@ def test_one_paused_queue_of_a_pool_does_not_stop_the_other(store, queue, pause)
 
 
 def test_a_pool_follows_the_queue_unless_it_has_a_number_of_its_own(store, queue):
-    queue.change_settings(concurrency=4)
+    queue.admin.change_settings(concurrency=4)
     with (
         ConsumerPool(store, "orders", Recorder()) as follows,
         ConsumerPool(store, "orders", Recorder(), concurrency=3) as fixed,
@@ -178,7 +178,7 @@ def test_a_pool_follows_the_queue_unless_it_has_a_number_of_its_own(store, queue
     ):
         assert scaled.increase() == 5
         for number in (1, 7):
-            queue.change_settings(concurrency=number)
+            queue.admin.change_settings(concurrency=number)
             eventually(lambda number=number: follows.concurrency == number)
 
         assert (fixed.concurrency, scaled.concurrency) == (3, 5)
@@ -195,9 +195,9 @@ def test_drain_of_a_pool_without_workers_says_so(store, queue, caplog):
 
 def test_only_a_whole_queue_in_use_is_paused(store, queue):
     with pytest.raises(BadOption, match="needs the whole queue"):
-        store.queue("orders_SIDELINE").pause()
-    queue.deactivate()
-    for change in (queue.pause, queue.resume):
+        store.queue("orders_SIDELINE").admin.pause()
+    queue.admin.deactivate()
+    for change in (queue.admin.pause, queue.admin.resume):
         with pytest.raises(QueueDeactivated):
             change()
 
@@ -206,6 +206,6 @@ def test_the_command_line_pauses_and_resumes(ignis, store, queue):
     assert answer(ignis("--json", "pause", "orders")) == [{"queue": "orders", "paused": True}]
     assert answer(ignis("--json", "queues"))[0]["paused_at"] is not None
     assert ignis("resume", "orders").stdout == "queue orders is resumed\n"
-    queue.change_settings(concurrency=0)
+    queue.admin.change_settings(concurrency=0)
     assert answer(ignis("--json", "resume", "orders")) == [{"queue": "orders", "paused": True}]
     assert "no queue 'order'" in refusal(ignis("pause", "order"))

@@ -117,7 +117,7 @@ def test_a_handler_that_is_late_within_a_load_harms_no_other_load(store, owner, 
     assert LATE in loaded
     assert 0 not in after
     assert {2, 3, 4, 5, 6, 7} <= set(after)
-    assert store.fsck(deep=True).num_rows == 0
+    assert store.admin.fsck(deep=True).num_rows == 0
 
 
 @pytest.mark.parametrize("leads", [False, True])

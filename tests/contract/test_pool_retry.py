@@ -49,7 +49,7 @@ def test_a_pool_tries_its_messages_again_until_they_are_done_or_dead(store):
     times = [at for number, _, at in tried if number == 1]
     # A second more, and what a busy machine takes.
     assert all(0.7 <= later - earlier < 10 for earlier, later in pairwise(times))
-    assert store.fsck().to_pylist() == []
+    assert store.admin.fsck().to_pylist() == []
 
 
 def test_a_handler_puts_its_message_off(store):

@@ -531,7 +531,7 @@ def test_the_transaction_of_a_late_call_ends_wherever_its_thread_is(
         assert ended.wait(PATIENCE)
     assert caller.sold() == [0]
     assert queue.browse().num_rows + queue.browse(magazine="sideline").num_rows == 1
-    assert store.fsck(deep=True).num_rows == 0
+    assert store.admin.fsck(deep=True).num_rows == 0
 
 
 def test_a_call_that_waits_for_its_transaction_when_the_pool_stops_is_never_made(

@@ -82,7 +82,7 @@ def test_a_spoiled_segment_is_named_and_the_rest_stays_readable(store, queue, ho
     assert numbers_of(queue.fire("all").messages) == expected
 
     restore()
-    assert queue.repair() == 1000
+    assert queue.admin.repair() == 1000
     assert numbers_of(queue.fire("all").messages) == list(range(1000, 2000))
     audit(store)
 
@@ -172,11 +172,11 @@ def test_what_is_set_apart_is_neither_fired_nor_shovelled_nor_swept_nor_forgotte
     assert queue.shovel() == 0
     queue.delete(queue.fire("all"))
     assert queue.sweep(0) == 0
-    store.vacuum(grace=0)
+    store.admin.vacuum(grace=0)
     assert store.view("queues").column("damaged").to_pylist() == [1000]
 
     restore()
-    assert queue.repair() == 1000
+    assert queue.admin.repair() == 1000
     assert numbers_of(queue.fire("all").messages) == list(range(10, 1000))
     audit(store)
 
@@ -196,7 +196,7 @@ def test_repairing_what_is_still_spoiled_sets_it_apart_again(store, queue):
     with pytest.raises(DamagedSegment):
         queue.fire("all")
 
-    queue.repair()
+    queue.admin.repair()
     with pytest.raises(DamagedSegment):
         queue.fire("all")
     assert states(store)[0] == (0, 1000, "damaged")
@@ -205,7 +205,7 @@ def test_repairing_what_is_still_spoiled_sets_it_apart_again(store, queue):
 def test_repairing_a_sound_queue_changes_nothing(store, queue):
     before = dump(store)
 
-    assert queue.repair() == 0
+    assert queue.admin.repair() == 0
     assert dump(store) == before
 
 
@@ -228,7 +228,7 @@ def test_inlined_bytes_are_checked_as_well(store, damage):
     assert numbers_of(queue.fire("all").messages) == [0, 1, 2, 3, 4, 10, 11, 12, 13, 14]
 
     write_inlined(store, spoiled >> 20, original)
-    assert queue.repair() == 5
+    assert queue.admin.repair() == 5
     assert numbers_of(queue.fire("all").messages) == [5, 6, 7, 8, 9]
     audit(store)
 

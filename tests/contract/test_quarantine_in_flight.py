@@ -46,13 +46,13 @@ def test_the_consumer_settles_what_it_had_read(store, queue, outcome, repaired):
     held = queue.fire(4, consumer=store.consumer("other"))
     set_apart(store)
     if repaired:
-        assert queue.repair() == 6
+        assert queue.admin.repair() == 6
 
     assert getattr(queue, outcome)(held) == 4
 
     audit(store)
-    assert store.fsck().num_rows == 0
-    queue.repair()
+    assert store.admin.fsck().num_rows == 0
+    queue.admin.repair()
     again = numbers_of(queue.fire("all").messages)
     assert again == ([0, 1, 2, 3, 4, 5] if outcome == "reload" else [4, 5])
     assert len(queue.fire("all", magazine="sideline")) == (4 if outcome == "sideline" else 0)
@@ -66,7 +66,7 @@ def test_some_of_a_slice_are_settled_and_the_rest_stays_damaged(store, queue):
     assert queue.delete(held.ids.take([1, 3])) == 2
 
     assert counts(queue) == {"waiting": 0, "in_flight": 0, "damaged": 4}
-    assert queue.repair() == 4
+    assert queue.admin.repair() == 4
     assert counts(queue) == {"waiting": 2, "in_flight": 2, "damaged": 0}
     assert queue.delete(held) == 2
     audit(store)
@@ -77,7 +77,7 @@ def test_after_a_repair_the_messages_are_in_flight_again_and_can_be_swept(store,
     set_apart(store)
     assert queue.sweep(0) == 0
 
-    queue.repair()
+    queue.admin.repair()
 
     assert counts(queue) == {"waiting": 2, "in_flight": 4, "damaged": 0}
     assert queue.sweep(0) == 4
@@ -88,8 +88,8 @@ def test_a_dead_querys_unseen_messages_leave_its_ticket(store, queue):
     planned(store, queue, store.consumer("query", beats=True), 4)
     set_apart(store)
 
-    assert store.recover(dead_after=0) == 0
-    queue.repair()
+    assert store.admin.recover(dead_after=0) == 0
+    queue.admin.repair()
 
     assert numbers_of(queue.fire("all").messages) == [0, 1, 2, 3, 4, 5]
     audit(store)
@@ -152,7 +152,7 @@ def test_a_batch_that_was_read_is_published_once(store, queue, query):
     assert publish(store, 0, rows)
     session.acknowledge(at(1))
 
-    queue.repair()
+    queue.admin.repair()
 
     assert plan(session, 1) == [4, 5]
     assert publish(store, 1, [4, 5])
@@ -169,7 +169,7 @@ def test_a_restarted_query_plans_without_them_and_gets_them_after_the_repair(sto
 
     assert plan(session, 0) == []
     session.acknowledge(at(1))
-    queue.repair()
+    queue.admin.repair()
 
     assert plan(session, 1, limit=9) == [0, 1, 2, 3, 4, 5]
     audit(store)
@@ -184,7 +184,7 @@ def test_a_published_batch_that_is_planned_again_is_not_published_twice(store, q
 
     assert plan(session, 0) == []
     session.acknowledge(at(1))
-    queue.repair()
+    queue.admin.repair()
 
     assert plan(session, 1, limit=9) == [4, 5]
     assert copies(store) == [0, 1, 2, 3]

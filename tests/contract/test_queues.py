@@ -78,8 +78,8 @@ def test_a_queue_that_exists_warns_of_the_settings_that_it_keeps(store):
     (warning,) = told
     assert str(warning.message) == (
         "queue 'orders' exists already and keeps message_expiry=3600.0, dedup=(), not "
-        "message_expiry='2h', dedup=['amount']; to change the queue, call its method "
-        "change_settings(message_expiry='2h', dedup=['amount'])"
+        "message_expiry='2h', dedup=['amount']; to change the queue, call its "
+        "admin.change_settings(message_expiry='2h', dedup=['amount'])"
     )
     assert kept.info == first.info
     assert store.queue("orders").info == first.info
@@ -203,7 +203,7 @@ def test_settings_change_while_the_queue_is_in_use(store):
     queue, other = make_queue(store), None
     other = store.queue("orders")
 
-    assert queue.change_settings(concurrency=3, compression="lz4").concurrency == 3
+    assert queue.admin.change_settings(concurrency=3, compression="lz4").concurrency == 3
     assert queue.info.settings == QueueSettings(concurrency=3, compression="lz4")
     assert other.info.settings == QueueSettings()
     assert other.refresh().info.settings == queue.info.settings
@@ -212,8 +212,8 @@ def test_settings_change_while_the_queue_is_in_use(store):
 def test_changing_one_setting_keeps_what_another_process_has_changed(store):
     queue, other = make_queue(store), store.queue("orders")
 
-    queue.change_settings(concurrency=3)
-    other.change_settings(sweep_after=5.0)
+    queue.admin.change_settings(concurrency=3)
+    other.admin.change_settings(sweep_after=5.0)
 
     assert queue.refresh().info.settings == QueueSettings(concurrency=3, sweep_after=5.0)
 
@@ -232,7 +232,7 @@ def test_a_setting_that_makes_no_sense_changes_nothing(store, wrong, message):
     before = dump(store)
 
     with pytest.raises(BadOption) as refusal:
-        queue.change_settings(**wrong)
+        queue.admin.change_settings(**wrong)
     assert message in str(refusal.value)
     assert dump(store) == before
 
@@ -252,22 +252,22 @@ def test_queues_keep_their_messages_apart(store):
 def test_concurrency_is_scaled_within_its_bounds(store):
     queue = make_queue(store, concurrency=4)
 
-    assert queue.scale(5) == 9
-    assert queue.scale(-1) == 8
-    assert queue.scale(1000) == 100
-    assert queue.change_settings(concurrency=101).concurrency == 100
+    assert queue.admin.scale(5) == 9
+    assert queue.admin.scale(-1) == 8
+    assert queue.admin.scale(1000) == 100
+    assert queue.admin.change_settings(concurrency=101).concurrency == 100
     assert make_queue(store, "others", concurrency=101).info.settings.concurrency == 100
-    assert queue.scale(-1000) == 0
+    assert queue.admin.scale(-1000) == 0
     assert store.queue("orders").info.settings.concurrency == 0
     with pytest.raises(BadOption, match=r"by=1\.5"):
-        queue.scale(1.5)
+        queue.admin.scale(1.5)
 
 
 def test_of_those_who_scale_at_once_all_count(store):
     queue = make_queue(store, concurrency=10)
 
     def scale(_):
-        return store.queue("orders").scale(1)
+        return store.queue("orders").admin.scale(1)
 
     with ThreadPoolExecutor(4) as pool:
         assert sorted(pool.map(scale, range(20))) == list(range(11, 31))

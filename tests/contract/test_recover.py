@@ -25,7 +25,7 @@ def test_what_a_dead_query_fired_and_nobody_saw_goes_back_to_its_place(store, qu
     queue.load(orders(10))
     planned(store, queue, query, 6)
 
-    assert store.recover(dead_after=0) == 6
+    assert store.admin.recover(dead_after=0) == 6
     with store.catalog.read() as connection:
         assert connection.execute(select(tickets)).all() == []
     assert numbers_of(queue.fire("all").messages) == list(range(10))
@@ -36,7 +36,7 @@ def test_being_given_back_counts_no_delivery_and_no_attempt(store, query):
     queue.load(orders(2))
     planned(store, queue, query, 2)
 
-    store.recover(dead_after=0)
+    store.admin.recover(dead_after=0)
 
     (row,) = store.view("slices").to_pylist()
     assert (row["deliveries"], row["attempts"], row["state"]) == (0, 0, "loaded")
@@ -48,7 +48,7 @@ def test_what_somebody_has_seen_is_not_given_back(store, query):
     ticket = planned(store, queue, query, 2)
     seen(store, queue, ticket)
 
-    assert store.recover(dead_after=0) == 0
+    assert store.admin.recover(dead_after=0) == 0
     assert numbers_of(queue.peek()) == [2, 3]
 
 
@@ -58,7 +58,7 @@ def test_what_a_living_query_has_fired_is_not_given_back(store, query):
     planned(store, queue, query, 2)
     before = dump(store)
 
-    assert store.recover(dead_after=30) == 0
+    assert store.admin.recover(dead_after=30) == 0
     assert dump(store) == before
 
 
@@ -67,7 +67,7 @@ def test_what_a_plain_consumer_has_fired_is_not_given_back(store):
     queue.load(orders(4))
     queue.fire("all")
 
-    assert store.recover(dead_after=0) == 0
+    assert store.admin.recover(dead_after=0) == 0
 
 
 def test_tickets_of_several_dead_queries_are_given_back_at_once(store):
@@ -78,7 +78,7 @@ def test_tickets_of_several_dead_queries_are_given_back_at_once(store):
         planned(store, queue, consumer, 2)
         planned(store, queue, consumer, 2)
 
-    assert store.recover(dead_after=0) == 8
+    assert store.admin.recover(dead_after=0) == 8
     assert numbers_of(queue.fire("all").messages) == list(range(10))
 
 
@@ -86,10 +86,10 @@ def test_recovering_twice_changes_nothing(store, query):
     queue = make_queue(store)
     queue.load(orders(4))
     planned(store, queue, query, 2)
-    store.recover(dead_after=0)
+    store.admin.recover(dead_after=0)
     before = dump(store)
 
-    assert store.recover(dead_after=0) == 0
+    assert store.admin.recover(dead_after=0) == 0
     assert dump(store) == before
 
 
@@ -100,7 +100,7 @@ def test_what_was_swept_before_is_not_given_back(store, query):
     backdate(store, 1000)
     queue.sweep(10, dead_after=0)
 
-    assert store.recover(dead_after=0) == 0
+    assert store.admin.recover(dead_after=0) == 0
     assert numbers_of(queue.browse(magazine="sideline")) == [0, 1]
 
 
@@ -164,7 +164,7 @@ def test_without_deleting_what_is_not_settled_stays_in_flight(store, query):
 
     assert acknowledge(store.catalog, query, ticket.number, delete=False) == 0
     assert numbers_of(queue.browse()) == [1, 2, 3]
-    assert store.recover(dead_after=0) == 0
+    assert store.admin.recover(dead_after=0) == 0
 
 
 def test_what_another_consumer_holds_is_not_touched(store, query):

@@ -53,7 +53,7 @@ def test_messages_go_to_another_queue_in_one_transaction(store, monkeypatch, inl
     assert set(moved) == {"queue other"}
     shovelled = store.view("shards", "orders").column("shovelled").to_pylist()
     assert sum(shovelled) == 12
-    store.vacuum(grace=0)
+    store.admin.vacuum(grace=0)
     audit(store)
 
 
@@ -169,7 +169,7 @@ def test_a_target_that_cannot_take_them_is_refused(store, settings, error, text)
 
 def test_bad_wishes_are_refused(store):
     queue = with_sidelined(store, 2)
-    make_queue(store, "other").deactivate()
+    make_queue(store, "other").admin.deactivate()
 
     with pytest.raises(QueueDeactivated):
         queue.shovel(to="other")
@@ -182,7 +182,7 @@ def test_bad_wishes_are_refused(store):
     with pytest.raises(BadOption, match="limit="):
         queue.shovel(0, dry_run=True)
     with pytest.raises(BadOption, match="no such job"):
-        store.cancel("ffff")
+        store.admin.cancel("ffff")
 
 
 # jobs
@@ -204,7 +204,7 @@ def test_a_process_with_side_tasks_runs_a_job(store, to):
     assert the_job(store)["moved"] == 25 == store.queue(to or "orders").browse().num_rows
     assert len(aside(queue)) == 5
     assert the_job(store)["ended_at"] is not None
-    assert not store.cancel(job)
+    assert not store.admin.cancel(job)
 
 
 def test_a_job_moves_what_was_there_when_it_began(store):
@@ -226,7 +226,7 @@ def test_a_job_keeps_its_rate_and_is_cancelled_between_two_steps(store):
     eventually(lambda: the_job(store)["moved"] >= 20)
     assert time.monotonic() - begin > 0.9
 
-    assert store.cancel(job)
+    assert store.admin.cancel(job)
     thread.join(PATIENCE)
     assert not thread.is_alive()
     row = the_job(store)
@@ -234,7 +234,7 @@ def test_a_job_keeps_its_rate_and_is_cancelled_between_two_steps(store):
     assert row["moved"] == len(main(queue)) == 1000 - len(aside(queue))
     # A step of ten messages a second.
     assert row["moved"] <= 10 * (time.monotonic() - begin) + 20
-    assert not store.cancel(job)
+    assert not store.admin.cancel(job)
 
 
 def test_a_job_waits_for_room(store):
@@ -300,7 +300,7 @@ def test_a_job_that_cannot_go_on_shows_why(store):
     queue = with_sidelined(store, 2)
     other = make_queue(store, "other")
     job = queue.start_shovel(to="other")
-    other.deactivate()
+    other.admin.deactivate()
 
     run_job(store, job)
     assert the_job(store)["state"] == "failed"
@@ -330,7 +330,7 @@ def test_ended_jobs_are_kept_for_a_week(store):
 
     store.catalog.write(lambda c: job_rows.forget(c, later))
     assert store.view("jobs", "orders").column("job").to_pylist() == [waiting]
-    queue.deactivate()
+    queue.admin.deactivate()
     assert store.view("jobs").num_rows == 1
 
 

@@ -89,7 +89,7 @@ def test_compaction_does_not_hide_offered_messages(store, queue):
     load = Caller(lambda: queue.load(orders(30), timeout=PATIENCE))
     until(lambda: queue.peek(30).num_rows == 30)
     fired = queue.fire(10)
-    queue.compact()
+    queue.admin.compact()
     assert load.is_alive()
 
     rest = queue.fire("all")
@@ -104,7 +104,7 @@ def test_deactivation_ends_the_waiting(store, queue):
     second = Caller(lambda: queue.load(orders(1)))
     waits(store, 2)
 
-    queue.deactivate()
+    queue.admin.deactivate()
 
     with pytest.raises((QueueDeactivated, QueueFull)):
         first.done()

@@ -57,7 +57,7 @@ def test_a_vacuum_is_of_the_store_and_tells_how_many_files_went(store, monkeypat
     queue.delete(queue.fire("all"))
     for location in store.storage.list():
         os.utime(Path(store.storage.uri) / location, (0, 0))
-    assert len(store.vacuum(grace=0)) == 1
+    assert len(store.admin.vacuum(grace=0)) == 1
 
     *_, row = store.view("reports").to_pylist()
     del row["when"]
@@ -74,7 +74,7 @@ def test_a_vacuum_is_of_the_store_and_tells_how_many_files_went(store, monkeypat
 
 def test_a_vacuum_that_removes_nothing_tells_nothing(store):
     make_queue(store)
-    store.vacuum(grace=0)
+    store.admin.vacuum(grace=0)
 
     assert store.view("reports").num_rows == 0
 

@@ -78,7 +78,7 @@ def test_a_message_waits_for_its_time_and_then_comes_back(store):
 
     assert numbers_of(queue.fire("all").messages) == [0, 1, 2]
     assert aside(queue) == []
-    assert store.fsck().to_pylist() == []
+    assert store.admin.fsck().to_pylist() == []
 
 
 def test_each_failure_waits_longer_and_the_last_one_leaves_it_dead(store):
@@ -165,7 +165,7 @@ def test_only_some_kinds_of_failures_are_retried(store, retry, dead):
 
     assert run(store) == 3 - dead
     assert len(aside(queue)) == dead
-    assert store.fsck().to_pylist() == []
+    assert store.admin.fsck().to_pylist() == []
 
 
 def test_the_policy_of_a_settlement_replaces_the_queues(store):
@@ -196,7 +196,7 @@ def test_a_message_can_be_put_off_without_a_failure(store):
     make_due(store)
     assert run(store) == 2
     assert queue.peek(10).column("_attempt").to_pylist() == [0] * 4
-    assert store.fsck().to_pylist() == []
+    assert store.admin.fsck().to_pylist() == []
 
 
 def test_a_message_is_put_off_however_often(store):
@@ -216,7 +216,7 @@ def test_a_message_is_put_off_however_often(store):
     make_due(store)
     assert run(store) == 0
     assert due_times(store) == [(1, NEVER)]
-    assert store.fsck().to_pylist() == []
+    assert store.admin.fsck().to_pylist() == []
 
 
 def test_a_settlement_can_give_the_time_itself(store):
@@ -268,7 +268,7 @@ def test_messages_that_were_fired_too_often_are_dead(store):
 
 def test_messages_too_old_for_main_stay_as_dead(store):
     queue = failing(store, 3, AT_ONCE)
-    queue.change_settings(message_expiry=1e-6)
+    queue.admin.change_settings(message_expiry=1e-6)
 
     assert run(store) == 0
     assert due_times(store) == [(1, NEVER)]
@@ -284,7 +284,7 @@ def test_messages_whose_own_time_is_over_stay_as_dead(store):
     assert run(store) == 2
     assert aside(queue) == [2, 3, 4]
     assert due_times(store) == [(1, NEVER)]
-    assert store.fsck().to_pylist() == []
+    assert store.admin.fsck().to_pylist() == []
 
 
 def test_a_retry_waits_for_no_room_and_loads_wait_for_it(store):
@@ -300,7 +300,7 @@ def test_a_retry_waits_for_no_room_and_loads_wait_for_it(store):
         queue.load(orders(1, 6), timeout=0)
     queue.delete(queue.fire(1))
     queue.load(orders(1, 6), timeout=0)
-    assert store.fsck().to_pylist() == []
+    assert store.admin.fsck().to_pylist() == []
 
 
 def test_messages_come_back_to_a_full_ring(store):
@@ -390,15 +390,15 @@ def test_the_task_takes_no_message_before_its_time(store):
 
 def test_a_queue_that_gets_a_policy_retries_its_failed_messages_at_once(store):
     queue = failing(store, retry=None)
-    queue.change_settings(retry=MINUTE)
+    queue.admin.change_settings(retry=MINUTE)
 
     assert run(store) == 3
-    assert store.fsck().to_pylist() == []
+    assert store.admin.fsck().to_pylist() == []
 
 
 def test_a_queue_that_loses_its_policy_keeps_the_times_of_its_messages(store):
     queue = failing(store, 2)
-    queue.change_settings(retry=None)
+    queue.admin.change_settings(retry=None)
 
     assert due_times(store) == [(1, 60)]
     make_due(store)
@@ -408,7 +408,7 @@ def test_a_queue_that_loses_its_policy_keeps_the_times_of_its_messages(store):
 def test_another_process_knows_of_a_changed_policy(store):
     queue = make_queue(store, retry=None)
     queue.load(orders(2))
-    store.queue("orders").change_settings(retry=MINUTE)
+    store.queue("orders").admin.change_settings(retry=MINUTE)
 
     queue.sideline(queue.fire("all"))
 

@@ -115,7 +115,7 @@ def test_a_ring_can_be_bounded_in_bytes(store):
     queue = make_queue(store, max_bytes=1 << 20, overflow="ring")
     queue.load(orders(1000))
     (size,) = store.view("slices").column("bytes").to_pylist()
-    queue.change_settings(max_bytes=2 * size)
+    queue.admin.change_settings(max_bytes=2 * size)
 
     for first in range(1000, 6000, 1000):
         queue.load(orders(1000, first))

@@ -219,7 +219,7 @@ def test_many_consumers_with_overlapping_selectors_take_nothing_twice(store: Sto
 def test_a_selection_reads_columns_that_came_later_as_null(store: Store) -> None:
     queue = make_queue(store)
     queue.load(orders(2))
-    queue.add_columns(pa.schema([pa.field("note", pa.string())]))
+    queue.admin.add_columns(pa.schema([pa.field("note", pa.string())]))
     queue.load([{"number": 9, "customer": "c", "amount": 1.0, "note": "new"}])
     assert numbers_of(queue.fire("all", selector="note IS NULL").messages) == [0, 1]
     assert numbers_of(queue.fire("all", selector="note = 'new'").messages) == [9]

@@ -148,7 +148,7 @@ def test_kept_messages_that_expire_do_not_come_again(store: Store) -> None:
     _age(store, 4000)
     assert line.reset() == 1
     assert len(line.get_and_keep("all")) == 0
-    assert line.expire() == 1
+    assert line.admin.expire() == 1
 
 
 @pytest.mark.parametrize("policy", ["drop_duplicates(text)", "merge_adjacent(last(text))"])

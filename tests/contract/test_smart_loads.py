@@ -151,7 +151,7 @@ def test_a_policy_that_cannot_be_stored_makes_no_queue(store: Store, policy: Any
 
     queue = make_queue(store, schema=SCHEMA, key="key", policy="latest")
     with pytest.raises(BadOption, match=r"(?i)policy.*latest"):
-        queue.change_settings(policy=policy)
+        queue.admin.change_settings(policy=policy)
     assert queue.refresh().info.settings.policy == "latest"
 
 

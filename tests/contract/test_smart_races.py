@@ -84,7 +84,7 @@ def test_a_neighbour_can_be_fired_meanwhile(store, monkeypatch):
 def test_messages_compacted_meanwhile_are_found_again(store, monkeypatch):
     queue = queue_of(store, "merge(sum(n))")
     ids = [put(queue, f"key-{number}")[0] for number in range(70)]
-    decisions = meanwhile(monkeypatch, queue.compact)
+    decisions = meanwhile(monkeypatch, queue.admin.compact)
     put(queue, "key-3", n=5)
     assert decisions == [2]
     assert queue.browse().column("_message_id").to_pylist() == ids
@@ -130,7 +130,7 @@ def test_a_key_that_is_added_meanwhile_is_known(store, monkeypatch):
 def test_a_deactivated_queue_merges_nothing(store):
     queue = queue_of(store, "merge(sum(n))")
     put(queue, "a")
-    store.deactivate(queue.name)
+    store.queue(queue.name).admin.deactivate()
     with pytest.raises(QueueDeactivated):
         put(queue, "a")
     assert there(queue) == [("a", "on", 1)]

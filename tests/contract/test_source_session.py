@@ -186,7 +186,7 @@ def test_a_queue_without_concurrency_gives_nothing_until_it_has_some(store, sess
     query = session()
     assert ask(query) == START
 
-    queue.change_settings(concurrency=1)
+    queue.admin.change_settings(concurrency=1)
     # It looks again when something has changed, or else after a while.
     query.look_at_once()
     assert ask(query) == Offset("reader", 1)
@@ -195,11 +195,11 @@ def test_a_queue_without_concurrency_gives_nothing_until_it_has_some(store, sess
 def test_a_query_fires_nothing_while_a_person_has_paused_its_queue(store, session):
     queue = make_queue(store)
     queue.load(orders(3))
-    queue.pause()
+    queue.admin.pause()
     query = session()
     assert ask(query) == START
 
-    queue.resume()
+    queue.admin.resume()
     query.look_at_once()
     assert ask(query) == Offset("reader", 1)
 
@@ -238,7 +238,7 @@ def test_new_settings_are_read_within_a_second_or_one_refresh(store, session, mo
     later, at_once = session(), session(refreshInterval="0")
     another = Offset("another", 0)
     assert (ask(later), ask(at_once, another)) == (START, another)
-    queue.change_settings(concurrency=5)
+    queue.admin.change_settings(concurrency=5)
     queue.load(orders(3))
     at_once.look_at_once()
     ask(at_once, another)
@@ -255,8 +255,8 @@ def test_a_query_keeps_its_columns_when_one_of_its_queues_is_given_more(store, s
     red, blue = (make_queue(store, name) for name in ("red", "blue"))
     query = session(queues="red,blue", refreshInterval="0")
     ask(query)
-    red.add_columns(red.schema.append(pa.field("colour", pa.string())))
-    red.change_settings(concurrency=11)
+    red.admin.add_columns(red.schema.append(pa.field("colour", pa.string())))
+    red.admin.change_settings(concurrency=11)
     for queue in (red, blue):
         queue.load(orders(3))
     query.look_at_once()
@@ -274,7 +274,7 @@ def test_a_pause_stops_a_query_at_once(store, session):
     queue.load(orders(1))
     query = session()
     offset = ask(query)
-    queue.change_settings(concurrency=0)
+    queue.admin.change_settings(concurrency=0)
     queue.load(orders(1))
     query.look_at_once()
 
@@ -302,7 +302,7 @@ def test_an_idle_query_looks_for_its_settings_though_nothing_changes(store, sess
     queue = make_queue(store, concurrency=3)
     query = session(refreshInterval="0")
     ask(query)
-    queue.change_settings(concurrency=4)
+    queue.admin.change_settings(concurrency=4)
 
     ask_until(query, lambda: query.partitions == 4)
 

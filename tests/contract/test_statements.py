@@ -87,7 +87,7 @@ def test_a_firing_from_many_queues_needs_no_more_statements(store):
     """Of a thousand queues with two kinds of settings, which one statement can state."""
     queue = make(store, "one", 1, shards=1, message_expiry=90_000.0)
     multiply(store, queue, 1_102)
-    store.queue("one-7").change_settings(message_expiry=3600.0, max_deliveries=5)
+    store.queue("one-7").admin.change_settings(message_expiry=3600.0, max_deliveries=5)
     load_earlier(store, 7200)
     with store.catalog.read() as connection:
         infos = queues.find_all(connection)
@@ -142,7 +142,7 @@ def test_a_firing_that_may_wait_reads_the_settings_in_its_first_transaction(stor
     assert len(begun) == 2
 
     elsewhere = store.queue("orders")
-    elsewhere.change_settings(max_deliveries=7)
+    elsewhere.admin.change_settings(max_deliveries=7)
     with transactions(store) as begun:
         assert len(queue.fire(1, timeout=10)) == 1
     assert len(begun) == 3

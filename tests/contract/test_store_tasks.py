@@ -65,8 +65,8 @@ def test_it_runs_the_tasks_of_the_queues_that_are_named_even_when_one_is_dropped
     mine, other, gone = (with_sidelined(store, name) for name in ("mine", "other", "gone"))
 
     with store.side_tasks(["gone", "mine"], tasks=["shovel"]):
-        gone.deactivate()
-        gone.drop()
+        gone.admin.deactivate()
+        gone.admin.drop()
         eventually(lambda: make_due(store) or numbers_of(mine.peek(10)))
         assert leader(store) is None
 

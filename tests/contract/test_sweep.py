@@ -42,7 +42,7 @@ def test_the_age_is_the_queues_setting_unless_told(store):
     queue, _ = fired_long_ago(store)
 
     assert queue.sweep() == 0  # 20 minutes
-    queue.change_settings(sweep_after=900.0)
+    queue.admin.change_settings(sweep_after=900.0)
     assert queue.sweep() == 5
 
 

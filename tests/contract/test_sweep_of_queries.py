@@ -80,7 +80,7 @@ def test_what_nobody_has_seen_is_recovered_all_the_same(store, queue):
     planned(store, queue, query(store), 3)
 
     assert queue.sweep(0.0, dead_after=0.0) == 0
-    assert store.recover(dead_after=0.0) == 3
+    assert store.admin.recover(dead_after=0.0) == 3
 
 
 def test_what_it_has_acknowledged_and_left_is_swept(store, queue):

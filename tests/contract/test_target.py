@@ -228,8 +228,8 @@ def test_a_browser_sees_all_of_a_queue_that_was_dropped_and_made_again(store, qu
         each.load(orders(9))
     assert shown_by(store, ["orders", "gone"]) == {"orders": [*range(9)], "gone": [*range(9)]}
 
-    gone.deactivate()
-    gone.drop()
+    gone.admin.deactivate()
+    gone.admin.drop()
     assert shown_by(store, ["orders"]) == {"orders": []}
     make_queue(store, "gone").load(orders(3))
     queue.load(orders(1, 9))

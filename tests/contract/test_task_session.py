@@ -281,7 +281,7 @@ def test_who_has_swept_once_leads_no_longer(store, session):
 
 def test_a_queue_that_was_given_up_is_shovelled_no_more_but_still_expires(store, session):
     queue = with_sidelined(store, 5, sideline_expiry=3600.0)
-    queue.deactivate()
+    queue.admin.deactivate()
     store.catalog.write(lambda c: c.execute(update(slices).values(loaded_at=0)))
     query = session("all")
     query.run_once()

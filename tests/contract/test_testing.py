@@ -156,4 +156,4 @@ def test_a_temporary_store_is_in_order_after_time_passed(own):
     filled(own)
     own.pass_time(1e6)
 
-    assert own.fsck(deep=True).num_rows == 0
+    assert own.admin.fsck(deep=True).num_rows == 0

@@ -137,7 +137,7 @@ def test_retries_go_by_the_moved_clock():
         assert queue.peek(10).num_rows == 0
         store.pass_time(11)
         assert numbers_of(queue.peek(10)) == [1]
-        assert store.fsck(deep=True).num_rows == 0
+        assert store.admin.fsck(deep=True).num_rows == 0
 
 
 def test_what_a_handler_cannot_take_is_refused_before_the_first_call(store):

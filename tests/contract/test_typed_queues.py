@@ -140,7 +140,7 @@ def test_a_class_must_fit_the_queue(store: Store) -> None:
     with pytest.raises(QueueExists):
         store.create_queue("numbers", Renamed, exist_ok=True)
 
-    queue.add_columns(Renamed)
+    queue.admin.add_columns(Renamed)
     opened = store.queue("numbers", Renamed)
     opened.load([Renamed(1, "new")])
     assert opened.objects(opened.peek(10)) == [Renamed(1, "new")]

@@ -99,7 +99,7 @@ def test_a_changed_compression_leaves_older_messages_readable(store):
     rows = pa.table({"text": ["x" * 100] * 2000})
     queue = make_queue(store, schema=rows.schema)
     for compression in (None, "lz4", "zstd", None):
-        queue.change_settings(compression=compression)
+        queue.admin.change_settings(compression=compression)
         queue.load(rows)
 
     assert len(queue.fire("all")) == 8000

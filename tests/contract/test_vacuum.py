@@ -65,7 +65,7 @@ def test_files_of_settled_messages_are_removed(store, queue):
     queue.delete(queue.fire(10))
     age(store, 100)
 
-    assert store.vacuum(grace=60) == [settled]
+    assert store.admin.vacuum(grace=60) == [settled]
     assert list(store.storage.list()) == [kept]
     assert known_files(store) == 1
     assert numbers_of(queue.fire("all").messages) == list(range(10, 20))
@@ -80,7 +80,7 @@ def test_files_that_messages_need_are_never_removed(store, queue):
     queue.reload(firing.ids[20:21])
     age(store, 1e6)
 
-    assert store.vacuum(grace=0) == []
+    assert store.admin.vacuum(grace=0) == []
     assert numbers_of(queue.browse()) == [9, *range(12, 30)]
     assert numbers_of(queue.browse(magazine="sideline")) == [10, 11]
 
@@ -90,7 +90,7 @@ def test_what_a_writer_left_that_died_is_removed(store, queue):
     (left,) = staged(queue)
     age(store, 100)
 
-    assert store.vacuum(grace=60) == [left.location]
+    assert store.admin.vacuum(grace=60) == [left.location]
     assert store.storage.list() == {}
     assert known_files(store) == 0
 
@@ -105,9 +105,9 @@ def test_within_the_grace_period_everything_stays(store, queue, kind):
         staged(queue)
     age(store, 30)
 
-    assert store.vacuum(grace=60) == []
+    assert store.admin.vacuum(grace=60) == []
     assert len(store.storage.list()) == 1
-    assert len(store.vacuum(grace=20)) == 1
+    assert len(store.admin.vacuum(grace=20)) == 1
 
 
 @EVERYWHERE
@@ -119,18 +119,18 @@ def test_a_dry_run_says_what_would_go_and_removes_nothing(store, queue):
     age(store, 100)
     before = dump(store)
 
-    would = store.vacuum(grace=60, dry_run=True)
+    would = store.admin.vacuum(grace=60, dry_run=True)
 
     assert dump(store) == before
     assert len(would) == 2
-    assert store.vacuum(grace=60) == would
+    assert store.admin.vacuum(grace=60) == would
 
 
 @EVERYWHERE
 def test_a_writer_that_stalls_past_the_grace_period_is_refused(store, queue):
     segments = staged(queue)
     age(store, 100)
-    store.vacuum(grace=60)
+    store.admin.vacuum(grace=60)
     before = dump(store)
 
     with pytest.raises(PublicationRefused, match=segments[0].location):
@@ -141,7 +141,7 @@ def test_a_writer_that_stalls_past_the_grace_period_is_refused(store, queue):
 def test_a_batch_whose_writer_stalled_is_not_recorded_as_published(store, queue):
     segments = staged(queue)
     age(store, 100)
-    store.vacuum(grace=60)
+    store.admin.vacuum(grace=60)
 
     with pytest.raises(PublicationRefused):
         publish_once(store.catalog, store.storage, queue.info, segments, make_batch(segments, 7))
@@ -159,9 +159,9 @@ def test_a_vacuum_that_died_half_way_is_finished_by_the_next(store, queue, point
     age(store, 100)
     faults.arm(f"vacuum.{point}=raise")
     with pytest.raises(faults.InjectedFault):
-        store.vacuum(grace=60)
+        store.admin.vacuum(grace=60)
 
-    store.vacuum(grace=60)
+    store.admin.vacuum(grace=60)
 
     assert store.storage.list() == {}
     assert known_files(store) == 0
@@ -175,7 +175,7 @@ def test_a_file_that_is_gone_already_is_no_trouble(store, queue):
     store.storage.remove(location)
     age(store, 100)
 
-    assert store.vacuum(grace=60) == []
+    assert store.admin.vacuum(grace=60) == []
     assert known_files(store) == 0
     queue.load(orders(10))
     assert len(queue.fire("all")) == 10
@@ -187,7 +187,7 @@ def test_what_a_batch_that_came_twice_has_written_is_removed_later(store, queue)
     assert not publish_once(store.catalog, store.storage, queue.info, again, make_batch(again, 0))
     age(store, 100)
 
-    assert store.vacuum(grace=60) == [again[0].location]
+    assert store.admin.vacuum(grace=60) == [again[0].location]
     assert len(queue.fire("all")) == 10
 
 
@@ -197,7 +197,7 @@ def test_files_that_are_not_segments_are_left_alone(store, queue):
     strange.write_text("keep me")
     os.utime(strange, (0, 0))
 
-    assert store.vacuum(grace=0) == []
+    assert store.admin.vacuum(grace=0) == []
     assert strange.read_text() == "keep me"
 
 
@@ -208,7 +208,7 @@ def test_files_that_were_never_ours_are_left_alone_among_the_segments(store, que
     (folder / "README.md").write_text("keep me")
     os.utime(folder / "README.md", (0, 0))
 
-    assert store.vacuum(grace=0) == []
+    assert store.admin.vacuum(grace=0) == []
     assert (folder / "README.md").exists()
 
 
@@ -240,7 +240,7 @@ def test_very_many_files_are_removed_at_once(store, queue):
 @pytest.mark.parametrize("grace", [-1, "soon", None, float("nan")])
 def test_an_impossible_grace_period_is_refused(store, grace):
     with pytest.raises(BadOption, match="grace="):
-        store.vacuum(grace=grace)
+        store.admin.vacuum(grace=grace)
 
 
 @pytest.mark.parametrize("inside", [True, False], ids=["a queue's folder", "the segments' folder"])
@@ -257,5 +257,5 @@ def test_folders_that_are_links_are_not_followed(store, queue, tmp_path, inside)
         link /= "linked"
     link.symlink_to(outside)
 
-    assert store.vacuum(grace=0) == []
+    assert store.admin.vacuum(grace=0) == []
     assert alien.exists()

@@ -109,7 +109,7 @@ def finish(store: Store, journal: Journal) -> None:
     """Everything can be rescued, fired and deleted, and leaves no file behind."""
     there = audit(store).ids()
     queue = store.queue("orders")
-    store.recover(dead_after=0)
+    store.admin.recover(dead_after=0)
     queue.sweep(0, dead_after=0)
     # Messages that were fired too often are dead.
     queue.shovel(force=True)
@@ -118,6 +118,6 @@ def finish(store: Store, journal: Journal) -> None:
     while firing := queue.fire("all"):
         assert set(firing.ids.to_pylist()) <= there
         assert queue.delete(firing) == len(firing)
-    store.vacuum(grace=0)
+    store.admin.vacuum(grace=0)
     assert audit(store).ids() == set()
     assert leftover_files(store) == set()

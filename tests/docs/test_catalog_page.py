@@ -51,11 +51,11 @@ def test_a_reader_without_ignis_lists_the_waiting_messages(tmp_path):
         # Inlined segments, and a compacted one that has gaps.
         load_singly(queue, 300)
         queue.delete(queue.fire(90, selector="number % 3 = 0"))
-        assert queue.compact() > 0
+        assert queue.admin.compact() > 0
         # Columns that were added later, to files too.
         in_files(queue, orders(200, 300))
-        queue.change_settings(compression="zstd")
-        queue.add_columns(pa.schema([("_row", pa.string()), ("tags", pa.list_(pa.int64()))]))
+        queue.admin.change_settings(compression="zstd")
+        queue.admin.add_columns(pa.schema([("_row", pa.string()), ("tags", pa.list_(pa.int64()))]))
         rows = orders(200, 500).append_column("tags", [[[number, None] for number in range(200)]])
         in_files(queue, rows)
         queue.load([{"number": 700, "customer": "late", "_row": "x", "tags": []}])

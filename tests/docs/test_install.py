@@ -76,7 +76,7 @@ with Store.open(sys.argv[1]) as store:
     queue.load([{"id": n} for n in range(3)])
     with ConsumerPool(store, "orders", lambda order: order["id"] >= 0) as pool:
         pool.drain()
-    store.view("queues"), queue.metadata(), store.fsck()
+    store.view("queues"), queue.metadata(), store.admin.fsck()
 print(pool.counts)
 """
 

@@ -68,10 +68,10 @@ def fill(store: Store) -> None:
         store, shards=2, key="customer", attributes=["amount"], sweep_after=60.0, **FOR_EVER
     )
     _load(queue, 60, 0, in_file=True)
-    queue.change_settings(compression="zstd")
+    queue.admin.change_settings(compression="zstd")
     _load(queue, 60, 60, in_file=True)
     _load(queue, 40, 120)
-    queue.add_columns(pa.schema([("note", pa.string())]))
+    queue.admin.add_columns(pa.schema([("note", pa.string())]))
     queue.load([{"number": 160, "customer": "customer-3", "note": "evolved"}])
     firing = queue.fire(60, consumer=store.consumer("till-1"))
     queue.delete(firing.ids.take(pa.array(range(0, 30, 3))))
@@ -107,7 +107,7 @@ def fill(store: Store) -> None:
     for number in range(80):
         small.load(orders(1, number))
     small.delete(small.fire(8))
-    small.compact()
+    small.admin.compact()
     small.fire(2)
     small.sweep(older_than=0)
 
@@ -117,10 +117,10 @@ def fill(store: Store) -> None:
 
     brief = make_queue(store, "brief", message_expiry=1e-6)
     brief.load(orders(3))
-    brief.expire()
-    brief.deactivate()
+    brief.admin.expire()
+    brief.admin.deactivate()
 
-    store.breaker("orders").open()
+    store.admin.breaker("orders").open()
     for _ in range(2):
         sample(store.catalog)
 

@@ -53,13 +53,13 @@ def test_the_books_agree(store):
 
 
 def test_it_is_in_order_and_its_rows_have_seals(store):
-    assert store.fsck(deep=True).to_pylist() == []
-    assert store.fsck(repair=True).to_pylist() == []
+    assert store.admin.fsck(deep=True).to_pylist() == []
+    assert store.admin.fsck(repair=True).to_pylist() == []
 
     with store.catalog.read() as connection:
         for table in SEALED:
             assert None not in connection.scalars(select(table.c.seal)).all()
-    assert store.fsck().to_pylist() == []
+    assert store.admin.fsck().to_pylist() == []
 
 
 def test_the_store_is_no_empty_one(expected):
@@ -158,7 +158,7 @@ def test_a_query_that_died_finds_its_tickets(store, expected):
 
 
 def test_only_the_ticket_that_nobody_saw_is_given_back(store):
-    assert store.recover(dead_after=1) == 10
+    assert store.admin.recover(dead_after=1) == 10
 
 
 def test_a_batch_that_was_published_is_still_known(store):
@@ -180,8 +180,8 @@ def test_every_verb_goes_on(store):
     queue = store.queue("orders")
 
     go_on(queue)
-    queue.add_columns(pa.schema([("more", pa.int64())]))
-    store.vacuum(grace=0)
+    queue.admin.add_columns(pa.schema([("more", pa.int64())]))
+    store.admin.vacuum(grace=0)
 
     audit(store)
     assert queue.browse(magazine="sideline").num_rows > 0

@@ -100,7 +100,7 @@ class Calls:
         self.counts["lost"] = len(sure - there.keys())
         self.counts["doubled"] = sum(there.values()) - len(there)
         self.counts["resurrected"] = len(self.deleted & there.keys())
-        self.counts["findings"] = store.fsck(deep=True).num_rows
+        self.counts["findings"] = store.admin.fsck(deep=True).num_rows
 
 
 @contextmanager

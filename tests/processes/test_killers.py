@@ -103,4 +103,4 @@ def test_each_killer_is_sidelined_alone_and_all_others_are_handled(store, addres
     print(f"\n{deaths} deaths, {times.total() - len(times)} calls made again, in hand {hands}")
     # A kill repeats nothing but what was in hand.
     assert {number for number, calls in times.items() if calls > 1 + lost[number]} == set()
-    assert store.fsck().num_rows == 0
+    assert store.admin.fsck().num_rows == 0

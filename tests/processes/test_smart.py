@@ -111,7 +111,7 @@ def test_one_of_each_key_waits_at_most(make, store, address, tmp_path, loads):
 
 def test_nobody_is_loaded_twice(make, store, address, tmp_path, loads):
     queue = make(None)
-    queue.change_settings(dedup=("key", "amount"))
+    queue.admin.change_settings(dedup=("key", "amount"))
     journal = run(address, tmp_path, loads, producers=4, consumers=2)
     there = queue.browse().select(["key", "amount"]).to_pylist()
     keys = [(row["key"], row["amount"]) for row in there]

@@ -69,9 +69,9 @@ def test_a_short_soak(store, tmp_path, undisturbed):
 def check_end(store, folder):
     """No message and no file is left, and the database never had to choose a victim."""
     assert audit(store).ids() == set()
-    store.vacuum(grace=0)
+    store.admin.vacuum(grace=0)
     assert leftover_files(store) == set()
-    assert store.fsck(deep=True).num_rows == 0
+    assert store.admin.fsck(deep=True).num_rows == 0
     assert [entry for entry in read(folder) if entry["what"] == "refused by the database"] == []
     if store.catalog.file is None:
         with store.catalog.read() as connection:

@@ -105,7 +105,7 @@ def test_both_load_fire_and_settle_at_once(older, address, last, tmp_path):
         with ConsumerPool(store, "shared", note) as pool:
             assert pool.drain(60)
         left = store.view("queues").to_pylist()[0]
-        findings = store.fsck(deep=True)
+        findings = store.admin.fsck(deep=True)
 
     assert deleted + Counter(rest) == loaded
     assert set(loaded.values()) == {1}
@@ -131,4 +131,4 @@ def test_a_pool_of_one_version_gets_what_its_killed_life_of_the_other_held(older
 
     assert sorted(got["deleted"]) == list(range(40))
     with Store(address) as store:
-        assert store.fsck(deep=True).to_pylist() == []
+        assert store.admin.fsck(deep=True).to_pylist() == []

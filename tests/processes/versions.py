@@ -76,7 +76,8 @@ def work(job: dict[str, Any]) -> dict[str, Any]:
             if chance.random() < 0.2:
                 queue.shovel(force=True)
             if chance.random() < 0.1:
-                queue.compact()
+                # The older version has it on the queue itself.
+                getattr(queue, "admin", queue).compact()
         if job.get("pool"):
             deleted += drained(store)
     return {"name": name, "loaded": loaded, "deleted": deleted}

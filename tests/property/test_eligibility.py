@@ -228,13 +228,13 @@ class Eligibility(RuleBasedStateMachine):
     def expire(self) -> None:
         over = [m for m in self.main if m.expires is PAST and not m.fired]
         aside = self.queue.browse(magazine="sideline").num_rows
-        assert self.queue.expire() == len(over)
+        assert self.queue.admin.expire() == len(over)
         assert self.queue.browse(magazine="sideline").num_rows == aside
         self.main = [m for m in self.main if m not in over]
 
     @rule()
     def compact(self) -> None:
-        self.queue.compact()
+        self.queue.admin.compact()
 
     @invariant()
     def books_agree(self) -> None:

@@ -100,7 +100,7 @@ class Verbs(Losing, RuleBasedStateMachine):
         self.lives: dict[str, HandlingConsumer] = {}
 
     def teardown(self) -> None:
-        assert self.store.fsck(deep=True).to_pylist() == []
+        assert self.store.admin.fsck(deep=True).to_pylist() == []
         self.store.close()
         self.stack.close()
 
@@ -440,7 +440,7 @@ class Verbs(Losing, RuleBasedStateMachine):
     def recover(self) -> None:
         """The query has died; its unseen messages go back."""
         self.let_all_die()
-        given_back = self.store.recover()
+        given_back = self.store.admin.recover()
         self.let_all_live()
 
         unseen = {number for number, seen in self.model.seen.items() if not seen}
@@ -478,7 +478,7 @@ class Verbs(Losing, RuleBasedStateMachine):
 
     @rule(name=queue_names)
     def repair(self, name: str) -> None:
-        repaired = self.queue(name).repair()
+        repaired = self.queue(name).admin.repair()
 
         damaged = [m for m in self.model.in_order() if (m.queue, m.state) == (name, State.DAMAGED)]
         assert repaired == len(damaged)
@@ -488,15 +488,15 @@ class Verbs(Losing, RuleBasedStateMachine):
     @rule(name=queue_names)
     def compact(self, name: str) -> None:
         """Only the number of slices shows it."""
-        self.queue(name).compact()
+        self.queue(name).admin.compact()
 
     @rule()
     def vacuum(self) -> None:
-        self.store.vacuum(grace=0)
+        self.store.admin.vacuum(grace=0)
 
     @rule(name=queue_names, column=st.sampled_from(["x", "y", "z"]))
     def add_column(self, name: str, column: str) -> None:
-        self.queue(name).add_columns(pa.schema([(column, pa.string())]))
+        self.queue(name).admin.add_columns(pa.schema([(column, pa.string())]))
 
     @rule()
     def open_again(self) -> None:

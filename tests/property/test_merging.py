@@ -82,7 +82,7 @@ class Merging(RuleBasedStateMachine):
 
     @rule()
     def compact(self) -> None:
-        self.queue.compact()
+        self.queue.admin.compact()
 
     @invariant()
     def everything_is_at_its_place(self) -> None:

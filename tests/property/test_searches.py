@@ -94,7 +94,7 @@ def test_each_killer_is_sidelined_and_nobody_else(kind, count, killers, pools, d
         assert set(queue.failures().column("kind").to_pylist()) == {"killed"}
         assert set(search.handled) == set(range(count)) - killers
         assert search.deaths <= len(killers) * (math.log2(count) + 3)
-        assert store.fsck().num_rows == 0
+        assert store.admin.fsck().num_rows == 0
         if kind == "grouped":
             of_group = defaultdict(list)
             for number in search.handled:

@@ -401,11 +401,13 @@ class _History:
                 if task == "vacuum":
                     # A backup needs the files that it names.
                     grace = 7 * 86400.0 if self.shape.restores else self.chance.choice([0.0, 60.0])
-                    moved: object = store.vacuum(grace=grace)
+                    moved: object = store.admin.vacuum(grace=grace)
                 elif task == "recover":
-                    moved = store.recover()
+                    moved = store.admin.recover()
                 elif task == "purge":
                     moved = purge(store.catalog)
+                elif task in ("expire", "compact"):
+                    moved = getattr(queue.admin, task)()
                 else:
                     moved = getattr(queue, task)()
                 self.world.note(f"{task} {queue.name}: {moved}")
@@ -585,9 +587,9 @@ class _History:
             if client.name.startswith(("producer", "tasks", "zombie")):
                 self.world.kill(client)
         store = Store(self.world.address("near"), create=False)
-        store.accept_clock()
+        store.admin.accept_clock()
         far = Store(self.world.address(self.target), create=False)
-        far.accept_clock()
+        far.admin.accept_clock()
         for number in range(ROUNDS):
             for _ in range(60):
                 self._keep_alive()
@@ -603,7 +605,7 @@ class _History:
             # Longer and longer: a heartbeat may lie in the future, by a clock that was wrong.
             self.world.pass_time(min(60 << number, 86400) * SECOND)
             store.queue("a").sweep()
-            store.recover()
+            store.admin.recover()
             self._release_reset_queries(store)
             store.queue("a").shovel(force=True)
             far.queue("b").sweep()

@@ -140,7 +140,7 @@ def books(scene: Scene) -> list[str]:
         try:
             unseen = judge_browsers(store, scene)
             audit(store)
-            store.vacuum(grace=0)
+            store.admin.vacuum(grace=0)
         except (AssertionError, IgnisError) as error:
             return [f"the books are wrong: {error}"]
     return unseen

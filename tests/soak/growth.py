@@ -37,5 +37,5 @@ class Growth(Fault):
             for name in sorted(store.queues(), reverse=True):
                 queue = store.queue(name)
                 self._columns = len(queue.schema) - len(SCHEMA)
-                queue.add_columns(pa.schema([added(self._columns)]))
+                queue.admin.add_columns(pa.schema([added(self._columns)]))
         return None

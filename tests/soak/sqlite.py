@@ -129,7 +129,7 @@ class Clock(Fault):
                 jump(store, days)
                 if self.days < 0:
                     # From back there, the right time is a jump ahead that a person has to accept.
-                    store.accept_clock()
+                    store.admin.accept_clock()
             self.days += days
         except IgnisError:
             # The database is away: another time.

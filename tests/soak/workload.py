@@ -375,14 +375,14 @@ def keep_house(player: Player) -> Any:
     while True:
         store = yield
         with _noting(player, "recover"):
-            store.recover()
+            store.admin.recover()
         for name in player.scene.queues:
             # What a Spark query holds is left to the query.
             for verb in _VERBS if name not in player.scene.more_loaded else _VERBS[2:]:
                 with _noting(player, verb.__name__):
                     verb(player.queue(store, name))
         with _noting(player, "vacuum"):
-            store.vacuum(grace=player.scene.grace)
+            store.admin.vacuum(grace=player.scene.grace)
         time.sleep(0.3)
 
 
@@ -406,12 +406,12 @@ def sweep(queue: Queue) -> None:
 
 def compact(queue: Queue) -> None:
     """Rewrite small segments."""
-    queue.compact()
+    queue.admin.compact()
 
 
 def repair(queue: Queue) -> None:
     """Put back messages that were quarantined while files seemed to be missing."""
-    queue.repair()
+    queue.admin.repair()
 
 
 _VERBS: tuple[Callable[[Queue], None], ...] = (shovel, sweep, compact, repair)
@@ -426,7 +426,7 @@ def drain(store: Store, scene: Scene, history: History) -> dict[str, int]:
     left = {}
     for name in scene.queues:
         queue = store.queue(scene.prefix + name)
-        queue.repair()
+        queue.admin.repair()
         # What a Spark query should have taken is left to be found.
         for magazine in ("main", "sideline") if name not in scene.more_loaded else ():
             _give_back(store, queue, magazine)

@@ -68,14 +68,14 @@ def test_a_check_is_made_by_the_source_and_a_forced_breaker_fires_nothing(
     spark, tmp_path, checkpoint
 ):
     queue = make_cases(tmp_path, *["a"] * 4)
-    queue.store.breaker("cases").open()
+    queue.store.admin.breaker("cases").open()
     how = {"path": tmp_path / "store", "checkpoint": checkpoint, "trigger": {"availableNow": True}}
     breaker = Breaker(check="os:getcwd")
 
     assert consume(spark, "cases", lambda _: True, breaker=breaker, **how).awaitTermination(120)
     assert len(left_in(queue)) == 4
 
-    queue.store.breaker("cases").release()
+    queue.store.admin.breaker("cases").release()
     assert consume(spark, "cases", lambda _: True, breaker=breaker, **how).awaitTermination(120)
     assert left_in(queue) == []
 

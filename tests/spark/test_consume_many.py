@@ -124,12 +124,12 @@ def test_a_later_run_may_have_other_queues(queues, consume):
 
 
 def give_up(queue):
-    queue.deactivate()
+    queue.admin.deactivate()
 
 
 def drop(queue):
-    queue.deactivate()
-    queue.drop()
+    queue.admin.deactivate()
+    queue.admin.drop()
 
 
 @pytest.mark.parametrize("end", [give_up, drop], ids=["deactivated", "dropped"])
@@ -148,7 +148,7 @@ def test_the_end_of_one_queue_ends_no_query(spark, store, address, checkpoint, e
         wait_until(lambda: [counts(each, "deleted") for each in others] == [[count]] * 2, query)  # noqa: B023
 
     for queue in others:
-        queue.deactivate()
+        queue.admin.deactivate()
     wait_until(lambda: not query.isActive)
     assert "was deactivated at" in str(query.exception())
 

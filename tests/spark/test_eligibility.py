@@ -42,7 +42,7 @@ def test_the_sink_sets_what_the_source_goes_by(rig: Rig) -> None:
     # One of a group at a time; what is held or expired is passed over.
     batches = rig.numbers(rig.source("jobs", maxMessagesPerTrigger=2))
     assert [sorted(batch) for batch in batches] == [[2, 5], [0], [1]]
-    assert rig.store.queue("jobs").expire() == 1
+    assert rig.store.queue("jobs").admin.expire() == 1
     assert rig.store.queue("jobs").browse()["number"].to_pylist() == [3]
 
 

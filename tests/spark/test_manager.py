@@ -180,7 +180,7 @@ def test_a_query_that_cannot_be_started_is_shown_and_tried_again(rig, manage):
         assert statuses(manager) == {"orders": "failed", "well": "running"}
         assert "'wat'" in repr(manager)
 
-        rig.store.queue("orders").add_columns(pa.schema([("wat", pa.string())]))
+        rig.store.queue("orders").admin.add_columns(pa.schema([("wat", pa.string())]))
         manager.refresh()
 
         assert statuses(manager) == {"orders": "running", "well": "running"}
@@ -216,7 +216,7 @@ def test_a_deactivated_queue_loses_its_query(rig, manage):
 def test_a_queue_that_others_have_deactivated_is_cleaned_up(rig, manage):
     queue = rig.orders(5)
     with manage({"orders": approve}) as manager:
-        queue.deactivate()
+        queue.admin.deactivate()
         manager.refresh()
 
         assert statuses(manager) == {"orders": "deactivated"}
@@ -240,7 +240,7 @@ def test_a_query_whose_queue_has_grown_is_started_again_and_sees_the_new_column(
     queue = rig.orders(1)
     with manage({"orders": lambda order: "note" in order}) as manager:
         wait_until(lambda: counts(queue, "sidelined") == [1])
-        queue.add_columns(pa.schema([("note", pa.string())]))
+        queue.admin.add_columns(pa.schema([("note", pa.string())]))
         manager.refresh()
         queue.load([{"number": 1, "note": "new"}])
 

@@ -38,7 +38,7 @@ def test_what_a_repeated_batch_has_staged_is_never_seen_and_removed(rig):
     assert counts(rig.store.queue("copy"), "loaded") == [200]
     (file,) = leftover_files(rig.store)
     assert "/copy/" in file
-    assert rig.store.vacuum(grace=0.0) == [file]
+    assert rig.store.admin.vacuum(grace=0.0) == [file]
     assert rig.read("copy").count() == 200
 
 
@@ -89,8 +89,8 @@ def test_a_task_that_fails_loads_nothing_and_leaves_what_vacuum_finds(rig):
 
     assert rig.read("copy").count() == 0
     (left,) = leftover_files(rig.store)
-    assert rig.store.vacuum(dry_run=True) == []
-    assert rig.store.vacuum(grace=0.0) == [left]
+    assert rig.store.admin.vacuum(dry_run=True) == []
+    assert rig.store.admin.vacuum(grace=0.0) == [left]
 
 
 def test_a_stream_whose_task_fails_loads_nothing_and_all_of_it_when_it_is_mended(rig):
@@ -132,7 +132,7 @@ def test_a_commit_that_fails_loads_nothing_and_removes_nothing(rig):
         finish(rig.sink(stream, "copy"))
     assert rig.read("copy").count() == 0
     (left,) = leftover_files(rig.store)
-    assert rig.store.vacuum(grace=0.0) == [left]
+    assert rig.store.admin.vacuum(grace=0.0) == [left]
 
 
 def wide(rig, count):

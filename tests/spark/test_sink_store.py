@@ -50,8 +50,8 @@ def test_a_queue_that_was_dropped_is_not_made_anew_without_its_settings(rig):
     query = copying(rig, {"processingTime": "0 seconds"})
     wait_until(lambda: len(rig.log("commits")) > 0, query)
     with Store.open(rig.folder / "copies", create=False) as store:
-        store.deactivate("copy")
-        store.drop("copy")
+        store.queue("copy").admin.deactivate()
+        store.queue("copy").admin.drop()
         queue.load(orders(2, first=3))
 
         with pytest.raises(StreamingQueryException) as refused:

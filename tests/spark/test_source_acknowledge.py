@@ -56,7 +56,7 @@ def test_a_browsing_query_sees_each_message_once_and_takes_none_also_when_starte
     assert sorted(chain.from_iterable(first)) == [0, 1, 2, 3, 4]
     assert counts(queue, "fired", "waiting") == [0, 5]
 
-    rig.store.recover(dead_after=0.0)
+    rig.store.admin.recover(dead_after=0.0)
     queue.load(orders(2, first=5))
     second = rig.numbers(stream)
     assert [sorted(batch) for batch in second] == [[5, 6]]

@@ -44,7 +44,7 @@ def test_a_query_from_queue_to_queue_fails_and_copies_all_values_after_its_resta
     loaded = []
     for added, columns in [({"extra": "x"}, EXTRA), ({"extra": "y", "more": 7}, MORE)][:grown]:
         for each in ("copy", "orders"):
-            rig.store.queue(each).add_columns(columns)
+            rig.store.queue(each).admin.add_columns(columns)
         loaded += values(100, 100 + len(loaded), **added)
         rig.store.queue("orders").load(loaded[-100:])
 
@@ -70,7 +70,7 @@ def test_a_query_from_queue_to_queue_fails_and_copies_all_values_after_its_resta
 def test_a_stale_data_frame_cannot_be_started_and_one_with_a_schema_goes_on(rig):
     queue = rig.orders(2)
     stale, chosen = rig.source(), rig.source(schema="number LONG")
-    queue.add_columns(EXTRA)
+    queue.admin.add_columns(EXTRA)
     queue.load(values(1, 2, extra="x"))
 
     fails(rig.each(stale, lambda *_: None), "'orders' has the new column 'extra'")

@@ -105,5 +105,5 @@ def test_two_sources_of_a_query_with_one_consumer_are_refused_and_lose_nothing(r
 
 
 def drop(queue):
-    queue.deactivate()
-    queue.drop()
+    queue.admin.deactivate()
+    queue.admin.drop()

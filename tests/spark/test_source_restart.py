@@ -132,7 +132,7 @@ def test_what_a_dead_query_fired_and_never_planned_goes_back_to_its_place(rig):
     queue = rig.orders(4)
     orphan(rig, "dead")
     assert queue.peek(1).column("number").to_pylist() == [1]
-    assert rig.store.recover(dead_after=0.0) == 1
+    assert rig.store.admin.recover(dead_after=0.0) == 1
     assert rig.numbers(rig.source()) == [[0, 1, 2, 3]]
 
 

@@ -152,7 +152,7 @@ def test_a_consuming_query_shovels_what_has_failed(rig):
     wait_until(lambda: numbers(seen) == [3], query)
     assert counts(queue, "shovelled", magazine="sideline") == [0]
 
-    queue.change_settings(shovel_interval=0.1)
+    queue.admin.change_settings(shovel_interval=0.1)
     wait_until(lambda: sorted(numbers(seen)) == [0, 1, 2, 3], query)
     assert {row.number: row._attempt for row in seen} == {0: 1, 1: 1, 2: 1, 3: 0}
 
@@ -194,9 +194,9 @@ def test_a_paused_query_goes_on_with_as_many_partitions_as_its_queue_then_says(r
     wait_until(lambda: "Waiting for data" in query.status["message"], query)
     assert counts(queue, "waiting", "fired") == [8, 0]
 
-    queue.change_settings(concurrency=2)
+    queue.admin.change_settings(concurrency=2)
     wait_until(lambda: bool(numbers_seen(seen)), query)
-    queue.change_settings(concurrency=3)
+    queue.admin.change_settings(concurrency=3)
     # A batch or two may begin before the query has read it.
     for first in range(8, 800, 8):
         queue.load(orders(8, first=first))

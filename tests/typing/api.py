@@ -103,7 +103,7 @@ def call_the_verbs(orders: Queue) -> None:
     assert_type(orders.shovel(10), int)
     assert_type(orders.shovel(to="other", selector="order_id > 1", rate=5, dry_run=True), int)
     assert_type(orders.start_shovel(100, to="other", rate=5.0, who="Ann"), str)
-    assert_type(orders.store.cancel("3f9a2c1b"), bool)
+    assert_type(orders.store.admin.cancel("3f9a2c1b"), bool)
     assert_type(orders.choose("all").count("delete"), int)
     assert_type(orders.choose([1, 2], magazine="main").delete(), int)
     assert_type(orders.choose(selector="order_id > 1").sideline("why"), int)
@@ -112,9 +112,9 @@ def call_the_verbs(orders: Queue) -> None:
     assert_type(orders.choose("all").reload(consumer="till"), int)
     assert_type(orders.sweep(), int)
     assert_type(orders.sweep(older_than=60, dead_after=5), int)
-    assert_type(orders.repair(), int)
-    orders.pause()
-    orders.resume()
+    assert_type(orders.admin.repair(), int)
+    orders.admin.pause()
+    orders.admin.resume()
     assert_type(orders.objects(firing, Order), list[Order])
     orders.load([Order(1)])
     orders.load(Order(1))
@@ -182,16 +182,16 @@ def misuse_the_verbs(spark: SparkSession, orders: Queue) -> None:
 def describe(store: Store, orders: Queue) -> None:
     assert_type(orders.name, str)
     assert_type(orders.refresh(), Queue)
-    assert_type(orders.change_settings(sweep_after=5), QueueSettings)
-    orders.add_columns(pa.schema([("note", pa.string())]))
+    assert_type(orders.admin.change_settings(sweep_after=5), QueueSettings)
+    orders.admin.add_columns(pa.schema([("note", pa.string())]))
     print(orders.schema, orders.metadata(), orders.failures(), store.view("queues"))
     print(store.view("failures", "orders"), VIEWS["failures"])
 
 
 def tidy(store: Store) -> None:
-    assert_type(store.vacuum(grace=60.0, dry_run=True), list[str])
-    assert_type(store.fsck(deep=True, repair=True), pa.Table)
-    assert_type(store.recover(), int)
+    assert_type(store.admin.vacuum(grace=60.0, dry_run=True), list[str])
+    assert_type(store.admin.fsck(deep=True, repair=True), pa.Table)
+    assert_type(store.admin.recover(), int)
 
 
 def handle_errors(store: Store) -> str:
@@ -290,8 +290,8 @@ def handle_without_spark(store: Store) -> None:
         name="till",
         breaker=Breaker(of=50, check="shop.health:is_up"),
     ).start().stop(timeout=5.0)
-    store.breaker("orders,returns").open()
-    store.breaker("orders,returns").release()
+    store.admin.breaker("orders,returns").open()
+    store.admin.breaker("orders,returns").release()
 
 
 def use_the_format(spark: SparkSession) -> StreamingQuery:

@@ -44,10 +44,10 @@ class _Ignis(SparkPeer):
     def drop(self, place: str) -> None:
         """Drop the queue with its files; nobody else writes."""
         with Store(address_of(self._address)) as store:
-            queue = store.queue(place)
+            queue = store.queue(place).admin
             queue.deactivate()
             queue.drop()
-            store.vacuum(grace=0.0)
+            store.admin.vacuum(grace=0.0)
 
     def again(self, place: str, rows: DataFrame) -> None:
         """The query has deleted the messages that it has read."""

@@ -47,7 +47,7 @@ class Finding:
         return self.invariant, self.table, self.key
 
 
-#: The columns of a report, with their descriptions in `Store.fsck`.
+#: The columns of a report, with their descriptions in `StoreAdmin.fsck`.
 FINDINGS = pa.schema(
     [
         pa.field("invariant", pa.string()),

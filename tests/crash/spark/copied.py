@@ -35,7 +35,7 @@ def at_the_end(scene: Scene, *, rescued: bool = False) -> tuple[Counts, list[str
             wrong.append(f"{disorder} messages came out before an earlier one of their key")
         still_in = np.concatenate([_numbers(table) for table in _magazines(store.queue("in"))])
         store.queue("out").delete(firing)
-        store.vacuum(grace=0)
+        store.admin.vacuum(grace=0)
         if files := store.storage.list():
             wrong.append(f"{len(files)} files are left of queues in which no message is")
     counts = _counts(scene, out, still_in)
@@ -98,7 +98,7 @@ def _left_in(store: Store, scene: Scene) -> Iterator[str]:
 
 def strays(store: Store) -> Iterator[str]:
     """Files that no slice names after a vacuum, and the other way round."""
-    store.vacuum(grace=0)
+    store.admin.vacuum(grace=0)
     files = set(store.storage.list())
     named = set(store.view("slices").column("location").drop_null().to_pylist())
     if strays := files - named:

@@ -25,7 +25,7 @@ def test_a_blocked_commit_whose_driver_dies_is_exactly_once(tmp_path):
     scene = Scene(tmp_path / "scene", MESSAGES)
     with scene.store() as store:
         out = store.queue("out")
-        out.change_settings(max_size=BATCH)
+        out.admin.change_settings(max_size=BATCH)
         job = Job.of(scene, limit=BATCH)
 
         with Life(Job(**vars(job) | {"fault": "load.waiting=session"}), scene.said) as life:

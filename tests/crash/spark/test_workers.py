@@ -24,7 +24,7 @@ RETRYING = "local[2,6]"
 def stray_files(scene):
     """Unpublished files of the queue `out`."""
     with scene.store() as store:
-        removable = store.vacuum(grace=0, dry_run=True)
+        removable = store.admin.vacuum(grace=0, dry_run=True)
     return [location for location in removable if "/out/" in location]
 
 

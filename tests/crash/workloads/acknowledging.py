@@ -57,7 +57,7 @@ def fires_unseen(store: Store, journal: Journal) -> None:
 
 
 def recovers(store: Store, journal: Journal) -> None:
-    store.recover(dead_after=0)
+    store.admin.recover(dead_after=0)
 
 
 _ACKNOWLEDGE = Workload(prepare=plans_tickets, act=acknowledges, check=acknowledged)

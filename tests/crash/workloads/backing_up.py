@@ -15,7 +15,7 @@ from tests.factories import orders
 
 
 def backs_up(store: Store, journal: Journal) -> None:
-    store.backup(folder_of(journal))
+    store.admin.backup(folder_of(journal))
 
 
 def folder_of(journal: Journal) -> Path:
@@ -36,7 +36,7 @@ def backed_up(store: Store, journal: Journal) -> None:
 
 def goes_on_after_a_backup(store: Store, journal: Journal) -> None:
     prepared(store, journal)
-    store.backup(folder_of(journal))
+    store.admin.backup(folder_of(journal))
     the_queue(store).load(orders(FEW))
 
 

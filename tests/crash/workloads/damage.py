@@ -52,7 +52,7 @@ def set_apart(store: Store, journal: Journal) -> None:
     assert journal.read("read")[-1]["count"] == FEW
     assert len(audit(store).ids(state=State.DAMAGED)) == MANY
     restores_the_file(store)
-    assert the_queue(store).repair() == MANY
+    assert the_queue(store).admin.repair() == MANY
     assert the_queue(store).browse().num_rows == FEW + MANY
 
 
@@ -63,7 +63,7 @@ def restores_what_was_set_apart(store: Store, journal: Journal) -> None:
 
 
 def repairs(store: Store, journal: Journal) -> None:
-    the_queue(store).repair()
+    the_queue(store).admin.repair()
 
 
 def all_is_readable(store: Store, journal: Journal) -> None:

@@ -53,7 +53,7 @@ def sweeps_in_batches(store: Store, journal: Journal) -> None:
 def fires_too_often(store: Store, journal: Journal) -> None:
     prepared(store, journal)
     queue = the_queue(store)
-    queue.change_settings(max_deliveries=1)
+    queue.admin.change_settings(max_deliveries=1)
     queue.reload(queue.fire(MANY // 2))
 
 
@@ -69,7 +69,7 @@ def abandoned(store: Store, journal: Journal) -> None:
     assert len(books.ids(Magazine.MAIN, State.LOADED)) == FEW + MANY // 2
     assert sorted(queue.failures().column("message_id").to_pylist()) == sorted(aside)
     assert queue.shovel() == 0
-    queue.change_settings(max_deliveries=None)
+    queue.admin.change_settings(max_deliveries=None)
 
 
 # lose
@@ -99,7 +99,7 @@ def grows_old(store: Store, journal: Journal) -> None:
     """Messages of both magazines are too old, others in flight too, and some are not."""
     prepared(store, journal)
     queue = the_queue(store)
-    queue.change_settings(message_expiry=EXPIRY, sideline_expiry=EXPIRY)
+    queue.admin.change_settings(message_expiry=EXPIRY, sideline_expiry=EXPIRY)
     queue.sideline(queue.fire(MANY // 4))
     earlier = update(slices).values(loaded_at=slices.c.loaded_at - int(EXPIRY * 1e6))
     store.catalog.write(lambda connection: connection.execute(earlier))
@@ -114,7 +114,7 @@ def grows_old(store: Store, journal: Journal) -> None:
 
 
 def expires(store: Store, journal: Journal) -> None:
-    the_queue(store).expire()
+    the_queue(store).admin.expire()
 
 
 def only_the_young_are_left(store: Store, journal: Journal) -> None:
@@ -125,7 +125,7 @@ def only_the_young_are_left(store: Store, journal: Journal) -> None:
 
 
 def deactivates(store: Store, journal: Journal) -> None:
-    the_queue(store).deactivate()
+    the_queue(store).admin.deactivate()
 
 
 def takes_no_more(store: Store, journal: Journal) -> None:
@@ -137,17 +137,17 @@ def takes_no_more(store: Store, journal: Journal) -> None:
 
 def is_given_up(store: Store, journal: Journal) -> None:
     prepared(store, journal)
-    the_queue(store).deactivate()
+    the_queue(store).admin.deactivate()
 
 
 def drops(store: Store, journal: Journal) -> None:
     if store.queues():
-        the_queue(store).drop()
+        the_queue(store).admin.drop()
 
 
 def nothing_is_left_of_it(store: Store, journal: Journal) -> None:
     assert store.queues() == []
-    store.vacuum(grace=0)
+    store.admin.vacuum(grace=0)
     assert store.storage.list() == {}
     make_queue(store)
 

@@ -39,7 +39,7 @@ def leaves_files(store: Store, journal: Journal) -> None:
 
 
 def vacuums(store: Store, journal: Journal) -> None:
-    store.vacuum(grace=0)
+    store.admin.vacuum(grace=0)
 
 
 def only_what_is_needed_is_left(store: Store, journal: Journal) -> None:
@@ -66,7 +66,7 @@ def loads_singly(store: Store, journal: Journal) -> None:
 def compacts(store: Store, journal: Journal) -> None:
     """So that also what would be inlined becomes a file."""
     with mock.patch.object(stager, "INLINE_BYTES", 0):
-        the_queue(store).compact()
+        the_queue(store).admin.compact()
 
 
 def compacted(store: Store, journal: Journal) -> None:
@@ -74,7 +74,7 @@ def compacted(store: Store, journal: Journal) -> None:
     books = audit(store)
     assert books.ids(state=State.LOADED) == loaded - set(journal.read("deleting")[0]["ids"])
     assert len(books.ids(Magazine.SIDELINE)) == NEIGHBOURS
-    assert the_queue(store).compact() == 0
+    assert the_queue(store).admin.compact() == 0
     assert store.view("slices").num_rows == len(Magazine)
 
 

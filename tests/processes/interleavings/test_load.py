@@ -90,7 +90,7 @@ def test_a_batch_that_two_drivers_publish_is_there_once(store, one, two, fails):
     assert two.finish() is fails
     assert sorted(numbers_of(queue.browse())) == list(range(MANY))
     assert len(leftover_files(store)) == 1
-    assert len(store.vacuum(grace=0)) == 1
+    assert len(store.admin.vacuum(grace=0)) == 1
     audit(store)
 
 

@@ -112,7 +112,7 @@ def test_a_segment_of_which_two_delete_the_last_parts_is_let_go(store, one, two)
 
     assert (one.finish(), two.finish()) == (MANY // 2, MANY // 2)
     assert segments_of(store) == (0 if on_sqlite(store) else 1)
-    assert len(store.vacuum(grace=0)) == 1
+    assert len(store.admin.vacuum(grace=0)) == 1
     assert segments_of(store) == 0
     assert audit(store).ids() == set()
     assert leftover_files(store) == set()

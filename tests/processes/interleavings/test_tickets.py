@@ -41,7 +41,7 @@ def test_what_is_acknowledged_is_not_given_back(store, one, two):
         lambda store: acknowledge(store.catalog, query, 1, delete=True),
         "acknowledge.before_commit",
     )
-    two.start(lambda store: store.recover(dead_after=0))
+    two.start(lambda store: store.admin.recover(dead_after=0))
     assert two.waits() == on_sqlite(store)
 
     assert one.finish() == 10
@@ -56,7 +56,7 @@ def test_what_is_given_back_is_not_acknowledged(store, one, two):
     query = store.consumer("query", beats=True)
     fires_unseen(store, query)
 
-    one.start(lambda store: store.recover(dead_after=0), "recover.before_commit")
+    one.start(lambda store: store.admin.recover(dead_after=0), "recover.before_commit")
     two.start(lambda store: acknowledge(store.catalog, query, 1, delete=True))
     assert two.waits()
 
@@ -75,7 +75,7 @@ def test_what_is_given_back_is_not_shown(store, one, two):
         info = store.queue("orders").info
         return len(read_tickets(store.catalog, store.storage.uri, [info], TicketRange(query, 0, 1)))
 
-    one.start(lambda store: store.recover(dead_after=0), "recover.before_commit")
+    one.start(lambda store: store.admin.recover(dead_after=0), "recover.before_commit")
     two.start(plans)
     assert two.waits()
 
@@ -91,7 +91,7 @@ def test_a_settlement_and_a_recovery_share_a_ticket(store, one, two):
     ids = sorted(audit(store).ids())
 
     one.start(settles("delete", ids[:4]), "settle.before_commit")
-    two.start(lambda store: store.recover(dead_after=0))
+    two.start(lambda store: store.admin.recover(dead_after=0))
     assert two.waits()
 
     assert one.finish() == 4

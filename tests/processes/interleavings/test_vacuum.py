@@ -12,7 +12,7 @@ from tests.processes.interleavings.steps import MANY, stage
 
 
 def vacuums(store):
-    return store.vacuum(grace=0)
+    return store.admin.vacuum(grace=0)
 
 
 def loads_staged(staged):

@@ -59,7 +59,7 @@ def test_of_two_that_add_columns_at_once_the_second_writes_again(tmp_path):
         queue = store.create_queue("q", FIRST)
         chosen = options(tmp_path, mergeSchema="true")
         target = find_target(chosen, ROWS)
-        queue.add_columns(pa.schema([*FIRST, pa.field("other", pa.string())]))
+        queue.admin.add_columns(pa.schema([*FIRST, pa.field("other", pa.string())]))
         with pytest.raises(Conflict, match="write them again"):
             open_queue(target, chosen)
         again = find_target(chosen, ROWS)
@@ -71,7 +71,7 @@ def test_rows_of_an_older_schema_are_published_when_columns_were_added_since(tmp
         queue = store.create_queue("q", FIRST)
         chosen = options(tmp_path)
         target = find_target(chosen, StructType([ROWS["number"]]))
-        queue.add_columns(pa.schema([*FIRST, pa.field("other", pa.string())]))
+        queue.admin.add_columns(pa.schema([*FIRST, pa.field("other", pa.string())]))
         assert open_queue(target, chosen).info.schema_version == target.spec.schema_version + 1
 
 

@@ -1,0 +1,209 @@
+"""`QueueAdmin`: what an administrator does with a whole queue."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from queue_core.catalog import queues
+from queue_core.catalog.records import pauses
+from queue_core.errors import BadOption
+from queue_core.queue.opened import OpenedQueue
+from queue_core.support.interruption import shielded
+from queue_core.upkeep.tasks.compaction import compact
+from queue_core.upkeep.tasks.retirement import retire
+from queue_core.values.settings import QueueSettings, is_whole
+from queue_core.verbs.deactivate import deactivate
+from queue_core.verbs.drop import drop
+from queue_core.verbs.expire import expire
+from queue_core.verbs.repair import repair
+
+
+@shielded
+class QueueAdmin:
+    """
+    What an administrator does with a queue. Get it from `Queue.admin`.
+
+    Each method is one transaction, or one for each part of a large queue.
+
+    Args:
+        queue: The queue, with what is known of it.
+    """
+
+    def __init__(self, queue: OpenedQueue) -> None:
+        self._queue = queue
+
+    def __repr__(self) -> str:
+        return f"<Administration of queue {self._queue.name!r}>"
+
+    def add_columns(self, schema: pa.Schema | type) -> None:
+        """
+        Add columns to the queue. Existing messages have null in them.
+
+        Add them before producers fill them. `Queue` objects, pools and targets that are open go on
+        with the new columns. A Spark query fails before it would leave out values of a message;
+        create its DataFrame again, and restart it with its checkpoint.
+
+        Args:
+            schema: The new columns, which must be nullable, or a dataclass or pydantic model that
+                has them. It may name columns that the queue already has, with the same types.
+
+        Raises:
+            NoSuchQueue: The queue was dropped.
+            SchemaMismatch: A new column is not nullable, or a type differs or is not supported.
+            BadName: A column name is not allowed.
+        """
+        if isinstance(schema, type):
+            from queue_core.handling.objects.message_class import message_class
+
+            schema = message_class(schema).schema
+        self._queue.add_columns(schema)
+
+    def change_settings(self, **settings: Any) -> QueueSettings:
+        """
+        Change some settings of the queue, which may be in use.
+
+        Args:
+            **settings: Fields of `QueueSettings`. Settings that are not named keep their values.
+
+        Returns:
+            All settings, as they are now.
+
+        Raises:
+            NoSuchQueue: The queue was dropped.
+            BadOption: A setting is unknown, out of range, or names an unsuitable column.
+        """
+        changed = self._queue.change(lambda c, queue: queues.change_settings(c, queue, settings))
+        return changed.settings
+
+    def scale(self, by: int) -> int:
+        """
+        Change the setting ``concurrency`` by a number.
+
+        The result is clamped to 0-100; 0 pauses the queue. Concurrent calls add up.
+
+        Args:
+            by: How much to add; negative to reduce.
+
+        Returns:
+            The concurrency, as it is now.
+
+        Raises:
+            NoSuchQueue: The queue was dropped.
+            BadOption: *by* is not a whole number.
+        """
+        if not is_whole(by):
+            raise BadOption(f"by={by!r}: use a whole number")
+        scaled = self._queue.change(lambda c, queue: queues.scale(c, queue, by))
+        return scaled.settings.concurrency
+
+    def pause(self) -> None:
+        """
+        Pause the queue for every process: no messages are fired until `resume`.
+
+        Loads, settlements and side tasks continue. Pools and queries notice it within a second or
+        two; a firing that has already begun may still end. The view ``queues`` shows the time of
+        the pause, and a second call keeps it. The setting ``concurrency`` stays as it is.
+
+        Raises:
+            QueueDeactivated: The queue was deactivated.
+            NoSuchQueue: The queue was dropped.
+        """
+        self._queue.change(pauses.pause)
+
+    def resume(self) -> None:
+        """
+        Let the queue fire messages again after `pause`. It changes nothing if it is not paused.
+
+        A queue whose setting ``concurrency`` is 0 stays paused until the setting is changed.
+
+        Raises:
+            QueueDeactivated: The queue was deactivated.
+            NoSuchQueue: The queue was dropped.
+        """
+        self._queue.change(pauses.resume)
+
+    def deactivate(self) -> None:
+        """
+        Deactivate the queue for good: it accepts and fires no more messages.
+
+        Waiting messages can be peeked at and browsed until they expire, and messages in flight can
+        be settled. No other queue can have the name until this one is dropped. A second call
+        changes nothing.
+
+        Raises:
+            NoSuchQueue: The queue was dropped.
+        """
+        deactivate(self._queue.catalog, self._queue.info)
+        self._queue.refresh()
+
+    def drop(self) -> int:
+        """
+        Remove a deactivated queue with all its messages, and free its name.
+
+        Messages of main and of the sideline go, also those in flight, with the queue's settings,
+        counters and failures. A breaker with its name goes too, and shovels into it fail. This
+        cannot be undone. Vacuum removes the files later. The view ``reports`` shows how many
+        messages were removed, if there were any.
+
+        Returns:
+            How many messages were removed.
+
+        Raises:
+            BadOption: The queue is in use. Deactivate it first.
+            NoSuchQueue: The queue was dropped before.
+        """
+        return drop(self._queue.catalog, self._queue.info)
+
+    def compact(self) -> int:
+        """
+        Rewrite the waiting messages of small or mostly finished segments into fewer segments.
+
+        Messages keep their ids and positions. Consumers and producers can work meanwhile.
+
+        Returns:
+            How many messages were rewritten.
+
+        Raises:
+            NoSuchQueue: The queue was dropped.
+            DamagedSegment: Messages cannot be read. They are quarantined; compact again.
+            PublicationRefused: A new segment was removed before it was published; retry.
+        """
+        queue = self._queue
+        with queue.quarantining():
+            return compact(queue.catalog, queue.storage, queue.follow())
+
+    def expire(self) -> int:
+        """
+        Remove waiting messages that have expired.
+
+        In main, they expire by ``message_expiry`` or by their expiry column; in the sideline, only
+        by ``sideline_expiry``. The view ``reports`` and the counter ``expired`` show how many. As
+        the expiry task does, this also deactivates a queue at the age of its ``queue_expiry``, and
+        later drops it.
+
+        Returns:
+            How many messages were removed.
+
+        Raises:
+            NoSuchQueue: The queue was dropped.
+            DamagedSegment: Messages cannot be read. They are quarantined; expire again.
+        """
+        queue = self._queue
+        info = queue.follow()
+        with queue.quarantining():
+            retire(queue.catalog, info)
+            return expire(queue.catalog, queue.storage.uri, info)
+
+    def repair(self) -> int:
+        """
+        Put back quarantined messages whose segment files have been restored.
+
+        Returns:
+            How many messages were put back.
+
+        Raises:
+            NoSuchQueue: The queue was dropped.
+        """
+        return repair(self._queue.catalog, self._queue.follow().id)

@@ -1,0 +1,81 @@
+"""Create a queue: its name, columns, key and settings are checked before anything is written."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+from sqlalchemy import Connection
+
+from queue_core.catalog import queues
+from queue_core.catalog.database import Catalog
+from queue_core.policies import binding
+from queue_core.policies.imported import storable
+from queue_core.segments.shard_hash import check_key
+from queue_core.support import faults
+from queue_core.values import column_roles
+from queue_core.values.model import QueueInfo
+from queue_core.values.names import check_queue
+from queue_core.values.schema import canonical
+from queue_core.values.settings import QueueSettings, check_shards
+
+
+def create(
+    catalog: Catalog,
+    name: str,
+    schema: pa.Schema | type,
+    shards: int,
+    key: str | None,
+    settings: Mapping[str, Any],
+    *,
+    exist_ok: bool,
+) -> QueueInfo:
+    """Create a queue; the arguments and the errors are those of `Store.create_queue`."""
+    check_queue(name)
+    check_shards(shards)
+    if isinstance(schema, type):
+        from queue_core.handling.objects.message_class import message_class
+
+        schema = message_class(schema).schema
+    columns = canonical(schema)
+    given = storable(settings)
+    checked = QueueSettings.of(given)
+    # All messages of a group must be in one shard.
+    key = checked.group if key is None else key
+    check_key(key, columns, name)
+    column_roles.check(checked, columns, key)
+    binding.check(checked, columns, key, shards)
+
+    def work(connection: Connection) -> QueueInfo:
+        created = queues.create(
+            connection,
+            name,
+            columns,
+            shards=shards,
+            key=key,
+            settings=checked,
+            exist_ok=exist_ok,
+        )
+        faults.point("create.before_commit")
+        return created
+
+    created = catalog.write(work, grows=True)
+    faults.point("create.committed")
+    if exist_ok:
+        _warn_of_kept(created, given)
+    return created
+
+
+def _warn_of_kept(queue: QueueInfo, given: Mapping[str, Any]) -> None:
+    """Warn of settings that an existing queue keeps, although its creator gave other values."""
+    names = queue.settings.unlike(given)
+    if names:
+        kept = ", ".join(f"{name}={getattr(queue.settings, name)!r}" for name in names)
+        wanted = ", ".join(f"{name}={given[name]!r}" for name in names)
+        warnings.warn(
+            f"queue {queue.name!r} exists already and keeps {kept}, not {wanted}; to change the "
+            f"queue, call its admin.change_settings({wanted})",
+            stacklevel=5,
+        )
