@@ -9,11 +9,9 @@ from ignis_source.handle import StoreHandle
 from ignis_source.options import SourceOptions
 from ignis_source.queue_refresh import Queues, open_queues, with_columns_of
 from queue_core.catalog import queues as catalog_queues
-from queue_core.catalog.slices.conditions import fireable
-from queue_core.selection.queue_rules import Eligibility, of_firing
+from queue_core.selection.demand import Demand
 from queue_core.selection.request import FireRequest, Horizon
 from queue_core.selection.selection import Selection
-from queue_core.selection.terms import terms_of
 from queue_core.values.column_roles import holding
 from queue_core.values.model import QueueInfo
 
@@ -23,7 +21,18 @@ SETTINGS_SECONDS = 1.0
 
 def check_selection(queues: Sequence[QueueInfo], storage: str, options: SourceOptions) -> None:
     """Raise `BadSelector` or `BadOption` if the options' selector or order does not fit."""
-    Selection.parse(queues, storage, options.selector, options.order_by, order=options.order)
+    demand_of(options).selection(queues, storage)
+
+
+def demand_of(options: SourceOptions) -> Demand:
+    """Return what a query with these options takes, without limits."""
+    return Demand(
+        magazine=options.magazine,
+        selector=options.selector,
+        order_by=options.order_by,
+        order=options.order,
+        fallback=options.fallback,
+    )
 
 
 class Requests:
@@ -32,6 +41,7 @@ class Requests:
     def __init__(self, store: StoreHandle, options: SourceOptions) -> None:
         self._store = store
         self._options = options
+        self._demand = demand_of(options)
         # With their present columns; `queues` keeps the columns that the query began with.
         self._current: list[QueueInfo] = []
         interval = min(options.refresh_interval, SETTINGS_SECONDS)
@@ -54,23 +64,13 @@ class Requests:
         after: int,
     ) -> FireRequest:
         """Return the request for the ticket that follows *after* from some of the queues."""
-        options = self._options
-        terms = terms_of(queues, options.magazine, options.order_by, options.order)
+        demand = replace(self._demand, max_messages=max_messages, max_bytes=max_bytes)
+        request = demand.request(queues, self._selection())
+        terms = request.terms
         if not (max_messages or max_bytes):
             # All of their messages are taken.
             terms = replace(terms, weights={})
-        return FireRequest(
-            queue_ids=tuple(info.id for info in queues),
-            magazine=options.magazine,
-            max_messages=max_messages,
-            max_bytes=max_bytes,
-            horizon=self.horizon,
-            selection=self._selection(),
-            rules=fireable(queues, options.magazine),
-            terms=terms,
-            spread=True,
-            after=after,
-        )
+        return replace(request, horizon=self.horizon, terms=terms, spread=True, after=after)
 
     @property
     def holds(self) -> bool:
@@ -86,15 +86,4 @@ class Requests:
         return with_columns_of(known, self._current)
 
     def _selection(self) -> Selection | None:
-        def rules(queue: QueueInfo) -> Eligibility:
-            return of_firing(queue, self._options.magazine)
-
-        return Selection.parse(
-            self._current,
-            self._store.storage.uri,
-            self._options.selector,
-            self._options.order_by,
-            order=self._options.order,
-            fallback=self._options.fallback,
-            eligibility=rules,
-        )
+        return self._demand.selection(self._current, self._store.storage.uri)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from queue_core.catalog.slices.conditions import fireable
-from queue_core.selection.queue_rules import Eligibility, of_firing
+from queue_core.selection.queue_rules import of_firing
 from queue_core.selection.request import FireRequest
 from queue_core.selection.selection import Selection
 from queue_core.selection.terms import terms_of
@@ -35,21 +36,12 @@ class Demand:
     #: Also from a paused queue.
     even_if_paused: bool = False
 
-    def selection(
-        self, queues: Sequence[QueueInfo], storage: str, condition: str | None = None
-    ) -> Selection | None:
+    def selection(self, queues: Sequence[QueueInfo], storage: str) -> Selection | None:
         """
         Return the messages that it may take, and their order; raises as `Selection.parse` does.
 
-        They also meet *condition*, which is SQL over their columns. *storage* is the URI of the
-        storage that has them.
+        *storage* is the URI of the storage that has them.
         """
-
-        def rules(queue: QueueInfo) -> Eligibility:
-            own = of_firing(queue, self.magazine)
-            both = " AND ".join(f"({text})" for text in (own.condition, condition) if text)
-            return own if condition is None else replace(own, condition=both)
-
         return Selection.parse(
             queues,
             storage,
@@ -57,7 +49,7 @@ class Demand:
             self.order_by,
             order=self.order,
             fallback=self.fallback,
-            eligibility=rules,
+            eligibility=partial(of_firing, magazine=self.magazine),
         )
 
     def request(self, queues: Sequence[QueueInfo], selection: Selection | None) -> FireRequest:
