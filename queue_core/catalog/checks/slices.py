@@ -7,7 +7,7 @@ statistics, are checked one by one.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from pyroaring import BitMap
@@ -23,6 +23,8 @@ from queue_core.values.rows import Rows
 _HEAD = (slices.c.id, slices.c.queue_id, slices.c.moved_at, slices.c.fired_at)
 #: A quarantined slice is known to be damaged.
 _TRUSTED = slices.c.state != int(State.DAMAGED)
+#: Segments whose slices are compared at a time.
+_BATCH = 10_000
 #: As 64 bits: a damaged value must not make the database refuse the statement.
 _SPAN = cast(slices.c.row_stop, BigInteger) - slices.c.row_start
 
@@ -125,8 +127,9 @@ def check_rows_once(scope: Scope) -> Iterator[Finding]:
     near = select(slices.c.segment_id, slices.c.row_start, stops.label("before")).where(_TRUSTED)
     pairs = near.subquery()
     crowded = select(pairs.c.segment_id).where(pairs.c.row_start < pairs.c.before).distinct()
-    for some in _batches(scope.connection.scalars(crowded).all()):
-        these = dialect.one_of(slices.c.segment_id, some)
+    ids = sorted(scope.connection.scalars(crowded))
+    for first in range(0, len(ids), _BATCH):
+        these = dialect.one_of(slices.c.segment_id, ids[first : first + _BATCH])
         taken: dict[int, BitMap] = defaultdict(BitMap)
         for row, rows in _loaded(scope, these):
             if taken[row.segment_id] & rows:
@@ -188,9 +191,3 @@ def _decoded(row: Any) -> BitMap | None:
         return Rows.from_bytes(row.row_start, row.row_stop, row.bitmap).as_bitmap()
     except ValueError:
         return None
-
-
-def _batches(ids: Collection[int], size: int = 10_000) -> Iterator[list[int]]:
-    ordered = sorted(ids)
-    for first in range(0, len(ordered), size):
-        yield ordered[first : first + size]
