@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import Connection, Engine, Table, select
+from sqlalchemy import ColumnElement, Connection, Engine, Table, select
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
@@ -25,6 +25,7 @@ from queue_core.errors import BadOption
 from queue_core.values.address import masked, masked_query
 
 __all__ = [
+    "after",
     "Dialect",
     "StillLocked",
     "connect",
@@ -98,6 +99,11 @@ def connect(url: str, idle: int = IDLE_CONNECTIONS) -> Engine:
 def insert_new(connection: Connection, table: Table) -> Any:
     """Return an INSERT that has ``on_conflict_do_nothing`` and ``on_conflict_do_update``."""
     return of(connection).insert_new(table)
+
+
+def after(seconds: float) -> ColumnElement[int]:
+    """Return the time *seconds* after now; negative: before."""
+    return now() + int(seconds * 1e6)
 
 
 _CLOCK = select(now())

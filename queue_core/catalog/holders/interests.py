@@ -233,8 +233,7 @@ def _beats(within: float) -> ColumnElement[bool]:
 
 
 def _beats_since(within: float) -> ColumnElement[bool]:
-    since = dialect.now() - int(within * 1e6)
-    return func.coalesce(consumer_rows.c.heartbeat_at, 0) >= since
+    return func.coalesce(consumer_rows.c.heartbeat_at, 0) >= dialect.after(-within)
 
 
 def _taken(queue: str, by: str, exclusively: bool) -> QueueTaken:

@@ -31,8 +31,7 @@ def hold(connection: Connection, role: str, holder: str, seconds: float) -> int 
 
     The term grows with each change of the holder.
     """
-    now = dialect.now()
-    ends = now + int(seconds * 1e6)
+    now, ends = dialect.now(), dialect.after(seconds)
     statement = dialect.insert_new(connection, leases).values(
         role=role, holder=holder, term=1, ends_at=ends
     )
@@ -91,12 +90,12 @@ def backs_up(connection: Connection) -> bool:
 
 def is_ahead(time: ColumnElement[Any], seconds: float = 0.0) -> ColumnElement[bool]:
     """Whether a time is further in the future than *seconds*, and than clocks may differ."""
-    return time > dialect.now() + int((seconds + AHEAD_SECONDS) * 1e6)
+    return time > dialect.after(seconds + AHEAD_SECONDS)
 
 
 def correct(connection: Connection) -> None:
     """Set heartbeats that lie in the future to the present, and limit leases to their longest."""
-    longest = dialect.now() + int(LONGEST_LEASE_SECONDS * 1e6)
+    longest = dialect.after(LONGEST_LEASE_SECONDS)
     late = is_ahead(leases.c.ends_at, LONGEST_LEASE_SECONDS)
     connection.execute(update(leases).where(late).values(ends_at=longest))
     late = is_ahead(consumers.c.heartbeat_at)

@@ -162,7 +162,7 @@ def remove(connection: Connection, some: Numbers) -> None:
 
 
 def _unseen(dead_after: float) -> Select[Any]:
-    dead = dialect.now() - int(dead_after * 1e6)
+    dead = dialect.after(-dead_after)
     return (
         select(tickets.c.consumer_id, tickets.c.number)
         .join(consumers, consumers.c.id == tickets.c.consumer_id)

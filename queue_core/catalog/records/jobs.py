@@ -150,13 +150,13 @@ def begin(connection: Connection, job: Job) -> None:
 def lock(connection: Connection, job: Job, rest: float = 0.0) -> None:
     """Lock a job for a step, and set when it is due otherwise; raises `NotMine`."""
     as_known = _open(job.id).where(jobs.c.moved == job.moved)
-    _change(connection, as_known, due_at=_after(rest))
+    _change(connection, as_known, due_at=dialect.after(rest))
 
 
 def count(connection: Connection, job: Job, moved: int) -> None:
     """Count the messages of a step of a locked job; the next one is due by its rate."""
     rest = moved / job.wish.rate if job.wish.rate else 0.0
-    _change(connection, _open(job.id), moved=job.moved + moved, due_at=_after(rest))
+    _change(connection, _open(job.id), moved=job.moved + moved, due_at=dialect.after(rest))
 
 
 def end(connection: Connection, job_id: str, state: str, error: str | None = None) -> None:
@@ -194,10 +194,6 @@ def _open(job_id: str) -> Update:
 def _change(connection: Connection, which: Update, **values: Any) -> None:
     if connection.execute(which.values(values).returning(jobs.c.id)).first() is None:
         raise NotMine
-
-
-def _after(seconds: float) -> Any:
-    return dialect.now() + int(seconds * 1e6)
 
 
 def shown(connection: Connection, names: Mapping[int, str]) -> list[dict[str, Any]]:

@@ -112,7 +112,7 @@ def hasten(connection: Connection, queue_id: int, task: str, delay: float) -> No
     connection.execute(
         update(schedule)
         .where(schedule.c.queue_id == queue_id, schedule.c.task == task)
-        .values(due_at=dialect.now() + int(delay * 1e6))
+        .values(due_at=dialect.after(delay))
     )
 
 
