@@ -160,12 +160,12 @@ def _change(
     connection: Connection, name: str, transition: _Transition, consumer: str | None
 ) -> bool:
     """Make a transition, one process after another; return whether it was possible."""
-    query = dialect.of(connection).locked(select(breakers).where(breakers.c.name == name))
+    query = select(breakers).where(breakers.c.name == name).with_for_update()
     row = connection.execute(query).first()
     if row is None and transition(BreakerState(), 0) is not None:
         # Another process may be faster.
         fresh = {"state": CLOSED, "forced": False, "since_at": 0, "pause": 0, "opened": 0}
-        insert = dialect.of(connection).insert_new(breakers).values(name=name, **fresh)
+        insert = dialect.insert_new(connection, breakers).values(name=name, **fresh)
         connection.execute(insert.on_conflict_do_nothing())
         row = connection.execute(query).one()
     new = None if row is None else transition(_state(row), dialect.read_clock(connection))
