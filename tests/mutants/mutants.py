@@ -598,7 +598,7 @@ MUTANTS = (
     ),
     _of(
         "stores of a process share no connections",
-        "queue_core/catalog/shared_pools",
+        "queue_core/catalog/connections",
         "shared = _pools.get((url, idle))",
         "shared = None",
         "tests/processes/test_connections.py",
