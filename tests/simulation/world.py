@@ -220,7 +220,7 @@ class World:
                     self._beat(heart)
 
     def _beat(self, heart: Heartbeat) -> None:
-        if heart._ended.is_set() or heart._fenced is not None:
+        if heart._loop._is_ending or heart._fenced is not None:
             return
         try:
             heart._catalog.write(lambda c: heart._beat(c, heart._consumer))
