@@ -13,7 +13,6 @@ Before the first batch, the messages of dead consumers count as lost (`lose`).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
@@ -62,27 +61,6 @@ class _Stretch(NamedTuple):
     end: Position | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class _Limits:
-    """The ages, in seconds since their firing, at which messages are stuck."""
-
-    main: float
-    sideline: float
-    #: Seconds without a heartbeat after which a consumer is dead.
-    dead_after: float
-    #: The only consumer whose messages are swept, even if they wait for its restart.
-    consumer: str | None = None
-
-    def conditions(self, magazine: Magazine) -> Rules:
-        """Return the conditions on stuck slices of a magazine."""
-        age = self.main if magazine is Magazine.MAIN else self.sideline
-        # Without an age, even messages that were fired by a clock which was ahead.
-        old = (*IN_FLIGHT, *(abandoned.fired_before(age) if age > 0 else ()))
-        if self.consumer is None:
-            return (*old, *abandoned.unattended(self.dead_after))
-        return (*old, *abandoned.of_dead(self.consumer, self.dead_after))
-
-
 def sweep(
     catalog: Catalog,
     queue: QueueInfo,
@@ -106,19 +84,19 @@ def sweep(
     """
     clock.check(catalog)
     task_log.prepare()
-    limits = _limits(queue, older_than, dead_after, consumer)
+    stuck = _stuck(queue, older_than, dead_after, consumer)
     slices, messages = BATCH_SLICES, BATCH_MESSAGES
     if by_hand:
         slices, messages = min(whole_slices(), slices), min(PART_MESSAGES, messages)
     # First, because each batch would see fewer messages that were lost together.
-    lost = _count_losses(catalog, queue, limits, guard, limit)
+    lost = _count_losses(catalog, queue, stuck[Magazine.MAIN], dead_after, guard, limit)
     left = None if limit is None else limit - lost
     rounds = Rounds(catalog, "sweep", guard, limit=left, late=are_brief())
 
     def work(
-        connection: Connection, begin: Position, magazine: Magazine, stuck: Rules
+        connection: Connection, begin: Position, magazine: Magazine, where: Rules
     ) -> tuple[int, Position | None]:
-        found = bunches.read_given(connection, stuck, slices + 1, begin, {})
+        found = bunches.read_given(connection, where, slices + 1, begin, {})
         size = _batch_size(found, slices, messages, rounds.left)
         following = None
         if size < len(found):
@@ -131,8 +109,8 @@ def sweep(
     for magazine, begin, end in _round(catalog, queue):
         upto = () if end is None else before(end)
         # Built once: this takes longer than to read a batch.
-        stuck = (*in_queue(queue.id, magazine), *limits.conditions(magazine), *upto)
-        if not rounds.through(partial(work, magazine=magazine, stuck=stuck), begin):
+        where = (*in_queue(queue.id, magazine), *stuck[magazine], *upto)
+        if not rounds.through(partial(work, magazine=magazine, where=where), begin):
             break
     return lost + rounds.done
 
@@ -145,32 +123,41 @@ def count(
     consumer: str | None = None,
 ) -> int:
     """Return how many messages `sweep` would move now with the same arguments."""
-    limits = _limits(queue, older_than, dead_after, consumer)
+    stuck = _stuck(queue, older_than, dead_after, consumer)
     with catalog.read() as connection:
         return sum(
-            amounts.messages(
-                connection, *in_queue(queue.id, magazine), *limits.conditions(magazine)
-            )
+            amounts.messages(connection, *in_queue(queue.id, magazine), *stuck[magazine])
             for magazine in Magazine
         )
 
 
-def _limits(
+def _stuck(
     queue: QueueInfo, older_than: float | None, dead_after: float, consumer: str | None
-) -> _Limits:
-    if older_than is None and consumer is not None:
-        older_than = 0.0
-    if older_than is None:
-        settings = queue.settings
-        return _Limits(settings.sweep_after, settings.sideline_sweep_after, dead_after)
-    return _Limits(older_than, older_than, dead_after, consumer)
+) -> dict[Magazine, Rules]:
+    """Return the conditions on stuck slices of each magazine."""
+    main, sideline = queue.settings.sweep_after, queue.settings.sideline_sweep_after
+    if older_than is not None or consumer is not None:
+        main = sideline = older_than or 0.0
+    if consumer is None:
+        holder = abandoned.unattended(dead_after)
+    else:
+        holder = abandoned.of_dead(consumer, dead_after)
+    return {
+        # Without an age, even messages that were fired by a clock which was ahead.
+        magazine: (*IN_FLIGHT, *(abandoned.fired_before(age) if age > 0 else ()), *holder)
+        for magazine, age in ((Magazine.MAIN, main), (Magazine.SIDELINE, sideline))
+    }
 
 
 def _count_losses(
-    catalog: Catalog, queue: QueueInfo, limits: _Limits, guard: Guard | None, limit: int | None
+    catalog: Catalog,
+    queue: QueueInfo,
+    stuck: Rules,
+    dead_after: float,
+    guard: Guard | None,
+    limit: int | None,
 ) -> int:
     """Count the messages of dead consumers as lost; return how many were sidelined for it."""
-    stuck, dead_after = limits.conditions(Magazine.MAIN), limits.dead_after
     with catalog.read() as connection:
         dead = abandoned.dead_holders(connection, queue.id, dead_after, stuck)
     # Of each consumer, one at most.
