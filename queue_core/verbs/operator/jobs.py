@@ -115,6 +115,7 @@ class Jobs:
 
     def _step(self, job_id: str) -> int:
         job, steps = self._begun.get(job_id) or self._begin(job_id)
+        self._begun[job_id] = (job, steps)
         if job.left == 0:
             self._end(job_id, jobs.DONE)
             return 0
