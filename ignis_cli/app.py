@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from copy import copy
 from importlib.metadata import version
 from typing import Annotated, Any, TypeVar, get_args, get_origin
@@ -156,9 +157,11 @@ def duration(option: str, text: str) -> float:
         raise BadOption(f"--{option} {text}: use {error}") from error
 
 
-def working(text: str) -> Any:
-    """Show a spinner on standard error while a long transaction runs."""
-    return console(stderr=True).status(text)
+@contextmanager
+def working(text: str) -> Iterator[Callable[[str, int, int], None]]:
+    """Show a spinner on standard error during long work; yield what shows its progress."""
+    with console(stderr=True).status(text) as shown:
+        yield lambda part, done, of: shown.update(f"{text}: {part}, {done:,} of {of:,}")
 
 
 def ask(question: str) -> None:

@@ -14,9 +14,8 @@ from typer import Option
 
 from ignis_cli import row_files
 from ignis_cli.app import TAKES, Count, Name, Where, Yes, ask, command
-from ignis_cli.counting import counting
+from ignis_cli.counting import between_transactions, counting
 from ignis_cli.display import OutputLost, answer, complain, counted, flush, show
-from ignis_cli.interrupts import between_transactions
 from ignis_cli.invocation import REFUSED
 from queue_core import Chosen, Firing, IgnisError, Queue, Store
 from queue_core.errors import BadOption

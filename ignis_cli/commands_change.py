@@ -6,17 +6,15 @@ import json
 import shlex
 import warnings
 from collections.abc import Iterable, Iterator
-from contextlib import nullcontext
 from itertools import chain
 
 import pyarrow as pa
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from ignis_cli import row_files
 from ignis_cli.app import Format, Name, Positive, Yes, ask, command
+from ignis_cli.counting import Interrupts, bar, between_transactions
 from ignis_cli.ddl import columns as parse_columns
-from ignis_cli.display import answer, complain, console, counted
-from ignis_cli.interrupts import Interrupts, between_transactions
+from ignis_cli.display import answer, complain, counted
 from ignis_cli.invocation import current
 from ignis_cli.setting_values import parse_settings
 from queue_core import IgnisError, Queue
@@ -100,25 +98,16 @@ def load(
         file: A file of JSON lines, CSV, Parquet or Arrow; '-' is standard input.
         part: Messages per transaction, 1 or more. Each part is loaded whole or not at all.
     """
-    progress = Progress(
-        SpinnerColumn(),
-        TextColumn("{task.completed:,} messages loaded"),
-        TimeElapsedColumn(),
-        console=(screen := console(stderr=True)),
-        transient=True,
-    )
     loaded = left_out = 0
     interrupts = Interrupts()
-    # Older versions of rich print an empty line even for a disabled one.
-    with progress if screen.is_terminal else nullcontext():
-        task = progress.add_task("load", total=None)
+    with bar("load", None) as shown:
         try:
             for rows in _parts(row_files.batches(file, format, queue.schema), part):
                 with between_transactions() as interrupts:
                     ids = queue.load(rows)
                     left_out += ids.null_count
                     loaded += len(ids) - ids.null_count
-                progress.update(task, completed=loaded)
+                shown(len(ids) - ids.null_count, 0)
                 interrupts.check()
         except IgnisError:
             if loaded:

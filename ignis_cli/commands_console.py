@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from enum import StrEnum
 from pathlib import Path
 
 import typer
@@ -11,16 +10,12 @@ import typer
 from ignis_cli.app import Host, Port, command, duration
 from ignis_cli.display import answer, complain
 from ignis_cli.invocation import current
+from ignis_console import passwords
+from ignis_console.config import LOOPBACK, ConsoleOptions
+from ignis_console.passwords import Role
 from queue_core.support.extras import missing
 
 _OPERATE = "Operate"
-
-
-class LoginRole(StrEnum):
-    """What a login may do."""
-
-    look = "look"
-    operate = "operate"
 
 
 @command(_OPERATE)
@@ -64,9 +59,6 @@ def console(
         metrics_token: File with a token, with which Prometheus reads /metrics, and no page.
         oldest: Age at which a waiting message is a problem, such as 15m.
     """
-    # Checked first: what serves the pages takes a while to import.
-    from ignis_console.config import LOOPBACK, ConsoleOptions
-
     options = ConsoleOptions(
         host=host,
         port=port,
@@ -83,6 +75,7 @@ def console(
         metrics_token=metrics_token,
         oldest_wanted=duration("oldest", oldest),
     )
+    # After the options are checked, since it takes a while to import.
     try:
         from ignis_console.server import serve
     except ModuleNotFoundError as error:
@@ -92,7 +85,7 @@ def console(
 
 
 @command(_OPERATE)
-def console_user(name: str, *, role: LoginRole = LoginRole.look) -> None:
+def console_user(name: str, *, role: Role = Role.LOOK) -> None:
     """
     Print the line of a login for the file of `ignis console --users`.
 
@@ -103,12 +96,10 @@ def console_user(name: str, *, role: LoginRole = LoginRole.look) -> None:
         name (NAME): Name of the login.
         role: What the login may do.
     """
-    from ignis_console import passwords
-
     passwords.check_name(name)
     if sys.stdin.isatty():
         password = typer.prompt("Password", hide_input=True, confirmation_prompt=True, err=True)
     else:
         password = sys.stdin.readline().rstrip("\r\n")
-    line = passwords.line(name, passwords.Role(role.value), password)
+    line = passwords.line(name, role, password)
     answer(line, name=name, role=role.value, line=line)

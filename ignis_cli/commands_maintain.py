@@ -160,11 +160,7 @@ def fsck(store: Store, *, deep: bool = False, repair: bool = False) -> None:
         deep: Also read all segments and verify their checksums.
         repair: Repair broken records where possible, and quarantine damaged messages.
     """
-    with working("checking") as shown:
-
-        def progress(part: str, done: int, of: int) -> None:
-            shown.update(f"checking {part} ({done + 1} of {of})")
-
+    with working("checking") as progress:
         found = store.admin.fsck(deep=deep, repair=repair, progress=progress)
     repaired = sum(found.column("repaired").to_pylist())
     left = found.num_rows - repaired

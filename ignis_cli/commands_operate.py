@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated
 
 from typer import Argument, Option
 
@@ -29,8 +28,8 @@ def backup(store: Store, folder: Folder, *, catalog_only: bool = False) -> None:
     Args:
         catalog_only: Write the catalog without the segment files.
     """
-    with working("backing up") as status:
-        done = store.admin.backup(folder, segments=not catalog_only, progress=_shown(status))
+    with working("backing up") as progress:
+        done = store.admin.backup(folder, segments=not catalog_only, progress=progress)
     lines = [
         f"{counted(done.messages, 'message is', 'messages are')} in {folder}, with "
         f"{counted(done.segments, 'segment', 'segments')}, {done.copied:,} of them new",
@@ -52,8 +51,8 @@ def restore(folder: Folder, *, over: bool = False) -> None:
         over: Replace the catalog of the same store, or use its storage. Segments that the backup
             does not know stay.
     """
-    with working("restoring") as status:
-        done = Store.restore(folder, **current.get().address, over=over, progress=_shown(status))
+    with working("restoring") as progress:
+        done = Store.restore(folder, **current.get().address, over=over, progress=progress)
     lines = [
         f"{counted(done.messages, 'message is', 'messages are')} restored, as of "
         f"{done.age / 60:,.0f} minutes ago; {done.copied:,} segments were copied"
@@ -100,12 +99,3 @@ def grants(
     """
     found = statements(role, name, schema)
     answer("\n".join(found), role=name, kind=role, statements=found)
-
-
-def _shown(status: Any) -> Callable[[str, int, int], None]:
-    """Return a function that shows the progress of long work."""
-
-    def show(kind: str, done: int, count: int) -> None:
-        status.update(f"{kind}: {done:,} of {count:,}")
-
-    return show

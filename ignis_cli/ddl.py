@@ -20,11 +20,14 @@ def columns(text: str) -> pa.Schema:
     for column in _definitions(text):
         if not isinstance(column, exp.ColumnDef) or column.kind is None:
             raise BadOption(f"columns: {column.sql('spark')!r} has no type; write `name TYPE`")
+        required = any(
+            isinstance(each.args.get("kind"), exp.NotNullColumnConstraint)
+            for each in column.constraints
+        )
         try:
-            kind = _arrow(column.kind)
+            fields.append(pa.field(column.name, _arrow(column.kind), not required))
         except (IndexError, TypeError, ValueError) as error:
             raise BadOption(f"columns: {column.sql('spark')!r} cannot be understood") from error
-        fields.append(pa.field(column.name, kind, _is_nullable(column)))
     return pa.schema(fields)
 
 
@@ -39,29 +42,12 @@ def _definitions(text: str) -> list[exp.Expression]:
     return list(table.expressions)
 
 
-def _is_nullable(column: exp.ColumnDef) -> bool:
-    kinds = (constraint.args.get("kind") for constraint in column.constraints)
-    return not any(isinstance(kind, exp.NotNullColumnConstraint) for kind in kinds)
-
-
 def _arrow(kind: exp.DataType) -> pa.DataType:
     if kind.this in _SIMPLE:
         return _SIMPLE[kind.this]
     if kind.this in _NESTED:
         return _NESTED[kind.this](kind)
     raise BadOption(f"columns: type {kind.sql('spark')} is not supported; use one of Spark's types")
-
-
-def _decimal(kind: exp.DataType) -> pa.DataType:
-    # Spark's defaults: 10 digits, none after the decimal point.
-    digits = [int(each.name) for each in kind.expressions] or [10]
-    return pa.decimal128(*digits)
-
-
-def _struct(kind: exp.DataType) -> pa.DataType:
-    return pa.struct(
-        [pa.field(field.name, _arrow(field.args["kind"])) for field in kind.expressions]
-    )
 
 
 _T = exp.DataType.Type
@@ -84,6 +70,11 @@ _SIMPLE = {
 _NESTED: dict[Any, Callable[[exp.DataType], pa.DataType]] = {
     _T.ARRAY: lambda kind: pa.list_(_arrow(kind.expressions[0])),
     _T.MAP: lambda kind: pa.map_(*(_arrow(each) for each in kind.expressions)),
-    _T.STRUCT: _struct,
-    _T.DECIMAL: _decimal,
+    _T.STRUCT: lambda kind: pa.struct(
+        [pa.field(each.name, _arrow(each.args["kind"])) for each in kind.expressions]
+    ),
+    # Spark's defaults: 10 digits, none after the decimal point.
+    _T.DECIMAL: lambda kind: pa.decimal128(
+        *([int(each.name) for each in kind.expressions] or [10])
+    ),
 }

@@ -69,14 +69,13 @@ def counted(number: int, one: str = "message", more: str = "messages") -> str:
 
 def say(text: str) -> None:
     """Print one line."""
-    with _writing():
-        console().print(Text(visible(text)), soft_wrap=True)
+    put(Text(visible(text)), soft_wrap=True)
 
 
-def put(shown: RenderableType) -> None:
+def put(shown: RenderableType, *, soft_wrap: bool = False) -> None:
     """Print a table, or something else that rich knows to show."""
     with _writing():
-        console().print(shown)
+        console().print(shown, soft_wrap=soft_wrap)
 
 
 def buffer_output() -> None:
@@ -178,12 +177,12 @@ def grid(rows: pa.Table, title: str | None = None) -> Table:
 
 def _as_rows(rows: pa.Table) -> Iterator[dict[str, Any]]:
     """Yield rows as dicts."""
-    for row in zip(*(_as_values(column) for column in valid_table(rows).columns), strict=True):
+    columns = [
+        [json_lines.value_for(value, column.type) for value in column.to_pylist()]
+        for column in valid_table(rows).columns
+    ]
+    for row in zip(*columns, strict=True):
         yield dict(zip(rows.column_names, row, strict=True))
-
-
-def _as_values(column: pa.ChunkedArray) -> list[Any]:
-    return [json_lines.value_for(value, column.type) for value in column.to_pylist()]
 
 
 def _cell(name: str, value: object) -> str:

@@ -54,10 +54,9 @@ class Ignis(TyperGroup):
             complain(str(error))
             raise typer.Exit(REFUSED) from error
         except OutputLost as error:
-            if error.is_closed:
-                raise typer.Exit(BROKEN) from error
-            complain(str(error))
-            raise typer.Exit(REFUSED) from error
+            if not error.is_closed:
+                complain(str(error))
+            raise typer.Exit(BROKEN if error.is_closed else REFUSED) from error
         except _Misused as error:
             raise _refused(error) from error
 

@@ -28,20 +28,16 @@ def table_of(lines: bytes, schema: pa.Schema | None) -> pa.Table:
     Columns that the schema lacks have types of their own: the queue refuses them, because it can
     suggest the nearest name. Raises `ValueError` and errors of Arrow.
     """
-    fields = {} if schema is None else {field.name: field for field in schema}
-    texts = {name for name, each in fields.items() if _is_text(each.type)}
-    taken = {
-        name: each.type
-        for name, each in fields.items()
-        if name not in texts and _has(each.type, _is_foreign)
-    }
+    kinds = {} if schema is None else {field.name: field.type for field in schema}
+    texts = {name for name, kind in kinds.items() if is_binary(kind) or pa.types.is_date(kind)}
+    taken = {n: kind for n, kind in kinds.items() if n not in texts and _has(kind, _is_foreign)}
     lines, columns = _taken_out(lines, taken)
     # The queue checks for nulls later.
-    explicit = [
-        (name, pa.string() if name in texts else field.type)
-        for name, field in fields.items()
+    explicit = {
+        name: pa.string() if name in texts else kind
+        for name, kind in kinds.items()
         if name not in taken
-    ]
+    }
     rows = pyarrow.json.read_json(
         pa.BufferReader(lines),
         pyarrow.json.ReadOptions(block_size=len(lines)),
@@ -52,7 +48,10 @@ def table_of(lines: bytes, schema: pa.Schema | None) -> pa.Table:
     )
     for number, name in enumerate(rows.column_names):
         if name in texts:
-            rows = rows.set_column(number, name, _of_texts(rows.column(number), fields[name].type))
+            column, kind = rows.column(number), kinds[name]
+            if is_binary(kind):
+                column = pa.array([value_of(text, kind) for text in column.to_pylist()], kind)
+            rows = rows.set_column(number, name, column.cast(kind))
     if _NOTHING in rows.column_names:
         rows = rows.drop_columns([_NOTHING])
     for name, column in columns.items():
@@ -81,21 +80,28 @@ def value_of(value: Any, kind: pa.DataType) -> Any:
     if value is None or not _has(kind, _is_foreign):
         return value
     if is_binary(kind):
-        return _bytes_of(value)
+        try:
+            return base64.b64decode(value, validate=True)
+        except (TypeError, ValueError):
+            raise _misfit(value, "base64, which a binary column needs") from None
     if pa.types.is_map(kind):
         pairs = list(value.items()) if isinstance(value, dict) else value
-        if not (isinstance(pairs, list) and all(map(_is_pair, pairs))):
-            raise ValueError(f"{_cut(value)} is not an object, which a map needs")
+        if not isinstance(pairs, list) or not all(map(_is_pair, pairs)):
+            raise _misfit(value, "an object, which a map needs")
         return [
             (value_of(key, kind.key_type), value_of(item, kind.item_type)) for key, item in pairs
         ]
     if pa.types.is_struct(kind):
         if not isinstance(value, dict):
-            raise ValueError(f"{_cut(value)} is not an object, which a struct needs")
+            raise _misfit(value, "an object, which a struct needs")
         return {field.name: value_of(value.get(field.name), field.type) for field in kind}
     if not isinstance(value, list):
-        raise ValueError(f"{_cut(value)} is not a list")
+        raise _misfit(value, "a list")
     return [value_of(item, kind.value_type) for item in value]
+
+
+def _misfit(value: Any, needed: str) -> ValueError:
+    return ValueError(f"{json.dumps(value, ensure_ascii=False)[:60]} is not {needed}")
 
 
 def _taken_out(lines: bytes, taken: Mapping[str, pa.DataType]) -> tuple[bytes, dict[str, pa.Array]]:
@@ -124,17 +130,6 @@ def _has(kind: pa.DataType, test: Callable[[pa.DataType], bool]) -> bool:
     return test(kind) or any(_has(each, test) for each in inner)
 
 
-def _is_text(kind: pa.DataType) -> bool:
-    """Return whether the values of a type are texts in JSON, which Arrow reads as texts alone."""
-    return is_binary(kind) or bool(pa.types.is_date(kind))
-
-
-def _of_texts(texts: pa.ChunkedArray, kind: pa.DataType) -> pa.Array | pa.ChunkedArray:
-    if pa.types.is_date(kind):
-        return texts.cast(kind)
-    return pa.array([value_of(text, kind) for text in texts.to_pylist()], kind)
-
-
 def _is_foreign(kind: pa.DataType) -> bool:
     """Return whether Arrow does not read a type from JSON."""
     return is_binary(kind) or bool(pa.types.is_map(kind))
@@ -142,14 +137,3 @@ def _is_foreign(kind: pa.DataType) -> bool:
 
 def _is_pair(value: Any) -> bool:
     return isinstance(value, list | tuple) and len(value) == 2
-
-
-def _bytes_of(text: Any) -> bytes:
-    try:
-        return base64.b64decode(text, validate=True)
-    except (TypeError, ValueError):
-        raise ValueError(f"{_cut(text)} is not base64, which a binary column needs") from None
-
-
-def _cut(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)[:60]

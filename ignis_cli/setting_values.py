@@ -11,58 +11,35 @@ from queue_core.values.durations import parse_seconds
 from queue_core.values.options import words
 from queue_core.values.settings import MAX_CONCURRENCY, descriptions, is_whole
 
-#: The accepted forms of a text, for errors.
-_FORMS = {
-    "columns": ", separated by commas: amount,customer",
+_NONE = ("none", "null")
+#: Parses the values of each kind of setting; raises `ValueError`.
+_PARSERS: dict[str, Callable[[str], Any]] = {
+    "seconds": lambda text: int(value) if (value := parse_seconds(text)).is_integer() else value,
+    "columns": lambda text: json.loads(text) if text.startswith("[") else list(words(text)),
+    "number": json.loads,
+    "text": lambda text: json.loads(text) if text.startswith('"') else text,
 }
 
 
 def parse_settings(pairs: Iterable[str]) -> dict[str, Any]:
     """Return values by the names of settings, from ``NAME=VALUE``; raises `BadOption`."""
     known = {each.name: each for each in descriptions()}
-    settings = {}
+    settings: dict[str, Any] = {}
     for pair in pairs:
         name, equals, text = pair.partition("=")
         if not equals:
             raise BadOption(f"setting {pair!r}: write NAME=VALUE")
         # The queue refuses unknown settings, because it can suggest the nearest name.
         kind = known[name].kind if name in known else "text"
+        if text in ("", *_NONE) and kind == "columns":
+            text = "[]"
         try:
-            settings[name] = value = _value(kind, text)
-            # In Python, more counts as 100; here, it is a slip that nobody would see.
+            value: Any = None if text in _NONE else _PARSERS[kind](text)
+            settings[name] = value
+            # In Python, more counts as 100; here, it is a slip that no one would see.
             if name == "concurrency" and is_whole(value) and value > MAX_CONCURRENCY:
                 raise ValueError
         except ValueError:
-            allowed = f"{known[name].allowed}{_FORMS.get(kind, '')}"
-            raise BadOption(f"{name}={text}: use {allowed}") from None
+            form = ", separated by commas: amount,customer" if kind == "columns" else ""
+            raise BadOption(f"{name}={text}: use {known[name].allowed}{form}") from None
     return settings
-
-
-def _value(kind: str, text: str) -> Any:
-    """Parse one value; raises `ValueError`."""
-    if text in ("none", "null"):
-        return [] if kind == "columns" else None
-    return _PARSERS[kind](text)
-
-
-def _seconds(text: str) -> float:
-    value = parse_seconds(text)
-    return int(value) if value.is_integer() else value
-
-
-def _columns(text: str) -> Any:
-    if not text:
-        return []
-    return json.loads(text) if text.startswith("[") else list(words(text))
-
-
-def _text(text: str) -> Any:
-    return json.loads(text) if text.startswith('"') else text
-
-
-_PARSERS: dict[str, Callable[[str], Any]] = {
-    "seconds": _seconds,
-    "columns": _columns,
-    "number": json.loads,
-    "text": _text,
-}
