@@ -44,7 +44,7 @@ class QueueChoice:
         """
         Run an act after a question with the number of messages; end with 1 if the answer is no.
 
-        It concerns the messages that were counted for the question, and no others.
+        It changes only the messages that were counted for the question.
         """
         messages, concerned = self.messages, len(self.messages.ids)
         if not yes:

@@ -72,10 +72,10 @@ def create(
     if kept:
         given = [pair for pair in set or [] if pair.partition("=")[0] in kept]
         complain(
-            f"queue {queue} was there already, and keeps its own {', '.join(kept)}; to change it: "
+            f"queue {queue} already existed, and keeps its own {', '.join(kept)}; to change it: "
             f"ignis set {shlex.join([queue, *given])}"
         )
-    done = "was there already" if exists else "has been created"
+    done = "already existed" if exists else "was created"
     answer(
         f"queue {made.name} {done}, with {counted(made.info.shards, 'shard', 'shards')}",
         queue=made.name,

@@ -39,8 +39,8 @@ def console(
     """
     Serve the console: web pages with the queues of the store, until SIGTERM or Ctrl-C.
 
-    It listens on this machine only, unless --host says otherwise. While nobody looks, it does not
-    read the store.
+    It listens on this machine only, unless --host says otherwise. While no page is open, it
+    does not read the store.
 
     Args:
         users: File of logins, with lines of `ignis console-user`. By default, a key that the
@@ -54,9 +54,9 @@ def console(
         tls_certificate: File of the TLS certificate, in PEM.
         tls_key: File of its private key, in PEM.
         plain: Let other machines connect without TLS, such as a proxy that has it.
-        look_only: Nobody may change anything.
+        look_only: No login may change anything.
         action_log: File to which each action is appended, as a line of JSON.
-        metrics_token: File with a token, with which Prometheus reads /metrics, and no page.
+        metrics_token: File with a token, with which Prometheus reads /metrics, but no page.
         oldest: Age at which a waiting message is a problem, such as 15m.
     """
     options = ConsoleOptions(
@@ -89,8 +89,8 @@ def console_user(name: str, *, role: Role = Role.LOOK) -> None:
     """
     Print the line of a login for the file of `ignis console --users`.
 
-    It asks for the password, or reads the first line of standard input if that is no terminal. A
-    password has 12 or more characters.
+    It asks for the password, or reads the first line of standard input if that is not a terminal.
+    A password has 12 or more characters.
 
     Args:
         name (NAME): Name of the login.

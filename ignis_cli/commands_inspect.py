@@ -50,9 +50,8 @@ def describe(queue: Queue) -> None:
     counters = queue.metadata()
     settings = json.loads(facts.pop("settings"))
     if in_json.get():
-        show_json(
-            facts | {"columns": columns, "settings": settings, "counters": counters.to_pylist()}
-        )
+        rows = counters.to_pylist()
+        show_json(facts | {"columns": columns, "settings": settings, "counters": rows})
         return
     del facts["columns"]
     values = [str(value) for value in [*facts.values(), *settings.values()]]
@@ -211,7 +210,7 @@ def metrics(*, host: Host = "127.0.0.1", port: Port = 9464, once: bool = False) 
     """
     Serve the metrics of the store for Prometheus, until SIGTERM or Ctrl-C.
 
-    Each scrape reads the catalog in one transaction. Nobody has to log in. With --once and --json,
+    Each scrape reads the catalog in one transaction. No login is needed. With --once and --json,
     each value is a line with its metric, its labels and its value.
 
     Args:

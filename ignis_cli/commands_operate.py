@@ -52,7 +52,7 @@ def restore(folder: Folder, *, over: bool = False) -> None:
             does not know stay.
     """
     with working("restoring") as progress:
-        done = Store.restore(folder, **current.get().address, over=over, progress=progress)
+        done = Store.restore(folder, **current.get()._asdict(), over=over, progress=progress)
     lines = [
         f"{counted(done.messages, 'message is', 'messages are')} restored, as of "
         f"{done.age / 60:,.0f} minutes ago; {done.copied:,} segments were copied"

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import typer
 from typer.core import TyperGroup
@@ -37,7 +36,7 @@ class Ignis(TyperGroup):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the options of `ignis` wherever they are."""
-        # Without a command it shows its help, which is no error.
+        # Without a command it shows its help, which is not an error.
         try:
             return super().parse_args(ctx, _own_options_first(args or ["--help"], self.params))
         except _Misused as error:
@@ -70,24 +69,22 @@ def _refused(error: Any) -> typer.Exit:
     return typer.Exit(REFUSED)
 
 
-@dataclass(frozen=True, slots=True)
-class Invocation:
-    """The address of the store."""
+class Invocation(NamedTuple):
+    """The address of the store: a path, or a catalog and a storage."""
 
-    #: ``path``, or ``catalog`` and ``storage``.
-    address: Mapping[str, str | None]
+    path: str | None
+    catalog: str | None
+    storage: str | None
 
     @staticmethod
-    def of(path: str | None, catalog: str | None, storage: str | None) -> Invocation:
+    def of(*given: str | None) -> Invocation:
         """Take the address from the options or, if there is none, from the environment."""
-        address = {"path": path, "catalog": catalog, "storage": storage}
-        if not any(address.values()):
-            address = {name: os.environ.get(f"IGNIS_{name.upper()}") for name in address}
-        return Invocation(address)
+        names = (f"IGNIS_{name.upper()}" for name in Invocation._fields)
+        return Invocation(*(given if any(given) else map(os.environ.get, names)))
 
-    def address_of_store(self) -> Address:
+    def address(self) -> Address:
         """Return the address; raises `BadOption`, which names the options of the command line."""
-        path, catalog, storage = self.address.values()
+        path, catalog, storage = self
         if path and (catalog or storage):
             raise BadOption("give either --path, or --catalog and --storage, not both")
         if not path and not (catalog and storage):
@@ -100,7 +97,7 @@ class Invocation:
 
     def store(self, *, create: bool = False, adopt: bool = False) -> Store:
         """Open the store; create it only if *create* is true."""
-        return Store(self.address_of_store(), create=create, adopt=adopt)
+        return Store(self.address(), create=create, adopt=adopt)
 
 
 #: The invocation that a command belongs to; the callback of `ignis` sets it.

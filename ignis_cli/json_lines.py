@@ -1,8 +1,7 @@
 """JSON lines as columns, and values of columns for JSON.
 
 Arrow reads lines, but no maps and no bytes. A map is an object, or a list of pairs, since a map of
-Arrow may have keys that are no texts, or one twice. Bytes are a text in base64, as Spark writes and
-reads them.
+Arrow may have other keys than texts, or a key twice. Bytes are a text in base64, as in Spark.
 """
 
 from __future__ import annotations

@@ -21,13 +21,6 @@ from queue_core.values.schema import is_binary
 
 #: The usual name of standard input.
 STDIN = "-"
-#: The formats, each with the extensions of its files.
-FORMATS = {
-    "jsonl": (".json", ".jsonl", ".ndjson"),
-    "csv": (".csv",),
-    "parquet": (".parquet", ".pq"),
-    "arrow": (".arrow", ".feather", ".ipc"),
-}
 #: Bytes of JSON read at a time.
 _JSON_BYTES = 16 << 20
 #: How some of Arrow's errors end: they count the rows of a part.
@@ -44,7 +37,7 @@ def batches(
     read JSON and CSV, which have fewer types than a queue; bytes in JSON are base64. Raises
     `BadOption`, which names the file, and for JSON the line.
     """
-    read = _READERS[_format_of(file, format)]
+    read, _ = FORMATS[_format_of(file, format)]
     place = "standard input" if file == STDIN else file
     try:
         with nullcontext(sys.stdin.buffer) if file == STDIN else open(file, "rb") as source:
@@ -83,7 +76,7 @@ def values(assignments: Sequence[str], schema: pa.Schema) -> dict[str, Any]:
 
 
 def _json_value(value: str, kind: pa.DataType) -> Any:
-    """Return a value as JSON has it; a text that is no JSON is one for a time or the like."""
+    """Return a value as JSON has it; a text that is not JSON stands for a time or the like."""
     if pa.types.is_string(kind) or pa.types.is_large_string(kind) or is_binary(kind):
         return value
     try:
@@ -104,7 +97,7 @@ def _format_of(file: str, format: str | None) -> str:
         raise BadOption(f"--format {format}{nearest(format, FORMATS)}; use {', '.join(FORMATS)}")
     if format is not None or file == STDIN:
         return format or "jsonl"
-    for name, extensions in FORMATS.items():
+    for name, (_, extensions) in FORMATS.items():
         if file.lower().endswith(extensions):
             return name
     raise BadOption(f"{file}: unknown extension; give --format {', '.join(FORMATS)}")
@@ -186,9 +179,11 @@ def _seekable(source: BinaryIO) -> Any:
     return source if source.seekable() else pa.BufferReader(source.read())
 
 
-_READERS: dict[str, Callable[[BinaryIO, pa.Schema | None, str], Iterator[pa.RecordBatch]]] = {
-    "jsonl": _jsonl,
-    "csv": _csv,
-    "parquet": _parquet,
-    "arrow": _arrow,
+_Reader = Callable[[BinaryIO, pa.Schema | None, str], Iterator[pa.RecordBatch]]
+#: The formats, each with its reader and the extensions of its files.
+FORMATS: dict[str, tuple[_Reader, tuple[str, ...]]] = {
+    "jsonl": (_jsonl, (".json", ".jsonl", ".ndjson")),
+    "csv": (_csv, (".csv",)),
+    "parquet": (_parquet, (".parquet", ".pq")),
+    "arrow": (_arrow, (".arrow", ".feather", ".ipc")),
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from operator import sub
-from typing import Any, NamedTuple
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 
@@ -29,13 +29,8 @@ _SCHEMA = pa.schema(
 )
 
 
-class TopReading(NamedTuple):
-    """The queues at one moment."""
-
-    #: Seconds of a monotonic clock; only differences between readings matter.
-    at: float
-    #: Their figures, as `figures.read` returns them, by their names.
-    queues: Mapping[str, Any]
+#: Seconds of a monotonic clock, and the rows of `figures.read` by the names of their queues.
+TopReading: TypeAlias = tuple[float, Mapping[str, Any]]
 
 
 def read(catalog: Catalog) -> TopReading:
@@ -43,7 +38,7 @@ def read(catalog: Catalog) -> TopReading:
     with catalog.read() as connection:
         rows: Sequence[Any] = figures.read(connection)
     found = {row.queue: row for row in sorted(rows, key=lambda row: str(row.queue))}
-    return TopReading(time.monotonic(), found)
+    return time.monotonic(), found
 
 
 def frame(before: TopReading | None, now: TopReading) -> pa.Table:
@@ -53,13 +48,14 @@ def frame(before: TopReading | None, now: TopReading) -> pa.Table:
     Rates are null in the first frame, and for a queue that *before* does not have.
     """
     rows = []
-    for name, queue in now.queues.items():
+    began, former = before or (0.0, {})
+    at, queues = now
+    for name, queue in queues.items():
         row = {"queue": name} | {each: getattr(queue, each) for each in _COUNTS}
-        earlier = before.queues.get(name) if before else None
         for rate, counter in _RATES.items():
-            counts = [getattr(each, counter, None) for each in (queue, earlier)]
-            if before and None not in counts:
-                row[rate] = round(sub(*counts) / (now.at - before.at), 1)
+            counts = [getattr(each, counter, None) for each in (queue, former.get(name))]
+            if None not in counts:
+                row[rate] = round(sub(*counts) / (at - began), 1)
         rows.append(row)
     return pa.Table.from_pylist(rows, _SCHEMA)
 

@@ -156,7 +156,7 @@ def _run(call: Call, action: Action, patience: float) -> LogEntry | None:
     """Run an action; return None if it takes longer than *patience* seconds, and goes on."""
     prepared = _prepare(call, action)
     if prepared is None:
-        raise BadOption(f"{action.name}: say first which messages are meant")
+        raise BadOption(f"{action.name}: choose messages first")
     _check(call, action, prepared)
     chosen = _chosen(call.ask, action)
     entry = LogEntry(
@@ -210,7 +210,9 @@ def _run_now(call: Call, prepared: PreparedAction, entry: LogEntry) -> LogEntry:
 def _check(call: Call, action: Action, prepared: PreparedAction) -> None:
     """Raise unless the person has seen the number, and typed the name where it is asked for."""
     if call.ask.text("expected") is None:
-        raise BadOption(f"{action.name}: look first at how many messages it means (expected)")
+        raise BadOption(
+            f"{action.name}: count the messages first, and send their number as expected"
+        )
     shown = call.ask.number("expected", 0, 0, 10**18)
     if action.on_messages and prepared.messages > shown:
         raise Conflict(

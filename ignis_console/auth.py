@@ -118,7 +118,7 @@ class Auth:
 
     @property
     def by_proxy(self) -> bool:
-        """Whether a proxy tells who is logged in."""
+        """Whether a proxy names the login."""
         return self._options.proxy_header is not None
 
     def identify(self, request: Request, *, by_token: bool = False) -> Visitor | None:

@@ -38,7 +38,7 @@ class ConsoleOptions:
     port: int = PORT
     #: A file of logins.
     users: Path | None = None
-    #: A header by which a reverse proxy tells who is logged in.
+    #: A header by which a reverse proxy names the login.
     proxy_header: str | None = None
     #: The logins of that header that may operate; all other logins may look.
     proxy_operators: frozenset[str] = frozenset()
@@ -90,7 +90,10 @@ class ConsoleOptions:
     @property
     def is_local(self) -> bool:
         """Whether only this machine can reach it."""
-        return is_loopback(self.host)
+        try:
+            return self.host == "localhost" or ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
 
     @property
     def allowed_names(self) -> frozenset[str]:
@@ -126,13 +129,3 @@ def _address(text: str) -> str:
         raise BadOption(
             f"--proxy-address {text!r}: use the IP address of the proxy, such as 10.0.0.7"
         ) from None
-
-
-def is_loopback(host: str) -> bool:
-    """Return whether an address is one of this machine alone."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

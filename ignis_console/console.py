@@ -8,10 +8,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import NamedTuple
 
+import pyarrow as pa
+
 from ignis_console.action_log import ActionLog
 from ignis_console.auth import Auth
 from ignis_console.config import ConsoleOptions
-from ignis_console.details import Details, SidelineView, read_queue, read_sideline
+from ignis_console.details import Details, read_queue, read_sideline
 from ignis_console.problems import Problem, find
 from ignis_console.shared import Look, Remembered, Shared
 from queue_core.errors import CatalogUnavailable, IgnisError
@@ -66,7 +68,7 @@ class Console:
         self.refusals: Remembered[str] = Remembered(MOST_REFUSALS)
         self._overviews: Shared[Overview] = Shared(FIGURES_SECONDS)
         self._queues: Shared[Details] = Shared(QUEUE_SECONDS)
-        self._sidelines: Shared[SidelineView] = Shared(SIDELINE_SECONDS)
+        self._sidelines: Shared[tuple[int, pa.Table]] = Shared(SIDELINE_SECONDS)
         #: When a person last acted on a queue.
         self._acted: dict[str, float] = {}
         self._metrics: Shared[str] = Shared(METRICS_SECONDS)
@@ -95,7 +97,7 @@ class Console:
             (name, span), lambda: read_queue(self.store, name, span), hasty=self._in_haste(name)
         )
 
-    def sideline(self, queue: str) -> Look[SidelineView]:
+    def sideline(self, queue: str) -> Look[tuple[int, pa.Table]]:
         """Return the view ``sideline`` of a queue, at most some seconds old."""
         return self._sidelines.get(
             queue, lambda: read_sideline(self.store, queue), hasty=self._in_haste(queue)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow as pa
 
@@ -93,16 +93,8 @@ def read_queue(store: Store, name: str, span: str) -> Details:
     )
 
 
-class SidelineView(NamedTuple):
-    """The view `sideline` of a queue at one moment."""
-
-    #: The catalog's time, in microseconds since 1970.
-    now: int
-    rows: pa.Table
-
-
-def read_sideline(store: Store, queue: str) -> SidelineView:
-    """Read the view of a queue; raises `NoSuchQueue`."""
+def read_sideline(store: Store, queue: str) -> tuple[int, pa.Table]:
+    """Return the catalog's time and the view `sideline` of a queue; raises `NoSuchQueue`."""
     with store.catalog.read() as connection:
         now = dialect.read_clock(connection)
-        return SidelineView(now, views.read(connection, "sideline", queue, store.storage.uri))
+        return now, views.read(connection, "sideline", queue, store.storage.uri)

@@ -120,7 +120,7 @@ def _described(operation: Operation, schemas: dict[str, Any]) -> dict[str, Any]:
             "200": {"description": "The answer.", **content(schema_of(operation.answer, schemas))},
             "default": {
                 "description": "The error: 400 bad parameter, 401 no login, 403 not allowed, "
-                "404 no such thing, 409 another number of messages, 503 try again later.",
+                "404 not found, 409 the number of messages has changed, 503 try again later.",
                 **content({"$ref": "#/components/schemas/Error"}),
             },
         },

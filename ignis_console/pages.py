@@ -228,7 +228,7 @@ class SidelinePage(Groups):
 def sideline_page(console: Console, ask: Ask) -> SidelinePage:
     """Return the groups of a sideline, and the messages of one of them."""
     look = console.sideline(ask.queue)
-    rows = look.seen.rows
+    now, rows = look.seen
     chosen, search = ask.flag("group"), ask.text("q") or ""
     groups = vars(sideline.group(rows, search, 1 if chosen else _number(ask)))
     kind, reason = ask.text("kind"), ask.values.get("reason") or None
@@ -241,7 +241,7 @@ def sideline_page(console: Console, ask: Ask) -> SidelinePage:
     shown = found.select(names).slice((page - 1) * GROUP_ROWS, GROUP_ROWS)
     return SidelinePage(
         **groups,
-        fresh=freshness(look, look.seen.now),
+        fresh=freshness(look, now),
         queue=ask.queue,
         search=search,
         chosen=chosen,

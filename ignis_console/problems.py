@@ -99,8 +99,8 @@ def _late(queue: QueueFigures, wanted: float) -> Iterator[tuple[str, str]]:
     if queue.oldest_age is not None and queue.oldest_age > wanted and not queue.is_paused:
         yield (
             "old",
-            f"The oldest waiting message was loaded {age(queue.oldest_age)} ago; wanted are at "
-            f"most {age(wanted)}.",
+            f"The oldest waiting message was loaded {age(queue.oldest_age)} ago; the "
+            f"limit is {age(wanted)}.",
         )
     if queue.overdue_for is not None and queue.overdue_for > RETRY_LATE:
         yield (

@@ -59,7 +59,7 @@ def guarded(console: Console, handler: Handler, role: Role, *, by_token: bool = 
         if identity is None:
             return _unknown(console, request)
         if role is Role.OPERATE and not identity.may_operate:
-            raise HTTPException(403, f"{identity.name} may look, and change nothing")
+            raise HTTPException(403, f"{identity.name} may look, but not change anything")
         values, booleans = dict(request.query_params), frozenset[str]()
         if request.method not in SAFE:
             values, booleans = fields_of(request, body)
@@ -123,7 +123,7 @@ def _once(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, value in pairs:
         if name in found:
-            raise HTTPException(400, f"{ascii(name)[:40]} is there twice; give each field once")
+            raise HTTPException(400, f"{ascii(name)[:40]} is given twice; give each field once")
         found[name] = value
     return found
 
@@ -188,13 +188,13 @@ def status_of(error: IgnisError) -> int:
 
 
 _TITLES = {
-    400: "That cannot be done as it stands",
-    401: "Who are you?",
+    400: "The request is not valid",
+    401: "Log in first",
     403: "Not allowed",
-    404: "There is no such thing",
+    404: "Not found",
     409: "Someone else changed this first",
     429: "Too many attempts",
-    503: "The store does not answer as it should",
+    503: "The store is not available",
 }
 
 

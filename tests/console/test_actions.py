@@ -7,7 +7,9 @@ import pytest
 from sqlalchemy import update
 
 from ignis_console.actions import ACTIONS
+from queue_core import CatalogUnavailable
 from queue_core.catalog.tables import consumers
+from queue_core.queue.admin import QueueAdmin
 from queue_core.verbs.operator.chosen import Chosen
 from tests.console.clients import log_in, token
 from tests.dump import backdate
@@ -222,7 +224,7 @@ def test_the_page_says_for_which_values_it_has_counted(operator, queue):
         "Magazine": "main",
     }
     assert counted("scale", concurrency="3") == {"Concurrency": "3"}
-    assert counted("shovel") == {"Every field": "left empty"}
+    assert counted("shovel") == {"Every field": "empty"}
 
 
 @pytest.mark.parametrize("name", ["sideline", "requeue", "reload", "delete", "scale"])
@@ -357,12 +359,10 @@ def test_each_action_is_logged_with_who_did_it(serve, queue, tmp_path, caplog):
 
 
 def test_an_action_that_fails_is_logged_as_failed(operator, store, queue, monkeypatch):
-    from queue_core import CatalogUnavailable, Queue
-
     def fail(self):
         raise CatalogUnavailable("the database is down")
 
-    monkeypatch.setattr(Queue, "pause", fail)
+    monkeypatch.setattr(QueueAdmin, "pause", fail)
     form = {"expected": "9", "csrf": token(operator)}
 
     assert operator.post("/queues/orders/actions/pause", data=form).status_code == 503
@@ -396,7 +396,7 @@ def test_an_action_that_was_killed_is_in_the_log_of_the_next_console(
     assert (entry["ended"], entry["number"]) == (False, 0)
     page = after.get("/log").text
     assert "no end in the log" in page
-    assert "Nobody has done anything yet" not in page
+    assert "No actions yet" not in page
     assert "sidelined." not in after.get("/queues/orders?done=0").text
     act(after, "resume")
     newest = after.get("/api/log").json()["entries"]

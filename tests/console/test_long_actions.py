@@ -57,7 +57,7 @@ def test_a_long_action_goes_on_while_the_log_shows_it(operator, store, queue):
         assert log_of(operator)["entries"] == []
         page = operator.get("/log").text
         assert "under way" in page
-        assert "Nobody has done anything yet" not in page
+        assert "No actions yet" not in page
         writer.execute("ROLLBACK")
     (entry,) = ended(operator)
     assert (entry["messages"], entry["error"]) == (6, None)

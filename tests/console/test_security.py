@@ -75,7 +75,7 @@ def test_a_login_that_may_look_can_change_nothing(looker, store, queue):
             assert looker.request(other, path).status_code in (403, 405), path
     assert posts == 2 * len(FORMS)
     assert changes(store) == before
-    assert looker.get("/log").text.count("Nobody has done anything yet.") == 1
+    assert looker.get("/log").text.count("No actions yet.") == 1
 
 
 def test_a_login_that_may_look_sees_no_action(looker, queue):
@@ -213,7 +213,7 @@ def test_a_token_of_another_login_is_refused(serve, queue):
         ('{"concurrency": [5]}', "only ids may be a list"),
         ('{"expected": true}', "not true or false"),
         ('{"expected": false}', "not true or false"),
-        ('{"expected": 99, "expected": 1}', "'expected' is there twice"),
+        ('{"expected": 99, "expected": 1}', "'expected' is given twice"),
         ('{"selector": "\\ud800"}', "not valid Unicode"),
         ('{"\\ud800": 1}', "not valid Unicode"),
         ("{", "is not JSON"),

@@ -85,7 +85,7 @@ def test_create_says_which_settings_an_existing_queue_keeps(ignis, store):
 
     assert kept.exit_code == 0
     assert kept.stderr == (
-        "ignis: queue orders was there already, and keeps its own message_expiry, dedup; to change "
+        "ignis: queue orders already existed, and keeps its own message_expiry, dedup; to change "
         "it: ignis set orders 'message_expiry=5 hours' dedup=number\n"
     )
     assert store.queue("orders").info == before

@@ -585,8 +585,8 @@ MUTANTS = (
     _of(
         "a rate grows with its seconds",
         "ignis_cli/top",
-        "return round(grown / (now.at - before.at), 1)",
-        "return round(grown * 1e6 * (now.at - before.at), 1)",
+        "row[rate] = round(sub(*counts) / (at - began), 1)",
+        "row[rate] = round(sub(*counts) * 1e6 * (at - began), 1)",
         "cli",
     ),
     _of(
