@@ -10,7 +10,6 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
-from pyspark.sql.types import StructType
 
 from ignis_source.handle import StoreHandle
 from ignis_source.options import SourceOptions
@@ -20,10 +19,10 @@ from pyspark_ignis.query_plan import QueryPlan
 from pyspark_ignis.settlement import Handler, settlement
 from queue_core.errors import BadOption
 from queue_core.handling.breaker import Breaker, name_for, text_of
-from queue_core.handling.columns import check_columns, handler_columns
+from queue_core.handling.columns import check_columns
 from queue_core.handling.contract import Contract, Ignorable
-from queue_core.handling.magazine_handler import MagazineHandler, unwrapped
-from queue_core.handling.payloads import ObjectPayload, Payload
+from queue_core.handling.magazine_handler import MagazineHandler
+from queue_core.handling.payloads import ObjectPayload
 from queue_core.values.durations import Duration
 from queue_core.values.model import Magazine
 from queue_core.values.retry import Retry
@@ -151,16 +150,17 @@ def consume(
         name=name,
         options=options,
     )
-    function, exceptions = unwrapped(handler, ignorable)
     contract = Contract.of(
-        exceptions,
-        handler_timeout,
-        payload,
-        payload_type,
-        with_metadata,
-        message_type,
-        on_none,
-        retry,
+        handler,
+        ignorable=ignorable,
+        handler_timeout=handler_timeout,
+        payload=payload,
+        payload_type=payload_type,
+        message_type=message_type,
+        with_metadata=with_metadata,
+        on_none=on_none,
+        retry=retry,
+        columns=columns,
     )
     named = _named(breaker, [queue] if isinstance(queue, str) else queue)
     if named is not None:
@@ -168,10 +168,11 @@ def consume(
     read = SourceOptions.of(plan.source)
     timeout, place = _timeout(read, contract)
     available = source_schema(read)
-    chosen = _columns(read, available, columns, contract.payload)
+    chosen = contract.read(available.names)
+    check_columns(read.queues, available.names, chosen)
     messages = plan.messages(spark, chosen, available)
     is_main = place is Magazine.MAIN
-    settled = settlement(messages, function, contract, timeout, _sent(named), may_put_off=is_main)
+    settled = settlement(messages, contract, timeout, _sent(named), may_put_off=is_main)
     return plan.start(spark, settled, contract.retry)
 
 
@@ -198,15 +199,3 @@ def _timeout(options: SourceOptions, contract: Contract) -> tuple[float, Magazin
         for queue in queues:
             contract.payload.kind.check_fits(queue.schema, queue.name)
     return contract.timeout_for(queues), options.magazine
-
-
-def _columns(
-    options: SourceOptions,
-    available: StructType,
-    columns: Sequence[str] | None,
-    payload: Payload | ObjectPayload | None,
-) -> list[str]:
-    """Return the columns to read: those that the handler is given, and the message's id."""
-    read = handler_columns(available.names, columns, payload)
-    check_columns(options.queues, available.names, read)
-    return read

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -20,9 +20,8 @@ from pyspark_ignis.query_plan import QueryPlan
 from pyspark_ignis.settlement import runner_of, settlement_by_queue
 from queue_core.errors import BadOption
 from queue_core.handling.by_queue import QUEUE, QueueRunner, RunnerByQueue
-from queue_core.handling.columns import check_columns, handler_columns
+from queue_core.handling.columns import check_columns
 from queue_core.handling.contract import Contract
-from queue_core.handling.magazine_handler import unwrapped
 from queue_core.handling.payloads import ObjectPayload
 from queue_core.values.model import QueueInfo
 from queue_core.values.names import nearest
@@ -119,7 +118,7 @@ def consume_many(
     available = source_schema(read)
     with closing(StoreHandle(read.address)) as store:
         queues = open_queues(store, read.queues)
-    runners = {queue.name: _runner(queue, available, **assigned[queue.name]) for queue in queues}
+    runners = {queue.name: _runner(queue, available, assigned[queue.name]) for queue in queues}
     wanted = {column for each in runners.values() for column in each.columns} | {QUEUE}
     messages = plan.messages(spark, [n for n in available.names if n in wanted], available)
     return plan.start(spark, settlement_by_queue(messages, RunnerByQueue(runners)))
@@ -149,29 +148,12 @@ def why_apart(given: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _runner(
-    queue: QueueInfo,
-    available: StructType,
-    handler: Any,
-    columns: Sequence[str] | None = None,
-    ignorable: Any = (),
-    on_none: str | None = "sideline",
-    **how: Any,
-) -> QueueRunner:
+def _runner(queue: QueueInfo, available: StructType, own: Mapping[str, Any]) -> QueueRunner:
     """Return what runs the handler of a queue; raises `BadOption` and `SchemaMismatch`."""
-    function, exceptions = unwrapped(handler, ignorable)
-    contract = Contract.of(
-        exceptions,
-        how.get("handler_timeout"),
-        how.get("payload"),
-        how.get("payload_type"),
-        how.get("with_metadata", False),
-        how.get("message_type"),
-        on_none,
-    )
-    given = handler_columns(available.names, columns, contract.payload)
+    contract = Contract.of(**{"on_none": "sideline", **own})
+    given = contract.read(available.names)
     check_columns([queue.name], available.names, given)
     if isinstance(contract.payload, ObjectPayload):
         contract.payload.kind.check_fits(queue.schema, queue.name)
-    runner = runner_of(function, contract, contract.timeout_for([queue]), available)
+    runner = runner_of(contract, contract.timeout_for([queue]), available)
     return QueueRunner(runner, tuple(given))

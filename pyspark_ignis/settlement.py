@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from dataclasses import replace
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from pyspark import cloudpickle
 from pyspark.errors import AnalysisException
@@ -35,7 +35,6 @@ METRICS = "ignis"
 
 def settlement(
     messages: DataFrame,
-    handler: Handler,
     contract: Contract,
     timeout: float | None,
     breaker: Breaker | None = None,
@@ -48,8 +47,8 @@ def settlement(
     A Python call may take *timeout* seconds. Messages of a sideline cannot be put off
     (*may_put_off*). Raises `BadOption` for a handler that cannot be used.
     """
-    if isinstance(handler, Column):
-        if replace(contract, retry=None) != Contract() or breaker is not None:
+    if isinstance(contract.handler, Column):
+        if not contract.is_plain or breaker is not None:
             raise BadOption(
                 "ignorable, handler_timeout, payload, on_none and breaker are for handlers in "
                 "Python; an expression raises no exceptions, cannot be interrupted, and can use "
@@ -61,8 +60,8 @@ def settlement(
                 f"retry={contract.retry}: an expression raises no exceptions, so its policy cannot "
                 f"name {names}; name kinds of failures, such as 'rejected'"
             )
-        return _observed(_by_expression(messages, handler))
-    runner = runner_of(handler, contract, timeout, messages.schema, may_put_off=may_put_off)
+        return _observed(_by_expression(messages, contract.handler))
+    runner = runner_of(contract, timeout, messages.schema, may_put_off=may_put_off)
     return _observed(_by_python(messages, replace(runner, breaker=breaker)))
 
 
@@ -72,33 +71,20 @@ def settlement_by_queue(messages: DataFrame, runner: RunnerByQueue) -> DataFrame
 
 
 def runner_of(
-    handler: Any,
-    contract: Contract,
-    timeout: float | None,
-    columns: StructType,
-    *,
-    may_put_off: bool = True,
+    contract: Contract, timeout: float | None, columns: StructType, *, may_put_off: bool = True
 ) -> HandlerRunner:
     """Return what runs a handler in Python on messages with these columns; raises `BadOption`."""
-    if not callable(handler):
+    if not callable(contract.handler):
         raise BadOption(
-            f"handler={handler!r}: give a function of one message, a function marked by "
+            f"handler={contract.handler!r}: give a function of one message, a function marked by "
             "batch_handler, an object with a method handle, or a boolean Column"
         )
-    contract.check_handler(handler)
+    contract.check()
     if isinstance(contract.payload, Payload):
         kind = columns[contract.payload.column].dataType
         is_text = isinstance(kind, StringType | BinaryType)
         check_payload(contract.payload.column, kind.simpleString(), is_text=is_text)
-    return HandlerRunner(
-        handler,
-        contract.ignorable,
-        timeout,
-        contract.payload,
-        contract.on_none,
-        contract.retry,
-        may_put_off=may_put_off,
-    )
+    return contract.runner(timeout, may_put_off=may_put_off)
 
 
 def _by_expression(messages: DataFrame, expression: Column) -> DataFrame:

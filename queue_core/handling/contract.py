@@ -1,13 +1,17 @@
-"""The options of a handler in Python, checked before anything is started."""
+"""`Contract`: a handler in Python and its options, checked before anything is started."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+import pyarrow as pa
+
 from queue_core.errors import BadOption
-from queue_core.handling.handler import takes_batches
+from queue_core.handling.columns import check_columns, check_payload, handler_columns
+from queue_core.handling.handler import HandlerRunner, takes_batches
+from queue_core.handling.magazine_handler import unwrapped
 from queue_core.handling.objects.message_class import message_class
 from queue_core.handling.payload_types import reader_of
 from queue_core.handling.payloads import ObjectPayload, Payload
@@ -16,14 +20,17 @@ from queue_core.handling.signature import arguments_of, check_signature
 from queue_core.values.durations import FORM, in_seconds, is_seconds
 from queue_core.values.model import QueueInfo
 from queue_core.values.retry import Retry, as_retry
+from queue_core.values.schema import METADATA
 
 Ignorable: TypeAlias = type[Exception] | Sequence[type[Exception]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contract:
-    """How a handler in Python is called, and which of its exceptions are ignored."""
+    """A handler, how it is called, and which of its exceptions are ignored."""
 
+    #: Handles messages; in Spark, it may be a Column.
+    handler: Any = None
     ignorable: tuple[type[Exception], ...] = ()
     #: Seconds that a call may take; None: the queues' setting.
     timeout: float | None = None
@@ -32,37 +39,90 @@ class Contract:
     on_none: str | None = None
     #: Which failures are tried again, how often and when; None: the queues' setting.
     retry: Retry | None = None
+    #: The columns that the handler takes; None: as `handler_columns` says.
+    columns: Sequence[str] | None = None
+    #: Whether each call has a transaction, whose connection is its last argument.
+    transactional: bool = False
 
     @staticmethod
     def of(
+        handler: Any,
+        *,
         ignorable: Any = (),
-        timeout: Any = None,
+        handler_timeout: Any = None,
         payload: Any = None,
         payload_type: Any = None,
-        with_metadata: bool = False,
         message_type: Any = None,
+        with_metadata: bool = False,
         on_none: Any = None,
         retry: Any = None,
+        columns: Sequence[str] | None = None,
+        transactional: bool = False,
     ) -> Contract:
-        """Check the options; raises `BadOption`, or `SchemaMismatch` for *message_type*."""
+        """
+        Return the contract of a handler; the arguments are those of `ConsumerPool`.
+
+        Raises `BadOption` for an argument that is not valid, or `SchemaMismatch` for
+        *message_type*. The handler itself is checked by `check`.
+        """
+        function, exceptions = unwrapped(handler, ignorable)
         return Contract(
-            ignorable=_classes(ignorable),
-            timeout=_seconds(timeout),
+            handler=function,
+            ignorable=_classes(exceptions),
+            timeout=_seconds(handler_timeout),
             payload=_payload(payload, payload_type, bool(with_metadata), message_type),
             on_none=check_on_none(on_none),
             retry=as_retry(retry),
+            columns=columns,
+            transactional=transactional,
         )
 
-    def check_handler(self, handler: Callable[..., Any], *, transactional: bool = False) -> None:
-        """Raise `BadOption` if a handler cannot take the arguments that it will be given."""
+    @property
+    def is_plain(self) -> bool:
+        """Whether it says nothing that concerns only handlers in Python."""
+        return not (self.ignorable or self.timeout or self.payload or self.on_none)
+
+    def check(self) -> None:
+        """Raise `BadOption` if the handler cannot take the arguments that it will be given."""
         with_metadata = self.payload is not None and self.payload.with_metadata
-        arguments = arguments_of(with_metadata=with_metadata, transactional=transactional)
-        check_signature(handler, arguments)
-        if transactional and self.payload is not None and takes_batches(handler):
+        arguments = arguments_of(with_metadata=with_metadata, transactional=self.transactional)
+        check_signature(self.handler, arguments)
+        if self.transactional and self.payload is not None and takes_batches(self.handler):
             raise BadOption(
                 "transactional=True cannot be combined with a batch handler of payloads or "
                 "objects: take the RecordBatch, or handle single messages"
             )
+
+    def check_queue(self, name: str, schema: pa.Schema, read: Sequence[str]) -> None:
+        """Raise `SchemaMismatch` or `BadOption` if a queue lacks the columns *read*, or texts."""
+        if isinstance(self.payload, ObjectPayload):
+            self.payload.kind.check_fits(schema, name)
+        fields = pa.schema([*schema, *METADATA])
+        check_columns([name], fields.names, read)
+        if isinstance(self.payload, Payload):
+            kind = fields.field(self.payload.column).type
+            is_text = pa.types.is_string(kind) or pa.types.is_binary(kind)
+            check_payload(self.payload.column, str(kind), is_text=is_text)
+
+    def read(self, names: Sequence[str]) -> list[str]:
+        """
+        Return the columns to read: those for the handler, and the message's id.
+
+        *names* are those of the messages, since a queue can get more columns.
+        """
+        return handler_columns(names, self.columns, self.payload)
+
+    def runner(self, timeout: float | None, *, may_put_off: bool) -> HandlerRunner:
+        """Return what runs the handler; *may_put_off* is false for messages of a sideline."""
+        return HandlerRunner(
+            self.handler,
+            self.ignorable,
+            timeout,
+            self.payload,
+            self.on_none,
+            self.retry,
+            may_put_off=may_put_off,
+        )
 
     def timeout_for(self, queues: Sequence[QueueInfo]) -> float:
         """Return the seconds that a call for messages of *queues* may take; raises `BadOption`."""

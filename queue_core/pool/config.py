@@ -6,24 +6,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
 from queue_core.catalog.holders.interests import claim_of
 from queue_core.errors import BadOption
 from queue_core.handling.breaker import Breaker, name_for
-from queue_core.handling.columns import check_columns, check_payload, handler_columns
-from queue_core.handling.handler import BatchHandler, RowHandler
-from queue_core.handling.payloads import ObjectPayload, Payload
+from queue_core.handling.contract import Contract
+from queue_core.pool.pressure import Pressure
 from queue_core.queue import Queue
-from queue_core.selection.selection import Selection
+from queue_core.selection.demand import Demand
 from queue_core.upkeep.tasks.registry import TASKS, check_tasks
-from queue_core.values.model import BY_SHARD, GLOBAL, magazine_of
-from queue_core.values.schema import METADATA
+from queue_core.values.model import BY_SHARD, GLOBAL
 from queue_core.values.settings import MAX_CONCURRENCY, is_whole
 
 if TYPE_CHECKING:
-    from queue_core.selection.selection import AnySelector
+    pass
 
+#: Messages that a worker fires, handles and settles at once by default.
+BATCH = 100
 _MAX_PRIORITY = 2**31 - 1
 
 
@@ -32,22 +30,18 @@ class PoolConfig:
     """The arguments of a pool; `ConsumerPool` describes them."""
 
     queues: Sequence[Queue]
-    handler: RowHandler | BatchHandler
-    payload: Payload | ObjectPayload | None
-    columns: Sequence[str] | None
-    concurrency: int | None
-    batch: int
-    magazine: str
-    selector: AnySelector | None
-    order_by: str | None
-    order: str
-    priority: int | None
-    max_bytes: int
-    max_in_flight: int | None
-    exclusive: bool
-    single_active: bool
-    browse: bool
-    transactional: bool = False
+    demand: Demand
+    contract: Contract
+    concurrency: int | None = None
+    batch: int = 1
+    priority: int | None = None
+    max_bytes: int = 1
+    max_in_flight: int | None = None
+    exclusive: bool = False
+    single_active: bool = False
+    browse: bool = False
+    pressure: Pressure | None = None
+    name: str | None = None
     tasks: Sequence[str] | None = None
     breaker: Breaker | None = None
 
@@ -76,17 +70,9 @@ class PoolConfig:
     @property
     def may_prefetch(self) -> bool:
         """Whether to fire messages before workers need them: not if others may precede."""
-        selects = self.selector is not None or self.order_by is not None
+        selects = self.demand.selector is not None or self.demand.order_by is not None
         yields = self.priority is not None or self.single_active
         return not (selects or yields or self.max_in_flight)
-
-    def read(self, names: Sequence[str]) -> list[str]:
-        """
-        Return the columns to read: those for the handler, and the message's id.
-
-        *names* are those of the messages, since a queue can get more columns.
-        """
-        return handler_columns(names, self.columns, self.payload)
 
     @property
     def breaker_name(self) -> str:
@@ -99,12 +85,11 @@ def checked(config: PoolConfig) -> PoolConfig:
     """Return *config* if it is valid; raises `BadOption`, `BadSelector` or `SchemaMismatch`."""
     if not config.queues:
         raise BadOption("queue is empty: name at least one queue")
-    if not callable(config.handler):
+    if not callable(config.contract.handler):
         raise BadOption(
-            f"handler={config.handler!r}: give a function of one message, one marked by "
+            f"handler={config.contract.handler!r}: give a function of one message, one marked by "
             "batch_handler, or an object with a method handle"
         )
-    magazine_of(config.magazine)
     names = [queue.name for queue in config.queues]
     for name in set(names):
         if names.count(name) > 1:
@@ -128,11 +113,11 @@ def checked(config: PoolConfig) -> PoolConfig:
             "browse=True cannot be combined with exclusive, single_active or max_in_flight: a "
             "browser takes no messages"
         )
-    if config.browse and (config.selector is not None or config.order_by is not None):
+    if config.browse and (config.demand.selector is not None or config.demand.order_by is not None):
         raise BadOption(
             "browse=True cannot be combined with selector or order_by: a browser sees every message"
         )
-    if config.transactional and config.browse:
+    if config.contract.transactional and config.browse:
         raise BadOption(
             "browse=True cannot be combined with transactional: a browser settles no messages"
         )
@@ -142,34 +127,21 @@ def checked(config: PoolConfig) -> PoolConfig:
         raise BadOption("browse=True cannot be combined with breaker: a browser takes no messages")
     if config.breaker is not None:
         config.breaker.asks()
-    if config.order != BY_SHARD and config.browse:
+    if config.demand.order != BY_SHARD and config.browse:
         raise BadOption(
-            f"browse=True cannot be combined with order={config.order!r}: a browser sees the "
-            "messages shard by shard"
+            f"browse=True cannot be combined with order={config.demand.order!r}: a browser sees "
+            "the messages shard by shard"
         )
-    if config.order == GLOBAL and len(config.queues) > 1:
+    if config.demand.order == GLOBAL and len(config.queues) > 1:
         raise BadOption(
             f"order={GLOBAL!r} cannot be combined with several queues ({', '.join(names)}): each "
             "firing of a pool takes from one; use a pool for each queue"
         )
-    read = config.read(config.queues[0].schema.names)
+    read = config.contract.read(config.queues[0].schema.names)
     for queue in config.queues:
         # Each queue is checked, since their columns may differ.
-        columns = pa.schema([*queue.schema, *METADATA])
-        if isinstance(config.payload, ObjectPayload):
-            config.payload.kind.check_fits(queue.schema, queue.name)
-        check_columns([queue.name], columns.names, read)
-        if isinstance(config.payload, Payload):
-            kind = columns.field(config.payload.column).type
-            is_text = pa.types.is_string(kind) or pa.types.is_binary(kind)
-            check_payload(config.payload.column, str(kind), is_text=is_text)
-        Selection.parse(
-            [queue.info],
-            queue.store.storage.uri,
-            config.selector,
-            config.order_by,
-            order=config.order,
-        )
+        config.contract.check_queue(queue.name, queue.schema, read)
+        config.demand.selection([queue.info], queue.store.storage.uri)
     return config
 
 

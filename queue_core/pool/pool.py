@@ -2,60 +2,32 @@
 
 from __future__ import annotations
 
-import logging
 import threading
-import time
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
-from contextlib import AbstractContextManager, suppress
-from dataclasses import replace
-from types import TracebackType
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import TYPE_CHECKING
 
-from queue_core.catalog import queues as catalog_queues
-from queue_core.catalog.holders import interests
-from queue_core.catalog.records import pauses
-from queue_core.consumers.consumer import SuspendReason
-from queue_core.consumers.presence.presence import Presence
-from queue_core.errors import BadOption, IgnisError, NoSuchQueue, Unavailable
+from queue_core.errors import BadOption, IgnisError
 from queue_core.handling.breaker import Breaker
 from queue_core.handling.contract import Contract, Ignorable
-from queue_core.handling.handler import BatchHandler, HandlerRunner, RowHandler
-from queue_core.handling.magazine_handler import MagazineHandler, unwrapped
-from queue_core.handling.results import name_of
-from queue_core.pool.breaking import PoolBreaker
-from queue_core.pool.config import PoolConfig, checked
-from queue_core.pool.credit import Credit
-from queue_core.pool.dispatcher import QueueDispatcher, close_dispatcher, open_dispatcher
-from queue_core.pool.held_bytes import MAX_BYTES, HeldBytes
+from queue_core.handling.handler import BatchHandler, RowHandler
+from queue_core.handling.magazine_handler import MagazineHandler
+from queue_core.pool.config import BATCH, PoolConfig, checked
+from queue_core.pool.held_bytes import MAX_BYTES
+from queue_core.pool.life import PoolLife
 from queue_core.pool.pressure import Pressure
 from queue_core.pool.signals import asked_to_end
-from queue_core.pool.source import AcquiringSource, BrowsingSource, MessageSource
 from queue_core.pool.timings import STOP_SECONDS
-from queue_core.pool.transactions import Transactions
-from queue_core.pool.worker import WorkerContext
-from queue_core.pool.workers import Workers
-from queue_core.queue import Queue
+from queue_core.selection.demand import Demand
 from queue_core.store import Store
-from queue_core.support.interruption import check, shielded
-from queue_core.support.loop import Loop
-from queue_core.upkeep.tasks import background
-from queue_core.upkeep.tasks.thread import TaskThread
+from queue_core.support.interruption import shielded
 from queue_core.values.durations import Duration, check_seconds, check_timeout
-from queue_core.values.model import BY_SHARD, Consumer, Magazine, QueueInfo
-from queue_core.values.names import check_consumer, of_process, speaking
+from queue_core.values.model import BY_SHARD, magazine_of
 from queue_core.values.retry import Retry
-from queue_core.verbs.lose import start_again
 
 if TYPE_CHECKING:
     from queue_core.selection.selection import AnySelector
-
-#: Seconds between two looks of `run` at whether the pool has failed.
-_LOOK_SECONDS = 0.5
-#: Messages that a worker fires, handles and settles at once by default.
-BATCH = 100
-
-_log = logging.getLogger(__name__)
 
 
 @shielded
@@ -122,11 +94,9 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
         selector: A SQL condition or a function of Arrow columns, as in `Queue.fire`; only matching
             messages are fired. A function that fails ends the pool. By default, all messages.
         order_by: The order in which messages are fired, as in SQL. By default, the oldest first.
-        order: The order without *order_by*, as in `Queue.fire`. ``"shard"``: the oldest of each
-            shard. ``"global"``: by the time of loading over all shards of the queue, which takes
-            longer. Workers handle their batches at the same time, so only a pool with one worker
-            handles messages in this order. Cannot be combined with several queues, since each
-            firing takes from one.
+        order: The order without *order_by*, as in `Queue.fire`; ``"global"`` for one queue only,
+            since each firing takes from one. Workers handle their batches at the same time, so only
+            a pool with one worker handles messages in this order.
         priority: An integer. While a consumer with a higher priority, in any process, wants
             messages of a queue, this pool gets none of them. By default, the pool has no priority:
             it does not wait for consumers with one, and they do not wait for it.
@@ -145,11 +115,8 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
         name: The consumer's name, unique by default. Starting a pool ends a running pool of the
             same name. A browser continues where the last browser of its name ended; a batch whose
             process was killed while it was shown is not shown again.
-        tasks: The side tasks that the pool runs in the background when they are due: any of
-            ``shovel``, ``sweep``, ``expire``, ``compact``, ``vacuum``, ``fsck`` and ``sample``.
-            They are run for the pool's queues; the leader sweeps all queues of the store, and
-            ``vacuum``, ``fsck`` and ``sample`` concern all as well. By default, all of them; a
-            browser runs none.
+        tasks: The side tasks that the pool runs in the background for its queues, as in
+            `Store.side_tasks`. By default, all of them; a browser runs none.
         breaker: A `Breaker`, which stops firing while too many calls of the handler fail. Processes
             whose breakers have the same name share it. Not with *browse*. By default, none.
 
@@ -195,81 +162,51 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
         tasks: Sequence[str] | None = None,
         breaker: Breaker | None = None,
     ) -> None:
-        function, exceptions = unwrapped(handler, ignorable)
         contract = Contract.of(
-            exceptions,
-            handler_timeout,
-            payload,
-            payload_type,
-            with_metadata,
-            message_type,
-            on_none,
-            retry,
+            handler,
+            ignorable=ignorable,
+            handler_timeout=handler_timeout,
+            payload=payload,
+            payload_type=payload_type,
+            message_type=message_type,
+            with_metadata=with_metadata,
+            on_none=on_none,
+            retry=retry,
+            columns=columns,
+            transactional=transactional,
         )
+        where = magazine_of(magazine)
+        names = [queue] if isinstance(queue, str) else queue
         self._config = checked(
             PoolConfig(
-                queues=[
-                    store.queue(each) for each in ([queue] if isinstance(queue, str) else queue)
-                ],
-                handler=function,
-                payload=contract.payload,
-                columns=columns,
+                queues=[store.queue(each) for each in names],
+                demand=Demand(magazine=where, selector=selector, order_by=order_by, order=order),
+                contract=contract,
                 concurrency=concurrency,
                 batch=batch,
-                magazine=magazine,
-                selector=selector,
-                order_by=order_by,
-                order=order,
                 priority=priority,
                 max_bytes=max_bytes,
                 max_in_flight=max_in_flight,
                 exclusive=exclusive,
                 single_active=single_active,
                 browse=browse,
-                transactional=transactional,
+                pressure=pressure,
+                name=name,
                 tasks=tasks,
                 breaker=breaker,
             )
         )
-        contract.check_handler(function, transactional=transactional)
+        contract.check()
         self._store = store
-        self._infos = [each.info for each in self._config.queues]
-        self._timeout = contract.timeout_for(self._infos)
-        self._runner = HandlerRunner(
-            function,
-            contract.ignorable,
-            None,
-            contract.payload,
-            contract.on_none,
-            contract.retry,
-            may_put_off=any(
-                each.opened.magazine(magazine) is Magazine.MAIN for each in self._config.queues
-            ),
-        )
-        self._pressure = pressure
-        self._name = name
-        self._credit = Credit(max_in_flight, self._credit_changed)
+        self._timeout = contract.timeout_for([each.info for each in self._config.queues])
         self._lock = threading.Lock()
         self._counts: Counter[str] = Counter()
-        self._paused = False
         #: Whether the number of workers follows the queues' setting.
         self._follows = concurrency is None and not browse
-        #: The queues that a person or their setting has paused, as of the last look.
-        self._paused_queues: list[str] = []
-        #: The queues that were deactivated or dropped since the start.
-        self._ended_queues: set[str] = set()
-        self._ended = threading.Event()
-        self._presence: Presence | None = None
+        #: From the last start on; None before.
+        self._life: PoolLife | None = None
         #: Held while the pool is being stopped: two threads may do so at once.
         self._stopping = threading.RLock()
-        self._breaker: PoolBreaker | None = None
-        self._context: WorkerContext | None = None
-        self._transactions: Transactions | None = None
-        self._workers: Workers | None = None
-        self._watcher: Loop | None = None
-        self._side_tasks: TaskThread | None = None
-        #: The error that ended the pool early, if one did.
-        self.error: BaseException | None = None
 
     def start(self) -> ConsumerPool:
         """
@@ -286,68 +223,9 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
                 a queue has another consumer.
             CatalogUnavailable: The catalog cannot be reached.
         """
-        config = self._config
-        self.error = None
-        self._ended_queues.clear()
-        told = speaking(name_of(config.handler).rpartition("<locals>.")[2])
-        made = f"pool:{told}@{of_process()}"
-        name = check_consumer(self._name or made)
-        consumer = start_again(self._store.catalog, name, browses=config.browse)
-        self._presence = Presence(
-            self._store.catalog,
-            consumer,
-            [info.id for info in self._infos],
-            lambda _: self._is_interested(),
-            priority=config.priority,
-            claim=config.claim,
+        self._life = PoolLife(
+            self._store, self._config, self._timeout, lambda: self._follows, self._count
         )
-        if config.transactional:
-            self._transactions = Transactions(
-                self._store.catalog, config.handler, self._runner.on_none
-            )
-        dispatchers = [open_dispatcher(self._store.catalog, info) for info in self._infos]
-        self._breaker = self._start_breaker(consumer, dispatchers)
-        held = HeldBytes(config.max_bytes, lambda: self.concurrency)
-        # Without the results of an earlier life.
-        runner = replace(self._runner, gate=None if self._breaker is None else self._breaker.gate)
-        self._context = WorkerContext(
-            name=consumer.name,
-            sources={
-                dispatcher: self._source(queue, consumer, dispatcher.manager.notify_arrival, held)
-                for dispatcher, queue in zip(dispatchers, config.queues, strict=True)
-            },
-            runner=runner,
-            sideline_runner=runner.of_sideline(),
-            batch=config.batch,
-            priority=config.priority,
-            yields=config.priority is not None or config.single_active,
-            acquires=not config.browse,
-            # What a breaker holds back is left to other handlers.
-            selective=config.selector is not None or config.breaker is not None,
-            credit=self._credit,
-            held=held,
-            pressure=self._pressure,
-            transactions=self._transactions,
-            count=self._count,
-            fail=self._fail,
-            ended=self._ended_queues,
-            end_queue=self._end_queue,
-        )
-        self._workers = Workers(self._context)
-        self._ended = threading.Event()
-        self._watcher = Loop("pool watcher", self._watch, every=min(self._timeout / 4, 1.0))
-        self._watcher.start()
-        self._workers.increase(config.workers)
-        if config.side_tasks:
-            names = [info.name for info in self._infos]
-            self._side_tasks = background.background_tasks(
-                self._store.catalog,
-                self._store.storage,
-                names,
-                tasks=config.side_tasks,
-                start=background.LOOK_SECONDS,
-            )
-            self._side_tasks.start()
         return self
 
     def run(self, timeout: Duration = STOP_SECONDS) -> None:
@@ -370,16 +248,19 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
         with asked_to_end() as asked:
             self.start()
             try:
-                # The watcher sets *_ended* if the pool fails.
-                while not (self._ended.is_set() or asked.wait(_LOOK_SECONDS)):
-                    pass
+                self._started.wait(asked)
             finally:
                 self.stop(seconds)
 
     @property
     def concurrency(self) -> int:
         """The number of workers; 0 before `start` and after `stop`."""
-        return 0 if self._workers is None else len(self._workers)
+        return 0 if self._life is None else self._life.concurrency
+
+    @property
+    def error(self) -> BaseException | None:
+        """The error that ended the pool early, if one did."""
+        return None if self._life is None else self._life.error
 
     @property
     def counts(self) -> dict[str, int]:
@@ -407,7 +288,7 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
             BadOption: The pool was not started.
         """
         self._follows = False
-        return self._started.increase(by)
+        return self._started.workers.increase(by)
 
     def decrease(self, by: int = 1) -> int:
         """
@@ -423,7 +304,7 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
             BadOption: The pool was not started.
         """
         self._follows = False
-        return self._started.decrease(by)
+        return self._started.workers.decrease(by)
 
     def pause(self) -> None:
         """
@@ -432,8 +313,7 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
         Raises:
             BadOption: The pool was not started.
         """
-        self._paused = True
-        self._started.set_suspended(SuspendReason.FLOW_CONTROL, True)
+        self._started.set_paused(True)
 
     def resume(self) -> None:
         """
@@ -442,8 +322,7 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
         Raises:
             BadOption: The pool was not started.
         """
-        self._paused = False
-        self._started.set_suspended(SuspendReason.FLOW_CONTROL, False)
+        self._started.set_paused(False)
 
     def drain(self, timeout: Duration | None = None) -> bool:
         """
@@ -467,21 +346,9 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
             BadOption: The pool was not started, or *timeout* is out of range.
             IgnisError: The error that ended the pool early.
         """
-        seconds = check_timeout("timeout", timeout)
-        end = None if seconds is None else time.monotonic() + seconds
-        # The watcher may not have looked yet, and a paused queue looks empty.
-        with suppress(Unavailable):
-            self._concurrencies()
-        self._started.check_queues()
-        warned = False
-        while not self._is_idle():
-            check()
-            warned = warned or self._warn_of_rest()
-            if self._ended.wait(0.01) or (end is not None and time.monotonic() > end):
-                self._raise()
-                return self._is_idle()
+        is_done = self._started.drain(check_timeout("timeout", timeout))
         self._raise()
-        return True
+        return is_done
 
     def stop(self, timeout: Duration = STOP_SECONDS) -> None:
         """
@@ -498,247 +365,36 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
         """
         seconds = check_seconds("timeout", timeout)
         with self._stopping:
-            if self._presence is None:
+            if self._life is None or self._life.is_stopped:
                 return
-            self._stop(seconds)
+            self._life.stop(seconds)
         self._raise()
-
-    def _stop(self, seconds: float) -> None:
-        assert self._presence is not None
-        self._started.stop(seconds)
-        self._ended.set()
-        if self._side_tasks is not None:
-            self._side_tasks.stop()
-            self._side_tasks = None
-        if self._watcher is not None:
-            # It may be reloading messages, and the caller may close the store next.
-            self._watcher.stop(seconds)
-        self._give_back()
-        if self._transactions is not None:
-            self._transactions.close()
-        if self._breaker is not None:
-            self._breaker.stop()
-            self._breaker = None
-        for info in self._infos:
-            close_dispatcher(self._store.catalog, info)
-        self._presence.leave()
-        self._presence = None
 
     def __enter__(self) -> ConsumerPool:
         return self.start()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        try:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        # An error of the block comes first.
+        with nullcontext() if kind is None else suppress(IgnisError):
             self.stop()
-        except IgnisError:
-            if kind is None:
-                raise
 
     def __repr__(self) -> str:
-        names = ", ".join(info.name for info in self._infos)
-        paused = f", {', '.join(self._paused_queues)} paused" if self._paused_queues else ""
-        ended = f", ended by {self.error!r}" if self.error is not None else ""
+        names = ", ".join(queue.name for queue in self._config.queues)
+        used, state = (0, "") if self._life is None else (self._life.credit.used, self._life.state)
         return (
-            f"<ConsumerPool of {names}: {self.concurrency} workers, {self._credit.used} messages "
-            f"in hand{paused}{ended}>"
+            f"<ConsumerPool of {names}: {self.concurrency} workers, {used} messages in hand{state}>"
         )
 
-    def _start_breaker(
-        self, consumer: Consumer, dispatchers: Sequence[QueueDispatcher]
-    ) -> PoolBreaker | None:
-        config = self._config
-        if config.breaker is None:
-            return None
-
-        def changed() -> None:
-            for dispatcher in dispatchers:
-                dispatcher.manager.notify_arrival()
-
-        return PoolBreaker(
-            self._store.catalog,
-            config.breaker,
-            config.breaker_name,
-            consumer.name,
-            len(dispatchers),
-            changed,
-        )
-
-    def _source(
-        self,
-        queue: Queue,
-        consumer: Consumer,
-        on_available: Callable[[], None],
-        held: HeldBytes,
-    ) -> MessageSource:
-        config = self._config
-        if config.browse:
-            named = queue.opened.magazine(config.magazine)
-            return BrowsingSource(queue, consumer, config.read, named, on_available, held)
-        return AcquiringSource(
-            queue,
-            consumer,
-            config.read,
-            magazine=config.magazine,
-            selector=config.selector,
-            order_by=config.order_by,
-            order=config.order,
-            prefetch=config.may_prefetch,
-            on_available=on_available,
-            held=held,
-            retry=None if self._runner.retry is None else self._runner.retry.by_kinds(),
-            breaker=self._breaker,
-        )
-
-    def _is_interested(self) -> bool:
-        """Whether the pool wants messages; a short lack of credit does not count."""
-        pressed = self._pressure is not None and self._pressure.applied
-        stopped = self._breaker is not None and self._breaker.gate.stopped
-        suspended = self._paused or pressed or stopped or not self.concurrency
-        return not suspended and self._credit.missing_for() < interests.BEAT_SECONDS
-
-    def _follow_settings(self) -> None:
-        """Follow the queues' `concurrency`, and note whether one of the queues is paused."""
-        if self._config.browse:
-            with self._store.catalog.read() as connection:
-                for info in self._in_use:
-                    try:
-                        catalog_queues.still_there(connection, info)
-                    except NoSuchQueue as error:
-                        self._end_queue(info.name, error)
-            return
-        # Where a queue is paused, the others keep their workers.
-        running = [number for number in self._concurrencies() if number]
-        if self._follows and running:
-            more = min(running) - self.concurrency
-            (self._started.increase if more > 0 else self._started.decrease)(abs(more))
-
-    def _concurrencies(self) -> Collection[int]:
-        """Return the queues' `concurrency`, and note which of them are paused."""
-        if self._config.browse:
-            return []
-        with self._store.catalog.read() as connection:
-            numbers = pauses.concurrencies(connection, [info.id for info in self._in_use])
-        paused = sorted(name for name, number in numbers.items() if not number)
-        if self._paused_queues and paused != self._paused_queues:
-            # What a worker found empty was perhaps only paused.
-            self._started.check_queues()
-        self._paused_queues = paused
-        return numbers.values()
-
-    def _warn_of_rest(self) -> bool:
-        """Say in the log why `drain` waits for nothing that happens by itself, if so."""
-        names = ", ".join(map(repr, self._paused_queues))
-        if names:
-            _log.warning(
-                "drain waits, since queue %s is paused and may have messages; let it go on with "
-                "ignis resume, with queue.admin.resume(), or with its setting concurrency above 0",
-                names,
-            )
-        elif not self.concurrency and not self._ended.is_set():
-            _log.warning(
-                "drain waits, since the pool of queue %s has no workers; add some with "
-                "ConsumerPool.increase()",
-                ", ".join(repr(info.name) for info in self._infos),
-            )
-        else:
-            return False
-        return True
-
     @property
-    def _in_use(self) -> list[QueueInfo]:
-        """The queues that may give messages."""
-        return [info for info in self._infos if info.name not in self._ended_queues]
-
-    def _end_queue(self, name: str, error: IgnisError) -> None:
-        """Go on without a queue that was deactivated or dropped; fail without the last one."""
-        with self._lock:
-            is_known = name in self._ended_queues
-            self._ended_queues.add(name)
-        if not self._in_use:
-            self._fail(error)
-        elif not is_known:
-            _log.warning("%s. The pool goes on with its other queues", error)
-
-    def _give_back(self) -> None:
-        """Reload the messages that were fired ahead."""
-        if self._context is not None:
-            for source in self._context.sources.values():
-                source.give_back()
-
-    def _is_idle(self) -> bool:
-        arrivals = self._started.arrivals
-        # A paused queue gives no messages, but it may have some.
-        is_idle = not self._paused_queues and self._started.found_nothing and self._credit.used == 0
-        # A consumer that could not take messages has found nothing either.
-        is_idle = is_idle and not self._is_in_trouble and not self._is_refused
-        # A batch may have been settled between the two looks, which frees others of its groups.
-        return is_idle and self._started.arrivals == arrivals
-
-    @property
-    def _is_in_trouble(self) -> bool:
-        return any(source.trouble.error is not None for source in self._sources)
-
-    @property
-    def _is_refused(self) -> bool:
-        """Whether limits or a breaker refuse messages, or suspects wait for empty hands."""
-        return any(source.refused_for is not None for source in self._sources)
-
-    @property
-    def _sources(self) -> list[MessageSource]:
-        """The sources of the queues that may give messages."""
-        sources = {} if self._context is None else self._context.sources
-        return [
-            source
-            for dispatcher, source in sources.items()
-            if dispatcher.manager.queue not in self._ended_queues
-        ]
-
-    def _credit_changed(self, left: bool) -> None:
-        self._started.set_suspended(SuspendReason.CREDIT, not left)
-
-    @property
-    def _started(self) -> Workers:
-        if self._workers is None:
+    def _started(self) -> PoolLife:
+        if self._life is None:
             raise BadOption("the pool was not started: use it in a with statement, or call start()")
-        return self._workers
+        return self._life
 
     def _count(self, outcomes: Counter[str]) -> None:
         with self._lock:
             self._counts += outcomes
 
-    def _fail(self, error: BaseException) -> None:
-        """End all workers, because of an error that the pool cannot survive."""
-        if self.error is None:
-            self.error = error
-            names = ", ".join(repr(info.name) for info in self._infos)
-            _log.error("pool of queue %s ended: %s", names, error)
-        self._started.end()
-        self._ended.set()
-
     def _raise(self) -> None:
         if self.error is not None:
             raise self.error
-
-    def _watch(self) -> None:
-        """Time out late calls, reload messages while suspended, and notice a second pool."""
-        if self._ended.is_set():
-            return
-        self._started.time_out_after(self._timeout)
-        presence = self._presence
-        try:
-            if presence is not None:
-                presence.check()
-            self._follow_settings()
-            # The transaction of a handler may have the database; only this thread can end it.
-            is_free = self._transactions is None or not self._transactions.are_open
-            if is_free and (not self._is_interested() or self._paused_queues):
-                self._give_back()
-        except Unavailable:
-            return
-        except IgnisError as error:
-            self._fail(error)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -29,6 +30,7 @@ from queue_core.pool.timings import STALL_SECONDS
 from queue_core.pool.trouble import Trouble
 from queue_core.queue import Queue
 from queue_core.segments.reader import read_table
+from queue_core.selection.demand import Demand
 from queue_core.selection.request import FireRequest
 from queue_core.support.coalescing import Coalescer
 from queue_core.values.ids import IdSet
@@ -41,7 +43,7 @@ from queue_core.verbs.quarantine import quarantining
 from queue_core.verbs.settle import settle_or_lose
 
 if TYPE_CHECKING:
-    from queue_core.selection.selection import AnySelector
+    pass
 
 #: Returns the columns to hand out, of those that messages have.
 Columns = Callable[[Sequence[str]], Sequence[str]]
@@ -86,11 +88,8 @@ class AcquiringSource:
         queue: Queue,
         consumer: Consumer,
         columns: Columns,
+        demand: Demand,
         *,
-        magazine: str,
-        selector: AnySelector | None,
-        order_by: str | None,
-        order: str,
         prefetch: bool,
         on_available: Callable[[], None],
         held: HeldBytes,
@@ -102,14 +101,11 @@ class AcquiringSource:
         self._consumer = consumer
         self._retry = retry
         self._columns = columns
-        self._magazine = magazine
+        self._demand = queue.opened.demanded(demand)
         self._on_available = on_available
-        self._selector = selector
-        self._order_by = order_by
-        self._order = order
         #: As in `MessageSource`.
         self.refused_for: float | None = None
-        self.is_sideline = queue.opened.magazine(magazine) is Magazine.SIDELINE
+        self.is_sideline = self._demand.magazine is Magazine.SIDELINE
         self._held = held
         self._prefetch = Prefetch(MAX_FACTOR if prefetch else 1)
         self.trouble = Trouble(queue.name, on_available)
@@ -192,15 +188,8 @@ class AcquiringSource:
     ) -> tuple[list[HeldBatch | None], list[HeldBatch]]:
         """Fire, and return the parts for the workers and the rest, which are held from now on."""
         with self.trouble.attempt():
-            firing = self._queue.fire(
-                most,
-                max_bytes=room,
-                magazine=self._magazine,
-                selector=self._selector,
-                order_by=self._order_by,
-                order=self._order,
-                consumer=self._consumer,
-            )
+            demand = replace(self._demand, max_messages=most, max_bytes=room)
+            firing = self._queue.opened.fire(demand, lambda: self._consumer, timeout=0.0)
         self.refused_for = STALL_SECONDS if firing.stalled else firing.opens_in
         if firing.full:
             # Another worker may take what had no room; this one got less than it could handle.

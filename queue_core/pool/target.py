@@ -11,12 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from queue_core.catalog.holders import interests
 from queue_core.consumers.consumer import QueueConsumer, SuspendReason
 from queue_core.consumers.presence.presence import Presence
 from queue_core.errors import BadOption, ConsumerFenced
+from queue_core.handling.contract import Contract
 from queue_core.pool.config import PoolConfig, checked
 from queue_core.pool.dispatcher import QueueDispatcher, close_dispatcher, open_dispatcher
 from queue_core.pool.pressure import Pressure
@@ -24,9 +26,10 @@ from queue_core.pool.ready_set import ReadySet
 from queue_core.pool.source import BrowsingSource
 from queue_core.pool.timings import STALL_SECONDS
 from queue_core.queue import Queue
+from queue_core.selection.demand import Demand
 from queue_core.store import Store
 from queue_core.support.interruption import shielded
-from queue_core.values.model import BY_SHARD, Consumer
+from queue_core.values.model import BY_SHARD, Consumer, magazine_of
 from queue_core.values.names import check_consumer, of_process
 from queue_core.values.settings import is_whole
 from queue_core.verbs.lose import start_again
@@ -61,7 +64,7 @@ class TargetConsumer(QueueConsumer[Firing]):
             lambda _: ready.notify_work(self),
             priority=config.priority,
             acquires=not config.browse,
-            selective=config.selector is not None,
+            selective=config.demand.selector is not None,
         )
 
     def pull(self, limit: int = 1) -> Firing | None:
@@ -180,28 +183,24 @@ class ConsumerTarget(AbstractContextManager["ConsumerTarget"]):
             PoolConfig(
                 queues=[store.queue(each) for each in names],
                 # What concerns handlers has no meaning here.
-                handler=wake,
-                payload=None,
-                columns=None,
-                concurrency=None,
-                batch=1,
-                magazine=magazine,
-                selector=selector,
-                order_by=order_by,
-                order=order,
+                contract=Contract(handler=wake),
+                demand=Demand(
+                    magazine=magazine_of(magazine),
+                    selector=selector,
+                    order_by=order_by,
+                    order=order,
+                ),
                 priority=priority,
-                max_bytes=1,
-                max_in_flight=None,
                 exclusive=exclusive,
                 single_active=single_active,
                 browse=browse,
+                pressure=pressure,
+                name=name,
                 tasks=(),
             )
         )
         self._store = store
         self._wake = wake
-        self._pressure = pressure
-        self._name = name
         self._presence: Presence | None = None
         self._ready: ReadySet[TargetConsumer] = ReadySet("target", "target", wake)
         self._consumers: list[TargetConsumer] = []
@@ -223,7 +222,7 @@ class ConsumerTarget(AbstractContextManager["ConsumerTarget"]):
         if self._presence is not None:
             raise BadOption("the target is started already: stop it first")
         config, catalog = self._config, self._store.catalog
-        name = check_consumer(self._name or f"target:{of_process()}")
+        name = check_consumer(config.name or f"target:{of_process()}")
         consumer = start_again(catalog, name, browses=config.browse)
         self._ready = ReadySet(name, name, self._wake)
         self._presence = Presence(
@@ -241,8 +240,8 @@ class ConsumerTarget(AbstractContextManager["ConsumerTarget"]):
                 queue, take(queue, consumer, dispatcher, config), self._ready, config
             )
             self._consumers.append(member)
-            if self._pressure is not None:
-                self._pressure.watch(member)
+            if config.pressure is not None:
+                config.pressure.watch(member)
             member.join(dispatcher.manager)
         return self
 
@@ -307,16 +306,11 @@ def _acquire(
 ) -> Callable[[int], Firing | None]:
     """Return the function that fires messages."""
     yields = config.priority is not None or config.single_active
+    demand = queue.opened.demanded(config.demand)
 
     def take(limit: int) -> Firing | None:
-        firing = queue.fire(
-            limit,
-            magazine=config.magazine,
-            selector=config.selector,
-            order_by=config.order_by,
-            order=config.order,
-            consumer=consumer,
-        )
+        wanted = replace(demand, max_messages=limit)
+        firing = queue.opened.fire(wanted, lambda: consumer, timeout=0.0)
         if firing.ticket is not None:
             return firing
         if firing.stalled:
@@ -338,7 +332,7 @@ def _browse(
     queue: Queue, consumer: Consumer, dispatcher: QueueDispatcher, config: PoolConfig
 ) -> Callable[[int], Firing | None]:
     """Return the function that shows messages and takes none."""
-    magazine = queue.opened.magazine(config.magazine)
+    magazine = queue.opened.demanded(config.demand).magazine
     source = BrowsingSource(
         queue, consumer, lambda names: names, magazine, dispatcher.manager.notify_arrival
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import NoReturn
 
 import pyarrow as pa
@@ -91,6 +92,10 @@ class OpenedQueue:
     def magazine(self, name: str) -> Magazine:
         """Return the magazine *name*, or the only one that is opened; raises `BadOption`."""
         return magazine_of(name) if self.only is None else self.only
+
+    def demanded(self, demand: Demand) -> Demand:
+        """Return what a consumer takes, from the only magazine that is opened if there is one."""
+        return demand if self.only is None else replace(demand, magazine=self.only)
 
     def refuse(self, verb: str) -> NoReturn:
         """Raise `BadOption`, since only the sideline is opened."""

@@ -9,11 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from queue_core.errors import BadOption
-from queue_core.handling.columns import check_columns, check_payload, handler_columns
 from queue_core.handling.contract import Contract, Ignorable
-from queue_core.handling.handler import BatchHandler, HandlerRunner, RowHandler
-from queue_core.handling.magazine_handler import MagazineHandler, unwrapped
-from queue_core.handling.payloads import ObjectPayload, Payload
+from queue_core.handling.handler import BatchHandler, RowHandler
+from queue_core.handling.magazine_handler import MagazineHandler
 from queue_core.handling.results import refusal
 from queue_core.handling.verdicts import SETTLEMENT
 from queue_core.queue import Queue
@@ -23,7 +21,6 @@ from queue_core.values.durations import Duration
 from queue_core.values.model import Magazine
 from queue_core.values.outcomes import Settlement
 from queue_core.values.retry import Retry
-from queue_core.values.schema import output_schema
 from queue_core.values.settings import is_whole
 
 if TYPE_CHECKING:
@@ -94,32 +91,28 @@ def handle(
         BadSelector: *selector* or *order_by* cannot be parsed, or names an unknown column.
         SchemaMismatch: The queue lacks one of *columns*, or does not fit *message_type*.
     """
-    function, exceptions = unwrapped(handler, ignorable)
     contract = Contract.of(
-        exceptions,
-        handler_timeout,
-        payload,
-        payload_type,
-        with_metadata,
-        message_type,
-        on_none,
-        retry,
+        handler,
+        ignorable=ignorable,
+        handler_timeout=handler_timeout,
+        payload=payload,
+        payload_type=payload_type,
+        message_type=message_type,
+        with_metadata=with_metadata,
+        on_none=on_none,
+        retry=retry,
+        columns=columns,
+        transactional=transactional,
     )
-    contract.check_handler(function, transactional=transactional)
+    contract.check()
     if not is_whole(batch) or batch < 1:
         raise BadOption(f"batch={batch!r}: use a whole number, 1 or more")
     # What the messages of this queue may take at most.
     timeout = None if handler_timeout is None else contract.timeout_for([queue.info])
-    runner = HandlerRunner(
-        function,
-        contract.ignorable,
-        timeout,
-        contract.payload,
-        contract.on_none,
-        contract.retry,
-        may_put_off=queue.opened.magazine(magazine) is Magazine.MAIN,
-    )
-    names = _columns(queue.refresh(), columns, contract.payload)
+    is_main = queue.opened.magazine(magazine) is Magazine.MAIN
+    runner = contract.runner(timeout, may_put_off=is_main)
+    names = contract.read(queue.refresh().schema.names)
+    contract.check_queue(queue.name, queue.schema, names)
     before = _ids(queue.store)
     firing = queue.fire(
         "all" if max_messages is None else max_messages,
@@ -138,22 +131,6 @@ def handle(
     if runner.refusal is not None:
         raise refusal(runner.refusal, [queue.name])
     return Handled(queue.name, _joined(firing.messages, settled), _new(queue.store, before))
-
-
-def _columns(
-    queue: Queue, columns: Sequence[str] | None, payload: Payload | ObjectPayload | None
-) -> list[str]:
-    """Return the columns that the handler needs, which the queue has."""
-    fields = output_schema(queue.schema)
-    names = handler_columns(queue.schema.names, columns, payload)
-    if isinstance(payload, ObjectPayload):
-        payload.kind.check_fits(queue.schema, queue.name)
-    check_columns([queue.name], fields.names, names)
-    if isinstance(payload, Payload):
-        kind = fields.field(payload.column).type
-        is_text = pa.types.is_string(kind) or pa.types.is_binary(kind)
-        check_payload(payload.column, str(kind), is_text=is_text)
-    return names
 
 
 def _joined(messages: pa.Table, settled: pa.Table) -> pa.Table:

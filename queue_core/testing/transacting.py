@@ -17,7 +17,8 @@ from queue_core.pool.held_bytes import HeldBytes
 from queue_core.pool.source import AcquiringSource
 from queue_core.pool.transactions import Transactions
 from queue_core.queue import Queue
-from queue_core.values.model import BY_SHARD, Ticket
+from queue_core.selection.demand import Demand
+from queue_core.values.model import Ticket
 from queue_core.values.retry import Retry
 
 
@@ -47,10 +48,7 @@ def run_in_transactions(
         queue,
         ticket.consumer,
         list,
-        magazine=magazine,
-        selector=None,
-        order_by=None,
-        order=BY_SHARD,
+        Demand(magazine=queue.opened.magazine(magazine)),
         prefetch=False,
         on_available=lambda: None,
         held=HeldBytes(),

@@ -67,6 +67,38 @@ def test_each_class_has_a_name_of_its_own():
     assert {name: found for name, found in homes.items() if len(found) > 1} == {}
 
 
+#: Functions that users call with arguments by name: each argument is an option of its own.
+FACES = {
+    "ConsumerPool.__init__",
+    "ConsumerTarget.__init__",
+    "IgnisManager.__init__",
+    "console",
+    "consume",
+    "handle",
+}
+
+
+def test_only_faces_have_many_parameters():
+    found = set()
+    for name in PACKAGES:
+        for file in (ROOT / name).rglob("*.py"):
+            tree = ast.parse(file.read_text())
+            owners = {
+                id(each): f"{node.name}."
+                for node in ast.walk(tree)
+                if isinstance(node, ast.ClassDef)
+                for each in node.body
+            }
+            for node in ast.walk(tree):
+                if isinstance(node, ast.FunctionDef):
+                    arguments = node.args
+                    given = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+                    if len([each for each in given if each.arg not in ("self", "cls")]) > 12:
+                        found.add(owners.get(id(node), "") + node.name)
+
+    assert found == FACES
+
+
 @pytest.mark.parametrize("room", ROOMS, ids=lambda room: room.name)
 def test_a_room_says_what_it_may_import_and_what_it_must_not_do(room):
     text = ast.get_docstring(ast.parse((room / "__init__.py").read_text())) or ""

@@ -46,8 +46,8 @@ class Called:
 
 
 def run(handler, ignorable=()):
-    function, exceptions = unwrapped(handler, ignorable)
-    return outcomes(function, ignorable=Contract.of(exceptions).ignorable)
+    contract = Contract.of(handler, ignorable=ignorable)
+    return outcomes(contract.handler, ignorable=contract.ignorable)
 
 
 def test_an_object_handles_messages_and_names_its_ignorable_exceptions():
@@ -59,8 +59,8 @@ def test_an_object_handles_messages_and_names_its_ignorable_exceptions():
 
 
 def test_the_argument_adds_to_them():
-    assert Contract.of(unwrapped(Orders(), OSError)[1]).ignorable == (LookupError, OSError)
-    assert Contract.of(unwrapped(Plain(), [OSError])[1]).ignorable == (OSError,)
+    assert Contract.of(Orders(), ignorable=OSError).ignorable == (LookupError, OSError)
+    assert Contract.of(Plain(), ignorable=[OSError]).ignorable == (OSError,)
 
 
 @pytest.mark.parametrize("handler", [Plain(), Batches(), Asynchronous()])

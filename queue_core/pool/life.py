@@ -1,0 +1,390 @@
+"""`PoolLife`: a pool from its start to its stop, with its consumer, its workers and its watcher.
+
+Changes: registers a consumer and its interest, and removes the interest at the end. Messages that
+were fired ahead are reloaded. Crash: the messages that it holds are swept, like all messages of a
+dead consumer, or the next pool of its name continues with them.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
+from dataclasses import replace
+
+from queue_core.catalog import queues as catalog_queues
+from queue_core.catalog.holders import interests
+from queue_core.catalog.records import pauses
+from queue_core.consumers.consumer import SuspendReason
+from queue_core.consumers.presence.presence import Presence
+from queue_core.errors import IgnisError, NoSuchQueue, Unavailable
+from queue_core.handling.results import name_of
+from queue_core.pool.breaking import PoolBreaker
+from queue_core.pool.config import PoolConfig
+from queue_core.pool.credit import Credit
+from queue_core.pool.dispatcher import QueueDispatcher, close_dispatcher, open_dispatcher
+from queue_core.pool.held_bytes import HeldBytes
+from queue_core.pool.source import AcquiringSource, BrowsingSource, MessageSource
+from queue_core.pool.transactions import Transactions
+from queue_core.pool.worker import WorkerContext
+from queue_core.pool.workers import Workers
+from queue_core.queue import Queue
+from queue_core.store import Store
+from queue_core.support.interruption import check
+from queue_core.support.loop import Loop
+from queue_core.upkeep.tasks import background
+from queue_core.upkeep.tasks.thread import TaskThread
+from queue_core.values.model import Consumer, Magazine, QueueInfo
+from queue_core.values.names import check_consumer, of_process, speaking
+from queue_core.verbs.lose import start_again
+
+#: Seconds between two looks at whether the pool has failed.
+_LOOK_SECONDS = 0.5
+
+_log = logging.getLogger(__name__)
+
+
+class PoolLife:
+    """
+    What a pool has between its start and its stop. It begins when it is made.
+
+    Args:
+        store: The store that has the queues.
+        config: The pool's arguments.
+        timeout: The seconds that a call of the handler may take.
+        follows: Whether the number of workers follows the queues' setting now.
+        count: Called with the number of messages per outcome after each settlement.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        config: PoolConfig,
+        timeout: float,
+        follows: Callable[[], bool],
+        count: Callable[[Counter[str]], None],
+    ) -> None:
+        self._store = store
+        self._config = config
+        self._infos = [queue.info for queue in config.queues]
+        self._timeout = timeout
+        self._follows = follows
+        self._lock = threading.Lock()
+        self._paused = False
+        #: The queues that a person or their setting has paused, as of the last look.
+        self.paused_queues: list[str] = []
+        #: The queues that were deactivated or dropped since the start.
+        self._ended_queues: set[str] = set()
+        #: The error that ended the pool early, if one did.
+        self.error: BaseException | None = None
+        self.ended = threading.Event()
+        self.is_stopped = False
+        self.credit = Credit(config.max_in_flight, self._credit_changed)
+        #: None until the pool is registered with its queues.
+        self._workers: Workers | None = None
+        self._breaker: PoolBreaker | None = None
+        self._side_tasks: TaskThread | None = None
+        catalog, contract = store.catalog, config.contract
+        told = speaking(name_of(contract.handler).rpartition("<locals>.")[2])
+        made = f"pool:{told}@{of_process()}"
+        consumer = start_again(catalog, check_consumer(config.name or made), browses=config.browse)
+        self._presence = Presence(
+            catalog,
+            consumer,
+            [info.id for info in self._infos],
+            lambda _: self._is_interested(),
+            priority=config.priority,
+            claim=config.claim,
+        )
+        self._transactions = (
+            Transactions(catalog, contract.handler, contract.on_none)
+            if contract.transactional
+            else None
+        )
+        dispatchers = [open_dispatcher(catalog, info) for info in self._infos]
+        self._breaker = self._start_breaker(consumer, dispatchers)
+        held = HeldBytes(config.max_bytes, lambda: self.concurrency)
+        is_main = [self._magazine(queue) is Magazine.MAIN for queue in config.queues]
+        runner = contract.runner(None, may_put_off=any(is_main))
+        runner = replace(runner, gate=None if self._breaker is None else self._breaker.gate)
+        self._sources = {
+            dispatcher: self._source(queue, consumer, dispatcher.manager.notify_arrival, held)
+            for dispatcher, queue in zip(dispatchers, config.queues, strict=True)
+        }
+        context = WorkerContext(
+            name=consumer.name,
+            sources=self._sources,
+            runner=runner,
+            sideline_runner=runner.of_sideline(),
+            batch=config.batch,
+            priority=config.priority,
+            yields=config.priority is not None or config.single_active,
+            acquires=not config.browse,
+            # What a breaker holds back is left to other handlers.
+            selective=config.demand.selector is not None or config.breaker is not None,
+            credit=self.credit,
+            held=held,
+            pressure=config.pressure,
+            transactions=self._transactions,
+            count=count,
+            fail=self._fail,
+            ended=self._ended_queues,
+            end_queue=self._end_queue,
+        )
+        self._workers = Workers(context)
+        self._watcher = Loop("pool watcher", self._watch, every=min(timeout / 4, 1.0))
+        self._watcher.start()
+        self.workers.increase(config.workers)
+        if config.side_tasks:
+            names = [info.name for info in self._infos]
+            self._side_tasks = background.background_tasks(
+                catalog,
+                store.storage,
+                names,
+                tasks=config.side_tasks,
+                start=background.LOOK_SECONDS,
+            )
+            self._side_tasks.start()
+
+    @property
+    def workers(self) -> Workers:
+        """The workers."""
+        assert self._workers is not None
+        return self._workers
+
+    @property
+    def concurrency(self) -> int:
+        """The number of workers; 0 before they were started, and after `stop`."""
+        return 0 if self._workers is None else len(self._workers)
+
+    @property
+    def state(self) -> str:
+        """Which of its queues are paused, and what ended it, as the end of a sentence."""
+        paused = f", {', '.join(self.paused_queues)} paused" if self.paused_queues else ""
+        return paused + (f", ended by {self.error!r}" if self.error is not None else "")
+
+    def wait(self, asked: threading.Event) -> None:
+        """Wait until the pool is *asked* to end, or has failed."""
+        while not (self.ended.is_set() or asked.wait(_LOOK_SECONDS)):
+            pass
+
+    def set_paused(self, paused: bool) -> None:
+        """Fire no more messages, or fire them again."""
+        self._paused = paused
+        self.workers.set_suspended(SuspendReason.FLOW_CONTROL, paused)
+
+    def drain(self, seconds: float | None) -> bool:
+        """Wait until no message is left, or *seconds* are over; return whether none is left."""
+        end = None if seconds is None else time.monotonic() + seconds
+        # The watcher may not have looked yet, and a paused queue looks empty.
+        with suppress(Unavailable):
+            self._concurrencies()
+        self.workers.check_queues()
+        warned = False
+        while not self._is_idle():
+            check()
+            warned = warned or self._warn_of_rest()
+            if self.ended.wait(0.01) or (end is not None and time.monotonic() > end):
+                return self._is_idle()
+        return True
+
+    def stop(self, seconds: float) -> None:
+        """Stop the workers; after *seconds*, reload what they have not finished."""
+        self.workers.stop(seconds)
+        self.ended.set()
+        if self._side_tasks is not None:
+            self._side_tasks.stop()
+        # It may be reloading messages, and the caller may close the store next.
+        self._watcher.stop(seconds)
+        self._give_back()
+        if self._transactions is not None:
+            self._transactions.close()
+        if self._breaker is not None:
+            self._breaker.stop()
+        for info in self._infos:
+            close_dispatcher(self._store.catalog, info)
+        self._presence.leave()
+        self.is_stopped = True
+
+    def _magazine(self, queue: Queue) -> Magazine:
+        return queue.opened.demanded(self._config.demand).magazine
+
+    def _start_breaker(
+        self, consumer: Consumer, dispatchers: Sequence[QueueDispatcher]
+    ) -> PoolBreaker | None:
+        config = self._config
+        if config.breaker is None:
+            return None
+
+        def changed() -> None:
+            for dispatcher in dispatchers:
+                dispatcher.manager.notify_arrival()
+
+        return PoolBreaker(
+            self._store.catalog,
+            config.breaker,
+            config.breaker_name,
+            consumer.name,
+            len(dispatchers),
+            changed,
+        )
+
+    def _source(
+        self,
+        queue: Queue,
+        consumer: Consumer,
+        on_available: Callable[[], None],
+        held: HeldBytes,
+    ) -> MessageSource:
+        config = self._config
+        read = config.contract.read
+        if config.browse:
+            magazine = self._magazine(queue)
+            return BrowsingSource(queue, consumer, read, magazine, on_available, held)
+        retry = config.contract.retry
+        return AcquiringSource(
+            queue,
+            consumer,
+            read,
+            config.demand,
+            prefetch=config.may_prefetch,
+            on_available=on_available,
+            held=held,
+            retry=None if retry is None else retry.by_kinds(),
+            breaker=self._breaker,
+        )
+
+    def _is_interested(self) -> bool:
+        """Whether the pool wants messages; a short lack of credit does not count."""
+        pressure = self._config.pressure
+        pressed = pressure is not None and pressure.applied
+        stopped = self._breaker is not None and self._breaker.gate.stopped
+        suspended = self._paused or pressed or stopped or not self.concurrency
+        return not suspended and self.credit.missing_for() < interests.BEAT_SECONDS
+
+    def _follow_settings(self) -> None:
+        """Follow the queues' `concurrency`, and note whether one of the queues is paused."""
+        if self._config.browse:
+            with self._store.catalog.read() as connection:
+                for info in self._in_use:
+                    try:
+                        catalog_queues.still_there(connection, info)
+                    except NoSuchQueue as error:
+                        self._end_queue(info.name, error)
+            return
+        # Where a queue is paused, the others keep their workers.
+        running = [number for number in self._concurrencies() if number]
+        if self._follows() and running:
+            more = min(running) - self.concurrency
+            (self.workers.increase if more > 0 else self.workers.decrease)(abs(more))
+
+    def _concurrencies(self) -> Collection[int]:
+        """Return the queues' `concurrency`, and note which of them are paused."""
+        if self._config.browse:
+            return []
+        with self._store.catalog.read() as connection:
+            numbers = pauses.concurrencies(connection, [info.id for info in self._in_use])
+        paused = sorted(name for name, number in numbers.items() if not number)
+        if self.paused_queues and paused != self.paused_queues:
+            # What a worker found empty was perhaps only paused.
+            self.workers.check_queues()
+        self.paused_queues = paused
+        return numbers.values()
+
+    def _warn_of_rest(self) -> bool:
+        """Say in the log why `drain` waits for nothing that happens by itself, if so."""
+        names = ", ".join(map(repr, self.paused_queues))
+        if names:
+            _log.warning(
+                "drain waits, since queue %s is paused and may have messages; let it go on with "
+                "ignis resume, with queue.admin.resume(), or with its setting concurrency above 0",
+                names,
+            )
+        elif not self.concurrency and not self.ended.is_set():
+            _log.warning(
+                "drain waits, since the pool of queue %s has no workers; add some with "
+                "ConsumerPool.increase()",
+                ", ".join(repr(info.name) for info in self._infos),
+            )
+        else:
+            return False
+        return True
+
+    @property
+    def _in_use(self) -> list[QueueInfo]:
+        """The queues that may give messages."""
+        return [info for info in self._infos if info.name not in self._ended_queues]
+
+    def _end_queue(self, name: str, error: IgnisError) -> None:
+        """Go on without a queue that was deactivated or dropped; fail without the last one."""
+        with self._lock:
+            is_known = name in self._ended_queues
+            self._ended_queues.add(name)
+        if not self._in_use:
+            self._fail(error)
+        elif not is_known:
+            _log.warning("%s. The pool goes on with its other queues", error)
+
+    def _give_back(self) -> None:
+        """Reload the messages that were fired ahead."""
+        for source in self._sources.values():
+            source.give_back()
+
+    def _is_idle(self) -> bool:
+        arrivals = self.workers.arrivals
+        # A paused queue gives no messages, but it may have some.
+        is_idle = not self.paused_queues and self.workers.found_nothing and self.credit.used == 0
+        # A consumer that could not take messages has found nothing either.
+        is_idle = is_idle and not self._is_in_trouble and not self._is_refused
+        # A batch may have been settled between the two looks, which frees others of its groups.
+        return is_idle and self.workers.arrivals == arrivals
+
+    @property
+    def _is_in_trouble(self) -> bool:
+        return any(source.trouble.error is not None for source in self._open_sources)
+
+    @property
+    def _is_refused(self) -> bool:
+        """Whether limits or a breaker refuse messages, or suspects wait for empty hands."""
+        return any(source.refused_for is not None for source in self._open_sources)
+
+    @property
+    def _open_sources(self) -> list[MessageSource]:
+        """The sources of the queues that may give messages."""
+        return [
+            source
+            for dispatcher, source in self._sources.items()
+            if dispatcher.manager.queue not in self._ended_queues
+        ]
+
+    def _credit_changed(self, left: bool) -> None:
+        self.workers.set_suspended(SuspendReason.CREDIT, not left)
+
+    def _fail(self, error: BaseException) -> None:
+        """End all workers, because of an error that the pool cannot survive."""
+        if self.error is None:
+            self.error = error
+            names = ", ".join(repr(info.name) for info in self._infos)
+            _log.error("pool of queue %s ended: %s", names, error)
+        self.workers.end()
+        self.ended.set()
+
+    def _watch(self) -> None:
+        """Time out late calls, reload messages while suspended, and notice a second pool."""
+        if self.ended.is_set():
+            return
+        self.workers.time_out_after(self._timeout)
+        try:
+            self._presence.check()
+            self._follow_settings()
+            # The transaction of a handler may have the database; only this thread can end it.
+            is_free = self._transactions is None or not self._transactions.are_open
+            if is_free and (not self._is_interested() or self.paused_queues):
+                self._give_back()
+        except Unavailable:
+            return
+        except IgnisError as error:
+            self._fail(error)
