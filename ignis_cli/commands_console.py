@@ -13,7 +13,7 @@ from ignis_cli.invocation import current
 from ignis_console import passwords
 from ignis_console.config import LOOPBACK, ConsoleOptions
 from ignis_console.passwords import Role
-from queue_core.support.extras import missing
+from queue_core.support.import_paths import missing
 
 _OPERATE = "Operate"
 

@@ -21,7 +21,7 @@ from ignis_cli.display import complain, console, grid, in_json, put, show, show_
 from ignis_cli.invocation import current
 from queue_core import Queue, Store
 from queue_core.errors import BadOption
-from queue_core.support.extras import missing
+from queue_core.support.import_paths import missing
 from queue_core.values.model import BY_SHARD
 from queue_core.watching.views import read_samples
 

@@ -14,7 +14,7 @@ from ignis_cli.invocation import REFUSED, current
 from queue_core import ConsumerPool, IgnisError
 from queue_core.errors import BadOption
 from queue_core.pool.held_bytes import MAX_BYTES
-from queue_core.values.import_paths import imported, is_path
+from queue_core.support.import_paths import imported, is_path
 
 _CHANGE = "Change"
 

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 from ignis_source.handle import StoreHandle
 from ignis_source.options import SourceOptions
 from queue_core.catalog.poller import BLIND_SECONDS
-from queue_core.upkeep.tasks.retry_thread import retry_thread
-from queue_core.upkeep.tasks.thread import Made, TaskThread
+from queue_core.upkeep.tasks.thread import Made, TaskThread, retry_thread
 
 if TYPE_CHECKING:
     from ignis_source.task_runner import Known

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Protocol
 
+from ignis_source.handle import StoreHandle
 from ignis_source.options import SourceOptions
 from ignis_source.presence import QueryPresence
+from ignis_source.queue_refresh import Queues
 from ignis_source.requests import Requests
-from ignis_source.tickets import Tickets
 from queue_core.catalog.poller import Poller, Watch
 from queue_core.errors import QueueDeactivated
 from queue_core.selection.fired import Fired
+from queue_core.selection.request import FireRequest
 from queue_core.support import faults
+from queue_core.values.model import Consumer, QueueInfo, ReadPlan, TicketRange
 from queue_core.values.names import listed
 
 if TYPE_CHECKING:
@@ -182,3 +185,35 @@ class Linger:
     def begin_again(self) -> None:
         """Note that messages were fired."""
         self._since = None
+
+
+class Tickets(Protocol):
+    """The tickets of a query, in order."""
+
+    #: The condition by which executors select messages; None if the firing selects them.
+    selector: str | None
+
+    @property
+    def fireable_queues(self) -> Sequence[QueueInfo]:
+        """The queues that may give messages now."""
+
+    def fire(self, consumer: Consumer, request: FireRequest) -> Fired:
+        """Write the next ticket, if there are messages."""
+
+    def acknowledge(self, consumer: Consumer, ticket: int) -> None:
+        """Note that the batches of all tickets up to *ticket* are committed."""
+
+    def plan(self, consumer: Consumer, tickets: TicketRange) -> ReadPlan:
+        """Return the plan to read the messages of a consumer's tickets."""
+
+
+def tickets_of(store: StoreHandle, queues: Queues, options: SourceOptions) -> Tickets:
+    """Return the tickets of a query that browses, or of one that takes messages."""
+    # Each imports only its own verbs.
+    if options.ack == "browse":
+        from ignis_source.browsing import BrowsingTickets
+
+        return BrowsingTickets(store, queues, options.magazine, options.selector)
+    from ignis_source.acquiring import AcquiringTickets
+
+    return AcquiringTickets(store, queues, deletes=options.ack == "onCommit")

@@ -8,13 +8,22 @@ from typing import Any, NamedTuple
 
 from queue_core.errors import BadOption
 from queue_core.handling.breaker import Breaker
-from queue_core.upkeep.leader.client import CLIENT_ID
 from queue_core.upkeep.tasks.registry import REGISTRY, TASKS, check_task
 from queue_core.values.address import Address
 from queue_core.values.durations import parse_seconds
 from queue_core.values.model import BY_SHARD, GLOBAL, Magazine
 from queue_core.values.names import check_consumer, check_magazine
-from queue_core.values.options import STORE, Option, boolean, one_of, parse, size, whole, words
+from queue_core.values.options import (
+    CLIENT_ID,
+    STORE,
+    Option,
+    boolean,
+    one_of,
+    parse,
+    size,
+    whole,
+    words,
+)
 from queue_core.values.views import VIEWS
 
 ALL, NONE = "all", "none"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from ignis_source.firing import Linger, TicketFirer
+from ignis_source.firing import Linger, TicketFirer, tickets_of
 from ignis_source.handle import StoreHandle
 from ignis_source.offset import Offset
 from ignis_source.options import SourceOptions
@@ -21,7 +21,6 @@ from ignis_source.presence import QueryPresence
 from ignis_source.progress import Progress
 from ignis_source.queue_refresh import located
 from ignis_source.requests import Requests
-from ignis_source.tickets import tickets_of
 from queue_core.catalog.holders import consumers
 from queue_core.catalog.holders.tickets import ticket_behind
 from queue_core.catalog.poller import Watch

@@ -20,9 +20,9 @@ from queue_core.catalog import queues
 from queue_core.catalog.poller import BLIND_SECONDS, Poller
 from queue_core.catalog.records import task_log
 from queue_core.errors import CatalogUnavailable, IgnisError, Invalid, NotLeading
-from queue_core.upkeep.tasks.ran import RETRY_SECONDS
 from queue_core.upkeep.tasks.registry import REGISTRY
-from queue_core.upkeep.tasks.retry_thread import LOOK_SECONDS
+from queue_core.upkeep.tasks.task import RETRY_SECONDS
+from queue_core.upkeep.tasks.thread import LOOK_SECONDS
 from queue_core.values.model import QueueInfo
 
 #: Attempts of a one-shot task before its query fails.

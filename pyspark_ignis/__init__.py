@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark_ignis.source import IgnisDataSource as DefaultSource
     from pyspark_ignis.tuning import tuned
     from queue_core.handling.handler import batch_handler
-    from queue_core.handling.later import Later
+    from queue_core.handling.results import Later
     from queue_core.values.backoff import constant, exponential
     from queue_core.values.limits import Limit, limit
     from queue_core.values.retry import Retry
@@ -36,7 +36,7 @@ _HOMES = {
     "DefaultSource": ("pyspark_ignis.source", "IgnisDataSource"),
     "IgnisDataSource": ("pyspark_ignis.source", "IgnisDataSource"),
     "IgnisManager": ("pyspark_ignis.manager", "IgnisManager"),
-    "Later": ("queue_core.handling.later", "Later"),
+    "Later": ("queue_core.handling.results", "Later"),
     "Limit": ("queue_core.values.limits", "Limit"),
     "QueueState": ("pyspark_ignis.managed_query", "QueueState"),
     "QueueStats": ("pyspark_ignis.queue_stats", "QueueStats"),

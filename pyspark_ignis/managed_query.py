@@ -17,9 +17,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from pyspark_ignis.settlement import Handler
 from queue_core.errors import BadName, BadOption
-from queue_core.handling.magazine_handler import MagazineHandler, unwrapped
+from queue_core.handling.contract import MagazineHandler, arguments_of, check_signature, unwrapped
 from queue_core.handling.results import is_refusal
-from queue_core.handling.signature import arguments_of, check_signature
 from queue_core.values.model import QueueInfo
 from queue_core.values.names import SIDELINE_SUFFIX, check_queue, listed
 

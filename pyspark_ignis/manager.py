@@ -31,15 +31,15 @@ from queue_core.queue import Queue
 from queue_core.store import Store
 from queue_core.support.loop import Loop
 from queue_core.upkeep.leader import candidate
-from queue_core.upkeep.leader.client import CLIENT_ID
 from queue_core.upkeep.tasks.registry import REGISTRY, TASKS
 from queue_core.upkeep.tasks.retirement import retire
 from queue_core.upkeep.tasks.retries import Retries
-from queue_core.upkeep.tasks.retry_thread import retry_thread
 from queue_core.upkeep.tasks.runner import SideTasks
+from queue_core.upkeep.tasks.thread import retry_thread
 from queue_core.values.durations import Duration, check_seconds
 from queue_core.values.model import QueueInfo
 from queue_core.values.names import nearest
+from queue_core.values.options import CLIENT_ID
 from queue_core.values.settings import check_count
 
 #: Seconds between two refreshes, and from the start to the first refresh. Source: IgnisMQ.

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from inspect import signature
@@ -17,7 +19,6 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
 
 from ignis_source.options import OPTIONS
-from pyspark_ignis.lookup import finding_ignis
 from queue_core.errors import BadOption
 from queue_core.values.durations import in_seconds
 from queue_core.values.names import nearest, speaking
@@ -205,3 +206,23 @@ def _activate(spark: SparkSession) -> None:
     none.
     """
     spark.createDataFrame([], "nothing INT")
+
+
+_CONDITION = "DATA_SOURCE_NOT_FOUND"
+
+
+@contextmanager
+def finding_ignis() -> Iterator[None]:
+    """Raise `BadOption` in place of Spark's error if Spark's Python does not find ignis."""
+    try:
+        yield
+    except Exception as error:
+        # It may come from the JVM as it is, or translated by PySpark.
+        if _CONDITION not in str(error):
+            raise
+        theirs = os.environ.get("PYSPARK_PYTHON") or "the python3 of the PATH"
+        raise BadOption(
+            f"Spark does not find ignis: Spark runs {theirs}, and this program runs "
+            f"{sys.executable}; set PYSPARK_PYTHON={sys.executable} before Spark starts, or "
+            "install ignis in Spark's Python"
+        ) from error

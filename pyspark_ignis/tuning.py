@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import argparse
+import contextlib
+import hashlib
 import os
 import re
+import shlex
 import sys
+from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-from pyspark_ignis.given_settings import JAVA_OPTIONS, given_settings
-from pyspark_ignis.spark_home import home_with_bytecode
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -103,3 +105,92 @@ def _is_local(master: str) -> bool:
 def _cache() -> Path:
     """Return the folder for what can be made again."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ignis"
+
+
+#: Where Spark's Python processes look for PySpark, in Spark's home.
+_ARCHIVE = "python/lib/pyspark.zip"
+
+
+def home_with_bytecode(package: Path, version: str, cache: Path) -> Path | None:
+    """
+    Make a folder that can be ``SPARK_HOME``, with links to an installed PySpark.
+
+    Spark's Python processes import PySpark from an archive in Spark's home, which has no bytecode.
+    Python does not keep the bytecode of modules in archives, so each process compiles them again.
+    In this folder, a folder has the archive's name and place, and a link to the installed package,
+    whose bytecode ``pip`` has written.
+
+    Args:
+        package: The folder of the package ``pyspark``.
+        version: The version of PySpark.
+        cache: The folder in which the new folder is made.
+
+    Returns:
+        The folder, or None if Spark's home is not the package itself, or links cannot be made.
+    """
+    archive = package / _ARCHIVE
+    if not archive.is_file() or (package / "spark-distribution").exists():
+        return None
+    digest = hashlib.sha256(os.fsencode(package)).hexdigest()[:12]
+    home = cache / f"spark-{version}-{digest}"
+    try:
+        (home / _ARCHIVE).mkdir(parents=True, exist_ok=True)
+        _link(home / _ARCHIVE / "pyspark", package)
+        for each in archive.parent.iterdir():
+            _link(home / "python/lib" / each.name, each)
+        for each in package.iterdir():
+            _link(home / each.name, each)
+    except OSError:
+        return None
+    return home
+
+
+def _link(place: Path, target: Path) -> None:
+    """Make a link, unless the place is taken: another process may make the same folder."""
+    with contextlib.suppress(FileExistsError):
+        place.symlink_to(target)
+
+
+JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+#: A line of a file of properties: ``name value``, ``name=value`` or ``name: value``.
+_PROPERTY = re.compile(r"^\s*(spark\.[^\s=:]+)[\s=:]+(.*?)\s*$", re.MULTILINE)
+
+
+def given_settings(
+    options: Mapping[str, object], environment: Mapping[str, str], home: Path
+) -> dict[str, str]:
+    """
+    Return the settings that a session of this process would have.
+
+    Args:
+        options: The settings of the session's builder.
+        environment: The variables of the process, which can name a folder with settings, and
+            contain arguments for ``spark-submit``.
+        home: The folder of Spark.
+
+    Returns:
+        The settings, by their names. Those of the builder come before arguments, and arguments
+        before those of files, as in Spark.
+    """
+    arguments = _arguments(environment.get("PYSPARK_SUBMIT_ARGS", ""))
+    folder = Path(environment.get("SPARK_CONF_DIR") or home / "conf")
+    file = Path(arguments.properties_file or folder / "spark-defaults.conf")
+    text = file.read_text(errors="replace") if file.is_file() else ""
+    found: dict[str, str] = dict(_PROPERTY.findall(text))
+    named = {
+        "spark.master": arguments.master or environment.get("MASTER"),
+        "spark.remote": arguments.remote or environment.get("SPARK_REMOTE"),
+        JAVA_OPTIONS: arguments.driver_java_options,
+    }
+    found |= {name: value for name, value in named.items() if value is not None}
+    found |= dict(each.partition("=")[::2] for each in arguments.conf)
+    return found | {name: str(value) for name, value in options.items()}
+
+
+def _arguments(words: str) -> argparse.Namespace:
+    """Return the arguments of ``spark-submit`` that are of interest here."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    for name in ("--master", "--remote", "--driver-java-options", "--properties-file"):
+        parser.add_argument(name)
+    parser.add_argument("--conf", "-c", action="append", default=[])
+    return parser.parse_known_args(shlex.split(words))[0]

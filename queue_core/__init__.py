@@ -44,9 +44,9 @@ if TYPE_CHECKING:
         Unavailable,
     )
     from queue_core.handling.breaker import Breaker
+    from queue_core.handling.contract import MagazineHandler
     from queue_core.handling.handler import batch_handler
-    from queue_core.handling.later import Later
-    from queue_core.handling.magazine_handler import MagazineHandler
+    from queue_core.handling.results import Later
     from queue_core.policies.aggregates import Take
     from queue_core.policies.builtin import (
         Annihilate,
@@ -115,11 +115,11 @@ _HOMES = {
     "IdSet": "queue_core.values.ids",
     "IgnisError": "queue_core.errors",
     "Invalid": "queue_core.errors",
-    "Later": "queue_core.handling.later",
+    "Later": "queue_core.handling.results",
     "Latest": "queue_core.policies.builtin",
     "Limit": "queue_core.values.limits",
     "METADATA": "queue_core.values.schema",
-    "MagazineHandler": "queue_core.handling.magazine_handler",
+    "MagazineHandler": "queue_core.handling.contract",
     "Merge": "queue_core.policies.builtin",
     "MergeAdjacent": "queue_core.policies.builtin",
     "NoSuchQueue": "queue_core.errors",

@@ -15,8 +15,7 @@ from queue_core.catalog import queues
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.holders import consumers
 from queue_core.catalog.identity.identity import Identity, NewStore
-from queue_core.consumers.presence.keeper import Keeper
-from queue_core.consumers.presence.own_consumer import OwnConsumer
+from queue_core.consumers.presence.own_consumer import Keeper, OwnConsumer
 from queue_core.errors import BadOption, Invalid
 from queue_core.queue import Queue, Sideline
 from queue_core.queue.creating import create
@@ -24,11 +23,11 @@ from queue_core.segments.buffers import DEFAULT_BUFFERS
 from queue_core.segments.storage import Storage
 from queue_core.support.interruption import shielded
 from queue_core.upkeep.administration import StoreAdmin
-from queue_core.upkeep.leader.client import CLIENT_ID
 from queue_core.upkeep.tasks.registry import TASKS
 from queue_core.values.address import Address
 from queue_core.values.model import Consumer, Magazine
 from queue_core.values.names import check_consumer, check_magazine, nearest
+from queue_core.values.options import CLIENT_ID
 from queue_core.values.settings import DEFAULT_SHARDS, is_whole
 from queue_core.values.views import VIEWS
 from queue_core.waiting.joint_load import JointLoads

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from queue_core.errors import BadOption
+from queue_core.support.import_paths import imported, is_path, path_of
 from queue_core.values.durations import FORM, Duration, in_seconds
-from queue_core.values.import_paths import imported, is_path, path_of
 from queue_core.values.settings import is_whole
 
 #: The longest name of a breaker.

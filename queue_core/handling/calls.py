@@ -23,12 +23,11 @@ import pyarrow as pa
 
 from queue_core.errors import BadOutcome
 from queue_core.handling.call_parts import Calls
-from queue_core.handling.coroutines import finish
+from queue_core.handling.deadline import finish
 from queue_core.handling.gate import COUNTED, Gate, failures_of
-from queue_core.handling.later import Later
 from queue_core.handling.objects.python_rows import Unreadable
 from queue_core.handling.payloads import Call
-from queue_core.handling.results import Results
+from queue_core.handling.results import Later, Results
 from queue_core.handling.verdicts import Verdicts
 from queue_core.support.interruption import TimedOut
 from queue_core.values.failure_kinds import (

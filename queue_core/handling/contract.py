@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import inspect
+from abc import abstractmethod
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import pyarrow as pa
 
 from queue_core.errors import BadOption
 from queue_core.handling.columns import check_columns, check_payload, handler_columns
 from queue_core.handling.handler import HandlerRunner, takes_batches
-from queue_core.handling.magazine_handler import unwrapped
 from queue_core.handling.objects.message_class import message_class
 from queue_core.handling.payload_types import reader_of
 from queue_core.handling.payloads import ObjectPayload, Payload
-from queue_core.handling.results import check_on_none
-from queue_core.handling.signature import arguments_of, check_signature
+from queue_core.handling.results import check_on_none, name_of
 from queue_core.values.durations import FORM, in_seconds, is_seconds
 from queue_core.values.model import QueueInfo
 from queue_core.values.retry import Retry, as_retry
@@ -172,3 +172,95 @@ def _seconds(timeout: Any) -> float | None:
     if not is_seconds(seconds) or seconds == 0:
         raise BadOption(f"handler_timeout={timeout!r}: use {FORM}, more than 0")
     return float(seconds)
+
+
+def arguments_of(*, with_metadata: bool, transactional: bool = False) -> tuple[str, ...]:
+    """Return the arguments of a handler, for errors."""
+    message = "the message (or the batch)"
+    columns = ("the other columns",) if with_metadata else ()
+    return (message, *columns, *(("the connection",) if transactional else ()))
+
+
+#: Tell functions of which a call runs nothing.
+_GENERATORS = (inspect.isgeneratorfunction, inspect.isasyncgenfunction)
+
+
+def check_signature(handler: Callable[..., Any], arguments: Sequence[str]) -> None:
+    """
+    Raise `BadOption` if a handler cannot take *arguments* by position, or is a generator function.
+
+    A function whose signature cannot be read, such as some builtins, passes.
+    """
+    call = handler if inspect.isroutine(handler) else getattr(handler, "__call__", handler)  # noqa: B004
+    if any(kind(each) for kind in _GENERATORS for each in (handler, call)):
+        raise BadOption(
+            f"handler={name_of(handler)} is a generator function, and a call of it runs nothing; "
+            "return the decision instead of yielding it"
+        )
+    try:
+        signature = inspect.signature(handler)
+    except (ValueError, TypeError):
+        return
+    try:
+        signature.bind(*arguments)
+    except TypeError as error:
+        raise BadOption(
+            f"handler={name_of(handler)}{signature} cannot take its {len(arguments)} "
+            f"{'argument' if len(arguments) == 1 else 'arguments'}, {' and '.join(arguments)}: "
+            f"{error}"
+        ) from None
+
+
+class MagazineHandler(Protocol):
+    """
+    A handler that is an object, for `ConsumerPool`, ``consume`` and ``IgnisManager``.
+
+    Any object with a method `handle` is one, and subclassing this class is optional. In Spark, the
+    object is copied to the executors, so make connections within `handle`. Source: IgnisMQ,
+    ``MagazineHandler``.
+    """
+
+    @abstractmethod
+    def handle(self, message: Any) -> bool:
+        """
+        Handle a message.
+
+        A coroutine function and a function marked by `batch_handler` are allowed, too.
+
+        Args:
+            message: What a function would take: a dict of the columns, or with ``payload`` or
+                ``message_type`` an object.
+
+        Returns:
+            True if the message is done, and is to be deleted. Any other result sidelines it.
+        """
+
+    def ignorable_exceptions(self) -> Collection[type[Exception]]:
+        """
+        Name the exceptions of `handle` that delete the message; called once at the start.
+
+        The method is optional. The argument ``ignorable`` adds to these exceptions. Source:
+        IgnisMQ, ``getIgnorableExceptions``.
+
+        Returns:
+            Classes of exceptions. Their subclasses count, too. By default, none.
+        """
+        return ()
+
+
+def unwrapped(handler: Any, ignorable: Any) -> tuple[Any, tuple[Any, ...]]:
+    """
+    Return the function of a handler and its ignorable exceptions, which are not checked yet.
+
+    Other handlers are returned as they are. Raises `BadOption` for a class instead of an object.
+    """
+    given = (ignorable,) if isinstance(ignorable, type) else tuple(ignorable)
+    # Looked up in the class, because a Column of Spark has any attribute.
+    if isinstance(handler, type) and hasattr(handler, "handle"):
+        raise BadOption(
+            f"handler={handler.__name__} is a class: give an object of it, {handler.__name__}(…)"
+        )
+    if callable(handler) or not hasattr(type(handler), "handle"):
+        return handler, given
+    own = getattr(handler, "ignorable_exceptions", tuple)
+    return handler.handle, (*own(), *given)

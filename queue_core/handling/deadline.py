@@ -1,4 +1,4 @@
-"""A limit on how long a call of a handler may take, enforced by the process that runs it.
+"""Calls of handlers, to the end of a coroutine, and a limit on how long they take.
 
 An alarm interrupts Python code and blocking calls, such as waiting, sleeping, or reading from a
 network. It cannot interrupt C code; the limit then acts when that code returns to Python. A call of
@@ -7,14 +7,16 @@ ignis ends before the limit acts.
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 import signal
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
+from functools import partial
 from types import FrameType
 from typing import Any
 
-from queue_core.handling.coroutines import finish
 from queue_core.support.interruption import Interruptible, TimedOut, bind, here
 
 #: An alarm goes off no sooner than this.
@@ -89,3 +91,35 @@ class Deadline:
 
     def _late(self) -> TimedOut:
         return TimedOut(f"not done after {self._seconds:g} s")
+
+
+class Awaited:
+    """
+    Calls a handler that is a coroutine function, and returns its result.
+
+    Each call has its own loop, so that a timeout can end the call with everything that it started.
+    Objects that belong to a loop must therefore be made within the handler.
+    """
+
+    def __init__(self, handler: Callable[..., Any]) -> None:
+        self.handler = handler
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Run the handler to its end."""
+        return asyncio.run(self.handler(*arguments))
+
+
+def finish(result: Any) -> Any:
+    """Return the result of a handler, which may be a lambda that has only returned a coroutine."""
+    return asyncio.run(result) if inspect.iscoroutine(result) else result
+
+
+def is_coroutine(handler: Callable[..., Any]) -> bool:
+    """Return whether a handler is a coroutine function, or an object whose call is one."""
+    while isinstance(handler, partial):
+        handler = handler.func
+    if isinstance(handler, type):
+        # Calling a class makes an object, even if calling that object returns a coroutine.
+        return False
+    call = getattr(handler, "__call__", None)  # noqa: B004 - its kind matters, not that it exists
+    return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(call)

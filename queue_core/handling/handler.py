@@ -14,8 +14,7 @@ import pyarrow as pa
 from queue_core.handling.breaker import Breaker
 from queue_core.handling.call_parts import in_parts
 from queue_core.handling.calls import BatchCall, HandlerCalls, MessageCalls
-from queue_core.handling.coroutines import Awaited, is_coroutine
-from queue_core.handling.deadline import Deadline
+from queue_core.handling.deadline import Awaited, Deadline, is_coroutine
 from queue_core.handling.gate import STOPPED, Gate
 from queue_core.handling.objects.python_rows import rows_of
 from queue_core.handling.payloads import Call, ObjectPayload, Payload

@@ -17,7 +17,7 @@ from typing import Any, Literal, TypeAlias, Union, get_args, get_origin, get_typ
 from uuid import UUID
 
 from queue_core.errors import BadOption
-from queue_core.handling.misfit import Misfit
+from queue_core.handling.objects.codecs import Misfit
 
 #: Makes an object of a JSON value; raises any exception for one that does not fit.
 Reader: TypeAlias = Callable[[Any], Any]

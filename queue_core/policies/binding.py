@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from queue_core.errors import BadOption
 from queue_core.policies.imported import imported
-from queue_core.values.import_paths import is_path
+from queue_core.support.import_paths import is_path
 from queue_core.values.names import nearest
 from queue_core.values.settings import DEFAULT_SHARDS, QueueSettings
 

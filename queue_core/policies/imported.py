@@ -11,7 +11,7 @@ from types import FunctionType
 from typing import Any
 
 from queue_core.errors import BadOption
-from queue_core.values import import_paths
+from queue_core.support import import_paths
 
 
 def imported(path: str) -> Any:

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 
 from queue_core.errors import BadOption, IgnisError
 from queue_core.handling.breaker import Breaker
-from queue_core.handling.contract import Contract, Ignorable
+from queue_core.handling.contract import Contract, Ignorable, MagazineHandler
 from queue_core.handling.handler import BatchHandler, RowHandler
-from queue_core.handling.magazine_handler import MagazineHandler
 from queue_core.pool.config import BATCH, PoolConfig, checked
 from queue_core.pool.held_bytes import MAX_BYTES
 from queue_core.pool.life import PoolLife

@@ -30,8 +30,7 @@ from queue_core.catalog.database import Catalog
 from queue_core.catalog.databases.interface import TransactionFailed
 from queue_core.errors import BadOption, BadOutcome, Conflict, IgnisError
 from queue_core.handling.calls import Superseded, Uncommitted
-from queue_core.handling.coroutines import Awaited, is_coroutine
-from queue_core.handling.deadline import interruptibly
+from queue_core.handling.deadline import Awaited, interruptibly, is_coroutine
 from queue_core.handling.handler import settlement_rows, takes_batches
 from queue_core.handling.verdicts import Verdicts
 from queue_core.pool.timings import RETRY_SECONDS

@@ -7,7 +7,7 @@ of one shard need no sorting: if many come at once, they are written at once.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from typing import TypeAlias
@@ -16,7 +16,6 @@ import numpy as np
 import pyarrow as pa
 
 from queue_core.errors import IgnisError, PublicationRefused, StaleCheckpoint, StorageUnavailable
-from queue_core.segments.categories import kinds
 from queue_core.segments.format import SegmentWriter, inline
 from queue_core.segments.sharder import SEVERAL, Sharder
 from queue_core.segments.staging_spec import StagingSpec
@@ -306,3 +305,26 @@ def _cut(rows: pa.Table) -> Iterator[pa.RecordBatch]:
     if len(batches) * most > MANY_BATCHES * rows.num_rows:
         batches = rows.combine_chunks().to_batches(max_chunksize=most)
     yield from (batch for batch in batches if batch.num_rows)
+
+
+#: Rows that are written together are split into at most this many kinds; with more, not at all.
+MOST = 64
+
+
+def kinds(rows: pa.Table, columns: Sequence[str]) -> list[Numbers]:
+    """
+    Return the row numbers of each combination of values, in the order of their first rows.
+
+    Each becomes a slice of its own, whose statistics describe all of its rows. So a selector finds
+    these rows without reading any.
+    """
+    codes = np.zeros(rows.num_rows, dtype=np.int64)
+    for name in columns:
+        coded = rows.column(name).combine_chunks().dictionary_encode(null_encoding="encode")
+        if len(coded.dictionary) > MOST:
+            return [np.arange(rows.num_rows)]
+        codes = codes * len(coded.dictionary) + coded.indices.to_numpy(zero_copy_only=False)
+    _, firsts, codes = np.unique(codes, return_index=True, return_inverse=True)
+    if len(firsts) > MOST:
+        return [np.arange(rows.num_rows)]
+    return [np.flatnonzero(codes == code) for code in np.argsort(firsts)]

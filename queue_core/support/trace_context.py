@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 
-from queue_core.support.extras import missing
+from queue_core.support.import_paths import missing
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Link, SpanContext, TracerProvider

@@ -9,9 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from queue_core.errors import BadOption
-from queue_core.handling.contract import Contract, Ignorable
+from queue_core.handling.contract import Contract, Ignorable, MagazineHandler
 from queue_core.handling.handler import BatchHandler, RowHandler
-from queue_core.handling.magazine_handler import MagazineHandler
 from queue_core.handling.results import refusal
 from queue_core.handling.verdicts import SETTLEMENT
 from queue_core.queue import Queue

@@ -119,3 +119,7 @@ def words(text: str) -> tuple[str, ...]:
     if not found:
         raise ValueError("one or more names, separated by commas")
     return found
+
+
+#: The name under which instances meet in ZooKeeper by default.
+CLIENT_ID = "ignis"

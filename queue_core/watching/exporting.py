@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from queue_core.support.extras import missing
+from queue_core.support.import_paths import missing
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider

@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from queue_core.upkeep.leader.zookeeper import ZooKeeperLeader
-from queue_core.upkeep.tasks.ran import RETRY_SECONDS
 from queue_core.upkeep.tasks.registry import REGISTRY
-from queue_core.upkeep.tasks.task import Timing
+from queue_core.upkeep.tasks.task import RETRY_SECONDS, Timing
 from queue_core.values.settings import MAX_CONCURRENCY, QueueSettings
 from queue_core.verbs import sweep
 

@@ -16,13 +16,11 @@ STORAGE = "queue_core.segments.storage"
 
 #: Pure modules without a file in tests/unit and without a mutant, each with the reason.
 NOT_MIRRORED = {
-    "queue_core.upkeep.leader.client": "one constant",
     "queue_core.waiting.firing": "a value, which tests/contract/test_fire.py has from a store",
     "queue_core.pool.timings": "constants alone",
     "queue_core.queue.settling": "a face, which tests/contract/test_delete.py has from a store",
     "queue_core.segments.buffers": "tests/contract/test_buffers.py loads from buffers",
     "queue_core.support.trace_context": "tests/contract/test_trace_context.py runs handlers",
-    "queue_core.upkeep.tasks.ran": "a plain value, which tests/contract/test_side_tasks.py gets",
     "queue_core.values.views": "columns, which tests/contract/test_metadata.py reads back",
 }
 #: Where tests see behaviour, and so use only what is public.

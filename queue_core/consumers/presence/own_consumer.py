@@ -1,7 +1,7 @@
-"""The consumer of `Queue.fire` where none is given: this process, under a name of its own.
+"""This process as a consumer: of `Queue.fire` where none is given, and of `get_and_keep`.
 
-It sends no heartbeats. So that a purge can tell whether it is in use still, the process takes a new
-name each day, and a week is long enough for the last firing under an old one.
+The first sends no heartbeats. So that a purge can tell whether it is in use still, the process
+takes a new name each day, and a week is long enough for the last firing under an old one.
 """
 
 from __future__ import annotations
@@ -12,8 +12,10 @@ from sqlalchemy import Connection
 
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.holders import consumers
+from queue_core.catalog.holders.consumers import KEEPER
 from queue_core.catalog.identity.clock import stopwatch
 from queue_core.catalog.records import restored
+from queue_core.consumers.presence.heartbeat import Heartbeat
 from queue_core.values.model import Consumer
 from queue_core.values.names import of_process
 
@@ -48,3 +50,40 @@ class OwnConsumer:
             consumers.check(connection, self._consumer)
         self._restore = restore
         return consumers.enlist(connection, f"python:{of_process()}", beats=False)
+
+
+#: Seconds between two heartbeats; a sweep waits for several of them.
+BEAT_SECONDS = 10.0
+
+
+class Keeper:
+    """This process as a consumer whose messages are not swept while it runs. Thread-safe."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+        self._lock = threading.Lock()
+        self._consumer: Consumer | None = None
+        self._heartbeat: Heartbeat | None = None
+
+    def consumer(self) -> Consumer:
+        """Return the consumer; the first call starts it."""
+        with self._lock:
+            if self._consumer is None:
+                name = f"{KEEPER}{of_process()}"
+                self._consumer = self._catalog.write(
+                    lambda connection: consumers.enlist(connection, name, beats=True)
+                )
+                self._heartbeat = Heartbeat(self._catalog, self._consumer, BEAT_SECONDS)
+                self._heartbeat.start()
+            return self._consumer
+
+    def known(self) -> Consumer | None:
+        """Return the consumer, if it was started."""
+        return self._consumer
+
+    def stop(self) -> None:
+        """Stop the consumer. After a while, its messages are swept, or others reset them."""
+        with self._lock:
+            if self._heartbeat is not None:
+                self._heartbeat.stop()
+            self._consumer = self._heartbeat = None

@@ -13,8 +13,6 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from queue_core.handling.misfit import Misfit
-
 #: Makes another value of a value that is not None; raises `Misfit`.
 Convert: TypeAlias = Callable[[Any], Any]
 
@@ -63,3 +61,16 @@ def _each(convert: Convert | None, values: Sequence[Any]) -> Sequence[Any]:
     if convert is None:
         return values
     return [None if value is None else convert(value) for value in values]
+
+
+class Misfit(ValueError):
+    """A value that does not fit its type, or a type that no column can hold; and where it is."""
+
+    def __init__(self, problem: str, path: str = "") -> None:
+        super().__init__(f"{path}: {problem}" if path else problem)
+        self._problem, self._path = problem, path
+
+    def within(self, step: str) -> Misfit:
+        """Return the same with a longer path, as seen from the enclosing value."""
+        between = "." if self._path and not self._path.startswith("[") else ""
+        return Misfit(self._problem, f"{step}{between}{self._path}")

@@ -13,8 +13,7 @@ from typing import Annotated, Any, ClassVar, Protocol, get_type_hints
 
 import pyarrow as pa
 
-from queue_core.handling.misfit import Misfit
-from queue_core.handling.objects.codecs import Codec
+from queue_core.handling.objects.codecs import Codec, Misfit
 from queue_core.handling.objects.hints import codec_of
 
 

@@ -15,8 +15,7 @@ from uuid import UUID
 import numpy as np
 import pyarrow as pa
 
-from queue_core.handling.misfit import Misfit
-from queue_core.handling.objects.codecs import Codec
+from queue_core.handling.objects.codecs import Codec, Misfit
 
 #: Returns the codec of a class with fields, and None for any other class.
 Record: TypeAlias = Callable[[type], Codec | None]

@@ -10,9 +10,8 @@ from typing import Any
 import pyarrow as pa
 
 from queue_core.errors import SchemaMismatch
-from queue_core.handling.misfit import Misfit
+from queue_core.handling.objects.codecs import Misfit
 from queue_core.handling.objects.fields import fields_of, is_message_class, maker
-from queue_core.handling.objects.fitting import fits
 from queue_core.handling.objects.python_rows import Unreadable, values_of
 from queue_core.values.failure_kinds import reason_of
 from queue_core.values.names import nearest
@@ -128,3 +127,29 @@ def as_table(rows: Sequence[Any], queue: str) -> pa.Table | None:
     if not rows or isinstance(rows[0], Mapping) or not is_message_class(type(rows[0])):
         return None
     return message_class(type(rows[0])).table_of(rows, queue)
+
+
+_t = pa.types
+
+
+def fits(needed: pa.DataType, column: pa.DataType) -> bool:
+    """
+    Return whether values of a column have the Python type of a field.
+
+    The column may have narrower numbers, other digits of decimals, more fields in structs, and
+    nulls where the field has none. Values are checked when they are loaded and read.
+    """
+    if _t.is_list(needed) and _t.is_list(column):
+        return fits(needed.value_type, column.value_type)
+    if _t.is_map(needed) and _t.is_map(column):
+        return fits(needed.key_type, column.key_type) and fits(needed.item_type, column.item_type)
+    if _t.is_struct(needed) and _t.is_struct(column):
+        return all(
+            column.get_field_index(field.name) >= 0
+            and fits(field.type, column.field(field.name).type)
+            for field in needed
+        )
+    if _t.is_timestamp(needed) and _t.is_timestamp(column):
+        return bool(needed.tz) == bool(column.tz)
+    alike = (_t.is_integer, _t.is_floating, _t.is_decimal)
+    return bool(needed.equals(column) or any(one(needed) and one(column) for one in alike))

@@ -21,7 +21,7 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 
 from queue_core.errors import BadOption, DamagedBackup, StorageUnavailable
-from queue_core.support.syncing import sync
+from queue_core.segments.storage import sync
 from queue_core.upkeep.backup.manifest import File, Manifest
 
 #: Bytes that are copied at a time.

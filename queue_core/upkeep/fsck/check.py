@@ -1,4 +1,4 @@
-"""Run every check in a reading transaction, so that running processes cause no false alarm.
+"""Check a store, and repair it if wanted: in a reading transaction, so that no alarm is false.
 
 The checks are independent, so some run at the same time.
 """
@@ -11,12 +11,14 @@ from dataclasses import dataclass
 from itertools import count
 from threading import Lock
 
+import pyarrow as pa
 from sqlalchemy import Connection
 
 from queue_core.catalog import dialect, queues
 from queue_core.catalog.checks import counters, records, slices, tickets
 from queue_core.catalog.checks import segments as segment_checks
-from queue_core.catalog.checks.finding import Finding
+from queue_core.catalog.checks.finding import Finding, report
+from queue_core.catalog.checks.repair import repair as mend
 from queue_core.catalog.checks.rules import Check, Scope
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.slices import segments
@@ -138,3 +140,23 @@ def _find_stranger(storage: Storage) -> Finding | None:
             problem=str(error),
         )
     return None
+
+
+def fsck(
+    catalog: Catalog,
+    storage: Storage,
+    *,
+    deep: bool = False,
+    repair: bool = False,
+    threads: int = THREADS,
+    progress: Progress | None = None,
+) -> pa.Table:
+    """Return what is wrong with a store, as rows of `FINDINGS`; raises `CatalogUnavailable`."""
+    before = check(catalog, storage, deep=deep, threads=threads, progress=progress)
+    if not repair:
+        return report(before.findings, before.names)
+    mend(catalog, before.findings)
+    after = check(catalog, storage, deep=deep, threads=threads, progress=progress)
+    left = {found.place for found in after.findings}
+    repaired = [found for found in before.findings if found.place not in left]
+    return report(after.findings, after.names, repaired)

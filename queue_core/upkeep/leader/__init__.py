@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from queue_core.errors import BadOption
-from queue_core.upkeep.leader.client import CLIENT_ID
+from queue_core.values.options import CLIENT_ID
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection

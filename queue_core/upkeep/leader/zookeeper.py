@@ -30,8 +30,8 @@ from sqlalchemy import Connection
 
 from queue_core.errors import BadOption, NotLeading
 from queue_core.support.loop import Loop
-from queue_core.upkeep.leader.client import CLIENT_ID
 from queue_core.values.names import of_process
+from queue_core.values.options import CLIENT_ID
 
 #: Seconds between two reads of the members. Source: IgnisMQ.
 REFRESH_SECONDS = 30.0

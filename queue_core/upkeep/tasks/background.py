@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING
 
 from queue_core.catalog import queues
 from queue_core.errors import BadOption, NoSuchQueue
-from queue_core.upkeep.leader.client import CLIENT_ID
 from queue_core.upkeep.tasks.registry import TASKS, check_tasks
-from queue_core.upkeep.tasks.retry_thread import retry_thread
-from queue_core.upkeep.tasks.thread import Made, TaskThread
+from queue_core.upkeep.tasks.thread import Made, TaskThread, retry_thread
 from queue_core.values.model import QueueInfo
 from queue_core.values.names import check_queue
+from queue_core.values.options import CLIENT_ID
 
 if TYPE_CHECKING:
     from queue_core.catalog.database import Catalog

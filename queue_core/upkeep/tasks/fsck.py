@@ -12,7 +12,7 @@ from sqlalchemy import Connection
 
 from queue_core.catalog.records import schedule
 from queue_core.catalog.records.task_log import Moves
-from queue_core.upkeep.fsck.run import fsck
+from queue_core.upkeep.fsck.check import fsck
 from queue_core.upkeep.tasks.task import TaskContext
 
 _log = logging.getLogger(__name__)

@@ -17,7 +17,7 @@ from queue_core.catalog.records import retries, schedule
 from queue_core.catalog.records.retries import Next
 from queue_core.errors import IgnisError, NoSuchQueue
 from queue_core.segments.storage import Storage
-from queue_core.upkeep.tasks.ran import RETRY_SECONDS, Ran, failed
+from queue_core.upkeep.tasks.task import RETRY_SECONDS, Ran, failed
 from queue_core.values.model import QueueInfo
 from queue_core.verbs.operator.jobs import Jobs
 from queue_core.verbs.quarantine import quarantining

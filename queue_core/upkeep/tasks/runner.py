@@ -19,10 +19,9 @@ from queue_core.catalog.records import schedule
 from queue_core.errors import BadOption, IgnisError, NotLeading
 from queue_core.segments.storage import Storage
 from queue_core.upkeep.leader import Leader
-from queue_core.upkeep.tasks.ran import RETRY_SECONDS, Ran, failed
 from queue_core.upkeep.tasks.registry import REGISTRY, TASKS, check_task
 from queue_core.upkeep.tasks.retries import Retries
-from queue_core.upkeep.tasks.task import Task, TaskContext, Timing
+from queue_core.upkeep.tasks.task import RETRY_SECONDS, Ran, Task, TaskContext, Timing, failed
 from queue_core.values.model import QueueInfo
 from queue_core.verbs.quarantine import quarantining
 from queue_core.verbs.shovel import Shovelful

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import importlib
+import logging
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from queue_core.errors import IgnisError
 from queue_core.values.model import QueueInfo
 
 if TYPE_CHECKING:
@@ -100,3 +103,28 @@ class TaskContext(NamedTuple):
     shovelful: Callable[[QueueInfo], Shovelful]
     #: Whether a person asked for the task, who wants messages moved before their time.
     asked_for: bool = True
+
+
+#: Seconds after which a task that failed is tried again. Source: IgnisMQ.
+RETRY_SECONDS = 10.0
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ran:
+    """A task that was run, and its outcome."""
+
+    task: str
+    #: None: it ran for the store.
+    queue: str | None
+    #: The number of moved or removed messages; of files for a vacuum.
+    moved: int = 0
+    #: The error that ended it early.
+    error: IgnisError | None = None
+
+
+def failed(task: str, queue: str | None, error: IgnisError) -> Ran:
+    """Log the failure of a task, and return it."""
+    _log.warning("task %s of %s failed: %s", task, queue or "the store", error)
+    return Ran(task=task, queue=queue, error=error)

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, TypeAlias
 
 from queue_core.support.interruption import shielded
 from queue_core.support.loop import Loop
-from queue_core.upkeep.tasks import ran
+from queue_core.upkeep.tasks import task
 from queue_core.values.model import QueueInfo
 
 if TYPE_CHECKING:
     from queue_core.upkeep.leader import Leader
+    from queue_core.upkeep.tasks.retries import Retries
     from queue_core.upkeep.tasks.runner import SideTasks
 
 #: Makes the runner of some tasks, and its leader, not yet started.
@@ -53,7 +54,7 @@ class TaskThread(AbstractContextManager["TaskThread"]):
         self._retries = retries
         self._made: Made | None = None
         self._loop = Loop(
-            "side tasks", self._run_due, every=look, first=start, retry=ran.RETRY_SECONDS
+            "side tasks", self._run_due, every=look, first=start, retry=task.RETRY_SECONDS
         )
 
     def prepare(self) -> Made:
@@ -94,3 +95,34 @@ class TaskThread(AbstractContextManager["TaskThread"]):
             leader.start()
             self._leads = True
         tasks.run_due(self._queues(), retries=self._retries is None)
+
+
+#: The most seconds between two looks. A message may get an earlier time than all others meanwhile.
+LOOK_SECONDS = 0.5
+#: Seconds until the next look after an error.
+_ERROR_SECONDS = 5.0
+
+
+def retry_thread(
+    make: Callable[[], Retries],
+    names: Callable[[], Collection[str] | None],
+    *,
+    start: float = LOOK_SECONDS,
+) -> Loop:
+    """
+    Return the thread that runs `Retries`; one of its own, since other tasks may take minutes.
+
+    Args:
+        make: Makes the `Retries`; called in the thread, so that nothing waits for its imports.
+        names: Returns the names of the queues; None: all.
+        start: Seconds until the first look.
+    """
+    made: list[Retries] = []
+
+    def look() -> float:
+        if not made:
+            made.append(make())
+        _, left = made[0].run(names())
+        return min(left, LOOK_SECONDS)
+
+    return Loop("retries", look, first=start, retry=_ERROR_SECONDS)

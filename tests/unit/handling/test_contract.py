@@ -3,13 +3,16 @@
 import math
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
 
+from queue_core import MagazineHandler, batch_handler
 from queue_core.errors import BadOption
-from queue_core.handling.contract import Contract
+from queue_core.handling.contract import Contract, arguments_of, check_signature, unwrapped
 from queue_core.values.settings import QueueSettings
+from tests.unit.handling.handler_runs import DELETED, REJECTED, outcomes
 
 
 @dataclass
@@ -77,3 +80,163 @@ def test_a_call_must_end_well_before_a_sweep():
     assert contract(handler_timeout=5).timeout_for([queue]) == 5.0
     with pytest.raises(BadOption, match="use at most 5 seconds, half of sweep_after of queue"):
         contract(handler_timeout=5.1).timeout_for([queue])
+
+
+ONE, TWO = arguments_of(with_metadata=False), arguments_of(with_metadata=True)
+
+
+class Handler:
+    def handle(self, message):
+        return True
+
+    def __call__(self, message, columns):
+        return True
+
+
+async def later(message):
+    return True
+
+
+def one(message):
+    return True
+
+
+def more(*arguments):
+    return True
+
+
+def with_default(message, connection=None):
+    return True
+
+
+@pytest.mark.parametrize("handler", [one, later, Handler().handle, more, with_default, print, dict])
+def test_handlers_of_one_argument(handler):
+    check_signature(handler, ONE)
+
+
+@pytest.mark.parametrize("handler", [Handler(), more, with_default, partial(Handler())])
+def test_handlers_of_two_arguments(handler):
+    check_signature(handler, TWO)
+
+
+def nothing():
+    return True
+
+
+def by_name(*, message):
+    return True
+
+
+@pytest.mark.parametrize(
+    ("handler", "arguments", "told"),
+    [
+        (nothing, ONE, r"handler=nothing\(\) cannot take its 1 argument, the message"),
+        (by_name, ONE, r"handler=by_name\(\*, message\)"),
+        (Handler(), ONE, r"handler=Handler\(message, columns\).*missing.*'columns'"),
+        (Handler().handle, TWO, r"handler=Handler.handle\(message\) cannot take its 2 arguments"),
+        (later, TWO, "and the other columns: too many positional arguments"),
+        (partial(one, 1), ONE, r"handler=one\(\)"),
+    ],
+)
+def test_others_are_refused(handler, arguments, told):
+    with pytest.raises(BadOption, match=told):
+        check_signature(handler, arguments)
+
+
+def test_a_function_without_a_signature_passes():
+    class Unreadable:
+        @property
+        def __signature__(self):
+            raise ValueError("no signature")
+
+        def __call__(self):
+            return True
+
+    check_signature(Unreadable(), ONE)
+
+
+def in_parts(message):
+    yield True
+
+
+async def in_parts_later(message):
+    yield True
+
+
+class InParts:
+    def __call__(self, message):
+        yield True
+
+
+@pytest.mark.parametrize("handler", [in_parts, in_parts_later, InParts(), partial(in_parts, 1)])
+def test_a_generator_function_would_run_nothing(handler):
+    with pytest.raises(BadOption, match="is a generator function, and a call of it runs nothing"):
+        check_signature(handler, ONE)
+
+
+class Orders(MagazineHandler):
+    """Handles message 0, rejects 1, and fails with 2."""
+
+    def handle(self, message):
+        if message["_message_id"] == 2:
+            raise KeyError("who")
+        return message["_message_id"] == 0
+
+    def ignorable_exceptions(self):
+        return {LookupError}
+
+
+class Plain:
+    def handle(self, message):
+        return True
+
+
+class Batches:
+    @batch_handler
+    def handle(self, batch):
+        return [True] * batch.num_rows
+
+
+class Asynchronous:
+    async def handle(self, message):
+        return True
+
+
+class Called:
+    def __call__(self, message):
+        return False
+
+    def handle(self, message):
+        return True
+
+
+def run(handler, ignorable=()):
+    contract = Contract.of(handler, ignorable=ignorable)
+    return outcomes(contract.handler, ignorable=contract.ignorable)
+
+
+def test_an_object_handles_messages_and_names_its_ignorable_exceptions():
+    deleted, rejected, ignored = run(Orders())
+
+    assert (deleted, rejected) == (DELETED, REJECTED)
+    assert ignored[0] == "delete"
+    assert "KeyError" in ignored[2]
+
+
+def test_the_argument_adds_to_them():
+    assert Contract.of(Orders(), ignorable=OSError).ignorable == (LookupError, OSError)
+    assert Contract.of(Plain(), ignorable=[OSError]).ignorable == (OSError,)
+
+
+@pytest.mark.parametrize("handler", [Plain(), Batches(), Asynchronous()])
+def test_any_object_with_the_method_is_a_handler(handler):
+    assert run(handler) == [DELETED] * 3
+
+
+def test_what_can_be_called_is_called():
+    assert run(Called()) == [REJECTED] * 3
+
+
+def test_a_class_is_refused():
+    with pytest.raises(BadOption, match=r"handler=Orders is a class: give an object of it"):
+        unwrapped(Orders, ())

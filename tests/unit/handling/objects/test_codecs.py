@@ -5,8 +5,7 @@ import datetime as dt
 import pyarrow as pa
 import pytest
 
-from queue_core.handling.misfit import Misfit
-from queue_core.handling.objects.codecs import Codec
+from queue_core.handling.objects.codecs import Codec, Misfit
 
 WHOLE = Codec(pa.int64(), (int,))
 DAY = Codec(pa.date32(), (dt.date,))

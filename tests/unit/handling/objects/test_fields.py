@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from pydantic import BaseModel, ConfigDict, Field, RootModel
 
-from queue_core.handling.misfit import Misfit
+from queue_core.handling.objects.codecs import Misfit
 from queue_core.handling.objects.fields import fields_of, is_message_class, maker
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from pydantic import AwareDatetime, Field, NaiveDatetime, PositiveInt
 
-from queue_core.handling.misfit import Misfit
+from queue_core.handling.objects.codecs import Misfit
 from queue_core.handling.objects.hints import codec_of
 
 

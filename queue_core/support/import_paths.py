@@ -1,4 +1,4 @@
-"""Import paths, ``module:name``, by which other processes find a function or a value."""
+"""Import paths, ``module:name``, by which other processes find what is there, and missing ones."""
 
 from __future__ import annotations
 
@@ -40,3 +40,8 @@ def path_of(value: Any) -> str | None:
         return path if imported(path, path) is value else None
     except BadOption:
         return None
+
+
+def missing(asked: str, error: ModuleNotFoundError, extra: str) -> BadOption:
+    """Return the error for what a user *asked* for, and which *extra* brings its library."""
+    return BadOption(f"{asked}: {error.name} is not installed: pip install 'ignis-queue[{extra}]'")

@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from queue_core.handling.objects.fitting import fits
+from queue_core.handling.objects.message_class import fits
 
 UTC, LOCAL = pa.timestamp("us", tz="UTC"), pa.timestamp("us")
 

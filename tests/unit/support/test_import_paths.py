@@ -5,7 +5,7 @@ import os.path
 import pytest
 
 from queue_core.errors import BadOption
-from queue_core.values.import_paths import imported, is_path, path_of
+from queue_core.support.import_paths import imported, is_path, path_of
 
 
 def test_a_path_names_what_can_be_imported():
