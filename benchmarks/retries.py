@@ -33,7 +33,7 @@ from rich.console import Console
 from rich.table import Table
 
 from queue_core import ConsumerPool, Queue, Retry, Settlement, Store, constant
-from queue_core.upkeep.tasks.retries import Retries
+from queue_core.upkeep.tasks.shovel import Retries
 from queue_core.values.address import Address
 
 SCHEMA = pa.schema([("number", pa.int64())])

@@ -13,7 +13,7 @@ from ignis_cli.display import answer, complain, counted, show
 from ignis_cli.invocation import BROKEN
 from queue_core import Queue, Store
 from queue_core.errors import BadOption
-from queue_core.upkeep.tasks.retries import Retries
+from queue_core.upkeep.tasks.shovel import Retries
 
 _MAINTAIN = "Maintain"
 _INSPECT = "Inspect"

@@ -11,7 +11,7 @@ from queue_core.upkeep.tasks.thread import Made, TaskThread, retry_thread
 
 if TYPE_CHECKING:
     from ignis_source.task_runner import Known
-    from queue_core.upkeep.tasks.retries import Retries
+    from queue_core.upkeep.tasks.shovel import Retries
 
 #: Seconds between the start of a query and its first search: the first batch does not compete with
 #: the imports of tasks.
@@ -28,7 +28,7 @@ def background_tasks(store: StoreHandle, options: SourceOptions, queues: Known) 
         return make_runner(store, options, queues)
 
     def make_retries() -> Retries:
-        from queue_core.upkeep.tasks.retries import Retries
+        from queue_core.upkeep.tasks.shovel import Retries
 
         return Retries(store.catalog, store.storage)
 

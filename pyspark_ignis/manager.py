@@ -31,10 +31,10 @@ from queue_core.queue import Queue
 from queue_core.store import Store
 from queue_core.support.loop import Loop
 from queue_core.upkeep.leader import candidate
+from queue_core.upkeep.tasks.expire import retire
 from queue_core.upkeep.tasks.registry import REGISTRY, TASKS
-from queue_core.upkeep.tasks.retirement import retire
-from queue_core.upkeep.tasks.retries import Retries
 from queue_core.upkeep.tasks.runner import SideTasks
+from queue_core.upkeep.tasks.shovel import Retries
 from queue_core.upkeep.tasks.thread import retry_thread
 from queue_core.values.durations import Duration, check_seconds
 from queue_core.values.model import QueueInfo

@@ -9,7 +9,7 @@ from sqlalchemy import update
 
 from queue_core import Store
 from queue_core.catalog.tables import jobs
-from queue_core.upkeep.tasks.retries import Retries
+from queue_core.upkeep.tasks.shovel import Retries
 
 
 def the_job(store: Store) -> dict[str, Any]:

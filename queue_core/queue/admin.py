@@ -12,7 +12,7 @@ from queue_core.errors import BadOption
 from queue_core.queue.opened import OpenedQueue
 from queue_core.support.interruption import shielded
 from queue_core.upkeep.tasks.compaction import compact
-from queue_core.upkeep.tasks.retirement import retire
+from queue_core.upkeep.tasks.expire import retire
 from queue_core.values.settings import QueueSettings, is_whole
 from queue_core.verbs.deactivate import deactivate
 from queue_core.verbs.drop import drop

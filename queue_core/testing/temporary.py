@@ -11,7 +11,7 @@ from typing import Any
 
 from queue_core.catalog.identity import clock
 from queue_core.store import Store
-from queue_core.upkeep.tasks.retries import Retries
+from queue_core.upkeep.tasks.shovel import Retries
 from queue_core.values.address import Address
 from queue_core.values.durations import Duration, check_seconds
 

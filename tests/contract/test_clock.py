@@ -13,8 +13,8 @@ from queue_core.segments import stager
 from queue_core.selection.queue_rules import of_firing
 from queue_core.selection.request import FireRequest, Horizon
 from queue_core.selection.selection import Selection
+from queue_core.upkeep.tasks.expire import retire
 from queue_core.upkeep.tasks.purge import purge
-from queue_core.upkeep.tasks.retirement import retire
 from queue_core.values.model import Magazine
 from queue_core.verbs.fire import fire
 from tests.clocks import DAY, jump

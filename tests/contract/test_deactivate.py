@@ -9,8 +9,8 @@ from sqlalchemy import select
 from queue_core import Store
 from queue_core.catalog import tables
 from queue_core.errors import QueueDeactivated
+from queue_core.upkeep.tasks.expire import retire
 from queue_core.upkeep.tasks.purge import purge
-from queue_core.upkeep.tasks.retirement import retire
 from queue_core.waiting.publish import publish_once
 from tests.dump import age, dump
 from tests.factories import ORDERS, make_batch, make_queue, make_stager, numbers_of, orders

@@ -10,7 +10,7 @@ from ignis_source.offset import Offset
 from queue_core import ConsumerPool
 from queue_core.errors import NoSuchQueue, QueueDeactivated
 from queue_core.segments.reader import read_table
-from queue_core.upkeep.tasks.retirement import retire
+from queue_core.upkeep.tasks.expire import retire
 from tests.contract.pools import PATIENCE, Recorder, eventually
 from tests.factories import make_queue, orders
 

@@ -10,7 +10,7 @@ from queue_core import Store
 from queue_core.catalog.records import jobs as job_rows
 from queue_core.errors import BadOption, BadSelector, NoSuchQueue, QueueDeactivated, SchemaMismatch
 from queue_core.segments import stager
-from queue_core.upkeep.tasks.retries import Retries
+from queue_core.upkeep.tasks.shovel import Retries
 from queue_core.verbs import redrive
 from queue_core.verbs.capacity import bounds
 from tests.books import audit, leftover_files

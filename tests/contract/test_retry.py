@@ -10,9 +10,9 @@ from queue_core import IdSet, Retry, Settlement, constant, exponential
 from queue_core.catalog.tables import slices
 from queue_core.errors import BadOption, CatalogUnavailable, QueueFull
 from queue_core.upkeep.leader.lease import LeaseLeader
-from queue_core.upkeep.tasks import retries as retries_module
-from queue_core.upkeep.tasks.retries import Retries
+from queue_core.upkeep.tasks import shovel as shovel_task
 from queue_core.upkeep.tasks.runner import SideTasks
+from queue_core.upkeep.tasks.shovel import Retries
 from queue_core.upkeep.tasks.task import Timing
 from queue_core.values.due import NEVER
 from queue_core.values.settings import QueueSettings
@@ -433,14 +433,14 @@ def test_a_setting_that_is_no_policy_is_refused(store, name, value, told):
 def test_a_queue_that_fails_keeps_no_other_waiting_and_rests(store, monkeypatch):
     failing(store, 2, AT_ONCE)
     other = failing(store, 1, AT_ONCE, name="other")
-    retry = retries_module.retry
+    retry = shovel_task.retry
 
     def fails(catalog, queue, *how):
         if queue.name == "orders":
             raise CatalogUnavailable("not now")
         return retry(catalog, queue, *how)
 
-    monkeypatch.setattr(retries_module, "retry", fails)
+    monkeypatch.setattr(shovel_task, "retry", fails)
     tasks = retries(store)
     ran, left = tasks.run()
 

@@ -34,7 +34,7 @@ from queue_core.errors import BadOption, SchemaMismatch
 from queue_core.segments import stager
 from queue_core.segments.reader import read_table
 from queue_core.upkeep.tasks import compaction_plan
-from queue_core.upkeep.tasks.retries import Retries
+from queue_core.upkeep.tasks.shovel import Retries
 from queue_core.values.address import Address
 from queue_core.values.model import HandlingConsumer, Magazine, State, Ticket, TicketRange
 from queue_core.values.outcomes import DELETE, OUTCOMES, RELOAD, SIDELINE, Settlement

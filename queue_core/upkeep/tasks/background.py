@@ -16,7 +16,7 @@ from queue_core.values.options import CLIENT_ID
 if TYPE_CHECKING:
     from queue_core.catalog.database import Catalog
     from queue_core.segments.storage import Storage
-    from queue_core.upkeep.tasks.retries import Retries
+    from queue_core.upkeep.tasks.shovel import Retries
 
 #: Seconds between two searches for due tasks. Tasks are due every few minutes: an idle process
 #: costs little more than a heartbeat.
@@ -67,7 +67,7 @@ def background_tasks(
             return found
 
     def make_retries() -> Retries:
-        from queue_core.upkeep.tasks.retries import Retries
+        from queue_core.upkeep.tasks.shovel import Retries
 
         return Retries(catalog, storage)
 

@@ -1,14 +1,27 @@
-"""Task expire: retire a queue that is too old, and remove expired messages."""
+"""Task expire: retire a queue that is too old, and remove expired messages.
+
+A queue is deactivated at the age of its setting `queue_expiry`. It is dropped twice that time after
+its deactivation, or twice its `message_expiry` if it has no `queue_expiry`. Without both, it stays,
+and keeps its name. It also stays while its sideline has messages, which only `sideline_expiry` or a
+person removes.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+from sqlalchemy import Connection
 
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.identity import clock
-from queue_core.upkeep.tasks.retirement import retire, retiring
+from queue_core.catalog.queues import Ages
+from queue_core.catalog.queues import ages as queue_ages
+from queue_core.errors import NoSuchQueue
 from queue_core.upkeep.tasks.task import TaskContext
 from queue_core.values.model import QueueInfo
+from queue_core.verbs.deactivate import deactivate
+from queue_core.verbs.drop import drop
 from queue_core.verbs.expire import expire, expiring
 
 
@@ -24,3 +37,37 @@ def with_work(catalog: Catalog, queues: Sequence[QueueInfo]) -> list[QueueInfo]:
     with catalog.read() as connection:
         chosen = retiring(connection, queues) | expiring(connection, queues)
     return [queue for queue in queues if queue.id in chosen]
+
+
+def retire(catalog: Catalog, queue: QueueInfo) -> None:
+    """Deactivate or drop a queue when it is due."""
+    with catalog.read() as connection:
+        ages = queue_ages(connection, [queue.id])
+    if not ages:
+        return
+    # After the ages were read, so that a jump before the reading is noticed.
+    clock.check(catalog)
+    verb = _due(queue, ages[queue.id])
+    if verb is deactivate:
+        deactivate(catalog, queue)
+    elif verb is drop:
+        # Another process may have dropped it since.
+        with suppress(NoSuchQueue):
+            drop(catalog, queue, "expire", keeps_sideline=True)
+
+
+def retiring(connection: Connection, queues: Sequence[QueueInfo]) -> set[int]:
+    """Return the ids of the queues that are due."""
+    ages = queue_ages(connection, [queue.id for queue in queues])
+    return {queue.id for queue in queues if queue.id in ages and _due(queue, ages[queue.id])}
+
+
+def _due(queue: QueueInfo, ages: Ages) -> Callable[..., object] | None:
+    """Return the verb that is due for a queue; None: none."""
+    settings = queue.settings
+    lifetime = settings.queue_expiry or settings.message_expiry
+    if ages.deactivated is None:
+        is_old = settings.queue_expiry is not None and ages.created >= settings.queue_expiry * 1e6
+        return deactivate if is_old else None
+    is_over = lifetime is not None and ages.deactivated >= 2 * lifetime * 1e6
+    return drop if is_over else None

@@ -20,7 +20,7 @@ from queue_core.errors import BadOption, IgnisError, NotLeading
 from queue_core.segments.storage import Storage
 from queue_core.upkeep.leader import Leader
 from queue_core.upkeep.tasks.registry import REGISTRY, TASKS, check_task
-from queue_core.upkeep.tasks.retries import Retries
+from queue_core.upkeep.tasks.shovel import Retries
 from queue_core.upkeep.tasks.task import RETRY_SECONDS, Ran, Task, TaskContext, Timing, failed
 from queue_core.values.model import QueueInfo
 from queue_core.verbs.quarantine import quarantining

@@ -1,19 +1,132 @@
-"""Task shovel: move sidelined messages of a queue back to main.
+"""Task shovel: move sidelined messages back to main, at intervals, or at times of their own.
 
-Messages that have a time of their own return then (`queue_core.upkeep.tasks.retries`); this task,
-which runs at intervals, also moves the messages without one.
+Messages that have a time return then, and jobs take a step then: `Retries`. One query finds the
+next time of all queues, in an index, by the database's clock; so neither the number of waiting
+messages nor a restart matters. No process claims the work: a second one finds nothing left to move.
+Only with the setting `shovel_rate` does one of them claim each second. The task itself, which runs
+at intervals, also moves the messages without a time.
 """
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable, Collection
 from dataclasses import replace
+from math import inf
 
-from queue_core.upkeep.tasks.task import TaskContext
+from queue_core.catalog import queues
+from queue_core.catalog.database import Catalog
+from queue_core.catalog.records import retries, schedule
+from queue_core.catalog.records.retries import Next
+from queue_core.errors import IgnisError, NoSuchQueue
+from queue_core.segments.storage import Storage
+from queue_core.upkeep.tasks.task import RETRY_SECONDS, Ran, TaskContext, failed
 from queue_core.values.model import QueueInfo
+from queue_core.verbs.operator.jobs import Jobs
+from queue_core.verbs.quarantine import quarantining
+from queue_core.verbs.retry import retry
 from queue_core.verbs.shovel import shovel
+
+#: The name of the claims in the schedule.
+_CLAIM = "retry"
+#: Seconds after which a queue is tried again in which others have locked the due messages.
+_LOCKED_SECONDS = 1.0
 
 
 def run(context: TaskContext, queue: QueueInfo) -> int:
     """Return how many messages came back."""
     shovelful = replace(context.shovelful(queue), early=context.asked_for)
     return shovel(context.catalog, queue, shovelful)
+
+
+class Retries:
+    """
+    Moves messages back to main whose time has come, and takes due steps of jobs.
+
+    Threads can share it.
+
+    Args:
+        catalog: The store's catalog.
+        storage: The store's storage.
+        clock: The process's stopwatch, in seconds.
+    """
+
+    def __init__(
+        self, catalog: Catalog, storage: Storage, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._catalog = catalog
+        self._storage = storage
+        self._clock = clock
+        self._jobs = Jobs(catalog, storage)
+        #: Queues and jobs that are not tried before a time.
+        self._resting: dict[tuple[str, str | None], float] = {}
+
+    def run(
+        self, names: Collection[str] | None = None, job: str | None = None
+    ) -> tuple[list[Ran], float]:
+        """
+        Do what is due in the queues of these names (None: in all); with *job*, only its next step.
+
+        Return what was run, and in how many seconds something is due again; infinity if nothing
+        is. Raises only the errors of the search.
+        """
+        ran = []
+        found = self._find(names, job)
+        for each in found:
+            if self._left(each) <= 0:
+                ran += self._attempt(each)
+        if ran:
+            found = self._find(names, job)
+        return ran, min((max(self._left(each), 0.0) for each in found), default=inf)
+
+    def _find(self, names: Collection[str] | None, job: str | None) -> list[Next]:
+        with self._catalog.read() as connection:
+            found = retries.next_due(connection, names)
+        return found if job is None else [each for each in found if each.job == job]
+
+    def _left(self, each: Next) -> float:
+        left = each.left / 1e6
+        if each.job is not None:
+            left = self._jobs.left(each.job, left)
+        return max(left, self._resting.get((each.queue, each.job), -inf) - self._clock())
+
+    def _attempt(self, each: Next) -> list[Ran]:
+        name = each.queue
+        try:
+            if each.job is not None:
+                moved = self._jobs.step(each.job)
+            else:
+                with self._catalog.read() as connection:
+                    queue = queues.find(connection, name)
+                with quarantining(self._catalog, self._storage):
+                    moved = self._retry(queue)
+        except NoSuchQueue:
+            return []
+        except IgnisError as error:
+            self._rest(name, RETRY_SECONDS, each.job)
+            return [failed("shovel", name, error)]
+        # A job may have more to move, or to wait for: look again.
+        return [Ran(task="shovel", queue=name, moved=moved)] if moved or each.job else []
+
+    def _retry(self, queue: QueueInfo) -> int:
+        rate = queue.settings.shovel_rate
+        limit = None if rate is None else max(int(rate), 1)
+        if rate is not None and limit is not None:
+            every = limit / rate
+            if not self._claims(queue, every):
+                self._rest(queue.name, every / 4)
+                return 0
+        done = retry(self._catalog, queue, self._storage.uri, limit)
+        if done.stopped and not done.moved:
+            self._rest(queue.name, _LOCKED_SECONDS)
+        else:
+            self._resting.pop((queue.name, None), None)
+        return done.moved
+
+    def _claims(self, queue: QueueInfo, every: float) -> bool:
+        return self._catalog.write(
+            lambda connection: schedule.claim(connection, queue.id, _CLAIM, every, first=0.0)
+        )
+
+    def _rest(self, queue: str, seconds: float, job: str | None = None) -> None:
+        self._resting[queue, job] = self._clock() + seconds

@@ -13,8 +13,8 @@ from queue_core.values.model import QueueInfo
 
 if TYPE_CHECKING:
     from queue_core.upkeep.leader import Leader
-    from queue_core.upkeep.tasks.retries import Retries
     from queue_core.upkeep.tasks.runner import SideTasks
+    from queue_core.upkeep.tasks.shovel import Retries
 
 #: Makes the runner of some tasks, and its leader, not yet started.
 Made: TypeAlias = "tuple[SideTasks, Leader]"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from queue_core import Limit, Retry, Settlement, Store, constant
-from queue_core.upkeep.tasks.retries import Retries
+from queue_core.upkeep.tasks.shovel import Retries
 from queue_core.values.ids import IdSet
 from queue_core.values.model import HandlingConsumer, Magazine, State
 from queue_core.verbs.lose import start_again

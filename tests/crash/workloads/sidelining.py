@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from queue_core import IdSet, Retry, Settlement, Store, constant
-from queue_core.upkeep.tasks.retries import Retries
+from queue_core.upkeep.tasks.shovel import Retries
 from tests.children import Journal
 from tests.crash.workloads.common import (
     MANY,
