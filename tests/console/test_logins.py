@@ -250,35 +250,31 @@ def test_a_login_at_another_console_of_the_machine_ends_none(serve):
     assert second.get("/api/queues").status_code == 200
 
 
-@pytest.mark.parametrize("host", ["localhost", "localhost:²", "localhost:", "[::1]"])
-def test_a_host_without_a_port_has_a_cookie_too(serve, host):
-    client = serve()
-    client.headers.encoding = "latin-1"
-    client.headers["host"] = host
-    log_in(client)
+def test_a_host_without_a_port_has_a_cookie_too(serve):
+    for host in ["localhost", "localhost:²", "localhost:", "[::1]"]:
+        client = serve()
+        client.headers.encoding = "latin-1"
+        client.headers["host"] = host
+        log_in(client)
 
-    assert list(client.cookies) == ["ignis"]
-    assert client.get("/api/queues").status_code == 200
+        assert list(client.cookies) == ["ignis"]
+        assert client.get("/api/queues").status_code == 200
 
 
-@pytest.mark.parametrize(
-    ("text", "path"),
-    [
+def test_a_login_leads_to_a_page_of_the_console():
+    for text, path in [
         ("/queues/orders?span=day", "/queues/orders?span=day"),
         ("//evil.example", "/"),
         ("https://evil.example", "/"),
         ("/\\evil.example", "/"),
         ("/\t/evil.example", "/"),
         ("", "/"),
-    ],
-)
-def test_a_login_leads_to_a_page_of_the_console(text, path):
-    assert own_path(text) == path
+    ]:
+        assert own_path(text) == path
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
+def test_options_that_contradict_each_other_are_refused():
+    for options in [
         {"host": "0.0.0.0"},
         {"certificate": "a"},
         {"proxy_operators": frozenset({"ann"})},
@@ -288,16 +284,13 @@ def test_a_login_leads_to_a_page_of_the_console(text, path):
         {"proxy_header": "X-User", "proxy_addresses": frozenset({"10.0.0.0/8"})},
         *({"proxy_header": name} for name in ("", "bad header:", "X-Usér", "X-User:")),
         *({"proxy_header": name} for name in ("Host", "cookie", "ORIGIN", "Sec-Fetch-Site")),
-    ],
-)
-def test_options_that_contradict_each_other_are_refused(options):
-    with pytest.raises(BadOption):
-        ConsoleOptions(**options)
+    ]:
+        with pytest.raises(BadOption):
+            ConsoleOptions(**options)
 
 
-@pytest.mark.parametrize(
-    ("options", "url"),
-    [
+def test_the_address_that_is_printed_has_the_name_that_was_given():
+    for options, url in [
         ({}, "http://127.0.0.1:8505"),
         ({"names": ("queues.example",)}, "http://127.0.0.1:8505"),
         ({"host": "0.0.0.0", "plain": True}, "http://127.0.0.1:8505"),
@@ -309,10 +302,8 @@ def test_options_that_contradict_each_other_are_refused(options):
             {"host": "::", "names": ("q.example",), "certificate": "a", "private_key": "b"},
             "https://q.example:8505",
         ),
-    ],
-)
-def test_the_address_that_is_printed_has_the_name_that_was_given(options, url):
-    assert ConsoleOptions(**options).url(8505) == url
+    ]:
+        assert ConsoleOptions(**options).url(8505) == url
 
 
 @pytest.mark.parametrize("options", [{"plain": True}, {"certificate": "a", "private_key": "b"}])

@@ -91,13 +91,13 @@ def test_the_token_is_as_good_behind_a_proxy(serve, queue, token):
     assert client.get("/metrics", headers=bearer()).status_code == 200
 
 
-@pytest.mark.parametrize("text", ["", "short", "two words of a token", "0123456789abcdeé"])
-def test_a_bad_token_is_refused_at_the_start(store, tmp_path, text):
-    file = tmp_path / "token"
-    file.write_text(text)
-    for path in (file, tmp_path / "none"):
-        with pytest.raises(BadOption, match="--metrics-token"):
-            Console(store, ConsoleOptions(metrics_token=path))
+def test_a_bad_token_is_refused_at_the_start(store, tmp_path):
+    for text in ["", "short", "two words of a token", "0123456789abcdeé"]:
+        file = tmp_path / "token"
+        file.write_text(text)
+        for path in (file, tmp_path / "none"):
+            with pytest.raises(BadOption, match="--metrics-token"):
+                Console(store, ConsoleOptions(metrics_token=path))
 
 
 def test_scrapes_share_one_transaction(operator, store, queue, begun):
