@@ -41,7 +41,6 @@ Format = Annotated[
 Positive = Annotated[int, Option(min=1)]
 Last = Annotated[int, Option(min=1, help="Show only this many rows, the latest ones; 1 or more.")]
 Count = Annotated[int, Option("--count", "-n", min=1)]
-#: Such a number, or none.
 Limit = Annotated[int | None, Option(min=1)]
 Where = Annotated[
     str | None,

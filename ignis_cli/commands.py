@@ -10,6 +10,4 @@ from ignis_cli import (  # noqa: F401 - each adds its commands
     commands_shovel,
     commands_work,
 )
-from ignis_cli.app import app
-
-__all__ = ["app"]
+from ignis_cli.app import app as app

@@ -225,12 +225,8 @@ def edit(
     answer(f"message {message} of {queue.name} is edited, and back in main", edited=message)
 
 
-class Turn(StrEnum):
-    """What a person does with a breaker."""
-
-    open = "open"
-    close = "close"
-    auto = "auto"
+#: What a person does with a breaker.
+Turn = StrEnum("Turn", ["open", "close", "auto"])
 
 
 @command(_BY_HAND)

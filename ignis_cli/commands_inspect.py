@@ -142,12 +142,8 @@ def watch(store: Store, *, once: bool = False, interval: str = "1s") -> None:
                 live.update(grid(frame, title=f"{store!r}"))
 
 
-class Each(StrEnum):
-    """The time that one sample stands for."""
-
-    ten_seconds = "10s"
-    minute = "1m"
-    hour = "1h"
+#: The time that one sample stands for.
+Each = StrEnum("Each", {"ten_seconds": "10s", "minute": "1m", "hour": "1h"})
 
 
 @command(_INSPECT)

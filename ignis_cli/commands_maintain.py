@@ -39,8 +39,7 @@ def sweep(queue: Queue, *, older_than: str | None = None, consumer: str | None =
         f"if it will not restart, run: ignis sweep {queue.name} --consumer {name}"
         for name, count in waiting.items()
     ]
-    more = {"for_restart": waiting} if waiting else {}
-    answer("\n".join(lines), swept=moved, **more)
+    answer("\n".join(lines), swept=moved, **({"for_restart": waiting} if waiting else {}))
 
 
 @command(_MAINTAIN)

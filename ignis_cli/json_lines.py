@@ -85,7 +85,9 @@ def value_of(value: Any, kind: pa.DataType) -> Any:
             raise _misfit(value, "base64, which a binary column needs") from None
     if pa.types.is_map(kind):
         pairs = list(value.items()) if isinstance(value, dict) else value
-        if not isinstance(pairs, list) or not all(map(_is_pair, pairs)):
+        if not isinstance(pairs, list) or any(
+            not isinstance(pair, list | tuple) or len(pair) != 2 for pair in pairs
+        ):
             raise _misfit(value, "an object, which a map needs")
         return [
             (value_of(key, kind.key_type), value_of(item, kind.item_type)) for key, item in pairs
@@ -132,7 +134,3 @@ def _has(kind: pa.DataType, test: Callable[[pa.DataType], bool]) -> bool:
 def _is_foreign(kind: pa.DataType) -> bool:
     """Return whether Arrow does not read a type from JSON."""
     return is_binary(kind) or bool(pa.types.is_map(kind))
-
-
-def _is_pair(value: Any) -> bool:
-    return isinstance(value, list | tuple) and len(value) == 2

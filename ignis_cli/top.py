@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from operator import sub
 from typing import Any, TypeAlias
 
@@ -36,9 +36,8 @@ TopReading: TypeAlias = tuple[float, Mapping[str, Any]]
 def read(catalog: Catalog) -> TopReading:
     """Read the present figures."""
     with catalog.read() as connection:
-        rows: Sequence[Any] = figures.read(connection)
-    found = {row.queue: row for row in sorted(rows, key=lambda row: str(row.queue))}
-    return time.monotonic(), found
+        rows = sorted(figures.read(connection), key=lambda row: str(row.queue))
+    return time.monotonic(), {row.queue: row for row in rows}
 
 
 def frame(before: TopReading | None, now: TopReading) -> pa.Table:
