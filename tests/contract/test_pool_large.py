@@ -4,8 +4,9 @@ import threading
 
 import pytest
 
-from queue_core import ConsumerPool, ConsumerTarget, Queue
+from queue_core import ConsumerPool, ConsumerTarget
 from queue_core.pool import held_batch
+from queue_core.queue.opened import OpenedQueue
 from tests.contract.pools import PATIENCE, Recorder, eventually
 from tests.factories import make_queue, orders
 
@@ -56,14 +57,14 @@ def test_a_pool_that_stops_gives_back_what_it_has_not_handled(store, queues):
 
 def test_what_is_fired_while_a_pool_stops_is_given_back_and_not_handled(store, queues, monkeypatch):
     recorder, come, go_on = Recorder(), threading.Event(), threading.Event()
-    real = Queue.fire
+    real = OpenedQueue.fire
 
     def fire(*arguments, **options):
         come.set()
         assert go_on.wait(PATIENCE)
         return real(*arguments, **options)
 
-    monkeypatch.setattr(Queue, "fire", fire)
+    monkeypatch.setattr(OpenedQueue, "fire", fire)
     pool = ConsumerPool(store, "orders", recorder, concurrency=1, batch=100).start()
     assert come.wait(PATIENCE)
     (worker,) = [each for each in threading.enumerate() if each.name == "worker 1"]
