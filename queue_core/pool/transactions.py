@@ -34,9 +34,9 @@ from queue_core.handling.deadline import Awaited, interruptibly, is_coroutine
 from queue_core.handling.handler import settlement_rows, takes_batches
 from queue_core.handling.verdicts import Verdicts
 from queue_core.pool.timings import RETRY_SECONDS
+from queue_core.queue.within import NotHeld
 from queue_core.values.failure_kinds import reason_of
 from queue_core.values.outcomes import DELETE
-from queue_core.waiting.external.settle import NotHeld
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import ExceptionContext

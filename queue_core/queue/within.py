@@ -1,32 +1,66 @@
-"""`QueueInTransaction`: the verbs of one queue within a transaction of the caller."""
+"""
+`QueueInTransaction`: the verbs of one queue within a transaction of the caller.
+
+Changes: those of a load, a firing or a settlement; a firing makes the caller's connection a
+consumer. Guard: as for these verbs, and every lock lasts until the caller commits. Crash or
+rollback: nothing was loaded, fired or settled, and vacuum removes the files of a load.
+
+A load with a policy or a de-duplication decides with the shards locked, since a decision outside of
+the transaction could not see the caller's changes. It never waits for room: consumers that would
+free it may wait for the caller. A firing locks as few shards as it can: other firings take from the
+other shards, and wait for these half a second (`verbs.fire`). With limits, it also locks the
+buckets of the queue, and other firings find no message until then. A settlement is refused if a
+message is no longer held: it may have been handled elsewhere, and then the caller's rows must not
+be committed.
+"""
 
 from __future__ import annotations
 
+import os
+import random
 from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 import pyarrow as pa
+from sqlalchemy import Connection
 
-from queue_core.catalog.callers import callers
+from queue_core.catalog import dialect, queues
+from queue_core.catalog.callers import CallersCatalog, callers
+from queue_core.catalog.holders import consumers
+from queue_core.catalog.slices import turns
+from queue_core.errors import BadOption, Conflict, DamagedCatalog, QueueFull
 from queue_core.queue.loading import load_each
 from queue_core.queue.opened import OpenedQueue, checked_consumer
 from queue_core.queue.settling import Settling
 from queue_core.segments.buffers import Buffer
+from queue_core.segments.reader import read_table
+from queue_core.segments.stager import remove_staged, removed_if_refused
 from queue_core.selection.demand import Demand
-from queue_core.selection.request import Count, most_messages
+from queue_core.selection.fired import Fired
+from queue_core.selection.reading import Reading
+from queue_core.selection.request import Count, FireRequest, most_messages
 from queue_core.support.interruption import shielded
 from queue_core.values.durations import Duration
+from queue_core.values.ids import ids_from
 from queue_core.values.model import BY_SHARD, Consumer, Holder, QueueInfo
+from queue_core.values.names import of_process
 from queue_core.values.outcomes import Settlement
 from queue_core.values.retry import Retry
-from queue_core.values.schema import Loadable
+from queue_core.values.schema import Loadable, output_schema
 from queue_core.values.settings import check_count
-from queue_core.waiting.external.fire import fire
-from queue_core.waiting.external.load import load
-from queue_core.waiting.external.settle import settle
-from queue_core.waiting.firing import Firing
+from queue_core.verbs.capacity.bounds import CapacityExceeded
+from queue_core.verbs.fire import fire
+from queue_core.verbs.read_tickets import plan_firing
+from queue_core.verbs.settle import settle
+from queue_core.waiting.bounded_load import load_bounded
+from queue_core.waiting.firing import Firing, of_plan
 from queue_core.waiting.smart.decide import LoadPolicy
+from queue_core.waiting.smart.incoming import IncomingRows
+from queue_core.waiting.smart.load import SmartLoad, load_rows
 
 if TYPE_CHECKING:
     from queue_core.catalog.callers import CallersConnection
@@ -34,6 +68,19 @@ if TYPE_CHECKING:
     from queue_core.policies.builtin import Policy
     from queue_core.policies.checks import Check
     from queue_core.selection.selection import AnySelector
+
+
+#: Attempts to read while others remove what a selection is about to look at.
+TRIES = 4
+
+#: The consumers of this process that fire in transactions of callers, by connection or catalog.
+_consumers: WeakKeyDictionary[object, Consumer] = WeakKeyDictionary()
+# A forked child is another process.
+os.register_at_fork(after_in_child=_consumers.clear)
+
+
+class NotHeld(Conflict):
+    """Messages are not held any more."""
 
 
 @shielded
@@ -91,15 +138,35 @@ class QueueInTransaction(Settling):
             DamagedSegment: A queued message that a policy needs cannot be read. It is quarantined;
                 load again.
         """
-        catalog, storage = self._queue.catalog, self._queue.storage
+        return load_each(self._queue, rows, (ttl, hold), partial(self._load, policy), may_add=False)
 
-        def run(info: QueueInfo, table: pa.Table) -> pa.Array:
-            load_policy = LoadPolicy.of(info, policy)
-            stage = partial(self._queue.spread.staged, info)
-            with callers(catalog, self._connection) as theirs:
-                return load(theirs, storage, info, table, load_policy, stage)
+    def _load(
+        self, policy: Policy | Check | str | None, queue: QueueInfo, table: pa.Table
+    ) -> pa.Array:
+        storage = self._queue.storage
+        load_policy = LoadPolicy.of(queue, policy)
+        with callers(self._queue.catalog, self._connection) as theirs:
+            _check(theirs, queue, load_policy)
+            stage = partial(self._queue.spread.staged, queue, first=theirs.turn)
+            if load_policy is not None:
+                incoming = IncomingRows(queue, storage, table, stage)
+                smart = SmartLoad(theirs, storage, queue, load_policy, incoming)
+                return load_rows(smart, incoming, None)
+            segments, order = stage(table)
 
-        return load_each(self._queue, rows, (ttl, hold), run, may_add=False)
+            def work(connection: Connection) -> list[int]:
+                try:
+                    return load_bounded(connection, storage, queue, segments)
+                except CapacityExceeded as error:
+                    raise QueueFull(str(error)) from error
+
+            try:
+                with removed_if_refused(storage, segments):
+                    first_ids = theirs.write(work, grows=True)
+            except queues.SettingsChanged:
+                remove_staged(storage, segments)
+                raise
+            return pa.array(ids_from(first_ids, segments)[order], pa.int64())
 
     def fire(
         self,
@@ -156,11 +223,100 @@ class QueueInTransaction(Settling):
             fallback=fallback,
             even_if_paused=even_if_paused,
         )
-        info = self._queue.follow()
-        request = self._queue.request(demand, info)
+        taker, queue = checked_consumer(consumer), self._queue.follow()
+        request = self._queue.request(demand, queue)
+        reading = Reading(self._queue.storage.uri, (queue,))
         with callers(self._queue.catalog, self._connection) as theirs:
-            return fire(theirs, self._queue.storage.uri, info, request, checked_consumer(consumer))
+            taker = taker or theirs.write(lambda connection: _consumer(theirs, connection))
+            fired = _fire_again(theirs, taker, request, reading)
+            if fired.ticket is None:
+                return Firing(None, output_schema(queue.schema).empty_table())
+            plan = plan_firing(theirs, fired.ticket, fired, reading)
+            messages = read_table(plan)
+            if request.selection is not None and request.selection.ordered:
+                messages = request.selection.sorted(messages, fired.ticket.fired_at)
+            return of_plan(fired, messages, plan)
 
     def _settle(self, settlement: Settlement, holder: Holder, policy: Retry | None) -> int:
+        name = self._queue.name
         with callers(self._queue.catalog, self._connection) as theirs:
-            return settle(theirs, self._queue.info, settlement, holder, policy)
+            settled = settle(theirs, [self._queue.info], settlement, holder, retry=policy)
+            given = len(settlement.deleted | settlement.sidelined | settlement.reloaded)
+            if settled < given:
+                raise NotHeld(
+                    f"queue {name!r}: {given - settled} of {given} messages are not held any more, "
+                    "since they were settled, swept or never fired, or are of another consumer; "
+                    "nothing was settled: roll back your transaction, so that no message counts "
+                    "twice"
+                )
+            return settled
+
+
+def _check(catalog: CallersCatalog, queue: QueueInfo, load_policy: LoadPolicy | None) -> None:
+    """Raise `BadOption` for a queue whose loads cannot be a part of this transaction."""
+    if queue.settings.is_rendezvous:
+        raise BadOption(
+            f"queue {queue.name!r} keeps no messages (max_size=0), so a load waits until they are "
+            "fired, which cannot happen before your transaction is committed; load without "
+            "Queue.within, or raise max_size"
+        )
+    ruled = queue.settings.is_bounded or load_policy is not None
+    if ruled and not catalog.sees_commits():
+        raise BadOption(
+            f"queue {queue.name!r} has a bound, a policy or dedup, and the transaction of "
+            "connection cannot see what others have committed since it began; use the isolation "
+            "level READ COMMITTED"
+        )
+
+
+def _fire_again(
+    catalog: CallersCatalog, consumer: Consumer, request: FireRequest, reading: Reading
+) -> Fired:
+    """Fire, and again while others remove what the selection is about to look at."""
+    for _ in range(TRIES - 1):
+        # Each statement of a selection sees a newer state, where slices or segments may be gone
+        # that an earlier one has seen. Real damage stays.
+        with suppress(DamagedCatalog):
+            return _fire(catalog, consumer, request, reading)
+    return _fire(catalog, consumer, request, reading)
+
+
+def _fire(
+    catalog: CallersCatalog, consumer: Consumer, request: FireRequest, reading: Reading
+) -> Fired:
+    """
+    Fire from one shard if that is enough, and wait for other firings only if there is no free one.
+
+    The turn of a shard is locked until the caller commits. With those of all shards, this firing
+    would keep every other one waiting.
+    """
+    with catalog.read() as connection:
+        parallel = dialect.of(connection).writes_in_parallel and not request.terms.fair
+        if parallel and request.selection is None and request.max_messages is not None:
+            backlog = turns.backlog(connection, request.queue_ids, request.magazine)
+            shards = [key[2] for key, shard in backlog.items() if shard.waiting > 0]
+            # Transactions that begin at the same time take different ones.
+            random.shuffle(shards)
+            for shard in shards:
+                of_one = replace(request, shards=(shard,))
+                fired = fire(catalog, consumer, of_one, waits=False, reading=reading)
+                if fired.ticket is not None:
+                    return fired
+    return fire(catalog, consumer, request, reading=reading)
+
+
+def _consumer(catalog: CallersCatalog, connection: Connection) -> Consumer:
+    """
+    Return the consumer of the caller's connection, and make it if there is none.
+
+    A firing locks its consumer until the commit. So the transactions of two connections need two.
+    Where only one transaction writes at a time, the process has one.
+    """
+    parallel = dialect.of(connection).writes_in_parallel
+    of = catalog.driver if parallel else catalog.own
+    known = _consumers.get(of)
+    # It was made in a transaction of the caller, who may have rolled back.
+    if known is None or consumers.by_name(connection, known.name) != known:
+        known = consumers.enlist(connection, f"python:{of_process()}", beats=False)
+        _consumers[of] = known
+    return known

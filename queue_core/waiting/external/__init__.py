@@ -1,1 +1,0 @@
-"""Verbs within the caller's own transaction, which the caller commits or rolls back."""
