@@ -84,21 +84,12 @@ def consume(
         path: Folder of an embedded store. Give either *path* or *catalog* and *storage*.
         catalog: Database URL of the catalog.
         storage: Folder or URI of the segment files.
-        ignorable: An exception class, or several. If the handler raises one of them or a subclass,
-            the message is deleted. Python handlers only.
-        handler_timeout: The longest time that a call of the handler may take, in seconds, or as a
-            text such as ``"30s"`` or a ``timedelta``: more than 0, and at most half of the setting
-            ``sweep_after``. By default, the setting ``handler_timeout``, with the same upper bound.
-            Python handlers only.
-        payload: Column of JSON text (string or binary). The handler gets the parsed object instead
-            of the row, and a batch handler a list of them. Python handlers only.
-        payload_type: A dataclass or pydantic model to parse the payload into. By default, dicts and
-            lists.
-        message_type: A dataclass or pydantic model, each of whose fields is a column of the queues.
-            The handler gets an object of it instead of the row, and a batch handler a list of them.
-            Python handlers only.
-        with_metadata: Whether, with *payload* or *message_type*, the handler gets a second
-            argument: a dict of the other columns.
+        ignorable: As in `ConsumerPool`. Python handlers only.
+        handler_timeout: As in `ConsumerPool`. Python handlers only.
+        payload: As in `ConsumerPool`. Python handlers only.
+        payload_type: As in `ConsumerPool`.
+        message_type: As in `ConsumerPool`. Python handlers only.
+        with_metadata: As in `ConsumerPool`.
         on_none: The outcome of a message for which the handler returns None: ``delete`` or
             ``sideline``. By default, a handler whose first result in a task is None ends the query
             with `BadOutcome` after the micro-batch is settled: the message is sidelined as

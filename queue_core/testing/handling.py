@@ -59,24 +59,21 @@ def handle(
         handler: As in `ConsumerPool`.
         max_messages: At most this many messages, 1 or more. By default, all that wait.
         batch: The most messages that a batch handler takes at once, 1 or more.
-        ignorable: An exception class, or several, whose exceptions delete the message.
+        ignorable: As in `ConsumerPool`.
         handler_timeout: Seconds, or a text such as ``"30s"`` or a ``timedelta``, that one call may
             take, only in the main thread. By default, no limit.
-        payload: The string or binary column with JSON text, whose object the handler takes.
-        payload_type: A dataclass or pydantic model to parse the JSON into. By default, dicts and
-            lists.
-        message_type: A dataclass or pydantic model, an object of which the handler takes instead of
-            the row.
-        with_metadata: Whether a handler with a payload or a *message_type* takes the other columns
-            too, as a dict and second argument.
+        payload: As in `ConsumerPool`.
+        payload_type: As in `ConsumerPool`.
+        message_type: As in `ConsumerPool`.
+        with_metadata: As in `ConsumerPool`.
         on_none: The outcome of a message for which the handler returns None: ``delete`` or
             ``sideline``. By default, a handler whose first result is None is refused.
-        retry: The policy for failed messages, or its text. By default, the setting ``retry``.
+        retry: As in `ConsumerPool`.
         transactional: Whether each call has a transaction, as in `ConsumerPool`. The handler then
             takes a ``Connection`` of SQLAlchemy as its last argument. On SQLite, nobody else
             writes to the store during a call: a handler that loads messages uses `Queue.within`.
             Cannot be combined with a batch handler of payloads or objects.
-        columns: The columns that the handler takes. By default, as in `ConsumerPool`.
+        columns: As in `ConsumerPool`.
         selector: A SQL condition or a function, as in `Queue.fire`. By default, all messages.
         order_by: The order, as in `Queue.fire`. By default, the queue's own.
         magazine: ``main`` or ``sideline``.
