@@ -39,10 +39,13 @@ from queue_core import (
     Predicate,
     Pressure,
     Queue,
+    QueueAdmin,
     QueueExists,
+    QueueInTransaction,
     QueueSettings,
     Settlement,
     Store,
+    StoreAdmin,
     Take,
     Ticket,
     Trace,
@@ -83,8 +86,10 @@ def call_the_verbs(orders: Queue) -> None:
     orders.load(COLUMNS.empty_table())
 
     with sqlite3.connect("catalog.db") as connection:
-        orders.within(connection).load([{"order_id": 1, "customer": "a"}])
-        assert_type(orders.within(connection).delete(orders.within(connection).fire()), int)
+        ours = orders.within(connection)
+        assert_type(ours, QueueInTransaction)
+        ours.load([{"order_id": 1, "customer": "a"}])
+        assert_type(ours.delete(ours.fire()), int)
 
     firing = orders.fire("all")
     assert_type(firing, Firing)
@@ -112,6 +117,8 @@ def call_the_verbs(orders: Queue) -> None:
     assert_type(orders.choose("all").reload(consumer="till"), int)
     assert_type(orders.sweep(), int)
     assert_type(orders.sweep(older_than=60, dead_after=5), int)
+    assert_type(orders.admin, QueueAdmin)
+    assert_type(orders.store.admin, StoreAdmin)
     assert_type(orders.admin.repair(), int)
     orders.admin.pause()
     orders.admin.resume()
