@@ -9,10 +9,11 @@ fired ahead are swept, like all messages of a dead consumer.
 from __future__ import annotations
 
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -49,39 +50,83 @@ if TYPE_CHECKING:
 Columns = Callable[[Sequence[str]], Sequence[str]]
 
 
-class MessageSource(Protocol):
-    """The messages of one queue, as a pool takes and settles them. Thread-safe."""
+class MessageSource(ABC):
+    """
+    The messages of one queue, as a pool takes and settles them. Thread-safe.
 
-    #: What keeps the pool from taking messages.
-    trouble: Trouble
-    #: Seconds after which to look again, since limits, a breaker or suspects that wait for empty
-    #: hands have refused messages; None if none were refused lately.
-    refused_for: float | None
-    #: Whether its messages are those of a sideline.
-    is_sideline: bool
+    *on_available* is called when others can be taken. *held* counts the bytes of those that it
+    gives, until the caller gives them back; without it, there is no limit of bytes.
+    """
 
+    def __init__(
+        self,
+        queue: Queue,
+        consumer: Consumer,
+        columns: Columns,
+        on_available: Callable[[], None],
+        held: HeldBytes | None,
+    ) -> None:
+        self._queue = queue
+        self._consumer = consumer
+        self._columns = columns
+        self._on_available = on_available
+        self._held = held
+        #: What keeps the pool from taking messages.
+        self.trouble = Trouble(queue.name, on_available)
+        #: Seconds after which to look again, since limits, a breaker or suspects that wait for
+        #: empty hands have refused messages; None if none were refused lately.
+        self.refused_for: float | None = None
+        #: Whether its messages are those of a sideline.
+        self.is_sideline = False
+
+    @abstractmethod
     def take(self, limit: int) -> HeldBatch | None:
         """Take up to *limit* messages; None when there are none. The caller gives bytes back."""
 
     def settle(self, settlement: pa.Table) -> Numbers:
         """Settle messages that were taken: rows of `SETTLEMENT`; return the ids of lost ones."""
+        return np.empty(0, np.int64)
 
-    def settle_within(self, connection: Connection, settlement: pa.Table) -> None:
+    def settle_within(self, connection: Connection, settlement: pa.Table) -> None:  # noqa: B027
         """Settle messages that were taken, in the transaction of a handler."""
 
-    def give_back(self) -> None:
+    def give_back(self) -> None:  # noqa: B027 - a source that fires nothing has none
         """Reload the messages that were fired ahead, because no worker will ask for them."""
 
     def held_back(self) -> float | None:
         """Return in how many seconds preceding consumers may be gone; None if none precedes."""
+        return None
+
+    def _in_room(self, limits: list[int]) -> Sequence[HeldBatch | None]:
+        """Take messages for some workers, if the pool has room for their bytes."""
+        if self._held is None:
+            return self._take_for(limits, None)
+        room = self._held.reserve(len(limits), self._on_available)
+        if not room:
+            return [None] * len(limits)
+        try:
+            return self._take_for(limits, room)
+        finally:
+            self._held.give_back(room)
+
+    @abstractmethod
+    def _take_for(self, limits: list[int], room: int | None) -> Sequence[HeldBatch | None]: ...
+
+    def _divided(
+        self, messages: pa.Table, limits: list[int], *, more: bool = True
+    ) -> tuple[list[HeldBatch | None], list[HeldBatch]]:
+        """Return the parts for the workers, and the rest; all of them are held from now on."""
+        chosen = messages.select(self._columns(messages.column_names))
+        parts, left = divided(chosen, limits, more=more)
+        if self._held is not None:
+            self._held.add(sum(part.bytes for part in [*parts, *left] if part is not None))
+        return parts, left
 
 
-class AcquiringSource:
-    """
-    Fires messages, and settles them; *on_available* is called when others can be fired then.
+class AcquiringSource(MessageSource):
+    """Fires messages, and settles them."""
 
-    *held* counts the bytes of what it gives, until the caller gives them back.
-    """
+    _held: HeldBytes
 
     def __init__(
         self,
@@ -96,22 +141,15 @@ class AcquiringSource:
         retry: Retry | None = None,
         breaker: PoolBreaker | None = None,
     ) -> None:
-        self._queue = queue
+        super().__init__(queue, consumer, columns, on_available, held)
         self._breaker = breaker
-        self._consumer = consumer
         self._retry = retry
-        self._columns = columns
         self._demand = queue.opened.demanded(demand)
-        self._on_available = on_available
-        #: As in `MessageSource`.
-        self.refused_for: float | None = None
         self.is_sideline = self._demand.magazine is Magazine.SIDELINE
-        self._held = held
         self._prefetch = Prefetch(MAX_FACTOR if prefetch else 1)
-        self.trouble = Trouble(queue.name, on_available)
         # SQLite has one writer at a time, and others would poll for their turn.
         exclusion = threading.Lock()
-        self._fire = Coalescer(self._fire_for, exclusion)
+        self._fire = Coalescer(self._in_room, exclusion)
         self._settle = Coalescer(self._settle_all, exclusion)
 
     def take(self, limit: int) -> HeldBatch | None:
@@ -153,15 +191,6 @@ class AcquiringSource:
         with self._queue.store.catalog.read() as connection:
             return interests.held_back(connection, self._consumer, self._queue.info.id)
 
-    def _fire_for(self, limits: list[int]) -> Sequence[HeldBatch | None]:
-        room = self._held.reserve(len(limits), self._on_available)
-        if not room:
-            return [None] * len(limits)
-        try:
-            return self._fire_evenly(limits, room)
-        finally:
-            self._held.give_back(room)
-
     def _take_probe(self, breaker: PoolBreaker, most: int) -> HeldBatch | None:
         """Fire the message of a probe, whatever its size, or nothing while the breaker is open."""
         if not most:
@@ -174,7 +203,7 @@ class AcquiringSource:
             breaker.found_nothing(self)
         return probe
 
-    def _fire_evenly(self, limits: list[int], room: int) -> Sequence[HeldBatch | None]:
+    def _take_for(self, limits: list[int], room: int | None) -> Sequence[HeldBatch | None]:
         most = sum(limits)
         # A limit counts messages when they are fired, so their calls should follow at once.
         ahead = most if self._queue.opened.limits else self._prefetch.amount(most)
@@ -184,9 +213,8 @@ class AcquiringSource:
         return parts
 
     def _fire_now(
-        self, most: int, limits: list[int], room: int
+        self, most: int, limits: list[int], room: int | None
     ) -> tuple[list[HeldBatch | None], list[HeldBatch]]:
-        """Fire, and return the parts for the workers and the rest, which are held from now on."""
         with self.trouble.attempt():
             demand = replace(self._demand, max_messages=most, max_bytes=room)
             firing = self._queue.opened.fire(demand, lambda: self._consumer, timeout=0.0)
@@ -194,11 +222,7 @@ class AcquiringSource:
         if firing.full:
             # Another worker may take what had no room; this one got less than it could handle.
             self._on_available()
-        messages = firing.messages
-        chosen = messages.select(self._columns(messages.column_names))
-        parts, left = divided(chosen, limits, more=firing.more)
-        self._held.add(sum(part.bytes for part in [*parts, *left] if part is not None))
-        return parts, left
+        return self._divided(firing.messages, limits, more=firing.more)
 
     def _settle_all(self, settlements: list[pa.Table]) -> Sequence[Numbers]:
         catalog = self._queue.store.catalog
@@ -207,13 +231,8 @@ class AcquiringSource:
         return [lost] * len(settlements)
 
 
-class BrowsingSource:
-    """
-    Shows each message once, whether it waits or is in flight, and takes none.
-
-    *held* counts the bytes of what it gives, until the caller gives them back. Without it, there is
-    no limit of bytes.
-    """
+class BrowsingSource(MessageSource):
+    """Shows each message once, whether it waits or is in flight, and takes none."""
 
     def __init__(
         self,
@@ -224,21 +243,14 @@ class BrowsingSource:
         on_available: Callable[[], None],
         held: HeldBytes | None = None,
     ) -> None:
-        self._queue = queue
-        self._consumer = consumer
-        self._columns = columns
+        super().__init__(queue, consumer, columns, on_available, held)
         self._magazine = magazine
-        self.trouble = Trouble(queue.name, on_available)
-        self._on_available = on_available
-        self._held = held
         #: The mean size of the messages that were shown last, in bytes; at first, it is unknown.
         self._mean: float | None = None
         #: A ticket whose messages could not be read yet, and its windows.
         self._unread: tuple[Ticket, Window] | None = None
-        #: A browser fires nothing that limits could refuse.
-        self.refused_for: float | None = None
         self.is_sideline = magazine is Magazine.SIDELINE
-        self._browse = Coalescer(self._browse_for, threading.Lock())
+        self._browse = Coalescer(self._in_room, threading.Lock())
         #: Messages of the last ticket that were too large for one batch with the others.
         self._left = Prefetch(1)
 
@@ -246,44 +258,20 @@ class BrowsingSource:
         """Return messages that were not shown yet."""
         return self._left.next(limit) or self._browse(limit)
 
-    def settle(self, settlement: pa.Table) -> Numbers:
-        """Do nothing, since no messages were taken."""
-        return np.empty(0, np.int64)
-
-    def settle_within(self, connection: Connection, settlement: pa.Table) -> None:
-        """Do nothing, since no messages were taken."""
-
-    def give_back(self) -> None:
-        """Do nothing, since no messages are fired ahead."""
-
-    def held_back(self) -> float | None:
-        """Return None: no consumer precedes one that takes nothing."""
-        return None
-
-    def _browse_for(self, limits: list[int]) -> Sequence[HeldBatch | None]:
-        if self._held is None:
-            return self._browse_now(limits, sum(limits))
-        room = self._held.reserve(len(limits), self._on_available)
-        if not room:
-            return [None] * len(limits)
-        # A browser's ticket is one of places, and does not know their sizes.
-        fitting = len(limits) if self._mean is None else int(room / max(self._mean, 1.0))
-        try:
-            return self._browse_now(limits, min(sum(limits), max(fitting, 1)))
-        finally:
-            self._held.give_back(room)
-
-    def _browse_now(self, limits: list[int], most: int) -> Sequence[HeldBatch | None]:
+    def _take_for(self, limits: list[int], room: int | None) -> Sequence[HeldBatch | None]:
+        most = sum(limits)
+        if room is not None:
+            # A browser's ticket is one of places, and does not know their sizes.
+            fitting = len(limits) if self._mean is None else int(room / max(self._mean, 1.0))
+            most = min(most, max(fitting, 1))
         with self.trouble.attempt():
             messages = self._next(most)
         if messages is None:
             return [None] * len(limits)
-        parts, left = divided(messages.select(self._columns(messages.column_names)), limits)
+        parts, left = self._divided(messages, limits)
         self._left.put(*left)
-        if self._held is not None:
-            size = sum(part.bytes for part in [*parts, *left] if part is not None)
-            self._held.add(size)
-            self._mean = size / messages.num_rows
+        size = sum(part.bytes for part in [*parts, *left] if part is not None)
+        self._mean = size / messages.num_rows
         return parts
 
     def _next(self, limit: int) -> pa.Table | None:
