@@ -14,9 +14,8 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter
 
 from ignis_sink.arrow_streams import DataSourceStreamArrowWriter
-from ignis_sink.message import LoadMessage, current_batch, current_query
+from ignis_sink.message import LoadMessage, current_batch, current_query, read_entry
 from ignis_sink.options import SinkOptions
-from ignis_sink.spark_log import read_entry
 from ignis_sink.target import Target
 from queue_core.errors import IgnisError
 from queue_core.segments.row_digest import MODULUS, digest_of

@@ -12,10 +12,9 @@ from pyspark.sql.datasource import DataSourceArrowWriter
 from pyspark.sql.types import StructType
 
 from ignis_sink.arrow_streams import DataSourceStreamArrowWriter
-from ignis_sink.message import SettleMessage, current_batch, current_query
+from ignis_sink.message import SettleMessage, current_batch, current_query, read_entry
 from ignis_sink.options import SinkOptions
 from ignis_sink.queues import known_store
-from ignis_sink.spark_log import read_entry
 from queue_core.errors import BadOption, BadOutcome, NoSuchQueue
 from queue_core.handling.breaker import Breaker, name_for
 from queue_core.handling.breaker_state import PROBING

@@ -195,7 +195,7 @@ class StoreAdmin:
             BadOption: *idle* is out of range, or one of *consumers* is unknown or alive.
             Conflict: One of *consumers* holds messages; nothing was removed.
         """
-        from queue_core.upkeep.tasks.forget import forget
+        from queue_core.upkeep.tasks.purge import forget
 
         silence = check_timeout("idle", idle)
         return forget(self._catalog, consumers, silence, dry_run=dry_run)

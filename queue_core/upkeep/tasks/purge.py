@@ -1,19 +1,23 @@
-"""Purge: remove records that are no longer needed, as a part of the vacuum.
+"""Remove records that are no longer needed: purge, a part of the vacuum, and forget, by a person.
 
 Reports of tasks, jobs that have ended, failures of messages that are gone, and consumers of
 processes that are gone are kept for a week. Keys of messages are kept for their de-duplication
 window, and the schedule of a queue as long as the queue. Looks of machines at the clock are kept
 for a month. Consumers of streaming queries, consumers with a chosen name, and publications stay
-until somebody forgets them: they identify a query that returns.
+until somebody forgets them: they identify a query that returns, and only a person knows which
+checkpoints will never start again.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
 
 from sqlalchemy import Connection
 
 from queue_core.catalog import dialect
 from queue_core.catalog.database import Catalog
-from queue_core.catalog.holders import idle_consumers
+from queue_core.catalog.holders import consumers, idle_consumers
 from queue_core.catalog.identity import clock
 from queue_core.catalog.records import dedup, failures, jobs, schedule, task_log
 
@@ -48,3 +52,39 @@ def purge(catalog: Catalog, older_than: float = KEPT_SECONDS) -> None:
         clock.confirm(connection)
 
     catalog.write(work)
+
+
+class _DryRun(Exception):
+    """Rolls back what a dry run has removed."""
+
+
+def forget(
+    catalog: Catalog, names: Sequence[str], idle: float | None, *, dry_run: bool
+) -> list[str]:
+    """
+    Remove consumers by name, and those that are idle; return the names of all that go.
+
+    Changes: consumers that hold no messages, and records of last batches, are removed. Guard: a
+    consumer that is alive or holds messages stays. Crash in between: nothing, because it is one
+    transaction.
+    """
+    clock.check(catalog)
+    gone: list[str] = []
+
+    def work(connection: Connection) -> None:
+        gone.clear()
+        for name in names:
+            consumers.check_dead(connection, name, consumers.DEAD_AFTER_SECONDS)
+        gone.extend(idle_consumers.forget_named(connection, names))
+        if idle is not None:
+            now = dialect.read_clock(connection)
+            before = now - int(max(idle, consumers.DEAD_AFTER_SECONDS) * 1e6)
+            gone.extend(idle_consumers.forget_unused(connection, before))
+            gone.extend(idle_consumers.forget_batches(connection, now - int(idle * 1e6)))
+        clock.confirm(connection)
+        if dry_run:
+            raise _DryRun
+
+    with suppress(_DryRun):
+        catalog.write(work)
+    return gone

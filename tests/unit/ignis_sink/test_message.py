@@ -2,7 +2,7 @@
 
 import pytest
 
-from ignis_sink.spark_log import read_entry
+from ignis_sink.message import read_entry
 
 OURS = '{"consumer": "reader", "ticket": 5}'
 OTHER = '{"logOffset":5}'
