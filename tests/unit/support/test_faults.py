@@ -14,7 +14,7 @@ from tests.waiting import PATIENCE
 
 ROOT = Path(__file__).parents[3]
 PASSED = re.compile(r"faults\.point\(\s*\"([a-z_.]+)\"")
-TRANSACTED = re.compile(r"transact\(catalog, \"([a-z_]+)\"")
+TRANSACTED = re.compile(r"\b(?:transact|Rounds)\(\s*catalog,\s*\"([a-z_]+)\"")
 
 
 def ends(pid, within):
