@@ -144,12 +144,6 @@ def weight(table: Table, column: str) -> int:
     return dict(_columns(table)[0])[column]
 
 
-def shift(table: Table, row: Mapping[str, Any], places: int) -> int:
-    """Return by how much the seal of a slice grows with its position."""
-    first = row["position"]
-    return weight(table, "position") * (_rest(first + places) - _rest(first))
-
-
 def change(
     connection: Connection, table: Table, *where: ColumnElement[bool], **values: Any
 ) -> None:

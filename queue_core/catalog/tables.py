@@ -228,7 +228,8 @@ files = Table(
 slices = Table(
     "slices",
     metadata,
-    #: No part of any message id: a slice that is split or moved gets other slices.
+    #: No part of any message id: a slice that is split or compacted gets other slices. One that
+    #: moves whole keeps its row.
     Column("id", _Id, primary_key=True, autoincrement=True),
     Column("queue_id", BigInteger, nullable=False),
     Column("magazine", SmallInteger, nullable=False),

@@ -267,5 +267,5 @@ def by_shard(pieces: Sequence[Slice]) -> dict[ShardKey, list[Slice]]:
     """Group slices by shard, in their order."""
     found: dict[ShardKey, list[Slice]] = {}
     for piece in pieces:
-        found.setdefault((piece.queue_id, int(piece.magazine), piece.shard), []).append(piece)
+        found.setdefault(piece.shard_key, []).append(piece)
     return found

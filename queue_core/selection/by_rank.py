@@ -42,7 +42,7 @@ def take_by_rank(connection: Connection, request: FireRequest, lock: Lock) -> Ch
         within = [
             narrowed(piece, rows)
             for piece in pieces
-            for _, rows in by_horizon([(piece, piece.rows)], request, _key(piece))
+            for _, rows in by_horizon([(piece, piece.rows)], request, piece.shard_key)
         ]
         upto = following[0].rank if following else None
         chosen, is_full = take_to_level(within, request.max_messages, request.max_bytes, upto)
@@ -151,7 +151,7 @@ def _parts(pieces: Sequence[Slice], counts: Iterable[int]) -> list[Taken]:
             if count:
                 taken.append((piece, piece.rows.split(count)[0]))
         else:
-            flat.setdefault((_key(piece), piece.rank), []).append((piece, count))
+            flat.setdefault((piece.shard_key, piece.rank), []).append((piece, count))
     for alike in flat.values():
         total = sum(count for _, count in alike)
         taken += take(sorted((p for p, _ in alike), key=lambda piece: piece.position), total)
@@ -172,7 +172,3 @@ def narrowed(piece: Slice, rows: Rows) -> Slice:
     return replace(
         piece, rows=rows, position=piece.place_of(rows.start), rank=piece.rank_of(rows.start)
     )
-
-
-def _key(piece: Slice) -> ShardKey:
-    return piece.queue_id, int(piece.magazine), piece.shard

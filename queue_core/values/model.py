@@ -185,6 +185,18 @@ class Slice:
     pace: int | None = None
 
     @property
+    def shard_key(self) -> tuple[int, int, int]:
+        """The ids of its queue and magazine, and the number of its shard."""
+        return self.queue_id, int(self.magazine), self.shard
+
+    @property
+    def state(self) -> State:
+        """Whether it waits, is in flight, or is quarantined."""
+        if self.damaged:
+            return State.DAMAGED
+        return State.LOADED if self.ticket is None else State.FIRED
+
+    @property
     def end(self) -> int:
         """One past the place of the last row."""
         return self.position + self.rows.stop - self.rows.start

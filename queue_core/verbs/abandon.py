@@ -18,6 +18,7 @@ from queue_core.catalog.holders.consumers import SETTLES, ack_of
 from queue_core.catalog.holders.tickets import held_in
 from queue_core.catalog.records import trials
 from queue_core.catalog.slices import amounts
+from queue_core.catalog.slices.bunches import Bunch
 from queue_core.catalog.slices.changes import Changes
 from queue_core.catalog.slices.conditions import eligible, overdelivered
 from queue_core.catalog.slices.sidelining import set_aside
@@ -50,7 +51,7 @@ def abandon(
 
     def work(connection: Connection) -> int:
         taken = acquire(connection, replace(request, max_messages=rounds.left), "wait").taken
-        return set_aside(connection, queue, taken, DELIVERIES, Changes([queue]))
+        return set_aside(connection, queue, Bunch.of(taken), DELIVERIES, Changes([queue]))
 
     return rounds.repeat(work)
 
@@ -95,4 +96,4 @@ def deliver_again(
                 spent.append((piece, piece.rows))
             else:
                 changes.mark(piece, piece.rows, deliveries=piece.deliveries + 1)
-        set_aside(connection, queue, spent, DELIVERIES, changes)
+        set_aside(connection, queue, Bunch.of(spent), DELIVERIES, changes)

@@ -182,21 +182,16 @@ def _move(
     repacked: Repacked,
     segment_id: int,
 ) -> None:
-    new = repacked.piece
-    changes, moves = Changes([queue]), Moves()
-    changes.move(
+    new = replace(
         piece,
-        rows,
-        Magazine.MAIN,
-        "shovelled",
-        fired_at=dialect.read_clock(connection),
         segment_id=segment_id,
-        row_start=new.rows.start,
-        row_stop=new.rows.stop,
-        bitmap=new.rows.to_bytes(),
-        bytes=new.bytes,
-        stats=new.stats,
+        rows=repacked.piece.rows,
+        bytes=repacked.piece.bytes,
+        stats=repacked.piece.stats,
     )
+    changes, moves = Changes([queue]), Moves()
+    now = dialect.read_clock(connection)
+    changes.move(piece, rows, Magazine.MAIN, "shovelled", new, fired_at=now)
     moves.add(piece, 1, Magazine.MAIN)
     changes.apply(connection)
     moves.record(connection, queue.id, BY_HAND)

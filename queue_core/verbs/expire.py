@@ -38,7 +38,7 @@ from queue_core.selection.candidates import find_candidates
 from queue_core.selection.queue_rules import of_expiry
 from queue_core.selection.request import Candidates, FireRequest
 from queue_core.selection.selection import Selection
-from queue_core.values.model import Magazine, QueueInfo, State
+from queue_core.values.model import Magazine, QueueInfo
 from queue_core.values.plan import Taken
 
 #: The most messages that one transaction removes.
@@ -162,10 +162,8 @@ def _remove_old(
         old.append((piece, piece.rows & known.before(before)))
         younger = piece.rows - old[-1][1]
         if younger:
-            changes.mark(piece, younger, state=int(State.LOADED), loaded_at=known.oldest(younger))
+            changes.mark(piece, younger, loaded_at=known.oldest(younger))
     whole = bunch[~mixed]
-    removed = carry_out(
-        connection, queue, EXPIRED, old, whole, source=request.magazine, changes=changes
-    )
+    removed = carry_out(connection, queue, EXPIRED, old, whole, changes=changes)
     clock.confirm(connection)
     return removed, following

@@ -152,8 +152,8 @@ def _change(
         if prepared is not None and prepared.are_of(taken):
             failures.record_prepared(connection, queue.id, prepared)
         else:
-            reasons = failures.of_same(taken, intervention.kind, intervention.reason)
-            failures.record(connection, queue.id, None, reasons)
+            kind, reason = intervention.kind, intervention.reason
+            failures.record_same(connection, queue.id, taken, kind, reason)
     if intervention.is_by_age:
         clock.confirm(connection)
     changed = sum(len(rows) for _, rows in taken)

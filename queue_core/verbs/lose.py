@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import Connection
@@ -24,13 +23,14 @@ from queue_core.catalog import queues
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.holders import consumers
 from queue_core.catalog.identity import clock
+from queue_core.catalog.slices.bunches import Bunch
 from queue_core.catalog.slices.changes import Changes
 from queue_core.catalog.slices.conditions import IN_FLIGHT, held_by
 from queue_core.catalog.slices.sidelining import set_aside
 from queue_core.catalog.slices.slices import fetch
 from queue_core.catalog.transact import Guard, transact
 from queue_core.values.failure_kinds import KILLED
-from queue_core.values.model import HandlingConsumer, Magazine, Slice, State
+from queue_core.values.model import HandlingConsumer, Magazine, Slice
 from queue_core.values.plan import Taken
 from queue_core.values.rows import EMPTY, Rows
 
@@ -97,22 +97,23 @@ def count_losses(connection: Connection, held: Sequence[Slice], keep: Sequence[T
     for queue_id, pieces in sorted(by_queue.items()):
         changes, guilty = Changes(), []
         for piece in pieces:
-            if piece.magazine is Magazine.MAIN and among == piece.lost_among == 1:
-                guilty.append((replace(piece, **_losses(piece, among)), piece.rows))
-                continue
             values = _losses(piece, among)
+            if piece.magazine is Magazine.MAIN and among == piece.lost_among == 1:
+                changes.mark(piece, piece.rows, **values)
+                guilty.append((piece, piece.rows))
+                continue
             stay = kept.get(piece.id, EMPTY)
-            changes.mark(piece, stay, **values, state=int(State.FIRED))
+            changes.mark(piece, stay, **values)
             _release(changes, piece, piece.rows - stay, values)
         if not guilty:
             changes.apply(connection)
             continue
         reason = (
-            f"the process that handled it ended {guilty[0][0].lost} times; "
+            f"the process that handled it ended {_losses(guilty[0][0], among)['lost']} times; "
             "the last 2 times, it handled this message alone"
         )
         queue = queues.by_id(connection, queue_id)
-        return set_aside(connection, queue, guilty, KILLED, changes, reason)
+        return set_aside(connection, queue, Bunch.of(guilty), KILLED, changes, reason)
     return 0
 
 

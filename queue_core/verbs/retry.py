@@ -31,7 +31,7 @@ from queue_core.selection.request import FireRequest
 from queue_core.selection.selection import Selection
 from queue_core.values.due import NEVER
 from queue_core.values.ids import IdSet
-from queue_core.values.model import Magazine, QueueInfo, State
+from queue_core.values.model import Magazine, QueueInfo
 from queue_core.values.plan import Taken
 from queue_core.values.rows import EMPTY
 
@@ -118,7 +118,7 @@ def _move_due(
             rows = EMPTY
         elif unexpired is not None:
             rows = rows & unexpired.rows(piece.segment_id)
-        changes.mark(piece, piece.rows - rows, state=int(State.LOADED), due_at=NEVER)
+        changes.mark(piece, piece.rows - rows, due_at=NEVER)
         rows, _ = rows.split(len(rows) if most is None else most)
         if rows:
             most = None if most is None else most - len(rows)

@@ -37,7 +37,6 @@ from queue_core.selection.rounds import are_brief, in_parts, part_slices, still_
 from queue_core.selection.selection import Selection
 from queue_core.selection.shares import by_horizon
 from queue_core.values.model import Magazine, QueueInfo
-from queue_core.values.plan import Taken
 from queue_core.verbs.capacity.bounds import take_fitting
 
 
@@ -176,10 +175,10 @@ def _move_whole(rounds: Rounds, queue: QueueInfo, request: FireRequest, most: in
 
     def work(connection: Connection, begin: Position) -> tuple[int, Position | None]:
         bunch, following = take_bunch(connection, request, begin, most)
-        bunch, cut = _before_horizon(connection, request, bunch)
-        if rounds.done + bunch.messages + sum(len(rows) for _, rows in cut) > limit:
+        bunch = _before_horizon(connection, request, bunch)
+        if rounds.done + bunch.messages > limit:
             return 0, begin
-        return carry_out(connection, queue, SHOVELLED, cut, bunch), following
+        return carry_out(connection, queue, SHOVELLED, [], bunch), following
 
     return rounds.through(work, START)
 
@@ -206,25 +205,23 @@ def _move_candidates(
     return rounds.done
 
 
-def _before_horizon(
-    connection: Connection, request: FireRequest, bunch: Bunch
-) -> tuple[Bunch, list[Taken]]:
-    """Return the slices of a bunch before the horizon; as objects, all if some are to be cut."""
+def _before_horizon(connection: Connection, request: FireRequest, bunch: Bunch) -> Bunch:
+    """Return the slices of a bunch before the horizon, with some of their rows where it cuts."""
     assert request.horizon is not None, "a shovel has one"
     pointers = np.zeros(len(bunch), np.int64)
-    for shard, range in bunch.by_shard():
-        key = (request.queue_ids[0], int(request.magazine), shard)
+    for key, range in bunch.by_shard():
         pointers[range] = request.horizon.pointers.get(key, 0)
     bunch, pointers = bunch[bunch.position < pointers], pointers[bunch.position < pointers]
     if (bunch.end <= pointers).all():
-        return bunch, []
+        return bunch
     pieces = by_shard(fetch_these(connection, bunch.id.tolist()))
-    cut = [
-        taken
-        for key, of_shard in pieces.items()
-        for taken in by_horizon([(piece, piece.rows) for piece in of_shard], request, key)
-    ]
-    return bunch[:0], cut
+    return Bunch.of(
+        [
+            taken
+            for key, of_shard in pieces.items()
+            for taken in by_horizon([(piece, piece.rows) for piece in of_shard], request, key)
+        ]
+    )
 
 
 def _least(*limits: int | None) -> int | None:

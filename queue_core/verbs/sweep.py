@@ -39,7 +39,7 @@ from queue_core.catalog.slices.conditions import (
     before,
     in_queue,
 )
-from queue_core.catalog.slices.sidelining import set_bunch_aside
+from queue_core.catalog.slices.sidelining import set_aside
 from queue_core.catalog.transact import Guard, Rounds
 from queue_core.selection.rounds import PART_MESSAGES, are_brief, whole_slices
 from queue_core.values.failure_kinds import SWEPT
@@ -101,7 +101,7 @@ def sweep(
         following = None
         if size < len(found):
             following = (int(found.shard[size]), int(found.position[size]))
-        swept = _sweep_batch(connection, queue, found[:size], magazine, consumer)
+        swept = _sweep_batch(connection, queue, found[:size], consumer)
         sweep_pointers.advance(connection, queue.id, magazine, begin, following)
         clock.confirm(connection)
         return swept, following if swept or following is None else begin
@@ -182,15 +182,14 @@ def _sweep_batch(
     connection: Connection,
     queue: QueueInfo,
     batch: Bunch,
-    magazine: Magazine,
     consumer: str | None,
 ) -> int:
     """Delete the messages of a batch that *consumer* has published, and sideline the others."""
     published = _published(connection, consumer)
     done = (batch.ticket != bunches.NULL) & (batch.ticket <= published)
     changes = Changes([queue])
-    bunches.remove(connection, queue, batch[done], magazine, "deleted", changes)
-    set_bunch_aside(connection, queue, batch[~done], magazine, SWEPT, changes)
+    changes.remove_all(batch[done], "deleted")
+    set_aside(connection, queue, batch[~done], SWEPT, changes)
     return batch.messages
 
 

@@ -28,7 +28,7 @@ def sideline(connection: Connection, names: Mapping[int, str]) -> pa.Table:
     tables = [_SCHEMA.empty_table()]
     for queue_id, name in names.items():
         here = in_queue(queue_id, Magazine.SIDELINE)
-        if len(found := bunches.read(connection, *here, skip_locked=False)):
+        if len(found := bunches.read(connection, here)):
             tables.append(_of_queue(connection, queue_id, name, found))
     return pa.concat_tables(tables)
 

@@ -238,9 +238,9 @@ MUTANTS = (
     ),
     _of(
         "a moved message is dropped",
-        "queue_core/catalog/slices/changes",
-        "            _write_moves(connection, moves)\n",
-        "            pass\n",
+        "queue_core/catalog/slices/moving",
+        "    add(connection, rows)\n",
+        "",
         "sideline",
     ),
     _of(

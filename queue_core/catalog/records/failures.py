@@ -19,7 +19,7 @@ from queue_core.catalog.slices import id_map
 from queue_core.catalog.slices.slices import first_loaded
 from queue_core.catalog.tables import failures, shards, slices
 from queue_core.segments.ipc import pack, unpack
-from queue_core.values.failure_kinds import FAILURE_LOG, FAILURES, REJECTED
+from queue_core.values.failure_kinds import FAILURE_LOG, REJECTED
 from queue_core.values.ids import first_id
 from queue_core.values.model import Slice
 from queue_core.values.rows import Numbers, Rows
@@ -70,22 +70,12 @@ def record_prepared(connection: Connection, queue_id: int, prepared: Prepared) -
     store(connection, queue_id, None, prepared.arrow)
 
 
-def of_same(moved: Moved, kind: str, reason: str | None) -> pa.Table:
-    """Return the `FAILURES` of messages that were sidelined for one reason."""
-    ids, attempts = _attempts(moved)
-    texts = (pa.repeat(pa.scalar(text, pa.string()), len(ids)) for text in (kind, reason))
-    return pa.table([ids, *texts, attempts], schema=FAILURES)
-
-
-def record(
-    connection: Connection, queue_id: int, consumer_name: str | None, failed: pa.Table
+def record_same(
+    connection: Connection, queue_id: int, moved: Moved, kind: str, reason: str | None
 ) -> None:
-    """Store the `FAILURES` of messages that *consumer_name* held."""
-    if failed.num_rows == 0:
-        return
-    ids = id_map.logical(connection, failed.column("message_id").to_numpy())
-    columns = [*_encoded(failed.select(["kind", "reason"]).columns), failed.column("attempt")]
-    store(connection, queue_id, consumer_name, _packed(*_sorted(ids, columns)))
+    """Store that messages failed for one reason, which nobody held."""
+    ids, attempts = _attempts(moved)
+    store(connection, queue_id, None, pack_same(connection, ids, attempts, kind, reason))
 
 
 def record_each(
@@ -118,11 +108,15 @@ def record_each(
 
 
 def pack_same(
-    connection: Connection, ids: Numbers, attempts: npt.NDArray[np.int32], kind: str
+    connection: Connection,
+    ids: Numbers,
+    attempts: npt.NDArray[np.int32],
+    kind: str,
+    reason: str | None,
 ) -> bytes:
-    """Pack failures of one *kind*, without a reason; *attempts*: how often each failed before."""
+    """Pack failures for one reason; *attempts*: how often each message had failed before."""
     ids = id_map.logical(connection, ids)
-    return _packed_same(ids.tobytes(), attempts.tobytes(), kind)
+    return _packed_same(ids.tobytes(), attempts.tobytes(), kind, reason)
 
 
 def read(connection: Connection, queue_ids: Sequence[int]) -> Iterator[tuple[int, pa.Table]]:
@@ -195,9 +189,9 @@ def forget(connection: Connection, until: Mapping[int, int]) -> None:
 
 # A transaction that is tried again finds them here.
 @lru_cache(maxsize=1)
-def _packed_same(ids: bytes, attempts: bytes, kind: str) -> bytes:
+def _packed_same(ids: bytes, attempts: bytes, kind: str, reason: str | None) -> bytes:
     numbers = np.frombuffer(ids, np.int64)
-    columns = [*_words(len(numbers), kind, None), pa.array(np.frombuffer(attempts, np.int32))]
+    columns = [*_words(len(numbers), kind, reason), pa.array(np.frombuffer(attempts, np.int32))]
     return _packed(*_sorted(numbers, columns))
 
 
@@ -235,7 +229,7 @@ def store(
     arrow: bytes,
     at: int | None = None,
 ) -> None:
-    """Store packed failures of messages of one queue, as `record` does."""
+    """Store packed failures of messages of one queue, which *consumer_name* held."""
     row = {
         "queue_id": queue_id,
         "failed_at": dialect.read_clock(connection) if at is None else at,

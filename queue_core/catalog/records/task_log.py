@@ -48,11 +48,11 @@ class Moves:
         target = None if to is None else to.name.lower()
         self._counts[piece.shard, piece.magazine.name.lower(), target] += messages
 
-    def add_bunch(self, bunch: Bunch, source: Magazine, to: Magazine | None) -> None:
-        """Count the messages of whole slices."""
+    def add_all(self, bunch: Bunch, to: Magazine | None) -> None:
+        """Count the messages of some slices, as `add` does."""
         target = None if to is None else to.name.lower()
-        for shard, range in bunch.by_shard():
-            self.count(shard, int(bunch.count[range].sum()), source.name.lower(), target)
+        for (_, source, shard), range in bunch.by_shard():
+            self.count(shard, bunch[range].messages, Magazine(source).name.lower(), target)
 
     def count(self, shard: int | None, messages: int, source: str, target: str | None) -> None:
         """Count moves from or to something other than a magazine."""

@@ -1,13 +1,14 @@
-"""Bunches: whole slices of a magazine that are moved or removed together, by a few statements.
+"""Bunches: slices as one array for each column, to be moved or removed together.
 
 A sweep, a shovel or an expiry may concern a hundred thousand slices of one message. As objects,
 they would cost several times what they cost the database. So their columns are arrays here, the
-database gets these as one parameter, and a moved slice keeps its row.
+database gets these as one parameter, and a moved slice keeps its row. Some rows of a slice are a
+row of a bunch too, with bounds of their own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import lru_cache
 from typing import Any
@@ -21,26 +22,21 @@ from sqlalchemy import (
     Connection,
     Row,
     Select,
-    Update,
     bindparam,
-    delete,
     func,
     select,
     tuple_,
-    update,
 )
 
-from queue_core.catalog import dialect, seals
+from queue_core.catalog import dialect
 from queue_core.catalog.damage import UNREADABLE, damaged, decoding
-from queue_core.catalog.slices import lanes
-from queue_core.catalog.slices.changes import Changes
 from queue_core.catalog.slices.conditions import Rules
-from queue_core.catalog.slices.segments import release
-from queue_core.catalog.slices.slices import Room, ShardKey, allocate, fetch_these
+from queue_core.catalog.slices.slices import ShardKey, fetch_these
 from queue_core.catalog.tables import slices
 from queue_core.values.ids import first_id
-from queue_core.values.model import Magazine, QueueInfo, State
-from queue_core.values.rows import Numbers
+from queue_core.values.model import Magazine, Slice
+from queue_core.values.plan import Taken
+from queue_core.values.rows import Numbers, Rows
 
 #: Stands for null among numbers that are never negative.
 NULL = -1
@@ -49,10 +45,13 @@ _MASK = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bunch:
-    """Slices of one magazine, in order of shards and positions: one array for each column."""
+    """Slices in order of queue, magazine, shard and position: one array for each column."""
 
     id: Numbers
+    queue_id: Numbers
+    magazine: Numbers
     shard: Numbers
+    state: Numbers
     position: Numbers
     segment_id: Numbers
     row_start: Numbers
@@ -66,8 +65,20 @@ class Bunch:
     #: When they came to the magazine, and when they are due; `NULL` without a time.
     moved_at: Numbers
     due_at: Numbers
-    #: The bitmaps of slices that have one.
+    #: The bitmaps of slices that have one: as the catalog has them, or read.
     bitmap: npt.NDArray[np.object_]
+    #: None for a whole slice of the catalog; otherwise, the slice and its rows, as `Taken`.
+    part: npt.NDArray[np.object_]
+
+    @staticmethod
+    def of(taken: Sequence[Taken], new: Collection[int] = ()) -> Bunch:
+        """Return rows of slices as a bunch; those at the indices *new* are not in the catalog."""
+        part = np.empty(len(taken), np.object_)
+        part[:] = [
+            None if len(pair[1]) == len(pair[0].rows) and at not in new else pair
+            for at, pair in enumerate(taken)
+        ]
+        return _bunch([_row(*pair) for pair in taken], [rows.bitmap for _, rows in taken], part)
 
     def __len__(self) -> int:
         return len(self.id)
@@ -85,12 +96,15 @@ class Bunch:
         """One past the place of the last row of each slice."""
         return self.position + self.row_stop - self.row_start
 
-    def by_shard(self) -> list[tuple[int, slice]]:
+    def by_shard(self) -> list[tuple[ShardKey, slice]]:
         """Return the shards in their order, each with the range of its slices."""
-        shards, starts = np.unique(self.shard, return_index=True)
-        stops = [*starts[1:].tolist(), len(self)]
-        ranges = map(slice, starts.tolist(), stops)
-        return list(zip(shards.tolist(), ranges, strict=True))
+        if not len(self):
+            return []
+        number = ((self.queue_id * len(Magazine) + self.magazine) << 32) + self.shard
+        starts = [0, *(np.flatnonzero(number[1:] != number[:-1]) + 1).tolist()]
+        ranges = map(slice, starts, [*starts[1:], len(self)])
+        keys = (column[starts].tolist() for column in (self.queue_id, self.magazine, self.shard))
+        return list(zip(zip(*keys, strict=True), ranges, strict=True))
 
     def message_ids(self) -> tuple[Numbers, Numbers]:
         """Return the ids of all messages, and the index of the slice of each."""
@@ -100,8 +114,10 @@ class Bunch:
         rows = np.arange(len(of)) + (self.row_start - before)[of]
         here = np.ones(len(of), np.bool_)
         for at in np.flatnonzero(self.bitmap != None).tolist():  # noqa: E711 - for each element
+            bitmap = self.bitmap[at]
             with decoding(slices, f"id {self.id[at]}"):
-                inside = np.frombuffer(BitMap.deserialize(self.bitmap[at]).to_array(), np.uint32)
+                read = bitmap if isinstance(bitmap, BitMap) else BitMap.deserialize(bitmap)
+                inside = np.frombuffer(read.to_array(), np.uint32)
             these = here[before[at] : before[at] + spans[at]]
             these[:] = False
             these[inside - self.row_start[at]] = True
@@ -118,25 +134,12 @@ class Bunch:
         return begin + int(apart[-1]) + 1 if len(apart) else begin
 
 
-_NUMBERS = tuple(field.name for field in fields(Bunch) if field.name != "bitmap")
+_NUMBERS = tuple(field.name for field in fields(Bunch) if field.name not in ("bitmap", "part"))
 
 
-def read(
-    connection: Connection,
-    *where: ColumnElement[bool],
-    limit: int | None = None,
-    skip_locked: bool = True,
-) -> Bunch:
-    """
-    Return the first *limit* slices of one magazine that meet conditions; by default, all.
-
-    With *skip_locked*, lock them, and pass over slices that others have locked. Raises
-    `DamagedCatalog`.
-    """
-    query = _READ.where(*where).limit(limit)
-    if skip_locked:
-        query = dialect.of(connection).skip_locked(query, slices)
-    return _of_rows(connection, connection.execute(query).all())
+def read(connection: Connection, where: Rules) -> Bunch:
+    """Return all slices that meet conditions, without locks; raises `DamagedCatalog`."""
+    return _of_rows(connection, connection.execute(_READ.where(*where)).all())
 
 
 def read_given(
@@ -147,10 +150,10 @@ def read_given(
     given: Mapping[str, Any],
 ) -> Bunch:
     """
-    Return the first *most* slices that meet conditions with parameters, locked as `read` does it.
+    Lock the first *most* slices that meet conditions with parameters; pass over locked ones.
 
     *begin*: the shard and the place from which on they are read. To build the statement takes
-    longer than to read a batch, so conditions should be built once.
+    longer than to read a batch, so conditions should be built once. Raises `DamagedCatalog`.
     """
     shard, place = begin
     given = {"most": most, "from_shard": shard, "from_place": place, **given}
@@ -168,17 +171,47 @@ def _reading(database: dialect.Dialect, where: Rules) -> Select[Any]:
 
 def _of_rows(connection: Connection, rows: Sequence[Row[Any]]) -> Bunch:
     try:
-        numbers = np.array([row[:-1] for row in rows], np.int64).reshape(len(rows), len(_NUMBERS))
+        # Whole slices, without parts.
+        none = np.empty(len(rows), np.object_)
+        return _bunch([row[:-1] for row in rows], [row[-1] for row in rows], none)
     except UNREADABLE as error:
         # Names the row.
         fetch_these(connection, [row.id for row in rows])
         raise damaged(slices, "one of some ids", error) from error
-    bitmaps = np.empty(len(rows), np.object_)
-    bitmaps[:] = [row[-1] for row in rows]
-    of = {name: numbers[:, at] for at, name in enumerate(_NUMBERS)}
-    # Locked rows of PostgreSQL may have changed after they were sorted.
-    order = np.lexsort((of["position"], of["shard"]))
-    return Bunch(**of, bitmap=bitmaps)[order] if len(rows) else Bunch(**of, bitmap=bitmaps)
+
+
+def _bunch(rows: Sequence[Sequence[Any]], bitmaps: Sequence[Any], part: Any) -> Bunch:
+    """Return a bunch from rows of the numbers, in any order; a locked row may have changed."""
+    numbers = np.array(rows, np.int64).reshape(len(rows), len(_NUMBERS))
+    bitmap = np.empty(len(rows), np.object_)
+    bitmap[:] = bitmaps
+    of = dict(zip(_NUMBERS, numbers.T, strict=True))
+    bunch = Bunch(**of, bitmap=bitmap, part=part)
+    if len(bunch) < 2:
+        return bunch
+    return bunch[np.lexsort((bunch.position, bunch.shard, bunch.magazine, bunch.queue_id))]
+
+
+def _row(piece: Slice, rows: Rows) -> tuple[int, ...]:
+    """Return the numbers of rows of a slice, as `_READ` reads them."""
+    or_null = (NULL if x is None else x for x in (piece.consumer_id, piece.ticket))
+    return (
+        piece.id,
+        piece.queue_id,
+        int(piece.magazine),
+        piece.shard,
+        int(piece.state),
+        piece.place_of(rows.start),
+        piece.segment_id,
+        rows.start,
+        rows.stop,
+        len(rows),
+        piece.attempts,
+        piece.deliveries,
+        *or_null,
+        piece.moved_at,
+        NULL if piece.due_at is None else piece.due_at,
+    )
 
 
 def _never_null(name: str) -> ColumnElement[Any]:
@@ -189,148 +222,3 @@ def _never_null(name: str) -> ColumnElement[Any]:
 _READ: Select[Any] = select(*map(_never_null, _NUMBERS), slices.c.bitmap).order_by(
     slices.c.queue_id, slices.c.magazine, slices.c.shard, slices.c.position
 )
-
-
-def move(
-    connection: Connection,
-    queue: QueueInfo,
-    bunch: Bunch,
-    of: tuple[Magazine, Magazine],
-    counter: str,
-    changes: Changes,
-    *,
-    due_at: Numbers | None = None,
-    fired_at: int | None = None,
-    now: int | None = None,
-) -> None:
-    """
-    Move slices, loaded, to the tails of their shards, *of* one magazine to another or the same.
-
-    *counter* counts them where they were; *changes*, to be applied afterwards, has the counts.
-    *due_at*: when each is due again, or `NULL`; by default, all have no time. *now*: the time, if
-    the caller knows it.
-    """
-    if not len(bunch):
-        return
-    offsets, wanted = _side_by_side(queue.id, bunch, of[1])
-    moved_at = dialect.read_clock(connection) if now is None else now
-    dialect.of(connection).take(connection)
-    tails = allocate(connection, wanted)
-    position = offsets.copy()
-    for shard, range in bunch.by_shard():
-        position[range] += tails[queue.id, int(of[1]), shard]
-    none = np.full(len(bunch), NULL)
-    rank, pace = none, none
-    if of[1] is Magazine.MAIN:
-        spans = bunch.row_stop - bunch.row_start
-        ranked = lanes.rank_bunch(
-            connection, queue.id, bunch.shard, position, position + spans, bunch.messages
-        )
-        rank, pace = (none, none) if ranked is None else ranked
-    each = {
-        "position": position,
-        "due_at": none if due_at is None else due_at,
-        "rank": rank,
-        "pace": pace,
-    }
-    same: dict[str, Any] = {
-        "magazine": int(of[1]),
-        "state": int(State.LOADED),
-        "consumer_id": None,
-        "ticket": None,
-        "moved_at": moved_at,
-    }
-    if fired_at is not None:
-        same["fired_at"] = fired_at
-    _update(connection, bunch.id, same, each)
-    _count(changes, queue, bunch, of[0], counter, moved=True)
-
-
-def remove(
-    connection: Connection,
-    queue: QueueInfo,
-    bunch: Bunch,
-    magazine: Magazine,
-    counter: str,
-    changes: Changes,
-) -> None:
-    """Remove slices for good; *counter* and *changes* are as in `move`."""
-    if not len(bunch):
-        return
-    dialect.of(connection).take(connection)
-    these = dialect.of(connection).one_of(slices.c.id, bunch.id.tolist())
-    connection.execute(delete(slices).where(these))
-    release(connection, np.unique(bunch.segment_id).tolist())
-    _count(changes, queue, bunch, magazine, counter, moved=False)
-
-
-def _side_by_side(
-    queue_id: int, bunch: Bunch, to: Magazine
-) -> tuple[Numbers, Mapping[ShardKey, Room]]:
-    """Return the offset of each slice from its shard's new tail, and what each shard needs."""
-    offsets = np.zeros(len(bunch), np.int64)
-    wanted = {}
-    end = bunch.end
-    for shard, range in bunch.by_shard():
-        position = bunch.position[range]
-        furthest = np.maximum.accumulate(end[range])
-        # Slices whose rows interleave keep doing so: they have one distance from the tail.
-        begins = np.concatenate([[True], position[1:] >= furthest[:-1]])
-        group = np.cumsum(begins) - 1
-        first = position[begins]
-        last = furthest[np.concatenate([begins[1:], [True]])]
-        stops = np.cumsum(last - first)
-        offsets[range] = position - first[group] + (stops - (last - first))[group]
-        messages = int(bunch.count[range].sum())
-        wanted[queue_id, int(to), shard] = Room(int(stops[-1]), messages)
-    return offsets, wanted
-
-
-def _update(
-    connection: Connection,
-    ids: Numbers,
-    same: Mapping[str, int | None],
-    each: Mapping[str, Numbers],
-) -> None:
-    """Give slices the *same* values, and *each* its own of other columns."""
-    gains = seals.gain(slices, same)["gain"] + seals.gains(slices, each)
-    columns = {name: _or_none(values) for name, values in each.items()}
-    database = dialect.of(connection)
-    rows = database.given_rows({"slice_id": ids.tolist(), "gain": gains.tolist(), **columns})
-    statement = _updating(database, tuple(same), tuple(each))
-    connection.execute(statement, {f"new_{name}": value for name, value in same.items()} | rows)
-
-
-@lru_cache(maxsize=64)
-def _updating(database: dialect.Dialect, same: tuple[str, ...], each: tuple[str, ...]) -> Update:
-    given = database.rows_of(("slice_id", "gain", *each))
-    values = {name: bindparam(f"new_{name}", type_=slices.c[name].type) for name in same}
-    seal = seals.resealing(slices, (*same, *each), given.c.gain)
-    own = {name: given.c[name] for name in each}
-    here = slices.c.id == given.c.slice_id
-    return update(slices).where(here).values(values | own | {"seal": seal})
-
-
-def _or_none(values: Numbers) -> Sequence[int | None]:
-    return np.where(values == NULL, None, values).tolist()  # type: ignore[call-overload,no-any-return]
-
-
-def _count(
-    changes: Changes,
-    queue: QueueInfo,
-    bunch: Bunch,
-    magazine: Magazine,
-    counter: str,
-    *,
-    moved: bool,
-) -> None:
-    end = bunch.end
-    held = bunch.ticket != NULL
-    for shard, range in bunch.by_shard():
-        key = (queue.id, int(magazine), shard)
-        changes.count_at(key, **{counter: int(bunch.count[range].sum())})
-        free = ~held[range]
-        if free.any():
-            # In the counters, a message that has left a shard was fired from it.
-            changes.fire_at(key, int(bunch.count[range][free].sum()), int(end[range][free].max()))
-    changes.left(queue.id, magazine, moved=moved)

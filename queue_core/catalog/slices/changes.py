@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
+import numpy as np
 from sqlalchemy import (
     BigInteger,
     ColumnElement,
@@ -25,12 +26,14 @@ from sqlalchemy import (
 )
 
 from queue_core.catalog import dialect, notifications, seals
-from queue_core.catalog.slices import lanes
+from queue_core.catalog.slices import lanes, moving
+from queue_core.catalog.slices.bunches import NULL, Bunch
+from queue_core.catalog.slices.moving import MovingRows, MovingSlices
 from queue_core.catalog.slices.segments import release
-from queue_core.catalog.slices.slices import INSERT, Room, ShardKey, allocate, execute_each
+from queue_core.catalog.slices.slices import Room, ShardKey, add, allocate, columns_of, execute_each
 from queue_core.catalog.tables import counters, slices, turns
 from queue_core.values.model import Magazine, QueueInfo, Slice, State
-from queue_core.values.rows import EMPTY, Rows
+from queue_core.values.rows import EMPTY, Numbers, Rows
 from queue_core.values.settings import QueueSettings
 
 #: Values of messages that were settled: they are no suspects any more.
@@ -56,7 +59,10 @@ class Changes:
         #: Slices that lose rows, by id, and the rows that they keep.
         self._kept: dict[int, tuple[Slice, Rows]] = {}
         self._new: list[dict[str, Any]] = []
-        self._moved: list[tuple[Slice, Rows, Magazine, dict[str, Any]]] = []
+        #: Slices that are removed whole: their ids, and their segments.
+        self._gone: list[tuple[Numbers, Numbers]] = []
+        self._moved: dict[Magazine, list[MovingRows]] = defaultdict(list)
+        self._moves: list[MovingSlices] = []
         self._updated: dict[tuple[tuple[str, Any], ...], list[int]] = defaultdict(list)
         self._counts: dict[ShardKey, dict[str, int]] = defaultdict(lambda: defaultdict(int))
         self._fired: dict[ShardKey, tuple[int, int]] = {}
@@ -95,19 +101,55 @@ class Changes:
         """Remove these rows for good; *counter* counts them."""
         if rows:
             self._leave(piece, rows, counter)
+            self.cut(piece, rows)
 
-    def move(self, piece: Slice, rows: Rows, to: Magazine, counter: str, **values: Any) -> None:
-        """Move these rows, loaded, to the tail of their shard in a magazine; *counter* counts."""
-        if rows:
-            self._leave(piece, rows, counter)
-            self._moved.append((piece, rows, to, values))
-            self._wakes.add(piece.queue_id)
+    def remove_all(self, bunch: Bunch, counter: str) -> None:
+        """Remove whole slices for good; *counter* counts them."""
+        self._leave_all(bunch, counter)
+        self._gone.append((bunch.id, bunch.segment_id))
+
+    def move(
+        self,
+        piece: Slice,
+        rows: Rows,
+        to: Magazine,
+        counter: str,
+        new: Slice | None = None,
+        /,
+        **values: int | None,
+    ) -> None:
+        """
+        Move these rows, loaded, to the tail of their shard in a magazine; *counter* counts.
+
+        With *new*, as that slice, which is not in the catalog. *values* of other columns are new.
+        """
+        if not rows:
+            return
+        self._leave(piece, rows, counter)
+        if new is not None or len(rows) < len(piece.rows):
+            self.cut(piece, rows)
+        moved = (piece, rows) if new is None else (new, new.rows)
+        self._moved[to].append(MovingRows(*moved, new is not None, values))
+        self._wakes.add(piece.queue_id)
+
+    def move_all(
+        self, bunch: Bunch, to: Magazine, counter: str, **values: Numbers | int | None
+    ) -> None:
+        """
+        Move slices, or rows of them, as `move` does.
+
+        *values* of other columns are new: one for all, or one for each slice, with `NULL` for none.
+        """
+        self._leave_all(bunch, counter)
+        for pair in filter(None, bunch.part):
+            self.cut(*pair)
+        self._moves.append(MovingSlices(bunch, to, values))
+        self._wakes.update(np.unique(bunch.queue_id).tolist())
 
     def put(self, piece: Slice, rows: Rows, **values: Any) -> None:
         """Add a slice with these rows at their places: a copy of *piece* with other *values*."""
         if rows:
-            position = piece.place_of(rows.start)
-            self._new.append(_columns(piece, rows) | {"position": position} | values)
+            self._new.append(columns_of(piece, rows) | values)
 
     def cut(self, piece: Slice, rows: Rows) -> None:
         """Take these rows out of a slice; counts nothing."""
@@ -117,26 +159,16 @@ class Changes:
 
     def fire(self, piece: Slice, rows: Rows) -> None:
         """Count rows as fired, and advance the shard's fire pointer past them."""
-        self.fire_at(_key(piece), len(rows), piece.place_of(rows.stop))
-
-    def fire_at(self, key: ShardKey, messages: int, end: int) -> None:
-        """Count messages of a shard as fired, and advance its fire pointer to *end*."""
-        count, pointer = self._fired.get(key, (0, 0))
-        self._fired[key] = (count + messages, max(pointer, end))
-
-    def left(self, queue_id: int, magazine: Magazine, *, moved: bool) -> None:
-        """Note that messages have left a magazine, and whether they were *moved* to one."""
-        if moved or (magazine is Magazine.MAIN and self._frees):
-            self._wakes.add(queue_id)
+        self._fire(piece.shard_key, len(rows), piece.place_of(rows.stop))
 
     def unfire(self, piece: Slice, rows: Rows) -> None:
         """Count rows as never fired; the caller holds the turn of their shard."""
-        count, pointer = self._fired.get(_key(piece), (0, 0))
-        self._fired[_key(piece)] = (count - len(rows), pointer)
+        count, pointer = self._fired.get(piece.shard_key, (0, 0))
+        self._fired[piece.shard_key] = (count - len(rows), pointer)
 
     def count(self, piece: Slice, **deltas: int) -> None:
         """Add to the counters of a slice's shard."""
-        self.count_at(_key(piece), **deltas)
+        self.count_at(piece.shard_key, **deltas)
 
     def count_at(self, key: ShardKey, **deltas: int) -> None:
         """Add to the counters of a shard."""
@@ -153,23 +185,31 @@ class Changes:
         # All is computed before the first write, for which others may have to wait.
         marks = [_marking(database, items, ids) for items, ids in self._updated.items()]
         remainders = [_remainder(piece, rows) for piece, rows in self._kept.values() if rows]
-        new = [seals.sealed(slices, row) for row in self._new]
         fired = self._fired_rows()
-        moves = self._moves(connection, now)
-        gone = [piece for piece, rows in self._kept.values() if not rows]
-        these = {"these": database.listed([piece.id for piece in gone])}
+        moves = [*self._moves, *(moving.together(to, moved) for to, moved in self._moved.items())]
+        moved_at = dialect.read_clock(connection) if now is None and moves else now
+        wanted: dict[ShardKey, Room] = {}
+        offsets = [moving.side_by_side(move.bunch, move.to, wanted) for move in moves]
+        empty = [piece for piece, rows in self._kept.values() if not rows]
+        gone = [piece.id for piece in empty]
+        segments = {piece.segment_id for piece in empty}
+        for ids, of_segments in self._gone:
+            gone += ids.tolist()
+            segments.update(np.unique(of_segments).tolist())
+        these = {"these": database.listed(gone)}
         counting, counts = self._counted_rows()
         database.take(connection)
         for statement, given in marks:
             connection.execute(statement, given)
         execute_each(connection, _SHRINK, remainders)
-        execute_each(connection, INSERT, new)
+        add(connection, self._new)
         execute_each(connection, _FIRE, fired)
-        if moves:
-            _write_moves(connection, moves)
+        tails = allocate(connection, wanted)
+        for move, places in zip(moves, offsets, strict=True):
+            moving.write(connection, move, places, tails, moved_at)
         if gone:
             connection.execute(_deleting(database), these)
-            release(connection, {piece.segment_id for piece in gone})
+            release(connection, segments)
         execute_each(connection, counting, counts)
         for queue_id, rank in sorted(self._lowest.items()):
             lanes.set_back(connection, queue_id, rank)
@@ -178,19 +218,38 @@ class Changes:
 
     def _found_sound(self, piece: Slice, rows: Rows) -> None:
         """Undo the counts of the quarantine of these rows, if they are damaged."""
-        if piece.damaged and rows:
-            self.count(piece, damaged=-len(rows))
-            if piece.ticket is not None:
-                self.count(piece, reloaded=-len(rows))
+        if piece.damaged:
+            held = 0 if piece.ticket is None else len(rows)
+            self.count(piece, damaged=-len(rows), reloaded=-held)
 
     def _leave(self, piece: Slice, rows: Rows, counter: str) -> None:
         self._found_sound(piece, rows)
-        self.cut(piece, rows)
-        self.count(piece, **{counter: len(rows)})
-        if piece.ticket is None:
+        free = len(rows) if piece.ticket is None else 0
+        self._left(piece.shard_key, counter, len(rows), free, piece.place_of(rows.stop))
+
+    def _leave_all(self, bunch: Bunch, counter: str) -> None:
+        free = bunch.ticket == NULL
+        for key, range in bunch.by_shard():
+            here, waiting = bunch[range], bunch[range][free[range]]
+            end = int(waiting.end.max(initial=0))
+            self._left(key, counter, here.messages, waiting.messages, end)
+            damaged = here[here.state == int(State.DAMAGED)]
+            if damaged:
+                held = damaged[damaged.ticket != NULL].messages
+                self.count_at(key, damaged=-damaged.messages, reloaded=-held)
+
+    def _left(self, key: ShardKey, counter: str, messages: int, free: int, end: int) -> None:
+        """Count messages that leave a shard: some of them *free*, which no ticket holds."""
+        self.count_at(key, **{counter: messages})
+        if free:
             # In the counters, a message that has left a shard was fired from it.
-            self.fire(piece, rows)
-        self.left(piece.queue_id, piece.magazine, moved=False)
+            self._fire(key, free, end)
+        if self._frees and key[1] == Magazine.MAIN:
+            self._wakes.add(key[0])
+
+    def _fire(self, key: ShardKey, messages: int, end: int) -> None:
+        count, pointer = self._fired.get(key, (0, 0))
+        self._fired[key] = (count + messages, max(pointer, end))
 
     def _fired_rows(self) -> list[dict[str, int]]:
         return [
@@ -201,76 +260,17 @@ class Changes:
     def _counted_rows(self) -> tuple[Update, list[dict[str, int]]]:
         # With the same counters for all shards, so that one statement locks them in their order.
         names = tuple(sorted({name for counts in self._counts.values() for name in counts}))
-        weights = {name: seals.weight(counters, name) for name in names}
-        rows = []
-        for key, counts in sorted(self._counts.items()):
-            by = {f"by_{name}": counts.get(name, 0) for name in names}
-            gain = sum(weights[name] * delta for name, delta in counts.items())
-            rows.append(_shard(key) | by | {"gain": gain})
+        rows = [
+            _shard(key) | {f"by_{name}": counts.get(name, 0) for name in names}
+            for key, counts in sorted(self._counts.items())
+        ]
         return _count(names), rows
-
-    def _moves(self, connection: Connection, now: int | None) -> list[_Move]:
-        shards: dict[ShardKey, list[tuple[Slice, Rows, dict[str, Any]]]] = defaultdict(list)
-        for piece, rows, magazine, values in self._moved:
-            shards[piece.queue_id, int(magazine), piece.shard].append((piece, rows, values))
-        if not shards:
-            return []
-        moved_at = dialect.read_clock(connection) if now is None else now
-        found = []
-        for key, moves in shards.items():
-            moves.sort(key=lambda move: (move[0].magazine, _first(*move[:2])))
-            offsets, span = _side_by_side([(piece, rows) for piece, rows, _ in moves])
-            new = [
-                seals.sealed(
-                    slices,
-                    _columns(piece, rows)
-                    | {"magazine": key[1], "position": offset, "state": int(State.LOADED)}
-                    | {"consumer_id": None, "ticket": None, "moved_at": moved_at, "due_at": None}
-                    | {"rank": None, "pace": None}
-                    | values,
-                )
-                for (piece, rows, values), offset in zip(moves, offsets, strict=True)
-            ]
-            found.append(_Move(key, Room(span, sum(len(rows) for _, rows, _ in moves)), new))
-        return found
-
-
-class _Move(NamedTuple):
-    """Slices that come to a shard, as rows whose positions count from its tail."""
-
-    to: ShardKey
-    room: Room
-    rows: list[dict[str, Any]]
-
-
-def _write_moves(connection: Connection, moves: Sequence[_Move]) -> None:
-    tails = allocate(connection, {move.to: move.room for move in moves})
-    rows = {move.to: move.rows for move in moves}
-    new = [
-        row
-        | {"position": tail + row["position"], "seal": row["seal"] + seals.shift(slices, row, tail)}
-        for key, tail in tails.items()
-        for row in rows[key]
-    ]
-    ranked = lanes.rank_returned(connection, new)
-    execute_each(
-        connection,
-        INSERT,
-        [
-            row if row is before else seals.sealed(slices, row)
-            for row, before in zip(ranked, new, strict=True)
-        ],
-    )
 
 
 def _frees(settings: QueueSettings) -> bool:
     """Whether a message that leaves main makes room, or lets others be fired."""
     limited = any(limit.in_flight is not None for limit in settings.limits)
     return settings.is_bounded or settings.group is not None or limited
-
-
-def _key(piece: Slice) -> ShardKey:
-    return piece.queue_id, int(piece.magazine), piece.shard
 
 
 def _at(table: Table) -> list[ColumnElement[bool]]:
@@ -292,13 +292,7 @@ def _furthest() -> ColumnElement[int]:
 _FIRE = (
     update(turns)
     .where(*_at(turns))
-    .values(
-        fired=turns.c.fired + bindparam("by"),
-        fire_pointer=_furthest(),
-        seal=turns.c.seal
-        + bindparam("by") * seals.weight(turns, "fired")
-        + (_furthest() - turns.c.fire_pointer) * seals.weight(turns, "fire_pointer"),
-    )
+    .values(seals.changing(turns, fired=turns.c.fired + bindparam("by"), fire_pointer=_furthest()))
 )
 _SHRINK = (
     update(slices)
@@ -332,66 +326,11 @@ def _deleting(database: dialect.Dialect) -> Delete:
 def _count(names: tuple[str, ...]) -> Update:
     """Return the statement that adds to some counters of a shard."""
     values = {name: counters.c[name] + bindparam(f"by_{name}") for name in names}
-    return (
-        update(counters)
-        .where(*_at(counters))
-        .values(values | {"seal": counters.c.seal + bindparam("gain", type_=BigInteger)})
-    )
+    return update(counters).where(*_at(counters)).values(seals.changing(counters, **values))
 
 
 def _remainder(piece: Slice, rows: Rows) -> dict[str, Any]:
     """Return the new values of a slice that keeps only some rows."""
-    state = State.LOADED if piece.ticket is None else State.FIRED
-    if piece.damaged:
-        state = State.DAMAGED
-    row = _columns(piece, rows) | {"position": piece.place_of(rows.start), "state": int(state)}
+    row = columns_of(piece, rows)
     changed = {name: row[name] for name in _REMAINDER}
     return changed | {"slice_id": piece.id, "seal": seals.seal(slices, row)}
-
-
-def _first(piece: Slice, rows: Rows) -> int:
-    return piece.place_of(rows.start)
-
-
-def _side_by_side(moves: Sequence[tuple[Slice, Rows]]) -> tuple[list[int], int]:
-    """
-    Return the offsets of slices from the tail of their new shard, and how many places they span.
-
-    *moves* are in order of their places. Slices whose rows interleave keep doing so.
-    """
-    offsets, span = [], 0
-    shift, end, magazine = 0, 0, None
-    for piece, rows in moves:
-        if piece.magazine != magazine or _first(piece, rows) >= end:
-            shift, end, magazine = span - _first(piece, rows), 0, piece.magazine
-        offsets.append(_first(piece, rows) + shift)
-        end = max(end, piece.place_of(rows.stop))
-        span = end + shift
-    return offsets, span
-
-
-def _columns(piece: Slice, rows: Rows) -> dict[str, Any]:
-    return {
-        "queue_id": piece.queue_id,
-        "magazine": int(piece.magazine),
-        "shard": piece.shard,
-        "segment_id": piece.segment_id,
-        "row_start": rows.start,
-        "row_stop": rows.stop,
-        "bitmap": rows.to_bytes(),
-        "count": len(rows),
-        "bytes": piece.bytes_of(rows),
-        "attempts": piece.attempts,
-        "deliveries": piece.deliveries,
-        "loaded_at": piece.loaded_at,
-        "moved_at": piece.moved_at,
-        "consumer_id": piece.consumer_id,
-        "ticket": piece.ticket,
-        "fired_at": piece.fired_at,
-        "stats": piece.stats,
-        "due_at": piece.due_at,
-        "rank": piece.rank_of(rows.start),
-        "pace": piece.pace,
-        "lost": piece.lost,
-        "lost_among": piece.lost_among,
-    }

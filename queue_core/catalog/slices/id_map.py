@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 from sqlalchemy import Connection, Row, Select, bindparam, insert, select
 
-from queue_core.catalog import dialect, seals
+from queue_core.catalog import dialect
 from queue_core.catalog.damage import decoding
 from queue_core.catalog.tables import id_map
 from queue_core.segments.ipc import pack, unpack
@@ -46,20 +46,9 @@ def record(
     counts = np.diff(np.append(starts, len(ids)))
     steps = [np.diff(values[starts], prepend=0) for values in (ids, rows)]
     runs = pa.table([steps[0], counts, steps[1]], schema=_RUNS)
-    connection.execute(
-        insert(id_map).values(
-            seals.sealed(
-                id_map,
-                {
-                    "segment_id": segment_id,
-                    "queue_id": queue_id,
-                    "first_id": int(ids[0]),
-                    "last_id": int(ids[-1]),
-                    "arrow": pack(runs, "zstd"),
-                },
-            )
-        )
-    )
+    row = {"segment_id": segment_id, "queue_id": queue_id, "arrow": pack(runs, "zstd")}
+    row |= {"first_id": int(ids[0]), "last_id": int(ids[-1])}
+    connection.execute(insert(id_map), row)
 
 
 def compacted(connection: Connection, segment_ids: Collection[int]) -> set[int]:

@@ -134,61 +134,40 @@ def rank_loaded(
     return ranked
 
 
-def rank_returned(connection: Connection, new: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return slices that come to main with ranks, if their queues are fair."""
-    ranked = list(new)
-    for queue_id in {row["queue_id"] for row in new if row["magazine"] == int(Magazine.MAIN)}:
-        finishes = _finishes(connection, queue_id, {RETURNED})
-        if not finishes:
-            continue
-        at = max(finishes.get(RETURNED, 0), finishes[WHOLE])
-        here = [
-            (number, row)
-            for number, row in enumerate(new)
-            if (row["queue_id"], row["magazine"]) == (queue_id, int(Magazine.MAIN))
-        ]
-        span = sum(row["count"] for _, row in here) * TICKS
-        # The shards take turns. In each, places decide, as slices may interleave.
-        bounds: dict[int, tuple[int, int]] = {}
-        for _, row in here:
-            first, end = bounds.get(row["shard"], (row["position"], 0))
-            last = row["position"] + row["row_stop"] - row["row_start"]
-            bounds[row["shard"]] = min(first, row["position"]), max(end, last)
-        for number, row in here:
-            first, end = bounds[row["shard"]]
-            pace = max(span // (end - first), 1)
-            ranked[number] = row | {"rank": at + (row["position"] - first) * pace, "pace": pace}
-        _write(connection, queue_id, {RETURNED: at + span})
-    return ranked
-
-
-def rank_bunch(
+def rank_returned(
     connection: Connection,
-    queue_id: int,
+    queue_ids: Ticks,
     shard: Ticks,
     position: Ticks,
     end: Ticks,
-    messages: int,
-) -> tuple[Ticks, Ticks] | None:
+    count: Ticks,
+) -> dict[str, Ticks]:
     """
-    Return the ranks and paces of slices that come to main, or None if their queue is not fair.
+    Return the ranks and paces of slices that come to main; none if no queue of them is fair.
 
-    As `rank_returned` does, for columns of slices: their shards, their first places, and one past
-    their last ones. *messages*: how many they have together.
+    The others are columns of the slices: their queues and shards, their first places, one past
+    their last ones, and their numbers of messages. -1 stands for none.
     """
-    finishes = _finishes(connection, queue_id, {RETURNED})
-    if not finishes:
-        return None
-    at = max(finishes.get(RETURNED, 0), finishes[WHOLE])
-    span = messages * TICKS
-    _, of = np.unique(shard, return_inverse=True)
-    first = np.full(int(of.max()) + 1, np.iinfo(np.int64).max)
-    last = np.zeros_like(first)
-    np.minimum.at(first, of, position)
-    np.maximum.at(last, of, end)
-    pace = np.maximum(span // (last - first), 1)[of]
-    _write(connection, queue_id, {RETURNED: at + span})
-    return at + (position - first[of]) * pace, pace
+    ranks, paces = np.full(len(queue_ids), -1), np.full(len(queue_ids), -1)
+    is_fair = False
+    for queue_id in np.unique(queue_ids).tolist():
+        finishes = _finishes(connection, queue_id, {RETURNED})
+        if not finishes:
+            continue
+        is_fair = True
+        here = queue_ids == queue_id
+        at = max(finishes.get(RETURNED, 0), finishes[WHOLE])
+        span = int(count[here].sum()) * TICKS
+        # The shards take turns. In each, places decide, as slices may interleave.
+        _, of = np.unique(shard[here], return_inverse=True)
+        first = np.full(int(of.max()) + 1, np.iinfo(np.int64).max)
+        last = np.zeros_like(first)
+        np.minimum.at(first, of, position[here])
+        np.maximum.at(last, of, end[here])
+        paces[here] = np.maximum(span // (last - first), 1)[of]
+        ranks[here] = at + (position[here] - first[of]) * paces[here]
+        _write(connection, queue_id, {RETURNED: at + span})
+    return {"rank": ranks, "pace": paces} if is_fair else {}
 
 
 def _finishes(connection: Connection, queue_id: int, known: set[int]) -> dict[int, int]:
@@ -259,9 +238,5 @@ def _cut(
 def _rank_all(connection: Connection, queue_id: int, rank: int | None) -> None:
     """Give all messages in main the same rank."""
     values = {"rank": rank, "pace": None if rank is None else 0}
-    connection.execute(
-        update(slices)
-        .where(slices.c.queue_id == queue_id, slices.c.magazine == int(Magazine.MAIN))
-        .values(**values, seal=seals.resealing(slices, values)),
-        seals.gain(slices, values),
-    )
+    in_main = (slices.c.queue_id == queue_id, slices.c.magazine == int(Magazine.MAIN))
+    connection.execute(update(slices).where(*in_main).values(seals.changing(slices, **values)))

@@ -9,7 +9,6 @@ from sqlalchemy import Connection
 
 from queue_core.catalog import dialect
 from queue_core.catalog.records.task_log import Moves
-from queue_core.catalog.slices import bunches
 from queue_core.catalog.slices.bunches import Bunch
 from queue_core.catalog.slices.changes import Changes
 from queue_core.values.due import NEVER
@@ -60,14 +59,12 @@ def carry_out(
     taken: Sequence[Taken],
     whole: Bunch | None = None,
     *,
-    source: Magazine = Magazine.SIDELINE,
     changes: Changes | None = None,
 ) -> int:
     """
     Move rows of slices that the transaction has locked; return how many messages were moved.
 
-    *whole* are slices of the magazine *source*, all of whose rows are moved. Other *changes* are
-    applied with it.
+    *whole* are more of them, as arrays. Other *changes* are applied with it.
     """
     changes, moves = changes or Changes([queue]), Moves()
     # The one time of all that is written: to read the clock costs as much as a write.
@@ -79,15 +76,14 @@ def carry_out(
         else:
             changes.move(piece, rows, move.to, move.counter, **move.values(now or 0))
     if whole:
-        for shard, range in whole.by_shard():
-            move.note(moves, shard, source, int(whole.count[range].sum()))
+        for (_, source, shard), range in whole.by_shard():
+            move.note(moves, shard, Magazine(source), whole[range].messages)
     # Packed before the first write, for which others may have to wait.
     moves.packed()
     if whole and move.to is None:
-        bunches.remove(connection, queue, whole, source, move.counter, changes)
-    elif whole:
-        to = (source, Magazine.MAIN)
-        bunches.move(connection, queue, whole, to, move.counter, changes, fired_at=now, now=now)
+        changes.remove_all(whole, move.counter)
+    elif whole and move.to is not None:
+        changes.move_all(whole, move.to, move.counter, **move.values(now or 0))
     changes.apply(connection, now)
     moves.record(connection, queue.id, move.task, now)
     return len(moves)

@@ -35,7 +35,7 @@ from queue_core.values.rows import Rows
 #: Identifies a shard: the ids of its queue and magazine, and its number.
 ShardKey = tuple[int, int, int]
 
-INSERT = insert(slices).inline()
+_INSERT = insert(slices).inline()
 _ALLOCATE = (
     update(shards)
     .where(
@@ -44,11 +44,11 @@ _ALLOCATE = (
         shards.c.shard == bindparam("at"),
     )
     .values(
-        load_pointer=shards.c.load_pointer + bindparam("places"),
-        loaded=shards.c.loaded + bindparam("messages"),
-        seal=shards.c.seal
-        + bindparam("places") * seals.weight(shards, "load_pointer")
-        + bindparam("messages") * seals.weight(shards, "loaded"),
+        seals.changing(
+            shards,
+            load_pointer=shards.c.load_pointer + bindparam("places"),
+            loaded=shards.c.loaded + bindparam("messages"),
+        )
     )
 )
 _ALLOCATE_ONE = _ALLOCATE.returning(shards.c.load_pointer)
@@ -146,7 +146,7 @@ def fetch_first(
     )
     found: dict[ShardKey, list[Slice]] = {key: [] for key in shards}
     for piece in read_slices(connection, query, {**given, **keys, "most": limit}):
-        found[piece.queue_id, int(piece.magazine), piece.shard].append(piece)
+        found[piece.shard_key].append(piece)
     for pieces in found.values():
         pieces.sort(key=lambda piece: piece.position)
     return found
@@ -268,7 +268,37 @@ def allocate(
 
 def add(connection: Connection, new: Sequence[dict[str, Any]]) -> None:
     """Insert slices, given as rows of the table without their seals."""
-    execute_each(connection, INSERT, [seals.sealed(slices, row) for row in new])
+    execute_each(connection, _INSERT, new)
+
+
+def columns_of(piece: Slice, rows: Rows) -> dict[str, Any]:
+    """Return the row of a slice with some rows of another, without its seal."""
+    return {
+        "queue_id": piece.queue_id,
+        "magazine": int(piece.magazine),
+        "shard": piece.shard,
+        "state": int(piece.state),
+        "position": piece.place_of(rows.start),
+        "segment_id": piece.segment_id,
+        "row_start": rows.start,
+        "row_stop": rows.stop,
+        "bitmap": rows.to_bytes(),
+        "count": len(rows),
+        "bytes": piece.bytes_of(rows),
+        "attempts": piece.attempts,
+        "deliveries": piece.deliveries,
+        "loaded_at": piece.loaded_at,
+        "moved_at": piece.moved_at,
+        "consumer_id": piece.consumer_id,
+        "ticket": piece.ticket,
+        "fired_at": piece.fired_at,
+        "stats": piece.stats,
+        "due_at": piece.due_at,
+        "rank": piece.rank_of(rows.start),
+        "pace": piece.pace,
+        "lost": piece.lost,
+        "lost_among": piece.lost_among,
+    }
 
 
 def execute_each(

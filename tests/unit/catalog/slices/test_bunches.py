@@ -14,12 +14,16 @@ def bunch(*of):
     count = len(of)
     bitmaps = np.empty(count, np.object_)
     bitmaps[:] = [BitMap(one[4]).serialize() if len(one) > 4 else None for one in of]
+    whole = np.empty(count, np.object_)
+    same = ("queue_id", "magazine", "state")
     rest = ("count", "attempts", "deliveries", "consumer_id", "ticket", "moved_at", "due_at")
     return Bunch(
         id=np.arange(count),
         segment_id=np.arange(1, count + 1),
         bitmap=bitmaps,
+        part=whole,
         **columns,
+        **dict.fromkeys(same, np.zeros(count, np.int64)),
         **{name: np.full(count, NULL) for name in rest},
     )
 
