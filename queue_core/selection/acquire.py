@@ -24,9 +24,8 @@ from queue_core.selection.queue_weights import bytes_of_queues, shares, shares_o
 from queue_core.selection.request import Candidates, FireRequest
 from queue_core.selection.shares import most_slices, take_shares
 from queue_core.selection.turn_choice import Lock, choose_turns
-from queue_core.values.ids import IdSet
 from queue_core.values.model import Slice
-from queue_core.values.plan import Taken, take, within_bytes
+from queue_core.values.plan import Taken, having, take, within_bytes
 
 #: The most slices that one transaction of a long task takes, so that others wait for some ten
 #: milliseconds at most.
@@ -211,8 +210,7 @@ def _take_candidates(
     chosen: dict[ShardKey, list[Taken]] = {}
     for key, pieces in by_shard(found).items():
         if shards is None or key in shards:
-            narrowed = [_narrowed(piece, ids) for piece in pieces]
-            left = [piece for piece in narrowed if piece.rows]
+            left = [piece.narrowed(rows) for piece, rows in having(pieces, ids)]
             # The first candidate of a slice may come after those of later slices.
             chosen[key] = take(sorted(left, key=lambda piece: piece.position), None)
     if request.max_messages is not None:
@@ -234,11 +232,6 @@ def _unfired(
         for key, shard in _backlog(connection, request, lock).items()
         if candidates.fired.get(key, shard.fired) == shard.fired
     }
-
-
-def _narrowed(piece: Slice, ids: IdSet) -> Slice:
-    rows = piece.rows & ids.rows(piece.segment_id)
-    return replace(piece, rows=rows, position=piece.place_of(rows.start))
 
 
 def _first(

@@ -24,7 +24,6 @@ from queue_core.selection.shares import MAX_SLICES, by_horizon, take_shares
 from queue_core.selection.turn_choice import Lock
 from queue_core.values.model import Slice
 from queue_core.values.plan import Taken, share, take
-from queue_core.values.rows import Rows
 
 #: Slices of the first page, and by which factor a page is larger than the one before.
 PAGE = 64
@@ -40,7 +39,7 @@ def take_by_rank(connection: Connection, request: FireRequest, lock: Lock) -> Ch
         found = first_by_rank(connection, *where, size + 1, skip_locked=bool(lock))
         pieces, following = found[:size], found[size:]
         within = [
-            narrowed(piece, rows)
+            piece.narrowed(rows)
             for piece in pieces
             for _, rows in by_horizon([(piece, piece.rows)], request, piece.shard_key)
         ]
@@ -163,12 +162,3 @@ def _without_rank(connection: Connection, request: FireRequest, lock: Lock) -> l
     shares = share(dict.fromkeys(keys, request.max_messages or 1), request.max_messages or 1)
     chosen = take_shares(connection, request, shares, lock)
     return [taken for key in sorted(chosen) for taken in chosen[key]]
-
-
-def narrowed(piece: Slice, rows: Rows) -> Slice:
-    """Return a slice of only some of its rows, with their ranks."""
-    if rows is piece.rows:
-        return piece
-    return replace(
-        piece, rows=rows, position=piece.place_of(rows.start), rank=piece.rank_of(rows.start)
-    )

@@ -22,12 +22,11 @@ from queue_core.catalog.records import allotments
 from queue_core.catalog.slices.conditions import IN_FLIGHT, eligible_of_segments, in_queue
 from queue_core.catalog.slices.slices import fetch
 from queue_core.selection.request import FireRequest
-from queue_core.selection.scan import ID, SLICE, Mask, SliceScan
-from queue_core.selection.top_k import BYTES
+from queue_core.selection.scan import BYTES, ID, Mask, SliceScan, row_sizes
 from queue_core.selector import NoneOf
 from queue_core.values import buckets
 from queue_core.values.ids import IdSet
-from queue_core.values.limits import Limit
+from queue_core.values.limits import MANY, Limit
 from queue_core.values.model import Magazine
 from queue_core.values.plan import Taken, having
 from queue_core.values.rows import Numbers
@@ -36,8 +35,6 @@ from queue_core.values.rows import Numbers
 _LONGEST = 300
 #: The most searches of one firing.
 ROUNDS = 6
-#: More messages than any limit allows.
-MANY = 1 << 62
 
 
 class ColumnRooms:
@@ -168,9 +165,8 @@ class ValueRooms:
             fields = [self._scan.schema.field(name) for name in sorted(self.columns)]
             return pa.schema([(ID, pa.int64()), *fields, (BYTES, pa.float64())]).empty_table()
         table = self._scan.table(taken, self.columns)
-        sizes = np.array([piece.bytes / max(len(piece.rows), 1) for piece, _ in taken])
         rows = table.select([ID, *sorted(self.columns)])
-        rows = rows.append_column(BYTES, pa.array(sizes[table.column(SLICE).to_numpy()]))
+        rows = rows.append_column(BYTES, row_sizes(table, taken))
         # In the order of the ids.
         order = np.argsort(rows.column(ID).to_numpy())
         places = np.searchsorted(rows.column(ID).to_numpy()[order], ids)

@@ -22,16 +22,17 @@ from queue_core.catalog.slices import id_map, turns
 from queue_core.catalog.slices.conditions import IN_FLIGHT, eligible, in_shard, next_in
 from queue_core.catalog.slices.slices import ShardKey, fetch
 from queue_core.selection.acquire import by_shard
+from queue_core.selection.best_scan import ByColumns, ByRank, find_first, first_of
 from queue_core.selection.fifo_scan import STEP_ROWS, ScanConditions, ShardScan
 from queue_core.selection.fired import Refusal, fitting
 from queue_core.selection.merging import merged
 from queue_core.selection.queue_weights import bytes_of_queues, shares_of_queues
 from queue_core.selection.request import Candidates, FireRequest
-from queue_core.selection.scan import ID, SLICE, SliceScan
+from queue_core.selection.scan import BYTES, ID, SliceScan, row_sizes
 from queue_core.selection.selection import QueueRules, Selection
 from queue_core.selection.shares import by_horizon
-from queue_core.selection.top_k import BYTES, TopK
 from queue_core.values.ids import IdSet
+from queue_core.values.limits import MANY
 from queue_core.values.model import Slice
 from queue_core.values.plan import Taken, share
 from queue_core.values.rows import Numbers
@@ -197,29 +198,29 @@ class _CandidateSearch:
         """Return the ids of the candidates of some shards."""
         limit = self._request.max_messages
         if keys[0][0] in self._request.terms.fair and (limit is not None or max_bytes is not None):
-            # Not at the top: few queues are fair.
-            from queue_core.selection.rank_scan import find_by_rank
-
             of_queue = replace(self._request_of(rules), queue_ids=(keys[0][0],))
-            meeting = self._conditions(rules, keys[0])
-            first = find_by_rank(self._connection, self._scan, of_queue, meeting, max_bytes)
-            return self._fitting(first, max_bytes)
+            pages = ByRank.pages(self._connection, of_queue)
+            meeting = self._conditions(rules, keys[0]).all
+            best = find_first(self._scan, meeting, ByRank(), pages, limit or MANY, max_bytes)
+            return self._fitting(best, max_bytes)
         if rules.merged and (limit is not None or max_bytes is not None):
             return self._merged(rules, keys, limit, max_bytes)
         if rules.order is None or (limit is None and max_bytes is None):
             return self._oldest(rules, keys, limit)
         found = self._slices(rules, keys)
-        total = sum(len(piece.rows) for pieces in found.values() for piece in pieces)
-        conditions = {key: self._conditions(rules, key) for key in keys}
-        top_k = TopK(
-            self._scan,
-            rules.order,
-            total if limit is None else min(limit, total),
-            conditions,
-            found,
-        )
-        best = top_k.messages() if rules.group is None else top_k.heads()
-        return self._fitting(best, max_bytes)
+        by_columns = ByColumns(self._scan, rules.order, found)
+        if rules.group is None:
+            # The conditions of all shards are the same.
+            meeting, page = self._conditions(rules, keys[0]).all, by_columns.page()
+            best = find_first(self._scan, meeting, by_columns, [page], limit or MANY, max_bytes)
+            return self._fitting(best, max_bytes)
+        heads: list[pa.Table] = []
+        for key, pieces in found.items():
+            # Heads are known only after a scan of the whole shard.
+            scan = ShardScan(self._scan, self._conditions(rules, key), pieces, by_columns.keyed)
+            scan.find(None)
+            heads += scan.found
+        return self._fitting(first_of(heads, by_columns, limit or MANY), max_bytes)
 
     def _merged(
         self, rules: QueueRules, keys: list[ShardKey], limit: int | None, max_bytes: int | None
@@ -330,7 +331,7 @@ class _CandidateSearch:
         """Cut slices to the horizon."""
         whole = [(piece, piece.rows) for piece in pieces]
         for piece, rows in by_horizon(whole, self._request_of(rules), key):
-            yield piece if rows is piece.rows else replace(piece, rows=rows)
+            yield piece.narrowed(rows)
 
     def _request_of(self, rules: QueueRules) -> FireRequest:
         # A message after the horizon may be the head of a group, and hold back the others.
@@ -342,14 +343,8 @@ _NO_IDS: Numbers = np.empty(0, dtype=np.int64)
 
 def _timed(rows: pa.Table, taken: Sequence[Taken]) -> pa.Table:
     """Return the ids, the times of loading and the estimated bytes of rows of some slices."""
-    bytes = np.array([piece.bytes / max(len(piece.rows), 1) for piece, _ in taken])
-    return pa.table(
-        {
-            ID: rows.column(ID),
-            TIME: rows.column("_loaded_at").cast(pa.int64()),
-            BYTES: bytes[rows.column(SLICE).to_numpy()],
-        }
-    )
+    times = rows.column("_loaded_at").cast(pa.int64())
+    return pa.table({ID: rows.column(ID), TIME: times, BYTES: row_sizes(rows, taken)})
 
 
 def _find(scan: ShardScan, limit: int | None, max_bytes: int | None) -> None:

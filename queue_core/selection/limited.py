@@ -24,13 +24,11 @@ from queue_core.selection.fired import Refusal
 from queue_core.selection.request import Candidates, FireRequest
 from queue_core.values import buckets
 from queue_core.values.ids import IdSet
+from queue_core.values.limits import MANY
 from queue_core.values.plan import Taken, share, take
 
 if TYPE_CHECKING:
     from queue_core.selection.by_value import ValueRooms
-
-#: More messages than any limit allows.
-MANY = 1 << 62
 
 
 class Narrowed(NamedTuple):
@@ -169,9 +167,7 @@ def _by_queue(taken: Sequence[Taken]) -> dict[int, list[Taken]]:
 def _first(taken: Sequence[Taken], limit: int) -> list[Taken]:
     """Return the first rows of each shard, as many as a limit over all shards allows."""
     whole = {piece.id: piece for piece, _ in taken}
-    shards = by_shard(
-        [replace(piece, rows=rows, position=piece.place_of(rows.start)) for piece, rows in taken]
-    )
+    shards = by_shard([piece.narrowed(rows) for piece, rows in taken])
     sizes = {key: sum(len(piece.rows) for piece in pieces) for key, pieces in shards.items()}
     shares = share(sizes, limit)
     return [

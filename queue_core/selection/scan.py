@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 #: Columns that a scan adds: the message's segment and row, as an id; its place; and the index of
 #: its slice among the scanned ones.
 ID, PLACE, SLICE = "#id", "#place", "#slice"
+#: A column of found rows: their bytes, as `row_sizes` estimates them.
+BYTES = "#bytes"
 
 #: Columns whose values may differ each time a message waits.
 _PASSING = {NOW, AGE, "_attempt", "_fired_at"}
@@ -178,6 +180,12 @@ def columns_of(conditions: Sequence[Condition]) -> frozenset[str]:
 def is_lasting(condition: Condition) -> bool:
     """Return whether a condition's result for a message never changes."""
     return condition.repeatable and not condition.columns & _PASSING
+
+
+def row_sizes(rows: pa.Table, taken: Sequence[Taken]) -> pa.Array:
+    """Return the estimated bytes of each row of some slices."""
+    sizes = np.array([piece.bytes / max(len(piece.rows), 1) for piece, _ in taken])
+    return pa.array(sizes[rows.column(SLICE).to_numpy()])
 
 
 def in_order(rows: pa.Table) -> pa.Table:

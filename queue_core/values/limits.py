@@ -16,6 +16,8 @@ from typing import Any
 from queue_core.errors import BadOption
 from queue_core.values.durations import FORM, Duration, in_seconds
 
+#: More messages than any limit allows.
+MANY = 1 << 62
 #: The highest rate: the clock of a catalog counts microseconds.
 _FASTEST = 1e6
 #: The lowest rate: one message in a year of 365 days.

@@ -209,6 +209,13 @@ class Slice:
         """Return the rank of a row; None if the slice has none."""
         return None if self.rank is None else self.rank + (self.pace or 0) * (row - self.rows.start)
 
+    def narrowed(self, rows: Rows) -> Slice:
+        """Return a slice of only some of its rows, at their places and with their ranks."""
+        if rows is self.rows:
+            return self
+        place, rank = self.place_of(rows.start), self.rank_of(rows.start)
+        return replace(self, rows=rows, position=place, rank=rank)
+
     def bytes_of(self, rows: Rows) -> int:
         """Return the size of some of the rows, as a share of the slice's size."""
         return self.bytes * len(rows) // max(len(self.rows), 1)
