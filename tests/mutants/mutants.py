@@ -33,7 +33,7 @@ MUTANTS = (
     _of(
         "settle takes waiting messages too",
         "queue_core/catalog/slices/conditions",
-        "        slices.c.ticket.is_not(None),\n",
+        "    slices.c.ticket.is_not(None),\n",
         "",
         "delete",
         "sideline",
@@ -232,7 +232,7 @@ MUTANTS = (
     _of(
         "an empty slice stays",
         "queue_core/catalog/slices/changes",
-        "            connection.execute(_deleting(database), these)\n",
+        '            connection.execute(_REMOVE, {"these": gone})\n',
         "",
         "delete",
     ),

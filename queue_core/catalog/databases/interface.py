@@ -21,7 +21,6 @@ from sqlalchemy import (
 )
 from sqlalchemy.schema import CreateIndex, CreateTable
 
-from queue_core.catalog.databases import expressions
 from queue_core.catalog.databases.error_codes import ErrorCodes
 from queue_core.errors import Conflict
 
@@ -70,24 +69,6 @@ class Dialect(ABC):
     busy_seconds: ClassVar[float] = 60.0
     #: Seconds between the transactions of a long task, in which a writer that waits comes first.
     gap_seconds: ClassVar[float] = 0.0
-
-    # As `slices` still calls them.
-    one_of = staticmethod(expressions.one_of)
-    one_of_given = staticmethod(expressions.one_of_given)
-    not_indexed = staticmethod(expressions.not_indexed)
-
-    @staticmethod
-    def listed(values: Collection[int] | Collection[str]) -> Any:
-        """Return the value of a parameter of `one_of_given`."""
-        return list(values)
-
-    def locked(self, query: Select[Any], *of: Any) -> Select[Any]:
-        """Lock rows."""
-        return query.with_for_update(of=of or None)
-
-    def skip_locked(self, query: Select[Any], *of: Any) -> Select[Any]:
-        """Lock rows that are not locked."""
-        return query.with_for_update(skip_locked=True, of=of or None)
 
     def __init__(self) -> None:
         #: Compiled statements, by what they create.

@@ -28,7 +28,6 @@ from sqlalchemy import (
     tuple_,
 )
 
-from queue_core.catalog import dialect
 from queue_core.catalog.damage import UNREADABLE, damaged, decoding
 from queue_core.catalog.slices.conditions import Rules
 from queue_core.catalog.slices.slices import ShardKey, fetch_these
@@ -157,16 +156,16 @@ def read_given(
     """
     shard, place = begin
     given = {"most": most, "from_shard": shard, "from_place": place, **given}
-    query = _reading(dialect.of(connection), where)
+    query = _reading(where)
     return _of_rows(connection, connection.execute(query, given).all())
 
 
 @lru_cache(maxsize=64)
-def _reading(database: dialect.Dialect, where: Rules) -> Select[Any]:
+def _reading(where: Rules) -> Select[Any]:
     names = ("most", "from_shard", "from_place")
     most, *begin = (bindparam(name, type_=BigInteger) for name in names)
     follows = tuple_(slices.c.shard, slices.c.position) >= tuple_(*begin)
-    return database.skip_locked(_READ.where(*where, follows).limit(most), slices)
+    return _READ.where(*where, follows).limit(most).with_for_update(skip_locked=True, of=slices)
 
 
 def _of_rows(connection: Connection, rows: Sequence[Row[Any]]) -> Bunch:

@@ -16,7 +16,6 @@ from sqlalchemy import (
     BigInteger,
     ColumnElement,
     Connection,
-    Delete,
     Table,
     Update,
     bindparam,
@@ -183,7 +182,7 @@ class Changes:
         """
         database = dialect.of(connection)
         # All is computed before the first write, for which others may have to wait.
-        marks = [_marking(database, items, ids) for items, ids in self._updated.items()]
+        marks = [_marking(items, ids) for items, ids in self._updated.items()]
         remainders = [_remainder(piece, rows) for piece, rows in self._kept.values() if rows]
         fired = self._fired_rows()
         moves = [*self._moves, *(moving.together(to, moved) for to, moved in self._moved.items())]
@@ -196,7 +195,6 @@ class Changes:
         for ids, of_segments in self._gone:
             gone += ids.tolist()
             segments.update(np.unique(of_segments).tolist())
-        these = {"these": database.listed(gone)}
         counting, counts = self._counted_rows()
         database.take(connection)
         for statement, given in marks:
@@ -208,7 +206,7 @@ class Changes:
         for move, places in zip(moves, offsets, strict=True):
             moving.write(connection, move, places, tails, moved_at)
         if gone:
-            connection.execute(_deleting(database), these)
+            connection.execute(_REMOVE, {"these": gone})
             release(connection, segments)
         execute_each(connection, counting, counts)
         for queue_id, rank in sorted(self._lowest.items()):
@@ -294,6 +292,7 @@ _FIRE = (
     .where(*_at(turns))
     .values(seals.changing(turns, fired=turns.c.fired + bindparam("by"), fire_pointer=_furthest()))
 )
+_REMOVE = delete(slices).where(dialect.one_of_given(slices.c.id, "these"))
 _SHRINK = (
     update(slices)
     .where(slices.c.id == bindparam("slice_id"))
@@ -301,25 +300,18 @@ _SHRINK = (
 )
 
 
-def _marking(
-    database: dialect.Dialect, items: tuple[tuple[str, Any], ...], ids: list[int]
-) -> tuple[Update, dict[str, Any]]:
+def _marking(items: tuple[tuple[str, Any], ...], ids: list[int]) -> tuple[Update, dict[str, Any]]:
     """Return the statement that gives some slices other values, and its parameters."""
     values = dict(items)
     given = {f"new_{name}": value for name, value in items} | seals.gain(slices, values)
-    return _updating(database, tuple(values)), given | {"these": database.listed(ids)}
+    return _updating(tuple(values)), given | {"these": ids}
 
 
 @lru_cache(maxsize=64)
-def _updating(database: dialect.Dialect, names: tuple[str, ...]) -> Update:
+def _updating(names: tuple[str, ...]) -> Update:
     values = {name: bindparam(f"new_{name}", type_=slices.c[name].type) for name in names}
-    these = database.one_of_given(slices.c.id, "these")
+    these = dialect.one_of_given(slices.c.id, "these")
     return update(slices).where(these).values(values | {"seal": seals.resealing(slices, names)})
-
-
-@lru_cache(maxsize=2)
-def _deleting(database: dialect.Dialect) -> Delete:
-    return delete(slices).where(database.one_of_given(slices.c.id, "these"))
 
 
 @lru_cache(maxsize=64)

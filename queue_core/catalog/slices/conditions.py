@@ -78,7 +78,7 @@ def in_queue(queue_id: int, *magazines: Magazine) -> Rules:
 
 def in_queues(connection: Connection, queue_ids: Collection[int], *magazines: Magazine) -> Rules:
     """Return the conditions of slices of some queues, in some magazines or by default in all."""
-    these = dialect.of(connection).one_of(slices.c.queue_id, queue_ids)
+    these = dialect.one_of(slices.c.queue_id, queue_ids)
     return (these, *(in_magazines(magazines) if magazines else ()))
 
 
@@ -91,7 +91,7 @@ def in_magazines(magazines: Sequence[Magazine]) -> Rules:
 
 def in_shards(connection: Connection, shards: Collection[int]) -> Rules:
     """Return the condition of slices in shards of these numbers."""
-    return (dialect.of(connection).one_of(slices.c.shard, shards),)
+    return (dialect.one_of(slices.c.shard, shards),)
 
 
 def in_shard(key: tuple[int, int, int]) -> Rules:
@@ -127,12 +127,12 @@ def in_state(*states: State) -> Rules:
 
 def of_segments(connection: Connection, segments: Collection[int]) -> Rules:
     """Return the condition of slices that name rows of some segments."""
-    return (dialect.of(connection).one_of(slices.c.segment_id, segments),)
+    return (dialect.one_of(slices.c.segment_id, segments),)
 
 
 def of_few_segments(connection: Connection, queue_id: int, segments: Collection[int]) -> Rules:
     """Return the same for segments of one queue, which may have many more slices."""
-    own = dialect.of(connection).not_indexed(slices.c.queue_id) == queue_id
+    own = dialect.not_indexed(slices.c.queue_id) == queue_id
     return (own, *of_segments(connection, segments))
 
 
@@ -144,7 +144,7 @@ def of_compacted_segments(queue_id: int) -> Rules:
 
 def these(connection: Connection | Engine, ids: Collection[int]) -> Rules:
     """Return the condition of the slices with these ids."""
-    return (dialect.of(connection).one_of(slices.c.id, ids),)
+    return (dialect.one_of(slices.c.id, ids),)
 
 
 def numbered_above(slice_id: int) -> Rules:
@@ -268,18 +268,16 @@ def eligible(connection: Connection, request: Wanted, *, by_segment: bool = Fals
     With *by_segment*, another condition names their segments, and a database without statistics
     must not look through the whole queue instead.
     """
-    database = dialect.of(connection)
     given: dict[str, Any] = {"in_magazine": int(request.magazine)}
     several = len(request.queue_ids) > 1
-    given["of_queues"] = database.listed(request.queue_ids) if several else request.queue_ids[0]
+    given["of_queues"] = request.queue_ids if several else request.queue_ids[0]
     if request.within is not None:
         given |= zip(_STRETCH, (*request.within[0], *request.within[1]), strict=True)
     if request.shards is not None:
-        given["of_shards"] = database.listed(request.shards)
+        given["of_shards"] = request.shards
     if request.horizon is not None:
         given["horizon"] = request.horizon.at
     where = _eligible(
-        database,
         request.rules,
         frozenset(given),
         several=several,
@@ -292,36 +290,25 @@ def eligible_of_segments(
     connection: Connection, request: Wanted, segments: Collection[int]
 ) -> Eligible:
     """Return the same for slices that name rows of some segments."""
-    database = dialect.of(connection)
     where, given = eligible(connection, request, by_segment=True)
-    given["of_segments"] = database.listed(segments)
-    return Eligible((_of_segments(database), *where), given)
+    given["of_segments"] = segments
+    return Eligible((_OF_SEGMENTS, *where), given)
 
 
 def fired_of_segments(
     connection: Connection, queue_ids: Collection[int], segments: Collection[int]
 ) -> Eligible:
     """Return the conditions of slices of tickets that name rows of some segments."""
-    database = dialect.of(connection)
-    given = {"of_segments": database.listed(segments), "of_queues": database.listed(queue_ids)}
-    return Eligible(_fired_of_segments(database), given)
+    return Eligible(_FIRED_OF_SEGMENTS, {"of_segments": segments, "of_queues": queue_ids})
 
 
-@lru_cache(maxsize=2)
-def _of_segments(database: dialect.Dialect) -> ColumnElement[bool]:
-    return database.one_of_given(slices.c.segment_id, "of_segments")
-
-
-@lru_cache(maxsize=2)
-def _fired_of_segments(database: dialect.Dialect) -> Rules:
-    return (
-        _of_segments(database),
-        database.one_of_given(slices.c.queue_id, "of_queues"),
-        # Their consumer may have read messages that were quarantined later.
-        slices.c.ticket.is_not(None),
-    )
-
-
+_OF_SEGMENTS = dialect.one_of_given(slices.c.segment_id, "of_segments")
+_FIRED_OF_SEGMENTS: Rules = (
+    _OF_SEGMENTS,
+    dialect.one_of_given(slices.c.queue_id, "of_queues"),
+    # Their consumer may have read messages that were quarantined later.
+    slices.c.ticket.is_not(None),
+)
 _BEHIND: Rules = (
     slices.c.queue_id == bindparam("at_queue", type_=slices.c.queue_id.type),
     slices.c.shard == bindparam("at_shard", type_=slices.c.shard.type),
@@ -333,17 +320,16 @@ _STRETCH = ("first_shard", "first_position", "last_shard", "last_position")
 
 @lru_cache(maxsize=256)
 def _eligible(
-    database: dialect.Dialect,
     rules: Rules,
     given: frozenset[str],
     *,
     several: bool,
     indexed: bool,
 ) -> Rules:
-    queue_id = slices.c.queue_id if indexed else database.not_indexed(slices.c.queue_id)
+    queue_id = slices.c.queue_id if indexed else dialect.not_indexed(slices.c.queue_id)
     number = slices.c.queue_id.type
     conditions = [
-        database.one_of_given(queue_id, "of_queues")
+        dialect.one_of_given(queue_id, "of_queues")
         if several
         else queue_id == bindparam("of_queues", type_=number),
         slices.c.magazine == bindparam("in_magazine"),
@@ -355,7 +341,7 @@ def _eligible(
         place = tuple_(slices.c.shard, slices.c.position)
         conditions += [place >= tuple_(first_shard, first), place <= tuple_(last_shard, last)]
     if "of_shards" in given:
-        conditions.append(database.one_of_given(slices.c.shard, "of_shards"))
+        conditions.append(dialect.one_of_given(slices.c.shard, "of_shards"))
     if "horizon" in given:
         conditions.append(not_fired_since(bindparam("horizon", type_=slices.c.fired_at.type)))
     return tuple(conditions)

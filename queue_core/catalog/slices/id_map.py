@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from sqlalchemy import Connection, Row, Select, bindparam, insert, select
+from sqlalchemy import Connection, Row, bindparam, insert, select
 
 from queue_core.catalog import dialect
 from queue_core.catalog.damage import decoding
@@ -34,6 +34,21 @@ _RUNS = pa.schema(
     ]
 )
 
+#: The segments whose ids meet a range. If a message was moved more than once, the newest segment
+#: is applied last.
+_MEETING = (
+    select(id_map)
+    .where(
+        dialect.one_of_given(id_map.c.queue_id, "these"),
+        id_map.c.last_id >= bindparam("first"),
+        id_map.c.first_id <= bindparam("last"),
+    )
+    .order_by(id_map.c.segment_id)
+)
+_THESE = dialect.one_of_given(id_map.c.segment_id, "these")
+_OF_SEGMENTS = select(id_map).where(_THESE)
+_COMPACTED = select(id_map.c.segment_id).where(_THESE)
+
 
 def record(
     connection: Connection, queue_id: int, segment_id: int, ids: Numbers, rows: Numbers
@@ -53,9 +68,8 @@ def record(
 
 def compacted(connection: Connection, segment_ids: Collection[int]) -> set[int]:
     """Return those of some segments that compaction has written: their messages differ in age."""
-    database = dialect.of(connection)
-    given = {"these": database.listed(segment_ids)}
-    return {row.segment_id for row in connection.execute(_compacted(database), given)}
+    given = {"these": segment_ids}
+    return {row.segment_id for row in connection.execute(_COMPACTED, given)}
 
 
 def located(connection: Connection, queue_ids: Collection[int], ids: IdSet) -> IdSet:
@@ -85,9 +99,8 @@ def _met(
     connection: Connection, queue_ids: Collection[int], first: int, last: int
 ) -> Sequence[Row[Any]]:
     """Return the compactions that have moved messages with ids between two."""
-    database = dialect.of(connection)
-    given = {"these": database.listed(queue_ids), "first": first, "last": last}
-    return connection.execute(_meeting(database), given).all()
+    given = {"these": queue_ids, "first": first, "last": last}
+    return connection.execute(_MEETING, given).all()
 
 
 def _moved(ids: Numbers, met: Sequence[Row[Any]]) -> Numbers:
@@ -105,10 +118,9 @@ def _moved(ids: Numbers, met: Sequence[Row[Any]]) -> Numbers:
 def logical(connection: Connection, ids: Numbers) -> Numbers:
     """Return the message id of each row of a segment, given as an id."""
     segments = ids >> ROW_BITS
-    database = dialect.of(connection)
-    given = {"these": database.listed(np.unique(segments).tolist())}
+    given = {"these": np.unique(segments).tolist()}
     found = ids
-    for row in connection.execute(_of_segments(database), given):
+    for row in connection.execute(_OF_SEGMENTS, given):
         firsts, _, rows = _runs_of(row)
         order = np.argsort(rows)
         of_segment = segments == row.segment_id
@@ -128,31 +140,6 @@ def rows_of(taken: Sequence[Taken]) -> Numbers:
     """Return some rows of slices as ids, before any compaction is undone."""
     parts = [rows.numbers().astype(np.int64) + first_id(piece.segment_id) for piece, rows in taken]
     return np.concatenate([np.empty(0, np.int64), *parts])
-
-
-@lru_cache(maxsize=2)
-def _meeting(database: dialect.Dialect) -> Select[Any]:
-    return (
-        select(id_map)
-        .where(
-            database.one_of_given(id_map.c.queue_id, "these"),
-            id_map.c.last_id >= bindparam("first"),
-            id_map.c.first_id <= bindparam("last"),
-        )
-        # If a message was moved more than once, the newest segment is applied last.
-        .order_by(id_map.c.segment_id)
-    )
-
-
-@lru_cache(maxsize=2)
-def _compacted(database: dialect.Dialect) -> Select[int]:
-    these = database.one_of_given(id_map.c.segment_id, "these")
-    return select(id_map.c.segment_id).where(these)
-
-
-@lru_cache(maxsize=2)
-def _of_segments(database: dialect.Dialect) -> Select[Any]:
-    return select(id_map).where(database.one_of_given(id_map.c.segment_id, "these"))
 
 
 def _runs_of(row: Row[Any]) -> tuple[Numbers, Numbers, Numbers]:

@@ -54,7 +54,7 @@ def begin(connection: Connection, queue_id: int) -> None:
     # Until those that move messages to main now have committed.
     order = (turns.c.magazine, turns.c.shard)
     moving = select(turns.c.shard).where(turns.c.queue_id == queue_id).order_by(*order)
-    connection.execute(dialect.of(connection).locked(moving)).all()
+    connection.execute(moving.with_for_update()).all()
     now = connection.scalar(_NOW, {"queue": queue_id}) or 0
     last = connection.scalar(
         select(lanes.c.finish)
@@ -97,10 +97,10 @@ def _forget(connection: Connection, queue_id: int, rank: int) -> None:
     special = lanes.c.lane.in_((WHOLE, FORGOTTEN))
     behind = (lanes.c.queue_id == queue_id, ~special, lanes.c.finish <= rank)
     # Without those that a load has locked, so that no two transactions wait for each other.
-    found = dialect.of(connection).skip_locked(select(lanes.c.lane).where(*behind), lanes)
+    found = select(lanes.c.lane).where(*behind).with_for_update(skip_locked=True, of=lanes)
     gone = list(connection.scalars(found))
     if gone:
-        these = dialect.of(connection).one_of(lanes.c.lane, gone)
+        these = dialect.one_of(lanes.c.lane, gone)
         connection.execute(delete(lanes).where(lanes.c.queue_id == queue_id, these))
         before = int(connection.scalar(_FORGOTTEN, {"queue": queue_id}) or 0)
         _write(connection, queue_id, {FORGOTTEN: max(rank, before)})
@@ -176,7 +176,7 @@ def _finishes(connection: Connection, queue_id: int, known: set[int]) -> dict[in
         # The path of small loads, where each step counts.
         found = connection.execute(_ONE, {"queue": queue_id, "lane": min(known)})
     else:
-        these = dialect.of(connection).one_of(lanes.c.lane, sorted({WHOLE, *known}))
+        these = dialect.one_of(lanes.c.lane, sorted({WHOLE, *known}))
         query = select(lanes.c.lane, lanes.c.finish).where(lanes.c.queue_id == queue_id, these)
         found = connection.execute(query)
     return {row.lane: int(row.finish) for row in found}

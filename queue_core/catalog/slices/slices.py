@@ -62,6 +62,10 @@ _ALLOCATE_ONE_IN_USE = _ALLOCATE_ONE.where(
 
 #: The columns that identify a shard.
 _KEY = (slices.c.queue_id, slices.c.magazine, slices.c.shard)
+_KEY_OF_SHARD = [shards.c[name.key] for name in _KEY]
+_LOAD_POINTERS = select(*_KEY_OF_SHARD, shards.c.load_pointer).where(
+    *(dialect.one_of_given(name, f"of_{name.name}") for name in _KEY_OF_SHARD)
+)
 #: The order by rank. Of equal ranks, those of the first places come first.
 _BY_RANK = (slices.c.rank, slices.c.position, slices.c.shard, slices.c.id)
 #: The parameters for the last slice of a page, by rank.
@@ -89,11 +93,10 @@ def fetch(
     slices that other transactions have locked, ``"wait"`` waits for them. The result shows each
     slice as it is after it was locked; it may no longer match *where*.
     """
-    database = dialect.of(connection)
     if given is None:
-        query = _fetching(database, select(slices).where(*where).limit(limit), lock)
+        query = _fetching(select(slices).where(*where).limit(limit), lock)
     else:
-        query = _fetching_once(database, where, lock, is_limited=limit is not None)
+        query = _fetching_once(where, lock, is_limited=limit is not None)
         given = given if limit is None else {**given, "most": limit}
     found = read_slices(connection, query, given)
     if lock is not None:
@@ -101,26 +104,24 @@ def fetch(
     return found
 
 
-def _fetching(database: dialect.Dialect, query: Select[Any], lock: str | None) -> Select[Any]:
+def _fetching(query: Select[Any], lock: str | None) -> Select[Any]:
     if lock == "wait":
         # By id: positions change, and two transactions that wait in different orders deadlock.
-        return database.locked(query.order_by(slices.c.id))
+        return query.order_by(slices.c.id).with_for_update()
     in_order = (slices.c.queue_id, slices.c.magazine, slices.c.shard, slices.c.position)
     query = query.order_by(*in_order)
-    return database.skip_locked(query) if lock == "skip" else query
+    return query.with_for_update(skip_locked=True) if lock == "skip" else query
 
 
 @lru_cache(maxsize=256)
-def _fetching_once(
-    database: dialect.Dialect, where: Rules, lock: str | None, *, is_limited: bool
-) -> Select[Any]:
+def _fetching_once(where: Rules, lock: str | None, *, is_limited: bool) -> Select[Any]:
     query = select(slices).where(*where)
-    return _fetching(database, query.limit(_MOST) if is_limited else query, lock)
+    return _fetching(query.limit(_MOST) if is_limited else query, lock)
 
 
 def fetch_these(connection: Connection, ids: Collection[int]) -> list[Slice]:
     """Return slices that the transaction has locked, by their ids."""
-    return fetch(connection, dialect.of(connection).one_of(slices.c.id, ids)) if ids else []
+    return fetch(connection, dialect.one_of(slices.c.id, ids)) if ids else []
 
 
 def fetch_first(
@@ -198,22 +199,19 @@ def first_by_rank(
     if after is not None:
         place = (after.rank, after.position, after.shard, after.id)
         given |= zip(_AFTER, place, strict=True)
-    database = dialect.of(connection)
     follows = after is not None
-    query = _first_by_rank(database, where, follows=follows, skip_locked=skip_locked)
+    query = _first_by_rank(where, follows=follows, skip_locked=skip_locked)
     return read_slices(connection, query, given)
 
 
 @lru_cache(maxsize=64)
-def _first_by_rank(
-    database: dialect.Dialect, where: Rules, *, follows: bool, skip_locked: bool
-) -> Select[Any]:
+def _first_by_rank(where: Rules, *, follows: bool, skip_locked: bool) -> Select[Any]:
     query = select(slices).where(*where, _RANKED)
     if follows:
         place = (bindparam(name, type_=BigInteger) for name in _AFTER)
         query = query.where(tuple_(*_BY_RANK) > tuple_(*place))
     query = query.order_by(*_BY_RANK).limit(_MOST)
-    return database.skip_locked(query) if skip_locked else query
+    return query.with_for_update(skip_locked=True) if skip_locked else query
 
 
 def lowest_rank(connection: Connection, where: Rules, given: Mapping[str, Any]) -> int | None:
@@ -315,7 +313,7 @@ def _parameters(key: ShardKey, room: Room) -> dict[str, Any]:
 
 def _hold_in_use(connection: Connection, queue_ids: Collection[int]) -> None:
     """Keep queues from being deactivated before the commit; raises `QueueDeactivated`."""
-    here = dialect.of(connection).one_of(queues.c.id, queue_ids)
+    here = dialect.one_of(queues.c.id, queue_ids)
     in_use = select(queues.c.id).where(here, queues.c.deactivated_at.is_(None))
     held = in_use.order_by(queues.c.id).with_for_update(read=True)
     if len(connection.execute(held).all()) < len(queue_ids):
@@ -324,18 +322,10 @@ def _hold_in_use(connection: Connection, queue_ids: Collection[int]) -> None:
 
 
 def _load_pointers(connection: Connection, keys: Collection[ShardKey]) -> dict[ShardKey, int]:
-    database = dialect.of(connection)
     parts = zip(_KEY, zip(*keys, strict=True), strict=True)
-    given = {f"of_{name.key}": database.listed(sorted(set(part))) for name, part in parts}
-    found = connection.execute(_load_pointers_of(database), given)
+    given = {f"of_{name.key}": sorted(set(part)) for name, part in parts}
+    found = connection.execute(_LOAD_POINTERS, given)
     return {(row.queue_id, row.magazine, row.shard): int(row.load_pointer) for row in found}
-
-
-@lru_cache(maxsize=2)
-def _load_pointers_of(database: dialect.Dialect) -> Select[tuple[int, int, int, int]]:
-    names = [shards.c[name.key] for name in _KEY]
-    these = (database.one_of_given(name, f"of_{name.name}") for name in names)
-    return select(*names, shards.c.load_pointer).where(*these)
 
 
 def read_slices(

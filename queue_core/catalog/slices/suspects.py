@@ -67,12 +67,11 @@ def look(
 
     A consumer also sees the suspects that it holds. Other magazines have none.
     """
-    database = dialect.of(connection)
-    given = eligible.given | {"suspects_of": database.listed(queue_ids)}
+    given = eligible.given | {"suspects_of": queue_ids}
     if consumer_id is not None:
         given["holder"] = consumer_id
     in_main, holds = magazine is Magazine.MAIN, consumer_id is not None
-    query = _looking(database, eligible.where, in_main=in_main, holds=holds)
+    query = _looking(eligible.where, in_main=in_main, holds=holds)
     row = connection.execute(query, given).first()
     return None if row is None else bool(row[0])
 
@@ -94,8 +93,8 @@ def sizes(connection: Connection, where: Rules, given: Mapping[str, Any]) -> lis
 
 
 @lru_cache(maxsize=64)
-def _looking(database: dialect.Dialect, where: Rules, *, in_main: bool, holds: bool) -> Select[Any]:
-    here = (database.one_of_given(slices.c.queue_id, "suspects_of"), *in_magazines([Magazine.MAIN]))
+def _looking(where: Rules, *, in_main: bool, holds: bool) -> Select[Any]:
+    here = (dialect.one_of_given(slices.c.queue_id, "suspects_of"), *in_magazines([Magazine.MAIN]))
     found: ColumnElement[Any] = exists(
         select(slices.c.id).where(_IS_SUSPECT, *here).correlate(None)
     )
