@@ -32,7 +32,6 @@ ALIVE_SECONDS = 5.0
 #: The number of a caller that has not joined: it comes after all waiters.
 LAST = (1 << 63) - 1
 
-_SOON = dialect.after(ALIVE_SECONDS)
 _HERE = (waiters.c.queue_id == bindparam("queue"), waiters.c.verb == bindparam("verb"))
 _ALIVE = and_(
     waiters.c.alive_until > dialect.now(),
@@ -48,12 +47,7 @@ def join(connection: Connection, queue_id: int, verb: str) -> int:
     connection.execute(delete(waiters).where(*_HERE, ~_ALIVE), here)
     number = connection.scalar(
         insert(waiters)
-        .values(
-            queue_id=queue_id,
-            verb=verb,
-            joined_at=dialect.now(),
-            alive_until=_SOON,
-        )
+        .values(queue_id=queue_id, verb=verb, joined_at=dialect.now(), alive_until=_soon())
         .returning(waiters.c.id)
     )
     assert number is not None, "an insert returns its number"
@@ -76,7 +70,7 @@ def ahead_in(queue_id: ColumnElement[int], verb: str) -> ScalarSelect[int]:
 def renew(connection: Connection, waiter: int) -> bool:
     """Keep a waiter alive; return False if it counted as dead and was removed."""
     renewed = connection.execute(
-        update(waiters).where(waiters.c.id == waiter).values(alive_until=_SOON)
+        update(waiters).where(waiters.c.id == waiter).values(alive_until=_soon())
     )
     return renewed.rowcount > 0
 
@@ -86,3 +80,7 @@ def leave(connection: Connection, waiter: int) -> None:
     queue_id = connection.scalar(_LEAVE, {"waiter": waiter})
     if queue_id is not None:
         notifications.notify(connection, queue_id)
+
+
+def _soon() -> ColumnElement[int]:
+    return dialect.after(ALIVE_SECONDS)
