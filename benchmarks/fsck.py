@@ -17,7 +17,6 @@ import pyarrow as pa
 from sqlalchemy import delete, insert, select
 
 from queue_core import Store
-from queue_core.catalog import seals
 from queue_core.catalog.tables import slices
 from queue_core.segments import stager
 
@@ -42,14 +41,13 @@ def fill(store: Store, count: int) -> None:
 def cut(store: Store, row: dict) -> None:
     """Replace a slice by slices of one message."""
     number = row.pop("id")
+    # The insert computes it.
+    del row["seal"]
     span = range(row["row_stop"] - row["row_start"])
     parts = [
-        seals.sealed(
-            slices,
-            row
-            | {"position": row["position"] + at, "row_start": row["row_start"] + at}
-            | {"row_stop": row["row_start"] + at + 1, "count": 1},
-        )
+        row
+        | {"position": row["position"] + at, "row_start": row["row_start"] + at}
+        | {"row_stop": row["row_start"] + at + 1, "count": 1}
         for at in span
     ]
 

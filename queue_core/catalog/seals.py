@@ -80,11 +80,6 @@ def seal(table: Table, row: Mapping[str, Any]) -> int:
     return total + digest([row.get(name) for name in texts]) if texts else total
 
 
-def sealed(table: Table, row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a row with its seal."""
-    return {**row, "seal": seal(table, row)}
-
-
 def digest(texts: Sequence[str | bytes | None]) -> int:
     """Return the part of a seal that the texts of a row give; 0 if all are null."""
     if all(text is None for text in texts):

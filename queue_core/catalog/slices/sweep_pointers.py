@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from sqlalchemy import Connection, bindparam, select, update
+from sqlalchemy import BigInteger, Connection, bindparam, select, update
 
 from queue_core.catalog import seals
 from queue_core.catalog.damage import decoding
@@ -24,7 +24,7 @@ _POINT = (
         counters.c.shard < bindparam("end"),
         counters.c.sweep_pointer != bindparam("to"),
     )
-    .values(sweep_pointer=bindparam("to"), seal=seals.resealing(counters, ["sweep_pointer"]))
+    .values(seals.changing(counters, sweep_pointer=bindparam("to", type_=BigInteger)))
 )
 
 
@@ -60,7 +60,7 @@ def advance(
 
     def point(first: int, end: int, to: int) -> None:
         given = {"queue": queue_id, "in": int(magazine), "first": first, "end": end, "to": to}
-        connection.execute(_POINT, given | seals.gain(counters, {"sweep_pointer": to}))
+        connection.execute(_POINT, given)
 
     shard, position = following or (_NO_SHARD, 0)
     if following is not None:
