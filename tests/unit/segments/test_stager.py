@@ -8,7 +8,7 @@ import pytest
 
 from queue_core.errors import SchemaMismatch
 from queue_core.segments.shard_hash import shards_of
-from queue_core.segments.stager import RUN_BYTES, THROUGH_BYTES, Stager
+from queue_core.segments.stager import MOST, RUN_BYTES, THROUGH_BYTES, Stager, kinds
 from queue_core.segments.staging_spec import StagingSpec
 from queue_core.segments.storage import Storage
 from tests.unit.segments.large_segments import peak_memory, stage
@@ -112,3 +112,17 @@ def test_a_null_among_many_keys_of_one_shard_is_refused(tmp_path):
 
     with pytest.raises(SchemaMismatch, match="is null in 1 rows"):
         staged(tmp_path, [batch])
+
+
+def test_rows_are_told_apart_by_every_combination_of_values() -> None:
+    rows = pa.table({"a": ["x", "y", "x", None, "y"], "b": [1, 1, 2, 1, 1]})
+    assert [found.tolist() for found in kinds(rows, ["a", "b"])] == [[0], [1, 4], [2], [3]]
+    assert [found.tolist() for found in kinds(rows, ["b"])] == [[0, 1, 3, 4], [2]]
+
+
+def test_more_kinds_than_are_told_apart_are_left_together() -> None:
+    rows = pa.table({"a": range(MOST + 1), "b": [n % 9 for n in range(MOST + 1)]})
+    assert [len(found) for found in kinds(rows, ["a"])] == [MOST + 1]
+    rows = rows.slice(0, MOST)
+    assert len(kinds(rows, ["a"])) == MOST
+    assert len(kinds(rows.take([*range(MOST), 0]), ["a"])[0]) == 2
