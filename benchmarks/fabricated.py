@@ -54,7 +54,7 @@ _COUNTS = """
     WHERE queue_id = (SELECT queue_id FROM segments WHERE id = :segment)
 """
 #: The other tables that have rows for each queue.
-_OF_QUEUE = (tables.schemas, tables.shards, tables.turns, tables.counters)
+_OF_QUEUE = (tables.schemas, tables.shards, tables.shard_locks, tables.counters)
 
 
 def make(

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from sqlalchemy import Connection
 
 from ignis_source.handle import StoreHandle
-from queue_core.catalog.slices import amounts, turns
+from queue_core.catalog.slices import amounts, shard_locks
 from queue_core.values.model import Magazine
 
 #: Seconds for which figures are shown again. The sizes of messages are added up over all slices.
@@ -42,7 +42,7 @@ class Progress:
         # Not at the top: a query's start does not wait for it.
         from queue_core.catalog.records import figures
 
-        backlog = turns.backlog(connection, queue_ids, self._magazine)
+        backlog = shard_locks.backlog(connection, queue_ids, self._magazine)
         rows = figures.read(connection, queue_ids)
         ages = [row.oldest_age / 1e6 for row in rows if row.oldest_age is not None]
         return {

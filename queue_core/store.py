@@ -15,7 +15,7 @@ from queue_core.catalog import queues
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.holders import consumers
 from queue_core.catalog.identity.identity import Identity, NewStore
-from queue_core.consumers.presence.own_consumer import Keeper, OwnConsumer
+from queue_core.consumers.presence.implicit_consumer import Keeper, OwnConsumer
 from queue_core.errors import BadOption, Invalid
 from queue_core.queue import Queue, Sideline
 from queue_core.queue.creating import create

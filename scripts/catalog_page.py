@@ -93,8 +93,8 @@ A consumer changes the catalog, and must keep all rules that the others rely on:
 1. Have a row in `consumers`, with an `epoch` that grows with each start. Each of its transactions checks the epoch: an older life
    must change nothing.
 2. Take all locks in [their order](protocol.md#7-the-order-of-locks). On SQLite, begin with `BEGIN IMMEDIATE`, which locks everything. On
-   PostgreSQL, lock the row in `turns` before you read slices: otherwise, a later message could be fired before an earlier one.
-3. Take the lowest places of a shard, and split a slice that is taken in part. Add the messages to `turns.fired`, take the ticket
+   PostgreSQL, lock the row in `shard_locks` before you read slices: otherwise, a later message could be fired before an earlier one.
+3. Take the lowest places of a shard, and split a slice that is taken in part. Add the messages to `shard_locks.fired`, take the ticket
    from `consumers.last_ticket`, and write both into the slices.
 4. Settle only rows that are still in state 1 under its consumer and ticket, in one transaction with the counters. Delete segments
    that no slice names, with their rows in `id_map`, and set their files to `garbage`.
@@ -152,8 +152,8 @@ _VERBS = {
                 "Look for a message that waits, and for suspects.",
             ),
             ("SELECT consumers.last_ticket", "Lock the consumer, and check its epoch."),
-            ("SELECT turns.queue_id", "Read the backlog of each shard."),
-            ("SELECT turns.queue_id", "Lock the turns of the chosen shards; skip locked ones."),
+            ("SELECT shard_locks.queue_id", "Read the backlog of each shard."),
+            ("SELECT shard_locks.queue_id", "Lock the chosen shards; skip locked ones."),
             (
                 "SELECT found.id",
                 "Read the first slices of each shard: one more than there are messages to take.",
@@ -161,7 +161,7 @@ _VERBS = {
             ("UPDATE consumers", "Take the next ticket, if the epoch is still the newest."),
             ("UPDATE slices", "Cut the slice: this row keeps the messages that are not fired."),
             ("INSERT INTO slices", "Add the slice that is fired, in state 1."),
-            ("UPDATE turns", "Advance the fire pointer, and count the messages."),
+            ("UPDATE shard_locks", "Advance the fire pointer, and count the messages."),
             ("SELECT segments.id", "Find the segments with the messages."),
         ],
     ),

@@ -22,9 +22,9 @@ from queue_core.catalog.tables import (
     id_map,
     schemas,
     segments,
+    shard_locks,
     shards,
     slices,
-    turns,
 )
 from queue_core.segments.format import decode, unpack_chunks
 from queue_core.values.ids import first_id
@@ -69,7 +69,7 @@ def audit(store: Store, *, spoiled: bool = False) -> Books:
     with store.catalog.read() as connection:
         tables = {
             table.name: connection.execute(select(table)).mappings().all()
-            for table in (segments, id_map, files, slices, shards, turns, counters, schemas)
+            for table in (segments, id_map, files, slices, shards, shard_locks, counters, schemas)
         }
         # Within the transaction, so that nothing that is named now can be removed meanwhile.
         _check_segments(store, tables)
@@ -178,7 +178,7 @@ def _messages(tables: dict[str, Any]) -> dict[int, tuple[Magazine, State]]:
 
 def _check_counters(tables: dict[str, Any]) -> int:
     counted: dict[Place, Counter[str]] = defaultdict(Counter)
-    for name in ("shards", "turns", "counters"):
+    for name in ("shards", "shard_locks", "counters"):
         for row in tables[name]:
             counted[_place(row)].update(
                 {k: v for k, v in row.items() if k not in ("queue_id", "magazine", "shard", "seal")}

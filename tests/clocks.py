@@ -8,7 +8,6 @@ from queue_core import Store
 from queue_core.catalog import seals
 from queue_core.catalog.tables import (
     SEALED,
-    allotments,
     clocks,
     consumers,
     files,
@@ -17,13 +16,14 @@ from queue_core.catalog.tables import (
     schedule,
     segments,
     slices,
+    token_buckets,
     waiters,
 )
 
 DAY = 24 * 3600 * 1_000_000
 #: Columns that hold times of the catalog.
 _TIMES = {
-    allotments: ("spent_until",),
+    token_buckets: ("spent_until",),
     clocks: ("catalog_at", "jumped_at"),
     slices: ("loaded_at", "moved_at", "fired_at"),
     segments: ("loaded_at",),

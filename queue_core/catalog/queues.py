@@ -16,8 +16,8 @@ from queue_core.catalog import dialect, notifications, seals
 from queue_core.catalog.damage import damaged, decoding
 from queue_core.catalog.holders import named_locks
 from queue_core.catalog.records import retries
-from queue_core.catalog.slices import lanes
-from queue_core.catalog.tables import counters, locks, queues, schemas, shards, turns
+from queue_core.catalog.slices import flows
+from queue_core.catalog.tables import counters, locks, queues, schemas, shard_locks, shards
 from queue_core.errors import BadName, IgnisError, NoSuchQueue, QueueDeactivated, QueueExists
 from queue_core.policies import binding
 from queue_core.policies.imported import storable
@@ -260,7 +260,7 @@ def create(
             )
         _fill(connection, queue_id, schema, shards)
         if settings.fair_by is not None:
-            lanes.begin(connection, queue_id)
+            flows.begin(connection, queue_id)
     found = find(connection, name)
     if found.deactivated_at is not None:
         raise given_up_error(name, found.deactivated_at)
@@ -308,7 +308,7 @@ def change_settings(
     if info.settings.retry is None and settings.retry is not None:
         retries.begin(connection, info.id)
     if info.settings.fair_by != settings.fair_by:
-        (lanes.begin if settings.fair_by is not None else lanes.end)(connection, info.id)
+        (flows.begin if settings.fair_by is not None else flows.end)(connection, info.id)
     # A queue that is no longer paused has messages for waiting consumers.
     notifications.notify(connection, info.id)
     return replace(info, settings=settings, stored_settings=settings.to_json())
@@ -447,7 +447,7 @@ def _fill(connection: Connection, queue_id: int, schema: pa.Schema, count: int) 
         for magazine in Magazine
         for shard in range(count)
     ]
-    for table in (shards, turns, counters):
+    for table in (shards, shard_locks, counters):
         zero = dict.fromkeys({*table.c.keys()} - {*places[0], "seal"}, 0)
         connection.execute(insert(table), [place | zero for place in places])
 

@@ -40,7 +40,7 @@ _HASH_BITS = 40
 
 #: Tables of small numbers that grow. Their seals have the numbers themselves, so that a statement
 #: can add to a number without knowing it.
-_GROWING = ("shards", "turns", "counters", "consumers")
+_GROWING = ("shards", "shard_locks", "counters", "consumers")
 
 #: Columns that no seal covers, by table: times that the database assigns, and values that change
 #: with each heartbeat or life. Other checks of `queue_core.catalog.checks` cover them.

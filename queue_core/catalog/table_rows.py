@@ -24,19 +24,19 @@ from sqlalchemy import (
 from queue_core.catalog import dialect, seals
 from queue_core.catalog.damage import UNREADABLE, decoding
 from queue_core.catalog.tables import (
-    allotments,
     consumers,
     counters,
     dedup,
+    flows,
     interests,
-    lanes,
     metadata,
     queues,
     samples,
     segments,
+    shard_locks,
     shards,
     slices,
-    turns,
+    token_buckets,
 )
 
 #: The names of all tables, in the order in which they are read and written.
@@ -45,9 +45,9 @@ NAMES = tuple(table.name for table in metadata.sorted_tables)
 _NUMBERED = [table for table in metadata.sorted_tables if table.autoincrement_column is not None]
 #: What goes with a queue that is dropped, in the order in which all verbs lock it. Its segments are
 #: released with the messages, and side tasks remove keys and samples.
-BUCKETS = (allotments,)
-MESSAGES = (turns, slices)
-_LOCKED = (queues, interests, shards, lanes, counters)
+BUCKETS = (token_buckets,)
+MESSAGES = (shard_locks, slices)
+_LOCKED = (queues, interests, shards, flows, counters)
 _LEFT = (*BUCKETS, *MESSAGES, *_LOCKED, segments, dedup, samples)
 #: The queue itself, and tables whose rows no other verb locks.
 REST = (*_LOCKED, *(t for t in metadata.sorted_tables if "queue_id" in t.c and t not in _LEFT))

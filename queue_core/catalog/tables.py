@@ -97,10 +97,10 @@ shards = Table(
     _seal(),
 )
 
-#: Fire pointers, which firings advance. The row is also the turn of its shard. A firing locks it;
+#: Fire pointers, which firings advance. The row is also the lock of its shard. A firing locks it;
 #: otherwise, a later message could be fired before an earlier one that another firing has locked.
-turns = Table(
-    "turns",
+shard_locks = Table(
+    "shard_locks",
     metadata,
     Column("queue_id", BigInteger, primary_key=True),
     Column("magazine", SmallInteger, primary_key=True),
@@ -154,7 +154,7 @@ def _same_place(one: Table, other: Table) -> ColumnElement[bool]:
 
 
 #: Load pointer, fire pointer and counters of each shard, side by side.
-shard_totals = shards.join(turns, _same_place(shards, turns)).join(
+shard_totals = shards.join(shard_locks, _same_place(shards, shard_locks)).join(
     counters, _same_place(shards, counters)
 )
 
@@ -615,8 +615,8 @@ samples = Table(
 
 #: The buckets of the limits of queues: one row per queue, and per value of a column that has lately
 #: been fired.
-allotments = Table(
-    "allotments",
+token_buckets = Table(
+    "token_buckets",
     metadata,
     Column("queue_id", BigInteger, primary_key=True),
     #: The column of the limit; empty for the whole queue. Each firing of a queue with limits
@@ -628,13 +628,13 @@ allotments = Table(
     Column("spent_until", BigInteger),
 )
 
-#: The lanes of fair queues that have messages waiting, and the virtual time of each fair queue.
-lanes = Table(
-    "lanes",
+#: The flows of fair queues that have messages waiting, and the virtual time of each fair queue.
+flows = Table(
+    "flows",
     metadata,
     Column("queue_id", BigInteger, primary_key=True),
     #: A hash of a value of the column `fair_by`; 0: the queue, 1: messages that came back.
-    Column("lane", BigInteger, primary_key=True, autoincrement=False),
+    Column("flow", BigInteger, primary_key=True, autoincrement=False),
     #: The rank after its last message; of the queue: the highest rank that was fired.
     Column("finish", BigInteger, nullable=False),
 )

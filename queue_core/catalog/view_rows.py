@@ -25,7 +25,6 @@ from queue_core.catalog.damage import UNREADABLE, decoding
 from queue_core.catalog.holders.consumers import reserved
 from queue_core.catalog.tables import (
     LEFT,
-    allotments,
     breakers,
     consumers,
     counters,
@@ -34,10 +33,11 @@ from queue_core.catalog.tables import (
     queues,
     samples,
     segments,
+    shard_locks,
     shard_totals,
     shards,
     slices,
-    turns,
+    token_buckets,
 )
 from queue_core.values.model import Magazine, State
 from queue_core.values.views import SHARDS, VIEWS
@@ -45,13 +45,13 @@ from queue_core.values.views import SHARDS, VIEWS
 #: The tables from which each view has its columns.
 _TABLES = {
     "queues": (queues,),
-    "shards": (shards, turns, counters),
+    "shards": (shards, shard_locks, counters),
     "slices": (slices,),
     "consumers": (consumers, interests),
     "jobs": (jobs,),
     "breakers": (breakers,),
     "samples": (samples,),
-    "limits": (allotments,),
+    "limits": (token_buckets,),
 }
 
 
@@ -69,7 +69,7 @@ def counted(connection: Connection, only: Collection[int] | None) -> Iterator[di
     By invariants I18 and I19, the counters yield the numbers of messages, however many slices there
     are.
     """
-    counts = [c for table in (turns, counters) for c in table.c if c.name in SHARDS.names]
+    counts = [c for table in (shard_locks, counters) for c in table.c if c.name in SHARDS.names]
     rows = connection.execute(
         select(shards, *counts)
         .select_from(shard_totals)
@@ -82,7 +82,7 @@ def counted(connection: Connection, only: Collection[int] | None) -> Iterator[di
             waiting = row["loaded"] + row["reloaded"] - row["fired"] - row["damaged"]
             in_flight = row["fired"] - row["reloaded"] - sum(row[name] for name in LEFT)
         except UNREADABLE:
-            for table in (shards, turns, counters):
+            for table in (shards, shard_locks, counters):
                 with decoding(table, _place_of(found)):
                     sum(row[c.name] for c in table.c if c.name in SHARDS.names)
             raise

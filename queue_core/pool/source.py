@@ -26,9 +26,9 @@ from queue_core.errors import ConsumerFenced, Unavailable
 from queue_core.pool.breaking import OPEN_SECONDS, PoolBreaker
 from queue_core.pool.held_batch import HeldBatch, divided
 from queue_core.pool.held_bytes import HeldBytes
+from queue_core.pool.outage import Trouble
 from queue_core.pool.prefetch import MAX_FACTOR, Prefetch
 from queue_core.pool.timings import STALL_SECONDS
-from queue_core.pool.trouble import Trouble
 from queue_core.queue import Queue
 from queue_core.segments.reader import read_table
 from queue_core.selection.demand import Demand

@@ -48,7 +48,7 @@ from queue_core.verbs.sweep import sweep
 from queue_core.waiting.firing import Firing
 
 if TYPE_CHECKING:
-    from queue_core.catalog.callers import CallersConnection
+    from queue_core.catalog.external_transactions import CallersConnection
     from queue_core.handling.objects.fields import DataclassObject
     from queue_core.policies.builtin import Policy
     from queue_core.policies.checks import Check

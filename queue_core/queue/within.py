@@ -29,9 +29,9 @@ import pyarrow as pa
 from sqlalchemy import Connection
 
 from queue_core.catalog import dialect, queues
-from queue_core.catalog.callers import CallersCatalog, callers
+from queue_core.catalog.external_transactions import CallersCatalog, callers
 from queue_core.catalog.holders import consumers
-from queue_core.catalog.slices import turns
+from queue_core.catalog.slices import shard_locks
 from queue_core.errors import BadOption, Conflict, DamagedCatalog, QueueFull
 from queue_core.queue.loading import load_each
 from queue_core.queue.opened import OpenedQueue, checked_consumer
@@ -63,7 +63,7 @@ from queue_core.waiting.smart.incoming import IncomingRows
 from queue_core.waiting.smart.load import SmartLoad, load_rows
 
 if TYPE_CHECKING:
-    from queue_core.catalog.callers import CallersConnection
+    from queue_core.catalog.external_transactions import CallersConnection
     from queue_core.handling.objects.fields import DataclassObject
     from queue_core.policies.builtin import Policy
     from queue_core.policies.checks import Check
@@ -293,7 +293,7 @@ def _fire(
     with catalog.read() as connection:
         parallel = dialect.of(connection).writes_in_parallel and not request.terms.fair
         if parallel and request.selection is None and request.max_messages is not None:
-            backlog = turns.backlog(connection, request.queue_ids, request.magazine)
+            backlog = shard_locks.backlog(connection, request.queue_ids, request.magazine)
             shards = [key[2] for key, shard in backlog.items() if shard.waiting > 0]
             # Transactions that begin at the same time take different ones.
             random.shuffle(shards)

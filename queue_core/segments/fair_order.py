@@ -1,6 +1,6 @@
-"""Order the rows of a load by turns of their lanes, within each shard. Touches no storage.
+"""Order the rows of a load by turns of their flows, within each shard. Touches no storage.
 
-A lane is a value of the column `fair_by`. The messages of a lane stay in their order in each shard.
+A flow is a value of the column `fair_by`. The messages of a flow stay in their order in each shard.
 In several shards, they alternate, so that all shards have their part of each turn.
 """
 
@@ -16,7 +16,7 @@ from queue_core.values.ranks import TICKS, Ranking, Stretch, Ticks, packed, stre
 from queue_core.values.rows import Numbers
 from queue_core.values.weights import Weights
 
-#: The keys of special lanes: of the whole queue, of messages that come to main again, of nulls,
+#: The keys of special flows: of the whole queue, of messages that come to main again, of nulls,
 #: and of those that were forgotten.
 WHOLE, RETURNED, NULL, FORGOTTEN = 0, 1, 2, 3
 
@@ -41,8 +41,8 @@ def arrange(
     sizes = [rows.num_rows for _, rows in parts]
     if len(coded.dictionary) == len(parts) == 1:
         (cost,) = _costs(coded.dictionary, weights).tolist()
-        (lane,) = _keys(coded.dictionary).tolist()
-        return parts, np.arange(sizes[0]), one_lane(sizes[0], first_row, lane, cost)
+        (flow,) = _keys(coded.dictionary).tolist()
+        return parts, np.arange(sizes[0]), one_lane(sizes[0], first_row, flow, cost)
     codes = coded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
     cost = _costs(coded.dictionary, weights)
     low, high, spans = _spans(codes, np.repeat(np.arange(len(parts)), sizes), cost)
@@ -66,7 +66,7 @@ def arrange(
         start=first_row,
         stop=first_row + begin,
         stretches=tuple(found),
-        lanes=_keys(coded.dictionary),
+        flows=_keys(coded.dictionary),
         spans=spans,
         codes=packed(codes, len(spans)),
     )
@@ -77,7 +77,7 @@ def _costs(values: pa.Array, weights: Weights) -> Ticks:
     """Return the ticks of a message of each value."""
     cost = np.full(len(values), TICKS, dtype=np.int64)
     if weights:
-        # Not at the top: a query waits for imports, and few queues have weights of lanes.
+        # Not at the top: a query waits for imports, and few queues have weights of flows.
         import pyarrow.compute as pc
 
         names = pa.array([name for name, _ in weights], pa.string())
@@ -89,44 +89,44 @@ def _costs(values: pa.Array, weights: Weights) -> Ticks:
 
 
 def _keys(values: pa.Array) -> Ticks:
-    """Return the key of the lane of each value."""
+    """Return the key of the flow of each value."""
     valid = values.is_valid().to_numpy(zero_copy_only=False)
     keys = np.full(len(values), NULL, dtype=np.int64)
     hashes = hash_of(values.drop_null()).view(np.int64)
-    # Not the keys of special lanes.
+    # Not the keys of special flows.
     special = (hashes >= WHOLE) & (hashes <= FORGOTTEN)
     keys[valid] = np.where(special, hashes + FORGOTTEN + 1, hashes)
     return keys
 
 
 def _spans(codes: Ticks, shards: Ticks, cost: Ticks) -> tuple[Ticks, Ticks, Ticks]:
-    """Return the begin and the end of the span of each row, and the ticks of each lane."""
+    """Return the begin and the end of the span of each row, and the ticks of each flow."""
     counts = np.bincount(codes, minlength=len(cost)).astype(np.int64)
     count_of = int(shards[-1]) + 1 if len(shards) else 1
-    # A lane takes its shards in turn, as if each had an equal part of every turn.
+    # A flow takes its shards in turn, as if each had an equal part of every turn.
     pairs, of, in_pair = np.unique(
         codes * count_of + shards, return_inverse=True, return_counts=True
     )
-    lane = pairs // count_of
-    several = np.bincount(lane, minlength=len(cost))
-    turn = np.arange(len(pairs)) - (np.cumsum(several) - several)[lane]
+    flow = pairs // count_of
+    several = np.bincount(flow, minlength=len(cost))
+    turn = np.arange(len(pairs)) - (np.cumsum(several) - several)[flow]
     order = np.argsort(of, kind="stable")
     nth = np.empty(len(codes), dtype=np.int64)
     nth[order] = np.arange(len(codes)) - np.repeat(np.cumsum(in_pair) - in_pair, in_pair)
-    length = counts[lane] * cost[lane] / (in_pair * several[lane])
-    step = nth * several[lane][of] + turn[of]
+    length = counts[flow] * cost[flow] / (in_pair * several[flow])
+    step = nth * several[flow][of] + turn[of]
     low = (step * length[of]).astype(np.int64)
     high = ((step + 1) * length[of]).astype(np.int64)
     return low, np.maximum(high, low + 1), counts * cost
 
 
-def one_lane(rows: int, first_row: int, lane: int = RETURNED, cost: int = TICKS) -> Ranking:
-    """Return the ranks of rows of one lane, in their order; each takes *cost* ticks."""
+def one_lane(rows: int, first_row: int, flow: int = RETURNED, cost: int = TICKS) -> Ranking:
+    """Return the ranks of rows of one flow, in their order; each takes *cost* ticks."""
     span = np.array([rows * cost], dtype=np.int64)
     line = Stretch(first_row, first_row + rows, 0, cost)
-    return Ranking(first_row, first_row + rows, (line,), np.array([lane]), span, None)
+    return Ranking(first_row, first_row + rows, (line,), np.array([flow]), span, None)
 
 
 def whole(rankings: Sequence[Ranking], rows: int) -> Sequence[Ranking]:
-    """Return the rankings of a segment; of rows that were staged without, as of one lane."""
+    """Return the rankings of a segment; of rows that were staged without, as of one flow."""
     return rankings or (one_lane(rows, 0),)

@@ -13,17 +13,17 @@ from functools import partial
 from sqlalchemy import Connection
 
 from queue_core.catalog import dialect
-from queue_core.catalog.slices import amounts, bunches, id_map, turns
-from queue_core.catalog.slices.bunches import Bunch
+from queue_core.catalog.slices import amounts, id_map, shard_locks, slice_batches
 from queue_core.catalog.slices.conditions import Position, eligible, eligible_of_segments
+from queue_core.catalog.slices.shard_locks import Backlog
+from queue_core.catalog.slices.slice_batches import SliceBatch
 from queue_core.catalog.slices.slices import ShardKey, fetch
-from queue_core.catalog.slices.turns import Backlog
 from queue_core.selection.by_rank import take_by_rank
 from queue_core.selection.fired import Choice
 from queue_core.selection.queue_weights import bytes_of_queues, shares, shares_of_queues
+from queue_core.selection.quotas import most_slices, take_shares
 from queue_core.selection.request import Candidates, FireRequest
-from queue_core.selection.shares import most_slices, take_shares
-from queue_core.selection.turn_choice import Lock, choose_turns
+from queue_core.selection.shard_choice import Lock, choose_shards
 from queue_core.values.model import Slice
 from queue_core.values.plan import Taken, having, take, within_bytes
 
@@ -46,7 +46,7 @@ def acquire(
     """
     Choose the rows to take from each shard, within the limits.
 
-    *lock* says which turns to lock. With ``"wait"``, these are the turns of all shards; otherwise,
+    *lock* says which turns to lock. With ``"wait"``, these are the locks of all shards; otherwise,
     of shards with a backlog. With a lock, slices that others have locked are skipped. With
     *candidates*, only these are taken.
     """
@@ -70,40 +70,48 @@ def acquire(
     return Choice([taken for key in sorted(chosen) for taken in chosen[key]], full, waited)
 
 
-def take_bunch(
+def take_batch(
     connection: Connection,
     request: FireRequest,
     begin: Position,
     count: int,
-) -> tuple[Bunch, Position | None]:
+) -> tuple[SliceBatch, Position | None]:
     """
     Return the next *count* slices for a request without limits, and where those after them begin.
 
-    From *begin* on, in order of shards and places. Locks the turns of all shards. Slices whose rows
+    From *begin* on, in order of shards and places. Locks the locks of all shards. Slices whose rows
     interleave are taken together, and so may be more.
     """
     if dialect.of(connection).writes_in_parallel:
-        turns.lock(connection, request.queue_ids, request.magazine, request.shards)
+        shard_locks.lock(connection, request.queue_ids, request.magazine, request.shards)
     where, given = eligible(connection, request)
-    whole, bunch = 0, bunches.read_given(connection, where, count + 1, begin, given)
-    while len(bunch) and not (whole := bunch.whole(count)):
+    whole, batch = 0, slice_batches.read_given(connection, where, count + 1, begin, given)
+    while len(batch) and not (whole := batch.whole(count)):
         count *= 8
-        bunch = bunches.read_given(connection, where, count + 1, begin, given)
-    if whole == len(bunch):
-        return bunch, None
-    return bunch[:whole], (int(bunch.shard[whole]), int(bunch.position[whole]))
+        batch = slice_batches.read_given(connection, where, count + 1, begin, given)
+    if whole == len(batch):
+        return batch, None
+    return batch[:whole], (int(batch.shard[whole]), int(batch.position[whole]))
 
 
 def _backlog(connection: Connection, request: FireRequest, lock: Lock) -> dict[ShardKey, Backlog]:
     """Return the backlog of all shards, or of those whose turns could be locked."""
-    read = turns.lock_free if lock == "skip" else turns.lock if lock else turns.backlog
+    read = (
+        shard_locks.lock_free
+        if lock == "skip"
+        else shard_locks.lock
+        if lock
+        else shard_locks.backlog
+    )
     return read(connection, request.queue_ids, request.magazine, request.shards)
 
 
 def _take_by_queue(connection: Connection, request: FireRequest, lock: Lock) -> Choice:
     """Take from fair queues by rank, from others in turn; they share the limits."""
     where = (request.queue_ids, request.magazine, request.shards)
-    backlog = turns.lock(connection, *where) if lock else turns.backlog(connection, *where)
+    backlog = (
+        shard_locks.lock(connection, *where) if lock else shard_locks.backlog(connection, *where)
+    )
     if len(request.queue_ids) == 1:
         return _take_of_queue(connection, request, lock)
     waiting = dict.fromkeys(request.queue_ids, 0)
@@ -149,7 +157,7 @@ def _take_limited(
     """
     if request.terms.weights:
         return _take_by_weight(connection, request, limit, lock), False, None
-    backlog, waited = choose_turns(connection, request, lock, limit)
+    backlog, waited = choose_shards(connection, request, lock, limit)
     full = False
     chosen = _take_evenly(connection, request, backlog, limit, lock)
     missing = min(limit, sum(shard.waiting for shard in backlog.values())) - _count(chosen)
@@ -159,7 +167,7 @@ def _take_limited(
         if not full:
             # Their other messages may not be fired, or not yet.
             every = not any(chosen.values())
-            others, waited = choose_turns(
+            others, waited = choose_shards(
                 connection, request, lock, missing, without=backlog, every=every
             )
             chosen |= _take_evenly(connection, request, others, missing, lock)

@@ -18,9 +18,9 @@ from sqlalchemy import Connection
 from queue_core.catalog.slices.conditions import eligible
 from queue_core.catalog.slices.slices import ShardKey, first_by_rank
 from queue_core.selection.fifo_scan import decided_by_stats, matching_rows
+from queue_core.selection.quotas import by_horizon
 from queue_core.selection.request import FireRequest
 from queue_core.selection.scan import BYTES, ID, PLACE, SLICE, SliceScan, row_sizes
-from queue_core.selection.shares import by_horizon
 from queue_core.values.model import ROW_BITS, Slice
 from queue_core.values.plan import Taken, interleaved
 

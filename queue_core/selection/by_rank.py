@@ -15,13 +15,13 @@ from math import ceil
 import numpy as np
 from sqlalchemy import Connection
 
-from queue_core.catalog.slices import lanes, turns
+from queue_core.catalog.slices import flows, shard_locks
 from queue_core.catalog.slices.conditions import eligible
 from queue_core.catalog.slices.slices import ShardKey, first_by_rank, lowest_rank
 from queue_core.selection.fired import Choice
+from queue_core.selection.quotas import MAX_SLICES, by_horizon, take_shares
 from queue_core.selection.request import FireRequest
-from queue_core.selection.shares import MAX_SLICES, by_horizon, take_shares
-from queue_core.selection.turn_choice import Lock
+from queue_core.selection.shard_choice import Lock
 from queue_core.values.model import Slice
 from queue_core.values.plan import Taken, share, take
 
@@ -72,7 +72,7 @@ def advance(connection: Connection, request: FireRequest, taken: Sequence[Taken]
             of_queue = replace(request, queue_ids=(queue_id,))
             lowest = lowest_rank(connection, *eligible(connection, of_queue))
             rank = rank if lowest is None else min(rank, lowest)
-        lanes.advance(connection, queue_id, rank)
+        flows.advance(connection, queue_id, rank)
 
 
 def take_to_level(
@@ -158,7 +158,7 @@ def _parts(pieces: Sequence[Slice], counts: Iterable[int]) -> list[Taken]:
 
 
 def _without_rank(connection: Connection, request: FireRequest, lock: Lock) -> list[Taken]:
-    keys = turns.backlog(connection, request.queue_ids, request.magazine, request.shards)
+    keys = shard_locks.backlog(connection, request.queue_ids, request.magazine, request.shards)
     shares = share(dict.fromkeys(keys, request.max_messages or 1), request.max_messages or 1)
     chosen = take_shares(connection, request, shares, lock)
     return [taken for key in sorted(chosen) for taken in chosen[key]]

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from sqlalchemy import Connection
 
 from queue_core.catalog import dialect
-from queue_core.catalog.records import allotments
+from queue_core.catalog.records import token_buckets
 from queue_core.catalog.slices.conditions import IN_FLIGHT, eligible_of_segments, in_queue
 from queue_core.catalog.slices.slices import fetch
 from queue_core.selection.request import FireRequest
@@ -49,7 +49,7 @@ class ColumnRooms:
         self._limit = limit
         self._in_flight = in_flight if limit.in_flight is not None else {}
         rated = limit.per_second is not None
-        self._spent = allotments.of_values(connection, queue_id, self.column) if rated else {}
+        self._spent = token_buckets.of_values(connection, queue_id, self.column) if rated else {}
         self._now = dialect.read_clock(connection)
         #: The values that may have no message, and after how many seconds they may; infinite: after
         #: a settlement.
@@ -81,7 +81,7 @@ class ColumnRooms:
             key = key_of(each["values"])
             until[key] = buckets.spend(self._limit, self._spent.get(key), at, each["counts"])
         full_before = at - int(buckets.window(self._limit))
-        allotments.spend_of_values(connection, self._queue_id, self.column, until, full_before)
+        token_buckets.spend_of_values(connection, self._queue_id, self.column, until, full_before)
 
     def _room(self, value: Any) -> int:
         room = MANY

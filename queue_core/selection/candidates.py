@@ -18,7 +18,7 @@ from sqlalchemy import Connection
 
 from queue_core.catalog import dialect
 from queue_core.catalog.database import Catalog
-from queue_core.catalog.slices import id_map, turns
+from queue_core.catalog.slices import id_map, shard_locks
 from queue_core.catalog.slices.conditions import IN_FLIGHT, eligible, in_shard, next_in
 from queue_core.catalog.slices.slices import ShardKey, fetch
 from queue_core.selection.acquire import by_shard
@@ -27,10 +27,10 @@ from queue_core.selection.fifo_scan import STEP_ROWS, ScanConditions, ShardScan
 from queue_core.selection.fired import Refusal, fitting
 from queue_core.selection.merging import merged
 from queue_core.selection.queue_weights import bytes_of_queues, shares_of_queues
+from queue_core.selection.quotas import by_horizon
 from queue_core.selection.request import Candidates, FireRequest
 from queue_core.selection.scan import BYTES, ID, SliceScan, row_sizes
 from queue_core.selection.selection import QueueRules, Selection
-from queue_core.selection.shares import by_horizon
 from queue_core.values.ids import IdSet
 from queue_core.values.limits import MANY
 from queue_core.values.model import Slice
@@ -71,7 +71,7 @@ class _CandidateSearch:
         self._request = request
         self._selection = selection
         # Read first, so that any later firing is noticed.
-        self._backlog = turns.backlog(
+        self._backlog = shard_locks.backlog(
             connection, request.queue_ids, request.magazine, request.shards
         )
         now = dialect.read_clock(connection)

@@ -1,6 +1,6 @@
 """Contention: whether several consumers fire from the same queues at the same time.
 
-A firing may take messages from many shards, and so lock the turns of all of them. If it meets a
+A firing may take messages from many shards, and so lock all of them. If it meets a
 turn that another firing has locked, this process takes messages from as few shards as possible for
 a while, so that others can fire beside it.
 """

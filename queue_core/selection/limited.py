@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from sqlalchemy import Connection
 
-from queue_core.catalog.records import allotments
-from queue_core.catalog.records.allotments import Bucket
+from queue_core.catalog.records import token_buckets
+from queue_core.catalog.records.token_buckets import Bucket
 from queue_core.catalog.slices import amounts, id_map
 from queue_core.selection.acquire import anything, by_shard
 from queue_core.selection.fired import Refusal
@@ -42,7 +42,7 @@ class Narrowed(NamedTuple):
 
 def narrowed(connection: Connection, request: FireRequest) -> Narrowed:
     """Return what the limits allow now."""
-    found = {id: allotments.read(connection, id) for id in _limited(request)}
+    found = {id: token_buckets.read(connection, id) for id in _limited(request)}
     return _within(connection, request, _rooms(connection, request, found))
 
 
@@ -62,7 +62,7 @@ class Allotment:
         self._request = request
         #: By the ids of queues with limits of values.
         self._values: dict[int, ValueRooms] = {}
-        self._buckets = allotments.lock(connection, _limited(request))
+        self._buckets = token_buckets.lock(connection, _limited(request))
         self._rooms = _rooms(connection, request, self._buckets)
         self.narrowed = _within(connection, request, self._rooms)
 
@@ -98,7 +98,7 @@ class Allotment:
             if limit.per_second and limit.column is None and queue_id in counts:
                 spent_until = self._buckets[queue_id].spent_until
                 until = buckets.spend(limit, spent_until, at, counts[queue_id])
-                allotments.spend(self._connection, queue_id, until)
+                token_buckets.spend(self._connection, queue_id, until)
 
     def _rooms_of_values(self, queue_id: int) -> ValueRooms:
         from queue_core.selection.by_value import ValueRooms

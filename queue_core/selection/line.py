@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from sqlalchemy import Connection
 
-from queue_core.catalog.slices import turns
+from queue_core.catalog.slices import shard_locks
 from queue_core.selection.request import FireRequest
 
 #: The least number of messages that each firing counts for.
@@ -22,6 +22,6 @@ def is_enough(connection: Connection, request: FireRequest, ahead: int) -> bool:
     """Return whether there is enough for a firing and those *ahead* of it, by the counters."""
     if request.max_messages is None or request.terms.fair:
         return False
-    backlog = turns.backlog(connection, request.queue_ids, request.magazine, request.shards)
+    backlog = shard_locks.backlog(connection, request.queue_ids, request.magazine, request.shards)
     waiting = [shard.waiting for shard in backlog.values() if shard.waiting > 0]
     return len(waiting) > 1 and sum(waiting) >= (ahead + 1) * max(request.max_messages, LEAST)

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
+from queue_core.catalog.slices.shard_locks import place_in_turn
 from queue_core.catalog.slices.slices import ShardKey
-from queue_core.catalog.slices.turns import place_in_turn
 from queue_core.selection.request import FireRequest
 from queue_core.values.plan import in_proportion, share
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 from sqlalchemy import Connection
 
 from queue_core.catalog.database import Catalog
-from queue_core.catalog.slices import turns
+from queue_core.catalog.slices import shard_locks
 from queue_core.catalog.slices.conditions import Wanted
 from queue_core.catalog.slices.slices import ShardKey
 from queue_core.errors import BadOption
@@ -71,7 +71,7 @@ class Horizon:
     @staticmethod
     def of(connection: Connection, queue_ids: Sequence[int], magazine: Magazine) -> Horizon:
         """Return the moment that a transaction sees."""
-        pointers, at = turns.load_pointers_now(connection, queue_ids, magazine)
+        pointers, at = shard_locks.load_pointers_now(connection, queue_ids, magazine)
         return Horizon(pointers=pointers, at=at)
 
 

@@ -1,7 +1,7 @@
 """Ranks: the virtual times at which messages of a fair queue are to be fired.
 
-A rank counts ticks, `TICKS` for each message of a lane of weight 1. A lane is a value of the column
-`fair_by`. Each message of a lane has a span of ticks to itself, one after another, and its rank
+A rank counts ticks, `TICKS` for each message of a flow of weight 1. A flow is a value of the column
+`fair_by`. Each message of a flow has a span of ticks to itself, one after another, and its rank
 lies within it. The rows of a shard are staged in the order of the ends of their spans, so a line
 through the spans describes the ranks of very many rows: a stretch. Ranks are affine in the row
 number within a stretch, as places are within a slice.
@@ -19,7 +19,7 @@ import numpy.typing as npt
 TICKS = 1 << 24
 #: The most stretches of the rows that are staged together in one shard.
 STRETCHES = 6
-#: The most groups of lanes, by their starts, into which a load divides the rows of a stretch.
+#: The most groups of flows, by their starts, into which a load divides the rows of a stretch.
 GROUPS = 8
 
 Ticks = npt.NDArray[np.int64]
@@ -31,7 +31,7 @@ class Stretch(NamedTuple):
     #: The first row, and one past the last one.
     start: int
     stop: int
-    #: The rank of the first row, relative to the start of its lane, and the ticks per row.
+    #: The rank of the first row, relative to the start of its flow, and the ticks per row.
     tag: int
     pace: int
 
@@ -44,37 +44,37 @@ class Ranking:
     stop: int
     #: In order of the rows.
     stretches: tuple[Stretch, ...]
-    #: The keys of the lanes, and how many ticks their messages need.
-    lanes: Ticks
+    #: The keys of the flows, and how many ticks their messages need.
+    flows: Ticks
     spans: Ticks
-    #: The index of the lane of each row, compressed; None if there is one lane.
+    #: The index of the flow of each row, compressed; None if there is one flow.
     codes: bytes | None
 
     def lane_of_rows(self) -> Ticks:
-        """Return the index of the lane of each row."""
+        """Return the index of the flow of each row."""
         if self.codes is None:
             return np.zeros(self.stop - self.start, dtype=np.int64)
         # Not at the top: only loads into fair queues need it.
         import zlib
 
-        width = np.uint16 if len(self.lanes) <= 1 << 16 else np.uint32
+        width = np.uint16 if len(self.flows) <= 1 << 16 else np.uint32
         return np.frombuffer(zlib.decompress(self.codes), dtype=width).astype(np.int64)
 
 
-def packed(codes: Ticks, lanes: int) -> bytes | None:
-    """Return the index of the lane of each row, compressed; None if there is one lane."""
-    if lanes <= 1:
+def packed(codes: Ticks, flows: int) -> bytes | None:
+    """Return the index of the flow of each row, compressed; None if there is one flow."""
+    if flows <= 1:
         return None
     import zlib
 
-    return zlib.compress(codes.astype(np.uint16 if lanes <= 1 << 16 else np.uint32).tobytes(), 1)
+    return zlib.compress(codes.astype(np.uint16 if flows <= 1 << 16 else np.uint32).tobytes(), 1)
 
 
 def stretches(low: Ticks, high: Ticks, first_row: int) -> list[Stretch]:
     """
     Return lines through the spans of rows, *low* to *high*, in order of *high*.
 
-    No rank reaches the end of its row's span, so no later message of its lane comes before it. With
+    No rank reaches the end of its row's span, so no later message of its flow comes before it. With
     too many lines, ranks may be before the begins of their spans, by ever more.
     """
     slack = 0
@@ -110,10 +110,10 @@ def _lines(low: Ticks, high: Ticks, slack: int) -> list[tuple[int, int, int, int
 
 def groups(starts: Ticks, now: int) -> tuple[npt.NDArray[np.int64], Ticks]:
     """
-    Return the group of each lane, and the start of each group.
+    Return the group of each flow, and the start of each group.
 
-    *starts* are the ends of what the lanes have waiting. Lanes with nothing waiting start at *now*.
-    Others are together with lanes that have about as much; they all start after the last of them.
+    *starts* are the ends of what the flows have waiting. Flows with nothing waiting start at *now*.
+    Others are together with flows that have about as much; they all start after the last of them.
     """
     behind = np.maximum(starts - now, 0)
     levels = np.zeros(len(starts), dtype=np.int64)

@@ -2,7 +2,7 @@
 
 A message that kills its consumer each time never fails, and would be fired forever. Changes: loaded
 slices of main, or slices of a ticket that is about to be handed to a restarted consumer, become
-slices of the sideline, and shovels leave them there. Guard: the turns of their shards, or the
+slices of the sideline, and shovels leave them there. Guard: the locks of their shards, or the
 ticket. Crash before the commit: the slices are unchanged, and the next call abandons them.
 """
 
@@ -18,10 +18,10 @@ from queue_core.catalog.holders.consumers import SETTLES, ack_of
 from queue_core.catalog.holders.tickets import held_in
 from queue_core.catalog.records import trials
 from queue_core.catalog.slices import amounts
-from queue_core.catalog.slices.bunches import Bunch
 from queue_core.catalog.slices.changes import Changes
 from queue_core.catalog.slices.conditions import eligible, overdelivered
 from queue_core.catalog.slices.sidelining import set_aside
+from queue_core.catalog.slices.slice_batches import SliceBatch
 from queue_core.catalog.slices.slices import fetch
 from queue_core.catalog.transact import Guard, Rounds
 from queue_core.segments.storage import Storage
@@ -51,7 +51,7 @@ def abandon(
 
     def work(connection: Connection) -> int:
         taken = acquire(connection, replace(request, max_messages=rounds.left), "wait").taken
-        return set_aside(connection, queue, Bunch.of(taken), DELIVERIES, Changes([queue]))
+        return set_aside(connection, queue, SliceBatch.of(taken), DELIVERIES, Changes([queue]))
 
     return rounds.repeat(work)
 
@@ -96,4 +96,4 @@ def deliver_again(
                 spent.append((piece, piece.rows))
             else:
                 changes.mark(piece, piece.rows, deliveries=piece.deliveries + 1)
-        set_aside(connection, queue, Bunch.of(spent), DELIVERIES, changes)
+        set_aside(connection, queue, SliceBatch.of(spent), DELIVERIES, changes)

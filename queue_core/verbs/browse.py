@@ -18,7 +18,7 @@ from queue_core.catalog.database import Catalog
 from queue_core.catalog.holders import consumers
 from queue_core.catalog.holders.tickets import Window, new_ticket, of_tickets, packed
 from queue_core.catalog.queues import states
-from queue_core.catalog.slices import read_plans, whole_batches
+from queue_core.catalog.slices import read_plans, replay_check
 from queue_core.catalog.slices.conditions import SOUND, in_queues
 from queue_core.catalog.slices.slices import fetch
 from queue_core.selection.request import FireRequest, Horizon
@@ -119,12 +119,12 @@ def browsed(
         consumers.check_life(connection, tickets.consumer)
         windows = of_tickets(connection, tickets)
         shown = [key for key, (begin, end) in windows.items() if begin < end]
-        whole_batches.check_browsed(connection, queues, magazine, shown, tickets)
+        replay_check.check_browsed(connection, queues, magazine, shown, tickets)
         plan = browse_within(connection, storage_uri, queues, magazine, windows)
         if all_columns:
             ids = {queue.name: queue.id for queue in queues}
             written = ((ids[task.queue], task.segment.schema_version) for task in plan.tasks)
-            whole_batches.check_columns(connection, queues, written)
+            replay_check.check_columns(connection, queues, written)
         return plan
 
 

@@ -15,7 +15,7 @@ from queue_core.catalog import queues, table_rows
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.records import breakers, jobs, schedule
 from queue_core.catalog.records.task_log import Moves
-from queue_core.catalog.slices import amounts, segments, turns
+from queue_core.catalog.slices import amounts, segments, shard_locks
 from queue_core.catalog.transact import transact
 from queue_core.errors import BadOption
 from queue_core.values.model import Magazine, QueueInfo
@@ -35,7 +35,7 @@ def drop(
         # Before the turns, as a firing locks them.
         table_rows.remove(connection, table_rows.BUCKETS, queue.id)
         for magazine in Magazine:
-            turns.lock(connection, [queue.id], magazine)
+            shard_locks.lock(connection, [queue.id], magazine)
         found = queues.states(connection, [queue.id])
         if not found:
             raise queues.dropped(queue)

@@ -2,7 +2,7 @@
 
 Changes: the message becomes a row of a new segment, under its id, as in a compaction. Its slice of
 the sideline loses it, and a new slice at the tail of main names it in the new segment. Its attempts
-stay as they are. Guard: the turn of its shard. The segment is written before the transaction, which
+stay as they are. Guard: the lock of its shard. The segment is written before the transaction, which
 looks whether the message is still where it was read; if it has moved, it is read again. Crash
 before the commit: a file that no slice names, which vacuum removes; the message is unchanged.
 """
@@ -22,7 +22,7 @@ from queue_core.catalog import dialect, queues
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.records.publications import claim
 from queue_core.catalog.records.task_log import Moves
-from queue_core.catalog.slices import id_map, origins, read_plans, turns
+from queue_core.catalog.slices import id_map, read_plans, segment_lookup, shard_locks
 from queue_core.catalog.slices import segments as segment_rows
 from queue_core.catalog.slices.changes import Changes
 from queue_core.catalog.slices.conditions import eligible_of_segments, movable
@@ -67,7 +67,7 @@ def edit(
     ids = IdSet.of([message_id])
     new = _conformed(queue, values)
     with catalog.read() as connection:
-        origins.check(connection, [queue], id_map.located(connection, [queue.id], ids))
+        segment_lookup.check(connection, [queue], id_map.located(connection, [queue.id], ids))
     for _ in range(_TRIES):
         with catalog.read() as connection:
             # With all columns that the message can have.
@@ -106,7 +106,7 @@ def _replace(
     """Move the message to main, in its new segment; raises `_Moved` if it is elsewhere."""
     _check_room(connection, queue, repacked)
     claim(connection, storage, [staged])
-    turns.lock(connection, [queue.id], Magazine.SIDELINE, [was.shard])
+    shard_locks.lock(connection, [queue.id], Magazine.SIDELINE, [was.shard])
     piece, rows = _waiting(connection, queue, ids, lock="wait")
     if (piece.segment_id, rows.start) != (was.segment_id, was.rows.start):
         raise _Moved

@@ -2,7 +2,7 @@
 
 Changes: loaded rows of main are removed when they reach the age of the queue's setting
 `message_expiry`, or the time in their own expiry column; those of the sideline, only when they
-reach the age of `sideline_expiry`. Guard: the turns of their shards, as in a firing. Fired messages
+reach the age of `sideline_expiry`. Guard: the locks of their shards, as in a firing. Fired messages
 are left alone, and expire if they are loaded again. Many slices are removed in rounds, each of
 which is whole in itself. Crash before a commit: that round's messages still wait, and firings no
 longer take them.
@@ -31,10 +31,10 @@ from queue_core.selection.acquire import (
     ROUND_SLICES,
     acquire,
     anything,
-    take_bunch,
+    take_batch,
 )
-from queue_core.selection.ages import LoadTimes, read_ages
 from queue_core.selection.candidates import find_candidates
+from queue_core.selection.load_times import LoadTimes, read_ages
 from queue_core.selection.queue_rules import of_expiry
 from queue_core.selection.request import Candidates, FireRequest
 from queue_core.selection.selection import Selection
@@ -147,14 +147,14 @@ def _remove_old(
     ages: Mapping[int, LoadTimes],
 ) -> tuple[int, Position | None]:
     """Remove old messages from *begin* on; return how many, and where the next round begins."""
-    bunch, following = take_bunch(connection, request, begin, ROUND_SLICES)
+    batch, following = take_batch(connection, request, begin, ROUND_SLICES)
     expiry = int((expiry_in(queue, request.magazine) or 0) * 1e6)
     before = dialect.read_clock(connection) - expiry
-    compacted = id_map.compacted(connection, np.unique(bunch.segment_id).tolist())
-    mixed = np.isin(bunch.segment_id, list(compacted))
+    compacted = id_map.compacted(connection, np.unique(batch.segment_id).tolist())
+    mixed = np.isin(batch.segment_id, list(compacted))
     changes = Changes([queue])
     old: list[Taken] = []
-    for piece in fetch_these(connection, bunch[mixed].id.tolist()):
+    for piece in fetch_these(connection, batch[mixed].id.tolist()):
         known = ages.get(piece.segment_id)
         if known is None or piece.rows - known.rows:
             # It was just compacted or loaded again: the next call handles it.
@@ -163,7 +163,7 @@ def _remove_old(
         younger = piece.rows - old[-1][1]
         if younger:
             changes.mark(piece, younger, loaded_at=known.oldest(younger))
-    whole = bunch[~mixed]
+    whole = batch[~mixed]
     removed = carry_out(connection, queue, EXPIRED, old, whole, changes=changes)
     clock.confirm(connection)
     return removed, following

@@ -33,8 +33,8 @@ from queue_core.selection.fired import Fired, Refusal
 from queue_core.selection.limited import Allotment, narrowed
 from queue_core.selection.reading import Reading
 from queue_core.selection.request import Candidates, FireRequest
+from queue_core.selection.shard_choice import Lock
 from queue_core.selection.suspects import SuspectPart
-from queue_core.selection.turn_choice import Lock
 from queue_core.support import faults
 from queue_core.values.model import Consumer, Magazine, QueueInfo, State, Ticket
 

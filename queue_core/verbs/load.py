@@ -18,7 +18,7 @@ from sqlalchemy import Connection
 from queue_core.catalog import notifications
 from queue_core.catalog.queues import dropped
 from queue_core.catalog.records.publications import claim
-from queue_core.catalog.slices import lanes, segments, slices
+from queue_core.catalog.slices import flows, segments, slices
 from queue_core.segments.storage import Storage
 from queue_core.values.ids import first_id
 from queue_core.values.model import Magazine, QueueInfo, Run, Staged, State
@@ -48,7 +48,7 @@ def load(
             runs[run.shard].append((run, _new_slice(queue, segment_id, loaded_at, segment, run)))
     new = _at_tails(connection, queue, runs)
     if queue.settings.fair_by is not None:
-        new = lanes.rank_loaded(connection, queue.id, published, new)
+        new = flows.rank_loaded(connection, queue.id, published, new)
     slices.add(connection, new)
     notifications.notify(connection, queue.id)
     return first_ids

@@ -23,10 +23,10 @@ from queue_core.catalog import queues
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.holders import consumers
 from queue_core.catalog.identity import clock
-from queue_core.catalog.slices.bunches import Bunch
 from queue_core.catalog.slices.changes import Changes
 from queue_core.catalog.slices.conditions import IN_FLIGHT, held_by
 from queue_core.catalog.slices.sidelining import set_aside
+from queue_core.catalog.slices.slice_batches import SliceBatch
 from queue_core.catalog.slices.slices import fetch
 from queue_core.catalog.transact import Guard, transact
 from queue_core.values.failure_kinds import KILLED
@@ -113,7 +113,7 @@ def count_losses(connection: Connection, held: Sequence[Slice], keep: Sequence[T
             "the last 2 times, it handled this message alone"
         )
         queue = queues.by_id(connection, queue_id)
-        return set_aside(connection, queue, Bunch.of(guilty), KILLED, changes, reason)
+        return set_aside(connection, queue, SliceBatch.of(guilty), KILLED, changes, reason)
     return 0
 
 

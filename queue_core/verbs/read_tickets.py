@@ -20,7 +20,7 @@ from queue_core.catalog.database import Catalog
 from queue_core.catalog.holders import consumers
 from queue_core.catalog.holders.tickets import mark_planned
 from queue_core.catalog.records import trials
-from queue_core.catalog.slices import read_plans, whole_batches
+from queue_core.catalog.slices import read_plans, replay_check
 from queue_core.catalog.slices.slices import fetch_of_tickets
 from queue_core.selection.fired import Fired
 from queue_core.selection.reading import Reading
@@ -48,7 +48,7 @@ def read_tickets(
     def work(connection: Connection) -> bool:
         consumers.check(connection, tickets.consumer, committed=committed)
         published = False
-        if whole_batches.check_held(connection, queues, tickets, all_columns=all_columns):
+        if replay_check.check_held(connection, queues, tickets, all_columns=all_columns):
             # Not at the top: a query's start does not wait for this.
             from queue_core.verbs.quarantine import leave_tickets
 

@@ -7,7 +7,7 @@ each of which is whole in itself. Guard: only tickets that were never planned; a
 its own row is not dead. Crash before a commit: nothing of its round was changed.
 
 A firing in Python that cannot read its messages, because the storage is unavailable, recovers its
-own ticket. Then the counters do not show the firing either. Guard: the turns of the shards.
+own ticket. Then the counters do not show the firing either. Guard: the locks of the shards.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from queue_core.catalog.holders import tickets
 from queue_core.catalog.holders.consumers import DEAD_AFTER_SECONDS
 from queue_core.catalog.identity import clock
 from queue_core.catalog.records import progress
-from queue_core.catalog.slices import turns
+from queue_core.catalog.slices import shard_locks
 from queue_core.catalog.slices.changes import Changes
 from queue_core.catalog.slices.conditions import Rules, held_by
 from queue_core.catalog.slices.slices import fetch
@@ -81,7 +81,7 @@ def recover_ticket(catalog: Catalog, ticket: Ticket) -> int:
         for piece in fetch(connection, *held):
             shards[piece.queue_id, piece.magazine].add(piece.shard)
         for (queue_id, magazine), numbers in sorted(shards.items()):
-            turns.lock(connection, [queue_id], magazine, numbers)
+            shard_locks.lock(connection, [queue_id], magazine, numbers)
         return _put_back(connection, held, was_seen=False)
 
     return transact(catalog, "recover", work)

@@ -3,7 +3,7 @@
 Changes: to main, slices of the sideline become slices at the tail of main, as in a shovel. To
 another queue, the messages are read and written into segments of that queue. One transaction then
 loads these and removes the messages here, so that each message is in exactly one of the queues. Its
-id, its attempts and its time of loading are new there. Guard: the turns of the sideline's shards.
+id, its attempts and its time of loading are new there. Guard: the locks of the sideline's shards.
 If a message of the part was fired, settled or moved since it was read, nothing is changed, and the
 part is read again. A job also locks its own row, so a job that was cancelled or taken over moves
 nothing. Crash before the commit: the messages are in the sideline, and vacuum removes the files.

@@ -2,7 +2,7 @@
 
 Changes: due slices of the sideline become slices at the tail of main, with the time of the move. No
 other slice is looked at, however many wait. Messages that could not be fired from main, because
-they have expired there or were fired too often, become dead instead. Guard: the turns of their
+they have expired there or were fired too often, become dead instead. Guard: the locks of their
 shards, as in a firing. The messages had their room before, and wait for none: a bounded queue may
 then hold more than its bound. Crash before the commit: the transaction's messages are still in the
 sideline, and due.
@@ -19,7 +19,7 @@ from sqlalchemy import Connection
 from queue_core.catalog import dialect
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.records import retries, task_log
-from queue_core.catalog.slices import id_map, turns
+from queue_core.catalog.slices import id_map, shard_locks
 from queue_core.catalog.slices.changes import Changes
 from queue_core.catalog.slices.conditions import WAITING, expiry_in, in_magazines, these
 from queue_core.catalog.slices.moves import SHOVELLED, carry_out
@@ -100,7 +100,7 @@ def _move_due(
     Messages that may not return to main become dead. Return how many were moved, and whether a due
     message was found that others had not locked.
     """
-    turns.lock(connection, [queue.id], Magazine.SIDELINE, shards)
+    shard_locks.lock(connection, [queue.id], Magazine.SIDELINE, shards)
     now = dialect.read_clock(connection)
     there = (*these(connection, ids), *in_magazines([Magazine.SIDELINE]), *WAITING)
     found = fetch(connection, *there, lock="skip")

@@ -28,7 +28,7 @@ from queue_core.catalog.holders import holders
 from queue_core.catalog.holders.consumers import deleting_on_commit
 from queue_core.catalog.records import failures
 from queue_core.catalog.records.publications import is_new_batch
-from queue_core.catalog.slices import id_map, origins
+from queue_core.catalog.slices import id_map, segment_lookup
 from queue_core.catalog.slices.changes import CLEARED, Changes
 from queue_core.catalog.slices.conditions import fired_of_segments
 from queue_core.catalog.slices.slices import fetch
@@ -120,12 +120,12 @@ def _settle(
     streaming: bool,
 ) -> _Settled:
     ids = _all_of(settlement)
-    found = origins.find(connection, queues, ids)
+    found = segment_lookup.find(connection, queues, ids)
     if found.moved:
         settlement = _located(connection, queues, settlement)
         ids = _all_of(settlement)
-        found = origins.find(connection, queues, ids)
-    origins.check(connection, queues, ids, found)
+        found = segment_lookup.find(connection, queues, ids)
+    segment_lookup.check(connection, queues, ids, found)
     changes = Changes(queues)
     failed: dict[int, list[Taken]] = defaultdict(list)
     settled: list[Taken] = []

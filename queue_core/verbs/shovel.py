@@ -2,7 +2,7 @@
 
 Changes: slices of the sideline become slices at the tail of main, with the time of the move. No
 payload is read unless a selector needs it, and a message is always in exactly one magazine. Guard:
-the turns of the sideline's shards, as in a firing. Only messages that were in the sideline at the
+the locks of the sideline's shards, as in a firing. Only messages that were in the sideline at the
 beginning are moved, so that a shovel ends even if they fail again at once. Messages for which a
 bounded queue has no room stay. Many slices are moved in rounds, each of which is whole in itself.
 Crash before a commit: the round's messages are still in the sideline.
@@ -24,18 +24,18 @@ from queue_core.catalog import dialect
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.records import retries, task_log
 from queue_core.catalog.slices import amounts
-from queue_core.catalog.slices.bunches import Bunch
 from queue_core.catalog.slices.conditions import START, Position, eligible, movable, retriable
 from queue_core.catalog.slices.moves import SHOVELLED, carry_out
+from queue_core.catalog.slices.slice_batches import SliceBatch
 from queue_core.catalog.slices.slices import fetch_these
 from queue_core.catalog.transact import Rounds
-from queue_core.selection.acquire import ROUND_SLICES, by_shard, take_bunch
+from queue_core.selection.acquire import ROUND_SLICES, by_shard, take_batch
 from queue_core.selection.candidates import find_candidates
 from queue_core.selection.queue_rules import of_moving
+from queue_core.selection.quotas import by_horizon
 from queue_core.selection.request import Candidates, FireRequest, Horizon
 from queue_core.selection.rounds import are_brief, in_parts, part_slices, still_there
 from queue_core.selection.selection import Selection
-from queue_core.selection.shares import by_horizon
 from queue_core.values.model import Magazine, QueueInfo
 from queue_core.verbs.capacity.bounds import take_fitting
 
@@ -174,11 +174,11 @@ def _move_whole(rounds: Rounds, queue: QueueInfo, request: FireRequest, most: in
     request = replace(request, max_messages=None, max_slices=None)
 
     def work(connection: Connection, begin: Position) -> tuple[int, Position | None]:
-        bunch, following = take_bunch(connection, request, begin, most)
-        bunch = _before_horizon(connection, request, bunch)
-        if rounds.done + bunch.messages > limit:
+        batch, following = take_batch(connection, request, begin, most)
+        batch = _before_horizon(connection, request, batch)
+        if rounds.done + batch.messages > limit:
             return 0, begin
-        return carry_out(connection, queue, SHOVELLED, [], bunch), following
+        return carry_out(connection, queue, SHOVELLED, [], batch), following
 
     return rounds.through(work, START)
 
@@ -205,17 +205,17 @@ def _move_candidates(
     return rounds.done
 
 
-def _before_horizon(connection: Connection, request: FireRequest, bunch: Bunch) -> Bunch:
-    """Return the slices of a bunch before the horizon, with some of their rows where it cuts."""
+def _before_horizon(connection: Connection, request: FireRequest, batch: SliceBatch) -> SliceBatch:
+    """Return the slices of a batch before the horizon, with some of their rows where it cuts."""
     assert request.horizon is not None, "a shovel has one"
-    pointers = np.zeros(len(bunch), np.int64)
-    for key, range in bunch.by_shard():
+    pointers = np.zeros(len(batch), np.int64)
+    for key, range in batch.by_shard():
         pointers[range] = request.horizon.pointers.get(key, 0)
-    bunch, pointers = bunch[bunch.position < pointers], pointers[bunch.position < pointers]
-    if (bunch.end <= pointers).all():
-        return bunch
-    pieces = by_shard(fetch_these(connection, bunch.id.tolist()))
-    return Bunch.of(
+    batch, pointers = batch[batch.position < pointers], pointers[batch.position < pointers]
+    if (batch.end <= pointers).all():
+        return batch
+    pieces = by_shard(fetch_these(connection, batch.id.tolist()))
+    return SliceBatch.of(
         [
             taken
             for key, of_shard in pieces.items()

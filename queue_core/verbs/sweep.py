@@ -28,8 +28,7 @@ from queue_core.catalog.holders.consumers import (
 )
 from queue_core.catalog.identity import clock
 from queue_core.catalog.records import publications, task_log
-from queue_core.catalog.slices import amounts, bunches, sweep_pointers
-from queue_core.catalog.slices.bunches import Bunch
+from queue_core.catalog.slices import amounts, slice_batches, sweep_pointers
 from queue_core.catalog.slices.changes import Changes
 from queue_core.catalog.slices.conditions import (
     IN_FLIGHT,
@@ -40,6 +39,7 @@ from queue_core.catalog.slices.conditions import (
     in_queue,
 )
 from queue_core.catalog.slices.sidelining import set_aside
+from queue_core.catalog.slices.slice_batches import SliceBatch
 from queue_core.catalog.transact import Guard, Rounds
 from queue_core.selection.rounds import PART_MESSAGES, are_brief, whole_slices
 from queue_core.values.failure_kinds import SWEPT
@@ -96,7 +96,7 @@ def sweep(
     def work(
         connection: Connection, begin: Position, magazine: Magazine, where: Rules
     ) -> tuple[int, Position | None]:
-        found = bunches.read_given(connection, where, slices + 1, begin, {})
+        found = slice_batches.read_given(connection, where, slices + 1, begin, {})
         size = _batch_size(found, slices, messages, rounds.left)
         following = None
         if size < len(found):
@@ -181,12 +181,12 @@ def _round(catalog: Catalog, queue: QueueInfo) -> Iterator[_Stretch]:
 def _sweep_batch(
     connection: Connection,
     queue: QueueInfo,
-    batch: Bunch,
+    batch: SliceBatch,
     consumer: str | None,
 ) -> int:
     """Delete the messages of a batch that *consumer* has published, and sideline the others."""
     published = _published(connection, consumer)
-    done = (batch.ticket != bunches.NULL) & (batch.ticket <= published)
+    done = (batch.ticket != slice_batches.NULL) & (batch.ticket <= published)
     changes = Changes([queue])
     changes.remove_all(batch[done], "deleted")
     set_aside(connection, queue, batch[~done], SWEPT, changes)
@@ -202,7 +202,7 @@ def _published(connection: Connection, consumer: str | None) -> int:
     return publications.newest_ticket(connection, consumer) or 0 if deletes else 0
 
 
-def _batch_size(found: Bunch, slices: int, messages: int, left: int | None) -> int:
+def _batch_size(found: SliceBatch, slices: int, messages: int, left: int | None) -> int:
     """
     Return how many of the first slices make a batch; a slice is never split.
 

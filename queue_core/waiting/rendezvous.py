@@ -1,7 +1,7 @@
 """Rendezvous: a load into a queue that keeps no messages waits until its messages are fired.
 
 Changes: the first load in line offers its messages. When its time is up, one transaction withdraws
-the messages that no consumer has fired. Guard: the line; for the withdrawal, the turns of the
+the messages that no consumer has fired. Guard: the line; for the withdrawal, the locks of the
 shards. Crash while the offer waits: its messages stay loaded, and the next load in line does not
 wait for them.
 """
@@ -16,7 +16,7 @@ from sqlalchemy import Connection
 from queue_core.catalog import queues
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.holders import waiters
-from queue_core.catalog.slices import id_map, turns
+from queue_core.catalog.slices import id_map, shard_locks
 from queue_core.catalog.slices.changes import Changes
 from queue_core.catalog.slices.conditions import WAITING, in_queue, of_segments
 from queue_core.catalog.slices.slices import fetch
@@ -93,7 +93,7 @@ def meet(
 
 
 def _withdraw(connection: Connection, queue: QueueInfo, offered: IdSet) -> int:
-    turns.lock(connection, [queue.id])
+    shard_locks.lock(connection, [queue.id])
     changes = Changes([queue])
     withdrawn = 0
     for piece, rows in _waiting(connection, queue, offered, "wait"):

@@ -8,8 +8,8 @@ from typing import Any
 from sqlalchemy import Connection
 
 from queue_core.catalog import dialect
-from queue_core.catalog.records import allotments
-from queue_core.catalog.records.allotments import WHOLE
+from queue_core.catalog.records import token_buckets
+from queue_core.catalog.records.token_buckets import WHOLE
 from queue_core.catalog.slices import amounts
 from queue_core.values import buckets
 from queue_core.values.limits import Limit
@@ -37,7 +37,7 @@ def limits(
 def _rows(
     connection: Connection, queue: QueueInfo, limit: Limit, storage: str
 ) -> Iterator[Mapping[str, Any]]:
-    spent = allotments.of_values(connection, queue.id, limit.column or WHOLE, MOST_VALUES)
+    spent = token_buckets.of_values(connection, queue.id, limit.column or WHOLE, MOST_VALUES)
     now = dialect.read_clock(connection)
     shown: dict[str, Any] = {"queue": queue.name, "limit": str(limit)}
     if limit.column is None:

@@ -11,9 +11,9 @@ import pyarrow.compute as pc
 from sqlalchemy import Connection
 
 from queue_core.catalog.records import failures
-from queue_core.catalog.slices import bunches, id_map
-from queue_core.catalog.slices.bunches import Bunch
+from queue_core.catalog.slices import id_map, slice_batches
 from queue_core.catalog.slices.conditions import in_queue
+from queue_core.catalog.slices.slice_batches import SliceBatch
 from queue_core.values.due import NEVER
 from queue_core.values.model import Magazine
 from queue_core.values.rows import Numbers
@@ -28,12 +28,12 @@ def sideline(connection: Connection, names: Mapping[int, str]) -> pa.Table:
     tables = [_SCHEMA.empty_table()]
     for queue_id, name in names.items():
         here = in_queue(queue_id, Magazine.SIDELINE)
-        if len(found := bunches.read(connection, here)):
+        if len(found := slice_batches.read(connection, here)):
             tables.append(_of_queue(connection, queue_id, name, found))
     return pa.concat_tables(tables)
 
 
-def _of_queue(connection: Connection, queue_id: int, name: str, found: Bunch) -> pa.Table:
+def _of_queue(connection: Connection, queue_id: int, name: str, found: SliceBatch) -> pa.Table:
     rows, of = found.message_ids()
     ids = pa.array(id_map.logical(connection, rows))
     log = failures.of_queue(connection, queue_id)
@@ -47,8 +47,8 @@ def _of_queue(connection: Connection, queue_id: int, name: str, found: Bunch) ->
         "shard": pa.array(found.shard[of], pa.int32()),
         "attempts": pa.array(found.attempts[of], pa.int32()),
         "deliveries": pa.array(found.deliveries[of], pa.int32()),
-        "sidelined_at": _times(found.moved_at[of], found.moved_at[of] == bunches.NULL),
-        "due_at": _times(found.due_at[of], (dead | (found.due_at == bunches.NULL))[of]),
+        "sidelined_at": _times(found.moved_at[of], found.moved_at[of] == slice_batches.NULL),
+        "due_at": _times(found.due_at[of], (dead | (found.due_at == slice_batches.NULL))[of]),
         "dead": pa.array(dead[of]),
         "kind": newest.column("kind").take(place),
         "reason": newest.column("reason").take(place),

@@ -141,7 +141,7 @@ def test_an_empty_database_file_becomes_a_store(tmp_path):
         assert store.queues() == []
 
 
-@pytest.mark.parametrize("table", ["queues", "slices", "segments", "shards", "turns"])
+@pytest.mark.parametrize("table", ["queues", "slices", "segments", "shards", "shard_locks"])
 @pytest.mark.spoiled
 def test_a_catalog_that_lacks_a_table_is_damaged(store, address, table):
     make_queue(store).load(orders(3))
@@ -493,7 +493,7 @@ def test_a_segment_of_a_schema_that_never_was_is_named(store):
         (tables.queues.c.created_at, "queues", "name 'orders'"),
         (tables.queues.c.shards, "queues", "name 'orders'"),
         (tables.shards.c.loaded, "shards", "queue_id 1"),
-        (tables.turns.c.fired, "shards", "queue_id 1"),
+        (tables.shard_locks.c.fired, "shards", "queue_id 1"),
         (tables.counters.c.deleted, "shards", "queue_id 1"),
         (tables.slices.c.position, "slices", "id "),
         (tables.consumers.c.epoch, "consumers", "id 1"),
@@ -521,7 +521,7 @@ def test_a_text_among_numbers_is_named(tmp_path, column, view, row):
         (tables.clocks.c.host_at, attrgetter("admin.expire")),
         (tables.clocks.c.steady_at, attrgetter("sweep")),
         (tables.segments.c.bytes, attrgetter("admin.compact")),
-        (tables.turns.c.fired, attrgetter("fire")),
+        (tables.shard_locks.c.fired, attrgetter("fire")),
         (tables.slices.c.loaded_at, attrgetter("browse")),
     ],
     ids=lambda value: getattr(value, "__name__", str(value)),

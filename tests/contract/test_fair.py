@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import NullPool, create_engine, event
 
 from queue_core import Store, limit
-from queue_core.catalog.tables import lanes
+from queue_core.catalog.tables import flows
 from queue_core.errors import BadOption
 from queue_core.segments.reader import read_table
 from queue_core.selection.request import FireRequest, Horizon
@@ -117,8 +117,8 @@ def test_a_firing_that_comes_back_keeps_the_order_of_values_that_load_later(stor
 
 
 def test_a_firing_that_comes_back_keeps_the_order_of_values_that_were_forgotten(store, monkeypatch):
-    monkeypatch.setattr("queue_core.catalog.slices.lanes.FORGETS", 2)
-    monkeypatch.setattr("queue_core.catalog.slices.lanes.KEPT", 0)
+    monkeypatch.setattr("queue_core.catalog.slices.flows.FORGETS", 2)
+    monkeypatch.setattr("queue_core.catalog.slices.flows.KEPT", 0)
     queue = make_queue(store, fair_by="customer")
     queue.load(pa.concat_tables([of("a", 20), of("b", 20)]))
     first, second = queue.fire(20), queue.fire(20)
@@ -464,8 +464,8 @@ def test_compaction_keeps_turns_and_order(store):
 
 
 def test_lanes_with_nothing_waiting_are_forgotten(store, monkeypatch):
-    monkeypatch.setattr("queue_core.catalog.slices.lanes.FORGETS", 2)
-    monkeypatch.setattr("queue_core.catalog.slices.lanes.KEPT", 0)
+    monkeypatch.setattr("queue_core.catalog.slices.flows.FORGETS", 2)
+    monkeypatch.setattr("queue_core.catalog.slices.flows.KEPT", 0)
     queue = make_queue(store, fair_by="customer")
     queue.load(orders(100, customers=50))
 
@@ -474,7 +474,7 @@ def test_lanes_with_nothing_waiting_are_forgotten(store, monkeypatch):
     queue.fire("all")
 
     with store.catalog.read() as connection:
-        assert len(connection.execute(lanes.select()).all()) <= 3
+        assert len(connection.execute(flows.select()).all()) <= 3
 
 
 @pytest.mark.parametrize("options", [{"order_by": "amount"}, {"order": "global"}])

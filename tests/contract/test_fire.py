@@ -11,7 +11,7 @@ import pytest
 
 from queue_core.errors import BadOption
 from queue_core.segments import stager
-from queue_core.selection import shares
+from queue_core.selection import quotas
 from tests.dump import dump
 from tests.factories import make_queue, numbers_of, orders
 from tests.waiting import PATIENCE, without_blind_looks
@@ -258,7 +258,7 @@ def test_a_limit_that_makes_no_sense_is_refused_and_takes_nothing(store):
 @pytest.mark.parametrize("most", [1, 2, 5])
 def test_a_queue_of_many_slices_is_fired_in_order_part_by_part(store, limit, most, monkeypatch):
     """One firing takes no more slices than a driver can plan, and none out of order."""
-    monkeypatch.setattr(shares, "MAX_SLICES", most)
+    monkeypatch.setattr(quotas, "MAX_SLICES", most)
     queue = make_queue(store)
     for number in range(4):
         queue.load(orders(3, 3 * number))

@@ -1,4 +1,4 @@
-"""Firings beside a transaction of a caller that holds the turns of their shards."""
+"""Firings beside a transaction of a caller that holds the locks of their shards."""
 
 import threading
 import time

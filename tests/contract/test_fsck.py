@@ -16,7 +16,6 @@ from queue_core import Store
 from queue_core.catalog import seals
 from queue_core.catalog.holders import interests as interest_rows
 from queue_core.catalog.tables import (
-    allotments,
     breakers,
     consumers,
     counters,
@@ -33,11 +32,12 @@ from queue_core.catalog.tables import (
     schedule,
     schemas,
     segments,
+    shard_locks,
     shards,
     slices,
     task_log,
     tickets,
-    turns,
+    token_buckets,
     waiters,
 )
 from queue_core.segments import stager
@@ -146,7 +146,7 @@ BREAKERS = {
     "I15": with_flip,
     "I16": write(delete(counters).where(counters.c.magazine == 1, counters.c.queue_id == 2)),
     "I17": change(shards, shards.c.queue_id == 2, loaded=26),
-    "I18": change(turns, turns.c.queue_id == 2, fired=4),
+    "I18": change(shard_locks, shard_locks.c.queue_id == 2, fired=4),
     "I19": change(counters, counters.c.queue_id == 2, damaged=1),
     "I20": change(counters, counters.c.queue_id == 2, ignored=-1),
     "I21": change(slices, FIRED, ticket=99),
@@ -195,11 +195,11 @@ def test_a_broken_invariant_is_named_and_repaired(invariant, store, queue):
 
 
 #: Tables whose damage does no harm, or is noticed without a check, as docs/protocol.md says.
-UNCHECKED = {"facts", "clocks", "locks", "samples", "lanes"}
+UNCHECKED = {"facts", "clocks", "locks", "samples", "flows"}
 #: A damage to each other table.
 DAMAGES = {
-    "allotments": write(
-        insert(allotments).values(queue_id=1, of_column="", value="", spent_until=2**52)
+    "token_buckets": write(
+        insert(token_buckets).values(queue_id=1, of_column="", value="", spent_until=2**52)
     ),
     "breakers": write(
         insert(breakers).values(
@@ -236,7 +236,7 @@ DAMAGES = {
     "slices": BREAKERS["I1"],
     "task_log": write(insert(task_log).values(queue_id=99, task="t", done_at=1, arrow=b"")),
     "tickets": BREAKERS["I22"],
-    "turns": write(update(turns).values(fired=7)),
+    "shard_locks": write(update(shard_locks).values(fired=7)),
     "waiters": write(
         insert(waiters).values(queue_id=1, verb="load", joined_at=1, alive_until=2**52)
     ),
@@ -324,7 +324,7 @@ def test_messages_that_were_set_apart_are_loaded_again_when_their_file_is_back(s
 def test_counters_are_computed_from_the_slices(store, queue):
     before = store.view("shards").to_pylist()
     write(update(shards).values(loaded=1))(store)
-    write(update(turns).values(fired=7))(store)
+    write(update(shard_locks).values(fired=7))(store)
     write(update(counters).values(damaged=5))(store)
 
     store.admin.fsck(repair=True)

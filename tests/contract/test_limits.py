@@ -10,8 +10,8 @@ from sqlalchemy import Engine, event
 
 from ignis_source.offset import Offset
 from queue_core import ConsumerPool, ConsumerTarget, batch_handler, limit
-from queue_core.catalog.records import allotments
-from queue_core.catalog.tables import allotments as rows
+from queue_core.catalog.records import token_buckets
+from queue_core.catalog.tables import token_buckets as rows
 from queue_core.errors import BadOption
 from queue_core.selection.request import FireRequest
 from queue_core.selection.terms import terms_of
@@ -344,7 +344,7 @@ def test_a_dropped_queue_leaves_no_bucket(store):
     queue.load(orders(1))
     queue.delete(queue.fire())
     with store.catalog.read() as connection:
-        assert allotments.read(connection, queue.info.id).spent_until is not None
+        assert token_buckets.read(connection, queue.info.id).spent_until is not None
 
     queue.admin.deactivate()
     queue.admin.drop()

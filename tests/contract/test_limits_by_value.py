@@ -8,7 +8,7 @@ import pytest
 
 from ignis_source.offset import Offset
 from queue_core import ConsumerPool, limit
-from queue_core.catalog.records import allotments
+from queue_core.catalog.records import token_buckets
 from queue_core.errors import BadOption
 from queue_core.segments import column_cache
 from tests.clocks import jump
@@ -126,7 +126,7 @@ def test_slices_of_closed_values_are_not_read(store, monkeypatch):
 
 
 def test_buckets_that_are_full_again_are_removed(store, monkeypatch):
-    monkeypatch.setattr(allotments, "FORGETS", 2)
+    monkeypatch.setattr(token_buckets, "FORGETS", 2)
     queue = make_queue(store, limits=limit("number", per_second=1000, window=0.001))
     queue.load(orders(20))
     queue.fire(19)
@@ -135,7 +135,7 @@ def test_buckets_that_are_full_again_are_removed(store, monkeypatch):
     queue.fire("all")
 
     with store.catalog.read() as connection:
-        assert len(allotments.of_values(connection, queue.info.id, "number")) == 1
+        assert len(token_buckets.of_values(connection, queue.info.id, "number")) == 1
 
 
 def test_a_long_value_has_a_limit_too(store):

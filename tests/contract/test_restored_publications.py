@@ -11,7 +11,7 @@ from ignis_source.options import SourceOptions
 from ignis_source.session import Session
 from queue_core import Store
 from queue_core.catalog.records.publications import forget_tickets, newest_ticket
-from queue_core.catalog.tables import consumers, publications, slices, turns
+from queue_core.catalog.tables import consumers, publications, shard_locks, slices
 from queue_core.errors import Conflict
 from queue_core.segments.reader import read_table
 from queue_core.values.model import Consumer, State
@@ -163,8 +163,8 @@ def test_a_query_that_runs_on_acknowledges_again_before_it_goes_on(store, histor
     mine = select(consumers.c.id).where(consumers.c.name == NAME).scalar_subquery()
     held = update(slices).where(slices.c.segment_id == 4)
     held = held.values(state=int(State.FIRED), consumer_id=mine, ticket=2, fired_at=0)
-    counted = update(turns).where(turns.c.queue_id == 1, turns.c.magazine == 0)
-    counted = counted.values(fired=turns.c.fired + 2)
+    counted = update(shard_locks).where(shard_locks.c.queue_id == 1, shard_locks.c.magazine == 0)
+    counted = counted.values(fired=shard_locks.c.fired + 2)
     for statement in (held, counted, update(consumers).values(acknowledged=1)):
         store.catalog.write(lambda c, statement=statement: c.execute(statement).close())
     begin = 2

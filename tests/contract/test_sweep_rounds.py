@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from queue_core.catalog.records import task_log
-from queue_core.catalog.slices import bunches
+from queue_core.catalog.slices import slice_batches
 from queue_core.errors import NotLeading
 from queue_core.selection import rounds
 from queue_core.support.faults import InjectedFault, arm
@@ -120,7 +120,7 @@ def test_an_interrupted_sweep_goes_on_where_it_was_and_makes_one_round(store):
     queue = fired_in_slices(store, 10)
     interrupted(queue, "sweep.committed")
     looked_at = []
-    read = bunches.read_given
+    read = slice_batches.read_given
 
     def spied(*args, **values):
         found = read(*args, **values)
@@ -128,7 +128,7 @@ def test_an_interrupted_sweep_goes_on_where_it_was_and_makes_one_round(store):
         return found
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(bunches, "read_given", spied)
+        patch.setattr(slice_batches, "read_given", spied)
         assert queue.sweep(10) == 6
 
     assert looked_at == [4, 5, 6, 7, 8, 8, 9]

@@ -26,8 +26,8 @@ def queue(store, monkeypatch):
 @pytest.fixture
 def troubles(caplog):
     """The messages that pools have logged about their troubles."""
-    caplog.set_level(logging.INFO, "queue_core.pool.trouble")
-    return lambda: [r.message for r in caplog.records if r.name == "queue_core.pool.trouble"]
+    caplog.set_level(logging.INFO, "queue_core.pool.outage")
+    return lambda: [r.message for r in caplog.records if r.name == "queue_core.pool.outage"]
 
 
 @pytest.mark.parametrize("count", [3, "all"], ids=["some", "all"])

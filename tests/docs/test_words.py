@@ -21,7 +21,7 @@ DEFINED = {word for word, _ in DEFINITIONS}
 
 COUNTERS = [
     column.name
-    for table in (tables.shards, tables.turns, tables.counters)
+    for table in (tables.shards, tables.shard_locks, tables.counters)
     for column in table.c
     if not column.primary_key and column.name != "seal"
 ]

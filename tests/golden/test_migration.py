@@ -153,7 +153,7 @@ def test_a_store_that_is_open_meanwhile_says_so(old):
         queue = older.queue("orders")
         with next_version():
             Store(old).close()
-        rename = "ALTER TABLE turns RENAME TO renamed"
+        rename = "ALTER TABLE shard_locks RENAME TO renamed"
         older.catalog.write(lambda connection: connection.execute(text(rename)))
 
         for call in (queue.fire, queue.metadata):

@@ -253,8 +253,8 @@ MUTANTS = (
     # Locks left out, which only a database with several writers shows.
     _of(
         "a firing takes no turns",
-        "queue_core/catalog/slices/turns",
-        "query.with_for_update(skip_locked=True, of=turns)",
+        "queue_core/catalog/slices/shard_locks",
+        "query.with_for_update(skip_locked=True, of=shard_locks)",
         "query",
         f"{_RACES}/test_fire.py",
     ),

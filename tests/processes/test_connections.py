@@ -63,7 +63,7 @@ def test_a_load_that_is_cut_before_its_commit_does_not_claim_to_know(store, one)
 def test_a_firing_that_is_cut_in_between_has_changed_nothing(store, one):
     queue = make_queue(store)
     queue.load(orders(10))
-    one.start(lambda store: store.queue("orders").fire("all"), "UPDATE turns")
+    one.start(lambda store: store.queue("orders").fire("all"), "UPDATE shard_locks")
     cut(store)
 
     with pytest.raises(CatalogUnavailable, match="nothing was changed"):

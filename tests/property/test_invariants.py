@@ -159,8 +159,8 @@ class Verbs(Losing, RuleBasedStateMachine):
             first = sorted(part.messages, key=lambda message: -message.number)
             assert set(ids) == {message.id for message in first[: len(ids)]}
             return
-        for lane, these in fired.items():
-            assert these == could[lane][: len(these)]
+        for flow, these in fired.items():
+            assert these == could[flow][: len(these)]
 
     # --- rules --------------------------------------------------------------------------------
 

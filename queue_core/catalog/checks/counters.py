@@ -13,10 +13,10 @@ from sqlalchemy import Connection, Table, func, select
 
 from queue_core.catalog.checks.finding import Finding, Remedy
 from queue_core.catalog.checks.rules import ALTERED, Scope, is_altered
-from queue_core.catalog.tables import LEFT, counters, queues, shards, slices, turns
+from queue_core.catalog.tables import LEFT, counters, queues, shard_locks, shards, slices
 from queue_core.values.model import Magazine, State
 
-_TABLES = (shards, turns, counters)
+_TABLES = (shards, shard_locks, counters)
 
 _Place = tuple[int, int, int]
 
@@ -80,12 +80,12 @@ def _check_sums(
     in_flight = turn["fired"] - count["reloaded"] - left
     if in_flight != fired:
         text = f"{in_flight} messages are in flight by the counters, and {fired} by the slices"
-        yield _of("I18", turns.name, place, text)
+        yield _of("I18", shard_locks.name, place, text)
     if count["damaged"] != damaged:
         text = f"{count['damaged']} messages are damaged by the counters, and {damaged} are there"
         yield _of("I19", counters.name, place, text)
     if max(turn["fire_pointer"], count["sweep_pointer"]) > load["load_pointer"]:
-        yield _of("I20", turns.name, place, "a pointer is beyond the load pointer")
+        yield _of("I20", shard_locks.name, place, "a pointer is beyond the load pointer")
     elif min(row[name] for row in (load, turn, count) for name in row if name != "seal") < 0:
         yield _of("I20", counters.name, place, "a counter is negative")
 

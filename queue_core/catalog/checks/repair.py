@@ -24,14 +24,14 @@ from queue_core.catalog.tables import (
     files,
     metadata,
     segments,
+    shard_locks,
     shards,
     slices,
-    turns,
 )
 from queue_core.values.model import Magazine, State
 
 _Place = tuple[int, int, int]
-_TABLES: tuple[Table, ...] = (turns, shards, counters)
+_TABLES: tuple[Table, ...] = (shard_locks, shards, counters)
 #: A pointer further beyond the messages is damaged.
 _LEAP = 1 << 40
 #: Rows that one transaction seals.
@@ -108,7 +108,7 @@ def _slices_of(connection: Connection, findings: Collection[Finding]) -> list[An
 
 def _lock_turns(connection: Connection, places: Iterable[_Place]) -> None:
     for place in places:
-        connection.execute(select(turns).where(_at(turns, place)).with_for_update())
+        connection.execute(select(shard_locks).where(_at(shard_locks, place)).with_for_update())
 
 
 def _set_apart(connection: Connection, ids: Collection[int], known: set[_Place]) -> set[_Place]:

@@ -10,7 +10,6 @@ from sqlalchemy import or_, select
 from queue_core.catalog.checks.finding import Finding, Remedy
 from queue_core.catalog.checks.rules import ALTERED, Scope, can, find_rows, is_altered, of_row
 from queue_core.catalog.tables import (
-    allotments,
     breakers,
     consumers,
     dedup,
@@ -20,6 +19,7 @@ from queue_core.catalog.tables import (
     schedule,
     slices,
     tickets,
+    token_buckets,
     waiters,
 )
 
@@ -101,7 +101,7 @@ _TIMES = {
     waiters.c.alive_until: "the waiter has given a sign of life in the future",
     schedule.c.begun_at: "the task has begun in the future",
     breakers.c.since_at: "breaker {row.name!r}: the time of its state is in the future",
-    allotments.c.spent_until: "the tokens of a limit are spent until a time in the future",
+    token_buckets.c.spent_until: "the tokens of a limit are spent until a time in the future",
     dedup.c.loaded_at: "the key was loaded in the future",
 }
 

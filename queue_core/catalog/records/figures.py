@@ -26,7 +26,7 @@ from sqlalchemy import (
 )
 
 from queue_core.catalog import dialect
-from queue_core.catalog.tables import LEFT, counters, queues, shards, slices, turns
+from queue_core.catalog.tables import LEFT, counters, queues, shard_locks, shards, slices
 from queue_core.values.due import NEVER
 from queue_core.values.model import Magazine, State
 
@@ -35,7 +35,7 @@ COUNTED = ("loaded", "fired", "deleted", "sidelined")
 #: The counters of each magazine, and their tables.
 _TABLES = {
     shards: ("loaded",),
-    turns: ("fired",),
+    shard_locks: ("fired",),
     counters: ("reloaded", "damaged", "ignored", *LEFT),
 }
 COUNTERS = tuple(name for names in _TABLES.values() for name in names)

@@ -28,7 +28,7 @@ _PRODUCER: dict[Table, Rights] = {
     t.queues: (_READ, _LOCK_QUEUE),
     t.schemas: (_READ,),
     t.shards: (_READ, "UPDATE (load_pointer, loaded, seal)"),
-    t.turns: (_READ,),
+    t.shard_locks: (_READ,),
     t.counters: (_READ,),
     t.segments: (_ADD, "SELECT (id, loaded_at)"),
     t.files: (_ADD, "SELECT (location)"),
@@ -45,7 +45,7 @@ _CONSUMER: dict[Table, Rights] = {
     t.queues: (_READ, _LOCK_QUEUE),
     t.schemas: (_READ,),
     t.shards: (_READ, _CHANGE),
-    t.turns: (_READ, _CHANGE),
+    t.shard_locks: (_READ, _CHANGE),
     t.counters: (_READ, _CHANGE),
     t.segments: (_READ, _REMOVE),
     t.id_map: (_READ, _REMOVE),
@@ -67,8 +67,8 @@ _CONSUMER: dict[Table, Rights] = {
     t.dedup: (_READ,),
     t.breakers: _ALL,
     t.samples: _ALL,
-    t.allotments: _ALL,
-    t.lanes: _ALL,
+    t.token_buckets: _ALL,
+    t.flows: _ALL,
 }
 
 #: For each right on a table, the right on the sequence of its ids.

@@ -18,7 +18,7 @@ from queue_core.catalog import dialect
 from queue_core.catalog.damage import decoding
 from queue_core.catalog.holders import named_locks
 from queue_core.catalog.records import schedule
-from queue_core.catalog.slices.bunches import Bunch
+from queue_core.catalog.slices.slice_batches import SliceBatch
 from queue_core.catalog.tables import task_log
 from queue_core.segments.ipc import pack, unpack
 from queue_core.values.model import Magazine, QueueInfo, Slice
@@ -48,11 +48,11 @@ class Moves:
         target = None if to is None else to.name.lower()
         self._counts[piece.shard, piece.magazine.name.lower(), target] += messages
 
-    def add_all(self, bunch: Bunch, to: Magazine | None) -> None:
+    def add_all(self, batch: SliceBatch, to: Magazine | None) -> None:
         """Count the messages of some slices, as `add` does."""
         target = None if to is None else to.name.lower()
-        for (_, source, shard), range in bunch.by_shard():
-            self.count(shard, bunch[range].messages, Magazine(source).name.lower(), target)
+        for (_, source, shard), range in batch.by_shard():
+            self.count(shard, batch[range].messages, Magazine(source).name.lower(), target)
 
     def count(self, shard: int | None, messages: int, source: str, target: str | None) -> None:
         """Count moves from or to something other than a magazine."""

@@ -25,12 +25,12 @@ from sqlalchemy import (
 )
 
 from queue_core.catalog import dialect, notifications, seals
-from queue_core.catalog.slices import lanes, moving
-from queue_core.catalog.slices.bunches import NULL, Bunch
+from queue_core.catalog.slices import flows, moving
 from queue_core.catalog.slices.moving import MovingRows, MovingSlices
 from queue_core.catalog.slices.segments import release
+from queue_core.catalog.slices.slice_batches import NULL, SliceBatch
 from queue_core.catalog.slices.slices import Room, ShardKey, add, allocate, columns_of, execute_each
-from queue_core.catalog.tables import counters, slices, turns
+from queue_core.catalog.tables import counters, shard_locks, slices
 from queue_core.values.model import Magazine, QueueInfo, Slice, State
 from queue_core.values.rows import EMPTY, Numbers, Rows
 from queue_core.values.settings import QueueSettings
@@ -102,10 +102,10 @@ class Changes:
             self._leave(piece, rows, counter)
             self.cut(piece, rows)
 
-    def remove_all(self, bunch: Bunch, counter: str) -> None:
+    def remove_all(self, batch: SliceBatch, counter: str) -> None:
         """Remove whole slices for good; *counter* counts them."""
-        self._leave_all(bunch, counter)
-        self._gone.append((bunch.id, bunch.segment_id))
+        self._leave_all(batch, counter)
+        self._gone.append((batch.id, batch.segment_id))
 
     def move(
         self,
@@ -132,18 +132,18 @@ class Changes:
         self._wakes.add(piece.queue_id)
 
     def move_all(
-        self, bunch: Bunch, to: Magazine, counter: str, **values: Numbers | int | None
+        self, batch: SliceBatch, to: Magazine, counter: str, **values: Numbers | int | None
     ) -> None:
         """
         Move slices, or rows of them, as `move` does.
 
         *values* of other columns are new: one for all, or one for each slice, with `NULL` for none.
         """
-        self._leave_all(bunch, counter)
-        for pair in filter(None, bunch.part):
+        self._leave_all(batch, counter)
+        for pair in filter(None, batch.part):
             self.cut(*pair)
-        self._moves.append(MovingSlices(bunch, to, values))
-        self._wakes.update(np.unique(bunch.queue_id).tolist())
+        self._moves.append(MovingSlices(batch, to, values))
+        self._wakes.update(np.unique(batch.queue_id).tolist())
 
     def put(self, piece: Slice, rows: Rows, **values: Any) -> None:
         """Add a slice with these rows at their places: a copy of *piece* with other *values*."""
@@ -161,7 +161,7 @@ class Changes:
         self._fire(piece.shard_key, len(rows), piece.place_of(rows.stop))
 
     def unfire(self, piece: Slice, rows: Rows) -> None:
-        """Count rows as never fired; the caller holds the turn of their shard."""
+        """Count rows as never fired; the caller holds the lock of their shard."""
         count, pointer = self._fired.get(piece.shard_key, (0, 0))
         self._fired[piece.shard_key] = (count - len(rows), pointer)
 
@@ -188,7 +188,7 @@ class Changes:
         moves = [*self._moves, *(moving.together(to, moved) for to, moved in self._moved.items())]
         moved_at = dialect.read_clock(connection) if now is None and moves else now
         wanted: dict[ShardKey, Room] = {}
-        offsets = [moving.side_by_side(move.bunch, move.to, wanted) for move in moves]
+        offsets = [moving.side_by_side(move.batch, move.to, wanted) for move in moves]
         empty = [piece for piece, rows in self._kept.values() if not rows]
         gone = [piece.id for piece in empty]
         segments = {piece.segment_id for piece in empty}
@@ -210,7 +210,7 @@ class Changes:
             release(connection, segments)
         execute_each(connection, counting, counts)
         for queue_id, rank in sorted(self._lowest.items()):
-            lanes.set_back(connection, queue_id, rank)
+            flows.set_back(connection, queue_id, rank)
         if self._wakes:
             notifications.notify(connection, *self._wakes)
 
@@ -225,10 +225,10 @@ class Changes:
         free = len(rows) if piece.ticket is None else 0
         self._left(piece.shard_key, counter, len(rows), free, piece.place_of(rows.stop))
 
-    def _leave_all(self, bunch: Bunch, counter: str) -> None:
-        free = bunch.ticket == NULL
-        for key, range in bunch.by_shard():
-            here, waiting = bunch[range], bunch[range][free[range]]
+    def _leave_all(self, batch: SliceBatch, counter: str) -> None:
+        free = batch.ticket == NULL
+        for key, range in batch.by_shard():
+            here, waiting = batch[range], batch[range][free[range]]
             end = int(waiting.end.max(initial=0))
             self._left(key, counter, here.messages, waiting.messages, end)
             damaged = here[here.state == int(State.DAMAGED)]
@@ -282,15 +282,19 @@ def _shard(key: ShardKey) -> dict[str, int]:
 
 def _furthest() -> ColumnElement[int]:
     return case(
-        (turns.c.fire_pointer < bindparam("upto"), bindparam("upto", type_=BigInteger)),
-        else_=turns.c.fire_pointer,
+        (shard_locks.c.fire_pointer < bindparam("upto"), bindparam("upto", type_=BigInteger)),
+        else_=shard_locks.c.fire_pointer,
     )
 
 
 _FIRE = (
-    update(turns)
-    .where(*_at(turns))
-    .values(seals.changing(turns, fired=turns.c.fired + bindparam("by"), fire_pointer=_furthest()))
+    update(shard_locks)
+    .where(*_at(shard_locks))
+    .values(
+        seals.changing(
+            shard_locks, fired=shard_locks.c.fired + bindparam("by"), fire_pointer=_furthest()
+        )
+    )
 )
 _REMOVE = delete(slices).where(dialect.one_of_given(slices.c.id, "these"))
 _SHRINK = (

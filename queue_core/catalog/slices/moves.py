@@ -9,8 +9,8 @@ from sqlalchemy import Connection
 
 from queue_core.catalog import dialect
 from queue_core.catalog.records.task_log import Moves
-from queue_core.catalog.slices.bunches import Bunch
 from queue_core.catalog.slices.changes import Changes
+from queue_core.catalog.slices.slice_batches import SliceBatch
 from queue_core.values.due import NEVER
 from queue_core.values.failure_kinds import BY_HAND
 from queue_core.values.model import Magazine, QueueInfo
@@ -57,7 +57,7 @@ def carry_out(
     queue: QueueInfo,
     move: Move,
     taken: Sequence[Taken],
-    whole: Bunch | None = None,
+    whole: SliceBatch | None = None,
     *,
     changes: Changes | None = None,
 ) -> int:

@@ -14,8 +14,8 @@ import numpy as np
 from sqlalchemy import Connection, Update, bindparam, update
 
 from queue_core.catalog import dialect, seals
-from queue_core.catalog.slices import lanes
-from queue_core.catalog.slices.bunches import NULL, Bunch
+from queue_core.catalog.slices import flows
+from queue_core.catalog.slices.slice_batches import NULL, SliceBatch
 from queue_core.catalog.slices.slices import Room, ShardKey, add, columns_of
 from queue_core.catalog.tables import slices
 from queue_core.values.model import Magazine, Slice, State
@@ -35,7 +35,7 @@ class MovingRows(NamedTuple):
 class MovingSlices(NamedTuple):
     """Slices that move to the tails of their shards in a magazine, with new values of columns."""
 
-    bunch: Bunch
+    batch: SliceBatch
     to: Magazine
     values: Mapping[str, Numbers | int | None]
 
@@ -44,7 +44,7 @@ def together(to: Magazine, moved: list[MovingRows]) -> MovingSlices:
     """Return one move of many rows; where a value is new for some of them, others keep theirs."""
     moved.sort(key=lambda one: (*one.piece.shard_key, one.piece.place_of(one.rows.start)))
     new = [at for at, one in enumerate(moved) if one.is_new]
-    bunch = Bunch.of([(one.piece, one.rows) for one in moved], new)
+    batch = SliceBatch.of([(one.piece, one.rows) for one in moved], new)
     values: dict[str, Numbers | int | None] = {}
     for name in sorted({name for one in moved for name in one.values}):
         # Messages that move are not due, unless that is new.
@@ -52,19 +52,21 @@ def together(to: Magazine, moved: list[MovingRows]) -> MovingSlices:
         of = [one.values.get(name, old) for one, old in zip(moved, kept, strict=True)]
         alike = all(value == of[0] for value in of)
         values[name] = of[0] if alike else np.array([NULL if x is None else x for x in of])
-    return MovingSlices(bunch, to, values)
+    return MovingSlices(batch, to, values)
 
 
-def side_by_side(bunch: Bunch, to: Magazine, wanted: MutableMapping[ShardKey, Room]) -> Numbers:
+def side_by_side(
+    batch: SliceBatch, to: Magazine, wanted: MutableMapping[ShardKey, Room]
+) -> Numbers:
     """
     Return the offset of each slice from the new tail of its shard.
 
     Adds to *wanted* what the shards need. Slices whose rows interleave keep doing so.
     """
-    offsets = np.zeros(len(bunch), np.int64)
-    end = bunch.end
-    for (queue_id, _, shard), range in bunch.by_shard():
-        position = bunch.position[range]
+    offsets = np.zeros(len(batch), np.int64)
+    end = batch.end
+    for (queue_id, _, shard), range in batch.by_shard():
+        position = batch.position[range]
         furthest = np.maximum.accumulate(end[range])
         # Slices that interleave have one distance from the tail.
         begins = np.concatenate([[True], position[1:] >= furthest[:-1]])
@@ -75,7 +77,7 @@ def side_by_side(bunch: Bunch, to: Magazine, wanted: MutableMapping[ShardKey, Ro
         key = (queue_id, int(to), shard)
         places, messages = wanted.get(key, (0, 0))
         offsets[range] = places + position - first[group] + (stops - (last - first))[group]
-        messages += int(bunch.count[range].sum())
+        messages += int(batch.count[range].sum())
         wanted[key] = Room(places + int(stops[-1]), messages)
     return offsets
 
@@ -88,9 +90,9 @@ def write(
     moved_at: int | None,
 ) -> None:
     """Write a move, whose *offsets* are those from the *tails* of the shards."""
-    bunch, to, values = move
+    batch, to, values = move
     position = offsets.copy()
-    for (queue_id, _, shard), range in bunch.by_shard():
+    for (queue_id, _, shard), range in batch.by_shard():
         position[range] += tails[queue_id, int(to), shard]
     new: dict[str, Numbers | int | None] = {
         "magazine": int(to),
@@ -105,20 +107,20 @@ def write(
         **values,
     }
     if to is Magazine.MAIN:
-        end = position + bunch.row_stop - bunch.row_start
-        new |= lanes.rank_returned(
-            connection, bunch.queue_id, bunch.shard, position, end, bunch.count
+        end = position + batch.row_stop - batch.row_start
+        new |= flows.rank_returned(
+            connection, batch.queue_id, batch.shard, position, end, batch.count
         )
     same = {name: value for name, value in new.items() if not isinstance(value, np.ndarray)}
     each = {name: value for name, value in new.items() if isinstance(value, np.ndarray)}
-    whole = bunch.part == None  # noqa: E711 - for each element
+    whole = batch.part == None  # noqa: E711 - for each element
     if whole.any():
         each_whole = {name: value[whole] for name, value in each.items()}
-        _update(connection, bunch.id[whole], same, each_whole)
+        _update(connection, batch.id[whole], same, each_whole)
     parts = np.flatnonzero(~whole).tolist()
     of = {name: _or_none(value) for name, value in each.items()}
     rows = [
-        columns_of(*bunch.part[at]) | same | {name: value[at] for name, value in of.items()}
+        columns_of(*batch.part[at]) | same | {name: value[at] for name, value in of.items()}
         for at in parts
     ]
     add(connection, rows)

@@ -11,8 +11,8 @@ from queue_core.catalog import dialect, queues
 from queue_core.catalog.holders.consumers import names_of
 from queue_core.catalog.records import failures
 from queue_core.catalog.records.task_log import Moves
-from queue_core.catalog.slices.bunches import NULL, Bunch
 from queue_core.catalog.slices.changes import Changes
+from queue_core.catalog.slices.slice_batches import NULL, SliceBatch
 from queue_core.values.due import NEVER, due_after
 from queue_core.values.failure_kinds import DELIVERIES, KILLED
 from queue_core.values.model import Magazine, QueueInfo
@@ -21,7 +21,7 @@ from queue_core.values.model import Magazine, QueueInfo
 def set_aside(
     connection: Connection,
     queue: QueueInfo,
-    bunch: Bunch,
+    batch: SliceBatch,
     kind: str,
     changes: Changes,
     reason: str | None = None,
@@ -32,21 +32,21 @@ def set_aside(
     *kind* is the kind of their failures, which do not count as attempts. The queue's policy says
     when they are due; messages that were fired too often, or killed their process, are dead.
     """
-    if not len(bunch):
+    if not len(batch):
         changes.apply(connection)
         return 0
     # The one time of all that is written: to read the clock costs as much as a write.
     now = dialect.read_clock(connection)
     find = _due_at(connection, queue, kind, now)
-    pairs, of = np.unique(np.stack([bunch.attempts, bunch.deliveries]), axis=1, return_inverse=True)
+    pairs, of = np.unique(np.stack([batch.attempts, batch.deliveries]), axis=1, return_inverse=True)
     times = [find(*pair) for pair in pairs.T.tolist()]
     due_at = np.array([NULL if time is None else time for time in times], np.int64)
     # Packed before the first write, for which others may have to wait.
-    failed = _failed(connection, bunch, kind, reason)
+    failed = _failed(connection, batch, kind, reason)
     moves = Moves()
-    moves.add_all(bunch, Magazine.SIDELINE)
+    moves.add_all(batch, Magazine.SIDELINE)
     moves.packed()
-    changes.move_all(bunch, Magazine.SIDELINE, "swept", due_at=due_at[of.reshape(-1)])
+    changes.move_all(batch, Magazine.SIDELINE, "swept", due_at=due_at[of.reshape(-1)])
     changes.apply(connection, now)
     for name, packed in failed:
         failures.store(connection, queue.id, name, packed, now)
@@ -55,16 +55,16 @@ def set_aside(
 
 
 def _failed(
-    connection: Connection, bunch: Bunch, kind: str, reason: str | None
+    connection: Connection, batch: SliceBatch, kind: str, reason: str | None
 ) -> list[tuple[str | None, bytes]]:
     """Return the packed failures of all messages, with the names of those who held them."""
-    holders = np.unique(bunch.consumer_id).tolist()
+    holders = np.unique(batch.consumer_id).tolist()
     names = names_of(connection, holders)
-    ids, of = bunch.message_ids()
+    ids, of = batch.message_ids()
     found = []
     for holder in holders:
-        theirs = bunch.consumer_id[of] == holder
-        attempts = bunch.attempts[of][theirs].astype(np.int32)
+        theirs = batch.consumer_id[of] == holder
+        attempts = batch.attempts[of][theirs].astype(np.int32)
         packed = failures.pack_same(connection, ids[theirs], attempts, kind, reason)
         found.append((names.get(holder), packed))
     return found

@@ -22,10 +22,10 @@ from queue_core.catalog.tables import (
     consumers,
     counters,
     queues,
+    shard_locks,
     shard_totals,
     shards,
     slices,
-    turns,
 )
 from queue_core.values.model import Magazine, QueueInfo, State
 from queue_core.values.settings import QueueSettings
@@ -34,7 +34,9 @@ _TOTALS = (
     select(
         func.sum(reduce(sub, (counters.c[name] for name in LEFT), shards.c.loaded)).label("there"),
         # Damaged messages that were in flight count as reloaded.
-        func.sum(shards.c.loaded + counters.c.reloaded - turns.c.fired).label("not_in_flight"),
+        func.sum(shards.c.loaded + counters.c.reloaded - shard_locks.c.fired).label(
+            "not_in_flight"
+        ),
     )
     .select_from(shard_totals)
     .where(shards.c.queue_id == bindparam("queue"), shards.c.magazine == int(Magazine.MAIN))

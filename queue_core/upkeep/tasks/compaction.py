@@ -3,7 +3,7 @@
 Changes: waiting messages move to a new segment, and their slices become one slice at the same
 places. Ids, order, attempts, times and statistics stay the same, and messages in flight are left
 alone. Guard: the new segment is written outside of any transaction. The transaction that puts it in
-place takes the turns of the shards, and only slices that are exactly as they were read. Messages
+place takes the locks of the shards, and only slices that are exactly as they were read. Messages
 that were fired meanwhile stay as they are. Crash before the commit: a file that no slice names,
 which vacuum removes. Crash after it: the catalog names the messages in their new segment.
 """
@@ -21,7 +21,7 @@ from queue_core.catalog.database import Catalog
 from queue_core.catalog.records import progress
 from queue_core.catalog.records.publications import claim
 from queue_core.catalog.records.task_log import Moves
-from queue_core.catalog.slices import id_map, parts, read_plans, rewritable, turns
+from queue_core.catalog.slices import id_map, parts, read_plans, rewritable, shard_locks
 from queue_core.catalog.slices import segments as segment_rows
 from queue_core.catalog.slices.changes import Changes
 from queue_core.catalog.slices.conditions import WAITING, in_queue, in_shards, these
@@ -197,7 +197,7 @@ def _take_turns(connection: Connection, groups: Sequence[RewriteGroup]) -> None:
     """Block firings from the shards meanwhile, because they would skip locked slices."""
     first = groups[0].pieces[0]
     shards = {group.pieces[0].shard for group in groups}
-    turns.lock(connection, [first.queue_id], first.magazine, shards)
+    shard_locks.lock(connection, [first.queue_id], first.magazine, shards)
 
 
 def _intact(

@@ -1,7 +1,7 @@
 """Evict the oldest waiting messages of a full ring, to make room for newer ones.
 
 Changes: removes waiting slices of main, the last one only in part, within the transaction of the
-load. The load's own messages are the newest. Messages in flight stay. Guard: the turns of the
+load. The load's own messages are the newest. Messages in flight stay. Guard: the locks of the
 shards, as for firings. Slices that other transactions have locked are skipped. Crash before the
 commit: nothing was loaded, and nothing is lost.
 """
@@ -15,7 +15,7 @@ from itertools import groupby
 
 from sqlalchemy import Connection
 
-from queue_core.catalog.slices import turns
+from queue_core.catalog.slices import shard_locks
 from queue_core.catalog.slices.changes import Changes
 from queue_core.catalog.slices.conditions import WAITING, behind, in_shard
 from queue_core.catalog.slices.slices import ShardKey, fetch
@@ -48,7 +48,7 @@ def evict_oldest(connection: Connection, queue: QueueInfo, overrun: Overrun) -> 
 
 def _oldest_first(connection: Connection, queue: QueueInfo, batch: int) -> Iterator[list[Slice]]:
     """Yield waiting slices in order of loading, grouped by load."""
-    shards = sorted(turns.lock(connection, [queue.id]))
+    shards = sorted(shard_locks.lock(connection, [queue.id]))
     # A rewritten message is in another segment than its neighbours.
     blocks = (interleaved(_waiting_slices(connection, shard, batch)) for shard in shards)
     for _, together in groupby(heapq.merge(*blocks, key=_age), key=_age):

@@ -13,7 +13,7 @@ import pyarrow as pa
 from queue_core.catalog import queues
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.holders.consumers import DEAD_AFTER_SECONDS
-from queue_core.catalog.slices import id_map, origins, read_plans
+from queue_core.catalog.slices import id_map, read_plans, segment_lookup
 from queue_core.errors import BadOption
 from queue_core.segments.reader import read_table
 from queue_core.segments.storage import Storage
@@ -264,7 +264,7 @@ def choose(
     given = None if ids is None or isinstance(ids, str) else _as_set(ids)
     with quarantining(catalog, storage), catalog.read() as connection:
         if given is not None:
-            origins.check(connection, [queue], id_map.located(connection, [queue.id], given))
+            segment_lookup.check(connection, [queue], id_map.located(connection, [queue.id], given))
         found = find(connection, storage.uri, queue, magazines, given, condition)
     return Chosen(catalog, storage, queue, found, magazines)
 

@@ -21,7 +21,7 @@ from queue_core.catalog import queues
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.records import jobs
 from queue_core.catalog.records.jobs import Job
-from queue_core.catalog.slices import turns
+from queue_core.catalog.slices import shard_locks
 from queue_core.errors import (
     CatalogForbidden,
     DamagedSegment,
@@ -54,7 +54,7 @@ def start(catalog: Catalog, storage: Storage, redriving: Redriving, who: str | N
             queue.id,
             None if target is None else target.id,
             redriving.wish,
-            pointers=turns.load_pointers(connection, [queue.id], Magazine.SIDELINE),
+            pointers=shard_locks.load_pointers(connection, [queue.id], Magazine.SIDELINE),
             total=total,
             who=who[:200],
         )

@@ -23,7 +23,7 @@ from queue_core.catalog import queues
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.holders import named_locks
 from queue_core.catalog.records.publications import claim, is_new_load
-from queue_core.catalog.slices import segments, turns
+from queue_core.catalog.slices import segments, shard_locks
 from queue_core.catalog.slices.changes import Changes
 from queue_core.errors import Conflict, IgnisError, QueueFull
 from queue_core.segments.stager import remove_refused, remove_staged
@@ -157,11 +157,11 @@ class SmartLoad:
     ) -> list[int]:
         """Decide and load while no other process loads into the shards or fires from them."""
         queue, shards = self._queue, self._shards
-        turns.lock(connection, [queue.id], shard_numbers=shards)
+        shard_locks.lock(connection, [queue.id], shard_numbers=shards)
         queues.hold(connection, queue, alone=bool(self._policy.dedup))
         # Before any change: a policy that was set meanwhile decides instead.
         queues.hold_settings(connection, queue)
-        turns.lock_load_pointers(connection, [queue.id], shard_numbers=shards)
+        shard_locks.lock_load_pointers(connection, [queue.id], shard_numbers=shards)
         for _ in range(TRIES):
             self._discard()
             self._prepare(connection)

@@ -14,7 +14,7 @@ import pyarrow as pa
 from sqlalchemy import Connection
 
 from queue_core.catalog import dialect
-from queue_core.catalog.slices import read_plans, turns
+from queue_core.catalog.slices import read_plans, shard_locks
 from queue_core.catalog.slices.conditions import in_queue, in_shards, in_state, unexpired
 from queue_core.catalog.slices.slices import ShardKey, fetch
 from queue_core.policies.inputs import BoundPolicy, Flags
@@ -78,7 +78,7 @@ def take_snapshot(
 ) -> Snapshot:
     """Find the queued messages of some shards that a policy may ask, within a transaction."""
     states = [State.LOADED, State.FIRED] if policy.asks_retrieved else [State.LOADED]
-    pointers = turns.load_pointers(connection, [queue.id], shard_numbers=shard_numbers)
+    pointers = shard_locks.load_pointers(connection, [queue.id], shard_numbers=shard_numbers)
     found = fetch(
         connection,
         *in_queue(queue.id, Magazine.MAIN),

@@ -14,7 +14,7 @@ from sqlalchemy import Connection
 from queue_core.catalog import queues
 from queue_core.catalog.records import dedup
 from queue_core.catalog.records.dedup import KnownKeys
-from queue_core.catalog.slices import turns
+from queue_core.catalog.slices import shard_locks
 from queue_core.catalog.slices.conditions import in_queue, in_shards, in_state, of_segments
 from queue_core.catalog.slices.slices import ShardKey, fetch
 from queue_core.policies.inputs import PolicyResult
@@ -67,11 +67,11 @@ def validate(
     locked: list[Slice] = []
     if read_set.messages:
         # Firings would skip locked slices, so they must not fire from these shards.
-        turns.lock(connection, [queue.id], shard_numbers=shards)
+        shard_locks.lock(connection, [queue.id], shard_numbers=shards)
         locked = _lock_messages(connection, queue, shards, read_set.messages)
     queues.hold(connection, queue, alone=known is not None)
     if read_set.pointers is not None:
-        pointers = turns.lock_load_pointers(connection, [queue.id], shard_numbers=shards)
+        pointers = shard_locks.lock_load_pointers(connection, [queue.id], shard_numbers=shards)
         if pointers != read_set.pointers:
             raise StaleSnapshot
     if known is not None and not dedup.add(connection, queue.id, known):

@@ -50,13 +50,13 @@ def test_a_lane_alternates_between_its_shards():
 def test_every_value_has_a_key_and_so_have_nulls(kind, values):
     _, _, ranking = arrange([(None, part(*values, kind=kind))], "tenant", (), 0)
 
-    assert len(set(ranking.lanes.tolist())) == 3
-    assert NULL in ranking.lanes.tolist()
+    assert len(set(ranking.flows.tolist())) == 3
+    assert NULL in ranking.flows.tolist()
 
 
 def test_a_value_has_the_same_key_in_every_load():
     (one,), (two,) = (
-        arrange([(None, part(*["acme"] * n))], "tenant", (), 0)[2].lanes.tolist() for n in (1, 3)
+        arrange([(None, part(*["acme"] * n))], "tenant", (), 0)[2].flows.tolist() for n in (1, 3)
     )
 
     assert one == two > 2 or one == two < 0

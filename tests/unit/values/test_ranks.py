@@ -5,7 +5,7 @@ from queue_core.values.ranks import GROUPS, STRETCHES, TICKS, Ranking, groups, p
 
 
 def spans(*counts):
-    """The begins and ends of the spans of lanes of a weight of 1 with so many rows, in order."""
+    """The begins and ends of the spans of flows of a weight of 1 with so many rows, in order."""
     nth = np.concatenate([np.arange(count) for count in counts]) * TICKS
     high = np.sort(nth + TICKS)
     return high - TICKS, high
@@ -65,11 +65,11 @@ def test_lanes_with_about_as_much_waiting_are_together():
     assert of[0] != of[1]
 
 
-@pytest.mark.parametrize("lanes", [1, 3, 1 << 17])
-def test_the_lanes_of_rows_are_packed(lanes):
-    codes = np.arange(lanes) % lanes
-    empty = np.empty(lanes, dtype=np.int64)
+@pytest.mark.parametrize("flows", [1, 3, 1 << 17])
+def test_the_lanes_of_rows_are_packed(flows):
+    codes = np.arange(flows) % flows
+    empty = np.empty(flows, dtype=np.int64)
 
-    ranking = Ranking(5, 5 + lanes, (), empty, empty, packed(codes, lanes))
+    ranking = Ranking(5, 5 + flows, (), empty, empty, packed(codes, flows))
 
     assert ranking.lane_of_rows().tolist() == codes.tolist()

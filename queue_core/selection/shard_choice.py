@@ -22,9 +22,9 @@ from weakref import WeakKeyDictionary
 from sqlalchemy import Connection, Engine
 
 from queue_core.catalog import dialect
-from queue_core.catalog.slices import turns
+from queue_core.catalog.slices import shard_locks
+from queue_core.catalog.slices.shard_locks import Backlog, place_in_turn
 from queue_core.catalog.slices.slices import ShardKey
-from queue_core.catalog.slices.turns import Backlog, place_in_turn
 from queue_core.selection.contention import Contention
 from queue_core.selection.request import FireRequest
 from queue_core.values.model import Magazine
@@ -40,7 +40,7 @@ OF_EACH = 1000
 _contentions: WeakKeyDictionary[Engine, Contention] = WeakKeyDictionary()
 
 
-def choose_turns(
+def choose_shards(
     connection: Connection,
     request: FireRequest,
     lock: Lock,
@@ -58,7 +58,7 @@ def choose_turns(
     *every*, it locks those of all other shards, unless it is beside other firings.
     """
     where = (request.queue_ids, request.magazine, request.shards)
-    read = turns.lock if lock == "wait" else turns.backlog
+    read = shard_locks.lock if lock == "wait" else shard_locks.backlog
     seen = read(connection, *where)
     waited = sum(shard.waiting for shard in seen.values())
     if lock == "wait":
@@ -84,9 +84,9 @@ def choose_turns(
     if lock == "some":
         queue_ids = sorted({key[0] for key in wanted})
         these = {key[2] for key in wanted}
-        return turns.lock(connection, queue_ids, request.magazine, these), waited
+        return shard_locks.lock(connection, queue_ids, request.magazine, these), waited
     most = len(wanted) + len(without)
-    locked = turns.lock_free(connection, *where, start=wanted[0], most=most)
+    locked = shard_locks.lock_free(connection, *where, start=wanted[0], most=most)
     locked = {key: shard for key, shard in locked.items() if key not in without}
     if passed_over([*map(place_in_turn, wanted)], {*map(place_in_turn, locked)}):
         contention.note(where)

@@ -11,8 +11,8 @@ from queue_core.errors import (
     SchemaMismatch,
     StorageUnavailable,
 )
+from queue_core.pool.outage import Trouble
 from queue_core.pool.timings import RETRY_SECONDS
-from queue_core.pool.trouble import Trouble
 
 
 class Clock:

@@ -14,7 +14,7 @@ from sqlalchemy import Connection, bindparam, delete, select, update
 
 from queue_core.catalog import dialect
 from queue_core.catalog.slices.slices import execute_each
-from queue_core.catalog.tables import allotments
+from queue_core.catalog.tables import token_buckets
 
 #: The column and the value of the row of the whole queue.
 WHOLE = ""
@@ -23,12 +23,12 @@ FORGETS = 1 / 16
 
 # Built once: each firing of a queue with limits uses them.
 _OF_QUEUE = (
-    allotments.c.queue_id == bindparam("queue"),
-    allotments.c.of_column == WHOLE,
-    allotments.c.value == WHOLE,
+    token_buckets.c.queue_id == bindparam("queue"),
+    token_buckets.c.of_column == WHOLE,
+    token_buckets.c.value == WHOLE,
 )
-_READ = select(allotments.c.spent_until).where(*_OF_QUEUE)
-_SPEND = update(allotments).where(*_OF_QUEUE).values(spent_until=bindparam("until"))
+_READ = select(token_buckets.c.spent_until).where(*_OF_QUEUE)
+_SPEND = update(token_buckets).where(*_OF_QUEUE).values(spent_until=bindparam("until"))
 
 
 class Bucket(NamedTuple):
@@ -52,7 +52,7 @@ def lock(connection: Connection, queue_ids: Sequence[int]) -> Mapping[int, Bucke
         query = _READ.with_for_update()
         row = connection.execute(query, {"queue": queue_id}).first()
         if row is None:
-            new = dialect.insert_new(connection, allotments)
+            new = dialect.insert_new(connection, token_buckets)
             new = new.values(queue_id=queue_id, of_column=WHOLE, value=WHOLE)
             connection.execute(new.on_conflict_do_nothing())
             row = connection.execute(query, {"queue": queue_id}).one()
@@ -69,13 +69,13 @@ def of_values(
 
     *most*: only so many values, those with the fewest tokens first.
     """
-    query = select(allotments.c.value, allotments.c.spent_until).where(
-        allotments.c.queue_id == queue_id,
-        allotments.c.of_column == column,
-        allotments.c.spent_until.is_not(None),
+    query = select(token_buckets.c.value, token_buckets.c.spent_until).where(
+        token_buckets.c.queue_id == queue_id,
+        token_buckets.c.of_column == column,
+        token_buckets.c.spent_until.is_not(None),
     )
     if most is not None:
-        order = (allotments.c.spent_until.desc(), allotments.c.value)
+        order = (token_buckets.c.spent_until.desc(), token_buckets.c.value)
         query = query.order_by(*order).limit(most)
     return dict(connection.execute(query).all())
 
@@ -85,19 +85,19 @@ def spend_of_values(
 ) -> None:
     """Note the same for some values, and now and then forget those whose buckets are full."""
     place = {"queue_id": queue_id, "of_column": column}
-    new = dialect.insert_new(connection, allotments)
+    new = dialect.insert_new(connection, token_buckets)
     statement = new.on_conflict_do_update(
-        index_elements=list(allotments.primary_key),
+        index_elements=list(token_buckets.primary_key),
         set_={"spent_until": new.excluded.spent_until},
     )
     rows = [place | {"value": key, "spent_until": at} for key, at in sorted(until.items())]
     execute_each(connection, statement, rows)
     if random.random() < FORGETS:
         connection.execute(
-            delete(allotments).where(
-                allotments.c.queue_id == queue_id,
-                allotments.c.of_column == column,
-                allotments.c.spent_until < full_before,
+            delete(token_buckets).where(
+                token_buckets.c.queue_id == queue_id,
+                token_buckets.c.of_column == column,
+                token_buckets.c.spent_until < full_before,
             )
         )
 

@@ -1,14 +1,14 @@
-"""Lanes: what the values of `fair_by` have waiting, and the ranks of messages in fair queues.
+"""Flows: what the values of `fair_by` have waiting, and the ranks of messages in fair queues.
 
 A message's rank is the virtual time at which it is to be fired (`queue_core.values.ranks`). A load
-begins each of its lanes at the virtual time of the queue, or after the lane's last message if that
+begins each of its flows at the virtual time of the queue, or after the flow's last message if that
 is later. Messages that come back to main, and rows that were staged before the queue was fair, have
-one lane together. A queue is fair if it has the row of its virtual time.
+one flow together. A queue is fair if it has the row of its virtual time.
 
 Guard: loads of one shard are one after another, because they allocate its places first. So the
-messages of a lane in a shard have rising ranks. Two loads of one lane into different shards may
-give it the same ranks. Firings advance the virtual time, under the turns of all shards. Messages
-that come back at their places set it back, but not behind the end of a forgotten lane.
+messages of a flow in a shard have rising ranks. Two loads of one flow into different shards may
+give it the same ranks. Firings advance the virtual time, under the locks of all shards. Messages
+that come back at their places set it back, but not behind the end of a forgotten flow.
 """
 
 from __future__ import annotations
@@ -22,61 +22,61 @@ import numpy as np
 from sqlalchemy import Connection, Executable, bindparam, delete, select, update
 
 from queue_core.catalog import dialect, seals
-from queue_core.catalog.tables import lanes, slices, turns
+from queue_core.catalog.tables import flows, shard_locks, slices
 from queue_core.segments.fair_order import FORGOTTEN, RETURNED, WHOLE, whole
 from queue_core.values.model import Magazine, Staged
 from queue_core.values.ranks import TICKS, Ranking, Stretch, Ticks, groups
 from queue_core.values.rows import Rows
 
-#: The share of firings that forget lanes.
+#: The share of firings that forget flows.
 FORGETS = 1 / 16
-#: A lane is forgotten when the virtual time has passed its end by so much: the turns of messages
+#: A flow is forgotten when the virtual time has passed its end by so much: the turns of messages
 #: that may be in flight, and come back.
 KEPT = 100_000 * TICKS
 
-_LANE = (lanes.c.queue_id == bindparam("queue"), lanes.c.lane == WHOLE)
-_ONE = select(lanes.c.lane, lanes.c.finish).where(
-    lanes.c.queue_id == bindparam("queue"),
-    (lanes.c.lane == WHOLE) | (lanes.c.lane == bindparam("lane")),
+_LANE = (flows.c.queue_id == bindparam("queue"), flows.c.flow == WHOLE)
+_ONE = select(flows.c.flow, flows.c.finish).where(
+    flows.c.queue_id == bindparam("queue"),
+    (flows.c.flow == WHOLE) | (flows.c.flow == bindparam("flow")),
 )
-_NOW = select(lanes.c.finish).where(*_LANE)
-_ADVANCE = update(lanes).where(*_LANE, lanes.c.finish < bindparam("rank"))
+_NOW = select(flows.c.finish).where(*_LANE)
+_ADVANCE = update(flows).where(*_LANE, flows.c.finish < bindparam("rank"))
 _ADVANCE = _ADVANCE.values(finish=bindparam("rank"))
-_FORGOTTEN = select(lanes.c.finish).where(
-    lanes.c.queue_id == bindparam("queue"), lanes.c.lane == FORGOTTEN
+_FORGOTTEN = select(flows.c.finish).where(
+    flows.c.queue_id == bindparam("queue"), flows.c.flow == FORGOTTEN
 )
-_SET_BACK = update(lanes).where(*_LANE, lanes.c.finish > bindparam("rank"))
+_SET_BACK = update(flows).where(*_LANE, flows.c.finish > bindparam("rank"))
 _SET_BACK = _SET_BACK.values(finish=bindparam("rank"))
 
 
 def begin(connection: Connection, queue_id: int) -> None:
     """Make a queue fair, or fair by another column; what waits comes before all later messages."""
     # Until those that move messages to main now have committed.
-    order = (turns.c.magazine, turns.c.shard)
-    moving = select(turns.c.shard).where(turns.c.queue_id == queue_id).order_by(*order)
+    order = (shard_locks.c.magazine, shard_locks.c.shard)
+    moving = select(shard_locks.c.shard).where(shard_locks.c.queue_id == queue_id).order_by(*order)
     connection.execute(moving.with_for_update()).all()
     now = connection.scalar(_NOW, {"queue": queue_id}) or 0
     last = connection.scalar(
-        select(lanes.c.finish)
-        .where(lanes.c.queue_id == queue_id)
-        .order_by(lanes.c.finish.desc())
+        select(flows.c.finish)
+        .where(flows.c.queue_id == queue_id)
+        .order_by(flows.c.finish.desc())
         .limit(1)
     )
     _rank_all(connection, queue_id, int(now))
-    connection.execute(delete(lanes).where(lanes.c.queue_id == queue_id))
+    connection.execute(delete(flows).where(flows.c.queue_id == queue_id))
     # After the last of the ranks that messages in the sideline or in flight may have had.
-    new = {"queue_id": queue_id, "lane": WHOLE, "finish": max(int(now), int(last or 0)) + 1}
-    connection.execute(dialect.of(connection).insert_new(lanes).values(**new))
+    new = {"queue_id": queue_id, "flow": WHOLE, "finish": max(int(now), int(last or 0)) + 1}
+    connection.execute(dialect.of(connection).insert_new(flows).values(**new))
 
 
 def end(connection: Connection, queue_id: int) -> None:
     """Make a queue fire the oldest message first again."""
     _rank_all(connection, queue_id, None)
-    connection.execute(delete(lanes).where(lanes.c.queue_id == queue_id))
+    connection.execute(delete(flows).where(flows.c.queue_id == queue_id))
 
 
 def advance(connection: Connection, queue_id: int, rank: int) -> None:
-    """Note the highest rank that a firing has taken, and now and then forget lanes behind it."""
+    """Note the highest rank that a firing has taken, and now and then forget flows behind it."""
     connection.execute(_ADVANCE, {"queue": queue_id, "rank": rank})
     if rank > KEPT and random.random() < FORGETS:
         _forget(connection, queue_id, rank - KEPT)
@@ -84,24 +84,24 @@ def advance(connection: Connection, queue_id: int, rank: int) -> None:
 
 def set_back(connection: Connection, queue_id: int, rank: int) -> None:
     """
-    Let the next new lanes start at *rank*, as messages of this rank come back at their places.
+    Let the next new flows start at *rank*, as messages of this rank come back at their places.
 
-    The lanes that have loaded since those messages were fired keep their ranks.
+    The flows that have loaded since those messages were fired keep their ranks.
     """
     least = connection.scalar(_FORGOTTEN, {"queue": queue_id}) or 0
     connection.execute(_SET_BACK, {"queue": queue_id, "rank": max(rank, int(least))})
 
 
 def _forget(connection: Connection, queue_id: int, rank: int) -> None:
-    """Forget the lanes that end at *rank* or before."""
-    special = lanes.c.lane.in_((WHOLE, FORGOTTEN))
-    behind = (lanes.c.queue_id == queue_id, ~special, lanes.c.finish <= rank)
+    """Forget the flows that end at *rank* or before."""
+    special = flows.c.flow.in_((WHOLE, FORGOTTEN))
+    behind = (flows.c.queue_id == queue_id, ~special, flows.c.finish <= rank)
     # Without those that a load has locked, so that no two transactions wait for each other.
-    found = select(lanes.c.lane).where(*behind).with_for_update(skip_locked=True, of=lanes)
+    found = select(flows.c.flow).where(*behind).with_for_update(skip_locked=True, of=flows)
     gone = list(connection.scalars(found))
     if gone:
-        these = dialect.one_of(lanes.c.lane, gone)
-        connection.execute(delete(lanes).where(lanes.c.queue_id == queue_id, these))
+        these = dialect.one_of(flows.c.flow, gone)
+        connection.execute(delete(flows).where(flows.c.queue_id == queue_id, these))
         before = int(connection.scalar(_FORGOTTEN, {"queue": queue_id}) or 0)
         _write(connection, queue_id, {FORGOTTEN: max(rank, before)})
 
@@ -114,7 +114,7 @@ def rank_loaded(
 ) -> list[dict[str, Any]]:
     """Return new slices with ranks, cut where needed; *staged*: the segments by their ids."""
     rankings = {id: whole(segment.rankings, segment.rows) for id, segment in staged.items()}
-    known = {lane for each in rankings.values() for one in each for lane in one.lanes.tolist()}
+    known = {flow for each in rankings.values() for one in each for flow in one.flows.tolist()}
     finishes = _finishes(connection, queue_id, known)
     now = finishes.setdefault(WHOLE, 0)
     of_segment: dict[int, list[dict[str, Any]]] = {id: [] for id in staged}
@@ -123,14 +123,14 @@ def rank_loaded(
     ranked = []
     for id, rows in of_segment.items():
         for ranking in rankings[id]:
-            starts = [finishes.get(lane, now) for lane in ranking.lanes.tolist()]
+            starts = [finishes.get(flow, now) for flow in ranking.flows.tolist()]
             of_lane, begins = groups(np.array(starts, dtype=np.int64), now)
             ends = (begins[of_lane] + ranking.spans).tolist()
-            finishes |= dict(zip(ranking.lanes.tolist(), ends, strict=True))
+            finishes |= dict(zip(ranking.flows.tolist(), ends, strict=True))
             for row in rows:
                 if row["row_start"] < ranking.stop and ranking.start < row["row_stop"]:
                     ranked += _cut(row, ranking, of_lane, begins)
-    _write(connection, queue_id, {lane: finishes[lane] for lane in known})
+    _write(connection, queue_id, {flow: finishes[flow] for flow in known})
     return ranked
 
 
@@ -171,21 +171,21 @@ def rank_returned(
 
 
 def _finishes(connection: Connection, queue_id: int, known: set[int]) -> dict[int, int]:
-    """Return the ends of some lanes that have one, and the virtual time; none if it is not fair."""
+    """Return the ends of some flows that have one, and the virtual time; none if it is not fair."""
     if len(known) == 1:
         # The path of small loads, where each step counts.
-        found = connection.execute(_ONE, {"queue": queue_id, "lane": min(known)})
+        found = connection.execute(_ONE, {"queue": queue_id, "flow": min(known)})
     else:
-        these = dialect.one_of(lanes.c.lane, sorted({WHOLE, *known}))
-        query = select(lanes.c.lane, lanes.c.finish).where(lanes.c.queue_id == queue_id, these)
+        these = dialect.one_of(flows.c.flow, sorted({WHOLE, *known}))
+        query = select(flows.c.flow, flows.c.finish).where(flows.c.queue_id == queue_id, these)
         found = connection.execute(query)
-    return {row.lane: int(row.finish) for row in found}
+    return {row.flow: int(row.finish) for row in found}
 
 
 def _write(connection: Connection, queue_id: int, finishes: Mapping[int, int]) -> None:
     # In one order, so that two loads do not wait for each other.
     rows = [
-        {"queue_id": queue_id, "lane": lane, "finish": finishes[lane]} for lane in sorted(finishes)
+        {"queue_id": queue_id, "flow": flow, "finish": finishes[flow]} for flow in sorted(finishes)
     ]
     # A batch of a query may have no messages.
     if rows:
@@ -194,9 +194,9 @@ def _write(connection: Connection, queue_id: int, finishes: Mapping[int, int]) -
 
 @lru_cache(maxsize=4)
 def _put(database: dialect.Dialect) -> Executable:
-    insert = database.insert_new(lanes)
+    insert = database.insert_new(flows)
     statement: Executable = insert.on_conflict_do_update(
-        index_elements=list(lanes.primary_key), set_={"finish": insert.excluded.finish}
+        index_elements=list(flows.primary_key), set_={"finish": insert.excluded.finish}
     )
     return statement
 

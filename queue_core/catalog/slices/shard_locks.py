@@ -1,7 +1,8 @@
-"""Lock the turns of shards, and read their backlogs and load pointers.
+"""Lock shards, and read their backlogs and load pointers.
 
-A row of the table `turns` is the right to fire from its shard: a firing locks it until it commits.
-Otherwise a later message could be fired before an earlier one that another firing has locked.
+A row of the table `shard_locks` is the right to fire from its shard: a firing locks it until it
+commits. Otherwise a later message could be fired before an earlier one that another firing has
+locked.
 """
 
 from __future__ import annotations
@@ -14,32 +15,33 @@ from sqlalchemy import BigInteger, Connection, Row, Select, bindparam, case, sel
 from queue_core.catalog import dialect
 from queue_core.catalog.damage import UNREADABLE, damaged
 from queue_core.catalog.slices.slices import ShardKey
-from queue_core.catalog.tables import counters, shard_totals, shards, turns
+from queue_core.catalog.tables import counters, shard_locks, shard_totals, shards
 from queue_core.values.model import Magazine
 
-_WAITING = shards.c.loaded + counters.c.reloaded - turns.c.fired - counters.c.damaged
+_WAITING = shards.c.loaded + counters.c.reloaded - shard_locks.c.fired - counters.c.damaged
 _BACKLOGS = (
     select(
-        turns.c.queue_id,
-        turns.c.magazine,
-        turns.c.shard,
-        turns.c.fired,
+        shard_locks.c.queue_id,
+        shard_locks.c.magazine,
+        shard_locks.c.shard,
+        shard_locks.c.fired,
         _WAITING.label("waiting"),
     )
     .select_from(shard_totals)
-    .order_by(turns.c.queue_id, turns.c.shard)
+    .order_by(shard_locks.c.queue_id, shard_locks.c.shard)
 )
 #: The statements that read backlogs: of all shards, and with True, of some.
 _READING = {
     False: _BACKLOGS.where(
-        dialect.one_of_given(turns.c.queue_id, "these"), turns.c.magazine == bindparam("in")
+        dialect.one_of_given(shard_locks.c.queue_id, "these"),
+        shard_locks.c.magazine == bindparam("in"),
     )
 }
-_READING[True] = _READING[False].where(dialect.one_of_given(turns.c.shard, "at"))
-_LOCKING = {some: query.with_for_update(of=turns) for some, query in _READING.items()}
-_FIRST = bindparam("first_shard", type_=turns.c.shard.type)
-_LATER = (turns.c.shard > _FIRST) | (
-    (turns.c.shard == _FIRST) & (turns.c.queue_id >= bindparam("first_queue"))
+_READING[True] = _READING[False].where(dialect.one_of_given(shard_locks.c.shard, "at"))
+_LOCKING = {some: query.with_for_update(of=shard_locks) for some, query in _READING.items()}
+_FIRST = bindparam("first_shard", type_=shard_locks.c.shard.type)
+_LATER = (shard_locks.c.shard > _FIRST) | (
+    (shard_locks.c.shard == _FIRST) & (shard_locks.c.queue_id >= bindparam("first_queue"))
 )
 
 
@@ -47,9 +49,9 @@ def _free(query: Select[Any], *, in_turn: bool) -> Select[Any]:
     """Return the statement that locks free turns; *in_turn*: some of them, from one on."""
     query = query.where(_WAITING > 0)
     if in_turn:
-        order = (case((_LATER, 0), else_=1), turns.c.shard, turns.c.queue_id)
+        order = (case((_LATER, 0), else_=1), shard_locks.c.shard, shard_locks.c.queue_id)
         query = query.order_by(None).order_by(*order).limit(bindparam("most", type_=BigInteger))
-    return query.with_for_update(skip_locked=True, of=turns)
+    return query.with_for_update(skip_locked=True, of=shard_locks)
 
 
 _FREE = {
@@ -96,7 +98,7 @@ def lock(
     magazine: Magazine = Magazine.MAIN,
     shard_numbers: Collection[int] | None = None,
 ) -> dict[ShardKey, Backlog]:
-    """Wait for the turns of some shards, by default of all; return their backlog once locked."""
+    """Wait for the locks of some shards, by default of all; return their backlog once locked."""
     given = _given(queue_ids, magazine, shard_numbers)
     return _read(connection, _LOCKING["at" in given], given)
 
@@ -174,7 +176,7 @@ def _read(
         try:
             backlog = Backlog(max(row.waiting, 0), int(row.fired))
         except UNREADABLE as error:
-            raise damaged(turns, _named(row), error) from error
+            raise damaged(shard_locks, _named(row), error) from error
         found[row.queue_id, row.magazine, row.shard] = backlog
     return found
 

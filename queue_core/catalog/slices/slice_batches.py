@@ -3,7 +3,7 @@
 A sweep, a shovel or an expiry may concern a hundred thousand slices of one message. As objects,
 they would cost several times what they cost the database. So their columns are arrays here, the
 database gets these as one parameter, and a moved slice keeps its row. Some rows of a slice are a
-row of a bunch too, with bounds of their own.
+row of a batch too, with bounds of their own.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _MASK = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bunch:
+class SliceBatch:
     """Slices in order of queue, magazine, shard and position: one array for each column."""
 
     id: Numbers
@@ -70,8 +70,8 @@ class Bunch:
     part: npt.NDArray[np.object_]
 
     @staticmethod
-    def of(taken: Sequence[Taken], new: Collection[int] = ()) -> Bunch:
-        """Return rows of slices as a bunch; those at the indices *new* are not in the catalog."""
+    def of(taken: Sequence[Taken], new: Collection[int] = ()) -> SliceBatch:
+        """Return rows of slices as a batch; those at the indices *new* are not in the catalog."""
         part = np.empty(len(taken), np.object_)
         part[:] = [
             None if len(pair[1]) == len(pair[0].rows) and at not in new else pair
@@ -82,8 +82,10 @@ class Bunch:
     def __len__(self) -> int:
         return len(self.id)
 
-    def __getitem__(self, which: slice | _MASK | Numbers) -> Bunch:
-        return Bunch(**{field.name: getattr(self, field.name)[which] for field in fields(self)})
+    def __getitem__(self, which: slice | _MASK | Numbers) -> SliceBatch:
+        return SliceBatch(
+            **{field.name: getattr(self, field.name)[which] for field in fields(self)}
+        )
 
     @property
     def messages(self) -> int:
@@ -133,10 +135,10 @@ class Bunch:
         return begin + int(apart[-1]) + 1 if len(apart) else begin
 
 
-_NUMBERS = tuple(field.name for field in fields(Bunch) if field.name not in ("bitmap", "part"))
+_NUMBERS = tuple(field.name for field in fields(SliceBatch) if field.name not in ("bitmap", "part"))
 
 
-def read(connection: Connection, where: Rules) -> Bunch:
+def read(connection: Connection, where: Rules) -> SliceBatch:
     """Return all slices that meet conditions, without locks; raises `DamagedCatalog`."""
     return _of_rows(connection, connection.execute(_READ.where(*where)).all())
 
@@ -147,7 +149,7 @@ def read_given(
     most: int,
     begin: tuple[int, int],
     given: Mapping[str, Any],
-) -> Bunch:
+) -> SliceBatch:
     """
     Lock the first *most* slices that meet conditions with parameters; pass over locked ones.
 
@@ -168,7 +170,7 @@ def _reading(where: Rules) -> Select[Any]:
     return _READ.where(*where, follows).limit(most).with_for_update(skip_locked=True, of=slices)
 
 
-def _of_rows(connection: Connection, rows: Sequence[Row[Any]]) -> Bunch:
+def _of_rows(connection: Connection, rows: Sequence[Row[Any]]) -> SliceBatch:
     try:
         # Whole slices, without parts.
         none = np.empty(len(rows), np.object_)
@@ -179,16 +181,16 @@ def _of_rows(connection: Connection, rows: Sequence[Row[Any]]) -> Bunch:
         raise damaged(slices, "one of some ids", error) from error
 
 
-def _bunch(rows: Sequence[Sequence[Any]], bitmaps: Sequence[Any], part: Any) -> Bunch:
-    """Return a bunch from rows of the numbers, in any order; a locked row may have changed."""
+def _bunch(rows: Sequence[Sequence[Any]], bitmaps: Sequence[Any], part: Any) -> SliceBatch:
+    """Return a batch from rows of the numbers, in any order; a locked row may have changed."""
     numbers = np.array(rows, np.int64).reshape(len(rows), len(_NUMBERS))
     bitmap = np.empty(len(rows), np.object_)
     bitmap[:] = bitmaps
     of = dict(zip(_NUMBERS, numbers.T, strict=True))
-    bunch = Bunch(**of, bitmap=bitmap, part=part)
-    if len(bunch) < 2:
-        return bunch
-    return bunch[np.lexsort((bunch.position, bunch.shard, bunch.magazine, bunch.queue_id))]
+    batch = SliceBatch(**of, bitmap=bitmap, part=part)
+    if len(batch) < 2:
+        return batch
+    return batch[np.lexsort((batch.position, batch.shard, batch.magazine, batch.queue_id))]
 
 
 def _row(piece: Slice, rows: Rows) -> tuple[int, ...]:
