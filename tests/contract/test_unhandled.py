@@ -8,6 +8,7 @@ import pytest
 from queue_core import Breaker, ConsumerPool, batch_handler
 from queue_core.pool.held_bytes import HeldBytes
 from queue_core.pool.source import AcquiringSource
+from queue_core.selection.demand import Demand
 from queue_core.values.ids import IdSet
 from queue_core.values.outcomes import Settlement
 from tests.books import audit
@@ -49,10 +50,7 @@ def test_what_a_pool_has_fired_ahead_comes_back_as_it_was(store):
         queue,
         till,
         lambda names: ["_message_id", "number"],
-        magazine="main",
-        selector=None,
-        order_by=None,
-        order="shard",
+        Demand(),
         prefetch=True,
         on_available=lambda: None,
         held=HeldBytes(),
