@@ -113,7 +113,7 @@ class OpenedQueue:
         """Fire for the consumer of *who*, or wait up to *timeout* seconds; read the messages."""
 
         def request_of(queue: QueueInfo) -> tuple[FireRequest, Reading]:
-            if queue.schema_version > self.info.schema_version:
+            if queue.schema_version >= self.info.schema_version:
                 self.info = queue
             return self.request(demand, queue), Reading(self.storage.uri, (queue,))
 

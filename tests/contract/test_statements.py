@@ -56,6 +56,21 @@ def test_a_verb_needs_no_more_statements_for_more_shards(store, verb):
     assert counts[1] <= counts[0] + 2 <= 40
 
 
+def test_a_firing_after_a_change_by_another_process_costs_more_only_once(store):
+    queue = make_queue(store)
+    queue.load(orders(100))
+    queue.fire()
+    counts = []
+    for attempt in range(4):
+        if attempt == 1:
+            store.queue(queue.name).admin.change_settings(sweep_after=3600)
+        with counted(store) as statements:
+            queue.fire()
+        counts.append(len(statements))
+
+    assert counts[0] == counts[2] == counts[3] < counts[1]
+
+
 @pytest.mark.parametrize("shards", [1, 32, 512])
 def test_a_shovel_of_a_thousand_messages_needs_few_statements(store, shards):
     queue = make_queue(store, shards=shards, key="number")
