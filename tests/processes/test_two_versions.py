@@ -21,7 +21,7 @@ pytestmark = pytest.mark.nightly
 
 ROOT = Path(__file__).parents[2]
 #: The code when the tables of format 1 were last changed.
-OLDER = "797636fc09bbbece19caeaf0be68ed639a4d7377"
+OLDER = "be213e266fa0a777703d1cce56d4e285eb1fc3ff"
 ROUNDS = 40
 SCHEMA = pa.schema([("number", pa.int64()), ("customer", pa.string())])
 
