@@ -11,7 +11,7 @@ from sqlalchemy import event, func, select, update
 from queue_core.catalog import database, dialect
 from queue_core.catalog.tables import slices
 from queue_core.selection import rounds
-from tests.contract.test_bunches import stuck
+from tests.contract.test_slice_batches import stuck
 from tests.factories import load_singly, make_queue, numbers_of, orders
 
 pytestmark = pytest.mark.each_catalog
