@@ -46,7 +46,7 @@ def acquire(
     """
     Choose the rows to take from each shard, within the limits.
 
-    *lock* says which turns to lock. With ``"wait"``, these are the locks of all shards; otherwise,
+    *lock* says which shards to lock. With ``"wait"``, these are the locks of all shards; otherwise,
     of shards with a backlog. With a lock, slices that others have locked are skipped. With
     *candidates*, only these are taken.
     """
@@ -95,7 +95,7 @@ def take_batch(
 
 
 def _backlog(connection: Connection, request: FireRequest, lock: Lock) -> dict[ShardKey, Backlog]:
-    """Return the backlog of all shards, or of those whose turns could be locked."""
+    """Return the backlog of all shards, or of those that could be locked."""
     read = (
         shard_locks.lock_free
         if lock == "skip"
@@ -140,7 +140,7 @@ def _take_by_queue(connection: Connection, request: FireRequest, lock: Lock) -> 
 
 
 def _take_of_queue(connection: Connection, request: FireRequest, lock: Lock) -> Choice:
-    """Take messages of one queue, whose turns are locked."""
+    """Take messages of one queue, whose shards are locked."""
     if request.queue_ids[0] in request.terms.fair:
         return take_by_rank(connection, request, lock)
     in_turn = replace(request.terms, fair=frozenset())
@@ -208,9 +208,9 @@ def _take_evenly(
 def _take_candidates(
     connection: Connection, request: FireRequest, candidates: Candidates, lock: Lock
 ) -> dict[ShardKey, list[Taken]]:
-    """Take the remaining candidates from shards whose turns are locked."""
+    """Take the remaining candidates from shards that are locked."""
     shards = _unfired(connection, request, candidates, lock)
-    # The present rows of the candidates. Compaction needs the turns too, so they no longer move.
+    # The present rows of the candidates, which no longer move: compaction needs these locks too.
     ids = id_map.located(connection, request.queue_ids, candidates.ids)
     where, given = eligible_of_segments(connection, request, ids.segments)
     found = fetch(connection, *where, given=given, lock="skip" if lock else None)

@@ -2,7 +2,7 @@
 
 Changes: tokens of the buckets, in the transaction of the firing. Messages that come back unhandled
 do not bring their tokens back: a limit counts firings. Guard: a firing locks the bucket of its
-queue before the turns, and counts the messages in flight afterwards. So no two firings take the
+queue before the shards, and counts the messages in flight afterwards. So no two firings take the
 same tokens, and none sees too few messages in flight.
 """
 

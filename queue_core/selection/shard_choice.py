@@ -1,8 +1,8 @@
-"""Turn choice: lock the turns of as many shards as a firing with a limit needs.
+"""Shard choice: lock as many shards as a firing with a limit needs.
 
 The number of fired messages determines the shard at which a firing begins, so that all have their
 turns. The first shards of all queues come before their second ones. A firing takes messages evenly
-from the shards that it needs, and locks only the turns of these. Each shard costs a slice to cut
+from the shards that it needs, and locks only these. Each shard costs a slice to cut
 and a file to open, so a further shard is needed for each `OF_EACH` messages, or if those before
 have not enough. For the tasks of a Spark query, and in the sideline, where many messages may not be
 due yet, one is needed for each message. Beside other firings (`contention`), those are needed that
@@ -50,7 +50,7 @@ def choose_shards(
     every: bool = False,
 ) -> tuple[dict[ShardKey, Backlog], int]:
     """
-    Lock the turns that *limit* messages need.
+    Lock the shards that *limit* messages need.
 
     Return the backlog of their shards, and how many messages wait in all shards.
 

@@ -32,7 +32,7 @@ def drop(
     """
 
     def work(connection: Connection) -> int:
-        # Before the turns, as a firing locks them.
+        # Before the shard locks, as a firing takes them.
         table_rows.remove(connection, table_rows.BUCKETS, queue.id)
         for magazine in Magazine:
             shard_locks.lock(connection, [queue.id], magazine)

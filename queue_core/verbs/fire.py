@@ -157,7 +157,7 @@ class _Firing:
             except dialect.StillLocked:
                 stuck.note(where)
                 locked = Refusal.by_lock()
-                # Of the turns that it needed, one was not free. Others may be by now.
+                # Of the shards that it needed, one was not free. Others may be by now.
                 locks = ["skip"] if lock == "some" else []
         return fired if locked is None else replace(fired, locked=locked)
 
@@ -238,10 +238,10 @@ class _Firing:
 
 def _locks(request: FireRequest) -> Sequence[Lock]:
     """
-    Return which turns to lock, and in further attempts.
+    Return which shards to lock, and in further attempts.
 
     Others may be firing from every shard, and may leave messages. The firing waits for them in a
-    new transaction, which holds no turns yet; otherwise, it would take locks out of order.
+    new transaction, which holds no shard locks yet; otherwise, it would take locks out of order.
     """
     if request.terms.fair:
         # The next message by rank may be in any shard.

@@ -2,7 +2,7 @@
 
 Changes: waiting messages are deleted, moved from main to the sideline, or moved from the sideline
 to the tail of main; messages in flight wait again at their old places. Attempts stay as they are.
-Guard: only chosen messages in the state that the act changes. For waiting messages, the turns of
+Guard: only chosen messages in the state that the act changes. For waiting messages, the locks of
 their shards, as in a firing. A message that was fired, settled or moved meanwhile is left alone.
 Messages in flight are left to living consumers, and to queries that request them again, unless the
 caller names the consumer. Many messages are changed in rounds, each of which is whole in itself.

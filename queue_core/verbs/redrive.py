@@ -126,7 +126,7 @@ def _hand_over(
     """Load the copies there, and remove the messages here; raises `_Changed` if one has left."""
 
     def work(connection: Connection) -> int:
-        # The lock of the target's room comes before the turns.
+        # The lock of the target's room comes before the shard locks.
         check_capacity(connection, target, staged, overflow="fail")
         here = FireRequest(queue_ids=(queue.id,), magazine=Magazine.SIDELINE)
         chosen = Candidates(ids=ids, fired={}, ranked=frozenset())

@@ -46,7 +46,7 @@ _LATER = (shard_locks.c.shard > _FIRST) | (
 
 
 def _free(query: Select[Any], *, in_turn: bool) -> Select[Any]:
-    """Return the statement that locks free turns; *in_turn*: some of them, from one on."""
+    """Return the statement that locks free shards; *in_turn*: some of them, from one on."""
     query = query.where(_WAITING > 0)
     if in_turn:
         order = (case((_LATER, 0), else_=1), shard_locks.c.shard, shard_locks.c.queue_id)
@@ -113,10 +113,10 @@ def lock_free(
     most: int = 0,
 ) -> dict[ShardKey, Backlog]:
     """
-    Lock free turns of shards that have a backlog, without waiting; return the backlog.
+    Lock free shards that have a backlog, without waiting; return the backlog.
 
-    *start*: lock *most* turns only; those of this shard and the shards after it come first, in the
-    order of `place_in_turn`.
+    *start*: lock *most* shards only; this one and those after it come first, in the order of
+    `place_in_turn`.
     """
     given = _given(queue_ids, magazine, shard_numbers)
     query = _FREE["at" in given, start is not None]

@@ -1,7 +1,7 @@
 """Validate a decision: its read set must be unchanged when it is carried out.
 
-Changes: the keys of the load become known. Guard: until the transaction ends, it locks the turns of
-the shards, the slices of the read messages, the queue, and the load pointers, in this order.
+Changes: the keys of the load become known. Guard: until the transaction ends, it locks the
+shards, the slices of the read messages, the queue, and the load pointers, in this order.
 """
 
 from __future__ import annotations
