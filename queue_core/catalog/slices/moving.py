@@ -63,23 +63,35 @@ def side_by_side(
 
     Adds to *wanted* what the shards need. Slices whose rows interleave keep doing so.
     """
-    offsets = np.zeros(len(batch), np.int64)
-    end = batch.end
-    for (queue_id, _, shard), range in batch.by_shard():
-        position = batch.position[range]
-        furthest = np.maximum.accumulate(end[range])
-        # Slices that interleave have one distance from the tail.
-        begins = np.concatenate([[True], position[1:] >= furthest[:-1]])
-        group = np.cumsum(begins) - 1
-        first = position[begins]
-        last = furthest[np.concatenate([begins[1:], [True]])]
-        stops = np.cumsum(last - first)
+    shards = batch.by_shard()
+    if not shards:
+        return np.zeros(0, np.int64)
+    starts = [range.start for _, range in shards]
+    sizes = np.diff([*starts, len(batch)])
+    # As if the places of each shard followed those of the one before, all shards are one line.
+    lowest = batch.position[starts]
+    span = np.maximum.reduceat(batch.end, starts) - lowest
+    in_line = np.repeat(np.cumsum(span) - span - lowest, sizes)
+    position = batch.position + in_line
+    furthest = np.maximum.accumulate(batch.end + in_line)
+    # Slices that interleave have one distance from the tail.
+    begins = np.concatenate([[True], position[1:] >= furthest[:-1]])
+    group = np.cumsum(begins) - 1
+    first = position[begins]
+    length = furthest[np.concatenate([begins[1:], [True]])] - first
+    stops = np.cumsum(length)
+    packed: Numbers = position - first[group] + (stops - length)[group]
+    begin, end = packed[starts], stops[group[np.cumsum(sizes) - 1]]
+    messages = np.add.reduceat(batch.count, starts)
+    before = []
+    for ((queue_id, _, shard), _), places, count in zip(
+        shards, (end - begin).tolist(), messages.tolist(), strict=True
+    ):
         key = (queue_id, int(to), shard)
-        places, messages = wanted.get(key, (0, 0))
-        offsets[range] = places + position - first[group] + (stops - (last - first))[group]
-        messages += int(batch.count[range].sum())
-        wanted[key] = Room(places + int(stops[-1]), messages)
-    return offsets
+        room = wanted.get(key, Room(0, 0))
+        before.append(room.places)
+        wanted[key] = Room(room.places + places, room.messages + count)
+    return packed + np.repeat(np.array(before, np.int64) - begin, sizes)
 
 
 def write(
