@@ -84,37 +84,22 @@ if TYPE_CHECKING:
     from queue_core.waiting.firing import Firing
     from queue_core.watching.exporting import opentelemetry_instruments, prometheus_collector
 
-#: The module that defines each public name.
+#: The module that defines each public name, except for those of errors.
 _HOMES = {
     "Annihilate": "queue_core.policies.builtin",
     "Backup": "queue_core.upkeep.backup.backup",
-    "BadName": "queue_core.errors",
-    "BadOption": "queue_core.errors",
-    "BadOutcome": "queue_core.errors",
-    "BadSelector": "queue_core.errors",
     "Breaker": "queue_core.handling.breaker",
     "BreakerSwitch": "queue_core.catalog.records.breakers",
     "Buffer": "queue_core.segments.buffers",
-    "CatalogForbidden": "queue_core.errors",
-    "CatalogUnavailable": "queue_core.errors",
     "Chosen": "queue_core.verbs.operator.chosen",
     "Confirm": "queue_core.policies.builtin",
-    "Conflict": "queue_core.errors",
     "Consumer": "queue_core.values.model",
-    "ConsumerFenced": "queue_core.errors",
     "ConsumerPool": "queue_core.pool.pool",
     "ConsumerTarget": "queue_core.pool.target",
-    "Damaged": "queue_core.errors",
-    "DamagedBackup": "queue_core.errors",
-    "DamagedCatalog": "queue_core.errors",
-    "DamagedSegment": "queue_core.errors",
     "Decision": "queue_core.policies.decisions",
     "DropDuplicates": "queue_core.policies.builtin",
     "Firing": "queue_core.waiting.firing",
-    "FormatTooNew": "queue_core.errors",
     "IdSet": "queue_core.values.ids",
-    "IgnisError": "queue_core.errors",
-    "Invalid": "queue_core.errors",
     "Later": "queue_core.handling.results",
     "Latest": "queue_core.policies.builtin",
     "Limit": "queue_core.values.limits",
@@ -122,27 +107,16 @@ _HOMES = {
     "MagazineHandler": "queue_core.handling.contract",
     "Merge": "queue_core.policies.builtin",
     "MergeAdjacent": "queue_core.policies.builtin",
-    "NoSuchQueue": "queue_core.errors",
-    "NoSuchStore": "queue_core.errors",
-    "NotLeading": "queue_core.errors",
     "Predicate": "queue_core.selector.by_function",
     "Pressure": "queue_core.pool.pressure",
-    "PublicationRefused": "queue_core.errors",
     "Queue": "queue_core.queue.queue",
     "QueueAdmin": "queue_core.queue.admin",
-    "QueueDeactivated": "queue_core.errors",
-    "QueueExists": "queue_core.errors",
-    "QueueFull": "queue_core.errors",
     "QueueInTransaction": "queue_core.queue.within",
     "QueueSettings": "queue_core.values.settings",
-    "QueueTaken": "queue_core.errors",
     "Restored": "queue_core.upkeep.backup.replacement",
     "Retry": "queue_core.values.retry",
-    "SchemaMismatch": "queue_core.errors",
     "Settlement": "queue_core.values.outcomes",
-    "StaleCheckpoint": "queue_core.errors",
     "Step": "queue_core.consumers.trace",
-    "StorageUnavailable": "queue_core.errors",
     "Store": "queue_core.store",
     "StoreAdmin": "queue_core.upkeep.administration",
     "SuspendReason": "queue_core.consumers.consumer",
@@ -151,7 +125,6 @@ _HOMES = {
     "Ticket": "queue_core.values.model",
     "Trace": "queue_core.consumers.trace",
     "TracedStep": "queue_core.consumers.trace",
-    "Unavailable": "queue_core.errors",
     "VIEWS": "queue_core.values.views",
     "Vectorised": "queue_core.policies.checks",
     "batch_handler": "queue_core.handling.handler",
@@ -249,9 +222,9 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    if name not in _HOMES:
+    if name not in __all__:
         raise AttributeError(f"module 'queue_core' has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    return getattr(import_module(_HOMES.get(name, "queue_core.errors")), name)
 
 
 def __dir__() -> list[str]:

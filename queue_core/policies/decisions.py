@@ -25,15 +25,10 @@ class Decision(StrEnum):
         QUEUE_AND_DELETE: The new message is queued, and the queued one is deleted.
     """
 
-    #: The two are unrelated; the next queued message is asked.
     DONT_CARE = "don't care"
-    #: The new message is left out.
     IGNORE = "ignore"
-    #: The new message is queued.
     QUEUE = "queue"
-    #: The new message is left out, and the queued one is deleted.
     IGNORE_AND_DELETE = "ignore and delete"
-    #: The new message is queued, and the queued one is deleted.
     QUEUE_AND_DELETE = "queue and delete"
 
     @property

@@ -92,13 +92,9 @@ def load_each(
     """
     Load rows, an object or several, or a buffer; return the ids of the messages.
 
-    Args:
-        queue: The queue.
-        rows: As in `Queue.load`.
-        times: The arguments *ttl* and *hold* of `Queue.load`.
-        load: Loads a table with the columns of the queue; raises `SettingsChanged` if the queue has
-            other settings or columns by now.
-        may_add: Whether a column for *times* may be added to the queue.
+    *rows* and *times* (*ttl* and *hold*) are those of `Queue.load`. *load* gets a table with the
+    columns of the queue, and raises `SettingsChanged` if the queue has other settings or columns by
+    now. *may_add*: whether a column for *times* may be added.
     """
     if queue.only is not None:
         queue.refuse("load")

@@ -36,15 +36,7 @@ from queue_core.watching.views import view
 
 
 class OpenedQueue:
-    """
-    A queue of a store, which the faces of the queue share. Thread-safe.
-
-    Args:
-        catalog: The catalog of the store.
-        storage: The storage of the store.
-        info: The queue, as it was found.
-        magazine: The only magazine that is opened; None for both.
-    """
+    """A queue of a store, which the faces of the queue share. Thread-safe."""
 
     def __init__(
         self, catalog: Catalog, storage: Storage, info: QueueInfo, magazine: Magazine | None = None
@@ -52,6 +44,7 @@ class OpenedQueue:
         self.catalog = catalog
         self.storage = storage
         self.info = info
+        #: The only magazine that is opened; None for both.
         self.only = magazine
         #: The limits that its last firing found in its settings.
         self.limits: tuple[Limit, ...] = ()

@@ -18,15 +18,7 @@ T = TypeVar("T")
 
 
 def briefly(function: Callable[P, R]) -> Callable[P, R]:
-    """
-    Let errors of ignis that a function raises have one frame, and no cause.
-
-    Args:
-        function: A function that Spark calls.
-
-    Returns:
-        A function that does the same. Other errors keep their traces.
-    """
+    """Let errors of ignis that a function raises have one frame, and no cause."""
 
     @wraps(function)
     def called(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -39,15 +31,7 @@ def briefly(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def briefly_yielded(function: Callable[P, Iterator[T]]) -> Callable[P, Iterator[T]]:
-    """
-    Do the same for a function that returns an iterator, and for its steps.
-
-    Args:
-        function: A function that Spark calls. It is called at the first step.
-
-    Returns:
-        A function that yields the same. Other errors keep their traces.
-    """
+    """Do the same for a function that returns an iterator, and for its steps."""
 
     @wraps(function)
     def called(*args: P.args, **kwargs: P.kwargs) -> Iterator[T]:

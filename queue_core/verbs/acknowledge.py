@@ -81,8 +81,7 @@ def _delete_held(
             changes.remove(piece, piece.rows, "deleted")
         else:
             lost.append(piece)
-            changes.release(piece, piece.rows)
-            changes.count(piece, reloaded=len(piece.rows))
+            changes.reload(piece, piece.rows)
     changes.apply(connection)
     if lost and recorded is not None:
         # Only once: if the query now has another sink, its tickets are no longer recorded here.

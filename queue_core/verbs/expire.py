@@ -27,12 +27,7 @@ from queue_core.catalog.slices.conditions import START, Position, expired, expir
 from queue_core.catalog.slices.moves import EXPIRED, carry_out
 from queue_core.catalog.slices.slices import fetch_these, first_loaded
 from queue_core.catalog.transact import Rounds
-from queue_core.selection.acquire import (
-    ROUND_SLICES,
-    acquire,
-    anything,
-    take_batch,
-)
+from queue_core.selection.acquire import ROUND_SLICES, acquire, anything, take_batch
 from queue_core.selection.candidates import find_candidates
 from queue_core.selection.load_times import LoadTimes, read_ages
 from queue_core.selection.queue_rules import of_expiry

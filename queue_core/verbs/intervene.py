@@ -21,11 +21,7 @@ from sqlalchemy import Connection
 
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.holders import abandoned, holders
-from queue_core.catalog.holders.consumers import (
-    DEAD_AFTER_SECONDS,
-    DELETES_ON_COMMIT,
-    ack_of,
-)
+from queue_core.catalog.holders.consumers import DEAD_AFTER_SECONDS, DELETES_ON_COMMIT, ack_of
 from queue_core.catalog.identity import clock
 from queue_core.catalog.records import failures, task_log
 from queue_core.catalog.records.failures import Prepared
@@ -230,8 +226,7 @@ def _reload(
     taken = having(held, located)
     changes, moves = Changes([queue]), Moves()
     for piece, rows in taken:
-        changes.release(piece, rows)
-        changes.count(piece, reloaded=len(rows))
+        changes.reload(piece, rows)
         _note(moves, Act.RELOAD, piece.shard, piece.magazine, len(rows))
     changes.apply(connection)
     moves.record(connection, queue.id, BY_HAND)

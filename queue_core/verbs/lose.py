@@ -14,7 +14,7 @@ counted.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from sqlalchemy import Connection
@@ -32,7 +32,7 @@ from queue_core.catalog.transact import Guard, transact
 from queue_core.values.failure_kinds import KILLED
 from queue_core.values.model import HandlingConsumer, Magazine, Slice
 from queue_core.values.plan import Taken
-from queue_core.values.rows import EMPTY, Rows
+from queue_core.values.rows import EMPTY
 
 #: The most that the column of losses holds.
 _MOST = 2**15 - 1
@@ -104,7 +104,7 @@ def count_losses(connection: Connection, held: Sequence[Slice], keep: Sequence[T
                 continue
             stay = kept.get(piece.id, EMPTY)
             changes.mark(piece, stay, **values)
-            _release(changes, piece, piece.rows - stay, values)
+            changes.reload(piece, piece.rows - stay, **values)
         if not guilty:
             changes.apply(connection)
             continue
@@ -144,11 +144,5 @@ def _losses(piece: Slice, among: int) -> dict[str, Any]:
 def _put_back(connection: Connection, pieces: Sequence[Slice]) -> None:
     changes = Changes()
     for piece in pieces:
-        _release(changes, piece, piece.rows, {})
+        changes.reload(piece, piece.rows)
     changes.apply(connection)
-
-
-def _release(changes: Changes, piece: Slice, rows: Rows, values: Mapping[str, int]) -> None:
-    changes.release(piece, rows, **values)
-    if rows:
-        changes.count(piece, reloaded=len(rows))

@@ -72,12 +72,7 @@ def leave_tickets(connection: Connection, tickets: TicketRange) -> int:
     recorded = publications.newest_ticket(connection, tickets.consumer.name)
     if recorded is not None and recorded >= tickets.upto:
         return 0
-    damaged = fetch(
-        connection,
-        *of_tickets(tickets),
-        *DAMAGED,
-        lock="wait",
-    )
+    damaged = fetch(connection, *of_tickets(tickets), *DAMAGED, lock="wait")
     changes = Changes()
     for piece in damaged:
         changes.leave_ticket(piece, piece.rows)

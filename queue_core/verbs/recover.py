@@ -101,8 +101,7 @@ def _put_back(connection: Connection, held: Rules, *, was_seen: bool) -> int:
             continue
         before = piece.deliveries - 1
         if was_seen:
-            changes.release(piece, piece.rows, deliveries=before)
-            changes.count(piece, reloaded=len(piece.rows))
+            changes.reload(piece, piece.rows, deliveries=before)
         else:
             # The time of the firing before this one is lost; without one, there was none.
             never = {} if before else {"fired_at": None}

@@ -14,13 +14,7 @@ from queue_core.catalog.database import Catalog
 from queue_core.catalog.holders import abandoned
 from queue_core.catalog.holders.consumers import DEAD_AFTER_SECONDS, check
 from queue_core.catalog.slices.changes import Changes
-from queue_core.catalog.slices.conditions import (
-    IN_FLIGHT,
-    Rules,
-    held_by,
-    in_magazines,
-    in_queue,
-)
+from queue_core.catalog.slices.conditions import IN_FLIGHT, Rules, held_by, in_magazines, in_queue
 from queue_core.catalog.slices.slices import fetch
 from queue_core.catalog.transact import transact
 from queue_core.errors import BadOption
@@ -65,8 +59,7 @@ def _reset(catalog: Catalog, queue: QueueInfo, held: Rules, guard: Consumer | No
         kept = fetch(connection, *in_queue(queue.id), *IN_FLIGHT, *held, lock="wait")
         changes = Changes([queue])
         for piece in kept:
-            changes.release(piece, piece.rows)
-            changes.count(piece, reloaded=len(piece.rows))
+            changes.reload(piece, piece.rows)
         changes.apply(connection)
         return sum(len(piece.rows) for piece in kept)
 

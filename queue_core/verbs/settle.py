@@ -156,12 +156,8 @@ def _settle(
             changes.move(piece, rows, Magazine.SIDELINE, "sidelined", **values)
             reloaded = reloaded - rows
         unhandled = reloaded & settlement.unhandled.rows(piece.segment_id)
-        changes.release(piece, unhandled, deliveries=max(piece.deliveries - 1, 0))
-        changes.count(piece, reloaded=len(unhandled))
-        reloaded = reloaded - unhandled
-        if reloaded:
-            changes.release(piece, reloaded, **(CLEARED if piece.lost_among else {}))
-            changes.count(piece, reloaded=len(reloaded))
+        changes.reload(piece, unhandled, deliveries=max(piece.deliveries - 1, 0))
+        changes.reload(piece, reloaded - unhandled, **(CLEARED if piece.lost_among else {}))
     changes.apply(connection, now)
     done = _Settled(ids, settled)
     if holder is THIS_PROCESS and done.messages < len(ids):

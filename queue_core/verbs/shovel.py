@@ -37,7 +37,7 @@ from queue_core.selection.request import Candidates, FireRequest, Horizon
 from queue_core.selection.rounds import are_brief, in_parts, part_slices, still_there
 from queue_core.selection.selection import Selection
 from queue_core.values.model import Magazine, QueueInfo
-from queue_core.verbs.capacity.bounds import take_fitting
+from queue_core.verbs.capacity.bounds import least, take_fitting
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,7 +127,7 @@ def shovel(
                     queue,
                     request,
                     candidates,
-                    _least(rounds.left, shovelful.per_second),
+                    least(rounds.left, shovelful.per_second),
                 )
                 or 0
             )
@@ -222,7 +222,3 @@ def _before_horizon(connection: Connection, request: FireRequest, batch: SliceBa
             for taken in by_horizon([(piece, piece.rows) for piece in of_shard], request, key)
         ]
     )
-
-
-def _least(*limits: int | None) -> int | None:
-    return min((limit for limit in limits if limit is not None), default=None)

@@ -21,23 +21,12 @@ from sqlalchemy import Connection
 
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.holders import abandoned
-from queue_core.catalog.holders.consumers import (
-    DEAD_AFTER_SECONDS,
-    DELETES_ON_COMMIT,
-    ack_of,
-)
+from queue_core.catalog.holders.consumers import DEAD_AFTER_SECONDS, DELETES_ON_COMMIT, ack_of
 from queue_core.catalog.identity import clock
 from queue_core.catalog.records import publications, task_log
 from queue_core.catalog.slices import amounts, slice_batches, sweep_pointers
 from queue_core.catalog.slices.changes import Changes
-from queue_core.catalog.slices.conditions import (
-    IN_FLIGHT,
-    START,
-    Position,
-    Rules,
-    before,
-    in_queue,
-)
+from queue_core.catalog.slices.conditions import IN_FLIGHT, START, Position, Rules, before, in_queue
 from queue_core.catalog.slices.sidelining import set_aside
 from queue_core.catalog.slices.slice_batches import SliceBatch
 from queue_core.catalog.transact import Guard, Rounds

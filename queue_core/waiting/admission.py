@@ -9,9 +9,8 @@ and waits again.
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Hashable, Iterator, Sequence
-from contextlib import AbstractContextManager
-from types import TracebackType
+from collections.abc import Callable, Hashable, Sequence
+from typing import TypeVar
 
 from sqlalchemy import Connection
 
@@ -23,54 +22,20 @@ from queue_core.catalog.slices.usage import read_usage
 from queue_core.errors import CatalogForbidden, QueueFull
 from queue_core.support import faults
 from queue_core.values.model import QueueInfo, Staged
-from queue_core.verbs.capacity.bounds import (
-    CapacityExceeded,
-    OnFull,
-    amount_of,
-    can_ever_fit,
-    fits,
-)
+from queue_core.verbs.capacity.bounds import CapacityExceeded, OnFull, amount_of, can_ever_fit, fits
 from queue_core.verbs.capacity.wait_line import WaitLine
+
+Result = TypeVar("Result")
 
 #: Seconds between two attempts of the first in line to expire messages, which frees capacity.
 EXPIRE_SECONDS = 5.0
-
-
-class Attempt(AbstractContextManager["Attempt"]):
-    """One attempt to load. Its block absorbs `CapacityExceeded`; the next attempt follows."""
-
-    def __init__(self, admission: Admission, waiter: int | None = None) -> None:
-        self._admission = admission
-        #: The load's number in the waiting line; None outside of the line.
-        self.waiter = waiter
-        #: Why the load did not fit; None if it did.
-        self.refused: CapacityExceeded | None = None
-        self.succeeded = False
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> bool:
-        if isinstance(error, CapacityExceeded):
-            self.refused = error
-            return True
-        self.succeeded = error is None
-        self._admission.close()
-        return False
 
 
 class Admission:
     """
     The attempts of one load, until one of them succeeds.
 
-        for attempt in Admission(catalog, storage_uri, queue, staged, when_full):
-            with attempt:
-                return commit_load(catalog, ...)  # raises CapacityExceeded
-
-    Iterating waits before each attempt, as *when_full* and the queue's settings say. It raises
-    `QueueFull` instead of another attempt, `QueueDeactivated`, and what `expire` raises.
+    `run` waits before each attempt but the first, as *when_full* and the queue's settings say.
     """
 
     def __init__(
@@ -87,38 +52,39 @@ class Admission:
         self._load = amount_of(staged)
         self._when_full = when_full
         self._expired_at = 0.0
-        self._attempts = self._run()
 
-    def __iter__(self) -> Iterator[Attempt]:
-        return self._attempts
+    def run(self, load: Callable[[int | None], Result]) -> Result:
+        """
+        Return the result of the first attempt that does not raise `CapacityExceeded`.
 
-    def close(self) -> None:
-        """Leave the waiting line; no attempt follows."""
-        self._attempts.close()
-
-    def _run(self) -> Generator[Attempt, None, None]:
-        attempt = Attempt(self)
-        yield attempt
-        if self._can_wait(attempt) and self._expire():
-            attempt = Attempt(self)
-            yield attempt
-        if self._can_wait(attempt) and self._blocks():
-            with WaitLine(
-                self._catalog, self._queue, waiters.LOAD, self._when_full.timeout
-            ) as line:
+        *load* is called with the load's number in the waiting line, or None outside of it. Raises
+        what *load* raises, `QueueFull` instead of another attempt, `QueueDeactivated`, and what
+        `expire` raises.
+        """
+        try:
+            return load(None)
+        except CapacityExceeded as error:
+            refused = error
+        if refused.can_wait and self._expire():
+            try:
+                return load(None)
+            except CapacityExceeded as error:
+                refused = error
+        if refused.can_wait and self._blocks():
+            timeout = self._when_full.timeout
+            with WaitLine(self._catalog, self._queue, waiters.LOAD, timeout) as line:
                 faults.point("load.waiting")
-                while self._can_wait(attempt) and line.wait(self._may_fit):
+                while refused.can_wait and line.wait(self._may_fit):
                     if self._is_expiry_due():
                         self._expire()
-                    attempt = Attempt(self, line.waiter)
                     try:
-                        yield attempt
-                    finally:
-                        line.left = attempt.succeeded
-        raise QueueFull(str(attempt.refused))
-
-    def _can_wait(self, attempt: Attempt) -> bool:
-        return attempt.refused is not None and attempt.refused.can_wait
+                        result = load(line.waiter)
+                    except CapacityExceeded as error:
+                        refused = error
+                    else:
+                        line.left = True
+                        return result
+        raise QueueFull(str(refused))
 
     def _blocks(self) -> bool:
         overflow = self._when_full.overflow or self._queue.settings.overflow

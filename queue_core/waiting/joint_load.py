@@ -76,13 +76,7 @@ _Result: TypeAlias = pa.Array | BaseException
 
 
 class JointLoads:
-    """
-    The small loads of one process into one store.
-
-    Args:
-        catalog: The store's catalog.
-        storage: The store's storage.
-    """
+    """The small loads of one process into one store."""
 
     def __init__(self, catalog: Catalog, storage: Storage) -> None:
         self._catalog = catalog

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
-from typing import TypeVar
+from collections.abc import Sequence
 
 from sqlalchemy import Connection
 
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.records.publications import is_new_load
 from queue_core.catalog.slices import segments
-from queue_core.errors import IgnisError
-from queue_core.segments.stager import remove_refused
+from queue_core.segments.stager import removed_if_refused
 from queue_core.segments.storage import Storage
 from queue_core.values.model import Batch, QueueInfo, Staged
 from queue_core.verbs.capacity.bounds import OnFull
 from queue_core.waiting.admission import Admission
 from queue_core.waiting.bounded_load import commit_load, load_bounded
 from queue_core.waiting.rendezvous import meet
-
-Result = TypeVar("Result")
 
 _AS_SET = OnFull()
 
@@ -40,12 +35,16 @@ def publish(
     cleaned up meanwhile; then nothing is loaded.
     """
 
-    def work(waiter: int | None, connection: Connection) -> list[int]:
-        return load_bounded(connection, storage, queue, staged, waiter, when_full.overflow)
+    def attempt(waiter: int | None) -> list[int]:
+        def work(connection: Connection) -> list[int]:
+            return load_bounded(connection, storage, queue, staged, waiter, when_full.overflow)
+
+        return commit_load(catalog, work, when_full.timeout)
 
     if queue.settings.is_rendezvous:
         return meet(catalog, storage, queue, staged, when_full.timeout)
-    return _admitted(catalog, storage, queue, staged, when_full, work)
+    with removed_if_refused(storage, staged):
+        return Admission(catalog, storage.uri, queue, staged, when_full).run(attempt)
 
 
 def publish_once(
@@ -63,35 +62,16 @@ def publish_once(
     `publish` does, `StaleCheckpoint`, and `BadOption` if the query loaded it into another queue.
     """
 
-    def work(waiter: int | None, connection: Connection) -> bool:
-        is_new = is_new_load(connection, queue, batch)
-        if is_new:
-            load_bounded(connection, storage, queue, staged, waiter, when_full.overflow)
-        else:
-            segments.discard_unpublished(connection, [s.location for s in staged if s.location])
-        return is_new
+    def attempt(waiter: int | None) -> bool:
+        def work(connection: Connection) -> bool:
+            is_new = is_new_load(connection, queue, batch)
+            if is_new:
+                load_bounded(connection, storage, queue, staged, waiter, when_full.overflow)
+            else:
+                segments.discard_unpublished(connection, [s.location for s in staged if s.location])
+            return is_new
 
-    return _admitted(catalog, storage, queue, staged, when_full, work)
+        return commit_load(catalog, work, when_full.timeout)
 
-
-def _admitted(
-    catalog: Catalog,
-    storage: Storage,
-    queue: QueueInfo,
-    staged: Sequence[Staged],
-    when_full: OnFull,
-    work: Callable[[int | None, Connection], Result],
-) -> Result:
-    """Commit a load once it is admitted; remove its files if it is refused for certain."""
-    committed = False
-    try:
-        for attempt in Admission(catalog, storage.uri, queue, staged, when_full):
-            with attempt:
-                result = commit_load(catalog, partial(work, attempt.waiter), when_full.timeout)
-                committed = True
-                return result
-    except IgnisError as error:
-        if not committed:
-            remove_refused(storage, staged, error)
-        raise
-    raise AssertionError("an admission ends with a success or an error")
+    with removed_if_refused(storage, staged):
+        return Admission(catalog, storage.uri, queue, staged, when_full).run(attempt)

@@ -87,6 +87,12 @@ class Changes:
             if rank is not None:
                 self._lowest[piece.queue_id] = min(rank, self._lowest.get(piece.queue_id, rank))
 
+    def reload(self, piece: Slice, rows: Rows, **values: Any) -> None:
+        """Load these rows again as `release` does, and count them as reloaded."""
+        if rows:
+            self.release(piece, rows, **values)
+            self.count(piece, reloaded=len(rows))
+
     def refire(self, piece: Slice, rows: Rows) -> None:
         """Put these damaged rows back in the hand of their ticket."""
         self._found_sound(piece, rows)

@@ -43,21 +43,13 @@ class OnFull:
     timeout: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Overrun:
-    """The amount that must be evicted after a load into a ring."""
-
-    messages: int
-    bytes: int
-
-
 def check_capacity(
     connection: Connection,
     queue: QueueInfo,
     staged: Sequence[Staged],
     waiter: int | None = None,
     overflow: str | None = None,
-) -> Overrun | None:
+) -> Amount | None:
     """
     Check that a load fits, and reserve its capacity until the transaction ends.
 
@@ -141,8 +133,8 @@ def limit_to_capacity(
         return None
     return replace(
         request,
-        max_messages=_least(request.max_messages, free[0]),
-        max_bytes=_least(request.max_bytes, free[1]),
+        max_messages=least(request.max_messages, free[0]),
+        max_bytes=least(request.max_bytes, free[1]),
     )
 
 
@@ -185,7 +177,7 @@ def full_message(queue: QueueInfo, usage: Usage, load: Amount, ahead: int = 0) -
 
 def _check_ring(
     connection: Connection, queue: QueueInfo, usage: Usage, load: Amount
-) -> Overrun | None:
+) -> Amount | None:
     if fits(usage, load):
         return None
     max_size, max_bytes = usage.settings.max_size, usage.settings.max_bytes
@@ -203,7 +195,7 @@ def _check_ring(
             f"{_busy(usage)}, or raise the bound",
             can_wait=False,
         )
-    return Overrun(
+    return Amount(
         messages=0 if max_size is None else max(usage.held.messages + load.messages - max_size, 0),
         bytes=0 if max_bytes is None else max(usage.held.bytes + load.bytes - max_bytes, 0),
     )
@@ -244,6 +236,6 @@ def _counted(number: int, unit: str) -> str:
     return f"{number} {unit}" if number == 1 else f"{number} {unit}s"
 
 
-def _least(one: int | None, other: int | None) -> int | None:
-    known = [value for value in (one, other) if value is not None]
-    return min(known, default=None)
+def least(*limits: int | None) -> int | None:
+    """Return the least of some limits; None: there is no limit."""
+    return min((limit for limit in limits if limit is not None), default=None)

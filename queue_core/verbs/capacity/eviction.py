@@ -19,15 +19,16 @@ from queue_core.catalog.slices import shard_locks
 from queue_core.catalog.slices.changes import Changes
 from queue_core.catalog.slices.conditions import WAITING, behind, in_shard
 from queue_core.catalog.slices.slices import ShardKey, fetch
+from queue_core.catalog.slices.usage import Amount
 from queue_core.values.model import QueueInfo, Slice
 from queue_core.values.plan import Taken, interleaved, share, take
-from queue_core.verbs.capacity.bounds import CapacityExceeded, Overrun
+from queue_core.verbs.capacity.bounds import CapacityExceeded
 
 #: The most slices of a shard that are read at once.
 _BATCH = 256
 
 
-def evict_oldest(connection: Connection, queue: QueueInfo, overrun: Overrun) -> None:
+def evict_oldest(connection: Connection, queue: QueueInfo, overrun: Amount) -> None:
     """Remove the oldest waiting messages; raises `CapacityExceeded` if others have locked them."""
     messages, size = overrun.messages, overrun.bytes
     changes = Changes([queue])

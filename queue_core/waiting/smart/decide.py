@@ -16,13 +16,7 @@ import pyarrow as pa
 from queue_core.catalog.records.dedup import KnownKeys
 from queue_core.errors import BadOption
 from queue_core.policies import binding
-from queue_core.policies.inputs import (
-    BoundPolicy,
-    Flags,
-    Overwritten,
-    PolicyInput,
-    PolicyResult,
-)
+from queue_core.policies.inputs import BoundPolicy, Flags, Overwritten, PolicyInput, PolicyResult
 from queue_core.policies.numbering import matched
 from queue_core.values.model import QueueInfo
 from queue_core.values.rows import Numbers

@@ -77,20 +77,15 @@ class SmartLoad:
         """
         self._prepare()
         catalog, uri, staged = self._catalog, self._storage.uri, self.prepared.staged
-        committed = False
+        admission = Admission(catalog, uri, self._queue, staged, when_full)
         try:
-            for attempt in Admission(catalog, uri, self._queue, staged, when_full):
-                with attempt:
-                    ids = self._try(batch, attempt.waiter, when_full)
-                    committed = True
-                    if ids is None:
-                        self._discard()
-                    return ids
+            ids = admission.run(lambda waiter: self._try(batch, waiter, when_full))
         except IgnisError as error:
-            if not committed:
-                self._refuse(error)
+            self._refuse(error)
             raise
-        raise AssertionError("an admission ends with a success or an error")
+        if ids is None:
+            self._discard()
+        return ids
 
     def run_within(self) -> list[int]:
         """
