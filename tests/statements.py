@@ -1,4 +1,4 @@
-"""Statements that SQLAlchemy has compiled, shared by all engines of a test process.
+"""Statements: those that a block executes, and compiled ones, shared by all engines of a process.
 
 A store has an engine of its own, and SQLAlchemy compiles each statement once per engine: once in a
 process of a user, and a thousand times in a process of tests.
@@ -6,10 +6,14 @@ process of a user, and a thousand times in a process of tests.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from sqlalchemy import Connection, Engine, event
 from sqlalchemy.util import LRUCache
+
+from queue_core import Store
 
 _compiled: LRUCache[Any, Any] = LRUCache(2_000)
 
@@ -40,3 +44,18 @@ def _share(connection: Connection) -> None:
     engine = connection.engine
     if not isinstance(engine._compiled_cache, _Shared):
         engine._compiled_cache = _Shared(engine)
+
+
+@contextmanager
+def counted(store: Store) -> Iterator[list[str]]:
+    """The statements of the block."""
+    statements: list[str] = []
+
+    def note(_: Any, __: Any, statement: str, *___: Any) -> None:
+        statements.append(statement)
+
+    event.listen(store.catalog.engine, "before_cursor_execute", note)
+    try:
+        yield statements
+    finally:
+        event.remove(store.catalog.engine, "before_cursor_execute", note)

@@ -5,11 +5,11 @@ from collections import Counter
 
 import pyarrow as pa
 import pytest
-from sqlalchemy import event
 
 from queue_core.catalog import notifications
 from queue_core.catalog.holders import waiters
-from tests.factories import make_queue, numbers_of, orders
+from tests.factories import load_singly, make_queue, numbers_of, orders
+from tests.statements import counted
 from tests.waiting import PATIENCE, Caller, standing, stands_for_ever, waits
 
 pytestmark = pytest.mark.each_catalog
@@ -22,8 +22,7 @@ def test_firings_are_served_in_order_of_arrival(store):
         callers.append(Caller(lambda: queue.fire(1, timeout=PATIENCE)))
         waits(store, number + 1, "fire")
 
-    for number in range(4):
-        queue.load(orders(1, number))
+    load_singly(queue, 4)
 
     assert [numbers_of(caller.done().messages) for caller in callers] == [[0], [1], [2], [3]]
     assert standing(store, "fire") == []
@@ -94,12 +93,7 @@ def test_the_second_in_line_looks_soon_after_each_change(store, place, looks_oft
         stands_for_ever(store, queue, "fire", alive=9)
     caller = Caller(lambda: queue.fire(1, timeout=PATIENCE))
     waits(store, place, "fire")
-
-    slow, looks = standing(store, "fire")[:-1], []
-
-    def note(_connection, _cursor, statement, *_others):
-        if "count(waiters.id)" in statement:
-            looks.append(statement)
+    slow = standing(store, "fire")[:-1]
 
     def change(connection):
         for number in slow:
@@ -108,17 +102,17 @@ def test_the_second_in_line_looks_soon_after_each_change(store, place, looks_oft
 
     def looks_often_now():
         """At a distance of 0.3 seconds, 20 looks take longer."""
-        looks.clear()
         end = time.monotonic() + 3
-        while len(looks) < 20 and time.monotonic() < end:
-            store.catalog.write(change)
-            time.sleep(0.01)
-        return len(looks) >= 20
+        with counted(store) as statements:
+            while time.monotonic() < end:
+                store.catalog.write(change)
+                time.sleep(0.01)
+                if sum("count(waiters.id)" in each for each in statements) >= 20:
+                    return True
+        return False
 
-    event.listen(store.catalog.engine, "before_cursor_execute", note)
     # A busy machine may need another three seconds.
     often = any(looks_often_now() for _ in range(10 if looks_often else 1))
-    event.remove(store.catalog.engine, "before_cursor_execute", note)
 
     assert often == looks_often
     queue.load(orders(1))

@@ -1,6 +1,5 @@
 """Firings and settlements within the caller's transaction: with its rows, or not at all."""
 
-import threading
 import time
 from pathlib import Path
 
@@ -10,11 +9,10 @@ from queue_core import Conflict, Settlement
 from queue_core.errors import BadOutcome, ConsumerFenced, DamagedSegment
 from queue_core.values.ids import IdSet
 from tests.contract.callers import KINDS, caller_of
-from tests.factories import make_queue, numbers_of, orders
+from tests.factories import load_singly, make_queue, numbers_of, orders
+from tests.waiting import PATIENCE, Caller
 
 pytestmark = pytest.mark.each_catalog
-
-PATIENCE = 60.0
 
 
 @pytest.fixture(params=KINDS)
@@ -28,38 +26,24 @@ def taken(firing):
     return sorted(numbers_of(firing.messages))
 
 
-def test_a_firing_is_committed_with_the_rows_and_the_end_of_its_messages(store, caller):
+def test_a_firing_and_the_end_of_its_messages_are_committed_with_the_rows_or_never_were(
+    store, caller
+):
     queue = make_queue(store, shards=2)
-    queue.load(orders(3))
-    with caller.connected() as connection:
-        firing = queue.within(connection).fire("all")
-        for number in taken(firing):
-            caller.sell(connection, number)
-        assert queue.within(connection).delete(firing) == 3
-        assert queue.browse().num_rows == 3
-        assert caller.sold() == []
-        connection.commit()
-
-    assert caller.sold() == [0, 1, 2]
-    assert queue.browse().num_rows == 0
-
-
-def test_a_rollback_puts_the_messages_back_as_if_never_fired(store, caller):
-    queue = make_queue(store)
     queue.load(orders(3))
     before = queue.browse().to_pylist()
     with caller.connected() as connection:
-        for _ in range(2):
-            firing = queue.within(connection).fire(2)
-            caller.sell(connection, 1)
-            queue.within(connection).delete(firing)
-            connection.rollback()
-            assert taken(firing) == [0, 1]
-        assert queue.browse().to_pylist() == before
-        queue.within(connection).delete(queue.within(connection).fire("all"))
-        connection.commit()
+        for finish in (connection.rollback, connection.rollback, connection.commit):
+            firing = queue.within(connection).fire("all")
+            for number in taken(firing):
+                caller.sell(connection, number)
+            assert queue.within(connection).delete(firing) == 3
+            assert queue.browse().to_pylist() == before
+            assert caller.sold() == []
+            finish()
+            assert taken(firing) == [0, 1, 2]
 
-    assert caller.sold() == []
+    assert caller.sold() == [0, 1, 2]
     assert queue.browse().num_rows == 0
 
 
@@ -86,23 +70,10 @@ def test_messages_that_were_fired_before_end_with_the_transaction(store, caller)
     queue.load(orders(2))
     firing = queue.fire("all")
     with caller.connected() as connection:
-        caller.sell(connection, 0)
         queue.within(connection).delete(firing)
         connection.rollback()
         assert queue.browse().num_rows == 2
-        caller.sell(connection, 1)
-        queue.within(connection).delete(firing)
-        connection.commit()
-    assert caller.sold() == [1]
-    assert queue.browse().num_rows == 0
-
-
-def test_messages_that_are_not_held_any_more_are_refused(store, caller):
-    queue = make_queue(store)
-    queue.load(orders(2))
-    firing = queue.fire("all")
-    queue.delete(firing.ids[:1], consumer=firing.ticket.consumer)
-    with caller.connected() as connection:
+        queue.delete(firing.ids[:1])
         caller.sell(connection, 0)
         with pytest.raises(Conflict, match="1 of 2 messages are not held any more"):
             queue.within(connection).delete(firing)
@@ -113,6 +84,7 @@ def test_messages_that_are_not_held_any_more_are_refused(store, caller):
         assert queue.within(connection).delete(firing.ids[1:]) == 1
         connection.commit()
     assert caller.sold() == []
+    assert queue.browse().num_rows == 0
 
 
 def test_the_messages_of_the_transaction_itself_can_be_fired(store, caller):
@@ -160,9 +132,8 @@ def test_two_transactions_of_a_process_fire_at_the_same_time(store, caller):
     if store.catalog.file is not None:
         pytest.skip("SQLite has one writer")
     queue = make_queue(store, shards=4)
-    for number in range(8):
-        # The shards take turns.
-        queue.load(orders(1, number))
+    # The shards take turns.
+    load_singly(queue, 8)
     with caller.connected() as one, caller.connected() as other:
         first = queue.within(one).fire(1)
         # Neither waits for the other, nor for the process's own consumer.
@@ -180,7 +151,6 @@ def test_two_transactions_of_a_process_fire_at_the_same_time(store, caller):
 def test_threads_take_each_message_once(store, caller):
     queue = make_queue(store, shards=4)
     queue.load(orders(30))
-    failed = []
 
     def work():
         with caller.connected() as connection:
@@ -195,17 +165,10 @@ def test_threads_take_each_message_once(store, caller):
                     connection.commit()
                 except Conflict:
                     connection.rollback()
-                except BaseException as error:
-                    failed.append(error)
-                    raise
 
-    threads = [threading.Thread(target=work) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(PATIENCE)
+    for thread in [Caller(work) for _ in range(3)]:
+        thread.done()
 
-    assert not failed
     assert caller.sold() == list(range(30))
 
 

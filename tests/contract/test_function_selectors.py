@@ -1,14 +1,12 @@
 """Selectors as Python functions of Arrow columns."""
 
-import threading
-
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
 from queue_core import ConsumerPool, Predicate
 from queue_core.errors import BadSelector
-from tests.contract.pools import PATIENCE, Recorder, eventually
+from tests.contract.pools import Recorder, eventually
 from tests.dump import dump
 from tests.factories import make_queue, numbers_of, orders
 
@@ -89,15 +87,6 @@ def test_a_function_that_fails_is_named_and_nothing_changes(store, queue, functi
         with pytest.raises(BadSelector, match=fault):
             look(selector=function)
     assert dump(store) == before
-
-
-def test_a_waiting_firing_is_woken_by_a_match(store, queue):
-    producer = threading.Timer(0.2, lambda: queue.load(orders(3, 100)))
-    producer.start()
-    above = Predicate(lambda batch: pc.greater(batch["number"], 101), ["number"])
-    firing = queue.fire(selector=above, timeout=PATIENCE)
-    producer.join()
-    assert numbers_of(firing.messages) == [102]
 
 
 def test_a_pool_fires_what_its_function_selects(store, queue):

@@ -2,11 +2,9 @@
 
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
 import pytest
-from sqlalchemy import Engine, event
 
 from ignis_source.offset import Offset
 from queue_core import ConsumerPool, ConsumerTarget, batch_handler, limit
@@ -19,7 +17,9 @@ from queue_core.values.model import BY_SHARD, Magazine
 from queue_core.verbs.fire import fire
 from tests.clocks import jump
 from tests.contract.pools import PATIENCE
+from tests.contract.test_statements import transactions
 from tests.factories import make_queue, numbers_of, orders
+from tests.waiting import Caller
 
 #: A rate that gives no second message during a test.
 SLOW = 0.001
@@ -29,21 +29,6 @@ START = Offset("reader", 0)
 
 def ask(session, start):
     return session.next(start, None, None)
-
-
-@pytest.fixture
-def begun(store):
-    """How many transactions this process has begun in the store."""
-    connections = []
-
-    def begin(connection):
-        # Threads of other tests may not have ended yet.
-        if connection.engine.url == store.catalog.engine.url:
-            connections.append(connection)
-
-    event.listen(Engine, "begin", begin)
-    yield lambda: len(connections)
-    event.remove(Engine, "begin", begin)
 
 
 @pytest.mark.parametrize("order", ["shard", "global"])
@@ -92,23 +77,6 @@ def test_the_slowest_rate_has_a_view(store, window):
     assert len(store.view("limits")) == 1
 
 
-def test_a_firing_without_messages_takes_no_tokens(store):
-    queue = make_queue(store, limits=limit(per_second=SLOW))
-
-    assert queue.fire().opens_in is None
-    queue.load(orders(2))
-    assert len(queue.fire(10)) == 1
-
-
-def test_messages_that_come_back_have_spent_their_tokens(store):
-    queue = make_queue(store, limits=limit(per_second=SLOW, window=3 / SLOW))
-    queue.load(orders(2))
-
-    queue.reload(queue.fire(2))
-
-    assert len(queue.fire(2)) == 1
-
-
 @pytest.mark.parametrize("selector", [None, "number >= 0"])
 def test_no_more_messages_than_the_limit_are_in_flight(store, selector):
     queue = make_queue(store, shards=3, limits=limit(in_flight=5))
@@ -127,23 +95,12 @@ def test_no_more_messages_than_the_limit_are_in_flight(store, selector):
     assert len(queue.fire("all", magazine="sideline")) == 3
 
 
-def test_limits_change_while_a_queue_is_in_use(store, ignis):
-    queue = make_queue(store)
-    queue.load(orders(20))
-    assert len(queue.fire(2)) == 2
-
-    ignis("set", "orders", "limits=limit(in_flight=3, per_second=1000)")
-
-    assert queue.refresh().info.settings.limits == (limit(in_flight=3, per_second=1000),)
-    assert len(queue.fire(10)) == 1
-    ignis("set", "orders", "limits=none")
-    assert len(queue.fire(10)) == 10
-
-
 def test_a_rate_in_order_of_priority_takes_the_first(store):
     queue = make_queue(
         store, shards=3, priority="amount", limits=limit(per_second=SLOW, window=4 / SLOW)
     )
+    # A firing without messages takes no tokens.
+    assert queue.fire().opens_in is None
     queue.load(orders(12))
 
     assert sorted(numbers_of(queue.fire(10).messages)) == [8, 9, 10, 11]
@@ -168,16 +125,23 @@ def test_a_blocking_fire_waits_for_tokens_and_for_a_settlement(store):
 @pytest.mark.parametrize("selector", [None, "number >= 0"])
 def test_a_waiting_fire_keeps_limits_that_are_set_meanwhile(store, selector):
     queue = make_queue(store)
-    with ThreadPoolExecutor(1) as threads:
-        waiting = threads.submit(
-            store.queue("orders").fire, "all", selector=selector, timeout=PATIENCE
-        )
-        time.sleep(0.3)
-        queue.admin.change_settings(limits=limit(per_second=SLOW, window=3 / SLOW))
-        queue.load(orders(100))
+    waiting = Caller(lambda: store.queue("orders").fire("all", selector=selector, timeout=PATIENCE))
+    time.sleep(0.3)
+    queue.admin.change_settings(limits=limit(per_second=SLOW, window=3 / SLOW))
+    queue.load(orders(100))
 
-        assert len(waiting.result(PATIENCE)) == 3
+    assert len(waiting.done()) == 3
     assert [row["tokens"] for row in store.view("limits").to_pylist()] == [0]
+
+
+def test_a_waiting_fire_follows_turns_that_are_set_meanwhile(store):
+    queue = make_queue(store)
+    waiting = Caller(lambda: store.queue("orders").fire(2, timeout=PATIENCE))
+    time.sleep(0.3)
+    queue.admin.change_settings(fair_by="customer")
+    queue.load(pa.concat_tables([orders(10, customers=1), orders(10, 10, customers=20)]))
+
+    assert len(set(waiting.done().messages.column("customer").to_pylist())) == 2
 
 
 @pytest.mark.parametrize(
@@ -195,50 +159,29 @@ def test_a_waiting_fire_goes_on_when_limits_are_raised_or_removed(store, before,
     queue = make_queue(store, limits=before)
     queue.load(orders(10, customers=1))
     assert len(queue.fire("all")) == 1
-    with ThreadPoolExecutor(1) as threads:
-        waiting = threads.submit(store.queue("orders").fire, "all", timeout=PATIENCE)
-        time.sleep(0.3)
-        queue.admin.change_settings(limits=after)
+    waiting = Caller(lambda: store.queue("orders").fire("all", timeout=PATIENCE))
+    time.sleep(0.3)
+    queue.admin.change_settings(limits=after)
 
-        assert len(waiting.result(PATIENCE)) >= count
-
-
-def test_a_waiting_fire_follows_turns_that_are_set_meanwhile(store):
-    queue = make_queue(store)
-    with ThreadPoolExecutor(1) as threads:
-        waiting = threads.submit(store.queue("orders").fire, 2, timeout=PATIENCE)
-        time.sleep(0.3)
-        queue.admin.change_settings(fair_by="customer")
-        first, second = orders(10, customers=1), orders(20, customers=20).slice(10)
-        queue.load(pa.concat_tables([first, second]))
-
-        found = waiting.result(PATIENCE).messages.column("customer").to_pylist()
-    assert len(set(found)) == 2
+    assert len(waiting.done()) >= count
 
 
 def test_one_message_in_flight_at_a_time_among_threads(store):
     queue = make_queue(store, shards=4, limits=limit(in_flight=3))
     queue.load(orders(40))
-    taken, errors = [], []
+    taken = []
 
     def work():
-        try:
-            while len(taken) < 40:
-                firing = queue.fire(2)
-                in_flight = store.view("queues").column("in_flight").to_pylist()[0]
-                assert in_flight <= 3
-                taken.extend(firing.ids.to_pylist())
-                queue.delete(firing)
-        except Exception as error:  # noqa: BLE001 - the test shows it
-            errors.append(error)
+        while len(taken) < 40:
+            firing = queue.fire(2)
+            in_flight = store.view("queues").column("in_flight").to_pylist()[0]
+            assert in_flight <= 3
+            taken.extend(firing.ids.to_pylist())
+            queue.delete(firing)
 
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(PATIENCE)
+    for caller in [Caller(work) for _ in range(4)]:
+        caller.done()
 
-    assert not errors
     assert len(taken) == len(set(taken)) == 40
 
 
@@ -262,7 +205,7 @@ def test_a_pool_keeps_a_rate_and_drains(store):
         assert number <= 10 + (at - began) * 50 + 0.5
 
 
-def test_a_pool_that_waits_for_tokens_sleeps(store, begun):
+def test_a_pool_that_waits_for_tokens_sleeps(store):
     queue = make_queue(store, limits=limit(per_second=SLOW))
     queue.load(orders(5))
     handled = threading.Event()
@@ -270,11 +213,12 @@ def test_a_pool_that_waits_for_tokens_sleeps(store, begun):
     with ConsumerPool(store, "orders", lambda _: handled.set() or True, concurrency=2, tasks=()):
         assert handled.wait(PATIENCE)
         time.sleep(1.0)
-        before, start = begun(), time.monotonic()
-        time.sleep(1.5)
-        count, seconds = begun() - before, time.monotonic() - start
+        start = time.monotonic()
+        with transactions(store) as begun:
+            time.sleep(1.5)
+        seconds = time.monotonic() - start
     # A look a second, heartbeats, and the settings of the queue.
-    assert count <= 10 * seconds
+    assert len(begun) <= 10 * seconds
 
 
 def test_a_target_is_woken_when_there_are_tokens(store):

@@ -1,7 +1,9 @@
 """Firing by a selector, by an order, or by both."""
 
 import threading
+import time
 from collections import Counter
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,17 +15,17 @@ from queue_core.selection.candidates import find_candidates
 from queue_core.selection.request import FireRequest
 from queue_core.selection.selection import Selection
 from tests.factories import make_queue, numbers_of, orders
-from tests.waiting import PATIENCE
+from tests.waiting import PATIENCE, Caller
 
 
 def test_only_messages_that_meet_the_selector_are_fired(store: Store) -> None:
     queue = make_queue(store, shards=4, key="customer")
-    queue.load(orders(200))
-    firing = queue.fire("all", selector="number % 2 = 0 AND number >= 100")
-    assert sorted(numbers_of(firing.messages)) == list(range(100, 200, 2))
-    assert sorted(numbers_of(queue.fire("all").messages)) == [
-        n for n in range(200) if n < 100 or n % 2
-    ]
+    queue.load(orders(400, customers=40))
+    firing = queue.fire("all", selector="number % 2 = 0 AND number >= 300")
+    assert sorted(numbers_of(firing.messages)) == list(range(300, 400, 2))
+    # Evenly from all shards.
+    firing = queue.fire(10, selector="number < 300")
+    assert sorted(Counter(firing.messages["_shard"].to_pylist()).values()) == [2, 2, 3, 3]
 
 
 def test_the_oldest_matches_of_a_shard_come_first(store: Store) -> None:
@@ -31,15 +33,7 @@ def test_the_oldest_matches_of_a_shard_come_first(store: Store) -> None:
     queue.load(orders(50))
     queue.load(orders(50, first=50))
     assert numbers_of(queue.fire(3, selector="number % 10 = 7").messages) == [7, 17, 27]
-    assert numbers_of(queue.fire(9, selector="number % 10 = 7").messages) == [
-        37,
-        47,
-        57,
-        67,
-        77,
-        87,
-        97,
-    ]
+    assert numbers_of(queue.fire(9, selector="number % 20 = 7").messages) == [47, 67, 87]
 
 
 @pytest.mark.parametrize("limit", [{"max_messages": 1}, {"max_bytes": 1}], ids=str)
@@ -63,12 +57,8 @@ def test_an_order_says_what_comes_first_over_all_shards(store: Store) -> None:
     queue.load(orders(100))
     assert numbers_of(queue.fire(3, order_by="amount DESC").messages) == [99, 98, 97]
     assert numbers_of(queue.fire(2, order_by="MIN(amount)").messages) == [0, 1]
-
-
-def test_equal_messages_come_oldest_first(store: Store) -> None:
-    queue = make_queue(store)
-    queue.load(orders(30))
-    assert numbers_of(queue.fire(5, order_by="customer").messages) == [0, 10, 20, 1, 11]
+    # Equal ones come oldest first.
+    assert numbers_of(queue.fire(4, order_by="customer").messages) == [10, 20, 30, 40]
 
 
 def test_selector_and_order_work_together(store: Store) -> None:
@@ -78,33 +68,25 @@ def test_selector_and_order_work_together(store: Store) -> None:
     assert numbers_of(firing.messages) == [93, 83]
 
 
-def test_metadata_columns_can_be_asked_about(store: Store) -> None:
+def test_nothing_that_matches_is_an_empty_firing(store: Store) -> None:
     queue = make_queue(store)
     queue.load(orders(4))
+    assert len(queue.fire("all", selector="number > 1000")) == 0
+    assert queue.peek(2, selector="number > 1000").num_rows == 0
+    assert pc.sum(queue.metadata().column("fired")).as_py() == 0
     queue.sideline(queue.fire(2), reason="first try")
     queue.shovel()
     assert numbers_of(queue.fire("all", selector="_attempt = 1").messages) == [0, 1]
 
 
-def test_nothing_that_matches_is_an_empty_firing(store: Store) -> None:
-    queue = make_queue(store)
-    queue.load(orders(4))
-    assert len(queue.fire("all", selector="number > 1000")) == 0
-    assert pc.sum(queue.metadata().column("fired")).as_py() == 0
-
-
 def test_a_waiting_firing_is_woken_by_a_match_only(store: Store) -> None:
     queue = make_queue(store)
-
-    def produce() -> None:
-        queue.load(orders(3))
-        queue.load(orders(3, first=100))
-
-    producer = threading.Timer(0.2, produce)
-    producer.start()
-    firing = queue.fire("all", selector="number > 101", timeout=PATIENCE)
-    producer.join()
-    assert numbers_of(firing.messages) == [102]
+    waiting = Caller(lambda: queue.fire("all", selector="number > 101", timeout=PATIENCE))
+    queue.load(orders(3))
+    time.sleep(0.3)
+    assert waiting.is_alive()
+    queue.load(orders(3, first=100))
+    assert numbers_of(waiting.done().messages) == [102]
 
 
 @pytest.mark.spoiled
@@ -139,13 +121,6 @@ def test_a_small_limit_reads_no_more_of_a_backlog_than_it_needs(store: Store) ->
         queue.fire(3, selector="number = 30000")
 
 
-def test_what_is_selected_comes_evenly_from_all_shards(store: Store) -> None:
-    queue = make_queue(store, shards=4, key="customer")
-    queue.load(orders(400, customers=40))
-    firing = queue.fire(10, selector="number >= 0")
-    assert sorted(Counter(firing.messages["_shard"].to_pylist()).values()) == [2, 2, 3, 3]
-
-
 @pytest.mark.spoiled
 def test_an_order_reads_only_what_may_come_first(store: Store) -> None:
     queue = make_queue(store, shards=2, key="customer", attributes=["number"])
@@ -171,48 +146,33 @@ def test_what_statistics_decide_is_taken_without_a_look(store: Store) -> None:
     assert picked.ids.numbers().tolist() == ids
 
 
-def test_peeking_takes_a_selector_too(store: Store) -> None:
-    queue = make_queue(store)
-    queue.load(orders(20))
-    assert numbers_of(queue.peek(2, selector="number > 4", order_by="number DESC")) == [19, 18]
-    assert pc.sum(queue.metadata().column("fired")).as_py() == 0
-
-
-@pytest.mark.parametrize(
-    ("selector", "named"),
-    [("nmber > 1", "number"), ("number >", "selector"), ("number > 'x'", "number")],
-)
-def test_a_bad_selector_is_refused_and_changes_nothing(
-    store: Store, selector: str, named: str
-) -> None:
+def test_a_bad_selector_is_refused_and_changes_nothing(store: Store) -> None:
     queue = make_queue(store)
     queue.load(orders(3))
     before = store.view("slices")
-    with pytest.raises(BadSelector, match=named):
-        queue.fire("all", selector=selector)
+    wrong = [("nmber > 1", "number"), ("number >", "selector"), ("number > 'x'", "number")]
+    for selector, named in wrong:
+        with pytest.raises(BadSelector, match=named):
+            queue.fire("all", selector=selector)
     assert store.view("slices").equals(before)
 
 
 def test_many_consumers_with_overlapping_selectors_take_nothing_twice(store: Store) -> None:
     queue = make_queue(store, shards=4, key="customer")
     queue.load(orders(2000))
-    taken: list[int] = []
-    lock = threading.Lock()
 
-    def consume(selector: str) -> None:
+    def consume(selector: str) -> list[int]:
+        taken: list[int] = []
         who = store.consumer(f"consumer-{threading.get_ident()}")
         while len(firing := queue.fire(100, selector=selector, consumer=who)):
-            with lock:
-                taken.extend(numbers_of(firing.messages))
+            taken += numbers_of(firing.messages)
+        return taken
 
     selectors = ["number % 2 = 0", "number % 3 = 0", "number < 1000", "number >= 0"]
-    threads = [threading.Thread(target=consume, args=(text,)) for text in selectors]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    callers = [Caller(partial(consume, text)) for text in selectors]
+    taken = [number for caller in callers for number in caller.done()]
     # A firing may find nothing while the others hold the messages for long.
-    consume("number >= 0")
+    taken += consume("number >= 0")
     assert sorted(taken) == list(range(2000))
 
 

@@ -1,14 +1,16 @@
 """Sweeps, shovels and expiries of many slices: rounds of few statements, each whole in itself."""
 
 import pytest
-from sqlalchemy import event, update
+from sqlalchemy import update
 
+from queue_core import Queue
 from queue_core.catalog import seals
 from queue_core.catalog.tables import slices
 from queue_core.selection.rounds import WHOLE_SLICES
 from queue_core.support.faults import InjectedFault, arm
 from queue_core.verbs import expire, shovel, sweep
-from tests.factories import make_queue, numbers_of, orders
+from tests.factories import load_singly, make_queue, numbers_of, orders
+from tests.statements import counted
 
 DAY = 24 * 3600 * 10**6
 
@@ -20,16 +22,10 @@ def _small_rounds(monkeypatch):
     monkeypatch.setattr(expire, "ROUND_SLICES", 3)
 
 
-def filled(store, count, **settings):
-    """*count* slices of one message each."""
-    queue = make_queue(store, **settings)
-    for number in range(count):
-        queue.load(orders(1, number))
-    return queue
-
-
 def stuck(store, count, **settings):
-    queue = filled(store, count, **settings)
+    """*count* slices of one message each, fired a day ago."""
+    queue = make_queue(store, **settings)
+    load_singly(queue, count)
     queue.fire("all")
     make_old(store, slices.c.fired_at)
     return queue
@@ -51,30 +47,24 @@ def make_old(store, column):
     store.catalog.write(work)
 
 
-def statements(store, work):
-    """The number of statements that *work* executes."""
-    heard = []
-
-    def execute(*_):
-        heard.append(1)
-
-    event.listen(store.catalog.engine, "before_cursor_execute", execute)
-    try:
-        work()
-    finally:
-        event.remove(store.catalog.engine, "before_cursor_execute", execute)
-    return len(heard)
-
-
 def test_the_statements_of_a_round_do_not_grow_with_its_slices(store):
     few, many = (stuck(store, n, name=f"queue-{n}", message_expiry=None) for n in (4, WHOLE_SLICES))
-    for verb in ("sweep", "shovel"):
-        assert statements(store, getattr(few, verb)) == statements(store, getattr(many, verb))
+
+    def costs_the_same(work):
+        counts = []
+        for queue in (few, many):
+            with counted(store) as statements:
+                work(queue)
+            counts.append(len(statements))
+        return counts[0] == counts[1]
+
+    assert costs_the_same(Queue.sweep)
+    assert costs_the_same(Queue.shovel)
     assert many.metadata()["waiting"].to_pylist() == [WHOLE_SLICES, 0]
     for queue in (few, many):
         queue.admin.change_settings(message_expiry=3600.0)
     make_old(store, slices.c.loaded_at)
-    assert statements(store, few.admin.expire) == statements(store, many.admin.expire)
+    assert costs_the_same(lambda queue: queue.admin.expire())
     assert many.metadata()["waiting"].to_pylist() == [0, 0]
     assert store.admin.fsck().num_rows == 0
 
@@ -120,43 +110,32 @@ def test_interleaved_slices_are_in_one_round(store):
 
 
 @pytest.mark.usefixtures("_small_rounds")
-@pytest.mark.parametrize("point", ["before_commit", "committed"])
-def test_a_shovel_that_dies_between_two_rounds_has_moved_whole_rounds(store, point):
-    queue = filled(store, 8)
-    queue.sideline(queue.fire("all"))
-    arm(f"shovel.{point}:2=raise")
+@pytest.mark.parametrize(("point", "done"), [("before_commit", 3), ("committed", 6)])
+@pytest.mark.parametrize("verb", ["shovel", "expire"])
+def test_a_verb_that_dies_between_two_rounds_has_done_whole_rounds(store, verb, point, done):
+    queue = make_queue(store, message_expiry=3600.0 if verb == "expire" else None)
+    load_singly(queue, 8)
+    if verb == "shovel":
+        queue.sideline(queue.fire("all"))
+        act, source = queue.shovel, "sideline"
+    else:
+        make_old(store, slices.c.loaded_at)
+        act, source = queue.admin.expire, "main"
+    arm(f"{verb}.{point}:2=raise")
     with pytest.raises(InjectedFault):
-        queue.shovel()
+        act()
 
-    moved = 3 if point == "before_commit" else 6
-    assert numbers_of(queue.browse()) == list(range(moved))
-    assert numbers_of(queue.browse(magazine="sideline")) == list(range(moved, 8))
-    assert queue.shovel() == 8 - moved
-    assert numbers_of(queue.browse()) == list(range(8))
-    assert store.admin.fsck().num_rows == 0
-
-
-@pytest.mark.usefixtures("_small_rounds")
-@pytest.mark.parametrize("point", ["before_commit", "committed"])
-def test_an_expiry_that_dies_between_two_rounds_has_removed_whole_rounds(store, point):
-    queue = filled(store, 8, message_expiry=3600.0)
-    make_old(store, slices.c.loaded_at)
-    arm(f"expire.{point}:2=raise")
-    with pytest.raises(InjectedFault):
-        queue.admin.expire()
-
-    left = 5 if point == "before_commit" else 2
-    assert numbers_of(queue.browse()) == list(range(8 - left, 8))
-    assert queue.admin.expire() == left
-    assert queue.browse().num_rows == 0
+    assert numbers_of(queue.browse(magazine=source)) == list(range(done, 8))
+    assert act() == 8 - done
+    assert numbers_of(queue.browse(magazine=source)) == []
+    assert numbers_of(queue.browse()) == (list(range(8)) if verb == "shovel" else [])
     assert store.admin.fsck().num_rows == 0
 
 
 @pytest.mark.usefixtures("_small_rounds")
 def test_messages_return_to_a_fair_queue_with_ranks(store):
     queue = make_queue(store, shards=2, fair_by="customer")
-    for number in range(8):
-        queue.load(orders(1, number))
+    load_singly(queue, 8)
     queue.sideline(queue.fire("all"))
 
     assert queue.shovel() == 8

@@ -18,7 +18,8 @@ from queue_core.values.model import Magazine, Slice
 from queue_core.values.outcomes import Settlement
 from queue_core.verbs.fire import fire
 from tests.dump import load_earlier
-from tests.factories import make_queue, numbers_of, orders
+from tests.factories import load_singly, make_queue, numbers_of, orders
+from tests.statements import counted
 
 pytestmark = pytest.mark.each_catalog
 
@@ -167,8 +168,7 @@ def test_a_firing_that_may_wait_reads_the_settings_in_its_first_transaction(stor
 def test_a_firing_of_many_slices_plans_to_read_them_after_its_transaction(store, slices):
     """Others wait for its end. Each load is a slice."""
     queue = make_queue(store)
-    for number in range(slices + 1):
-        queue.load(orders(1, number))
+    load_singly(queue, slices + 1)
     queue.fire(1)
 
     with transactions(store) as begun:
@@ -206,18 +206,3 @@ def transactions(store: Any) -> Iterator[list[object]]:
         yield begun
     finally:
         event.remove(store.catalog.engine, "begin", begin)
-
-
-@contextmanager
-def counted(store: Any) -> Iterator[list[str]]:
-    """The statements of the block."""
-    statements: list[str] = []
-
-    def note(_: Any, __: Any, statement: str, *___: Any) -> None:
-        statements.append(statement)
-
-    event.listen(store.catalog.engine, "before_cursor_execute", note)
-    try:
-        yield statements
-    finally:
-        event.remove(store.catalog.engine, "before_cursor_execute", note)
