@@ -58,38 +58,16 @@ def looks(world, polls, until, **found):
     return times
 
 
-def test_a_new_poller_is_due_at_once():
-    world = World()
-
-    assert poller(world).wait(10.0) is Due.TIME
-    assert world.now == 0.0
-
-
-def test_it_looks_when_something_changes():
+def test_a_new_poller_is_due_at_once_and_then_waits_for_a_change_or_for_long():
     world = World([3.0])
     polls = poller(world)
+
+    assert (polls.wait(10.0), world.now) == (Due.TIME, 0.0)
     polls.looked()
-
-    assert polls.wait(10.0) is Due.CHANGE
-    assert world.now == 3.0
-
-
-def test_it_looks_after_a_while_though_nothing_changes():
-    world = World()
-    polls = poller(world)
+    assert (polls.wait(2.0), world.now) == (None, 2.0)
+    assert (polls.wait(10.0), world.now) == (Due.CHANGE, 3.0)
     polls.looked()
-
-    assert polls.wait(10.0) is Due.TIME
-    assert world.now == 5.0
-
-
-def test_it_waits_no_longer_than_it_may():
-    world = World([3.0])
-    polls = poller(world)
-    polls.looked()
-
-    assert polls.wait(2.0) is None
-    assert world.now == 2.0
+    assert (polls.wait(10.0), world.now) == (Due.TIME, 8.0)
 
 
 def test_among_busy_others_it_looks_less_and_less_often():
@@ -108,6 +86,8 @@ def test_a_look_that_finds_something_new_makes_the_next_pause_short():
         polls.looked()
     polls.looked(new=True)
 
+    polls.pause(0.04)
+    assert world.now == 0.04
     polls.pause()
     assert world.now == 0.1
 
@@ -120,15 +100,6 @@ def test_after_a_quiet_time_a_change_is_looked_at_without_a_pause():
 
     polls.pause()
     assert world.now == 3.0
-
-
-def test_a_pause_ends_when_time_is_up():
-    world = World()
-    polls = poller(world)
-    polls.looked(new=True)
-
-    polls.pause(0.04)
-    assert world.now == 0.04
 
 
 def test_what_was_found_may_not_be_all():
@@ -164,20 +135,7 @@ def test_one_look_may_be_blind_for_another_time():
     assert world.now == 5.5
 
 
-def test_an_appointment_is_kept_once():
-    world = World()
-    polls = poller(world)
-    polls.looked()
-    polls.look_in(2.0)
-
-    assert polls.wait(10.0) is Due.TIME
-    assert world.now == 2.0
-    polls.looked()
-    assert polls.wait(10.0) is Due.TIME
-    assert world.now == 7.0
-
-
-def test_an_appointment_outlasts_a_change():
+def test_an_appointment_outlasts_a_change_and_is_kept_once():
     world = World([1.0])
     polls = poller(world)
     polls.look_in(2.0)
@@ -185,8 +143,9 @@ def test_an_appointment_outlasts_a_change():
 
     assert polls.wait(10.0) is Due.CHANGE
     polls.looked()
-    assert polls.wait(10.0) is Due.TIME
-    assert world.now == 2.0
+    assert (polls.wait(10.0), world.now) == (Due.TIME, 2.0)
+    polls.looked()
+    assert (polls.wait(10.0), world.now) == (Due.TIME, 7.0)
 
 
 def test_without_a_listener_only_time_counts():
