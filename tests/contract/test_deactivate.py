@@ -13,7 +13,7 @@ from queue_core.upkeep.tasks.expire import retire
 from queue_core.upkeep.tasks.purge import purge
 from queue_core.waiting.publish import publish_once
 from tests.dump import age, dump
-from tests.factories import ORDERS, make_batch, make_queue, make_stager, numbers_of, orders
+from tests.factories import make_batch, make_queue, make_stager, numbers_of, orders
 
 YEAR = 365 * 24 * 3600.0
 
@@ -27,16 +27,18 @@ def test_the_name_of_a_deactivated_queue_is_taken_and_the_reason_is_told(store, 
 
 
 def test_nothing_is_loaded_into_a_deactivated_queue_nor_fired_from_it(store):
-    queue = make_queue(store)
+    queue, other = make_queue(store), store.queue("orders")
     queue.load(orders(3))
     queue.admin.deactivate()
     store.consumer()
     before = dump(store)
 
-    for refused in (lambda: queue.load(orders(1)), queue.fire):
+    for refused in (lambda: queue.load(orders(1)), queue.fire, lambda: other.load(orders(1))):
         with pytest.raises(QueueDeactivated, match="'orders' was deactivated at 20"):
             refused()
+    queue.admin.deactivate()
     assert dump(store) == before
+    assert other.refresh().info.deactivated_at == queue.info.deactivated_at is not None
 
 
 def test_what_is_in_it_can_be_looked_at_and_what_is_in_flight_finished(store):
@@ -49,33 +51,6 @@ def test_what_is_in_it_can_be_looked_at_and_what_is_in_flight_finished(store):
     assert queue.browse().num_rows == 5
     assert queue.delete(firing) == 2
     assert store.queues() == ["orders"]
-
-
-def test_others_hear_of_it(store):
-    queue = make_queue(store)
-    other = store.queue("orders")
-    queue.admin.deactivate()
-
-    with pytest.raises(QueueDeactivated):
-        other.load(orders(1))
-    assert other.refresh().info.deactivated_at == queue.info.deactivated_at is not None
-
-
-def test_a_second_time_changes_nothing(store):
-    queue = make_queue(store)
-    queue.admin.deactivate()
-    before = dump(store)
-
-    queue.admin.deactivate()
-
-    assert dump(store) == before
-
-
-def test_its_name_stays_taken(store):
-    make_queue(store).admin.deactivate()
-
-    with pytest.raises(QueueDeactivated):
-        store.create_queue("orders", ORDERS, shards=1, exist_ok=True)
 
 
 def test_a_batch_of_a_streaming_query_is_refused(store):
@@ -133,7 +108,7 @@ def test_a_queue_is_given_up_at_its_own_age(store):
     assert queue.refresh().info.deactivated_at is None
 
     age(store, YEAR)
-    retire(store.catalog, queue.info)
+    assert queue.admin.expire() == 0
 
     assert queue.refresh().info.deactivated_at is not None
 
@@ -180,14 +155,6 @@ def test_its_waiting_messages_are_reported_and_its_sideline_keeps_it(store):
     (report,) = store.view("reports").to_pylist()
     shown = {name: report[name] for name in ("task", "queue", "from", "to", "moved")}
     assert shown == {"task": "expire", "queue": None, "from": "orders", "to": None, "moved": 3}
-
-
-def test_an_expiry_by_hand_gives_up_a_queue_at_its_age(store):
-    queue = make_queue(store, queue_expiry=YEAR)
-    age(store, YEAR)
-
-    assert queue.admin.expire() == 0
-    assert queue.refresh().info.deactivated_at is not None
 
 
 def test_one_that_never_expires_stays_for_ever(store):

@@ -32,14 +32,25 @@ def expired(queue):
     return sum(queue.metadata().column("expired").to_pylist())
 
 
-def test_what_is_too_old_is_gone_and_counted(store, queue):
-    queue.load(orders(3))
-    age(store)
-    queue.load(orders(2, 3))
+def reported(store, queue):
+    with store.catalog.read() as connection:
+        rows = task_log.read(connection, [queue.info], ["expire"]).to_pylist()
+    return [(row["moved"], row["from"], row["to"]) for row in rows]
 
-    assert queue.admin.expire() == 3
-    assert numbers_of(queue.browse()) == [3, 4]
-    assert expired(queue) == 3
+
+def test_what_is_too_old_is_gone_counted_and_reported_and_its_segment_let_go(store, queue):
+    queue.load(orders(4_000))
+    before = dump(store)
+    assert queue.admin.expire() == 0
+    assert dump(store) == before
+    age(store)
+    queue.load(orders(2, 4_000))
+
+    assert queue.admin.expire() == 4_000
+    assert numbers_of(queue.browse()) == [4_000, 4_001]
+    assert expired(queue) == 4_000
+    assert reported(store, queue) == [(4_000, "main", None)]
+    assert len(store.admin.vacuum(grace=0)) == 1
 
 
 def test_what_is_too_old_is_not_fired_nor_shown_nor_shovelled(store, queue):
@@ -52,6 +63,8 @@ def test_what_is_too_old_is_not_fired_nor_shown_nor_shovelled(store, queue):
     assert len(queue.fire("all", magazine="sideline")) == 0
     assert queue.shovel() == 0
     assert numbers_of(queue.fire("all").messages) == [4]
+    assert queue.admin.expire() == 4
+    assert queue.browse(magazine="sideline").num_rows == 0
 
 
 def test_by_default_no_message_expires(store):
@@ -92,19 +105,8 @@ def test_what_is_gone_from_the_sideline_is_counted_and_reported(store):
 
     assert queue.admin.expire() == 2
     assert expired(queue) == 2
-    with store.catalog.read() as connection:
-        (row,) = task_log.read(connection, [queue.info], ["expire"]).to_pylist()
-    assert (row["moved"], row["from"], row["to"]) == (2, "sideline", None)
+    assert reported(store, queue) == [(2, "sideline", None)]
     assert numbers_of(queue.fire(9).messages) == [2, 3]
-
-
-def test_both_magazines_can_expire(store, queue):
-    queue.load(orders(4))
-    queue.sideline(queue.fire(2))
-    age(store)
-
-    assert queue.admin.expire() == 4
-    assert queue.browse().num_rows == queue.browse(magazine="sideline").num_rows == 0
 
 
 def test_what_is_in_flight_expires_when_it_comes_back(store, queue):
@@ -116,46 +118,6 @@ def test_what_is_in_flight_expires_when_it_comes_back(store, queue):
     queue.reload(firing.ids[:1])
     assert queue.admin.expire() == 1
     assert queue.delete(firing) == 1
-
-
-def test_a_message_can_be_finished_however_old_it_is(store, queue):
-    queue.load(orders(2))
-    firing = queue.fire("all")
-    age(store)
-
-    assert queue.delete(firing) == 2
-    assert expired(queue) == 0
-
-
-def test_without_an_expiry_nothing_is_ever_too_old(store):
-    queue = make_queue(store, message_expiry=None)
-    queue.load(orders(2))
-    age(store, 1e9)
-    before = dump(store)
-
-    assert queue.admin.expire() == 0
-    assert dump(store) == before
-    assert len(queue.fire("all")) == 2
-
-
-def test_nothing_is_changed_where_nothing_is_too_old(store, queue):
-    queue.load(orders(2))
-    before = dump(store)
-
-    assert queue.admin.expire() == 0
-    assert dump(store) == before
-
-
-def test_what_is_gone_is_reported_and_its_segment_let_go(store, queue):
-    queue.load(orders(4_000))
-    age(store)
-
-    queue.admin.expire()
-
-    with store.catalog.read() as connection:
-        (row,) = task_log.read(connection, [queue.info], ["expire"]).to_pylist()
-    assert (row["moved"], row["from"], row["to"]) == (4_000, "main", None)
-    assert len(store.admin.vacuum(grace=0)) == 1
 
 
 def test_an_expiry_of_ages_never_overflows(store):

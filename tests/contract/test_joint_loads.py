@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from queue_core import Store
-from queue_core.errors import CatalogUnavailable, QueueDeactivated, QueueFull, SchemaMismatch
+from queue_core.errors import CatalogUnavailable, QueueDeactivated, QueueFull
 from queue_core.support.faults import InjectedFault, arm
 from queue_core.waiting.joint_load import JOINED_BYTES, JointLoads, commit_load
 from tests.contract.callers import caller_of
@@ -150,26 +150,6 @@ def test_messages_of_each_producer_stay_in_order(store):
     for producer in range(producers):
         mine = [number for number in fired if number // 1_000 == producer]
         assert mine == [1_000 * producer + number for number in range(each)]
-
-
-def test_only_the_load_that_cannot_be_made_fails(store):
-    queue, closed = make_queue(store), make_queue(store, "closed")
-    stale = store.queue("closed")
-    closed.admin.deactivate()
-
-    results, _ = at_once(
-        store,
-        loading(queue, 0),
-        loading(queue, 1),
-        loading(queue, 2),
-    )
-    assert [type(result) for result in results] == [pa.Int64Array] * 3
-    with pytest.raises(SchemaMismatch):
-        queue.load([{"strange": 1}])
-    with pytest.raises(QueueDeactivated):
-        stale.load(orders(1))
-
-    assert sorted(numbers_of(queue.browse())) == [0, 1, 2]
 
 
 def test_a_deactivated_queue_is_no_reason_to_refuse_loads_into_others(tmp_path):
