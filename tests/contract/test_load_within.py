@@ -20,6 +20,8 @@ from tests.waiting import without_blind_looks
 pytestmark = pytest.mark.each_catalog
 
 PATIENCE = 60.0
+#: So many rows that they become files.
+LARGE = pa.table({"number": range(50_000), "customer": ["some customer"] * 50_000})
 
 
 @pytest.fixture(params=KINDS)
@@ -33,46 +35,31 @@ def waiting(queue):
     return sorted(numbers_of(queue.browse()))
 
 
-def test_rows_and_messages_are_committed_together(store, caller):
+def test_rows_and_messages_are_committed_together_or_rolled_back(store, caller):
     queue = make_queue(store, shards=4)
     with caller.connected() as connection:
         caller.sell(connection, 1)
         ids = queue.within(connection).load(orders(1, 1))
-        assert waiting(queue) == []
-        assert caller.sold() == []
+        assert waiting(queue) == caller.sold() == []
         connection.commit()
-
     assert waiting(queue) == caller.sold() == [1]
     assert queue.browse().column("_message_id").to_pylist() == ids.to_pylist()
 
-
-def test_a_rollback_undoes_both(store, caller):
-    queue = make_queue(store)
     with caller.connected() as connection:
-        caller.sell(connection, 1)
-        queue.within(connection).load(orders(1, 1))
-        connection.rollback()
-        # The connection is as good as before.
         caller.sell(connection, 2)
         queue.within(connection).load(orders(1, 2))
-        connection.commit()
-
-    assert waiting(queue) == caller.sold() == [2]
-
-
-def test_a_load_that_comes_first_begins_the_transaction(store, caller):
-    queue = make_queue(store)
-    with caller.connected() as connection:
-        queue.within(connection).load(orders(1, 1))
         connection.rollback()
-        queue.within(connection).load(orders(1, 2))
-        caller.sell(connection, 2)
+        # The connection is as good as before, and a load that comes first begins the transaction.
+        queue.within(connection).load(orders(1, 3))
+        connection.rollback()
+        queue.within(connection).load(orders(1, 4))
+        caller.sell(connection, 4)
         connection.commit()
     # Nobody commits this one.
     with caller.connected() as connection:
-        queue.within(connection).load(orders(1, 3))
+        queue.within(connection).load(orders(1, 5))
 
-    assert waiting(queue) == caller.sold() == [2]
+    assert waiting(queue) == caller.sold() == [1, 4]
 
 
 def test_a_failed_load_changes_nothing_and_leaves_the_transaction_usable(store, caller):
@@ -110,12 +97,11 @@ def test_a_statement_of_the_caller_that_fails_undoes_both(store, caller):
 
 def test_files_of_a_rolled_back_load_are_vacuumed(store, caller):
     queue = make_queue(store, shards=2)
-    large = pa.table({"number": range(50_000), "customer": ["some customer"] * 50_000})
     with caller.connected() as connection:
-        queue.within(connection).load(large)
+        queue.within(connection).load(LARGE)
         connection.rollback()
         assert store.storage.list()
-        queue.within(connection).load(large)
+        queue.within(connection).load(LARGE)
         connection.commit()
 
     store.admin.vacuum(grace=0)
@@ -129,10 +115,9 @@ def test_vacuum_waits_for_a_load_that_is_not_committed_yet(store, caller):
     if store.catalog.file is not None:
         pytest.skip("SQLite has one writer: vacuum waits anyway")
     queue = make_queue(store)
-    large = pa.table({"number": range(50_000), "customer": ["some customer"] * 50_000})
     removed = []
     with caller.connected() as connection:
-        queue.within(connection).load(large)
+        queue.within(connection).load(LARGE)
         vacuum = threading.Thread(target=lambda: removed.extend(store.admin.vacuum(grace=0)))
         vacuum.start()
         time.sleep(0.2)
@@ -296,8 +281,9 @@ def test_a_session_gives_its_connection(store, caller):
     assert waiting(queue) == caller.sold() == [1]
 
 
-def test_bounded_queues_never_wait(store, caller):
-    queue = make_queue(store, max_size=2)
+def test_bounds_that_others_have_set_are_kept_and_no_load_waits_for_room(store, caller):
+    queue = make_queue(store)
+    store.queue("orders").admin.change_settings(max_size=2)
     with caller.connected() as connection:
         queue.within(connection).load(orders(2))
         began = time.monotonic()
@@ -306,17 +292,6 @@ def test_bounded_queues_never_wait(store, caller):
         assert time.monotonic() - began < PATIENCE / 2
         connection.commit()
     assert waiting(queue) == [0, 1]
-
-
-def test_changed_settings_are_followed(store, caller):
-    queue = make_queue(store)
-    store.queue("orders").admin.change_settings(max_size=1, overflow="fail")
-    with caller.connected() as connection:
-        with pytest.raises(QueueFull):
-            queue.within(connection).load(orders(2))
-        queue.within(connection).load(orders(1, 7))
-        connection.commit()
-    assert waiting(queue) == [7]
 
 
 def test_a_ring_drops_its_oldest_with_the_commit(store, caller):

@@ -85,6 +85,8 @@ def test_a_policy_that_cannot_be_stored_creates_no_queue(store: Store) -> None:
         ("tests.own_checks:NUMBER", "it must be a function"),
         (lambda new, queued: None, "other processes cannot import it"),
         (own_checks.LATEST, "cannot be stored: give its text"),
+        ("", "the policy is empty; use latest"),
+        ("later", "did you mean 'latest'"),
     ):
         with pytest.raises(BadOption, match=told):
             make_queue(store, shards=1, policy=policy)

@@ -75,21 +75,15 @@ def test_a_pause_is_not_a_setting_and_keeps_its_time(store, queue):
     assert len(queue.load(orders(1))) == 1
     assert len(queue.fire()) == 0
 
+    queue.admin.change_settings(concurrency=0)
     queue.admin.resume()
     queue.admin.resume()
     assert paused_at(store) is None
+    assert queue.info.is_paused, "by its setting"
+    assert len(queue.fire()) == 0
+    queue.admin.change_settings(concurrency=3)
     assert not queue.info.is_paused
     assert len(queue.fire()) == 1
-
-
-def test_a_queue_with_a_concurrency_of_0_stays_paused(queue):
-    queue.load(orders(1))
-    queue.admin.change_settings(concurrency=0)
-    queue.admin.pause()
-    queue.admin.resume()
-
-    assert queue.info.is_paused
-    assert len(queue.fire()) == 0
 
 
 @pytest.mark.parametrize("how", [{}, {"selector": "number >= 0"}])

@@ -37,21 +37,19 @@ def test_a_queue_has_eight_shards_and_no_key_unless_told(store):
     assert (queue.info.shards, queue.info.key) == (8, None)
 
 
-def test_queues_are_listed_by_name(store):
+def test_queues_are_listed_by_name_and_keep_their_messages_apart(store):
+    """Even if the names differ only in case."""
     assert store.queues() == []
-    for name in ("b", "a", "C"):
-        make_queue(store, name)
+    one, other, _ = (make_queue(store, name) for name in ("a", "A", "b"))
+    one.load(orders(3))
+    other.load(orders(3, 10))
+    one.sideline(one.fire("all"))
+    one.shovel()
 
-    assert sorted(store.queues()) == ["C", "a", "b"]
     assert store.queues() == store.view("queues").column("queue").to_pylist()
-
-
-def test_names_that_differ_in_case_are_two_queues(store):
-    make_queue(store, "orders").load(orders(1))
-    make_queue(store, "Orders").load(orders(1, 7))
-
-    assert numbers_of(store.queue("orders").browse()) == [0]
-    assert numbers_of(store.queue("Orders").browse()) == [7]
+    assert sorted(store.queues()) == ["A", "a", "b"]
+    assert numbers_of(store.queue("A").fire("all").messages) == [10, 11, 12]
+    assert numbers_of(store.queue("a").fire("all").messages) == [0, 1, 2]
 
 
 def test_a_queue_that_exists_is_refused_unless_that_is_fine(store):
@@ -171,11 +169,7 @@ def test_an_unknown_queue_is_refused_with_the_nearest_name(store):
 @pytest.mark.parametrize(
     ("wrong", "error", "message"),
     [
-        (
-            {"key": "custmer"},
-            SchemaMismatch,
-            "queue 'orders' has no column 'custmer'; did you",
-        ),
+        ({"key": "custmer"}, SchemaMismatch, "queue 'orders' has no column 'custmer'; did you"),
         ({"key": ["n"]}, SchemaMismatch, "key=['n']: queue 'orders' has no column"),
         ({"key": 5}, SchemaMismatch, "key=5: queue 'orders' has no column"),
         ({"key": "amount"}, SchemaMismatch, "key='amount': a column of type double cannot"),
@@ -191,62 +185,28 @@ def test_an_unknown_queue_is_refused_with_the_nearest_name(store):
     ],
 )
 def test_a_queue_that_makes_no_sense_is_not_made(store, wrong, error, message):
+    other = make_queue(store, "other")
     before = dump(store)
 
     with pytest.raises(error) as refusal:
         make_queue(store, **wrong)
     assert message in str(refusal.value)
+    if error is BadOption and "shards" not in wrong:
+        with pytest.raises(BadOption) as refusal:
+            other.admin.change_settings(**wrong)
+        assert message in str(refusal.value)
     assert dump(store) == before
-
-
-def test_settings_change_while_the_queue_is_in_use(store):
-    queue, other = make_queue(store), None
-    other = store.queue("orders")
-
-    assert queue.admin.change_settings(concurrency=3, compression="lz4").concurrency == 3
-    assert queue.info.settings == QueueSettings(concurrency=3, compression="lz4")
-    assert other.info.settings == QueueSettings()
-    assert other.refresh().info.settings == queue.info.settings
 
 
 def test_changing_one_setting_keeps_what_another_process_has_changed(store):
     queue, other = make_queue(store), store.queue("orders")
 
-    queue.admin.change_settings(concurrency=3)
+    assert queue.admin.change_settings(concurrency=3).concurrency == 3
+    assert other.info.settings == QueueSettings()
     other.admin.change_settings(sweep_after=5.0)
 
-    assert queue.refresh().info.settings == QueueSettings(concurrency=3, sweep_after=5.0)
-
-
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [
-        ({"concurency": 3}, "unknown setting 'concurency'; did you mean 'concurrency'"),
-        ({"concurrency": -1}, "concurrency=-1"),
-        ({"sweep_after": "soon"}, "sweep_after='soon'"),
-        ({"attributes": ["amout"]}, "attributes: the queue has no column 'amout'; did you mean"),
-    ],
-)
-def test_a_setting_that_makes_no_sense_changes_nothing(store, wrong, message):
-    queue = make_queue(store)
-    before = dump(store)
-
-    with pytest.raises(BadOption) as refusal:
-        queue.admin.change_settings(**wrong)
-    assert message in str(refusal.value)
-    assert dump(store) == before
-
-
-def test_queues_keep_their_messages_apart(store):
-    one, other = make_queue(store, "one"), make_queue(store, "other")
-    one.load(orders(3))
-    other.load(orders(3, 10))
-
-    one.sideline(one.fire("all"))
-    one.shovel()
-
-    assert numbers_of(other.fire("all").messages) == [10, 11, 12]
-    assert numbers_of(one.fire("all").messages) == [0, 1, 2]
+    changed = QueueSettings(concurrency=3, sweep_after=5.0)
+    assert queue.refresh().info.settings == other.info.settings == changed
 
 
 def test_concurrency_is_scaled_within_its_bounds(store):

@@ -71,10 +71,10 @@ def test_columns_are_matched_by_name(store):
 def test_a_dry_run_counts_and_moves_nothing(store):
     queue = with_sidelined(store, 10)
 
-    assert queue.shovel(dry_run=True) == 10
-    assert queue.shovel(4, dry_run=True) == 4
-    assert queue.shovel(selector="number > 6", dry_run=True) == 3
-    assert queue.shovel(2, selector="number > 6", dry_run=True) == 2
+    counts = {None: (10, 4), "number > 6": (3, 3)}
+    for selector, (all_of_them, at_most_4) in counts.items():
+        assert queue.shovel(selector=selector, dry_run=True) == all_of_them
+        assert queue.shovel(4, selector=selector, dry_run=True) == at_most_4
     assert aside(queue) == list(range(10))
 
 
@@ -139,13 +139,6 @@ def test_messages_that_came_during_the_shovel_stay(store, monkeypatch):
     assert (main(other), aside(queue)) == ([0, 1, 2, 3, 4, 5], [6, 7])
 
 
-def test_the_name_of_the_queue_itself_is_main(store):
-    queue = with_sidelined(store, 3)
-
-    assert queue.shovel(to="orders") == 3
-    assert main(queue) == [0, 1, 2]
-
-
 @pytest.mark.parametrize(
     ("settings", "error", "text"),
     [
@@ -183,6 +176,12 @@ def test_bad_wishes_are_refused(store):
         queue.shovel(0, dry_run=True)
     with pytest.raises(BadOption, match="no such job"):
         store.admin.cancel("ffff")
+    for shovel in (queue.shovel, queue.start_shovel):
+        with pytest.raises(BadOption, match="to=5: give the name of a queue"):
+            shovel(to=5)
+    # The name of the queue itself is main.
+    assert queue.shovel(to="orders") == 2
+    assert main(queue) == [0, 1]
 
 
 # jobs
@@ -332,10 +331,3 @@ def test_ended_jobs_are_kept_for_a_week(store):
     assert store.view("jobs", "orders").column("job").to_pylist() == [waiting]
     queue.admin.deactivate()
     assert store.view("jobs").num_rows == 1
-
-
-def test_the_target_is_named(store):
-    queue = make_queue(store)
-    for shovel in (queue.shovel, queue.start_shovel):
-        with pytest.raises(BadOption, match="to=5: give the name of a queue"):
-            shovel(to=5)

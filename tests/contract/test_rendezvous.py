@@ -7,7 +7,7 @@ import pytest
 from queue_core.errors import QueueDeactivated, QueueFull
 from tests.books import audit
 from tests.factories import make_queue, numbers_of, orders
-from tests.waiting import PATIENCE, Caller, standing, stands_for_ever, until, waits
+from tests.waiting import PATIENCE, Caller, standing, until, waits
 
 pytestmark = pytest.mark.each_catalog
 
@@ -74,15 +74,6 @@ def test_loads_are_met_one_at_a_time_in_order_of_arrival(store, queue):
     assert fired == [[0, 1], [10, 11], [20, 21]]
     for load in loads:
         load.done()
-
-
-def test_a_dead_waiter_is_passed_over(store, queue):
-    stands_for_ever(store, queue, "load", alive=-1)
-
-    load = Caller(lambda: queue.load(orders(1)))
-
-    assert len(queue.fire("all", timeout=PATIENCE)) == 1
-    load.done()
 
 
 def test_compaction_does_not_hide_offered_messages(store, queue):

@@ -25,6 +25,10 @@ def test_the_newest_stay(store, shards):
 
     assert numbers(queue) == [7, 8, 9, 10, 11]
     assert dropped(queue) == 7
+    queue.load(orders(4, 12))
+    # A slice is cut where enough is dropped.
+    queue.load(orders(2, 16))
+    assert numbers(queue) == [13, 14, 15, 16, 17]
 
 
 def test_the_oldest_are_dropped_whatever_shard_they_are_in(store):
@@ -34,15 +38,6 @@ def test_the_oldest_are_dropped_whatever_shard_they_are_in(store):
     queue.load([{"number": 10, "customer": "customer-1"}])
 
     assert numbers(queue) == list(range(1, 11))
-
-
-def test_a_slice_is_cut_when_enough_is_dropped(store):
-    queue = make_queue(store, max_size=100, overflow="ring")
-    queue.load(orders(100))
-    queue.load(orders(30, 100))
-
-    assert numbers(queue) == list(range(30, 130))
-    assert numbers_of(queue.fire(10).messages) == list(range(30, 40))
 
 
 def test_the_newest_messages_of_a_load_larger_than_the_ring_stay(store):
@@ -77,24 +72,14 @@ def test_messages_in_flight_are_never_dropped(store):
 
     assert numbers(queue) == [0, 1, 2, 5, 6]
     before = dump(store)
-    with pytest.raises(QueueFull, match="3 messages in flight or damaged cannot"):
-        queue.load(orders(3, 10))
-    with pytest.raises(QueueFull):
-        queue.load(orders(50, 10))
+    for count in (3, 50):
+        with pytest.raises(QueueFull, match="3 messages in flight or damaged cannot"):
+            queue.load(orders(count, 10))
     assert dump(store) == before
-    assert queue.delete(firing) == 3
-    queue.load(orders(3, 10))
-    assert numbers(queue) == [5, 6, 10, 11, 12]
-
-
-def test_reloaded_messages_are_dropped_by_their_old_places(store):
-    queue = make_queue(store, max_size=4, overflow="ring")
-    load_singly(queue, 4)
-    queue.reload(queue.fire(2))
-
-    queue.load(orders(1, 4))
-
-    assert numbers(queue) == [1, 2, 3, 4]
+    # Those that come back are dropped by their old places.
+    queue.reload(firing)
+    queue.load(orders(1, 7))
+    assert numbers(queue) == [1, 2, 5, 6, 7]
 
 
 def test_a_merged_message_is_dropped_in_its_turn(store):

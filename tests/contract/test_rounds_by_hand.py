@@ -42,6 +42,8 @@ def test_each_round_changes_few_messages_and_all_are_changed_in_their_order(stor
     assert in_order(queue) == list(range(11))
     firing = queue.fire("all")
     assert len(firing) == 11
+    with pytest.raises(BadOption, match="nobody"):
+        queue.choose("all").reload(consumer="nobody")
     assert queue.choose("all").reload(consumer=store.consumer().name) == 11
     assert in_order(queue) == list(range(11))
     assert queue.choose("all").delete() == 11
@@ -146,14 +148,9 @@ def test_a_compaction_between_two_rounds_keeps_no_message_from_an_act(store, mon
     monkeypatch.setattr(rounds, "PART_MESSAGES", 30)
     queue = make_queue(store, shards=1)
     load_singly(queue, 160)
-    chosen = queue.choose("all")
-    compacted = []
-
-    def compact_once():
-        if not compacted:
-            compacted.append(compact(store.catalog, store.storage, queue.info))
-
-    monkeypatch.setattr(store.catalog, "give_way", compact_once)
+    chosen, compacted = queue.choose("all"), []
+    compacting = once(lambda: compacted.append(compact(store.catalog, store.storage, queue.info)))
+    monkeypatch.setattr(store.catalog, "give_way", compacting)
 
     assert chosen.sideline() == 160
     assert compacted[0] > 100
@@ -202,6 +199,7 @@ def test_an_interrupted_act_is_repeated_for_the_others(store):
 
     assert in_order(queue) == [6, 7, 8]
     assert chosen.delete() == 3
+    assert moved(store) == [3, 3, 3], "each round is one transaction"
 
 
 def test_a_full_queue_takes_as_many_as_it_has_room_for(store):
@@ -213,14 +211,6 @@ def test_a_full_queue_takes_as_many_as_it_has_room_for(store):
     assert queue.choose("all", magazine="sideline").requeue() == 5
     assert in_order(queue) == [100, 101, 0, 1, 2, 3, 4]
     assert in_order(queue, "sideline") == [5, 6]
-
-
-def test_an_act_that_cannot_be_is_refused_in_the_first_round(store):
-    queue = make_queue(store)
-    load_singly(queue, 9)
-
-    with pytest.raises(BadOption, match="nobody"):
-        queue.choose("all").reload(consumer="nobody")
 
 
 @pytest.mark.parametrize("limit", [None, 9])
@@ -237,11 +227,3 @@ def test_a_shovel_by_a_selector_or_with_a_limit_works_in_rounds(store, selector,
     if selector or limit:
         assert max(moved(store, "shovel")) <= 4
         assert sum(moved(store, "shovel")) == count
-
-
-def test_few_messages_are_changed_in_one_transaction(store):
-    queue = make_queue(store, shards=1)
-    load_singly(queue, 3)
-
-    assert queue.choose("all").delete() == 3
-    assert moved(store) == [3]

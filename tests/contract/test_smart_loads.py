@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from queue_core import BadOption, Queue, Store
+from queue_core import Queue, Store
 from queue_core.policies.builtin import Latest
 from queue_core.segments.shard_hash import shards_of
 from tests.factories import make_queue
@@ -141,18 +141,6 @@ def test_a_policy_as_a_value_is_as_good_as_its_text(store: Store) -> None:
     rows = [{"key": 1, "n": n} for n in range(3)]
     assert queue.load(rows, policy=Latest()).null_count == 2
     assert queue.load(rows).null_count == 0
-
-
-@pytest.mark.parametrize("policy", [Latest(), lambda new, queued: None, "", "later", ["latest"]])
-def test_a_policy_that_cannot_be_stored_makes_no_queue(store: Store, policy: Any) -> None:
-    with pytest.raises(BadOption, match=r"(?i)policy.*latest"):
-        make_queue(store, schema=SCHEMA, key="key", policy=policy)
-    assert store.queues() == []
-
-    queue = make_queue(store, schema=SCHEMA, key="key", policy="latest")
-    with pytest.raises(BadOption, match=r"(?i)policy.*latest"):
-        queue.admin.change_settings(policy=policy)
-    assert queue.refresh().info.settings.policy == "latest"
 
 
 def test_messages_reloaded_one_by_one_merge_by_their_keys(store: Store) -> None:
