@@ -75,6 +75,16 @@ def numbers_of(messages: pa.Table) -> list[int]:
     return messages.column("number").to_pylist()
 
 
+def with_sidelined(
+    store: Store, count: int, name: str = "orders", *, reason: str | None = None, **settings: Any
+) -> Queue:
+    """A queue whose messages have all failed once."""
+    queue = make_queue(store, name, **settings)
+    queue.load(orders(count))
+    queue.sideline(queue.fire("all"), reason=reason)
+    return queue
+
+
 def load_singly(queue: Queue, count: int, first: int = 0) -> list[int]:
     """Load orders one by one; return their ids."""
     return [queue.load(orders(1, number))[0].as_py() for number in range(first, first + count)]

@@ -15,15 +15,8 @@ from queue_core.verbs import redrive
 from queue_core.verbs.capacity import bounds
 from tests.books import audit, leftover_files
 from tests.contract.pools import PATIENCE, eventually
-from tests.factories import make_queue, numbers_of, orders
+from tests.factories import make_queue, numbers_of, orders, with_sidelined
 from tests.job_steps import make_late, run_job, the_job
-
-
-def with_sidelined(store, count, **settings):
-    queue = make_queue(store, **settings)
-    queue.load(orders(count))
-    queue.sideline(queue.fire("all"))
-    return queue
 
 
 def main(queue):

@@ -20,13 +20,19 @@ def fired_long_ago(store, count=5, **whose):
 
 
 def test_stuck_messages_go_to_the_sideline_without_a_failure_counted(store):
-    queue, firing = fired_long_ago(store)
+    """Of a consumer that promises no heartbeat: its messages are judged by their age alone."""
+    queue, firing = fired_long_ago(store, 7)
+    queue.reload(firing.ids.take([1, 4]))
+    queue.fire("all")
+    backdate(store, 1000)
 
-    assert queue.sweep(500) == 5
+    assert queue.sweep(500) == 7
     swept = queue.browse(magazine="sideline")
     assert swept.column("_message_id").to_pylist() == firing.ids.to_pylist()
-    assert swept.column("_attempt").to_pylist() == [0] * 5
+    assert swept.column("_attempt").to_pylist() == [0] * 7
     assert queue.browse().num_rows == 0
+    # They are not their consumer's any more.
+    assert queue.delete(firing) == queue.sideline(firing) == queue.reload(firing) == 0
 
 
 def test_what_was_fired_lately_is_left_alone(store):
@@ -57,14 +63,6 @@ def test_what_was_never_fired_is_never_swept(store):
     assert queue.browse().num_rows == 8
 
 
-def test_what_was_reloaded_is_not_stuck(store):
-    queue, firing = fired_long_ago(store)
-    queue.reload(firing)
-
-    assert queue.sweep(0) == 0
-    assert numbers_of(queue.browse()) == [0, 1, 2, 3, 4]
-
-
 def test_a_living_consumer_keeps_what_it_works_on(store):
     consumer = store.consumer("query", beats=True)
     queue, _ = fired_long_ago(store, consumer=consumer)
@@ -72,15 +70,9 @@ def test_a_living_consumer_keeps_what_it_works_on(store):
 
     assert queue.sweep(10) == 0
     assert dump(store) == before
-    assert queue.sweep(10, dead_after=0) == 5
-
-
-def test_a_consumer_lives_as_long_as_its_heart_beats(store):
-    consumer = store.consumer("query", beats=True)
-    queue, _ = fired_long_ago(store, consumer=consumer)
     store.catalog.write(lambda connection: consumers.heartbeat(connection, consumer))
-
     assert queue.sweep(10, dead_after=30) == 0
+    assert queue.sweep(10, dead_after=0) == 5
 
 
 def test_what_a_living_consumer_is_done_with_and_left_behind_is_swept(store):
@@ -96,20 +88,6 @@ def test_what_a_living_consumer_is_done_with_and_left_behind_is_swept(store):
     assert numbers_of(queue.browse()) == [5, 6]
 
 
-def test_a_consumer_that_promises_no_heartbeat_is_judged_by_age_alone(store):
-    queue, _ = fired_long_ago(store)
-
-    assert queue.sweep(10) == 5
-
-
-def test_what_was_swept_is_not_its_consumers_any_more(store):
-    queue, firing = fired_long_ago(store)
-    queue.sweep(10)
-
-    assert queue.delete(firing) == queue.sideline(firing) == queue.reload(firing) == 0
-    assert queue.browse(magazine="sideline").num_rows == 5
-
-
 def test_what_was_fired_from_the_sideline_comes_back_to_it(store):
     queue, firing = fired_long_ago(store)
     queue.sideline(firing)
@@ -118,27 +96,6 @@ def test_what_was_fired_from_the_sideline_comes_back_to_it(store):
 
     assert queue.sweep(500) == 2
     assert numbers_of(queue.browse(magazine="sideline")) == [2, 3, 4, 0, 1]
-
-
-def test_messages_that_interleave_are_swept_in_their_order(store):
-    queue, firing = fired_long_ago(store, 7)
-    queue.reload(firing.ids.take([1, 4]))
-    queue.fire("all")
-    backdate(store, 1000)
-
-    assert queue.sweep(10) == 7
-    assert numbers_of(queue.fire("all", magazine="sideline").messages) == list(range(7))
-
-
-def test_only_the_queue_that_is_swept_is_swept(store):
-    queue, _ = fired_long_ago(store)
-    other = make_queue(store, "other")
-    other.load(orders(2))
-    other.fire("all")
-    backdate(store, 1000)
-
-    assert queue.sweep(500) == 5
-    assert other.browse(magazine="sideline").num_rows == 0
 
 
 @pytest.mark.parametrize(

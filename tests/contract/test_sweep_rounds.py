@@ -12,7 +12,7 @@ from queue_core.selection import rounds
 from queue_core.support.faults import InjectedFault, arm
 from queue_core.verbs import sweep as module
 from queue_core.verbs.sweep import sweep
-from tests.dump import backdate, dump
+from tests.dump import backdate
 from tests.factories import make_queue, numbers_of, orders
 
 
@@ -200,7 +200,7 @@ def test_the_sideline_is_given_more_time(store):
     assert queue.sweep() == 3
 
 
-def test_each_swept_message_has_its_reason(store):
+def test_each_swept_message_has_its_reason_and_is_reported(store):
     reader = store.consumer("reader")
     queue = make_queue(store)
     queue.load(orders(3))
@@ -211,13 +211,6 @@ def test_each_swept_message_has_its_reason(store):
 
     told = queue.failures().select(["message_id", "kind", "consumer"]).to_pylist()
     assert told == [{"message_id": i, "kind": "swept", "consumer": "reader"} for i in ids]
-
-
-def test_what_was_moved_is_reported(store):
-    queue = fired_in_slices(store, 3)
-
-    queue.sweep(10)
-
     with store.catalog.read() as connection:
         (row,) = task_log.read(connection, [queue.info], ["sweep"]).to_pylist()
     assert (row["queue"], row["moved"], row["from"], row["to"]) == ("orders", 3, "main", "sideline")
@@ -237,16 +230,6 @@ def test_who_does_not_lead_any_more_sweeps_no_further(store):
         sweep(store.catalog, queue.info, 10, guard=leads)
 
     assert aside(queue) == list(range(8))
-
-
-def test_a_sweep_that_finds_nothing_changes_nothing(store):
-    queue = make_queue(store, shards=3)
-    queue.load(orders(3))
-    queue.fire("all")
-    before = dump(store)
-
-    assert queue.sweep() == 0
-    assert dump(store) == before
 
 
 def test_neither_a_sweep_nor_a_shovel_reads_a_payload_byte(store):

@@ -801,6 +801,21 @@ MUTANTS = (
         "or False:",
         "backup",
     ),
+    # What several tests showed, and fewer show now.
+    _of(
+        "a shovel brings dead messages back",
+        "queue_core/verbs/shovel",
+        "rules = movable(queue) if self.force else retriable(queue)",
+        "rules = movable(queue)",
+        "shovel",
+    ),
+    _of(
+        "a shovel has no rate",
+        "queue_core/catalog/transact",
+        "                self._pause(self._last / self._rate)\n",
+        "                pass\n",
+        "shovel",
+    ),
     # Campaigns that other tests replace.
     _of(
         "a clock that has jumped is believed",

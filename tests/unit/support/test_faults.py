@@ -44,38 +44,21 @@ def passed_in_the_product():
     return passed
 
 
-@pytest.mark.parametrize("name", faults.POINTS)
-def test_a_point_that_is_not_armed_does_nothing(name):
-    assert faults.point(name) is None
-
-
-def test_an_armed_point_raises_once():
+def test_an_armed_point_raises_once_at_its_passage_unless_it_is_disarmed():
+    for name in faults.POINTS:
+        assert faults.point(name) is None
+    for text, passages in (("settle.committed=raise", 1), ("settle.committed:3=raise", 3)):
+        faults.arm(text)
+        for _ in range(passages - 1):
+            faults.point("settle.committed")
+        faults.point("settle.before_commit")
+        with pytest.raises(faults.InjectedFault, match=r"settle\.committed"):
+            faults.point("settle.committed")
+        assert faults.point("settle.committed") is None
     faults.arm("settle.committed=raise")
-
-    faults.point("settle.before_commit")
-    with pytest.raises(faults.InjectedFault, match=r"settle\.committed"):
-        faults.point("settle.committed")
-    assert faults.point("settle.committed") is None
-
-
-def test_a_number_says_at_which_passage():
-    faults.arm("fire.committed:3=raise")
-
-    faults.point("fire.committed")
-    faults.point("fire.committed")
-    with pytest.raises(faults.InjectedFault):
-        faults.point("fire.committed")
-
-
-def test_disarming_makes_a_point_harmless():
-    faults.arm("fire.committed=raise")
     faults.arm(None)
-
-    assert faults.point("fire.committed") is None
-
-
-def test_a_fault_is_no_ordinary_error_that_the_product_could_catch():
-    assert not issubclass(faults.InjectedFault, Exception)
+    assert faults.point("settle.committed") is None
+    assert not issubclass(faults.InjectedFault, Exception), "the product could catch it"
 
 
 @pytest.mark.parametrize("text", ["nonsense", "fire:2", "fire.commited=raise"])
