@@ -136,7 +136,7 @@ def _is_of_return(place: MessagePlace) -> bool:
 
 def _slice_of(connection: Connection, queue_id: int, message_id: int) -> Slice | None:
     located = id_map.located(connection, [queue_id], IdSet.of([message_id]))
-    pieces = fetch(connection, *of_few_segments(connection, queue_id, located.segments))
+    pieces = fetch(connection, *of_few_segments(queue_id, located.segments))
     return next((piece for piece in pieces if piece.rows & located.rows(piece.segment_id)), None)
 
 

@@ -34,7 +34,7 @@ ROUND_SLICES = 1000
 
 def anything(connection: Connection, request: FireRequest) -> bool:
     """Return whether there may be messages to take."""
-    return amounts.anything(connection, *eligible(connection, request))
+    return amounts.anything(connection, *eligible(request))
 
 
 def acquire(
@@ -84,7 +84,7 @@ def take_batch(
     """
     if dialect.of(connection).writes_in_parallel:
         shard_locks.lock(connection, request.queue_ids, request.magazine, request.shards)
-    where, given = eligible(connection, request)
+    where, given = eligible(request)
     whole, batch = 0, slice_batches.read_given(connection, where, count + 1, begin, given)
     while len(batch) and not (whole := batch.whole(count)):
         count *= 8
@@ -212,7 +212,7 @@ def _take_candidates(
     shards = _unfired(connection, request, candidates, lock)
     # The present rows of the candidates, which no longer move: compaction needs these locks too.
     ids = id_map.located(connection, request.queue_ids, candidates.ids)
-    where, given = eligible_of_segments(connection, request, ids.segments)
+    where, given = eligible_of_segments(request, ids.segments)
     found = fetch(connection, *where, given=given, lock="skip" if lock else None)
     whole = {piece.id: piece for piece in found}
     chosen: dict[ShardKey, list[Taken]] = {}

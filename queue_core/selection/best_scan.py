@@ -208,7 +208,7 @@ class ByRank:
         size, largest = RANK_PAGE
         last: Slice | None = None
         while True:
-            found = first_by_rank(connection, *eligible(connection, request), size, after=last)
+            found = first_by_rank(connection, *eligible(request), size, after=last)
             last = found[-1] if len(found) == size else None
             within = chain.from_iterable(
                 by_horizon([(piece, piece.rows)], request, piece.shard_key) for piece in found

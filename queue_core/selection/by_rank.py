@@ -35,7 +35,7 @@ def take_by_rank(connection: Connection, request: FireRequest, lock: Lock) -> Ch
     size = PAGE
     while True:
         size = min(size, MAX_SLICES)
-        where = eligible(connection, request)
+        where = eligible(request)
         found = first_by_rank(connection, *where, size + 1, skip_locked=bool(lock))
         pieces, following = found[:size], found[size:]
         within = [
@@ -70,7 +70,7 @@ def advance(connection: Connection, request: FireRequest, taken: Sequence[Taken]
         if request.selection is not None and request.selection.selector is not None:
             # Otherwise, all that the selector has left would come before later messages.
             of_queue = replace(request, queue_ids=(queue_id,))
-            lowest = lowest_rank(connection, *eligible(connection, of_queue))
+            lowest = lowest_rank(connection, *eligible(of_queue))
             rank = rank if lowest is None else min(rank, lowest)
         flows.advance(connection, queue_id, rank)
 

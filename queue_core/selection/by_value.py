@@ -159,7 +159,7 @@ class ValueRooms:
     def read(self, request: FireRequest, ids: Numbers) -> pa.Table:
         """Return the columns and `BYTES` of rows of segments, given and returned as ids."""
         located, connection = IdSet.of(ids), self._scan.connection
-        where, given = eligible_of_segments(connection, request, located.segments)
+        where, given = eligible_of_segments(request, located.segments)
         taken = having(fetch(connection, *where, given=given), located)
         if not taken:
             fields = [self._scan.schema.field(name) for name in sorted(self.columns)]

@@ -313,7 +313,7 @@ class _CandidateSearch:
         """
         after, size, largest = -1, min(first, PAGE[0]), PAGE[1]
         while True:
-            where, given = eligible(self._connection, self._request_of(rules))
+            where, given = eligible(self._request_of(rules))
             next_ones, of_shard = next_in(key, after)
             found = fetch(self._connection, *where, *next_ones, given=given | of_shard, limit=size)
             yield from self._within(rules, key, found)
@@ -323,7 +323,7 @@ class _CandidateSearch:
 
     def _slices(self, rules: QueueRules, keys: list[ShardKey]) -> dict[ShardKey, list[Slice]]:
         """Return all slices of some shards that may hold candidates."""
-        where, given = eligible(self._connection, self._request_of(rules))
+        where, given = eligible(self._request_of(rules))
         found = by_shard(fetch(self._connection, *where, given=given))
         return {key: list(self._within(rules, key, found.get(key, []))) for key in keys}
 

@@ -63,7 +63,7 @@ def take_shares(
         wanted = max((count for count in shares.values() if count is not None), default=0)
         most_of_each = max(_LARGE_PAGE, _LARGE_PAGE_OF_FEW // max(len(shares), 1))
         page = min(ceil(wanted / sizes[place]) + 1, most_of_each)
-    where, given = eligible(connection, request)
+    where, given = eligible(request)
     while limits:
         size = min(page, max(limits.values()))
         found = fetch_first(

@@ -85,7 +85,7 @@ class RoundPart:
 def still_there(connection: Connection, request: FireRequest, ids: IdSet) -> list[Taken]:
     """Return the messages of *ids* in slices that are eligible for a request."""
     located = id_map.located(connection, request.queue_ids, ids)
-    where, given = eligible_of_segments(connection, request, located.segments)
+    where, given = eligible_of_segments(request, located.segments)
     return having(fetch(connection, *where, given=given), located)
 
 

@@ -44,7 +44,7 @@ class SuspectPart:
 def look(connection: Connection, consumer: Consumer | None, request: FireRequest) -> bool | None:
     """Return whether there are suspects; None if there are no messages to take at all."""
     holder = consumer.id if isinstance(consumer, HandlingConsumer) else None
-    found = eligible(connection, request)
+    found = eligible(request)
     return suspects.look(connection, found, request.queue_ids, request.magazine, holder)
 
 
@@ -69,7 +69,7 @@ def parts(
             yield SuspectPart(request, waits=True)
             return
         busy = most is not None
-    sizes = suspects.sizes(connection, *eligible(connection, request))
+    sizes = suspects.sizes(connection, *eligible(request))
     for among in sorted(sizes, reverse=True):
         yield _trial(request, among, busy)
     yield SuspectPart(_apart(others))

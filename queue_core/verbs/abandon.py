@@ -62,7 +62,7 @@ def count(catalog: Catalog, queue: QueueInfo) -> int:
     if not request.rules:
         return 0
     with catalog.read() as connection:
-        where, given = eligible(connection, request)
+        where, given = eligible(request)
         return amounts.messages(connection, *where, given=given)
 
 

@@ -57,7 +57,7 @@ def browse_within(
     """Do the same as `browse`, within a transaction."""
     found = fetch(
         connection,
-        *in_queues(connection, [queue.id for queue in queues], magazine),
+        *in_queues([queue.id for queue in queues], magazine),
         *SOUND,
     )
     shown = [(piece, _rows_within(piece, window)) for piece in found]

@@ -150,7 +150,7 @@ def _waiting(
     """Return the slice of the sideline with a message, and its row; raises `BadOption`."""
     located = id_map.located(connection, [queue.id], ids)
     request = FireRequest(queue_ids=(queue.id,), magazine=Magazine.SIDELINE, rules=movable(queue))
-    where, given = eligible_of_segments(connection, request, located.segments)
+    where, given = eligible_of_segments(request, located.segments)
     found = fetch(connection, *where, given=given, lock=lock)
     for piece in found:
         rows = piece.rows & located.rows(piece.segment_id)

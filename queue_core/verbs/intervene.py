@@ -164,7 +164,7 @@ def find(connection: Connection, queue: QueueInfo, intervention: Intervention) -
         requests = [_request(queue, intervention.act, each) for each in intervention.sources]
         return [t for r in requests for t in still_there(connection, r, intervention.ids)]
     located = id_map.located(connection, [queue.id], intervention.ids)
-    here = of_few_segments(connection, queue.id, located.segments)
+    here = of_few_segments(queue.id, located.segments)
     here = (*here, *in_magazines(intervention.sources), *IN_FLIGHT)
     return having(fetch(connection, *here, *_holder(connection, queue, intervention)), located)
 
@@ -221,7 +221,7 @@ def _reload(
     else:
         here = (*in_queue(queue.id, part.magazine), *within(part.within))
         of_holder = _holder(connection, queue, intervention)
-        where = (*here, *of_segments(connection, located.segments), *IN_FLIGHT, *of_holder)
+        where = (*here, *of_segments(located.segments), *IN_FLIGHT, *of_holder)
         held = fetch(connection, *where, lock="wait")
     taken = having(held, located)
     changes, moves = Changes([queue]), Moves()

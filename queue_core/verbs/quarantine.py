@@ -48,7 +48,7 @@ def set_apart(connection: Connection, names: Sequence[str]) -> int:
     """Mark the messages of segments, by their locations, as damaged; return how many."""
     damaged = fetch(
         connection,
-        *of_segments(connection, _damaged(connection, names)),
+        *of_segments(_damaged(connection, names)),
         *SOUND,
         lock="wait",
     )

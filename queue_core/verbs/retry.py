@@ -73,7 +73,7 @@ def retry(
                 queue_ids=(queue.id,),
                 magazine=Magazine.SIDELINE,
                 shards=tuple(shards),
-                rules=these(catalog.engine, ids),
+                rules=these(ids),
                 selection=selection,
             )
             candidates = find_candidates(catalog, request)
@@ -102,7 +102,7 @@ def _move_due(
     """
     shard_locks.lock(connection, [queue.id], Magazine.SIDELINE, shards)
     now = dialect.read_clock(connection)
-    there = (*these(connection, ids), *in_magazines([Magazine.SIDELINE]), *WAITING)
+    there = (*these(ids), *in_magazines([Magazine.SIDELINE]), *WAITING)
     found = fetch(connection, *there, lock="skip")
     due = [piece for piece in found if piece.due_at is not None and piece.due_at <= now]
     if unexpired is not None:

@@ -129,7 +129,7 @@ def _settle(
     changes = Changes(queues)
     failed: dict[int, list[Taken]] = defaultdict(list)
     settled: list[Taken] = []
-    fired, given = fired_of_segments(connection, [queue.id for queue in queues], ids.segments)
+    fired, given = fired_of_segments([queue.id for queue in queues], ids.segments)
     by_holder = holders.conditions(connection, holder)
     where, of_holder = (*fired, *by_holder.where), given | by_holder.given
     held = fetch(connection, *where, given=of_holder, lock="wait")

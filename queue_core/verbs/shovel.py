@@ -103,7 +103,7 @@ def shovel(
         horizon = Horizon.of(connection, request.queue_ids, Magazine.SIDELINE)
         request = replace(request, horizon=horizon)
         look = (most if threads > 1 else limit or 0) + 1
-        waiting = amounts.count_upto(connection, *eligible(connection, request), look)
+        waiting = amounts.count_upto(connection, *eligible(request), look)
     if not waiting.slices:
         return 0
     task_log.prepare()

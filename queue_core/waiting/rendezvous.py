@@ -114,7 +114,7 @@ def _waiting(
     located = id_map.located(connection, [queue.id], offered)
     found = fetch(
         connection,
-        *of_segments(connection, located.segments),
+        *of_segments(located.segments),
         *in_queue(queue.id, Magazine.MAIN),
         *WAITING,
         lock=lock,

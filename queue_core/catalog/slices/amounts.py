@@ -41,7 +41,7 @@ def in_flight(connection: Connection, queue_id: int) -> int:
 
 def size(connection: Connection, queue_ids: Collection[int], magazine: Magazine) -> int:
     """Return how many bytes a magazine of some queues has."""
-    query = select(func.sum(slices.c.bytes)).where(*in_queues(connection, queue_ids, magazine))
+    query = select(func.sum(slices.c.bytes)).where(*in_queues(queue_ids, magazine))
     return int(connection.scalar(query) or 0)
 
 

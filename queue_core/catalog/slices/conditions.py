@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
-from sqlalchemy import ColumnElement, Connection, Engine, bindparam, not_, or_, select, tuple_
+from sqlalchemy import ColumnElement, bindparam, not_, or_, select, tuple_
 
 from queue_core.catalog import dialect
 from queue_core.catalog.records import retries
@@ -76,7 +76,7 @@ def in_queue(queue_id: int, *magazines: Magazine) -> Rules:
     return (slices.c.queue_id == queue_id, *(in_magazines(magazines) if magazines else ()))
 
 
-def in_queues(connection: Connection, queue_ids: Collection[int], *magazines: Magazine) -> Rules:
+def in_queues(queue_ids: Collection[int], *magazines: Magazine) -> Rules:
     """Return the conditions of slices of some queues, in some magazines or by default in all."""
     these = dialect.one_of(slices.c.queue_id, queue_ids)
     return (these, *(in_magazines(magazines) if magazines else ()))
@@ -89,7 +89,7 @@ def in_magazines(magazines: Sequence[Magazine]) -> Rules:
     return (slices.c.magazine.in_([int(each) for each in magazines]),)
 
 
-def in_shards(connection: Connection, shards: Collection[int]) -> Rules:
+def in_shards(shards: Collection[int]) -> Rules:
     """Return the condition of slices in shards of these numbers."""
     return (dialect.one_of(slices.c.shard, shards),)
 
@@ -125,15 +125,15 @@ def in_state(*states: State) -> Rules:
     return (slices.c.state.in_([int(state) for state in states]),)
 
 
-def of_segments(connection: Connection, segments: Collection[int]) -> Rules:
+def of_segments(segments: Collection[int]) -> Rules:
     """Return the condition of slices that name rows of some segments."""
     return (dialect.one_of(slices.c.segment_id, segments),)
 
 
-def of_few_segments(connection: Connection, queue_id: int, segments: Collection[int]) -> Rules:
+def of_few_segments(queue_id: int, segments: Collection[int]) -> Rules:
     """Return the same for segments of one queue, which may have many more slices."""
     own = dialect.not_indexed(slices.c.queue_id) == queue_id
-    return (own, *of_segments(connection, segments))
+    return (own, *of_segments(segments))
 
 
 def of_compacted_segments(queue_id: int) -> Rules:
@@ -142,7 +142,7 @@ def of_compacted_segments(queue_id: int) -> Rules:
     return (slices.c.segment_id.in_(compacted),)
 
 
-def these(connection: Connection | Engine, ids: Collection[int]) -> Rules:
+def these(ids: Collection[int]) -> Rules:
     """Return the condition of the slices with these ids."""
     return (dialect.one_of(slices.c.id, ids),)
 
@@ -261,7 +261,7 @@ def within(stretch: Stretch | None) -> Rules:
     return (place >= stretch[0], place <= stretch[1])
 
 
-def eligible(connection: Connection, request: Wanted, *, by_segment: bool = False) -> Eligible:
+def eligible(request: Wanted, *, by_segment: bool = False) -> Eligible:
     """
     Return the conditions on slices that may hold messages for a request, with parameters.
 
@@ -286,18 +286,14 @@ def eligible(connection: Connection, request: Wanted, *, by_segment: bool = Fals
     return Eligible(where, given)
 
 
-def eligible_of_segments(
-    connection: Connection, request: Wanted, segments: Collection[int]
-) -> Eligible:
+def eligible_of_segments(request: Wanted, segments: Collection[int]) -> Eligible:
     """Return the same for slices that name rows of some segments."""
-    where, given = eligible(connection, request, by_segment=True)
+    where, given = eligible(request, by_segment=True)
     given["of_segments"] = segments
     return Eligible((_OF_SEGMENTS, *where), given)
 
 
-def fired_of_segments(
-    connection: Connection, queue_ids: Collection[int], segments: Collection[int]
-) -> Eligible:
+def fired_of_segments(queue_ids: Collection[int], segments: Collection[int]) -> Eligible:
     """Return the conditions of slices of tickets that name rows of some segments."""
     return Eligible(_FIRED_OF_SEGMENTS, {"of_segments": segments, "of_queues": queue_ids})
 

@@ -49,7 +49,7 @@ def promising(
     connection: Connection, queue_ids: Collection[int], worth: Worth
 ) -> dict[int, Shards]:
     """Return the shards that may have slices worth rewriting, by the ids of their queues."""
-    here = in_queues(connection, queue_ids)
+    here = in_queues(queue_ids)
     sparse = select(*_PLACE).where(*here, slices.c.segment_id.in_(_mostly_dead(worth, *here)))
     found: dict[int, Shards] = defaultdict(dict)
     for row in connection.execute(sparse.distinct()):

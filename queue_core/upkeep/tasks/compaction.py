@@ -152,7 +152,7 @@ def _worth_it(
 ) -> tuple[list[Unit], int]:
     """Return the units to rewrite in some shards, and how many slices these have."""
     with catalog.read() as connection:
-        here = (*in_queue(queue.id, magazine), *in_shards(connection, shards))
+        here = (*in_queue(queue.id, magazine), *in_shards(shards))
         pieces = fetch(connection, *here)
         full = rewritable.fullness(connection, here)
     loaded = {piece.id for piece in pieces if piece.ticket is None and not piece.damaged}
@@ -207,7 +207,7 @@ def _intact(
     ids = [piece.id for group in groups for piece in group.pieces]
     found = fetch(
         connection,
-        *these(connection, ids),
+        *these(ids),
         *WAITING,
         lock=lock,
     )

@@ -55,7 +55,7 @@ def present(
         found = fetch(connection, *in_queue(queue.id), *there)
         return [(piece, piece.rows) for piece in found]
     located = id_map.located(connection, [queue.id], ids)
-    here = of_few_segments(connection, queue.id, located.segments)
+    here = of_few_segments(queue.id, located.segments)
     return having(fetch(connection, *here, *there), located)
 
 

@@ -89,7 +89,7 @@ def count(catalog: Catalog, storage: Storage, redriving: Redriving) -> int:
         there = 0 if candidates is None else len(candidates.ids)
     else:
         with catalog.read() as connection:
-            where, given = eligible(connection, request)
+            where, given = eligible(request)
             there = amounts.messages(connection, *where, given=given)
     limit = redriving.wish.limit
     return there if limit is None else min(there, limit)

@@ -83,7 +83,7 @@ def take_snapshot(
         connection,
         *in_queue(queue.id, Magazine.MAIN),
         *in_state(*states),
-        *in_shards(connection, shard_numbers),
+        *in_shards(shard_numbers),
         *unexpired(queue, Magazine.MAIN),
     )
     taken = [(piece, piece.rows) for piece in found]

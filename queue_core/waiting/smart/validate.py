@@ -96,8 +96,8 @@ def _lock_messages(
         *in_queue(queue.id, Magazine.MAIN),
         *in_state(*messages),
         # Only in these shards: in others, firings would skip locked slices.
-        *in_shards(connection, shards),
-        *of_segments(connection, segments),
+        *in_shards(shards),
+        *of_segments(segments),
         lock="wait",
     )
     for state, by_segment in messages.items():
