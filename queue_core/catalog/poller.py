@@ -121,7 +121,7 @@ class Watch(AbstractContextManager["Watch"]):
 
     def __init__(self, catalog: Catalog, queue_ids: QueueIds | None = None) -> None:
         self._catalog = catalog
-        self._queue_ids = queue_ids or _all_queues
+        self._queue_ids = queue_ids or (lambda: None)
         self._listener: Listener | None = None
         #: While the server has no connection left: the pauses, and when to try again.
         self._pauses: Iterator[float] | None = None
@@ -171,7 +171,3 @@ class Watch(AbstractContextManager["Watch"]):
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _all_queues() -> None:
-    return None

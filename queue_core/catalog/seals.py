@@ -114,10 +114,8 @@ def resealing(
     table: Table, names: Iterable[str], gain: ColumnElement[int] | None = None
 ) -> ColumnElement[int]:
     """Return the new seal of an UPDATE of some numbers; *gain*: by default, a parameter `gain`."""
-    names = tuple(sorted(names))
-    if gain is None:
-        return _resealing(table, names)
-    return table.c.seal + gain - _numbers_in_sql(table, names)
+    gain = bindparam("gain", type_=BigInteger) if gain is None else gain
+    return table.c.seal + gain - _numbers_in_sql(table, tuple(sorted(names)))
 
 
 def gain(table: Table, values: Mapping[str, int | None]) -> dict[str, int]:
@@ -162,12 +160,6 @@ def numbers_in_sql(table: Table) -> ColumnElement[int]:
 def texts_of(table: Table) -> tuple[str, ...]:
     """Return the columns whose texts are hashed into the seal."""
     return _columns(table)[1]
-
-
-@lru_cache(maxsize=256)
-def _resealing(table: Table, names: tuple[str, ...]) -> ColumnElement[int]:
-    new: ColumnElement[int] = table.c.seal + bindparam("gain", type_=BigInteger)
-    return new - _numbers_in_sql(table, names)
 
 
 @lru_cache(maxsize=256)

@@ -41,8 +41,7 @@ from queue_core.segments.reader import read_table
 from queue_core.segments.stager import remove_staged, removed_if_refused
 from queue_core.selection.demand import Demand
 from queue_core.selection.fired import Fired
-from queue_core.selection.reading import Reading
-from queue_core.selection.request import Count, FireRequest, most_messages
+from queue_core.selection.request import Count, FireRequest, Reading, most_messages
 from queue_core.support.interruption import shielded
 from queue_core.values.durations import Duration
 from queue_core.values.ids import ids_from

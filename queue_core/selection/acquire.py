@@ -20,8 +20,13 @@ from queue_core.catalog.slices.slice_batches import SliceBatch
 from queue_core.catalog.slices.slices import ShardKey, fetch
 from queue_core.selection.by_rank import take_by_rank
 from queue_core.selection.fired import Choice
-from queue_core.selection.queue_weights import bytes_of_queues, shares, shares_of_queues
-from queue_core.selection.quotas import most_slices, take_shares
+from queue_core.selection.quotas import (
+    bytes_of_queues,
+    most_slices,
+    shares,
+    shares_of_queues,
+    take_shares,
+)
 from queue_core.selection.request import Candidates, FireRequest
 from queue_core.selection.shard_choice import Lock, choose_shards
 from queue_core.values.model import Slice
@@ -83,7 +88,7 @@ def take_batch(
     interleave are taken together, and so may be more.
     """
     if dialect.of(connection).writes_in_parallel:
-        shard_locks.lock(connection, request.queue_ids, request.magazine, request.shards)
+        shard_locks.lock(connection, *request.where)
     where, given = eligible(request)
     whole, batch = 0, slice_batches.read_given(connection, where, count + 1, begin, given)
     while len(batch) and not (whole := batch.whole(count)):
@@ -103,15 +108,13 @@ def _backlog(connection: Connection, request: FireRequest, lock: Lock) -> dict[S
         if lock
         else shard_locks.backlog
     )
-    return read(connection, request.queue_ids, request.magazine, request.shards)
+    return read(connection, *request.where)
 
 
 def _take_by_queue(connection: Connection, request: FireRequest, lock: Lock) -> Choice:
     """Take from fair queues by rank, from others in turn; they share the limits."""
-    where = (request.queue_ids, request.magazine, request.shards)
-    backlog = (
-        shard_locks.lock(connection, *where) if lock else shard_locks.backlog(connection, *where)
-    )
+    read = shard_locks.lock if lock else shard_locks.backlog
+    backlog = read(connection, *request.where)
     if len(request.queue_ids) == 1:
         return _take_of_queue(connection, request, lock)
     waiting = dict.fromkeys(request.queue_ids, 0)

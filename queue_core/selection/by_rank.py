@@ -158,7 +158,7 @@ def _parts(pieces: Sequence[Slice], counts: Iterable[int]) -> list[Taken]:
 
 
 def _without_rank(connection: Connection, request: FireRequest, lock: Lock) -> list[Taken]:
-    keys = shard_locks.backlog(connection, request.queue_ids, request.magazine, request.shards)
+    keys = shard_locks.backlog(connection, *request.where)
     shares = share(dict.fromkeys(keys, request.max_messages or 1), request.max_messages or 1)
     chosen = take_shares(connection, request, shares, lock)
     return [taken for key in sorted(chosen) for taken in chosen[key]]

@@ -47,9 +47,11 @@ class ColumnRooms:
         self.column = limit.column
         self._queue_id = queue_id
         self._limit = limit
+        self.has_rate = limit.per_second is not None
         self._in_flight = in_flight if limit.in_flight is not None else {}
-        rated = limit.per_second is not None
-        self._spent = token_buckets.of_values(connection, queue_id, self.column) if rated else {}
+        self._spent = (
+            token_buckets.of_values(connection, queue_id, self.column) if self.has_rate else {}
+        )
         self._now = dialect.read_clock(connection)
         #: The values that may have no message, and after how many seconds they may; infinite: after
         #: a settlement.
@@ -63,18 +65,13 @@ class ColumnRooms:
             if limit.in_flight is not None and count >= limit.in_flight:
                 self.closed[value] = inf
 
-    @property
-    def has_rate(self) -> bool:
-        """Whether the limit is one of messages per second."""
-        return self._limit.per_second is not None
-
     def rooms(self, values: Sequence[Any]) -> list[int]:
         """Return how many messages each value may have."""
         return [self._room(value) for value in values]
 
     def spend(self, connection: Connection, column: pa.ChunkedArray, at: int) -> None:
         """Take the tokens of messages with these values that are fired at a moment."""
-        if self._limit.per_second is None or not len(column):
+        if not self.has_rate or not len(column):
             return
         until = {}
         for each in pc.value_counts(column).to_pylist():
@@ -85,7 +82,7 @@ class ColumnRooms:
 
     def _room(self, value: Any) -> int:
         room = MANY
-        if self._limit.per_second is not None:
+        if self.has_rate:
             room = buckets.tokens(self._limit, self._spent.get(key_of(value)), self._now)
         if self._limit.in_flight is not None:
             room = min(room, max(self._limit.in_flight - self._in_flight.get(value, 0), 0))
@@ -173,40 +170,31 @@ class ValueRooms:
         return rows.take(pa.array(order[places]))
 
 
-class ValueSearch:
+def find_with_room(
+    rooms: ValueRooms,
+    search: Callable[[int | None, tuple[NoneOf, ...]], Numbers],
+    request: FireRequest,
+    limit: int | None,
+) -> pa.Table:
     """
-    A search for messages whose values have room.
+    Return the messages whose values have room, in order: their rows as `ID`, and the columns.
 
     *search* finds at most a number of messages that meet conditions. Where the oldest messages have
-    more of a value than its room, it is called again without that value, unless *once* is set.
+    more of a value than its room, it is called again without that value, if there is a *limit*.
     """
-
-    def __init__(
-        self,
-        rooms: ValueRooms,
-        search: Callable[[int | None, tuple[NoneOf, ...]], Numbers],
-        *,
-        once: bool,
-    ) -> None:
-        self._rooms = rooms
-        self._search = search
-        self._rounds = 1 if once else ROUNDS
-
-    def run(self, request: FireRequest) -> pa.Table:
-        """Return the found messages, in order: their rows in segments as `ID`, and the columns."""
-        found: list[pa.Table] = []
-        left = request.max_messages
-        for number in range(1, self._rounds + 1):
-            rows = self._rooms.read(request, self._search(left, self._rooms.conditions))
-            fit, crowded = self._rooms.admitted(rows)
-            is_last = number == self._rounds or not crowded.any()
-            kept = rows.filter(pa.array(fit if is_last else fit & crowded))
-            found.append(kept)
-            left = None if left is None else left - kept.num_rows
-            if is_last or (left is not None and left <= 0):
-                break
-            self._rooms.close(rows.filter(pa.array(crowded)))
-        return pa.concat_tables(found)
+    found: list[pa.Table] = []
+    rounds, left = 1 if limit is None else ROUNDS, limit
+    for number in range(1, rounds + 1):
+        rows = rooms.read(request, search(left, rooms.conditions))
+        fit, crowded = rooms.admitted(rows)
+        is_last = number == rounds or not crowded.any()
+        kept = rows.filter(pa.array(fit if is_last else fit & crowded))
+        found.append(kept)
+        left = None if left is None else left - kept.num_rows
+        if is_last or (left is not None and left <= 0):
+            break
+        rooms.close(rows.filter(pa.array(crowded)))
+    return pa.concat_tables(found)
 
 
 def key_of(value: Any) -> str:
@@ -221,11 +209,7 @@ def in_flight_by_value(
     scan: SliceScan, queue_id: int, columns: set[str]
 ) -> dict[str | None, dict[Any, int]]:
     """Return how many messages of each value of some columns are in flight."""
-    fired = fetch(
-        scan.connection,
-        *in_queue(queue_id, Magazine.MAIN),
-        *IN_FLIGHT,
-    )
+    fired = fetch(scan.connection, *in_queue(queue_id, Magazine.MAIN), *IN_FLIGHT)
     if not fired:
         return {}
     rows = scan.table([(piece, piece.rows) for piece in fired], columns)

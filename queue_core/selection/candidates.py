@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -26,8 +26,7 @@ from queue_core.selection.best_scan import ByColumns, ByRank, find_first, first_
 from queue_core.selection.fifo_scan import STEP_ROWS, ScanConditions, ShardScan
 from queue_core.selection.fired import Refusal, fitting
 from queue_core.selection.merging import merged
-from queue_core.selection.queue_weights import bytes_of_queues, shares_of_queues
-from queue_core.selection.quotas import by_horizon
+from queue_core.selection.quotas import by_horizon, bytes_of_queues, shares_of_queues
 from queue_core.selection.request import Candidates, FireRequest
 from queue_core.selection.scan import BYTES, ID, SliceScan, row_sizes
 from queue_core.selection.selection import QueueRules, Selection
@@ -63,6 +62,27 @@ def find_candidates(catalog: Catalog, request: FireRequest) -> Candidates | None
     return candidates
 
 
+class _Family(NamedTuple):
+    """Shards of the same rules, and how much is wanted of them."""
+
+    rules: QueueRules
+    keys: list[ShardKey]
+    limit: int | None
+    max_bytes: int | None
+    #: What the limits of values leave out.
+    left_out: tuple[Condition, ...] = ()
+
+    @property
+    def queue_id(self) -> int:
+        """The first of its queues."""
+        return self.keys[0][0]
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether not all of its messages are wanted."""
+        return self.limit is not None or self.max_bytes is not None
+
+
 class _CandidateSearch:
     """A search through the shards of a request, at one moment."""
 
@@ -71,14 +91,11 @@ class _CandidateSearch:
         self._request = request
         self._selection = selection
         # Read first, so that any later firing is noticed.
-        self._backlog = shard_locks.backlog(
-            connection, request.queue_ids, request.magazine, request.shards
-        )
+        self._backlog = shard_locks.backlog(connection, *request.where)
         now = dialect.read_clock(connection)
         self._scan = SliceScan(connection, selection.queues, selection.storage, now)
-        #: What limits of values leave out, and after how many seconds they may not any more.
-        self._left_out: tuple[Condition, ...] = ()
         self._values: dict[int, pa.Table] = {}
+        #: After how many seconds what the limits of values leave out may be fired.
         self.waits: list[float] = []
         #: Whether a limit of bytes has left messages.
         self._is_full = False
@@ -93,22 +110,24 @@ class _CandidateSearch:
             rules = self._selection.rules[key[0]]
             alone = rules.limits or key[0] in terms.fair or terms.weights
             of_family.setdefault((rules, key[0] if alone else None), []).append(key)
-        families = [(rules, keys) for (rules, _), keys in of_family.items()]
         limit, max_bytes = self._request.max_messages, self._request.max_bytes
+        families = [
+            _Family(rules, keys, limit, max_bytes) for (rules, _), keys in of_family.items()
+        ]
         if terms.weights:
             found = self._by_weight(families, limit, max_bytes)
         else:
             if max_bytes is not None:
-                waiting = sum(any(self._backlog[k].waiting for k in keys) for _, keys in families)
+                waiting = sum(any(self._backlog[k].waiting for k in f.keys) for f in families)
                 max_bytes = max(max_bytes // max(waiting, 1), 1)
-            found = [self._find(rules, keys, limit, max_bytes) for rules, keys in families]
+            found = [self._find(family._replace(max_bytes=max_bytes)) for family in families]
         if limit is not None and len(found) > 1 and not terms.weights:
             # Evenly from each family: the first ones by its order.
             shares = share({at: len(ids) for at, ids in enumerate(found)}, limit, self._turn)
             found = [ids[: shares.get(at, 0)] for at, ids in enumerate(found)]
         ids = id_map.logical(self._connection, np.concatenate([_NO_IDS, *found]))
-        grouped = [key for rules, keys in families if rules.group for key in keys]
-        ranked = [key for rules, keys in families for key in keys if self._is_ranked(rules, key)]
+        grouped = [key for family in families if family.rules.group for key in family.keys]
+        ranked = [key for family in families if self._is_ranked(family) for key in family.keys]
         return Candidates(
             ids=IdSet.of(ids),
             fired={key: self._backlog[key].fired for key in grouped},
@@ -117,9 +136,10 @@ class _CandidateSearch:
             full=self._is_full,
         )
 
-    def _is_ranked(self, rules: QueueRules, key: ShardKey) -> bool:
-        """Return whether the candidates of a shard are cut to a limit of bytes by their order."""
-        return bool(rules.order or rules.merged or key[0] in self._request.terms.fair)
+    def _is_ranked(self, family: _Family) -> bool:
+        """Return whether candidates are cut to a limit of bytes by their order."""
+        rules = family.rules
+        return bool(rules.order or rules.merged or family.queue_id in self._request.terms.fair)
 
     @property
     def _turn(self) -> int:
@@ -127,23 +147,22 @@ class _CandidateSearch:
         return sum(shard.fired for shard in self._backlog.values())
 
     def _by_weight(
-        self,
-        families: Sequence[tuple[QueueRules, list[ShardKey]]],
-        limit: int | None,
-        max_bytes: int | None,
+        self, families: Sequence[_Family], limit: int | None, max_bytes: int | None
     ) -> list[Numbers]:
         """Search each queue for its part of the limits, and for more if others have too few."""
-        of_queue = {keys[0][0]: (rules, keys) for rules, keys in families}
+        of_queue = {family.queue_id: family for family in families}
         left = {
-            id: sum(self._backlog[k].waiting for k in keys) for id, (_, keys) in of_queue.items()
+            id: sum(self._backlog[key].waiting for key in family.keys)
+            for id, family in of_queue.items()
         }
         if not any(left.values()):
             # The counters are only hints.
             left = dict.fromkeys(left, limit or 1)
         waiting = [id for id, count in left.items() if count]
         sizes = {} if max_bytes is None else bytes_of_queues(self._request, waiting, max_bytes)
+        wanted = {id: of_queue[id]._replace(max_bytes=sizes.get(id)) for id in of_queue}
         if limit is None:
-            return [self._find(*of_queue[id], None, sizes.get(id)) for id in waiting]
+            return [self._find(wanted[id]) for id in waiting]
         found: dict[int, Numbers] = {}
         while True:
             parts = shares_of_queues(self._request, left, limit)
@@ -152,88 +171,73 @@ class _CandidateSearch:
                 return [found[id][:part] for id, part in parts.items() if part]
             for id in lacking:
                 # The second search of a queue is its last.
-                wanted = limit if id in found else parts[id]
-                found[id] = self._find(*of_queue[id], wanted, sizes.get(id))
-                if len(found[id]) < wanted:
+                most = limit if id in found else parts[id]
+                found[id] = self._find(wanted[id]._replace(limit=most))
+                if len(found[id]) < most:
                     left[id] = len(found[id])
 
-    def _find(
-        self, rules: QueueRules, keys: list[ShardKey], limit: int | None, max_bytes: int | None
-    ) -> Numbers:
-        """Return the ids of the candidates of a family, at most *limit*."""
-        whole = self._request
-        self._request = replace(whole, max_messages=limit)
-        try:
-            search = self._limited if rules.limits else self._search
-            return search(rules, keys, max_bytes)
-        finally:
-            self._request = whole
+    def _find(self, family: _Family) -> Numbers:
+        """Return the ids of the candidates of a family."""
+        return self._limited(family) if family.rules.limits else self._search(family)
 
-    def _limited(self, rules: QueueRules, keys: list[ShardKey], max_bytes: int | None) -> Numbers:
+    def _limited(self, family: _Family) -> Numbers:
         """Return the ids of candidates that the limits of values allow."""
         # Not at the top: few queues have such limits.
-        from queue_core.selection.by_value import ValueRooms, ValueSearch
+        from queue_core.selection.by_value import ValueRooms, find_with_room
 
-        rooms = ValueRooms(self._scan, keys[0][0], rules.limits)
+        rooms = ValueRooms(self._scan, family.queue_id, family.rules.limits)
         self.waits += rooms.waits
-        whole = self._request
 
         def search(most: int | None, left_out: tuple[Condition, ...]) -> Numbers:
-            self._request, self._left_out = replace(whole, max_messages=most), left_out
-            try:
-                return self._search(rules, keys, max_bytes)
-            finally:
-                self._request, self._left_out = whole, ()
+            return self._search(family._replace(limit=most, left_out=left_out))
 
-        found = ValueSearch(rooms, search, once=whole.max_messages is None).run(whole)
+        found = find_with_room(rooms, search, self._request, family.limit)
         ids: Numbers = found.column(ID).to_numpy()
-        if max_bytes is not None and self._is_ranked(rules, keys[0]):
+        if family.max_bytes is not None and self._is_ranked(family):
             # Each of the searches may have found as many bytes.
-            ids = self._fitting(found, max_bytes)
+            ids = self._fitting(found, family.max_bytes)
             found = found.slice(0, len(ids))
-        self._values[keys[0][0]] = found
+        self._values[family.queue_id] = found
         return ids
 
-    def _search(self, rules: QueueRules, keys: list[ShardKey], max_bytes: int | None) -> Numbers:
+    def _search(self, family: _Family) -> Numbers:
         """Return the ids of the candidates of some shards."""
-        limit = self._request.max_messages
-        if keys[0][0] in self._request.terms.fair and (limit is not None or max_bytes is not None):
-            of_queue = replace(self._request_of(rules), queue_ids=(keys[0][0],))
+        rules, keys, limit, max_bytes, _ = family
+        if family.is_cut and family.queue_id in self._request.terms.fair:
+            of_queue = replace(self._request_of(rules), queue_ids=(family.queue_id,))
             pages = ByRank.pages(self._connection, of_queue)
-            meeting = self._conditions(rules, keys[0]).all
+            meeting = self._conditions(family, keys[0]).all
             best = find_first(self._scan, meeting, ByRank(), pages, limit or MANY, max_bytes)
             return self._fitting(best, max_bytes)
-        if rules.merged and (limit is not None or max_bytes is not None):
-            return self._merged(rules, keys, limit, max_bytes)
-        if rules.order is None or (limit is None and max_bytes is None):
-            return self._oldest(rules, keys, limit)
+        if family.is_cut and rules.merged:
+            return self._merged(family)
+        if rules.order is None or not family.is_cut:
+            return self._oldest(family)
         found = self._slices(rules, keys)
         by_columns = ByColumns(self._scan, rules.order, found)
         if rules.group is None:
             # The conditions of all shards are the same.
-            meeting, page = self._conditions(rules, keys[0]).all, by_columns.page()
+            meeting, page = self._conditions(family, keys[0]).all, by_columns.page()
             best = find_first(self._scan, meeting, by_columns, [page], limit or MANY, max_bytes)
             return self._fitting(best, max_bytes)
         heads: list[pa.Table] = []
         for key, pieces in found.items():
             # Heads are known only after a scan of the whole shard.
-            scan = ShardScan(self._scan, self._conditions(rules, key), pieces, by_columns.keyed)
+            scan = ShardScan(self._scan, self._conditions(family, key), pieces, by_columns.keyed)
             scan.find(None)
             heads += scan.found
         return self._fitting(first_of(heads, by_columns, limit or MANY), max_bytes)
 
-    def _merged(
-        self, rules: QueueRules, keys: list[ShardKey], limit: int | None, max_bytes: int | None
-    ) -> Numbers:
+    def _merged(self, family: _Family) -> Numbers:
         """Return the oldest matches of all shards, by the time of loading."""
-        found = []
+        limit, found = family.limit, []
         # One more shows where the last one ends.
         first = PAGE[0] if limit is None else limit + 1
-        for key in keys:
-            pages = self._pages(rules, key, first)
-            scan = ShardScan(self._scan, self._conditions(rules, key), pages, _timed)
+        for key in family.keys:
+            pages = self._pages(family.rules, key, first)
+            scan = ShardScan(self._scan, self._conditions(family, key), pages, _timed)
             # All of them may be in one shard.
-            _find(scan, limit, max_bytes)
+            _find(scan, limit, family.max_bytes)
             if scan.count:
                 found.append(pa.concat_tables(scan.found))
         if not found:
@@ -244,7 +248,7 @@ class _CandidateSearch:
             id_map.logical(self._connection, rows.column(ID).to_numpy()),
             [of_shard.num_rows for of_shard in found],
         )
-        return self._fitting(rows.take(pa.array(order[:limit])), max_bytes)
+        return self._fitting(rows.take(pa.array(order[:limit])), family.max_bytes)
 
     def _fitting(self, rows: pa.Table, max_bytes: int | None) -> Numbers:
         """Return the ids of the first messages within a limit of bytes."""
@@ -255,11 +259,12 @@ class _CandidateSearch:
         self._is_full |= is_cut
         return ids
 
-    def _oldest(self, rules: QueueRules, keys: list[ShardKey], limit: int | None) -> Numbers:
+    def _oldest(self, family: _Family) -> Numbers:
         """Return the oldest matches of each shard, as evenly as possible."""
+        keys, limit = family.keys, family.limit
         start = self._turn % max(len(keys), 1)
         scans = [
-            ShardScan(self._scan, self._conditions(rules, key), self._pages(rules, key))
+            ShardScan(self._scan, self._conditions(family, key), self._pages(family.rules, key))
             for key in (*keys[start:], *keys[:start])
         ]
         unfinished, per_shard, count = list(scans), 0, 0
@@ -278,10 +283,10 @@ class _CandidateSearch:
         ids: Numbers = pa.concat_tables(tables).column(ID).to_numpy()
         return ids
 
-    def _conditions(self, rules: QueueRules, key: ShardKey) -> ScanConditions:
-        selector = self._selection.selector
+    def _conditions(self, family: _Family, key: ShardKey) -> ScanConditions:
+        rules, selector = family.rules, self._selection.selector
         eligible = (rules.condition,) if rules.condition else ()
-        matching = ((selector,) if selector else ()) + self._left_out
+        matching = ((selector,) if selector else ()) + family.left_out
         by_time = frozenset({"_loaded_at"} if rules.merged else ())
         if rules.group is None:
             return ScanConditions(eligible=eligible, matching=matching, keep=by_time)

@@ -92,8 +92,10 @@ class Allotment:
 
     def spend(self, taken: Sequence[Taken], at: int) -> None:
         """Take the tokens of messages that are fired at a moment, a little after the lock."""
-        self._spend_of_values(taken, at)
-        counts = {id: sum(len(r) for _, r in of) for id, of in _by_queue(taken).items()}
+        by_queue = _by_queue(taken)
+        for queue_id, rooms in self._values.items():
+            rooms.spend(by_queue.get(queue_id, []), at)
+        counts = {id: sum(len(rows) for _, rows in of) for id, of in by_queue.items()}
         for queue_id, limit in self._request.terms.limits:
             if limit.per_second and limit.column is None and queue_id in counts:
                 spent_until = self._buckets[queue_id].spent_until
@@ -111,11 +113,6 @@ class Allotment:
         limits = selection.rules[queue_id].limits
         self._values[queue_id] = ValueRooms(scan, queue_id, limits)
         return self._values[queue_id]
-
-    def _spend_of_values(self, taken: Sequence[Taken], at: int) -> None:
-        by_queue = _by_queue(taken)
-        for queue_id, rooms in self._values.items():
-            rooms.spend(by_queue.get(queue_id, []), at)
 
 
 def _limited(request: FireRequest) -> list[int]:

@@ -22,6 +22,6 @@ def is_enough(connection: Connection, request: FireRequest, ahead: int) -> bool:
     """Return whether there is enough for a firing and those *ahead* of it, by the counters."""
     if request.max_messages is None or request.terms.fair:
         return False
-    backlog = shard_locks.backlog(connection, request.queue_ids, request.magazine, request.shards)
+    backlog = shard_locks.backlog(connection, *request.where)
     waiting = [shard.waiting for shard in backlog.values() if shard.waiting > 0]
     return len(waiting) > 1 and sum(waiting) >= (ahead + 1) * max(request.max_messages, LEAST)

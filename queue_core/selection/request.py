@@ -1,28 +1,33 @@
-"""Fire requests: the limits and conditions of a firing, and its candidates."""
+"""Fire requests: the limits and conditions of a firing, its candidates, and how to read them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple, TypeAlias
 
 import pyarrow as pa
 from sqlalchemy import Connection
 
 from queue_core.catalog.database import Catalog
-from queue_core.catalog.slices import shard_locks
+from queue_core.catalog.slices import read_plans, shard_locks
 from queue_core.catalog.slices.conditions import Wanted
 from queue_core.catalog.slices.slices import ShardKey
-from queue_core.errors import BadOption
+from queue_core.errors import BadOption, DamagedCatalog
 from queue_core.selection.fired import Refusal
 from queue_core.selection.selection import Selection
 from queue_core.selection.terms import Terms
 from queue_core.values.ids import IdSet
-from queue_core.values.model import Magazine
+from queue_core.values.model import Magazine, QueueInfo, ReadPlan
+from queue_core.values.plan import Taken
 from queue_core.values.settings import check_count
 
 #: A number of messages, or all that wait.
 Count: TypeAlias = int | Literal["all"]
+
+#: A plan of more slices is made after the transaction, since other firings wait for its end.
+MOST_SLICES = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +78,28 @@ class Horizon:
         """Return the moment that a transaction sees."""
         pointers, at = shard_locks.load_pointers_now(connection, queue_ids, magazine)
         return Horizon(pointers=pointers, at=at)
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """Asks a firing for the plan to read its messages, which saves a transaction."""
+
+    #: URI of the storage.
+    storage: str
+    #: The queues, as their messages are read.
+    queues: tuple[QueueInfo, ...]
+
+    def plan(
+        self, connection: Connection, taken: Sequence[Taken], fired_at: int
+    ) -> ReadPlan | None:
+        """Return how to read rows of slices that are fired at this time; None: ask the ticket."""
+        if len(taken) > MOST_SLICES:
+            return None
+        fired = [(replace(piece, fired_at=fired_at), rows) for piece, rows in taken]
+        # Damage must not keep the messages from being fired: it would stop the queue.
+        with suppress(DamagedCatalog):
+            return read_plans.build(connection, self.queues, fired, self.storage)
+        return None
 
 
 class Candidates(NamedTuple):

@@ -5,8 +5,8 @@ turns. The first shards of all queues come before their second ones. A firing ta
 from the shards that it needs, and locks only these. Each shard costs a slice to cut
 and a file to open, so a further shard is needed for each `OF_EACH` messages, or if those before
 have not enough. For the tasks of a Spark query, and in the sideline, where many messages may not be
-due yet, one is needed for each message. Beside other firings (`contention`), those are needed that
-have enough together.
+due yet, one is needed for each message. Beside other firings (`Contention`), those are needed that
+have enough together, so that others can go on beside it.
 
 A firing waits for turns only before it has locked any, and locks those in order of shards. So no
 two firings can wait for each other.
@@ -15,7 +15,8 @@ two firings can wait for each other.
 from __future__ import annotations
 
 import random
-from collections.abc import Collection
+import time
+from collections.abc import Callable, Collection, Hashable
 from typing import Literal, TypeAlias
 from weakref import WeakKeyDictionary
 
@@ -25,7 +26,6 @@ from queue_core.catalog import dialect
 from queue_core.catalog.slices import shard_locks
 from queue_core.catalog.slices.shard_locks import Backlog, place_in_turn
 from queue_core.catalog.slices.slices import ShardKey
-from queue_core.selection.contention import Contention
 from queue_core.selection.request import FireRequest
 from queue_core.values.model import Magazine
 from queue_core.values.plan import in_turn, passed_over
@@ -36,6 +36,33 @@ Lock: TypeAlias = Literal["skip", "some", "wait"] | None
 
 #: How many messages of a shard a firing takes before it needs a further one.
 OF_EACH = 1000
+#: Seconds for which a firing that met another one counts.
+CONTENTION_SECONDS = 10.0
+#: How many queues are kept.
+_MOST = 1024
+
+
+class Contention:
+    """Where firings of this process have met others lately. Threads can share it."""
+
+    def __init__(
+        self, clock: Callable[[], float] = time.monotonic, *, seconds: float = CONTENTION_SECONDS
+    ) -> None:
+        self._clock = clock
+        self._seconds = seconds
+        self._met: dict[Hashable, float] = {}
+
+    def note(self, where: Hashable) -> None:
+        """Note that a firing has met another one, or a lock that it could not have."""
+        if len(self._met) >= _MOST:
+            self._met = {}
+        self._met[where] = self._clock()
+
+    def is_near(self, where: Hashable) -> bool:
+        """Return whether a firing has met another one within the last seconds, as many as count."""
+        at = self._met.get(where)
+        return at is not None and self._clock() - at < self._seconds
+
 
 _contentions: WeakKeyDictionary[Engine, Contention] = WeakKeyDictionary()
 
@@ -57,7 +84,7 @@ def choose_shards(
     It leaves out the shards of *without*, in which the firing has found all that there is. With
     *every*, it locks those of all other shards, unless it is beside other firings.
     """
-    where = (request.queue_ids, request.magazine, request.shards)
+    where = request.where
     read = shard_locks.lock if lock == "wait" else shard_locks.backlog
     seen = read(connection, *where)
     waited = sum(shard.waiting for shard in seen.values())

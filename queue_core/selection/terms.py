@@ -18,7 +18,7 @@ class Terms:
     limits: tuple[tuple[int, Limit], ...] = ()
     #: The queues that fire by rank (`by_rank`); the others fire from their shards in turn.
     fair: frozenset[int] = frozenset()
-    #: The weights of the queues by their ids, in thousandths (`queue_weights`); empty: their shards
+    #: The weights of the queues by their ids, in thousandths (`quotas`); empty: their shards
     #: have equal rights.
     weights: Mapping[int, int] = field(default_factory=dict)
     #: Whether it makes room in one of the queues, or takes messages, for which a load may wait.

@@ -172,6 +172,12 @@ def _bitmap(rows: npt.NDArray[np.uint32]) -> BitMap:
     return BitMap(packed)
 
 
+def bounds_of(ids: IdSet) -> tuple[int, int]:
+    """Return the lowest and the highest id of a set that is not empty."""
+    first, last = min(ids.segments), max(ids.segments)
+    return first_id(first) + ids.rows(first).start, first_id(last) + ids.rows(last).stop - 1
+
+
 def numbers_of(ids: Any) -> Numbers:
     """Return message ids as numbers, in their order; raises `BadOutcome` for one that is none."""
     if type(ids) is np.ndarray and ids.ndim == 1 and ids.dtype == np.int64:

@@ -28,12 +28,10 @@ from queue_core.catalog.slices.changes import Changes
 from queue_core.selection import line, suspects
 from queue_core.selection.acquire import acquire
 from queue_core.selection.by_rank import advance
-from queue_core.selection.contention import Contention
 from queue_core.selection.fired import Fired, Refusal
 from queue_core.selection.limited import Allotment, narrowed
-from queue_core.selection.reading import Reading
-from queue_core.selection.request import Candidates, FireRequest
-from queue_core.selection.shard_choice import Lock
+from queue_core.selection.request import Candidates, FireRequest, Reading
+from queue_core.selection.shard_choice import Contention, Lock
 from queue_core.selection.suspects import SuspectPart
 from queue_core.support import faults
 from queue_core.values.model import Consumer, Magazine, QueueInfo, State, Ticket
@@ -146,8 +144,7 @@ class _Firing:
     ) -> Fired:
         """Attempt to take messages, with more locks each time."""
         stuck = _stuck.setdefault(self.catalog.engine, Contention(seconds=STUCK_SECONDS))
-        where = (request.queue_ids, request.magazine, request.shards)
-        seconds = BRIEF_SECONDS if stuck.is_near(where) else WAIT_SECONDS
+        seconds = BRIEF_SECONDS if stuck.is_near(request.where) else WAIT_SECONDS
         locks = [lock for lock in _locks(request) if self.waits or lock == "skip"]
         fired, locked = Fired(), None
         while fired.ticket is None and locks:
@@ -155,7 +152,7 @@ class _Firing:
             try:
                 fired = self.catalog.write(partial(work, seconds, lock))
             except dialect.StillLocked:
-                stuck.note(where)
+                stuck.note(request.where)
                 locked = Refusal.by_lock()
                 # Of the shards that it needed, one was not free. Others may be by now.
                 locks = ["skip"] if lock == "some" else []

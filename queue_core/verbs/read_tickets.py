@@ -23,7 +23,7 @@ from queue_core.catalog.records import trials
 from queue_core.catalog.slices import read_plans, replay_check
 from queue_core.catalog.slices.slices import fetch_of_tickets
 from queue_core.selection.fired import Fired
-from queue_core.selection.reading import Reading
+from queue_core.selection.request import Reading
 from queue_core.values.model import QueueInfo, ReadPlan, Slice, Ticket, TicketRange
 
 

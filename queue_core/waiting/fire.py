@@ -25,8 +25,7 @@ from queue_core.errors import IgnisError
 from queue_core.selection import line
 from queue_core.selection.acquire import anything
 from queue_core.selection.fired import Fired
-from queue_core.selection.reading import Reading
-from queue_core.selection.request import FireRequest
+from queue_core.selection.request import FireRequest, Reading
 from queue_core.values.model import Consumer, Magazine, QueueInfo
 from queue_core.verbs.capacity.wait_line import WaitLine
 from queue_core.verbs.fire import fire

@@ -286,21 +286,14 @@ def _shard(key: ShardKey) -> dict[str, int]:
     return {"of_queue": key[0], "in_magazine": key[1], "at_shard": key[2]}
 
 
-def _furthest() -> ColumnElement[int]:
-    return case(
-        (shard_locks.c.fire_pointer < bindparam("upto"), bindparam("upto", type_=BigInteger)),
-        else_=shard_locks.c.fire_pointer,
-    )
-
-
+_UPTO = bindparam("upto", type_=BigInteger)
+_POINTER = shard_locks.c.fire_pointer
+_FURTHEST = case((_POINTER < _UPTO, _UPTO), else_=_POINTER)
+_FIRED = shard_locks.c.fired + bindparam("by")
 _FIRE = (
     update(shard_locks)
     .where(*_at(shard_locks))
-    .values(
-        seals.changing(
-            shard_locks, fired=shard_locks.c.fired + bindparam("by"), fire_pointer=_furthest()
-        )
-    )
+    .values(seals.changing(shard_locks, fired=_FIRED, fire_pointer=_FURTHEST))
 )
 _REMOVE = delete(slices).where(dialect.one_of_given(slices.c.id, "these"))
 _SHRINK = (

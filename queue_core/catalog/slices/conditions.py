@@ -70,6 +70,11 @@ class Wanted:
     #: Only messages that were not fired since then.
     horizon: Moment | None = None
 
+    @property
+    def where(self) -> tuple[tuple[int, ...], Magazine, tuple[int, ...] | None]:
+        """Its shards: their queues, their magazine, and their numbers if not all."""
+        return self.queue_ids, self.magazine, self.shards
+
 
 def in_queue(queue_id: int, *magazines: Magazine) -> Rules:
     """Return the conditions of slices of a queue, in some magazines or by default in all."""
@@ -166,7 +171,8 @@ def of_tickets(tickets: TicketRange) -> Rules:
 
 def ago(seconds: float) -> ColumnElement[int]:
     """Return the time *seconds* before now, computed once for all rows."""
-    return (select(dialect.now()).scalar_subquery() - _microseconds(seconds)).self_group()
+    microseconds = int(min(seconds * 1e6, _FOR_EVER))
+    return (select(dialect.now()).scalar_subquery() - microseconds).self_group()
 
 
 def fireable(queues: Sequence[QueueInfo], magazine: Magazine) -> Rules:
@@ -247,10 +253,6 @@ def overdelivered(queue: QueueInfo) -> Rules:
 
 def _only(queues: Sequence[QueueInfo], rule: ColumnElement[bool]) -> ColumnElement[bool]:
     return or_(slices.c.queue_id.not_in([queue.id for queue in queues]), rule)
-
-
-def _microseconds(seconds: float) -> int:
-    return int(min(seconds * 1e6, _FOR_EVER))
 
 
 def within(stretch: Stretch | None) -> Rules:
@@ -339,11 +341,7 @@ def _eligible(
     if "of_shards" in given:
         conditions.append(dialect.one_of_given(slices.c.shard, "of_shards"))
     if "horizon" in given:
-        conditions.append(not_fired_since(bindparam("horizon", type_=slices.c.fired_at.type)))
+        fired_at, at = slices.c.fired_at, bindparam("horizon", type_=slices.c.fired_at.type)
+        # A future time comes from a clock that was ahead; it is not a firing since then.
+        conditions.append(fired_at.is_(None) | (fired_at < at) | (fired_at > ago(0)))
     return tuple(conditions)
-
-
-def not_fired_since(at: int | ColumnElement[int]) -> ColumnElement[bool]:
-    """Return the condition of slices that were not fired since a time, in microseconds."""
-    # A future time comes from a clock that was ahead; it is not a firing since then.
-    return slices.c.fired_at.is_(None) | (slices.c.fired_at < at) | (slices.c.fired_at > ago(0))

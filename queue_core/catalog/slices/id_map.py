@@ -19,7 +19,7 @@ from queue_core.catalog import dialect
 from queue_core.catalog.damage import decoding
 from queue_core.catalog.tables import id_map
 from queue_core.segments.ipc import pack, unpack
-from queue_core.values.ids import IdSet, first_id
+from queue_core.values.ids import IdSet, bounds_of, first_id
 from queue_core.values.model import ROW_BITS
 from queue_core.values.plan import Taken
 from queue_core.values.rows import Numbers
@@ -74,17 +74,10 @@ def compacted(connection: Connection, segment_ids: Collection[int]) -> set[int]:
 
 def located(connection: Connection, queue_ids: Collection[int], ids: IdSet) -> IdSet:
     """Return the rows that hold the messages now, as ids."""
-    met = _met_by(connection, queue_ids, ids)
-    return IdSet.of(_moved(ids.numbers(), met)) if met else ids
-
-
-def _met_by(connection: Connection, queue_ids: Collection[int], ids: IdSet) -> Sequence[Row[Any]]:
-    """Return the compactions that may have moved messages."""
     if not len(ids):
-        return []
-    first, last = min(ids.segments), max(ids.segments)
-    begin = first_id(first) + ids.rows(first).start
-    return _met(connection, queue_ids, begin, first_id(last) + ids.rows(last).stop - 1)
+        return ids
+    met = _met(connection, queue_ids, *bounds_of(ids))
+    return IdSet.of(_moved(ids.numbers(), met)) if met else ids
 
 
 def physical(connection: Connection, queue_ids: Collection[int], ids: Numbers) -> Numbers:

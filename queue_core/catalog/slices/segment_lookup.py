@@ -10,7 +10,7 @@ from sqlalchemy import Connection, bindparam, exists, select
 from queue_core.catalog import dialect
 from queue_core.catalog.tables import id_map, segments
 from queue_core.errors import BadOutcome
-from queue_core.values.ids import IdSet, first_id
+from queue_core.values.ids import IdSet, bounds_of, first_id
 from queue_core.values.model import QueueInfo
 
 
@@ -34,13 +34,9 @@ def find(connection: Connection, queues: Sequence[QueueInfo], ids: IdSet) -> Ori
     """Return the origins of messages of some queues, with one statement."""
     if not len(ids):
         return Origins({}, moved=False, compacted=False)
-    lowest, highest = min(ids.segments), max(ids.segments)
-    given = {
-        "these": ids.segments,
-        "of_queues": [queue.id for queue in queues],
-        "first": first_id(lowest) + ids.rows(lowest).start,
-        "last": first_id(highest) + ids.rows(highest).stop - 1,
-    }
+    first, last = bounds_of(ids)
+    of_queues = [queue.id for queue in queues]
+    given = {"these": ids.segments, "of_queues": of_queues, "first": first, "last": last}
     rows = connection.execute(_FINDING, given).all()
     return Origins(
         {row.id: _Segment(row.queue_id, row.rows) for row in rows if row.id is not None},

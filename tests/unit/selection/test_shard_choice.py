@@ -1,6 +1,6 @@
-"""Contention: a firing that has met another one remembers it for a while."""
+"""Shard choice: a firing that has met another one remembers it for a while."""
 
-from queue_core.selection.contention import SECONDS, Contention
+from queue_core.selection.shard_choice import CONTENTION_SECONDS, Contention
 
 
 def test_a_meeting_counts_for_a_while_and_only_in_its_queues():
@@ -12,7 +12,7 @@ def test_a_meeting_counts_for_a_while_and_only_in_its_queues():
 
     assert contention.is_near("orders")
     assert not contention.is_near("invoices")
-    now[0] += SECONDS - 0.1
+    now[0] += CONTENTION_SECONDS - 0.1
     assert contention.is_near("orders")
     now[0] += 0.2
     assert not contention.is_near("orders")
