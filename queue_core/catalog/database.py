@@ -30,6 +30,7 @@ from queue_core.errors import (
     NoSuchStore,
 )
 from queue_core.support import faults
+from queue_core.support.durable import make_folder
 from queue_core.values.address import CATALOG_FILE
 
 Result = TypeVar("Result")
@@ -368,7 +369,7 @@ def _make(file: Path) -> None:
     """Make the empty file of a new catalog, which no connection does."""
     try:
         # Nobody else can read it then. A folder that is there keeps its rights.
-        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folder(file.parent, 0o700)
     except (FileExistsError, NotADirectoryError, FileNotFoundError) as error:
         why = _NO_FOLDER.get(error.errno or 0, error.strerror)
         raise BadOption(

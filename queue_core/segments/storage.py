@@ -22,6 +22,7 @@ import pyarrow as pa
 
 from queue_core.errors import DamagedSegment, PublicationRefused, StorageUnavailable
 from queue_core.support import faults
+from queue_core.support.durable import make_folder, sync
 from queue_core.values.address import masked
 
 if TYPE_CHECKING:
@@ -370,16 +371,8 @@ class Storage:
             )
 
     def _make_folder(self, folder: str) -> None:
-        if not self._local:
-            return
-        missing = []
-        path = Path(folder)
-        while not path.exists():
-            missing.append(path)
-            path = path.parent
-        Path(folder).mkdir(parents=True, exist_ok=True)
-        for created in missing:
-            sync(str(created.parent))
+        if self._local:
+            make_folder(folder)
 
     @contextmanager
     def _mapped(self, location: str) -> Iterator[None]:
@@ -413,15 +406,6 @@ def _listed(folder: str, skip: int) -> Iterator[tuple[str, tuple[int, int]]]:
                 with suppress(FileNotFoundError):
                     found = entry.stat(follow_symlinks=False)
                     yield entry.path[skip:], (found.st_mtime_ns // 1000, found.st_size)
-
-
-def sync(path: str | Path) -> None:
-    """Wait until what was written to a file or a folder is on the disk; raises `OSError`."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 #: Bytes that are handed to the disk at a time.

@@ -29,7 +29,14 @@ def _of(name: str, file: str, old: str, new: str, *tests: str) -> Mutant:
 
 
 MUTANTS = (
-    # Conditions left out.
+    # Syncs and conditions left out.
+    _of(
+        "the names of new folders are not synced",
+        "queue_core/support/durable",
+        "        sync(made.parent)\n",
+        "        pass\n",
+        "tests/power/test_power.py",
+    ),
     _of(
         "settle takes waiting messages too",
         "queue_core/catalog/slices/conditions",

@@ -21,7 +21,7 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 
 from queue_core.errors import BadOption, DamagedBackup, StorageUnavailable
-from queue_core.segments.storage import sync
+from queue_core.support.durable import make_folder, sync
 from queue_core.upkeep.backup.manifest import File, Manifest
 
 #: Bytes that are copied at a time.
@@ -158,8 +158,8 @@ class BackupFolder:
         """Open a file to write: on the disk when the block ends, or absent after an error."""
         with self._written():
             # Only the owner may read messages.
-            self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
-            file.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(self.path, 0o700)
+            make_folder(file.parent)
             try:
                 with file.open("wb") as sink:
                     yield sink
