@@ -57,11 +57,8 @@ def test_what_was_written_is_what_is_fired(tiles):
     assert row["sharpness"] == 3.5
     assert row["pixels"] == list(range(7, 7 + SIDE * SIDE))
     assert row["digest"] == b"\x07" * 4
-
-
-def test_what_nobody_wrote_is_zero(tiles):
+    # What nobody wrote is zero.
     tiles.load(tiles.request(2, widths=WIDTHS))
-
     (first, _) = tiles.fire("all").messages.to_pylist()
     assert (first["tile"], first["sharpness"], first["digest"]) == (0, 0.0, b"\0" * 4)
     assert first["pixels"] == [0.0] * (SIDE * SIDE)
@@ -181,16 +178,15 @@ def test_a_column_without_a_width_is_named(store, kind):
 def test_a_width_has_to_be_said(tiles):
     with pytest.raises(SchemaMismatch, match=r"'pixels' of type .*: widths=\{'pixels': …\}"):
         tiles.request(3, widths={"digest": 4})
-    with pytest.raises(BadOption, match="'tile' is int32, which has a fixed width"):
-        tiles.request(3, widths=WIDTHS | {"tile": 2})
-    with pytest.raises(BadOption, match="no column 'pixel'; did you mean 'pixels'"):
-        tiles.request(3, widths=WIDTHS | {"pixel": 2})
-    with pytest.raises(BadOption, match="'digest': 0: use a whole number"):
-        tiles.request(3, widths=WIDTHS | {"digest": 0})
-    with pytest.raises(BadOption, match="too many for one buffer"):
-        tiles.request(1 << 20, widths=WIDTHS)
-    with pytest.raises(BadOption, match="rows=0"):
-        tiles.request(0, widths=WIDTHS)
+    for rows, widths, told in (
+        (3, {"tile": 2}, "'tile' is int32, which has a fixed width"),
+        (3, {"pixel": 2}, "no column 'pixel'; did you mean 'pixels'"),
+        (3, {"digest": 0}, "'digest': 0: use a whole number"),
+        (1 << 20, {}, "too many for one buffer"),
+        (0, {}, "rows=0"),
+    ):
+        with pytest.raises(BadOption, match=told):
+            tiles.request(rows, widths=WIDTHS | widths)
     # None of them is out.
     for buffer in [tiles.request(1, timeout=0, widths=WIDTHS) for _ in range(2)]:
         buffer.release()

@@ -47,22 +47,14 @@ def test_repeated_events_become_one_with_a_count(store: Store) -> None:
     ]
 
 
-def test_on_and_off_leave_nothing(store: Store) -> None:
+def test_on_and_off_leave_nothing_unless_the_on_was_retrieved(store: Store) -> None:
     lights = make_queue(
         store, schema=DISPLAY, key="kind", policy="annihilate(text = 'on', text = 'off')"
     )
     lights.load([{"kind": "kitchen", "text": "on"}, {"kind": "hall", "text": "on"}])
     lights.load([{"kind": "kitchen", "text": "off"}])
-    assert shown(lights.peek(), "kind") == ["hall"]
-
-
-def test_an_off_is_queued_when_the_on_was_retrieved(store: Store) -> None:
-    lights = make_queue(
-        store, schema=DISPLAY, key="kind", policy="annihilate(text = 'on', text = 'off')"
-    )
-    lights.load([{"kind": "kitchen", "text": "on"}])
-    assert len(lights.fire("all")) == 1
-    lights.load([{"kind": "kitchen", "text": "off"}])
+    assert shown(lights.fire("all").messages, "kind") == ["hall"]
+    lights.load([{"kind": "hall", "text": "off"}])
     assert shown(lights.fire("all").messages, "text") == ["off"]
 
 
@@ -83,17 +75,14 @@ def test_a_faulty_line_is_sent_again_from_the_oldest_on(store: Store) -> None:
     assert shown(line.fire("all").messages, "text") == ["ack"]
 
 
-def test_kept_messages_are_not_swept(store: Store) -> None:
+def test_messages_that_a_process_keeps_are_not_swept_and_are_reset_by_another_once_it_is_dead(
+    store: Store,
+) -> None:
     line = make_queue(store, schema=DISPLAY, key="kind")
     line.load([{"kind": "A", "text": "packet"}])
     line.get_and_keep("all")
     assert line.sweep(older_than=0) == 0
     assert line.reset() == 1
-
-
-def test_messages_that_a_dead_process_kept_are_reset_by_another(store: Store) -> None:
-    line = make_queue(store, schema=DISPLAY, key="kind")
-    line.load([{"kind": "A", "text": "packet"}])
     line.get_and_keep("all")
     store.keeper.stop()
     assert line.reset() == 0
@@ -106,7 +95,10 @@ def test_messages_that_a_living_process_keeps_are_reset_by_its_name_alone(
 ) -> None:
     line = make_queue(store, schema=DISPLAY, key="kind")
     line.load([{"kind": "A", "text": f"packet {number}"} for number in range(3)])
-    line.fire(1)
+    line.fire(1, consumer=store.consumer("python:me"))
+    for nobody in ("nobody", "python:me"):
+        with pytest.raises(BadOption, match=f"consumer='{nobody}'.*keeps"):
+            line.reset(consumer=nobody)
     with type(store)(address) as other:
         theirs = other.queue("orders")
         kept = theirs.get_and_keep(1)
@@ -116,17 +108,6 @@ def test_messages_that_a_living_process_keeps_are_reset_by_its_name_alone(
         assert line.reset(consumer=name.as_py()) == 1
         assert theirs.delete(kept) == 0
         assert shown(line.fire(1).messages, "text") == ["packet 1"]
-
-
-@pytest.mark.parametrize("name", ["nobody", "python:me"])
-def test_a_reset_of_a_consumer_that_keeps_nothing_is_refused(store: Store, name: str) -> None:
-    line = make_queue(store, schema=DISPLAY, key="kind")
-    line.load([{"kind": "A", "text": "packet"}])
-    line.fire(1, consumer=store.consumer("python:me"))
-
-    with pytest.raises(BadOption, match=f"consumer='{name}'.*keeps"):
-        line.reset(consumer=name)
-    assert len(line.fire(1)) == 0
 
 
 def test_an_expired_message_meets_nobody(store: Store) -> None:

@@ -51,26 +51,23 @@ def shown(store, name="copier"):
     )
 
 
-def test_no_sweep_takes_what_a_checkpoint_asks_for_again(store, queue):
-    hold(store, queue, query(store))
+def test_no_sweep_takes_what_a_checkpoint_asks_for_again_and_its_restart_finishes_it(store, queue):
+    ticket = hold(store, queue, query(store))
     before = dump(store)
 
     assert queue.sweep(dead_after=0.0) == queue.sweep(0.0, dead_after=0.0) == 0
     assert dump(store) == before
     assert shown(store) == ("onCommit", 3, 3)
-
-
-def test_its_restart_finishes_it(store, queue):
-    ticket = hold(store, queue, query(store))
-    queue.sweep(dead_after=0.0)
-
     assert acknowledge(store.catalog, query(store), ticket.number, delete=True) == 3
     assert numbers_of(queue.browse()) == [3, 4, 5]
 
 
 @pytest.mark.parametrize("whose", [{"ack": "settle", "sweepable": True}, {"sweepable": True}])
-def test_what_a_query_leaves_to_sweeps_is_swept(store, queue, whose):
-    hold(store, queue, query(store, **whose))
+@pytest.mark.parametrize("was", [None, {}])
+def test_what_a_query_leaves_to_sweeps_is_swept(store, queue, whose, was):
+    """Even if only its present life does so."""
+    hold(store, queue, query(store, **(whose if was is None else was)))
+    query(store, **whose)
 
     assert queue.sweep(dead_after=0.0) == 3
     assert shown(store) == (whose.get("ack", "onCommit"), 0, 0)
@@ -91,21 +88,16 @@ def test_what_it_has_acknowledged_and_left_is_swept(store, queue):
     assert queue.sweep(dead_after=0.0) == 3
 
 
-def test_a_person_who_names_it_releases_what_it_holds(store, queue):
+def test_a_person_who_names_it_releases_what_it_holds_of_an_age(store, queue):
     hold(store, queue, query(store))
     hold(store, queue, query(store, "other"), 2)
 
+    assert queue.sweep(4 * HOURS, dead_after=0.0, consumer="copier") == 0
     assert queue.sweep(dead_after=0.0, consumer="copier") == 3
     assert numbers_of(queue.browse(magazine="sideline")) == [0, 1, 2]
     assert shown(store, "other") == ("onCommit", 2, 2)
     assert queue.sweep(dead_after=0.0, consumer="copier") == 0
-
-
-def test_the_age_counts_where_a_person_says_one(store, queue):
-    hold(store, queue, query(store))
-
-    assert queue.sweep(2 * HOURS, dead_after=0.0, consumer="copier") == 0
-    assert queue.sweep(HOURS / 2, dead_after=0.0, consumer="copier") == 3
+    assert queue.sweep(HOURS / 2, dead_after=0.0, consumer="other") == 2
 
 
 @pytest.mark.parametrize(
@@ -118,13 +110,6 @@ def test_only_a_dead_consumer_of_the_store_can_be_named(store, queue, name, said
     with pytest.raises(BadOption, match=said):
         queue.sweep(consumer=name)
     assert dump(store) == before
-
-
-def test_a_query_that_settles_from_now_on_is_swept_from_now_on(store, queue):
-    hold(store, queue, query(store))
-    query(store, ack="settle", sweepable=True)
-
-    assert queue.sweep(dead_after=0.0) == 3
 
 
 @pytest.mark.parametrize("ack", ["onCommit", "settle"])

@@ -27,9 +27,6 @@ def test_the_collector_is_off_meanwhile_and_on_afterwards():
         assert not gc.isenabled()
     assert gc.isenabled()
     assert gc.get_freeze_count() == 0
-
-
-def test_the_collector_is_on_again_after_a_failed_import():
     with pytest.raises(ImportError), without_collections():
         raise ImportError
     assert gc.isenabled()
@@ -83,18 +80,19 @@ def test_more_is_passed_over_only_after_new_imports(monkeypatch):
     assert seen_after_a_search(thing)
 
 
-def test_only_workers_that_serve_many_tasks_pass_over_anything(monkeypatch):
-    monkeypatch.delenv("SPARK_REUSE_WORKER")
-    pass_over_imports()
-    assert gc.get_freeze_count() == 0
-
-
-def test_a_collector_that_is_off_or_controlled_by_the_program_passes_over_no_more():
+def test_only_workers_that_serve_many_tasks_pass_over_anything_if_they_may(
+    monkeypatch,
+):
     gc.disable()
     pass_over_imports()
     assert gc.get_freeze_count() == 0
 
     gc.enable()
+    monkeypatch.delenv("SPARK_REUSE_WORKER")
+    pass_over_imports()
+    assert gc.get_freeze_count() == 0
+
+    monkeypatch.setenv("SPARK_REUSE_WORKER", "1")
     gc.freeze()
     thing = weakref.ref(Thing())
     pass_over_imports()
