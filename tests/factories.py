@@ -75,12 +75,18 @@ def numbers_of(messages: pa.Table) -> list[int]:
     return messages.column("number").to_pylist()
 
 
+def make_filled(store: Store, count: int, name: str = "orders", **settings: Any) -> Queue:
+    """A queue with *count* orders, from one load."""
+    queue = make_queue(store, name, **settings)
+    queue.load(orders(count))
+    return queue
+
+
 def with_sidelined(
     store: Store, count: int, name: str = "orders", *, reason: str | None = None, **settings: Any
 ) -> Queue:
     """A queue whose messages have all failed once."""
-    queue = make_queue(store, name, **settings)
-    queue.load(orders(count))
+    queue = make_filled(store, count, name, **settings)
     queue.sideline(queue.fire("all"), reason=reason)
     return queue
 

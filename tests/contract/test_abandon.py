@@ -3,7 +3,7 @@
 import pytest
 
 from tests.dump import dump
-from tests.factories import make_queue, numbers_of, orders, planned, seen
+from tests.factories import make_filled, numbers_of, planned, seen
 
 
 def aside(queue):
@@ -15,8 +15,7 @@ def deliveries(store):
 
 
 def test_a_sweep_sets_messages_aside_that_were_fired_too_often(store):
-    queue = make_queue(store, max_deliveries=2)
-    queue.load(orders(3))
+    queue = make_filled(store, 3, max_deliveries=2)
     for _ in range(2):
         queue.reload(queue.fire(2))
 
@@ -29,8 +28,7 @@ def test_a_sweep_sets_messages_aside_that_were_fired_too_often(store):
 
 
 def test_without_the_setting_nothing_is_counted_out(store):
-    queue = make_queue(store)
-    queue.load(orders(1))
+    queue = make_filled(store, 1)
     for _ in range(5):
         queue.reload(queue.fire("all"))
 
@@ -42,8 +40,7 @@ def test_without_the_setting_nothing_is_counted_out(store):
 
 
 def test_only_being_shown_to_a_new_life_is_one_delivery_more(store):
-    queue = make_queue(store)
-    queue.load(orders(2))
+    queue = make_filled(store, 2)
     ticket = planned(store, queue, store.consumer("query", beats=True), 2)
 
     for expected in (1, 2, 3):
@@ -56,8 +53,7 @@ def test_only_being_shown_to_a_new_life_is_one_delivery_more(store):
 
 
 def test_what_was_shown_to_too_many_lives_is_taken_from_its_ticket(store):
-    queue = make_queue(store, max_deliveries=2)
-    queue.load(orders(3))
+    queue = make_filled(store, 3, max_deliveries=2)
     ticket = planned(store, queue, store.consumer("query", beats=True), 2)
     assert len(seen(store, queue, ticket)) == 2
     store.consumer("query", beats=True)
@@ -75,8 +71,7 @@ def test_what_was_shown_to_too_many_lives_is_taken_from_its_ticket(store):
 
 @pytest.mark.parametrize("most", [None, 3])
 def test_others_of_the_ticket_are_shown_as_before(store, most):
-    queue = make_queue(store, max_deliveries=most)
-    queue.load(orders(4))
+    queue = make_filled(store, 4, max_deliveries=most)
     queue.reload(queue.fire(1))
     ticket = planned(store, queue, store.consumer("query", beats=True), 4)
     for _ in range(2):

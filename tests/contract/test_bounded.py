@@ -15,15 +15,14 @@ from queue_core.waiting import admission
 from tests.books import audit
 from tests.contract.test_statements import counted
 from tests.dump import dump
-from tests.factories import make_queue, numbers_of, orders
+from tests.factories import make_filled, make_queue, numbers_of, orders
 from tests.waiting import PATIENCE, Caller, standing, stands_for_ever, until, waits
 
 # --- which messages count -------------------------------------------------------------------------
 
 
 def test_a_queue_holds_as_many_messages_as_it_may(store):
-    queue = make_queue(store, max_size=5, overflow="fail")
-    queue.load(orders(3))
+    queue = make_filled(store, 3, max_size=5, overflow="fail")
     queue.load(orders(2, 3))
     before = dump(store)
 
@@ -41,8 +40,7 @@ def test_a_queue_holds_as_many_messages_as_it_may(store):
 
 @pytest.mark.parametrize("room", ["on_delete", "on_fire"])
 def test_a_queue_holds_as_many_bytes_as_it_may(store, room):
-    queue = make_queue(store, max_bytes=1 << 20, overflow="fail", room=room)
-    queue.load(orders(100))
+    queue = make_filled(store, 100, max_bytes=1 << 20, overflow="fail", room=room)
     (size,) = store.view("slices").column("bytes").to_pylist()
     queue.admin.change_settings(max_bytes=3 * size)
     queue.load(orders(100, 100))
@@ -62,8 +60,7 @@ def test_a_queue_holds_as_many_bytes_as_it_may(store, room):
 
 def test_a_firing_makes_room_where_the_queue_says_so(store):
     """As the get() of Herzner's queue does."""
-    queue = make_queue(store, max_size=4, overflow="fail", room="on_fire")
-    queue.load(orders(4))
+    queue = make_filled(store, 4, max_size=4, overflow="fail", room="on_fire")
     with pytest.raises(QueueFull, match=r"holds 4 messages, waiting or kept, .*; fire messages"):
         queue.load(orders(1))
 
@@ -81,8 +78,7 @@ def test_a_firing_makes_room_where_the_queue_says_so(store):
 
 
 def test_messages_that_come_back_may_exceed_the_bound(store):
-    queue = make_queue(store, max_size=4, overflow="fail", room="on_fire")
-    queue.load(orders(4))
+    queue = make_filled(store, 4, max_size=4, overflow="fail", room="on_fire")
     firing = queue.fire("all")
     queue.load(orders(4, 4))
 
@@ -100,8 +96,7 @@ def test_messages_that_come_back_may_exceed_the_bound(store):
 
 def test_a_kept_message_takes_room_until_it_is_deleted(store):
     """Herzner: an overflow is more likely if messages are kept."""
-    queue = make_queue(store, max_size=3, max_bytes=1 << 20, overflow="fail", room="on_fire")
-    queue.load(orders(3))
+    queue = make_filled(store, 3, max_size=3, max_bytes=1 << 20, overflow="fail", room="on_fire")
     kept = queue.get_and_keep(2)
     queue.fire(1)
 
@@ -130,8 +125,7 @@ def test_a_load_that_can_never_fit_fails_at_once_with_its_own_message(store):
 
 
 def test_expired_messages_make_room(store):
-    queue = make_queue(store, max_size=2, overflow="fail")
-    queue.load(orders(2))
+    queue = make_filled(store, 2, max_size=2, overflow="fail")
     queue.admin.change_settings(message_expiry=0.000001)
 
     queue.load(orders(2, 2))
@@ -140,8 +134,7 @@ def test_expired_messages_make_room(store):
 
 
 def test_a_shovel_moves_only_messages_that_fit(store):
-    queue = make_queue(store, max_size=5)
-    queue.load(orders(5))
+    queue = make_filled(store, 5, max_size=5)
     queue.sideline(queue.fire(4))
     queue.load(orders(2, 5))
 
@@ -154,8 +147,7 @@ def test_a_shovel_moves_only_messages_that_fit(store):
 
 
 def test_a_shovel_keeps_the_bound_of_bytes(store):
-    queue = make_queue(store, max_bytes=1 << 20)
-    queue.load(orders(10))
+    queue = make_filled(store, 10, max_bytes=1 << 20)
     queue.load(orders(100, 10))
     queue.sideline(queue.fire("all"))
     small, large = sorted(store.view("slices").column("bytes").to_pylist())
@@ -190,8 +182,7 @@ def test_a_rendezvous_can_only_block(store):
 
 
 def test_a_load_waits_until_there_is_room(store):
-    queue = make_queue(store, max_size=2)
-    queue.load(orders(2))
+    queue = make_filled(store, 2, max_size=2)
     caller = Caller(lambda: queue.load(orders(2, 2)))
     waits(store, 1)
 
@@ -208,8 +199,7 @@ def test_a_load_waits_until_there_is_room(store):
 @pytest.mark.parametrize("how", ["expire", "sweep", "raise", "fire"])
 def test_every_way_to_make_room_wakes_a_waiting_load(store, how):
     room = "on_fire" if how == "fire" else "on_delete"
-    queue = make_queue(store, max_size=1, message_expiry=3600.0, room=room)
-    queue.load(orders(1))
+    queue = make_filled(store, 1, max_size=1, message_expiry=3600.0, room=room)
     firing = queue.fire("all") if how == "sweep" else None
     caller = Caller(lambda: store.queue("orders").load(orders(1, 1)))
     waits(store, 1)
@@ -244,8 +234,7 @@ def test_a_waiting_load_expires_messages_that_are_overdue(store, monkeypatch):
 
 
 def test_a_timeout_is_an_error_and_leaves_the_line(store):
-    queue = make_queue(store, max_size=1)
-    queue.load(orders(1))
+    queue = make_filled(store, 1, max_size=1)
 
     for timeout in (0, 0.05):
         with pytest.raises(QueueFull, match=r"\(max_size=1\): it holds 1 message") as error:
@@ -259,8 +248,7 @@ def test_a_timeout_is_an_error_and_leaves_the_line(store):
 
 
 def test_loads_are_admitted_in_order_of_arrival(store):
-    queue = make_queue(store, max_size=1)
-    queue.load(orders(1))
+    queue = make_filled(store, 1, max_size=1)
     callers = []
     for number in range(1, 6):
         callers.append(Caller(lambda number=number: queue.load(orders(1, number))))
@@ -279,8 +267,7 @@ def test_loads_are_admitted_in_order_of_arrival(store):
 
 
 def test_no_load_overtakes_waiting_ones_even_if_it_would_fit(store):
-    queue = make_queue(store, max_size=3)
-    queue.load(orders(2))
+    queue = make_filled(store, 2, max_size=3)
     large = Caller(lambda: queue.load(orders(3, 2)))
     waits(store, 1)
 
@@ -309,8 +296,7 @@ def test_a_dead_waiter_is_passed_over_and_joins_again_if_it_lives(store, monkeyp
 
 
 def test_deactivation_ends_the_waiting(store):
-    queue = make_queue(store, max_size=1)
-    queue.load(orders(1))
+    queue = make_filled(store, 1, max_size=1)
     callers = [Caller(lambda: queue.load(orders(1))) for _ in range(2)]
     waits(store, 2)
 

@@ -12,7 +12,7 @@ from ignis_sink.publishing import in_turn, publish
 from queue_core import Store
 from queue_core.errors import BadOption, QueueFull
 from tests.contract.pools import PATIENCE, eventually
-from tests.factories import make_queue, numbers_of, orders
+from tests.factories import make_filled, make_queue, numbers_of, orders
 
 
 @pytest.fixture
@@ -61,8 +61,7 @@ def test_bounds(store, other, fresh):
 
 
 def test_a_load_that_waits_follows_a_policy_and_a_wider_bound(store, other):
-    queue = make_queue(store, key="customer", max_size=1)
-    queue.load(orders(1))
+    queue = make_filled(store, 1, key="customer", max_size=1)
     early, ids = other.queue("orders"), []
     thread = threading.Thread(target=lambda: ids.append(early.load(orders(1, 10))))
     thread.start()

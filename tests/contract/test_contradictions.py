@@ -9,7 +9,7 @@ from queue_core.values.ids import IdSet
 from queue_core.values.outcomes import Settlement
 from queue_core.values.waits import WAITS
 from tests.dump import dump
-from tests.factories import make_queue, orders
+from tests.factories import make_filled, make_queue
 
 
 def wait(message, not_before=None, delay=None, dead=None):
@@ -65,8 +65,7 @@ WRONG = {
 
 @pytest.mark.parametrize("told", WRONG)
 def test_a_settlement_by_its_fields_is_checked(store, told):
-    queue = make_queue(store)
-    queue.load(orders(4))
+    queue = make_filled(store, 4)
     firing = queue.fire(2)
     one, other = firing.ids.to_pylist()
     wrong = Settlement(**WRONG[told](IdSet.of([one]), IdSet.of([other]), one))
@@ -79,8 +78,7 @@ def test_a_settlement_by_its_fields_is_checked(store, told):
 
 @pytest.mark.parametrize("outcome", ["reload", "sideline"])
 def test_a_message_has_one_time(store, outcome):
-    queue = make_queue(store)
-    queue.load(orders(2))
+    queue = make_filled(store, 2)
     firing = queue.fire(1)
     [message] = firing.ids.to_pylist()
     twice = pa.table({"_message_id": [message] * 2, "outcome": [outcome] * 2})

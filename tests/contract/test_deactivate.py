@@ -13,7 +13,7 @@ from queue_core.upkeep.tasks.expire import retire
 from queue_core.upkeep.tasks.purge import purge
 from queue_core.waiting.publish import publish_once
 from tests.dump import age, dump
-from tests.factories import make_batch, make_queue, make_stager, numbers_of, orders
+from tests.factories import make_batch, make_filled, make_queue, make_stager, numbers_of, orders
 
 YEAR = 365 * 24 * 3600.0
 
@@ -42,8 +42,7 @@ def test_nothing_is_loaded_into_a_deactivated_queue_nor_fired_from_it(store):
 
 
 def test_what_is_in_it_can_be_looked_at_and_what_is_in_flight_finished(store):
-    queue = make_queue(store)
-    queue.load(orders(5))
+    queue = make_filled(store, 5)
     firing = queue.fire(2)
     store.queue("orders").admin.deactivate()
 
@@ -136,8 +135,7 @@ def test_it_is_dropped_after_twice_its_time_and_its_name_is_free(store, settings
 
 
 def test_its_waiting_messages_are_reported_and_its_sideline_keeps_it(store):
-    queue = make_queue(store, queue_expiry=YEAR)
-    queue.load(orders(5))
+    queue = make_filled(store, 5, queue_expiry=YEAR)
     queue.sideline(queue.fire(2))
     for _ in range(2):
         age(store, 3 * YEAR)
@@ -172,8 +170,7 @@ def test_one_that_never_expires_stays_for_ever(store):
 
 
 def test_notes_of_messages_that_are_gone_are_forgotten(store, address):
-    queue = make_queue(store)
-    queue.load(orders(2))
+    queue = make_filled(store, 2)
     queue.sideline(queue.fire("all"), reason="no")
     queue.shovel()
     purge(store.catalog, 0)

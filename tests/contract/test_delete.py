@@ -12,7 +12,7 @@ from queue_core.verbs.settle import settle
 from queue_core.waiting.firing import ids_of
 from tests.books import leftover_files
 from tests.dump import dump
-from tests.factories import make_queue, numbers_of, orders
+from tests.factories import make_filled, make_queue, numbers_of, orders
 from tests.forks import in_a_fork
 
 
@@ -21,8 +21,7 @@ def left(queue):
 
 
 def test_a_whole_firing_is_deleted(store):
-    queue = make_queue(store)
-    queue.load(orders(10))
+    queue = make_filled(store, 10)
     firing = queue.fire(4)
 
     assert queue.delete(firing) == 4
@@ -42,8 +41,7 @@ def test_a_whole_firing_is_deleted(store):
     ids=["chunked", "arrow", "numpy", "list", "set", "iterator"],
 )
 def test_some_of_a_firing_are_deleted_by_their_ids(store, form):
-    queue = make_queue(store)
-    queue.load(orders(10))
+    queue = make_filled(store, 10)
     ids = queue.fire("all").ids
 
     assert queue.delete(form(ids.filter(pa.array([number % 3 == 0 for number in range(10)])))) == 4
@@ -51,8 +49,7 @@ def test_some_of_a_firing_are_deleted_by_their_ids(store, form):
 
 
 def test_what_was_taken_out_of_a_firing_stays_in_flight(store):
-    queue = make_queue(store)
-    queue.load(orders(5))
+    queue = make_filled(store, 5)
     firing = queue.fire(5)
     firing.messages = firing.messages.slice(0, 2)
 
@@ -76,8 +73,7 @@ def test_only_messages_in_flight_are_deleted_each_of_them_once(store):
 
 
 def test_a_firing_deletes_only_what_its_own_consumer_holds(store):
-    queue = make_queue(store)
-    queue.load(orders(4))
+    queue = make_filled(store, 4)
     first = queue.fire("all", consumer=store.consumer("first"))
     queue.reload(first)
     second = queue.fire("all", consumer=store.consumer("second"))
@@ -89,8 +85,7 @@ def test_a_firing_deletes_only_what_its_own_consumer_holds(store):
 @pytest.mark.parametrize("inline", [True, False])
 def test_a_segment_goes_with_its_last_message(store, inline, monkeypatch):
     monkeypatch.setattr(stager, "INLINE_BYTES", (1 << 20) if inline else 0)
-    queue = make_queue(store)
-    queue.load(orders(3))
+    queue = make_filled(store, 3)
     firing = queue.fire("all")
 
     queue.delete(firing.ids[:2])
@@ -174,8 +169,7 @@ def test_a_firing_settles_nothing_that_a_later_firing_of_its_consumer_holds(stor
 
 
 def test_bare_ids_settle_what_any_consumer_of_this_process_holds(store):
-    queue = make_queue(store)
-    queue.load(orders(10))
+    queue = make_filled(store, 10)
     with Store.open(catalog=store.address.catalog, storage=store.address.storage) as another:
         ids = another.queue("orders").fire(4).ids
     kept = queue.get_and_keep(3).ids
@@ -185,16 +179,14 @@ def test_bare_ids_settle_what_any_consumer_of_this_process_holds(store):
 
 
 def test_an_unknown_consumer_is_an_error(store):
-    queue = make_queue(store)
-    queue.load(orders(1))
+    queue = make_filled(store, 1)
 
     with pytest.raises(BadOption, match="consumer='nobody' has never fired"):
         queue.delete(queue.fire("all").ids, consumer="nobody")
 
 
 def test_a_sink_that_knows_no_consumer_settles_nothing_that_waits(store):
-    queue = make_queue(store)
-    queue.load(orders(4))
+    queue = make_filled(store, 4)
     waiting = queue.browse().column("_message_id")
 
     assert settle(store.catalog, [queue.info], Settlement(deleted=IdSet.of(waiting))) == 0

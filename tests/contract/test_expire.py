@@ -7,7 +7,7 @@ from queue_core.catalog.records import task_log
 from queue_core.catalog.tables import segments, slices
 from queue_core.verbs import expire as module
 from tests.dump import dump
-from tests.factories import make_queue, numbers_of, orders
+from tests.factories import make_filled, make_queue, numbers_of, orders
 
 pytestmark = pytest.mark.each_catalog
 
@@ -69,8 +69,7 @@ def test_what_is_too_old_is_not_fired_nor_shown_nor_shovelled(store, queue):
 
 def test_by_default_no_message_expires(store):
     """Neither in main nor in the sideline, whatever its age."""
-    queue = make_queue(store)
-    queue.load(orders(4))
+    queue = make_filled(store, 4)
     queue.sideline(queue.fire(2))
     age(store, 1e9)
     before = dump(store)
@@ -82,8 +81,7 @@ def test_by_default_no_message_expires(store):
 
 
 def test_the_sideline_keeps_its_messages_unless_its_own_setting_says_so(store):
-    queue = make_queue(store, message_expiry=EXPIRY)
-    queue.load(orders(4))
+    queue = make_filled(store, 4, message_expiry=EXPIRY)
     queue.sideline(queue.fire(2))
     age(store)
 
@@ -98,8 +96,7 @@ def test_the_sideline_keeps_its_messages_unless_its_own_setting_says_so(store):
 
 
 def test_what_is_gone_from_the_sideline_is_counted_and_reported(store):
-    queue = make_queue(store, sideline_expiry=EXPIRY)
-    queue.load(orders(4))
+    queue = make_filled(store, 4, sideline_expiry=EXPIRY)
     queue.sideline(queue.fire(2))
     age(store)
 
@@ -121,8 +118,7 @@ def test_what_is_in_flight_expires_when_it_comes_back(store, queue):
 
 
 def test_an_expiry_of_ages_never_overflows(store):
-    queue = make_queue(store, message_expiry=1e300)
-    queue.load(orders(2))
+    queue = make_filled(store, 2, message_expiry=1e300)
 
     assert queue.admin.expire() == 0
     assert len(queue.fire("all")) == 2

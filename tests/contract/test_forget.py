@@ -9,7 +9,7 @@ from queue_core.values.model import Batch
 from queue_core.values.names import of_query
 from queue_core.values.outcomes import Settlement
 from queue_core.verbs.settle import settle
-from tests.factories import make_queue, numbers_of, orders
+from tests.factories import make_filled, make_queue, numbers_of
 
 DAY = 24 * 3600.0
 
@@ -59,8 +59,7 @@ def test_queries_that_are_idle_are_forgotten_and_the_others_stay(store):
 
 
 def test_an_idle_consumer_that_holds_messages_stays(store):
-    queue = make_queue(store)
-    queue.load(orders(2))
+    queue = make_filled(store, 2)
     pool = store.consumer("pool:night", beats=True)
     firing = queue.fire(2, consumer=pool)
     age(store, 91, "pool:night")
@@ -73,8 +72,7 @@ def test_an_idle_consumer_that_holds_messages_stays(store):
 
 
 def test_consumers_are_forgotten_by_name_all_or_none(store):
-    queue = make_queue(store)
-    queue.load(orders(2))
+    queue = make_filled(store, 2)
     store.consumer("till")
     holder = store.consumer("clerk")
     queue.fire(1, consumer=holder)
@@ -93,8 +91,7 @@ def test_consumers_are_forgotten_by_name_all_or_none(store):
 
 
 def test_a_consumer_that_comes_back_begins_anew(store):
-    queue = make_queue(store)
-    queue.load(orders(4))
+    queue = make_filled(store, 4)
     queue.delete(queue.fire(2, consumer=store.consumer("till")))
     store.admin.forget(["till"])
 

@@ -12,7 +12,7 @@ from queue_core.catalog import database, dialect
 from queue_core.catalog.tables import slices
 from queue_core.selection import rounds
 from tests.contract.test_slice_batches import stuck
-from tests.factories import load_singly, make_queue, numbers_of, orders
+from tests.factories import load_singly, make_filled, make_queue, numbers_of, orders
 
 pytestmark = pytest.mark.each_catalog
 
@@ -90,8 +90,7 @@ def test_it_begins_to_read_when_nobody_writes(store):
 
 
 def test_a_failure_of_the_work_changes_nothing(store):
-    queue = make_queue(store)
-    queue.load(orders(3))
+    queue = make_filled(store, 3)
 
     def work(connection):
         dialect.of(connection).take(connection)

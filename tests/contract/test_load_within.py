@@ -14,7 +14,7 @@ from queue_core import BadOption, Conflict, QueueFull, Store
 from queue_core.catalog.tables import dedup
 from queue_core.errors import QueueDeactivated, SchemaMismatch
 from tests.contract.callers import KINDS, caller_of
-from tests.factories import make_queue, numbers_of, orders
+from tests.factories import make_filled, make_queue, numbers_of, orders
 from tests.waiting import without_blind_looks
 
 pytestmark = pytest.mark.each_catalog
@@ -295,8 +295,7 @@ def test_bounds_that_others_have_set_are_kept_and_no_load_waits_for_room(store, 
 
 
 def test_a_ring_drops_its_oldest_with_the_commit(store, caller):
-    queue = make_queue(store, max_size=2, overflow="ring")
-    queue.load(orders(2))
+    queue = make_filled(store, 2, max_size=2, overflow="ring")
     with caller.connected() as connection:
         queue.within(connection).load(orders(1, 2))
         connection.rollback()
@@ -307,8 +306,7 @@ def test_a_ring_drops_its_oldest_with_the_commit(store, caller):
 
 
 def test_policies_see_what_the_transaction_has_loaded(store, caller):
-    queue = make_queue(store, key="number", policy="latest")
-    queue.load(orders(2))
+    queue = make_filled(store, 2, key="number", policy="latest")
     with caller.connected() as connection:
         queue.within(connection).load([{"number": 1, "customer": "mine"}])
         queue.within(connection).load([{"number": 1, "customer": "newest"}])
@@ -423,8 +421,7 @@ def test_a_connection_in_pipeline_mode_is_refused(store, caller):
 
 
 def test_a_transaction_that_may_not_write_is_refused(store, caller):
-    queue = make_queue(store)
-    queue.load(orders(1))
+    queue = make_filled(store, 1)
     with caller.connected() as connection:
         on_file = store.catalog.file is not None
         mode = "PRAGMA query_only = ON" if on_file else "SET TRANSACTION READ ONLY"

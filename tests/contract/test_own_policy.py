@@ -10,7 +10,7 @@ import pytest
 from queue_core import BadOption, Decision, Queue, Store
 from tests import own_checks
 from tests.books import audit
-from tests.factories import make_queue, orders
+from tests.factories import make_filled, make_queue, orders
 
 ADD_UP = "tests.own_checks:add_up"
 
@@ -116,8 +116,7 @@ def test_a_process_without_the_module_loads_nothing(store: Store, tmp_path, monk
 
 
 def test_an_error_of_a_check_is_named(store):
-    queue = make_queue(store, key="customer")
-    queue.load(orders(1))
+    queue = make_filled(store, 1, key="customer")
 
     def broken(new, queued):
         raise KeyError("zzz")

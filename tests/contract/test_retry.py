@@ -18,7 +18,7 @@ from queue_core.values.due import NEVER
 from queue_core.values.settings import QueueSettings
 from queue_core.verbs import retry as module
 from tests.due import make_due
-from tests.factories import make_queue, numbers_of, orders, with_sidelined
+from tests.factories import make_filled, make_queue, numbers_of, orders, with_sidelined
 from tests.waiting import PATIENCE, Caller
 
 SECOND = 10**6
@@ -104,8 +104,7 @@ def test_the_next_time_is_known_after_a_restart_and_jitter_keeps_a_slice_togethe
 
 
 def test_messages_come_back_at_their_time_while_a_thread_looks(store):
-    queue = make_queue(store, retry=Retry(attempts=3, backoff=constant(1.0)))
-    queue.load(orders(1))
+    queue = make_filled(store, 1, retry=Retry(attempts=3, backoff=constant(1.0)))
     with store.side_tasks(tasks=["shovel"]):
         for _ in range(2):
             firing = queue.fire(timeout=PATIENCE)
@@ -122,9 +121,7 @@ def test_a_new_queue_has_ten_attempts_and_a_queue_without_a_policy_the_interval(
     assert str(QueueSettings().retry) == (
         "Retry(attempts=10, backoff=exponential(5, factor=3, max=3600, jitter=0.2))"
     )
-    old = make_queue(store, "old", retry=None)
-    old.load(orders(2))
-    old.sideline(old.fire("all"))
+    old = with_sidelined(store, 2, "old", retry=None)
 
     assert due_times(store) == [(1, None)]
     leader = LeaseLeader(store.catalog)
@@ -138,8 +135,7 @@ def test_a_new_queue_has_ten_attempts_and_a_queue_without_a_policy_the_interval(
 
 @pytest.mark.parametrize(("retry", "dead"), [({"on": "timeout"}, 2), ({"not_on": "timeout"}, 1)])
 def test_only_some_kinds_of_failures_are_retried(store, retry, dead):
-    queue = make_queue(store, retry=Retry(backoff=constant(60), **retry))
-    queue.load(orders(3))
+    queue = make_filled(store, 3, retry=Retry(backoff=constant(60), **retry))
     firing = queue.fire("all")
     queue.settle(
         Settlement.of(
@@ -160,8 +156,7 @@ def test_only_some_kinds_of_failures_are_retried(store, retry, dead):
 
 
 def test_the_policy_of_a_settlement_replaces_the_queues(store):
-    queue = make_queue(store, retry=None)
-    queue.load(orders(4))
+    queue = make_filled(store, 4, retry=None)
     one, other = queue.fire(2), queue.fire(2)
 
     queue.settle(Settlement.sideline(IdSet.of(one.ids)), retry=Retry(1))
@@ -180,8 +175,7 @@ def put_off(queue, *delays):
 
 
 def test_a_message_can_be_put_off_without_a_failure(store):
-    queue = make_queue(store, retry=MINUTE)
-    queue.load(orders(4))
+    queue = make_filled(store, 4, retry=MINUTE)
     put_off(queue, 30, 30, None, 0)
 
     assert due_times(store) == [(0, 30)]
@@ -195,8 +189,7 @@ def test_a_message_can_be_put_off_without_a_failure(store):
 
 
 def test_a_message_is_put_off_however_often(store):
-    queue = make_queue(store, retry=MINUTE, max_deliveries=2)
-    queue.load(orders(1))
+    queue = make_filled(store, 1, retry=MINUTE, max_deliveries=2)
     for _ in range(4):
         put_off(queue, 30)
         assert store.view("sideline").column("deliveries").to_pylist() == [0]
@@ -212,8 +205,7 @@ def test_a_message_is_put_off_however_often(store):
 
 
 def test_a_settlement_can_give_the_time_itself(store):
-    queue = make_queue(store, retry=MINUTE)
-    queue.load(orders(3))
+    queue = make_filled(store, 3, retry=MINUTE)
     ids = queue.fire("all").ids
     moment = store.catalog.now() + 30 * SECOND
     at = pa.array([moment] * 2 + [None]).cast(pa.timestamp("us", "UTC"))
@@ -235,8 +227,7 @@ def test_a_settlement_can_give_the_time_itself(store):
 
 
 def test_swept_messages_wait_as_the_policy_says(store):
-    queue = make_queue(store, retry=MINUTE)
-    queue.load(orders(2))
+    queue = make_filled(store, 2, retry=MINUTE)
     queue.fire("all")
 
     assert queue.sweep(0, dead_after=0) == 2
@@ -245,8 +236,7 @@ def test_swept_messages_wait_as_the_policy_says(store):
 
 
 def test_messages_that_were_fired_too_often_are_dead(store):
-    queue = make_queue(store, retry=MINUTE, max_deliveries=1)
-    queue.load(orders(4))
+    queue = make_filled(store, 4, retry=MINUTE, max_deliveries=1)
     queue.fire(2)
     queue.reload(queue.fire(1))
     assert queue.sweep(0, dead_after=0) == 3
@@ -267,8 +257,7 @@ def test_messages_too_old_for_main_stay_as_dead(store):
 
 
 def test_messages_whose_own_time_is_over_stay_as_dead(store):
-    queue = make_queue(store, retry=AT_ONCE)
-    queue.load(orders(2))
+    queue = make_filled(store, 2, retry=AT_ONCE)
     queue.load(orders(3, 2), ttl=4.0)
     queue.sideline(queue.fire("all"))
     time.sleep(4.1)

@@ -7,7 +7,7 @@ import pytest
 from queue_core.errors import QueueFull
 from tests.books import audit
 from tests.dump import dump
-from tests.factories import load_singly, make_queue, numbers_of, orders
+from tests.factories import load_singly, make_filled, make_queue, numbers_of, orders
 
 
 def numbers(queue):
@@ -41,8 +41,7 @@ def test_the_oldest_are_dropped_whatever_shard_they_are_in(store):
 
 
 def test_the_newest_messages_of_a_load_larger_than_the_ring_stay(store):
-    queue = make_queue(store, max_size=5, overflow="ring")
-    queue.load(orders(3))
+    queue = make_filled(store, 3, max_size=5, overflow="ring")
     ids = queue.load(orders(20, 100))
 
     assert queue.browse().column("_message_id").to_pylist() == ids[15:].to_pylist()
@@ -50,8 +49,7 @@ def test_the_newest_messages_of_a_load_larger_than_the_ring_stay(store):
 
 
 def test_each_shard_keeps_its_newest_messages_of_a_large_load_with_a_key(store):
-    queue = make_queue(store, shards=4, key="customer", max_size=40, overflow="ring")
-    queue.load(orders(400))
+    queue = make_filled(store, 400, shards=4, key="customer", max_size=40, overflow="ring")
 
     shards = {}
     for row in queue.browse().select(["_shard", "number"]).to_pylist():
@@ -61,8 +59,7 @@ def test_each_shard_keeps_its_newest_messages_of_a_large_load_with_a_key(store):
 
 
 def test_messages_in_flight_are_never_dropped(store):
-    queue = make_queue(store, max_size=5, overflow="ring")
-    queue.load(orders(5))
+    queue = make_filled(store, 5, max_size=5, overflow="ring")
     firing = queue.fire(3)
 
     queue.load(orders(2, 5))
@@ -80,8 +77,7 @@ def test_messages_in_flight_are_never_dropped(store):
 
 
 def test_a_ring_can_be_bounded_in_bytes(store):
-    queue = make_queue(store, max_bytes=1 << 20, overflow="ring")
-    queue.load(orders(1000))
+    queue = make_filled(store, 1000, max_bytes=1 << 20, overflow="ring")
     (size,) = store.view("slices").column("bytes").to_pylist()
     queue.admin.change_settings(max_bytes=2 * size)
 

@@ -52,15 +52,6 @@ def test_each_round_changes_few_messages_and_all_are_changed_in_their_order(stor
     assert max(moved(store)) <= 4
 
 
-def test_messages_of_both_magazines_and_many_shards_are_deleted(store):
-    queue = make_queue(store, shards=5)
-    load_singly(queue, 20)
-    queue.sideline(queue.fire(7).ids)
-
-    assert queue.choose(selector="number < 18").delete() == 18
-    assert sorted(in_order(queue) + in_order(queue, "sideline")) == [18, 19]
-
-
 def test_others_fire_between_two_rounds_and_keep_what_they_have(store, monkeypatch):
     queue = make_queue(store, shards=1)
     load_singly(queue, 12)

@@ -7,7 +7,7 @@ from queue_core.errors import BadOutcome
 from queue_core.values.failure_kinds import REASON_LENGTH
 from queue_core.values.outcomes import Settlement
 from tests.dump import dump
-from tests.factories import make_queue, numbers_of, orders
+from tests.factories import make_filled, make_queue, numbers_of, orders, with_sidelined
 
 
 def sidelined(queue):
@@ -50,8 +50,7 @@ def test_a_sidelined_message_has_one_attempt_more_each_time(store):
 
 
 def test_why_a_message_failed_is_told_with_when_and_by_whom(store):
-    queue = make_queue(store)
-    queue.load(orders(2))
+    queue = make_filled(store, 2)
     firing = queue.fire("all", consumer=store.consumer("till-1"))
     before = store.catalog.now()
 
@@ -134,9 +133,7 @@ def test_messages_that_interleave_are_set_aside_in_their_order(store):
 
 
 def test_the_sideline_is_fired_and_deleted_like_main(store):
-    queue = make_queue(store)
-    queue.load(orders(3))
-    queue.sideline(queue.fire("all"))
+    queue = with_sidelined(store, 3)
 
     firing = queue.fire(2, magazine="sideline")
 
@@ -170,8 +167,7 @@ def test_one_settlement_gives_each_message_its_own_outcome(store):
     ],
 )
 def test_why_must_be_text_and_one_word(store, why, told):
-    queue = make_queue(store)
-    queue.load(orders(1))
+    queue = make_filled(store, 1)
     firing = queue.fire("all")
     before = dump(store)
 

@@ -8,14 +8,13 @@ from queue_core.queue import Sideline
 from queue_core.values.names import SIDELINE_SUFFIX
 from tests.command_line import answer
 from tests.dump import dump
-from tests.factories import make_queue, numbers_of, orders
+from tests.factories import make_filled, make_queue, numbers_of, orders
 
 
 @pytest.fixture
 def queue(store):
     """A queue with messages 0 and 1 in the sideline, and 2 and 3 in main."""
-    queue = make_queue(store)
-    queue.load(orders(4))
+    queue = make_filled(store, 4)
     queue.sideline(queue.fire(2))
     return queue
 

@@ -15,7 +15,7 @@ from queue_core.verbs.acknowledge import acknowledge
 from queue_core.verbs.settle import settle
 from tests.books import audit
 from tests.dump import backdate, dump
-from tests.factories import make_queue, numbers_of, orders, planned, seen
+from tests.factories import make_filled, make_queue, numbers_of, orders, planned, seen
 
 HOURS = 7200.0
 
@@ -29,8 +29,7 @@ def query(store, name="copier", ack="onCommit", *, sweepable=False):
 
 @pytest.fixture
 def queue(store):
-    made = make_queue(store)
-    made.load(orders(6))
+    made = make_filled(store, 6)
     return made
 
 

@@ -13,7 +13,7 @@ from queue_core.support.faults import InjectedFault, arm
 from queue_core.verbs import sweep as module
 from queue_core.verbs.sweep import sweep
 from tests.dump import backdate
-from tests.factories import make_queue, numbers_of, orders
+from tests.factories import make_filled, make_queue, numbers_of, orders
 
 
 def fired_in_slices(store, count, shards=1, **settings):
@@ -202,8 +202,7 @@ def test_the_sideline_is_given_more_time(store):
 
 def test_each_swept_message_has_its_reason_and_is_reported(store):
     reader = store.consumer("reader")
-    queue = make_queue(store)
-    queue.load(orders(3))
+    queue = make_filled(store, 3)
     ids = queue.fire("all", consumer=reader).ids.to_pylist()
     backdate(store, 100)
 
@@ -233,8 +232,7 @@ def test_who_does_not_lead_any_more_sweeps_no_further(store):
 
 
 def test_neither_a_sweep_nor_a_shovel_reads_a_payload_byte(store):
-    queue = make_queue(store, shards=2, key="customer")
-    queue.load(orders(4_000))
+    queue = make_filled(store, 4_000, shards=2, key="customer")
     queue.fire("all")
     backdate(store, 100_000)
     (location,) = store.storage.list()

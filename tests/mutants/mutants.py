@@ -470,7 +470,7 @@ MUTANTS = (
         "queue_core/policies/inputs",
         "source[self.rows] = table.num_rows + np.arange(len(self))",
         "source[self.rows] = table.num_rows",
-        "tests/unit/policies/test_inputs.py",
+        "smart_loads",
     ),
     _of(
         "a misfit has no path",

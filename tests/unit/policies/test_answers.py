@@ -25,27 +25,6 @@ def struct(*rows):
     return pa.array(rows, pa.struct([(name, SCHEMA.field(name).type) for name in ("n", "text")]))
 
 
-def test_decisions_alone():
-    for answers in (
-        one_by_one(Decision.QUEUE, "ignore"),
-        answers_of(pa.array(["queue", "ignore"]), 2, SCHEMA, "key", {}),
-        at_once(pa.table({"decision": ["queue", "ignore"]})),
-    ):
-        assert answers.decisions.tolist() == [CODES["queue"], CODES["ignore"]]
-        assert len(answers.pairs) == 0
-
-
-def test_a_message_takes_over_values_and_keeps_the_others():
-    answers = one_by_one((Decision.IGNORE, {"n": 7}), (Decision.QUEUE, {"text": None}))
-    assert answers.pairs.tolist() == [0, 1]
-    assert answers.values.to_pylist() == [{"n": 7, "text": "x"}, {"n": 2, "text": None}]
-
-    table = pa.table({"decision": ["ignore", "queue"], "values": struct(None, {"n": 5})})
-    answers = at_once(table)
-    assert answers.pairs.tolist() == [1]
-    assert answers.values.to_pylist() == [{"n": 5, "text": None}]
-
-
 def test_own_indicators_stand_for_decisions():
     own = {"replaces": Decision.QUEUE_AND_DELETE, 5: Decision.IGNORE}
     assert one_by_one("replaces", 5, indicators=own).decisions.tolist() == [

@@ -10,35 +10,6 @@ from queue_core.support.coalescing import Coalescer
 from tests.waiting import PATIENCE
 
 
-def test_one_thread_works_for_all_that_have_requested_it_meanwhile():
-    requested, begun, go_on = [], threading.Event(), threading.Event()
-
-    def work(requests):
-        requested.append(sorted(requests))
-        begun.set()
-        assert go_on.wait(PATIENCE)
-        return [10 * request for request in requests]
-
-    coalescer = Coalescer(work, threading.Lock())
-    results = {}
-    threads = [
-        threading.Thread(target=lambda n=n: results.update({n: coalescer(n)})) for n in range(6)
-    ]
-    threads[0].start()
-    assert begun.wait(PATIENCE)
-    for thread in threads[1:]:
-        thread.start()
-    while coalescer.waiting < 5:
-        go_on.wait(0.001)
-    go_on.set()
-    for thread in threads:
-        thread.join(PATIENCE)
-
-    assert requested == [[0], [1, 2, 3, 4, 5]]
-    assert results == {n: 10 * n for n in range(6)}
-    assert coalescer(7) == 70
-
-
 def test_an_error_is_raised_for_all_that_requested_it_and_for_none_later():
     fails = [True]
 
@@ -51,16 +22,6 @@ def test_an_error_is_raised_for_all_that_requested_it_and_for_none_later():
     with pytest.raises(OSError, match="disk"):
         coalescer(1)
     assert coalescer(2) == 2
-
-
-def test_coalescers_that_share_an_exclusion_do_not_work_at_once():
-    exclusion = threading.Lock()
-
-    def work(requests):
-        assert exclusion.locked()
-        return requests
-
-    assert [Coalescer(work, exclusion)(n) for n in (1, 2)] == [1, 2]
 
 
 def interrupt_the_main_thread():
