@@ -114,7 +114,8 @@ class Verdicts(NamedTuple):
         return self._replace(waits={n: each for n, each in self.waits.items() if n == "dead"})
 
 
-_NONE = pa.scalar(None, pa.string())
+# Not pa.scalar(None), which imports pandas, for which each command of `ignis` would wait.
+_NONE = pa.nulls(1, pa.string())[0]
 
 
 def _in_order(result: pa.RecordBatch | pa.Table, ids: pa.Array) -> pa.RecordBatch | pa.Table:

@@ -178,6 +178,7 @@ def test_public_names_are_sorted_and_exist(package):
             "queue_core.segments.storage": {"pyspark", "sqlalchemy"},
             "queue_core.store": {"pyspark", "sqlglot"},
             "pyspark_ignis.source": {"pyarrow", "sqlalchemy"},
+            "ignis_cli.commands": {"pyspark"},
             "ignis_sink.load": {"sqlalchemy"},
             "ignis_sink.planning": {"sqlalchemy"},
             "ignis_sink.publishing": {"sqlglot"},
