@@ -31,6 +31,7 @@ from queue_core.values.settings import QueueSettings
         ("policy=merge(sum(a), last(b))", "merge(sum(a), last(b))"),
         ("shovel_rate=0.5", 0.5),
         ("max_size=5", 5),
+        ("concurrency=100", 100),
     ],
 )
 def test_a_value_is_what_its_text_says(pair, value):
@@ -54,6 +55,9 @@ def test_a_value_is_what_its_text_says(pair, value):
         ("attributes=[1]", "a list of column names"),
         ("concurrency=many", "concurrency=many: use a whole number from 0 to 100"),
         ("concurrency=1h", "concurrency=1h: use a whole number from 0 to 100"),
+        ("concurrency=101", "a whole number from 0 to 100"),
+        ("concurrency=-1", "a whole number from 0 to 100"),
+        ("concurrency=2.5", "a whole number from 0 to 100"),
         ("overflow=drop", "overflow='drop': use block, fail or ring"),
         ("sweep_aftr=3", "did you mean 'sweep_after'"),
         ("sweep_after", "setting 'sweep_after': write NAME=VALUE"),
