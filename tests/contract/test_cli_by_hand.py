@@ -116,14 +116,6 @@ def test_messages_that_come_back_while_the_question_waits_are_left_alone(ignis, 
     assert main(queue) == [4, 5, 20, 21]
 
 
-def test_the_question_says_how_many_are_left_alone(ignis, queue):
-    queue.fire(1)
-
-    asked = ignis("delete", "orders", "--all", input="n\n")
-
-    assert "delete 9 messages of orders for good, and leave 1 message alone?" in asked.stderr
-
-
 def test_without_somebody_to_ask_the_answer_must_be_given(ignis, queue):
     said = refusal(ignis("--json", "requeue", "orders", "--all"))
     assert said == "ignis: requeue 4 messages of orders: repeat the command with --yes\n"
