@@ -65,6 +65,10 @@ def test_shovel(operator, queue):
     assert counts(queue) == (7, 2, 1)
     assert act(operator, "shovel")[1]["messages"] == 1
     assert act(operator, "shovel")[1]["messages"] == 0
+    for rate in ["0", "-1", "nan", "inf", "x"]:
+        refused = operator.get("/api/queues/orders/actions/shovel", params={"rate": rate})
+        assert refused.status_code == 400
+        assert "more than 0" in refused.json()["message"]
 
 
 def test_a_shovel_with_a_rate_is_a_job(operator, store, queue):
@@ -79,14 +83,6 @@ def test_a_shovel_with_a_rate_is_a_job(operator, store, queue):
     notice = operator.get(f"/queues/orders?done={entry['number']}").text
     assert f"Job {job['job']} was started" in notice
     assert "shovelled." not in notice
-
-
-def test_a_wrong_rate_is_refused_before_the_count(operator, queue):
-    for rate in ["0", "-1", "nan", "inf", "x"]:
-        answer = operator.get("/api/queues/orders/actions/shovel", params={"rate": rate})
-
-        assert answer.status_code == 400
-        assert "more than 0" in answer.json()["message"]
 
 
 def test_sweep_takes_messages_of_dead_consumers(operator, store, queue):
@@ -235,28 +231,34 @@ def test_an_action_without_a_choice_asks_for_one(operator, queue):
         assert 'method="post" data-once' not in page.text
 
 
-def test_a_wrong_choice_is_refused_with_its_reason(operator, queue):
-    for fields in [
-        {"ids": "x"},
-        {"ids": "-1"},
-        {"ids": "99999999999999999999"},
-        {"ids": "5"},
-        {"selector": "nmber = 1"},
-        {"all": "1", "ids": "5"},
-        {"all": "1", "magazine": "elsewhere"},
-    ]:
-        page = operator.get("/queues/orders/actions/delete", params=fields)
+@pytest.mark.parametrize("word", ["0", "false", "no", "off", "False", ""])
+def test_no_does_not_mean_all(operator, queue, word):
+    path = "/api/queues/orders/actions/delete"
 
-        assert page.status_code == 400
-        assert 'role="alert"' in page.text
-        assert counts(queue) == (6, 2, 2)
+    assert operator.get(path, params={"all": word}).json()["messages"] is None
+    assert "Choose messages first" in operator.get(path[4:], params={"all": word}).text
+    for value in (word, False, 0):
+        form = {"all": value, "expected": 9, "confirm": "orders"}
+        headers = {"X-CSRF-Token": token(operator)}
+        assert operator.post(path, json=form, headers=headers).status_code == 400
+    assert counts(queue) == (6, 2, 2)
+    assert operator.get(path, params={"all": "yes"}).json()["messages"] == 8
 
 
 GROUP = {"group": "1", "kind": "exception", "reason": "no such customer"}
 
 
-def test_what_would_be_left_out_is_refused(operator, queue):
-    for fields, hint in [
+@pytest.mark.parametrize(
+    ("fields", "hint"),
+    [
+        ({"ids": "x"}, "use whole numbers"),
+        ({"ids": "-1"}, "use whole numbers"),
+        ({"ids": "99999999999999999999"}, "use whole numbers"),
+        ({"ids": "5"}, "is not of queue 'orders'"),
+        ({"selector": "nmber = 1"}, "did you mean 'number'?"),
+        ({"all": "1", "ids": "5"}, "either all messages, or some"),
+        ({"all": "1", "magazine": "elsewhere"}, "use both, main, sideline"),
+        # What would be left out silently.
         ({"selector": "number > 0", "magazin": "sideline"}, "did you mean 'magazine'?"),
         ({"all": "1", "selectr": "number = 1"}, "did you mean 'selector'?"),
         ({"all": "maybe"}, "false"),
@@ -265,31 +267,21 @@ def test_what_would_be_left_out_is_refused(operator, queue):
         (GROUP | {"all": "1"}, "either a group"),
         (GROUP | {"magazine": "main"}, "either a group"),
         ({"all": "1", "kind": "exception"}, "group=1"),
-    ]:
-        path = "/api/queues/orders/actions/delete"
-        form = fields | {"expected": "100", "confirm": "orders"}
+    ],
+)
+def test_a_wrong_choice_is_refused_with_its_reason(operator, queue, fields, hint):
+    path = "/api/queues/orders/actions/delete"
+    form = fields | {"expected": "100", "confirm": "orders"}
 
-        shown = operator.get(path, params=fields)
-        done = operator.post(path, json=form, headers={"X-CSRF-Token": token(operator)})
+    page = operator.get(path[4:], params=fields)
+    shown = operator.get(path, params=fields)
+    done = operator.post(path, json=form, headers={"X-CSRF-Token": token(operator)})
 
-        assert (shown.status_code, done.status_code) == (400, 400)
-        assert hint in shown.json()["message"]
-        assert shown.json() == done.json()
-        assert counts(queue) == (6, 2, 2)
-
-
-def test_no_does_not_mean_all(operator, queue):
-    for word in ["0", "false", "no", "off", "False", ""]:
-        path = "/api/queues/orders/actions/delete"
-        headers = {"X-CSRF-Token": token(operator)}
-
-        assert operator.get(path, params={"all": word}).json()["messages"] is None
-        assert "Choose messages first" in operator.get(path[4:], params={"all": word}).text
-        for value in (word, False, 0):
-            form = {"all": value, "expected": 9, "confirm": "orders"}
-            assert operator.post(path, json=form, headers=headers).status_code == 400
-        assert counts(queue) == (6, 2, 2)
-        assert operator.get(path, params={"all": "yes"}).json()["messages"] == 8
+    assert (page.status_code, shown.status_code, done.status_code) == (400, 400, 400)
+    assert 'role="alert"' in page.text
+    assert hint in shown.json()["message"]
+    assert shown.json() == done.json()
+    assert counts(queue) == (6, 2, 2)
 
 
 def test_the_page_after_an_action_says_what_was_done(operator, queue):
@@ -300,22 +292,15 @@ def test_the_page_after_an_action_says_what_was_done(operator, queue):
     assert "shovelled." not in operator.get("/queues/orders?done=7").text
 
 
-def test_the_log_says_yes_for_what_was_ticked(operator, queue):
-    act(operator, "sideline", all="1")
-
-    page = operator.get("/log").text
-    assert "<b>All messages</b> yes" in page
-
-
 def test_the_log_has_the_names_of_the_fields(operator, queue):
-    group = {"group": "1", "kind": "exception", "reason": "no such customer"}
-    act(operator, "requeue", **group)
+    act(operator, "requeue", **GROUP)
     act(operator, "sideline", selector="number > 0", reason_text="odd")
     act(operator, "sideline", all="no", selector="number > 0")
+    act(operator, "sideline", all="1")
 
-    page = operator.get("/log").text
-    shown = re.findall(r"<b>(.*?)</b> (.*?)</span>", page)
+    shown = re.findall(r"<b>(.*?)</b> (.*?)</span>", operator.get("/log").text)
     assert shown == [
+        ("All messages", "yes"),
         ("Selector", "number &gt; 0"),
         ("Selector", "number &gt; 0"),
         ("Reason", "odd"),
