@@ -1,21 +1,14 @@
-"""A Chromium of the machine, and the command `ignis console` in a process of its own."""
+"""A Chromium of the machine."""
 
 from __future__ import annotations
 
-import re
 import shutil
-import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
-
-ROOT = Path(__file__).parents[2]
 
 #: Names of the browser and its driver, in the order of preference.
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
@@ -58,24 +51,3 @@ def look(chrome: webdriver.Chrome, width: int, *, dark: bool) -> None:
     # A colour that is on its way from one scheme to the other is neither.
     still = {"name": "prefers-reduced-motion", "value": "reduce"}
     chrome.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme, still]})
-
-
-@contextmanager
-def console(folder: Path, *arguments: str) -> Iterator[str]:
-    """Run `ignis console` on a store; return the address that it prints."""
-    command = [sys.executable, "-m", "ignis_cli", "--path", str(folder), "console"]
-    process = subprocess.Popen(
-        [*command, "--port", "0", *arguments], cwd=ROOT, stderr=subprocess.PIPE, text=True
-    )
-    assert process.stderr is not None
-    try:
-        line = process.stderr.readline()
-        address = re.search(r"http\S+", line)
-        assert address, line + process.stderr.read()
-        yield address[0]
-    finally:
-        process.send_signal(signal.SIGTERM)
-        rest = process.stderr.read()
-        assert process.wait(60) in (0, -signal.SIGTERM), rest
-        assert "Traceback" not in rest, rest
-        process.stderr.close()

@@ -1,6 +1,11 @@
-"""Clients of the console."""
+"""Clients of the console, and the command `ignis console` in a process of its own."""
 
+import re
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -8,6 +13,7 @@ from starlette.testclient import TestClient
 
 from queue_core.values.address import Address
 
+ROOT = Path(__file__).parents[2]
 #: The address that the tests use, so that its name is an allowed one.
 ORIGIN = "http://localhost:8413"
 
@@ -30,3 +36,26 @@ def on_both(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
         return
     with request.getfixturevalue("postgres").database() as url:
         yield url
+
+
+@contextmanager
+def console(folder: Path, *arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """Run `ignis console` on a store; yield the process and the address that it prints."""
+    command = [sys.executable, "-m", "ignis_cli", "--path", str(folder), "console"]
+    process = subprocess.Popen(
+        [*command, "--port", "0", *arguments], cwd=ROOT, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stderr is not None
+    try:
+        line = process.stderr.readline()
+        address = re.search(r"http\S+", line)
+        assert address, line + process.stderr.read()
+        yield process, address[0]
+    finally:
+        # A test that ends it lets a client wait for too long, which uvicorn reports.
+        is_ended = process.poll() is not None
+        process.send_signal(signal.SIGTERM)
+        rest = process.stderr.read()
+        assert process.wait(60) in (0, -signal.SIGTERM), rest
+        assert is_ended or "Traceback" not in rest, rest
+        process.stderr.close()

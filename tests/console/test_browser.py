@@ -19,7 +19,7 @@ from selenium.webdriver.support.ui import WebDriverWait
 from ignis_console.actions import ACTIONS
 from queue_core import Store
 from queue_core.upkeep.tasks.sample import sample
-from tests.console import browser
+from tests.console import browser, clients
 from tests.dump import load_earlier
 from tests.factories import make_queue, orders
 from tests.waiting import PATIENCE
@@ -55,7 +55,7 @@ def store(folder):
 @pytest.fixture(scope="module")
 def site(store, folder):
     """The address of the console, at which the browser is logged in."""
-    with browser.console(folder) as address:
+    with clients.console(folder) as (_, address):
         yield address
 
 
@@ -238,7 +238,7 @@ def test_each_column_can_be_seen_on_a_narrow_screen(page, queue, path):
 def test_a_page_that_cannot_be_read_again_says_since_when_it_is_old(page, tmp_path, store, queue):
     with Store.open(tmp_path / "gone") as opened:
         make_queue(opened, "mail").load(orders(3))
-        with browser.console(tmp_path / "gone") as address:
+        with clients.console(tmp_path / "gone") as (_, address):
             page.get(address)
             at = css(page, "#fresh time").get_attribute("title")
             for file in (tmp_path / "gone").glob("catalog.db*"):
@@ -275,31 +275,6 @@ FILLED = {
     "delete": {"selector": "number > 0"},
     "requeue": {"selector": "number >= 0"},
 }
-
-
-@pytest.mark.parametrize("name", [name for name in ACTIONS if name not in ("reload", "resume")])
-def test_each_action_by_mouse(page, queue, name):
-    open_action(page, queue, name)
-    if name in FILLED:
-        for field, value in FILLED[name].items():
-            css(page, f"form[method=get] [name={field}]").send_keys(value)
-        css(page, "form[method=get] button").click()
-        wait(page, lambda _: "?" in page.current_url)
-    shown = css(page, "#effect-count").text
-    assert "message" in shown
-    if name == "delete":
-        css(page, "[name=confirm]").send_keys("mail")
-        css(page, "form[method=post][data-once] button").click()
-        assert "/actions/delete" in page.current_url, "the browser refuses another name"
-        css(page, "[name=confirm]").clear()
-        css(page, "[name=confirm]").send_keys(queue.name)
-    css(page, "form[method=post][data-once] button").click()
-
-    wait(page, lambda _: page.find_elements(By.CSS_SELECTOR, ".notice"))
-    page.get(page.root + "/log")
-    row = text_of(page, "#rows tr")
-    assert name in row
-    assert queue.name in row
 
 
 @pytest.mark.parametrize(
@@ -471,8 +446,10 @@ def test_each_action_by_keyboard_alone(page, queue, name):
         wait(page, lambda _: page.current_url != before)
     if name == "delete":
         tab_to(page, named, "confirm")
-        press(queue.name)
-    tab_to(page, named, ACTIONS[name].title)
+        press("mail", Keys.ENTER)
+        assert "/actions/delete" in page.current_url, "the browser refuses another name"
+        press(Keys.BACKSPACE * 4, queue.name)
+    tab_to(page, named, name.capitalize())
     press(Keys.ENTER)
 
     wait(page, lambda _: page.find_elements(By.CSS_SELECTOR, ".notice"))

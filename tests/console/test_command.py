@@ -12,36 +12,17 @@ import time
 import urllib.request
 from base64 import b64encode
 from contextlib import closing, suppress
-from pathlib import Path
 
 import pytest
 
 from ignis_console import passwords, server
 from queue_core import Store
 from tests.command_line import answer, refusal, runner
+from tests.console.clients import console
 from tests.factories import make_queue, orders
 from tests.waiting import until
 
-ROOT = Path(__file__).parents[2]
 PASSWORD = "correct horse battery"
-
-
-def started(folder, *arguments):
-    """Start the command on a store; return the process and the address that it prints."""
-    command = [sys.executable, "-m", "ignis_cli", "--path", str(folder), "console"]
-    process = subprocess.Popen(
-        [*command, "--port", "0", *arguments], cwd=ROOT, stderr=subprocess.PIPE, text=True
-    )
-    line = process.stderr.readline()
-    assert "console at http" in line, line + process.stderr.read()
-    return process, line.partition("console at ")[2].split()[0]
-
-
-def ended(process):
-    process.terminate()
-    assert process.wait(60) in (0, -15)
-    assert "Traceback" not in process.stderr.read()
-    process.stderr.close()
 
 
 def sideline(site, queue, messages):
@@ -64,8 +45,10 @@ def test_an_action_under_way_is_finished_and_noted_when_the_console_is_ended(
     log, users = tmp_path / "actions.jsonl", tmp_path / "users"
     users.write_text(passwords.line("ann", passwords.Role.OPERATE, PASSWORD) + "\n")
     files = ("--action-log", str(log), "--users", str(users))
-    process, site = started(store.catalog.file.parent, *files)
-    with closing(sqlite3.connect(store.catalog.file, isolation_level=None)) as writer:
+    with (
+        closing(sqlite3.connect(store.catalog.file, isolation_level=None)) as writer,
+        console(store.catalog.file.parent, *files) as (process, site),
+    ):
         writer.execute("BEGIN IMMEDIATE")
         acting = threading.Thread(target=sideline, args=(site, "orders", 6))
         acting.start()
@@ -74,9 +57,8 @@ def test_an_action_under_way_is_finished_and_noted_when_the_console_is_ended(
         time.sleep(7)
         assert process.poll() is None, "it waits for the action"
         writer.execute("ROLLBACK")
-    assert process.wait(60) == 0
+        assert process.wait(60) == 0
     acting.join(60)
-    process.stderr.close()
 
     begin, end = map(json.loads, log.read_text().splitlines())
     assert (begin["action"], begin["ended"], begin["id"]) == ("sideline", False, end["id"])
@@ -159,8 +141,7 @@ def test_it_serves_with_tls_until_a_signal(tmp_path):
     users = tmp_path / "users"
     users.write_text(passwords.line("ann", passwords.Role.LOOK, PASSWORD))
     options = ["--tls-certificate", str(certificate), "--tls-key", str(key), "--users", str(users)]
-    process, url = started(folder, *options)
-    try:
+    with console(folder, *options) as (_, url):
         assert url.startswith("https://127.0.0.1:")
         trusted = ssl.create_default_context(cafile=str(certificate))
         request = urllib.request.Request(url + "/api/queues")
@@ -172,5 +153,3 @@ def test_it_serves_with_tls_until_a_signal(tmp_path):
         with pytest.raises((http.client.HTTPException, OSError)):
             plain.getresponse()
         plain.close()
-    finally:
-        ended(process)

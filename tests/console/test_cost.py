@@ -23,23 +23,6 @@ pytestmark = pytest.mark.nightly
 MOST = 2.0
 
 
-def test_an_open_console_costs_two_transactions_a_second_at_most(operator, store, queue, begun):
-    """Many people look at three pages, more often than the script of a page does."""
-    make_queue(store, "other")
-    live = ["/", "/problems", "/queues/orders", "/queues/other", "/queues/orders/sideline"]
-    for path in live:
-        operator.get(path)
-    begun.clear()
-    start = time.monotonic()
-
-    while time.monotonic() - start < 6:
-        for path in live:
-            assert operator.get(path).status_code == 200
-        time.sleep(0.1)
-
-    assert 1 <= len(begun) <= MOST * (time.monotonic() - start)
-
-
 def test_a_look_at_figures_that_were_just_read_costs_nothing(operator, queue, begun):
     for path in ("/", "/problems", "/queues/orders"):
         operator.get(path)

@@ -1,8 +1,6 @@
-"""Console, metrics, views, SQL views and command line show the same, while work goes on."""
+"""Console, metrics, views, SQL views and command line show the same."""
 
 import re
-import threading
-from itertools import pairwise
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -144,52 +142,6 @@ def metrics_of(scraped):
 @pytest.fixture
 def readers(operator, store, address):
     return Readers(operator, store, address)
-
-
-def beside(work, readers):
-    """Read everything twice, while *work* is done over and over."""
-    ended = threading.Event()
-
-    def run():
-        while not ended.is_set():
-            work()
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    try:
-        return [read() for _ in range(2) for read in (*readers.all(), readers.view)]
-    finally:
-        ended.set()
-        thread.join()
-
-
-def test_the_figures_agree_while_work_goes_on(readers, store):
-    """While messages only come, no later reading shows fewer; while they only go, none more."""
-    queue = make_queue(store, shards=2)
-    queue.load(orders(50))
-
-    coming = beside(lambda: queue.load(orders(3)), readers)
-
-    waiting = [each["waiting"] for each in coming]
-    assert waiting == sorted(waiting)
-    assert waiting[0] < waiting[-1]
-    consumer = store.consumer("till", beats=True)
-
-    def finish():
-        firing = queue.fire(3, consumer=consumer)
-        queue.sideline(firing.ids[:1])
-        queue.delete(firing.ids[1:2])
-        # One more stays in flight each time.
-
-    going = beside(finish, readers)
-
-    for name, falls in (("waiting", True), ("sidelined", False), ("retrying", False)):
-        values = [each[name] for each in going]
-        assert values == sorted(values, reverse=falls), name
-    held = [each["held"].get("till", 0) for each in going if "held" in each]
-    # Messages that are fired and not settled yet come and go.
-    assert held[0] < held[-1]
-    assert all(later > earlier - 3 for earlier, later in pairwise(held))
 
 
 def test_all_figures_agree_after_work(readers, store):
