@@ -31,7 +31,6 @@ def test_without_the_setting_nothing_is_counted_out(store):
     queue = make_filled(store, 1)
     for _ in range(5):
         queue.reload(queue.fire("all"))
-
     assert queue.sweep() == 0
     assert len(queue.fire("all")) == 1
 
@@ -77,5 +76,4 @@ def test_others_of_the_ticket_are_shown_as_before(store, most):
     for _ in range(2):
         seen(store, queue, ticket)
         store.consumer("query", beats=True)
-
     assert len(seen(store, queue, ticket)) == (4 if most is None else 3)

@@ -115,7 +115,6 @@ def test_a_kept_message_takes_room_until_it_is_deleted(store):
 
 def test_a_load_that_can_never_fit_fails_at_once_with_its_own_message(store):
     queue = make_queue(store, max_size=5)
-
     with pytest.raises(QueueFull, match="never has room for a load of 6 messages, with max_size=5"):
         queue.load(orders(6))
     queue.admin.change_settings(max_size=None, max_bytes=100)
@@ -127,9 +126,7 @@ def test_a_load_that_can_never_fit_fails_at_once_with_its_own_message(store):
 def test_expired_messages_make_room(store):
     queue = make_filled(store, 2, max_size=2, overflow="fail")
     queue.admin.change_settings(message_expiry=0.000001)
-
     queue.load(orders(2, 2))
-
     assert numbers_of(queue.browse()) == [2, 3]
 
 
@@ -227,9 +224,7 @@ def test_a_waiting_load_expires_messages_that_are_overdue(store, monkeypatch):
     queue = make_queue(store, schema=schema, max_size=1)
     soon = store.catalog.now() + 400_000
     queue.load(pa.table([[0], pa.array([soon], schema.field(1).type)], schema=schema))
-
     queue.load([{"number": 1}], timeout=PATIENCE)
-
     assert numbers_of(queue.fire("all").messages) == [1]
 
 
@@ -299,9 +294,7 @@ def test_deactivation_ends_the_waiting(store):
     queue = make_filled(store, 1, max_size=1)
     callers = [Caller(lambda: queue.load(orders(1))) for _ in range(2)]
     waits(store, 2)
-
     queue.admin.deactivate()
-
     for caller in callers:
         with pytest.raises(QueueDeactivated):
             caller.done()

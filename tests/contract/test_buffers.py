@@ -107,7 +107,6 @@ def test_a_buffer_cannot_be_used_once_it_is_released(tiles):
     buffer = tiles.request(1, widths=WIDTHS)
     buffer.release()
     buffer.release()
-
     with pytest.raises(BadOption, match="released"):
         tiles.load(buffer)
 
@@ -170,7 +169,6 @@ def test_a_load_that_fails_gives_the_buffer_back_to_its_caller(store, tiles):
 )
 def test_a_column_without_a_width_is_named(store, kind):
     queue = make_queue(store, "other", pa.schema([("number", pa.int64()), ("note", kind)]))
-
     with pytest.raises(SchemaMismatch, match=r"column 'note' of type .* has no fixed width"):
         queue.request(3)
 

@@ -88,7 +88,6 @@ def test_a_committed_batch_is_acknowledged_whatever_the_queues_are_now(filled, l
 def test_a_queue_that_is_read_for_the_first_time_changes_no_batch(filled, life):
     first = life("red")
     end = first.next(START, None, None)
-
     more = life("blue,red")
     assert rows(more, START, end) == [0, 1, 2]
     more.acknowledge(end)
@@ -101,7 +100,6 @@ def test_messages_that_a_sweep_has_released_do_not_hold_a_query_up(filled, life)
     end = first.next(START, None, None)
     rows(first, START, end)
     first.close()
-
     assert filled.queue("blue").sweep(consumer="reader", dead_after=0.0) == 3
     assert rows(life("red"), START, end) == [0, 1, 2]
 
@@ -114,7 +112,6 @@ def test_messages_that_a_sweep_has_released_do_not_hold_a_query_up(filled, life)
 def test_a_browser_shows_the_whole_batch_too(filled, life, changed, named):
     given = {"queues": "red,blue", "ack": "browse"}
     end = life(**given).next(START, None, None)
-
     with pytest.raises(BadOption, match=f"consumer 'reader'.* {named}.* former"):
         life(**given | changed).plan(START, end)
     assert len(rows(life(**given), START, end)) == 6
@@ -144,7 +141,6 @@ def test_a_browser_does_not_ask_for_a_queue_that_was_empty_or_is_gone(filled, li
     blue = filled.queue("blue")
     blue.admin.deactivate()
     blue.admin.drop()
-
     assert rows(life("red", ack="browse"), START, end) == [0, 1, 2]
 
 
@@ -153,7 +149,6 @@ def test_a_browser_does_not_pass_over_messages_that_its_query_has_taken(filled, 
     first = life("red,blue")
     end = first.next(START, None, None)
     rows(first, START, end)
-
     with pytest.raises(BadOption, match=r"consumer 'reader'.*ack=browse"):
         life("red,blue", ack="browse").plan(START, end)
     assert len(rows(life("red,blue"), START, end)) == 6

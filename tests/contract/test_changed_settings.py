@@ -31,7 +31,6 @@ def test_a_policy(store, other):
     early = other.queue("orders")
     early.load(orders(1))
     queue.admin.change_settings(policy="latest")
-
     assert early.load(orders(20, 1)).null_count == 10
     assert len(waiting(queue)) == 10
 
@@ -40,7 +39,6 @@ def test_dedup(store, other):
     queue = make_queue(store)
     early = other.queue("orders")
     queue.admin.change_settings(dedup=["number"])
-
     assert early.load(orders(5)).null_count == 0
     assert early.load(orders(6)).null_count == 5
 
@@ -54,7 +52,6 @@ def test_bounds(store, other, fresh):
     early = other.queue("orders")
     early.load(orders(1))
     queue.admin.change_settings(**fresh)
-
     with pytest.raises(QueueFull):
         early.load(orders(3, 1), timeout=0)
     assert waiting(queue) == [0]
@@ -84,7 +81,6 @@ def test_sweeps_expiries_and_shovels(store, other):
     queue.load(orders(4))
     queue.sideline(queue.fire("all"))
     queue.admin.change_settings(shovel_limit=3)
-
     assert early.shovel() == 3
 
 
@@ -92,7 +88,6 @@ def test_another_setting_costs_a_second_try_and_nothing_else(store, other):
     queue = make_queue(store)
     early = other.queue("orders")
     queue.admin.change_settings(concurrency=3, sweep_after=77)
-
     assert len(early.load(orders(5))) == 5
     assert early.info.settings.sweep_after == 77
 
@@ -113,7 +108,6 @@ def test_a_sink_that_has_staged_its_rows(store, other):
 
 def test_a_load_cannot_choose_another_policy_than_the_queues(store):
     queue = make_queue(store, key="customer", policy="latest")
-
     for policy in ("drop_duplicates", lambda new, queued: None):
         with pytest.raises(BadOption, match="has the policy 'latest', which all loads go through"):
             queue.load(orders(20), policy=policy)
@@ -124,7 +118,6 @@ def test_a_sink_does_not_load_into_a_sideline(store):
     make_queue(store)
     address = {"catalog": store.address.catalog, "storage": store.address.storage}
     options = SinkOptions.of({**address, "queue": "orders_SIDELINE"})
-
     with pytest.raises(BadOption, match="is the sideline of queue 'orders'; messages are loaded"):
         find_target(options, from_arrow_schema(orders(0).schema))
 
@@ -136,6 +129,5 @@ def test_a_sink_cannot_choose_another_policy_or_dedup_than_the_queues(store, opt
     make_queue(store, key="customer", policy="latest", dedup=["number"])
     address = {"catalog": store.address.catalog, "storage": store.address.storage}
     options = SinkOptions.of({**address, "queue": "orders", **option})
-
     with pytest.raises(BadOption, match=f"{text}=.* which holds for all loads"):
         find_target(options, from_arrow_schema(orders(0).schema))

@@ -98,7 +98,6 @@ def test_a_message_has_one_time(store, outcome):
 @pytest.mark.parametrize("wrong", [{"_message_id": [1]}, [1], None, pa.table({"_message_id": [1]})])
 def test_what_is_no_settlement_is_refused(store, wrong):
     queue = make_queue(store)
-
     with pytest.raises(BadOutcome, match=r"Settlement.of makes it from a table"):
         queue.settle(wrong)
 
@@ -112,7 +111,6 @@ def test_a_settlement_is_made_from_a_table(wrong):
 @pytest.mark.parametrize("name", ["_message_id", "outcome", "delay"])
 def test_a_column_is_there_once(name):
     table = pa.table({"_message_id": [1], "outcome": ["reload"], "delay": [1.0]})
-
     with pytest.raises(BadOutcome, match=f"has the column '{name}' twice"):
         Settlement.of(table.append_column(name, table.column(name)))
 
@@ -120,6 +118,5 @@ def test_a_column_is_there_once(name):
 def test_a_firing_is_told_that_a_name_is_no_consumer(store):
     queue = make_queue(store)
     store.consumer("till")
-
     with pytest.raises(BadOption, match=r"consumer='till': use what Store.consumer"):
         queue.fire(1, consumer="till")

@@ -23,7 +23,6 @@ def left(queue):
 def test_a_whole_firing_is_deleted(store):
     queue = make_filled(store, 10)
     firing = queue.fire(4)
-
     assert queue.delete(firing) == 4
     assert left(queue) == [4, 5, 6, 7, 8, 9]
 
@@ -43,7 +42,6 @@ def test_a_whole_firing_is_deleted(store):
 def test_some_of_a_firing_are_deleted_by_their_ids(store, form):
     queue = make_filled(store, 10)
     ids = queue.fire("all").ids
-
     assert queue.delete(form(ids.filter(pa.array([number % 3 == 0 for number in range(10)])))) == 4
     assert left(queue) == [1, 2, 4, 5, 7, 8]
 
@@ -52,7 +50,6 @@ def test_what_was_taken_out_of_a_firing_stays_in_flight(store):
     queue = make_filled(store, 5)
     firing = queue.fire(5)
     firing.messages = firing.messages.slice(0, 2)
-
     assert queue.delete(firing) == 2
     assert queue.metadata()["in_flight"].to_pylist() == [3, 0]
 
@@ -77,7 +74,6 @@ def test_a_firing_deletes_only_what_its_own_consumer_holds(store):
     first = queue.fire("all", consumer=store.consumer("first"))
     queue.reload(first)
     second = queue.fire("all", consumer=store.consumer("second"))
-
     assert queue.delete(first) == 0
     assert queue.delete(second) == 4
 
@@ -162,7 +158,6 @@ def test_a_firing_settles_nothing_that_a_later_firing_of_its_consumer_holds(stor
     queue = make_queue(store)
     firing = taken_back(queue)
     later = queue.fire("all")
-
     assert getattr(queue, verb)(firing) == 0
     assert queue.settle(Settlement(deleted=ids_of(firing)), firing) == 0
     assert getattr(queue, verb)(later) == 10
@@ -173,14 +168,12 @@ def test_bare_ids_settle_what_any_consumer_of_this_process_holds(store):
     with Store.open(catalog=store.address.catalog, storage=store.address.storage) as another:
         ids = another.queue("orders").fire(4).ids
     kept = queue.get_and_keep(3).ids
-
     assert queue.delete(ids) == 4
     assert queue.reload(kept) == 3
 
 
 def test_an_unknown_consumer_is_an_error(store):
     queue = make_filled(store, 1)
-
     with pytest.raises(BadOption, match="consumer='nobody' has never fired"):
         queue.delete(queue.fire("all").ids, consumer="nobody")
 
@@ -188,6 +181,5 @@ def test_an_unknown_consumer_is_an_error(store):
 def test_a_sink_that_knows_no_consumer_settles_nothing_that_waits(store):
     queue = make_filled(store, 4)
     waiting = queue.browse().column("_message_id")
-
     assert settle(store.catalog, [queue.info], Settlement(deleted=IdSet.of(waiting))) == 0
     assert queue.browse().num_rows == 4

@@ -61,7 +61,6 @@ def test_a_compacted_message_and_a_newer_column(store):
 
 def test_the_key_cannot_be_edited(store):
     queue, ids = with_sidelined(store, 3, shards=4, key="customer")
-
     with pytest.raises(BadOption, match="'customer' is the key"):
         queue.edit(ids[1], {"customer": "customer-2"})
     queue.edit(ids[1], {"customer": "customer-1", "amount": 5.0})
@@ -94,7 +93,6 @@ def test_only_messages_that_wait_in_the_sideline_are_edited(store):
 )
 def test_values_that_do_not_fit_change_nothing(store, values, error, text):
     queue, ids = with_sidelined(store, 1)
-
     with pytest.raises(error, match=text):
         queue.edit(ids[0], values)
     assert queue.browse(magazine="sideline").num_rows == 1
@@ -104,7 +102,6 @@ def test_a_full_queue_refuses_it_and_no_file_is_left(store, monkeypatch):
     monkeypatch.setattr(stager, "INLINE_BYTES", 0)
     queue, ids = with_sidelined(store, 2, max_size=2)
     queue.load(orders(2, 5))
-
     with pytest.raises(QueueFull, match="no room for the edited message"):
         queue.edit(ids[0], {"amount": 1.0})
     assert leftover_files(store) == set()

@@ -94,7 +94,6 @@ def test_a_consumer_that_comes_back_begins_anew(store):
     queue = make_filled(store, 4)
     queue.delete(queue.fire(2, consumer=store.consumer("till")))
     store.admin.forget(["till"])
-
     firing = queue.fire(2, consumer=store.consumer("till"))
     assert numbers_of(firing.messages) == [2, 3]
     assert queue.delete(firing) == 2

@@ -78,14 +78,12 @@ def test_a_view_of_one_queue_reads_no_other_queue(small, large, view):
         for number in range(count):
             queue = make(store, f"queue-{number}", 1)
             queue.sideline(queue.fire(1), reason="test")
-
     few, many = (steps(s, lambda s=s: s.view(view, "queue-0")) for s in (small, large))
     assert many < MORE * few + 2 * EACH
 
 
 def test_metadata_does_not_count_the_slices(small, large):
     few, many = make(small, "many", 10), make(large, "many", 2_000)
-
     assert steps(large, many.metadata) < MORE * steps(small, few.metadata)
     assert sum(many.metadata()["waiting"].to_pylist()) == 2_000
 
@@ -127,7 +125,6 @@ def test_old_failures_are_forgotten_without_a_look_at_the_slices_for_each(small,
     """In the transaction that writes, none is looked at."""
     for store, failures in ((small, 2), (large, 20)):
         fail_long_ago(make(store, "many", 1_000), failures)
-
     few, many = (steps(s, lambda s=s: purge(s.catalog)) for s in (small, large))
     assert many < MORE * few
     assert large.view("failures").num_rows == 0
@@ -181,7 +178,6 @@ def test_slices_that_are_not_worth_compacting_stay_in_the_database(large, monkey
     run(large, "UPDATE segments SET bytes = 100000")
     run(large, "UPDATE slices SET bytes = 100000")
     monkeypatch.setattr(compaction, "units", lambda *_: pytest.fail("slices were fetched"))
-
     with counting(large) as counts:
         assert queue.admin.compact() == 0
     assert counts["statements"] <= 8
@@ -191,9 +187,7 @@ def test_a_round_of_compaction_is_bounded(large, monkeypatch):
     queue = make(large, "many", 64 * SHARDS)
     monkeypatch.setattr(compaction, "ROUND_SLICES", 200)
     monkeypatch.setattr(compaction, "TOGETHER", 64)
-
     moved = [compaction.run(context_of(large), queue.info) for _ in range(SHARDS)]
-
     # At most one shard more than the bound.
     assert max(moved) < 200 + 2 * 64
     assert sum(moved) >= 64 * (SHARDS - 1)
@@ -250,7 +244,6 @@ def with_all_states(store: Store, count: int) -> Queue:
 )
 def test_a_page_of_the_console_does_not_look_through_the_slices(small, large, page):
     few, many = with_all_states(small, 10), with_all_states(large, 3_000)
-
     assert steps(large, lambda: page(many)) < MORE * steps(small, lambda: page(few))
 
 

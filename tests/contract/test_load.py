@@ -107,14 +107,12 @@ def test_a_new_message_is_fresh(store):
 def test_loading_no_rows_changes_nothing(store, rows):
     queue = make_queue(store)
     before = dump(store)
-
     assert queue.load(rows if not isinstance(rows, list) else []).to_pylist() == []
     assert dump(store) == before
 
 
 def test_a_load_is_seen_by_every_other_store_at_once(store, address):
     make_queue(store).load(orders(3))
-
     with type(store)(address) as other:
         fired = other.queue("orders").fire("all").messages
     assert numbers_of(fired) == [0, 1, 2]
@@ -181,9 +179,7 @@ def test_memory_of_a_writer_is_bounded_by_its_runs(store, monkeypatch):
 def test_more_rows_than_a_segment_can_have_become_several(store):
     queue = make_queue(store)
     count = (1 << 20) + 100_000
-
     ids = queue.load(orders(count)).to_pylist()
-
     sizes = store.view("slices").select(["segment_id", "messages"]).to_pydict()
     assert len(set(sizes["segment_id"])) == 2
     assert sum(sizes["messages"]) == count
@@ -194,7 +190,6 @@ def test_more_rows_than_a_segment_can_have_become_several(store):
 def test_data_frames_are_rows(store, labels):
     queue = make_queue(store)
     frame = pd.DataFrame({"number": [1, 2, 3], "customer": ["a", None, "c"]}, index=labels)
-
     assert len(queue.load(frame)) == 3
     # Other libraries give their data by the same interface.
     assert len(queue.load(orders(2).to_reader())) == 2
@@ -220,10 +215,8 @@ def test_data_frames_are_rows(store, labels):
 def test_rows_that_do_not_fit_are_refused_and_change_nothing(store, rows, culprit):
     queue = make_filled(store, 5, shards=3)
     before = dump(store)
-
     with pytest.raises(SchemaMismatch) as refusal:
         queue.load(rows)
-
     assert "queue 'orders'" in str(refusal.value)
     assert culprit in str(refusal.value)
     assert dump(store) == before

@@ -108,7 +108,6 @@ def test_a_wait_for_a_paused_queue_is_no_busy_loop(queue, pause, monkeypatch):
     pause.begin()
     looks, read = [], queue.store.catalog.read
     monkeypatch.setattr(queue.store.catalog, "read", lambda: looks.append(1) or read())
-
     assert len(queue.fire("all", timeout=1.0)) == 0
     assert len(looks) < 20
 

@@ -21,9 +21,7 @@ from tests.factories import ORDERS, make_queue, numbers_of, orders
 
 def test_a_new_queue_is_found_as_it_was_made(store):
     made = make_queue(store, shards=5, key="customer", compression="zstd", attributes=["amount"])
-
     found = store.queue("orders")
-
     assert found.info == made.info
     assert found.schema.equals(ORDERS)
     assert (found.info.shards, found.info.key, found.info.schema_version) == (5, "customer", 1)
@@ -33,7 +31,6 @@ def test_a_new_queue_is_found_as_it_was_made(store):
 
 def test_a_queue_has_eight_shards_and_no_key_unless_told(store):
     queue = store.create_queue("orders", ORDERS)
-
     assert (queue.info.shards, queue.info.key) == (8, None)
 
 
@@ -129,7 +126,6 @@ def test_of_many_that_create_a_queue_at_once_one_does(store, exist_ok):
 )
 def test_a_name_that_could_do_harm_is_refused_everywhere(store, name):
     before = dump(store)
-
     for call in (lambda: make_queue(store, name), lambda: store.queue(name)):
         with pytest.raises(BadName) as refusal:
             call()
@@ -188,11 +184,9 @@ def test_a_queue_that_makes_no_sense_is_not_made(store, wrong, error, message):
 
 def test_changing_one_setting_keeps_what_another_process_has_changed(store):
     queue, other = make_queue(store), store.queue("orders")
-
     assert queue.admin.change_settings(concurrency=3).concurrency == 3
     assert other.info.settings == QueueSettings()
     other.admin.change_settings(sweep_after=5.0)
-
     changed = QueueSettings(concurrency=3, sweep_after=5.0)
     assert queue.refresh().info.settings == other.info.settings == changed
 

@@ -15,7 +15,7 @@ from queue_core.verbs import redrive
 from queue_core.verbs.capacity import bounds
 from tests.books import audit, leftover_files
 from tests.contract.pools import PATIENCE, eventually
-from tests.factories import make_queue, numbers_of, orders, with_sidelined
+from tests.factories import ORDERS, make_queue, numbers_of, orders, with_sidelined
 from tests.job_steps import make_late, run_job, the_job
 
 
@@ -35,11 +35,19 @@ def test_messages_go_to_another_queue_in_one_transaction(store, monkeypatch, inl
     if not inlined:
         monkeypatch.setattr(stager, "INLINE_BYTES", 0)
     queue = with_sidelined(store, 20, shards=3, key="customer")
-    other = make_queue(store, "other", shards=2)
+    # Columns are matched by name.
+    names = ("note", "customer", "amount", "number")
+    wide = pa.schema([ORDERS.field(n) if n != "note" else (n, pa.string()) for n in names])
+    other = make_queue(store, "other", wide, key="number", shards=2)
+    chosen = {"selector": "number < 12"}
+    assert queue.shovel(dry_run=True) == 20
+    assert queue.shovel(4, dry_run=True) == queue.shovel(4, **chosen, dry_run=True) == 4
+    assert queue.shovel(**chosen, dry_run=True) == 12
+    assert len(aside(queue)) == 20
 
-    assert queue.shovel(to="other", selector="number < 12") == 12
-
+    assert queue.shovel(to="other", **chosen) == 12
     assert (main(other), aside(queue)) == (list(range(12)), list(range(12, 20)))
+    assert other.browse().column("note").null_count == 12
     assert set(other.browse().column("_attempt").to_pylist()) == {0}
     assert other.browse().column("_queue").to_pylist() == ["other"] * 12
     moved = [r["to"] for r in store.view("reports").to_pylist() if r["task"] == "shovel"]
@@ -50,31 +58,9 @@ def test_messages_go_to_another_queue_in_one_transaction(store, monkeypatch, inl
     audit(store)
 
 
-def test_columns_are_matched_by_name(store):
-    queue = with_sidelined(store, 3)
-    wide = pa.schema([("note", pa.string()), ("customer", pa.string()), ("amount", pa.float64()),
-                      ("number", pa.int64())])  # fmt: skip
-    other = make_queue(store, "other", wide, key="number", shards=4)
-
-    assert queue.shovel(to="other") == 3
-    assert main(other) == [0, 1, 2]
-    assert other.browse().column("note").null_count == 3
-
-
-def test_a_dry_run_counts_and_moves_nothing(store):
-    queue = with_sidelined(store, 10)
-
-    counts = {None: (10, 4), "number > 6": (3, 3)}
-    for selector, (all_of_them, at_most_4) in counts.items():
-        assert queue.shovel(selector=selector, dry_run=True) == all_of_them
-        assert queue.shovel(4, selector=selector, dry_run=True) == at_most_4
-    assert aside(queue) == list(range(10))
-
-
 def test_a_limit_and_a_rate_are_kept(store):
     queue = with_sidelined(store, 10)
     make_queue(store, "other")
-
     begin = time.monotonic()
     assert queue.shovel(4, to="other", rate=4) == 4
     assert aside(queue) == [4, 5, 6, 7, 8, 9]
@@ -85,7 +71,6 @@ def test_a_limit_and_a_rate_are_kept(store):
 def test_a_full_queue_takes_only_what_it_has_room_for(store):
     queue = with_sidelined(store, 10)
     make_queue(store, "other", max_size=6)
-
     assert queue.shovel(to="other") == 6
     assert len(aside(queue)) == 4
     assert leftover_files(store) == set()
@@ -95,7 +80,6 @@ def test_a_large_sideline_goes_in_parts(store, monkeypatch):
     monkeypatch.setattr(redrive, "STEP_BYTES", 2000)
     queue = with_sidelined(store, 500, shards=3)
     other = make_queue(store, "other")
-
     assert queue.shovel(to="other") == 500
     assert main(other) == list(range(500))
 
@@ -145,7 +129,6 @@ def test_messages_that_came_during_the_shovel_stay(store, monkeypatch):
 def test_a_target_that_cannot_take_them_is_refused(store, settings, error, text):
     queue = with_sidelined(store, 2)
     make_queue(store, "other", **settings)
-
     for move in (queue.shovel, queue.start_shovel):
         with pytest.raises(error, match=text):
             move(to="other")
@@ -204,7 +187,6 @@ def test_a_job_moves_what_was_there_when_it_began(store):
     job = queue.start_shovel()
     queue.load(orders(2, 4))
     queue.sideline(queue.fire(2))
-
     run_job(store, job)
     assert (main(queue), aside(queue)) == ([0, 1, 2, 3], [4, 5])
 

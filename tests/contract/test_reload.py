@@ -64,8 +64,6 @@ def test_reloading_into_the_sideline_keeps_its_order_too(store):
     ids = queue.load(orders(6))
     queue.sideline(queue.fire("all"))
     queue.fire("all", magazine="sideline")
-
     queue.reload(ids.take(pa.array([1, 3])))
     queue.reload(ids)
-
     assert numbers_of(queue.fire("all", magazine="sideline").messages) == [0, 1, 2, 3, 4, 5]

@@ -35,9 +35,7 @@ def test_a_load_returns_when_all_its_messages_are_fired(store, queue):
 def test_a_waiting_firing_gets_the_messages(store, queue):
     fire = Caller(lambda: queue.fire("all", timeout=PATIENCE))
     waits(store, 1, "fire")
-
     queue.load(orders(2), timeout=PATIENCE)
-
     assert numbers_of(fire.done().messages) == [0, 1]
 
 
@@ -45,7 +43,6 @@ def test_a_waiting_firing_gets_the_messages(store, queue):
 def test_messages_that_nobody_fires_are_withdrawn(store, queue, timeout):
     with pytest.raises(QueueFull, match=r"\(max_size=0\), and no consumer fires now"):
         queue.load(orders(3), timeout=timeout)
-
     assert not queue.fire("all")
     assert audit(store).messages == {}
 
@@ -54,10 +51,8 @@ def test_messages_fired_before_the_timeout_stay_fired(store, queue):
     load = Caller(lambda: queue.load(orders(5), timeout=6.0))
     until(lambda: queue.peek().num_rows == 5)
     firing = queue.fire(2)
-
     with pytest.raises(QueueFull, match="2 of the messages were fired, and are loaded"):
         load.done()
-
     assert sorted(audit(store).messages) == firing.ids.to_pylist()
     assert queue.delete(firing) == 2
 

@@ -95,7 +95,6 @@ def test_each_failure_waits_longer_and_the_last_one_leaves_it_dead(store):
 
 def test_the_next_time_is_known_after_a_restart_and_jitter_keeps_a_slice_together(store):
     failing(store, 100, retry=Retry(backoff=constant(1000, jitter=0.5)))
-
     ((_, seconds),) = due_times(store)
     assert 500 <= seconds <= 1500
     _, left = retries(store).run()
@@ -158,10 +157,8 @@ def test_only_some_kinds_of_failures_are_retried(store, retry, dead):
 def test_the_policy_of_a_settlement_replaces_the_queues(store):
     queue = make_filled(store, 4, retry=None)
     one, other = queue.fire(2), queue.fire(2)
-
     queue.settle(Settlement.sideline(IdSet.of(one.ids)), retry=Retry(1))
     queue.settle(Settlement.sideline(IdSet.of(other.ids)), retry="Retry(backoff=constant(60))")
-
     assert sorted(due_times(store)) == [(1, 60), (1, NEVER)]
     with pytest.raises(BadOption, match="exception classes"):
         queue.settle(Settlement(), retry=Retry(on=KeyError))
@@ -229,9 +226,7 @@ def test_a_settlement_can_give_the_time_itself(store):
 def test_swept_messages_wait_as_the_policy_says(store):
     queue = make_filled(store, 2, retry=MINUTE)
     queue.fire("all")
-
     assert queue.sweep(0, dead_after=0) == 2
-
     assert due_times(store) == [(0, 60)]
 
 
@@ -250,7 +245,6 @@ def test_messages_that_were_fired_too_often_are_dead(store):
 def test_messages_too_old_for_main_stay_as_dead(store):
     queue = failing(store, 3, AT_ONCE)
     queue.admin.change_settings(message_expiry=1e-6)
-
     assert run(store) == 0
     assert due_times(store) == [(1, NEVER)]
     assert retries(store).run()[1] == float("inf"), "nobody looks for them any more"
@@ -334,7 +328,6 @@ def test_many_due_slices_come_back_in_rounds(store, monkeypatch):
     for number in range(20):
         queue.load(orders(3, 3 * number))
     queue.sideline(queue.fire("all"))
-
     assert run(store) == 60
     assert sorted(numbers_of(queue.browse())) == list(range(60))
 
@@ -342,7 +335,6 @@ def test_many_due_slices_come_back_in_rounds(store, monkeypatch):
 def test_messages_that_others_have_fired_from_the_sideline_are_left_to_them(store):
     queue = failing(store, 3, AT_ONCE)
     firing = queue.fire(2, magazine="sideline")
-
     assert run(store) == 1
     queue.reload(firing)
     assert run(store) == 2

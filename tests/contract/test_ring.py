@@ -36,21 +36,18 @@ def test_the_oldest_are_dropped_whatever_shard_they_are_in(store):
     queue.load([{"number": n, "customer": "customer-1"} for n in range(9)])
     queue.load([{"number": 9, "customer": "customer-2"}])
     queue.load([{"number": 10, "customer": "customer-1"}])
-
     assert numbers(queue) == list(range(1, 11))
 
 
 def test_the_newest_messages_of_a_load_larger_than_the_ring_stay(store):
     queue = make_filled(store, 3, max_size=5, overflow="ring")
     ids = queue.load(orders(20, 100))
-
     assert queue.browse().column("_message_id").to_pylist() == ids[15:].to_pylist()
     assert dropped(queue) == 18
 
 
 def test_each_shard_keeps_its_newest_messages_of_a_large_load_with_a_key(store):
     queue = make_filled(store, 400, shards=4, key="customer", max_size=40, overflow="ring")
-
     shards = {}
     for row in queue.browse().select(["_shard", "number"]).to_pylist():
         shards.setdefault(row["_shard"], []).append(row["number"])

@@ -198,7 +198,6 @@ def test_a_full_queue_takes_as_many_as_it_has_room_for(store):
     load_singly(queue, 7)
     assert queue.choose("all").sideline() == 7
     queue.load(orders(2, 100))
-
     assert queue.choose("all", magazine="sideline").requeue() == 5
     assert in_order(queue) == [100, 101, 0, 1, 2, 3, 4]
     assert in_order(queue, "sideline") == [5, 6]

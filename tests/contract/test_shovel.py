@@ -42,7 +42,6 @@ def test_shovelled_messages_come_behind_what_is_in_main_and_stay_themselves(stor
 
 def test_a_limit_of_a_call_or_of_the_settings_is_kept_over_all_shards(store):
     queue = with_sidelined(store, 40, shards=4, key="customer", shovel_limit=4)
-
     assert queue.shovel() == 4
     assert queue.shovel(15) == 15
     assert queue.browse().num_rows == 19
@@ -73,7 +72,6 @@ def test_a_limit_that_is_enough_moves_slices_whole(store, monkeypatch):
     """This costs far less than to choose messages one slice at a time, as capacity needs."""
     monkeypatch.setattr(module, "take_fitting", None)
     queue = with_sidelined(store, 40, shards=4, key="customer")
-
     assert queue.shovel(40) == 40
 
 
@@ -92,7 +90,6 @@ def test_messages_that_interleave_are_moved_in_order_and_those_in_flight_are_lef
 
 def test_a_selector_brings_back_what_it_lets_through(store):
     queue = with_sidelined(store, 20, shards=3, key="customer")
-
     assert queue.shovel(selector="number % 4 = 1") == 5
     assert sorted(numbers_of(queue.browse())) == [1, 5, 9, 13, 17]
     assert queue.shovel(2, selector="number % 4 = 2") == 2
@@ -102,7 +99,6 @@ def test_a_selector_brings_back_what_it_lets_through(store):
 
 def test_what_has_failed_too_often_stays_unless_it_is_forced(store):
     queue = with_sidelined(store, 3, retry=Retry(attempts=2))
-
     assert queue.shovel() == 3
     queue.sideline(queue.fire("all"))
     assert queue.shovel() == 0
@@ -115,7 +111,6 @@ def test_what_was_fired_too_often_stays_for_good(store):
     queue.shovel()
     queue.reload(queue.fire(1))
     queue.sideline(queue.fire("all"))
-
     assert queue.shovel() == 0
     assert aside(queue) == [1, 2]
     assert numbers_of(queue.browse()) == [0], "it was fired too often, and waits for a sweep"
@@ -160,7 +155,6 @@ def test_a_rate_moves_a_seconds_worth_at_a_time(store):
 
 def test_many_shards_are_all_brought_back_by_several_threads_and_reported(store):
     queue = with_sidelined(store, 200, shards=8, key="customer", shovel_concurrency=3)
-
     assert queue.shovel() == 200
     assert sorted(numbers_of(queue.browse())) == list(range(200))
     with store.catalog.read() as connection:

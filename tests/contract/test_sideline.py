@@ -26,7 +26,6 @@ def test_sidelined_messages_leave_main_and_keep_their_ids(store):
     queue = make_queue(store)
     ids = queue.load(orders(10))
     queue.fire("all")
-
     assert queue.sideline(ids[3:6], reason="declined") == 3
     assert sidelined(queue).column("_message_id").to_pylist() == ids[3:6].to_pylist()
     assert numbers_of(sidelined(queue)) == [3, 4, 5]
@@ -112,9 +111,7 @@ def test_reasons_of_many_kinds_stay_with_their_messages(store):
 def test_any_text_can_be_a_reason(store, reason):
     queue = make_queue(store)
     (id,) = queue.load(orders(1)).to_pylist()
-
     queue.sideline(queue.fire("all"), reason=reason)
-
     assert reasons(queue) == [(id, reason[:REASON_LENGTH])]
 
 
@@ -134,9 +131,7 @@ def test_messages_that_interleave_are_set_aside_in_their_order(store):
 
 def test_the_sideline_is_fired_and_deleted_like_main(store):
     queue = with_sidelined(store, 3)
-
     firing = queue.fire(2, magazine="sideline")
-
     assert numbers_of(firing.messages) == [0, 1]
     assert queue.delete(firing) == 2
     assert numbers_of(sidelined(queue)) == [2]
@@ -170,7 +165,6 @@ def test_why_must_be_text_and_one_word(store, why, told):
     queue = make_filled(store, 1)
     firing = queue.fire("all")
     before = dump(store)
-
     with pytest.raises(BadOutcome, match=told):
         queue.sideline(firing, **why)
     assert dump(store) == before

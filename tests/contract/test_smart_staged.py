@@ -31,7 +31,6 @@ def test_kept_messages_of_categories_stay_in_order_of_loading(store: Store) -> N
     queue = make_queue(store, schema=SCHEMA, key="key", policy="latest", categories=["kind"])
     stage_and_load(queue, ("a", "x", 0))
     stage_and_load(queue, ("b", "x", 1), ("c", "y", 2), ("b", "x", 3), ("d", "y", 4))
-
     audit(store)
     assert queue.browse().column("n").to_pylist() == [0, 2, 3, 4]
     assert queue.fire("all").messages.column("n").to_pylist() == [0, 2, 3, 4]
@@ -41,7 +40,6 @@ def test_messages_of_a_sink_take_values_over_without_a_key(store: Store) -> None
     queue = make_queue(store, schema=SCHEMA, shards=1, policy="merge(sum(n), last(kind))")
     stage_and_load(queue, ("a", "x", 1), ("b", "y", 2))
     stage_and_load(queue, ("c", "z", 4))
-
     audit(store)
     assert queue.browse().select(["key", "kind", "n"]).to_pylist() == [
         {"key": "a", "kind": "z", "n": 7}

@@ -39,14 +39,12 @@ def test_what_was_fired_lately_is_left_alone(store):
     queue, _ = fired_long_ago(store)
     queue.load(orders(3, 5))
     queue.fire("all")
-
     assert queue.sweep(500) == 5
     assert numbers_of(queue.browse()) == [5, 6, 7]
 
 
 def test_the_age_is_the_queues_setting_unless_told(store):
     queue, _ = fired_long_ago(store)
-
     assert queue.sweep() == 0  # 20 minutes
     queue.admin.change_settings(sweep_after=900.0)
     assert queue.sweep() == 5
@@ -58,7 +56,6 @@ def test_what_was_never_fired_is_never_swept(store):
     queue.shovel()  # stamps them with a time
     queue.load(orders(3, 5))
     backdate(store, 1000)
-
     assert queue.sweep(0) == 0
     assert queue.browse().num_rows == 8
 
@@ -93,7 +90,6 @@ def test_what_was_fired_from_the_sideline_comes_back_to_it(store):
     queue.sideline(firing)
     queue.fire(2, magazine="sideline")
     backdate(store, 1000)
-
     assert queue.sweep(500) == 2
     assert numbers_of(queue.browse(magazine="sideline")) == [2, 3, 4, 0, 1]
 
@@ -103,6 +99,5 @@ def test_what_was_fired_from_the_sideline_comes_back_to_it(store):
 )
 def test_an_impossible_age_is_refused(store, wrong):
     (name,) = wrong
-
     with pytest.raises(BadOption, match=f"{name}="):
         make_queue(store).sweep(**wrong)

@@ -53,7 +53,6 @@ def shown(store, name="copier"):
 def test_no_sweep_takes_what_a_checkpoint_asks_for_again_and_its_restart_finishes_it(store, queue):
     ticket = hold(store, queue, query(store))
     before = dump(store)
-
     assert queue.sweep(dead_after=0.0) == queue.sweep(0.0, dead_after=0.0) == 0
     assert dump(store) == before
     assert shown(store) == ("onCommit", 3, 3)
@@ -67,14 +66,12 @@ def test_what_a_query_leaves_to_sweeps_is_swept(store, queue, whose, was):
     """Even if only its present life does so."""
     hold(store, queue, query(store, **(whose if was is None else was)))
     query(store, **whose)
-
     assert queue.sweep(dead_after=0.0) == 3
     assert shown(store) == (whose.get("ack", "onCommit"), 0, 0)
 
 
 def test_what_nobody_has_seen_is_recovered_all_the_same(store, queue):
     planned(store, queue, query(store), 3)
-
     assert queue.sweep(0.0, dead_after=0.0) == 0
     assert store.admin.recover(dead_after=0.0) == 3
 
@@ -83,7 +80,6 @@ def test_what_it_has_acknowledged_and_left_is_swept(store, queue):
     consumer = query(store)
     ticket = hold(store, queue, consumer)
     acknowledge(store.catalog, consumer, ticket.number, delete=False)
-
     assert queue.sweep(dead_after=0.0) == 3
 
 
@@ -105,7 +101,6 @@ def test_a_person_who_names_it_releases_what_it_holds_of_an_age(store, queue):
 def test_only_a_dead_consumer_of_the_store_can_be_named(store, queue, name, said):
     hold(store, queue, query(store))
     before = dump(store)
-
     with pytest.raises(BadOption, match=said):
         queue.sweep(consumer=name)
     assert dump(store) == before
@@ -131,7 +126,6 @@ def test_a_settle_sink_does_not_mind_what_other_queries_hold_of_the_same_segment
     hold(store, queue, query(store, "other"))
     hold(store, queue, query(store, ack="settle", sweepable=True))
     ids = IdSet.of(queue.browse().column("_message_id").slice(3))
-
     settlement = Settlement(deleted=ids)
     assert settle(store.catalog, [queue.info], settlement, batch=Batch("query-1", 0, 3)) == 3
 

@@ -50,9 +50,7 @@ def _small_batches(monkeypatch):
 @pytest.mark.usefixtures("_small_batches")
 def test_a_batch_is_one_transaction_and_the_pointer_stands_behind_it(store):
     queue = fired_in_slices(store, 10)
-
     interrupted(queue, "sweep.committed:2")
-
     assert aside(queue) == list(range(8))
     assert pointers(queue) == [8]
 
@@ -154,7 +152,6 @@ def test_all_shards_and_both_magazines_are_gone_through(store):
     assert queue.sweep(10) == 30
     queue.fire("all", magazine="sideline")
     backdate(store, 100)
-
     assert queue.sweep(10) == 30
     assert aside(queue) == list(range(30))
     assert set(pointers(queue)) == {0}
@@ -182,7 +179,6 @@ def test_the_limit_counts_messages_that_were_fired_too_often_too(store):
     queue = fired_in_slices(store, 3, max_deliveries=1)
     queue.load(orders(4, 3))
     queue.reload(queue.fire(4))
-
     assert queue.sweep(10, limit=5, dry_run=True) == 5
     assert queue.sweep(10, limit=5) == 5
     assert aside(queue) == [0, 1, 2, 3, 4]
@@ -194,7 +190,6 @@ def test_the_sideline_is_given_more_time(store):
     queue.sweep()
     queue.fire("all", magazine="sideline")
     backdate(store, 100_100)
-
     assert queue.sweep() == 0
     backdate(store, 100_000)
     assert queue.sweep() == 3

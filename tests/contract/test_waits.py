@@ -84,7 +84,6 @@ def test_a_server_that_is_frozen_is_an_error(postgres, address, quick, call):
         store.queue("orders").peek(1)
         with postgres.frozen():
             error = ends(lambda: call(store))
-
         assert isinstance(error, CatalogUnavailable), error
         assert works_again(store.queue("orders"), 2)
 
@@ -147,9 +146,7 @@ def test_a_lock_that_is_not_given_back_is_an_error(address, quick, monkeypatch):
     monkeypatch.setattr(Dialect, "busy_seconds", 0.5)
     with Store(address) as store, store.catalog.engine.connect() as other:
         other.execute(sa.text("LOCK TABLE shards IN ACCESS EXCLUSIVE MODE"))
-
         error = ends(lambda: store.queue("orders").load(orders(1)))
-
     assert isinstance(error, CatalogUnavailable)
 
 

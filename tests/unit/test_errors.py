@@ -34,5 +34,4 @@ def test_the_tree_that_is_drawn_names_each_error_and_no_other():
     drawn = {
         line.split("── ")[1].split()[0] for line in errors.__doc__.splitlines() if "── " in line
     }
-
     assert drawn == {kind.__name__ for kind in ALL} - {"IgnisError"}

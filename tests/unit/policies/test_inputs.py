@@ -14,5 +14,4 @@ def test_a_result_depends_on_all_messages_that_it_changes_or_consulted():
         consulted=np.array([2, 4]),
         overwritten=Overwritten(rows=np.array([0]), values={}),
     )
-
     assert result.depends_on.tolist() == [0, 1, 2, 4]

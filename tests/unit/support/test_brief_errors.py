@@ -29,7 +29,6 @@ CALLS = [divide, lambda number: list(quotients(2, number))]
 def test_an_error_of_ours_has_one_frame_and_no_cause(call):
     with pytest.raises(BadOption) as caught:
         call(0)
-
     # Those of this test, and the frame that raises it.
     lines = traceback.format_exception(caught.value)
     assert "".join(lines).count("File ") == (2 if call is divide else 3)
@@ -41,7 +40,6 @@ def test_an_error_of_ours_has_one_frame_and_no_cause(call):
 def test_other_errors_keep_their_frames(call):
     with pytest.raises(TypeError) as caught:
         call("1")
-
     assert "return 1 / number" in "".join(traceback.format_exception(caught.value))
 
 

@@ -60,10 +60,8 @@ def seen_after_a_search(thing):
 
 def test_what_came_before_is_passed_over_and_what_comes_later_is_collected():
     before = weakref.ref(Thing())
-
     pass_over_imports()
     after = weakref.ref(Thing())
-
     assert seen_after_a_search(before)
     assert not seen_after_a_search(after)
 
