@@ -4,7 +4,8 @@ It knows only the promises of ignis. A message whose load returned must be deliv
 settled. A message whose deletion returned must not be delivered again. A message is delivered twice
 only for a reason that the history shows: its consumer reloaded it, died, or could not settle it
 because of a fault until it was swept. A restore of the catalog excuses only what it undid:
-transactions that ended after the copy was taken and began before the copy was put back.
+transactions that ended after the copy was taken and began before the copy was put back. An excuse
+allows a second copy of a message, under another id, and not a second delivery of one copy.
 
 A history is a list of entries, each with its time and the life of its process. Actions have two
 entries: an intent, and later an outcome. Without an outcome the action may have happened. The soak
@@ -123,7 +124,7 @@ def _judge(database: sqlite3.Connection, rules: Rules) -> Verdict:
     for name, other in rules.copied.items():
         database.execute("UPDATE attempts SET queue = ? WHERE queue = ?", (other, name))
     database.executescript(_MESSAGES)
-    database.execute(_PAIRS, {"sweep_after": rules.sweep_after})
+    database.execute(_PAIRS, {"sweep_after": rules.sweep_after, "never": NEVER})
     database.execute(_DISORDERED)
     database.execute(_TOGETHER, {"sweep_after": rules.sweep_after})
     queues: dict[str, Counts] = {}
@@ -196,7 +197,7 @@ CREATE UNIQUE INDEX m ON messages (queue, number);
 CREATE INDEX mk ON messages (queue, key, number);
 
 CREATE TABLE firsts AS
-SELECT queue, number, min(key) AS key, min(at) AS at, count(*) AS times FROM deliveries
+SELECT queue, number, min(at) AS at, count(DISTINCT message) AS ids FROM deliveries
 GROUP BY queue, number;
 CREATE UNIQUE INDEX first ON firsts (queue, number);
 
@@ -230,16 +231,18 @@ CREATE INDEX h ON held (queue, key, at);
 _PAIRS = """
 CREATE TABLE pairs AS
 WITH twice AS (
-    SELECT queue, number, message, begun, at,
+    SELECT queue, number, message, begun, deliveries.at AS at, ids,
         lag(message) OVER one AS message_before, lag(life) OVER one AS life_before,
-        lag(begun) OVER one AS begun_before, lag(at) OVER one AS at_before
-    FROM deliveries WINDOW one AS (PARTITION BY queue, number ORDER BY at, id)
+        lag(begun) OVER one AS begun_before,
+        lag(deliveries.at) OVER one AS at_before
+    FROM deliveries JOIN firsts USING (queue, number)
+    WINDOW one AS (PARTITION BY queue, number ORDER BY deliveries.at, id)
 )
 SELECT queue, number, CASE
-    WHEN number IN (SELECT number FROM excuses) THEN (
+    WHEN ids > 1 AND number IN (SELECT number FROM excuses) THEN (
         SELECT why FROM excuses AS e WHERE e.number = p.number
     )
-    WHEN EXISTS (
+    WHEN ids > 1 AND EXISTS (
         SELECT 1 FROM restores AS r JOIN copies AS c ON c.number = p.number
         WHERE r.copied <= c.ended AND r.ended >= c.begun AND r.begun <= p.at
     ) THEN 'copied again'
@@ -261,7 +264,13 @@ SELECT queue, number, CASE
         AND s.outcome <> 'delete' AND s.begun BETWEEN p.begun_before AND p.at
     ) THEN 'given back'
     WHEN EXISTS (
-        SELECT 1 FROM restores AS r WHERE r.ended >= p.begun_before AND r.begun <= p.at
+        SELECT 1 FROM restores AS r
+        WHERE r.copied <= p.at_before AND r.ended >= p.begun_before AND r.begun <= p.at
+    ) OR EXISTS (
+        SELECT 1 FROM restores AS r JOIN settles AS s
+        ON s.queue = p.queue AND s.number = p.number AND s.life = p.life_before
+        WHERE s.begun BETWEEN p.begun_before AND p.at AND r.copied <= coalesce(s.ended, :never)
+        AND r.ended >= s.begun AND r.begun <= p.at
     ) THEN 'restore'
     WHEN EXISTS (
         SELECT 1 FROM lives AS l

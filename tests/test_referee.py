@@ -172,12 +172,24 @@ BAD = {
         *("duplicated", 3),
         far(2, 3)
         .tell("excused", numbers=[2], why="swept")
-        .deliver(2, 3, queue="out")
-        .deliver(2, 3, queue="out", life="two"),
+        .deliver(2, 3, queue="out", ids=[7, 8])
+        .deliver(2, 3, queue="out", ids=[9, 8], life="two"),
+    ),
+    "only another copy of it is excused": (
+        *("duplicated", 1),
+        story().load(1).tell("excused", numbers=[1], why="swept").deliver(1).deliver(1, life="two"),
     ),
     "deleted before the copy of a catalog": (
         *("duplicated", 1),
         story().load(1).deliver(1).settle(1).back_up().restore().deliver(1, life="two"),
+    ),
+    "deleted perhaps, before the copy of a catalog": (
+        *("duplicated", 1),
+        story().load(1).deliver(1).settle(1, held=0).back_up().restore().deliver(1, life="two"),
+    ),
+    "held when a catalog was copied": (
+        *("duplicated", 1),
+        story().load(1).deliver(1).back_up().restore().deliver(1, life="two"),
     ),
     "before an earlier one of its key": (
         *("disordered", 1),
@@ -260,7 +272,15 @@ def test_what_replaced_a_message_and_was_undone_is_no_reason_for_its_loss():
         ("clock back", story().deliver(1).fault("clock back").deliver(1, life="two")),
         ("restore", story().deliver(1).settle(1).restore(0.5).deliver(1)),
         ("restore", story().deliver(1, ids=[7]).restore(-1.5).deliver(1, ids=[8])),
-        ("swept", story().tell("excused", numbers=[1], why="swept").deliver(1).deliver(1)),
+        # It was held when the catalog was copied, and deleted afterwards.
+        ("restore", story().deliver(1).back_up().settle(1).restore().deliver(1, life="two")),
+        (
+            "swept",
+            story()
+            .tell("excused", numbers=[1], why="swept")
+            .deliver(1, ids=[7])
+            .deliver(1, ids=[8]),
+        ),
         (
             "copied again",
             story().back_up().publish(1).restore().deliver(1, ids=[7]).deliver(1, ids=[8]),

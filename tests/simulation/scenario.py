@@ -755,9 +755,9 @@ class _Settling(Sink):
         self._inner.commit(messages, number)
 
     def committed(self, number: int) -> None:
-        if not self._history.shape.late:
-            held = len(self._numbers)
-            self._history.write("settled", "settler", settle=self._settle, held=held)
+        # Some may have been swept before.
+        held = 0 if self._history.shape.late else len(self._numbers)
+        self._history.write("settled", "settler", settle=self._settle, held=held)
 
 
 @lru_cache(maxsize=1)
