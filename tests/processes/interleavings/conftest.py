@@ -47,3 +47,21 @@ def two(address, store):
     actor = Actor("two", address)
     yield actor
     actor.close()
+
+
+@pytest.fixture
+def race(one, two):
+    """
+    Let the second verb come while the first one stands at a point; return both results.
+
+    *waits*: whether the second waits for the first, and does not pass it. *fails*: the transaction
+    of the first is rolled back.
+    """
+
+    def run(first, point, second, *, waits=True, fails=False):
+        one.start(first, point)
+        two.start(second)
+        assert two.waits() if waits else two.passes()
+        return one.roll_back() if fails else one.finish(), two.finish()
+
+    return run

@@ -37,6 +37,14 @@ def settles(outcome, ids):
     return verb
 
 
+def sweeps(store):
+    return store.queue("orders").sweep(0, dead_after=0)
+
+
+def recovers(store):
+    return store.admin.recover(dead_after=0)
+
+
 def fired_ids(store, count=None):
     return store.queue("orders").fire(count or "all").ids.to_pylist()
 

@@ -14,32 +14,15 @@ from tests.processes.interleavings.steps import fires, on_sqlite, two_customers
 
 
 @pytest.mark.parametrize("pieces", [1, 10], ids=["one slice", "many slices"])
-def test_the_second_firing_of_a_shard_goes_on_behind_the_first(store, one, two, pieces):
+@pytest.mark.parametrize("fails", [False, True], ids=["commits", "rolls back"])
+def test_the_second_firing_of_a_shard_goes_on_behind_the_first(store, race, pieces, fails):
+    """If the first one fails, it leaves its place to the second."""
     queue = make_queue(store)
     for part in range(pieces):
         queue.load(orders(20 // pieces, part * 20 // pieces))
 
-    one.start(fires(5), stop_at="fire.before_commit")
-    two.start(fires(5))
-    assert two.waits()
-
-    assert one.finish() == [0, 1, 2, 3, 4]
-    assert two.finish() == [5, 6, 7, 8, 9]
-    audit(store)
-
-
-@pytest.mark.parametrize("pieces", [1, 10], ids=["one slice", "many slices"])
-def test_a_firing_that_fails_leaves_its_place_to_the_second(store, one, two, pieces):
-    queue = make_queue(store)
-    for part in range(pieces):
-        queue.load(orders(20 // pieces, part * 20 // pieces))
-
-    one.start(fires(5), stop_at="fire.before_commit")
-    two.start(fires(5))
-    assert two.waits()
-    one.roll_back()
-
-    assert two.finish() == [0, 1, 2, 3, 4]
+    first, second = ([0, 1, 2, 3, 4], [5, 6, 7, 8, 9]) if not fails else (None, [0, 1, 2, 3, 4])
+    assert race(fires(5), "fire.before_commit", fires(5), fails=fails) == (first, second)
     audit(store)
 
 
@@ -90,45 +73,31 @@ def test_a_firing_in_global_order_waits_for_the_shards_of_others(store, one, two
     audit(store)
 
 
-def test_a_firing_sees_nothing_only_when_nothing_is_left(store, one, two):
+def test_a_firing_sees_nothing_only_when_nothing_is_left(store, race):
     """Else a query that ends when there is nothing would end too early."""
     make_queue(store).load(orders(10))
 
-    one.start(fires(9), stop_at="fire.before_commit")
-    two.start(fires())
-    assert two.waits()
-
-    assert one.finish() == list(range(9))
-    assert two.finish() == [9]
+    assert race(fires(9), "fire.before_commit", fires()) == (list(range(9)), [9])
 
 
-def test_one_consumer_fires_one_ticket_after_the_other(store, one, two):
+def test_one_consumer_fires_one_ticket_after_the_other(store, race):
     make_queue(store).load(orders(10))
     reader = store.consumer("reader")
 
     def verb(store):
         return store.queue("orders").fire(5, consumer=reader).ticket.number
 
-    one.start(verb, stop_at="fire.before_commit")
-    two.start(verb)
-    assert two.waits()
-
-    assert (one.finish(), two.finish()) == (1, 2)
+    assert race(verb, "fire.before_commit", verb) == (1, 2)
 
 
-def test_a_consumer_that_is_started_again_fences_the_first_one_off(store, one, two):
+def test_a_consumer_that_is_started_again_fences_the_first_one_off(store, one, two, race):
     make_queue(store).load(orders(10))
     reader = store.consumer("reader")
 
     def verb(store):
         return len(store.queue("orders").fire(2, consumer=reader))
 
-    one.start(verb, stop_at="fire.before_commit")
-    two.start(lambda store: store.consumer("reader").epoch)
-    assert two.waits()
-
-    assert one.finish() == 2
-    assert two.finish() == 2
+    assert race(verb, "fire.before_commit", lambda store: store.consumer("reader").epoch) == (2, 2)
     one.start(verb)
     with pytest.raises(ConsumerFenced, match="reader"):
         one.finish()
@@ -138,7 +107,7 @@ def test_a_consumer_that_is_started_again_fences_the_first_one_off(store, one, t
 # fire and shovel, in the sideline
 
 
-def test_a_shovel_takes_turns_with_a_firing_of_the_sideline(store, one, two):
+def test_a_shovel_takes_turns_with_a_firing_of_the_sideline(store, race):
     queue = make_queue(store)
     queue.load(orders(10))
     queue.sideline(queue.fire("all"), reason="not today")
@@ -146,12 +115,10 @@ def test_a_shovel_takes_turns_with_a_firing_of_the_sideline(store, one, two):
     def fires_sidelined(store):
         return numbers_of(store.queue("orders").fire(5, magazine="sideline").messages)
 
-    one.start(fires_sidelined, stop_at="fire.before_commit")
-    two.start(lambda store: store.queue("orders").shovel())
-    assert two.waits()
+    def shovels(store):
+        return store.queue("orders").shovel()
 
-    assert one.finish() == [0, 1, 2, 3, 4]
-    assert two.finish() == 5
+    assert race(fires_sidelined, "fire.before_commit", shovels) == ([0, 1, 2, 3, 4], 5)
     assert numbers_of(queue.fire("all").messages) == [5, 6, 7, 8, 9]
     audit(store)
 

@@ -34,15 +34,10 @@ def test_loads_into_one_shard_get_their_places_in_the_order_of_their_commits(sto
     audit(store)
 
 
-def test_a_load_that_fails_leaves_no_gap(store, one, two):
+def test_a_load_that_fails_leaves_no_gap(store, race):
     queue = make_queue(store)
 
-    one.start(loads(10), "load.before_commit")
-    two.start(loads(10, 10))
-    assert two.waits()
-    one.roll_back()
-
-    assert two.finish() == 10
+    assert race(loads(10), "load.before_commit", loads(10, 10), fails=True) == (None, 10)
     assert numbers_of(queue.fire("all").messages) == list(range(10, 20))
     assert queue.metadata().column("load_pointer").to_pylist() == [10, 0]
     audit(store)

@@ -23,16 +23,11 @@ def sets_apart(store):
     return quarantine(store.catalog, store.storage)
 
 
-def test_what_is_set_apart_is_settled_by_its_ticket(store, one, two):
+def test_what_is_set_apart_is_settled_by_its_ticket(store, race):
     make_queue(store).load(orders(MANY))
     ids = spoil(store)
 
-    one.start(sets_apart, "quarantine.before_commit")
-    two.start(settles("delete", ids))
-    assert two.waits()
-
-    assert one.finish() == MANY
-    assert two.finish() == MANY
+    assert race(sets_apart, "quarantine.before_commit", settles("delete", ids)) == (MANY, MANY)
     assert audit(store).deleted == MANY
 
 

@@ -8,53 +8,40 @@ from queue_core.catalog.tables import segments
 from queue_core.values.model import Magazine, State
 from tests.books import audit, leftover_files
 from tests.factories import make_queue, orders
-from tests.processes.interleavings.steps import MANY, fired_ids, on_sqlite, settles, two_customers
+from tests.processes.interleavings.steps import (
+    MANY,
+    fired_ids,
+    on_sqlite,
+    settles,
+    sweeps,
+    two_customers,
+)
 
 # settle and sweep
 
 
-def test_what_is_swept_is_not_settled_any_more(store, one, two):
-    queue = make_queue(store)
-    queue.load(orders(10))
+@pytest.mark.parametrize("fails", [False, True], ids=["commits", "rolls back"])
+def test_what_is_swept_is_not_settled_any_more(store, race, fails):
+    """If the sweep fails, the settlement counts."""
+    make_queue(store).load(orders(10))
     ids = fired_ids(store)
 
-    one.start(lambda store: store.queue("orders").sweep(0, dead_after=0), "sweep.before_commit")
-    two.start(settles("delete", ids))
-    assert two.waits()
-
-    assert one.finish() == 10
-    assert two.finish() == 0
-    assert audit(store).ids() == audit(store).ids(Magazine.SIDELINE, State.LOADED) == set(ids)
-
-
-def test_a_sweep_that_fails_leaves_the_settlement_to_the_consumer(store, one, two):
-    queue = make_queue(store)
-    queue.load(orders(10))
-    ids = fired_ids(store)
-
-    one.start(lambda store: store.queue("orders").sweep(0, dead_after=0), "sweep.before_commit")
-    two.start(settles("delete", ids))
-    assert two.waits()
-    one.roll_back()
-
-    assert two.finish() == 10
-    assert audit(store).ids() == set()
+    results = race(sweeps, "sweep.before_commit", settles("delete", ids), fails=fails)
+    assert results == ((None, 10) if fails else (10, 0))
+    left = set() if fails else set(ids)
+    assert audit(store).ids() == audit(store).ids(Magazine.SIDELINE, State.LOADED) == left
 
 
 @pytest.mark.parametrize("outcome", ["delete", "sideline", "reload"])
-def test_a_sweep_never_takes_what_is_being_settled(store, one, two, outcome):
-    queue = make_queue(store)
-    queue.load(orders(10))
+def test_a_sweep_never_takes_what_is_being_settled(store, race, outcome):
+    make_queue(store).load(orders(10))
     ids = fired_ids(store)
 
-    one.start(settles(outcome, ids[2:5]), "settle.before_commit")
-    two.start(lambda store: store.queue("orders").sweep(0, dead_after=0))
-    assert two.waits() == on_sqlite(store)
-
-    assert one.finish() == 3
+    settling = settles(outcome, ids[2:5])
+    settled, swept = race(settling, "settle.before_commit", sweeps, waits=on_sqlite(store))
+    assert settled == 3
     # PostgreSQL passes over the slice; the next sweep finds it.
-    swept = two.finish() + queue.sweep(0, dead_after=0)
-    assert swept == 7
+    assert swept + sweeps(store) == 7
     books = audit(store)
     assert books.deleted == (3 if outcome == "delete" else 0)
     assert len(books.ids(Magazine.SIDELINE)) == (10 if outcome == "sideline" else 7)
@@ -66,16 +53,12 @@ def test_a_sweep_never_takes_what_is_being_settled(store, one, two, outcome):
 
 @pytest.mark.parametrize("first", ["delete", "sideline", "reload"])
 @pytest.mark.parametrize("second", ["delete", "sideline", "reload"])
-def test_two_settle_parts_of_one_slice(store, one, two, first, second):
-    queue = make_queue(store)
-    queue.load(orders(10))
+def test_two_settle_parts_of_one_slice(store, race, first, second):
+    make_queue(store).load(orders(10))
     ids = fired_ids(store)
 
-    one.start(settles(first, ids[::2]), "settle.before_commit")
-    two.start(settles(second, ids[1::2]))
-    assert two.waits()
-
-    assert (one.finish(), two.finish()) == (5, 5)
+    both = settles(first, ids[::2]), "settle.before_commit", settles(second, ids[1::2])
+    assert race(*both) == (5, 5)
     books = audit(store)
     assert books.ids(state=State.FIRED) == set()
     places = {"delete": None, "sideline": Magazine.SIDELINE, "reload": Magazine.MAIN}
@@ -86,16 +69,11 @@ def test_two_settle_parts_of_one_slice(store, one, two, first, second):
 
 @pytest.mark.parametrize("first", ["delete", "sideline", "reload"])
 @pytest.mark.parametrize("second", ["delete", "sideline", "reload"])
-def test_the_first_of_two_settlements_of_the_same_messages_counts(store, one, two, first, second):
-    queue = make_queue(store)
-    queue.load(orders(10))
+def test_the_first_of_two_settlements_of_the_same_messages_counts(store, race, first, second):
+    make_queue(store).load(orders(10))
     ids = fired_ids(store)
 
-    one.start(settles(first, ids[:6]), "settle.before_commit")
-    two.start(settles(second, ids[4:]))
-    assert two.waits()
-
-    assert (one.finish(), two.finish()) == (6, 4)
+    assert race(settles(first, ids[:6]), "settle.before_commit", settles(second, ids[4:])) == (6, 4)
     assert audit(store).ids(state=State.FIRED) == set()
 
 
@@ -123,16 +101,13 @@ def segments_of(store):
         return len(connection.execute(segments.select()).all())
 
 
-def test_neither_waits_to_sideline_into_different_shards(store, one, two):
+def test_neither_waits_to_sideline_into_different_shards(store, race):
     queue = make_queue(store, shards=2, key="customer")
     ids = []
     for name in two_customers(queue):
         queue.load([{"number": 1, "customer": name}])
         ids.append(fired_ids(store))
 
-    one.start(settles("sideline", ids[0]), "settle.before_commit")
-    two.start(settles("sideline", ids[1]))
-    assert two.waits() == on_sqlite(store)
-
-    assert (one.finish(), two.finish()) == (1, 1)
+    first, second = (settles("sideline", each) for each in ids)
+    assert race(first, "settle.before_commit", second, waits=on_sqlite(store)) == (1, 1)
     assert len(audit(store).ids(Magazine.SIDELINE)) == 2

@@ -10,92 +10,69 @@ from queue_core.verbs.acknowledge import acknowledge
 from queue_core.verbs.read_tickets import read_tickets
 from tests.books import audit
 from tests.factories import make_queue, numbers_of, orders
-from tests.processes.interleavings.steps import fired_ids, fires, fires_unseen, on_sqlite, settles
+from tests.processes.interleavings.steps import (
+    fired_ids,
+    fires,
+    fires_unseen,
+    on_sqlite,
+    recovers,
+    settles,
+)
+
+
+@pytest.fixture
+def query(store):
+    """A streaming query that has fired ten messages, and has not seen them."""
+    make_queue(store).load(orders(10))
+    query = store.consumer("query", beats=True)
+    fires_unseen(store, query)
+    return query
+
+
+def acknowledges(query):
+    return lambda store: acknowledge(store.catalog, query, 1, delete=True)
+
+
+def plans(query):
+    def verb(store):
+        info = store.queue("orders").info
+        return len(read_tickets(store.catalog, store.storage.uri, [info], TicketRange(query, 0, 1)))
+
+    return verb
+
 
 # acknowledge, recover and hold, as a streaming query does
 
 
-def test_acknowledging_deletes_only_what_a_settlement_has_left(store, one, two):
-    queue = make_queue(store)
-    queue.load(orders(10))
-    query = store.consumer("query", beats=True)
-    fires_unseen(store, query)
+def test_acknowledging_deletes_only_what_a_settlement_has_left(store, query, race):
     ids = sorted(audit(store).ids())
+    settling = settles("sideline", ids[:4])
 
-    one.start(settles("sideline", ids[:4]), "settle.before_commit")
-    two.start(lambda store: acknowledge(store.catalog, query, 1, delete=True))
-    assert two.waits()
-
-    assert one.finish() == 4
-    assert two.finish() == 6
+    assert race(settling, "settle.before_commit", acknowledges(query)) == (4, 6)
     assert audit(store).ids() == set(ids[:4])
 
 
-def test_what_is_acknowledged_is_not_given_back(store, one, two):
-    queue = make_queue(store)
-    queue.load(orders(10))
-    query = store.consumer("query", beats=True)
-    fires_unseen(store, query)
-
-    one.start(
-        lambda store: acknowledge(store.catalog, query, 1, delete=True),
-        "acknowledge.before_commit",
-    )
-    two.start(lambda store: store.admin.recover(dead_after=0))
-    assert two.waits() == on_sqlite(store)
-
-    assert one.finish() == 10
-    assert two.finish() == 0
+def test_what_is_acknowledged_is_not_given_back(store, query, race):
+    first, waits = acknowledges(query), on_sqlite(store)
+    assert race(first, "acknowledge.before_commit", recovers, waits=waits) == (10, 0)
     assert audit(store).ids() == set()
 
 
-def test_what_is_given_back_is_not_acknowledged(store, one, two):
+def test_what_is_given_back_is_not_acknowledged(store, query, race):
     """The consumer was thought to be dead, and was not."""
-    queue = make_queue(store)
-    queue.load(orders(10))
-    query = store.consumer("query", beats=True)
-    fires_unseen(store, query)
-
-    one.start(lambda store: store.admin.recover(dead_after=0), "recover.before_commit")
-    two.start(lambda store: acknowledge(store.catalog, query, 1, delete=True))
-    assert two.waits()
-
-    assert one.finish() == 10
-    assert two.finish() == 0
+    assert race(recovers, "recover.before_commit", acknowledges(query)) == (10, 0)
     assert len(audit(store).ids(Magazine.MAIN, State.LOADED)) == 10
 
 
-def test_what_is_given_back_is_not_shown(store, one, two):
-    queue = make_queue(store)
-    queue.load(orders(10))
-    query = store.consumer("query", beats=True)
-    fires_unseen(store, query)
-
-    def plans(store):
-        info = store.queue("orders").info
-        return len(read_tickets(store.catalog, store.storage.uri, [info], TicketRange(query, 0, 1)))
-
-    one.start(lambda store: store.admin.recover(dead_after=0), "recover.before_commit")
-    two.start(plans)
-    assert two.waits()
-
-    assert one.finish() == 10
-    assert two.finish() == 0
+def test_what_is_given_back_is_not_shown(store, query, race):
+    assert race(recovers, "recover.before_commit", plans(query)) == (10, 0)
     audit(store)
 
 
-def test_a_settlement_and_a_recovery_share_a_ticket(store, one, two):
-    queue = make_queue(store)
-    queue.load(orders(10))
-    fires_unseen(store, store.consumer("query", beats=True))
+def test_a_settlement_and_a_recovery_share_a_ticket(store, query, race):
     ids = sorted(audit(store).ids())
 
-    one.start(settles("delete", ids[:4]), "settle.before_commit")
-    two.start(lambda store: store.admin.recover(dead_after=0))
-    assert two.waits()
-
-    assert one.finish() == 4
-    assert two.finish() == 6
+    assert race(settles("delete", ids[:4]), "settle.before_commit", recovers) == (4, 6)
     assert audit(store).ids(Magazine.MAIN, State.LOADED) == set(ids[4:])
 
 
@@ -103,36 +80,22 @@ def test_a_settlement_and_a_recovery_share_a_ticket(store, one, two):
 
 
 @pytest.mark.parametrize("outcome", ["delete", "sideline", "reload"])
-def test_who_reads_a_ticket_sees_it_before_or_after_a_settlement(store, one, two, outcome):
+def test_who_reads_a_ticket_sees_it_before_or_after_a_settlement(store, query, race, outcome):
+    settling = settles(outcome, sorted(audit(store).ids()))
+
+    assert race(plans(query), "SELECT segments", settling, waits=False) == (10, 10)
+    assert plans(query)(store) == 0
+
+
+def test_who_looks_at_a_queue_sees_it_before_or_after_a_settlement(store, race):
     queue = make_queue(store)
     queue.load(orders(10))
-    query = store.consumer("query", beats=True)
-    fires_unseen(store, query)
+    settling = settles("delete", fired_ids(store))
 
-    def plans(store):
-        info = store.queue("orders").info
-        return len(read_tickets(store.catalog, store.storage.uri, [info], TicketRange(query, 0, 1)))
+    def looks(store):
+        return store.queue("orders").browse().num_rows
 
-    one.start(plans, stop_at="SELECT segments")
-    two.start(settles(outcome, sorted(audit(store).ids())))
-    assert two.passes()
-
-    assert two.finish() == 10
-    assert one.finish() == 10
-    assert plans(store) == 0
-
-
-def test_who_looks_at_a_queue_sees_it_before_or_after_a_settlement(store, one, two):
-    queue = make_queue(store)
-    queue.load(orders(10))
-    ids = fired_ids(store)
-
-    one.start(lambda store: store.queue("orders").browse().num_rows, stop_at="SELECT segments")
-    two.start(settles("delete", ids))
-    assert two.passes()
-
-    assert two.finish() == 10
-    assert one.finish() == 10
+    assert race(looks, "SELECT segments", settling, waits=False) == (10, 10)
     assert queue.browse().num_rows == 0
 
 

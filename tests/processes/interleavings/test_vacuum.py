@@ -22,14 +22,9 @@ def loads_staged(staged):
     return verb
 
 
-def test_a_file_that_is_being_published_is_not_removed(store, one, two):
+def test_a_file_that_is_being_published_is_not_removed(store, race):
     queue = make_queue(store)
-    one.start(loads_staged(stage(store)), "load.before_commit")
-    two.start(vacuums)
-    assert two.waits()
-
-    assert one.finish() == 1
-    assert two.finish() == []
+    assert race(loads_staged(stage(store)), "load.before_commit", vacuums) == (1, [])
     assert queue.browse().num_rows == MANY
     audit(store)
 
