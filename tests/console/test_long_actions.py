@@ -132,15 +132,6 @@ def test_an_action_that_loses_its_catalog_is_noted(operator, store, queue, monke
     assert entry.at > "2026"
 
 
-def test_a_short_action_answers_with_what_it_has_done(operator, queue, monkeypatch):
-    monkeypatch.setattr(acting, "ANSWER_SECONDS", 60)
-
-    page = operator.post("/queues/orders/actions/sideline", data=form(operator))
-
-    assert "6 messages sidelined." in page.text
-    assert log_of(operator)["under_way"] == []
-
-
 def test_the_end_of_the_console_waits_for_the_action(operator, store):
     queue = make_queue(store)
     queue.load(orders(6))

@@ -1,6 +1,5 @@
 """The metrics at /metrics: those of `ignis metrics`, for a token or a login."""
 
-import base64
 import time
 
 import pytest
@@ -58,19 +57,13 @@ def test_the_token_opens_the_metrics_and_nothing_else(serve, store, queue, token
     assert client.post("/metrics", headers=bearer()).status_code == 405
 
 
-def test_a_login_that_may_look_reads_them(looker, queue):
-    assert "ignis_waiting_messages" in looker.get("/metrics").text
-
-
-def test_a_login_of_the_file_reads_them(serve, queue, tmp_path):
+def test_a_login_that_may_look_reads_them(looker, serve, queue, tmp_path):
     users = tmp_path / "users"
     users.write_text(passwords.line("scraper", Role.LOOK, "correct horse battery"))
-    client = serve(users=users)
-    encoded = base64.b64encode(b"scraper:correct horse battery").decode()
+    script = serve(users=users).get("/metrics", auth=("scraper", "correct horse battery"))
 
-    answer = client.get("/metrics", headers={"Authorization": f"Basic {encoded}"})
-
-    assert "ignis_waiting_messages" in answer.text
+    for answer in (looker.get("/metrics"), script):
+        assert "ignis_waiting_messages" in answer.text
 
 
 def test_nobody_else_reads_them(serve, queue, token):

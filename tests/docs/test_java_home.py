@@ -34,14 +34,12 @@ def make_java(home, version, refuse="nothing"):
     return java
 
 
-@pytest.mark.parametrize("version", ["17", "21", "25"])
-def test_a_java_that_is_new_enough_is_taken(java_home, tmp_path, version):
-    assert java_home.home_of(make_java(tmp_path, version)) == tmp_path
-
-
-@pytest.mark.parametrize("version", ["1.8", "11", "16"])
-def test_an_older_java_is_refused(java_home, tmp_path, version):
-    assert java_home.home_of(make_java(tmp_path, version)) is None
+@pytest.mark.parametrize(
+    ("version", "is_new_enough"),
+    [("1.8", False), ("11", False), ("16", False), ("17", True), ("21", True), ("25", True)],
+)
+def test_a_java_that_is_new_enough_is_taken(java_home, tmp_path, version, is_new_enough):
+    assert (java_home.home_of(make_java(tmp_path, version)) == tmp_path) == is_new_enough
 
 
 def test_a_java_without_the_module_that_spark_asks_for_is_refused(java_home, tmp_path):

@@ -146,19 +146,7 @@ def test_only_the_catalog_builds_sql():
     assert [str(file.relative_to(ROOT)) for file in outside if builds_sql(file)] == []
 
 
-def source_of(module: str) -> Path:
-    """Find the file of a module without importing it or its packages."""
-    path = ROOT.joinpath(*module.split("."))
-    return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
-
-
-def not_yet_written(module: str) -> pytest.MarkDecorator:
-    return pytest.mark.skipif(not source_of(module).exists(), reason=f"{module} is not written yet")
-
-
-@pytest.mark.parametrize(
-    "package", [pytest.param(name, marks=not_yet_written(name)) for name in PACKAGES]
-)
+@pytest.mark.parametrize("package", PACKAGES)
 def test_public_names_are_sorted_and_exist(package):
     module = importlib.import_module(package)
 
@@ -166,32 +154,30 @@ def test_public_names_are_sorted_and_exist(package):
     assert [name for name in module.__all__ if not hasattr(module, name)] == []
 
 
-@pytest.mark.parametrize(
-    ("module", "unloaded"),
-    [
-        pytest.param(module, unloaded, marks=not_yet_written(module), id=module)
-        for module, unloaded in {
-            "queue_core": {"pyspark", "sqlalchemy"},
-            "queue_core.segments.reader": {"pyspark", "sqlalchemy"},
-            "queue_core.segments.format": {"pyspark", "sqlalchemy"},
-            "queue_core.segments.stager": {"pyspark", "sqlalchemy"},
-            "queue_core.segments.storage": {"pyspark", "sqlalchemy"},
-            "queue_core.store": {"pyspark", "sqlglot"},
-            "pyspark_ignis.source": {"pyarrow", "sqlalchemy"},
-            "ignis_cli.commands": {"pyspark"},
-            "ignis_sink.load": {"sqlalchemy"},
-            "ignis_sink.planning": {"sqlalchemy"},
-            "ignis_sink.publishing": {"sqlglot"},
-            "ignis_sink.settle": {"sqlalchemy"},
-            "ignis_source.batch": {"sqlalchemy"},
-            "ignis_source.stream": {"sqlalchemy"},
-            "ignis_source.session": {"sqlglot", *NOT_TO_START},
-            "ignis_source.acquiring": {"sqlglot", *NOT_TO_START},
-            "ignis_source.browsing": {"sqlglot", *NOT_TO_START},
-        }.items()
-    ],
-)
-def test_import_leaves_heavy_libraries_unloaded(module, unloaded):
+#: Libraries that some modules leave unloaded, besides those of `NEVER`.
+UNLOADED = {
+    "queue_core": {"pyspark", "sqlalchemy"},
+    "queue_core.segments.reader": {"pyspark", "sqlalchemy"},
+    "queue_core.segments.format": {"pyspark", "sqlalchemy"},
+    "queue_core.segments.stager": {"pyspark", "sqlalchemy"},
+    "queue_core.segments.storage": {"pyspark", "sqlalchemy"},
+    "queue_core.store": {"pyspark", "sqlglot"},
+    "pyspark_ignis.source": {"pyarrow", "sqlalchemy"},
+    "ignis_cli.commands": {"pyspark"},
+    "ignis_sink.load": {"sqlalchemy"},
+    "ignis_sink.planning": {"sqlalchemy"},
+    "ignis_sink.publishing": {"sqlglot"},
+    "ignis_sink.settle": {"sqlalchemy"},
+    "ignis_source.batch": {"sqlalchemy"},
+    "ignis_source.stream": {"sqlalchemy"},
+    "ignis_source.session": {"sqlglot", *NOT_TO_START},
+    "ignis_source.acquiring": {"sqlglot", *NOT_TO_START},
+    "ignis_source.browsing": {"sqlglot", *NOT_TO_START},
+}
+
+
+@pytest.mark.parametrize("module", UNLOADED)
+def test_import_leaves_heavy_libraries_unloaded(module):
     """Executors start many processes, and each needless library slows every start."""
     script = f"import sys, {module}; print(*sys.modules)"
     loaded = subprocess.run(
@@ -199,7 +185,7 @@ def test_import_leaves_heavy_libraries_unloaded(module, unloaded):
     ).stdout.split()
 
     assert module in loaded
-    assert (unloaded | NEVER).isdisjoint(loaded)
+    assert (UNLOADED[module] | NEVER).isdisjoint(loaded)
 
 
 def imported_libraries():

@@ -157,7 +157,9 @@ def test_each_public_name_is_the_object_of_its_home(package):
 
 
 def examples() -> Iterator[tuple[str, str]]:
-    """Each Python example of the README, docs/ and the notebooks, with the name of its file."""
+    """Each Python example of the README, docs/, examples/ and the notebooks, with its file."""
+    for file in sorted((ROOT / "examples").glob("*.py")):
+        yield file.name, file.read_text()
     for page in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]:
         for block in re.findall(r"^```python\n(.*?)^```$", page.read_text(), re.M | re.S):
             yield page.name, block
