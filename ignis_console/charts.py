@@ -35,15 +35,15 @@ def line(
     The line breaks where a figure is unknown, and where more than *gap* seconds have no figure.
     *top* is the figure at the upper edge; by default, the highest one.
     """
-    known = [(at, value) for at, value in points if value is not None and begin <= at <= end]
-    if not known:
+    parts = _parts(points, begin, end, gap)
+    values = [value for part in parts for _, value in part]
+    if not values:
         return Line("", "", None, None, None)
-    values = [value for _, value in known]
     highest = max(values)
     scale = (height - 2) / (top or highest or 1)
     across = width / max(end - begin, 1e-9)
     paths, areas = [], []
-    for part in _parts(points, begin, end, gap):
+    for part in parts:
         spots = [
             (round((at - begin) * across, 1), round(height - 1 - value * scale, 1))
             for at, value in part

@@ -69,11 +69,6 @@ def check_name(name: str) -> str:
     return name
 
 
-def read(path: Path) -> dict[str, Login]:
-    """Read a file of logins; raises `BadOption`, which names the line at fault."""
-    return parse(read_bytes(path), path)
-
-
 def read_bytes(path: Path) -> bytes:
     """Return what a file of logins contains; raises `BadOption`."""
     try:

@@ -68,15 +68,16 @@ def test_an_action_under_way_is_finished_and_noted_when_the_console_is_ended(
 
 def test_a_line_of_a_login_is_printed_and_works(address, tmp_path):
     result = runner(address)("console-user", "ann", "--role", "operate", input=PASSWORD + "\n")
-    file = tmp_path / "users"
-    file.write_text(result.stdout)
+
+    def role_of(name, line):
+        logins = passwords.parse(line.encode(), tmp_path)
+        return passwords.verify(logins, name, PASSWORD).role
 
     assert result.exit_code == 0
-    assert passwords.verify(passwords.read(file), "ann", PASSWORD).role == "operate"
+    assert role_of("ann", result.stdout) == "operate"
     (found,) = answer(runner(address)("--json", "console-user", "bob", input=PASSWORD + "\n"))
     assert (found["name"], found["role"]) == ("bob", "look")
-    file.write_text(found["line"])
-    assert passwords.verify(passwords.read(file), "bob", PASSWORD).role == "look"
+    assert role_of("bob", found["line"]) == "look"
     assert "12 or more" in refusal(runner(address)("console-user", "ann", input="short\n"))
 
 

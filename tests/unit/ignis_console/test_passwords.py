@@ -17,7 +17,7 @@ def ann():
 def test_a_login_is_verified(tmp_path, ann):
     file = tmp_path / "users"
     file.write_text(f"# the team\n\n{ann}\n")
-    logins = passwords.read(file)
+    logins = passwords.parse(passwords.read_bytes(file), file)
 
     assert PASSWORD not in ann
     assert passwords.verify(logins, "ann", PASSWORD).role is Role.OPERATE
@@ -42,13 +42,13 @@ def bad_lines(line):
 
 
 def test_a_file_with_a_bad_line_is_refused_by_its_number(tmp_path, ann):
-    file = tmp_path / "users"
     for text in bad_lines(ann):
-        file.write_text(text)
-        with pytest.raises(BadOption, match=r"line \d|no logins"):
-            passwords.read(file)
+        with pytest.raises(BadOption, match=r"users: (line \d|it has no logins)"):
+            passwords.parse(text.encode(), tmp_path / "users")
     with pytest.raises(BadOption, match="cannot be read"):
-        passwords.read(tmp_path / "none")
+        passwords.parse(b"\xff", tmp_path / "users")
+    with pytest.raises(BadOption, match="cannot be read"):
+        passwords.read_bytes(tmp_path / "none")
 
 
 @pytest.mark.parametrize(
