@@ -16,9 +16,6 @@ import pyarrow.json
 
 from queue_core.values.schema import is_binary
 
-#: A column of a row without any other, since Arrow counts no rows without columns.
-_NOTHING = "__nothing__"
-
 
 def table_of(lines: bytes, schema: pa.Schema | None) -> pa.Table:
     """
@@ -51,8 +48,6 @@ def table_of(lines: bytes, schema: pa.Schema | None) -> pa.Table:
             if is_binary(kind):
                 column = pa.array([value_of(text, kind) for text in column.to_pylist()], kind)
             rows = rows.set_column(number, name, column.cast(kind))
-    if _NOTHING in rows.column_names:
-        rows = rows.drop_columns([_NOTHING])
     for name, column in columns.items():
         rows = rows.append_column(name, column)
     return rows
@@ -114,8 +109,7 @@ def _taken_out(lines: bytes, taken: Mapping[str, pa.DataType]) -> tuple[bytes, d
         name: pa.array([value_of(row.pop(name, None), kind) for row in rows], kind)
         for name, kind in taken.items()
     }
-    rest = (row or {_NOTHING: None} for row in rows)
-    return b"\n".join(json.dumps(row).encode() for row in rest), columns
+    return b"\n".join(json.dumps(row).encode() for row in rows), columns
 
 
 def _object(line: bytes) -> dict[str, Any]:
