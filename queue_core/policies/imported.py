@@ -30,10 +30,6 @@ def storable(settings: Mapping[str, Any]) -> dict[str, Any]:
     policy = settings.get("policy")
     if policy is None or isinstance(policy, str):
         return dict(settings)
-    return {**settings, "policy": _path_of(policy)}
-
-
-def _path_of(policy: Any) -> str:
     if not isinstance(policy, FunctionType):
         raise BadOption(
             f"policy={policy!r} cannot be stored: give its text, such as 'latest', or the import "
@@ -47,4 +43,4 @@ def _path_of(policy: Any) -> str:
             f"it from {policy.__module__!r}: define it at the top of an installed module, or use "
             "a text such as 'latest'"
         )
-    return path
+    return {**settings, "policy": path}

@@ -99,12 +99,8 @@ def _encoded(new: pa.ChunkedArray, queued: pa.ChunkedArray) -> tuple[Numbers, Nu
 
 
 def _numbers(column: pa.Array | pa.ChunkedArray) -> Numbers:
-    numbers: Numbers = column.to_numpy(**_copying(column)).astype(np.int64)
+    numbers: Numbers = np.asarray(column).astype(np.int64)
     return numbers
-
-
-def _copying(column: pa.Array | pa.ChunkedArray) -> dict[str, bool]:
-    return {} if isinstance(column, pa.ChunkedArray) else {"zero_copy_only": False}
 
 
 def _paired(one: tuple[Numbers, Numbers], other: tuple[Numbers, Numbers]) -> tuple[Numbers, ...]:

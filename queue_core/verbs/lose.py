@@ -75,7 +75,10 @@ def start_again(catalog: Catalog, name: str, *, browses: bool = False) -> Handli
         if counted is not None and not browses:
             count_losses(connection, _in_hand(connection, life.id, counted))
             # A sweep has counted these, and has not moved them yet.
-            _put_back(connection, _in_hand(connection, life.id, -1))
+            changes = Changes()
+            for piece in _in_hand(connection, life.id, -1):
+                changes.reload(piece, piece.rows)
+            changes.apply(connection)
         return HandlingConsumer(id=life.id, name=life.name, epoch=life.epoch)
 
     return transact(catalog, "lose", work)
@@ -139,10 +142,3 @@ def _losses(piece: Slice, among: int) -> dict[str, Any]:
     if piece.magazine is Magazine.MAIN:
         values |= {"lost": min(piece.lost + 1, _MOST), "lost_among": among}
     return values
-
-
-def _put_back(connection: Connection, pieces: Sequence[Slice]) -> None:
-    changes = Changes()
-    for piece in pieces:
-        changes.reload(piece, piece.rows)
-    changes.apply(connection)
