@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from sqlalchemy import Connection
 
 from queue_core.catalog.database import Catalog
+from queue_core.catalog.holders import waiters
 from queue_core.catalog.records.publications import is_new_load
 from queue_core.catalog.slices import segments
 from queue_core.segments.stager import removed_if_refused
@@ -69,6 +70,8 @@ def publish_once(
                 load_bounded(connection, storage, queue, staged, waiter, when_full.overflow)
             else:
                 segments.discard_unpublished(connection, [s.location for s in staged if s.location])
+                if waiter is not None:
+                    waiters.leave(connection, waiter)
             return is_new
 
         return commit_load(catalog, work, when_full.timeout)

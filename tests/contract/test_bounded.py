@@ -9,13 +9,25 @@ import pytest
 from sqlalchemy import event, update
 
 from queue_core.catalog.holders import waiters as waiting
+from queue_core.catalog.records.publications import is_new_load
 from queue_core.catalog.tables import slices, waiters
 from queue_core.errors import BadOption, QueueDeactivated, QueueFull
+from queue_core.verbs.capacity.bounds import OnFull
 from queue_core.waiting import admission
+from queue_core.waiting.publish import publish_once
+from queue_core.waiting.smart.decide import LoadPolicy
+from queue_core.waiting.smart.load import load_staged
 from tests.books import audit
 from tests.contract.test_statements import counted
 from tests.dump import dump
-from tests.factories import make_filled, make_queue, numbers_of, orders
+from tests.factories import (
+    make_batch,
+    make_filled,
+    make_queue,
+    make_stager,
+    numbers_of,
+    orders,
+)
 from tests.waiting import PATIENCE, Caller, standing, stands_for_ever, until, waits
 
 # --- which messages count -------------------------------------------------------------------------
@@ -259,6 +271,29 @@ def test_loads_are_admitted_in_order_of_arrival(store):
     assert seen == list(range(6))
     for caller in callers:
         caller.done()
+
+
+@pytest.mark.parametrize("policy", [None, "drop_duplicates"])
+def test_a_batch_that_another_process_has_loaded_leaves_the_line(store, policy):
+    queue = make_filled(store, 1, max_size=1, policy=policy)
+    stager = make_stager(queue)
+    stager.add(orders(1, 1).to_batches()[0])
+    staged = [segment.in_shard(0) for segment in stager.finish()]
+    batch, load_policy = make_batch(staged, 1), LoadPolicy.of(queue.info)
+
+    def publish():
+        given = (store.catalog, store.storage, queue.info)
+        if load_policy is None:
+            return publish_once(*given, staged, batch)
+        return load_staged(*given, load_policy, staged, OnFull(), batch)
+
+    caller = Caller(publish)
+    waits(store, 1)
+    store.catalog.write(lambda connection: is_new_load(connection, queue.info, batch))
+    queue.delete(queue.fire())
+
+    assert caller.done() is False
+    assert standing(store) == []
 
 
 def test_no_load_overtakes_waiting_ones_even_if_it_would_fit(store):

@@ -21,7 +21,7 @@ from sqlalchemy import Connection
 
 from queue_core.catalog import queues
 from queue_core.catalog.database import Catalog
-from queue_core.catalog.holders import named_locks
+from queue_core.catalog.holders import named_locks, waiters
 from queue_core.catalog.records.publications import claim, is_new_load
 from queue_core.catalog.slices import segments, shard_locks
 from queue_core.catalog.slices.changes import Changes
@@ -119,6 +119,8 @@ class SmartLoad:
                 named_locks.lock_room(connection, self._queue.id)
             if batch is not None and not is_new_load(connection, self._queue, batch):
                 segments.discard_unpublished(connection, self._incoming.unused(()))
+                if waiter is not None:
+                    waiters.leave(connection, waiter)
                 return None
             return load(connection, waiter, on_full.overflow)
 
