@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,9 +17,7 @@ import sqlalchemy as sa
 
 from queue_core import Store
 from queue_core.support import faults
-
-#: Long enough for any child, on a busy machine.
-PATIENCE = 120.0
+from tests.waiting import PATIENCE, until
 
 _CONTEXT = multiprocessing.get_context("forkserver")
 # Arrow imports pandas for the first array that it makes.
@@ -75,13 +72,12 @@ class Child:
             # The child's locks on a SQLite database died with it.
             return
         query = sa.text("SELECT count(*) FROM pg_stat_activity WHERE application_name = :name")
-        end = time.monotonic() + PATIENCE
-        while time.monotonic() < end:
+
+        def is_gone() -> bool:
             with store.catalog.read() as connection:
-                if connection.scalar(query, {"name": self.name}) == 0:
-                    return
-            time.sleep(0.005)
-        raise AssertionError(f"PostgreSQL still has connections of {self.name}")
+                return connection.scalar(query, {"name": self.name}) == 0
+
+        until(is_gone, f"PostgreSQL still has connections of {self.name}")
 
 
 class Journal:

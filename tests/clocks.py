@@ -1,8 +1,8 @@
-"""The clock of a catalog that jumps: all that it has stamped becomes older, or younger."""
+"""Time that passes for a catalog at once: its clock jumps, or what waits for its time is due."""
 
 from __future__ import annotations
 
-from sqlalchemy import Connection, update
+from sqlalchemy import Connection, select, update
 
 from queue_core import Store
 from queue_core.catalog import seals
@@ -19,6 +19,7 @@ from queue_core.catalog.tables import (
     token_buckets,
     waiters,
 )
+from queue_core.values.due import NEVER
 
 DAY = 24 * 3600 * 1_000_000
 #: Columns that hold times of the catalog.
@@ -49,5 +50,17 @@ def jump(store: Store, days: float) -> None:
             numbers = seals.numbers_in_sql(table)
             connection.execute(update(table).values(older | {"seal": table.c.seal - numbers}))
             connection.execute(update(table).values(seal=table.c.seal + numbers))
+
+    store.catalog.write(work)
+
+
+def make_due(store: Store, seconds: float = 1e5) -> None:
+    """Let *seconds* pass for messages that wait for their time; dead ones stay dead."""
+
+    def work(connection: Connection) -> None:
+        waiting = select(slices.c.id, slices.c.due_at).where(slices.c.due_at < NEVER)
+        for row in connection.execute(waiting).all():
+            due_at = row.due_at - int(seconds * 1e6)
+            seals.change(connection, slices, slices.c.id == row.id, due_at=due_at)
 
     store.catalog.write(work)

@@ -3,6 +3,7 @@
 import os
 import sys
 import time
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +15,6 @@ from queue_core import Store
 from queue_core.support import faults
 from queue_core.values.address import Address
 from tests import servers, statements, unsynced
-from tests.groups import spark_group
 from tests.waiting import until
 from tests.zookeeper import ZooKeeper
 
@@ -28,6 +28,15 @@ TESTS = ROOT / "tests"
 EACH_CATALOG = {"golden", "kills", "model", "processes", "property"}
 #: Spark runs for seconds here, too briefly for the optimizing compiler and parallel collectors.
 BRIEF = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
+
+
+#: Groups of tests with Spark; each has its own session, and takes a processor and a gigabyte.
+SPARK_GROUPS = 2
+
+
+def spark_group(file: str) -> str:
+    """Return the group of the tests in a file: those run in one process, and share its session."""
+    return f"spark {zlib.crc32(file.encode()) % SPARK_GROUPS}"
 
 
 def pytest_configure() -> None:

@@ -6,11 +6,13 @@ process of a user, and a thousand times in a process of tests.
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from sqlalchemy import Connection, Engine, event
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.util import LRUCache
 
 from queue_core import Store
@@ -59,3 +61,13 @@ def counted(store: Store) -> Iterator[list[str]]:
         yield statements
     finally:
         event.remove(store.catalog.engine, "before_cursor_execute", note)
+
+
+def was_late(error: DBAPIError) -> bool:
+    """
+    Return whether a late transaction of SQLite begins again, because others wrote while it read.
+
+    All other transactions that write have the database from their first statement on.
+    """
+    code = getattr(error.orig, "sqlite_errorcode", 0)
+    return code & 0xFF == sqlite3.SQLITE_BUSY and not str(error.statement).startswith("BEGIN")

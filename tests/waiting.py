@@ -18,7 +18,7 @@ from queue_core.verbs.capacity import wait_line
 from queue_core.waiting import fire
 
 #: Long enough for anything that is waited for, on a busy machine.
-PATIENCE = 60.0
+PATIENCE = 120.0
 
 
 class Caller(threading.Thread):

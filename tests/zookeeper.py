@@ -7,14 +7,11 @@ import shutil
 import signal
 import socket
 import subprocess
-import time
 from importlib.util import find_spec
 from pathlib import Path
 
 from benchmarks.ports import lasting_port
-
-#: Long enough for a Java process to start on a busy machine.
-PATIENCE = 120.0
+from tests.waiting import until
 
 _CONFIGURATION = """
 tickTime=200
@@ -49,23 +46,11 @@ class ZooKeeper:
         main = "org.apache.zookeeper.server.ZooKeeperServerMain"
         with (self._folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
-                [
-                    _java(),
-                    "-Xmx128m",
-                    "-XX:TieredStopAtLevel=1",
-                    "-cp",
-                    str(jars),
-                    main,
-                    self._file,
-                ],
+                [_java(), "-Xmx128m", "-XX:TieredStopAtLevel=1", "-cp", jars, main, self._file],
                 stdout=log,
                 stderr=log,
             )
-        end = time.monotonic() + PATIENCE
-        while not self._answers():
-            assert self._process.poll() is None, (self._folder / "log").read_text()
-            assert time.monotonic() < end, "ZooKeeper does not answer"
-            time.sleep(0.05)
+        until(self._answers, "ZooKeeper does not answer")
 
     def stop(self) -> None:
         """End it at once, as a crash does."""
@@ -75,6 +60,8 @@ class ZooKeeper:
             self._process = None
 
     def _answers(self) -> bool:
+        assert self._process is not None
+        assert self._process.poll() is None, (self._folder / "log").read_text()
         try:
             with socket.create_connection(self._address, timeout=1):
                 return True

@@ -12,9 +12,9 @@ from queue_core.values.model import HandlingConsumer
 from queue_core.verbs.acknowledge import acknowledge
 from queue_core.verbs.lose import lose
 from tests.books import audit
+from tests.clocks import make_due
 from tests.contract.lost import fire, losses, start
 from tests.contract.pools import Recorder
-from tests.due import make_due
 from tests.dump import backdate, dump
 from tests.factories import make_queue, numbers_of, orders
 

@@ -17,7 +17,7 @@ from queue_core.upkeep.tasks.task import Timing
 from queue_core.values.due import NEVER
 from queue_core.values.settings import QueueSettings
 from queue_core.verbs import retry as module
-from tests.due import make_due
+from tests.clocks import make_due
 from tests.factories import make_filled, make_queue, numbers_of, orders, with_sidelined
 from tests.waiting import PATIENCE, Caller
 

@@ -13,8 +13,8 @@ import pytest
 from typer.testing import CliRunner
 
 from ignis_cli.commands import app
+from tests.conftest import spark_group
 from tests.examples import CONNECT, DATABASE, FOLDER, ROOT, blocks, execute, files
-from tests.groups import spark_group
 
 #: The pages with examples in Python; those that need jars are in tests/connectors.
 PAGES = sorted(

@@ -32,6 +32,7 @@ from queue_core import Conflict, ConsumerPool, Queue, Store, batch_handler
 from queue_core.values.address import Address
 from tests.books import audit
 from tests.children import Child
+from tests.waiting import PATIENCE
 
 #: What a process did when it was killed.
 BEGINS, BETWEEN, WITHIN, COMMITS = range(4)
@@ -40,7 +41,6 @@ SCHEMA = pa.schema([pa.field("number", pa.int64(), nullable=False)])
 #: A process is killed after at most this many statements, and then after at most so many seconds.
 STATEMENTS = 250
 SECONDS = 0.004
-PATIENCE = 60.0
 #: What a handler of batches notes of a failure.
 NOTED = ("number", "_attempt")
 #: Messages that one transaction of a pool's process loads.

@@ -17,9 +17,7 @@ from sqlalchemy.engine import make_url
 from queue_core import Store
 from queue_core.support import faults
 from queue_core.values.address import Address
-
-#: Seconds after which a step that should have come is a failure.
-PATIENCE = 60.0
+from tests.waiting import PATIENCE
 
 
 class RolledBack(Exception):

@@ -10,8 +10,9 @@ import pytest
 from queue_core import Breaker, ConsumerPool, Store
 from queue_core.pool import breaking
 from queue_core.values.address import Address
-from tests.children import PATIENCE, Child, Journal
+from tests.children import Child, Journal
 from tests.factories import make_queue, orders
+from tests.waiting import until
 
 pytestmark = pytest.mark.crash
 
@@ -43,13 +44,6 @@ def work(address: Address, journal: Path, down: Path, hangs: bool) -> None:
         time.sleep(3600)
 
 
-def wait_for(condition):
-    end = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < end, "the condition did not hold in time"
-        time.sleep(0.01)
-
-
 def test_processes_share_a_breaker_and_survive_the_death_of_the_one_that_probes(
     store, address, tmp_path
 ):
@@ -69,7 +63,7 @@ def test_processes_share_a_breaker_and_survive_the_death_of_the_one_that_probes(
 
     children = [start(0, True)]
     try:
-        wait_for(lambda: journals[0].read("probing"))
+        until(lambda: journals[0].read("probing"))
         assert store.view("breakers").column("state").to_pylist() == ["probing"]
         children[0].kill()
         children[0].wait_for_rollback(store)
@@ -77,11 +71,11 @@ def test_processes_share_a_breaker_and_survive_the_death_of_the_one_that_probes(
         since = time.monotonic()
         children += [start(1, False), start(2, False)]
         # A probe in each pause, by one of them.
-        wait_for(lambda: sum(len(journal.read("called")) for journal in journals[1:]) >= 3)
+        until(lambda: sum(len(journal.read("called")) for journal in journals[1:]) >= 3)
         down.unlink()
         lasted = time.monotonic() - since
-        wait_for(lambda: queue.peek(300).num_rows == 0)
-        wait_for(lambda: in_flight() == held)
+        until(lambda: queue.peek(300).num_rows == 0)
+        until(lambda: in_flight() == held)
     finally:
         for child in children:
             child.kill()

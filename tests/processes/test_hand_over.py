@@ -18,6 +18,7 @@ from queue_core.catalog.holders import interests
 from queue_core.values.address import Address
 from tests.children import PATIENCE, Child, Journal
 from tests.factories import make_queue, orders
+from tests.waiting import until
 
 pytestmark = pytest.mark.crash
 
@@ -41,13 +42,6 @@ def consume(address: Address, journal: Path, how: dict[str, object], stop: Path)
             time.sleep(0.01)
         log.write("stops")
     os._exit(0)
-
-
-def wait_for(condition):
-    end = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < end, "the condition did not hold in time"
-        time.sleep(0.005)
 
 
 @pytest.mark.parametrize(
@@ -74,13 +68,13 @@ def test_the_lower_priority_takes_over(store, address, tmp_path, monkeypatch, ho
         return True
 
     try:
-        wait_for(lambda: journal.read("began"))
+        until(lambda: journal.read("began"))
         # For now: its heart may beat late on a busy machine.
         monkeypatch.setattr(interests, "GONE_SECONDS", 10 * PATIENCE)
         with ConsumerPool(store, "orders", handler, concurrency=1, **low):
             queue.load(orders(2000))
             if how != "out of credit":
-                wait_for(lambda: len(journal.read("handled")) > 20)
+                until(lambda: len(journal.read("handled")) > 20)
                 assert got == [], "a higher priority is interested"
             since = time.monotonic()
             if how == "stopped":
@@ -88,10 +82,10 @@ def test_the_lower_priority_takes_over(store, address, tmp_path, monkeypatch, ho
             elif how.startswith("killed"):
                 os.kill(journal.read("began")[0]["pid"], signal.SIGKILL)
             monkeypatch.undo()
-            wait_for(lambda: got)
+            until(lambda: got)
             took = time.monotonic() - since
             assert took < PROMISED_SECONDS + ALLOWANCE_SECONDS
-            wait_for(lambda: len(got) + len({e["number"] for e in journal.read("handled")}) >= 1999)
+            until(lambda: len(got) + len({e["number"] for e in journal.read("handled")}) >= 1999)
         print(f"\n{how}: handed over in {took:.2f} s")
     finally:
         child.kill()

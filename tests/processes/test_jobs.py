@@ -14,6 +14,7 @@ from tests.books import audit
 from tests.children import PATIENCE, Child
 from tests.factories import make_queue, numbers_of, orders
 from tests.job_steps import make_late, the_job
+from tests.waiting import until
 
 #: How many messages there are, and how many a second the job moves.
 MESSAGES, RATE = 3_000, 1_000
@@ -23,6 +24,10 @@ KILLS = 3
 def run_tasks(address: Address) -> None:
     with Store(address) as store, store.side_tasks(tasks=["shovel"]):
         time.sleep(PATIENCE)
+
+
+def has_ended(store: Store) -> bool:
+    return the_job(store)["ended_at"] is not None
 
 
 @pytest.mark.parametrize("to", [None, "other"])
@@ -39,23 +44,19 @@ def test_a_job_survives_its_runners_and_moves_each_message_once(store, address, 
             Child(run_tasks, address, log=tmp_path / f"runner-{number}-{each}") for each in range(2)
         ]
         # Not before one of them runs the job, and then at any moment.
-        before, end = the_job(store)["moved"], time.monotonic() + PATIENCE
-        while the_job(store)["moved"] == before and the_job(store)["ended_at"] is None:
-            assert time.monotonic() < end
-            time.sleep(0.02)
+        before = the_job(store)["moved"]
+        until(lambda before=before: the_job(store)["moved"] != before or has_ended(store))
         if number < KILLS:
             time.sleep(chance.uniform(0, 0.3))
         else:
-            while the_job(store)["ended_at"] is None:
-                assert time.monotonic() < end
-                time.sleep(0.05)
+            until(lambda: has_ended(store))
         for runner in runners:
             runner.kill()
             runner.wait_for_rollback(store)
         audit(store)
         there = (other if to else queue).browse()
         assert the_job(store)["moved"] == there.num_rows
-        if the_job(store)["ended_at"] is not None:
+        if has_ended(store):
             break
         make_late(store)
 

@@ -27,6 +27,7 @@ from queue_core.values.address import Address
 from tests.children import PATIENCE, Child, Journal
 from tests.dump import backdate
 from tests.factories import make_queue, orders
+from tests.waiting import until
 
 INSTANCES = ("one", "two", "three")
 QUEUES = ("orders", "parcels")
@@ -78,7 +79,7 @@ class Instances:
 
     def wait_for(self, count: int) -> list[str]:
         """Wait until *count* instances lead."""
-        wait_until(lambda: len(self.leading()) == count)
+        until(lambda: len(self.leading()) == count)
         return self.leading()
 
     def kill(self, name: str) -> None:
@@ -87,13 +88,6 @@ class Instances:
     def close(self) -> None:
         for child in self.children.values():
             child.kill()
-
-
-def wait_until(holds: Callable[[], bool]) -> None:
-    end = time.monotonic() + PATIENCE
-    while not holds():
-        assert time.monotonic() < end, "it never came to that"
-        time.sleep(0.02)
 
 
 @pytest.fixture
@@ -147,15 +141,15 @@ def judged(store, queue, address, zookeeper, tmp_path):
 def test_by_the_lease_one_sweeps_and_when_it_is_killed_another(store, queue, leased):
     (first,) = leased.wait_for(1)
     stuck(store, queue, 5)
-    wait_until(lambda: swept(queue) == 5)
-    wait_until(lambda: ran(leased) == [first])
+    until(lambda: swept(queue) == 5)
+    until(lambda: ran(leased) == [first])
 
     leased.kill(first)
     end_lease(store)
 
     (second,) = leased.wait_for(1)
     stuck(store, queue, 3)
-    wait_until(lambda: swept(queue) == 8)
+    until(lambda: swept(queue) == 8)
     assert second != first
 
 
@@ -180,14 +174,14 @@ def test_by_the_lease_no_two_lead_at_once(store, queue, leased):
 def test_by_zookeeper_one_sweeps_and_when_it_is_killed_another(store, queue, judged):
     (first,) = judged.wait_for(1)
     stuck(store, queue, 5)
-    wait_until(lambda: swept(queue) == 5)
-    wait_until(lambda: ran(judged) == [first])
+    until(lambda: swept(queue) == 5)
+    until(lambda: ran(judged) == [first])
 
     judged.kill(first)
 
     (second,) = judged.wait_for(1)
     stuck(store, queue, 3)
-    wait_until(lambda: swept(queue) == 8)
+    until(lambda: swept(queue) == 8)
     assert second != first
 
 
@@ -206,7 +200,7 @@ def test_without_zookeeper_nobody_sweeps_until_it_is_back(store, queue, judged, 
 
     zookeeper.start()
     judged.wait_for(1)
-    wait_until(lambda: swept(queue) == 5)
+    until(lambda: swept(queue) == 5)
 
 
 @pytest.mark.parametrize("catalog_url", ["sqlite"], indirect=True)
@@ -219,9 +213,9 @@ def test_the_nodes_are_those_of_ignismq(store, zookeeper):
     client.start()
     try:
         leaders[0].start()
-        wait_until(leaders[0].leads)
+        until(leaders[0].leads)
         leaders[1].start()
-        wait_until(lambda: client.exists(f"{root}/communicator/two") is not None)
+        until(lambda: client.exists(f"{root}/communicator/two") is not None)
 
         assert sorted(client.get_children(root)) == [
             "communicator",
@@ -241,8 +235,8 @@ def test_the_nodes_are_those_of_ignismq(store, zookeeper):
         assert not leaders[1].leads()
 
         leaders[0].stop()
-        wait_until(leaders[1].leads)
-        wait_until(lambda: client.exists(f"{root}/communicator/one") is None)
+        until(leaders[1].leads)
+        until(lambda: client.exists(f"{root}/communicator/one") is None)
         assert not leaders[0].leads()
     finally:
         for leader in leaders:

@@ -43,7 +43,7 @@ from queue_core.verbs.intervene import Act
 from queue_core.verbs.quarantine import quarantine
 from queue_core.verbs.read_tickets import plan_tickets
 from tests.books import audit
-from tests.due import make_due
+from tests.clocks import make_due
 from tests.factories import make_queue, planned, seen
 from tests.property.choices import FAIR, GROUPED, URGENT, first_part, lane_of
 from tests.property.losing import POOLS, Losing

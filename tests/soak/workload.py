@@ -38,9 +38,9 @@ from queue_core.values.ids import IdSet
 from queue_core.values.outcomes import Settlement
 from queue_core.verbs.quarantine import quarantine
 from queue_core.verbs.settle import settle
-from tests.processes.refusals import was_late
 from tests.referee import NUMBERS_BITS, Rules
 from tests.soak.history import History
+from tests.statements import was_late
 
 SCHEMA = pa.schema(
     [

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from queue_core import Queue, Store
-from tests.counts import Counts
 from tests.crash.spark.scene import SCHEMA, Scene, numbered
+from tests.referee import Counts
 
 
 def count(scene: Scene) -> Counts:
@@ -39,9 +39,9 @@ def at_the_end(scene: Scene, *, rescued: bool = False) -> tuple[Counts, list[str
         if files := store.storage.list():
             wrong.append(f"{len(files)} files are left of queues in which no message is")
     counts = _counts(scene, out, still_in)
-    if counts.ok != scene.messages:
-        wrong.append(f"{scene.messages - counts.ok} messages did not come out")
-    if not counts.exact:
+    if counts.delivered != scene.messages:
+        wrong.append(f"{scene.messages - counts.delivered} messages did not come out")
+    if not counts.right:
         wrong.append(f"not exactly once: {counts}")
     return counts, wrong
 
@@ -54,9 +54,9 @@ def _counts(scene: Scene, out: pa.Table, still_in: np.ndarray) -> Counts:
     there[still_in] = True
     came = copies > 0
     return Counts(
-        attempt=scene.messages,
+        attempted=scene.messages,
         acknowledged=int(scene.acknowledged.sum()),
-        ok=int(came.sum()),
+        delivered=int(came.sum()),
         lost=int((scene.acknowledged & ~came & ~there).sum()),
         unexpected=len(out) - len(known) + _altered(known),
         duplicated=int((copies[came] - 1).sum()),

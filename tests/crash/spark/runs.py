@@ -10,12 +10,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from queue_core.support import faults
-from tests.counts import Counts
 from tests.crash.spark import checkpoint
 from tests.crash.spark.copied import at_the_end, count
 from tests.crash.spark.driver import Job
 from tests.crash.spark.lives import Life, wait_for
 from tests.crash.spark.scene import Scene
+from tests.referee import Counts
 
 #: Where a load stands that finds no room, which there is always in a queue without bounds.
 WITHOUT_ROOM = ("load.waiting", "load.offered", "load.before_withdrawal", "load.withdrawn")

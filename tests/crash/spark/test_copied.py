@@ -30,8 +30,8 @@ def test_a_faithful_copy_is_exact(scene):
     counts, wrong = at_the_end(scene)
 
     assert wrong == []
-    assert counts.exact
-    assert (counts.attempt, counts.acknowledged, counts.ok) == (MESSAGES,) * 3
+    assert counts.right
+    assert (counts.attempted, counts.acknowledged, counts.delivered) == (MESSAGES,) * 3
     assert (counts.lost, counts.unexpected, counts.duplicated, counts.recovered) == (0, 0, 0, 0)
 
 
@@ -59,12 +59,12 @@ def test_what_is_amiss_is_counted(scene, change, amiss):
 
     assert {name: getattr(counts, name) for name in amiss} == amiss
     assert before == counts
-    assert not counts.exact
+    assert not counts.right
     assert any("not exactly once" in each for each in wrong)
 
 
 def test_what_is_still_in_is_not_lost_but_has_to_come_out(scene):
-    assert (count(scene).ok, count(scene).lost) == (0, 0)
+    assert (count(scene).delivered, count(scene).lost) == (0, 0)
 
     _, wrong = at_the_end(scene)
 
@@ -87,7 +87,7 @@ def test_a_key_whose_messages_change_places_is_noticed(scene):
 
     counts, wrong = at_the_end(scene)
 
-    assert counts.exact
+    assert counts.right
     # Of three messages of a key, the second and the third are behind a later one.
     assert wrong == [f"{MESSAGES - CUSTOMERS} messages came out before an earlier one of their key"]
 

@@ -14,7 +14,7 @@ from queue_core.support import faults
 from queue_core.verbs import fire
 from tests.processes import actors
 from tests.processes.actors import Actor
-from tests.processes.refusals import was_late
+from tests.statements import was_late
 
 
 @pytest.fixture(autouse=True)
