@@ -97,10 +97,23 @@ def forget(
 
 @command(_MAINTAIN)
 def repair(queue: Queue) -> None:
-    """Put quarantined messages back whose segment files are restored."""
+    """
+    Put quarantined messages back whose segment files are restored.
+
+    Each file is read and verified first. The exit code is 1 if files are still damaged.
+    """
     with counting("repair"):
-        repaired = queue.admin.repair()
-    answer(f"{counted(repaired)} of {queue.name} put back", repaired=repaired)
+        done = queue.admin.repair()
+    lines = [f"{counted(done.messages)} of {queue.name} put back"]
+    lines += [
+        f"{counted(each.messages, 'message stays', 'messages stay')} quarantined: {each.reason}; "
+        f"{each.remedy}"
+        for each in done.left
+    ]
+    left = [each._asdict() for each in done.left]
+    answer("\n".join(lines), repaired=done.messages, left=left)
+    if left:
+        raise typer.Exit(BROKEN)
 
 
 @command(_MAINTAIN)

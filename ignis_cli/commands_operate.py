@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from typing import Annotated
 
+import typer
 from typer import Argument, Option
 
 from ignis_cli.app import command, working
 from ignis_cli.display import answer, counted
-from ignis_cli.invocation import current
+from ignis_cli.invocation import BROKEN, current
 from queue_core import Store
 from queue_core.catalog.records.grants import ROLES, statements
+from queue_core.upkeep.backup.folder import BackupFolder
+from queue_core.upkeep.backup.verify import verify as verify_backup
 
 _OPERATE = "Operate"
 
@@ -18,17 +21,22 @@ Folder = Annotated[str, Argument(metavar="FOLDER", help="Local folder of the bac
 
 
 @command(_OPERATE)
-def backup(store: Store, folder: Folder, *, catalog_only: bool = False) -> None:
+def backup(folder: Folder, *, catalog_only: bool = False, verify: bool = False) -> None:
     """
-    Write a backup of the store, which may be in use.
+    Write a backup of the store, which may be in use, or verify one.
 
     If the folder holds an earlier backup of the store, only new segments are copied. A backup
     without segments can only be restored over the same storage.
 
     Args:
         catalog_only: Write the catalog without the segment files.
+        verify: Write nothing, and compare each file of the backup with its checksum. It needs no
+            store. The exit code is 1 if a file is missing, torn or altered.
     """
-    with working("backing up") as progress:
+    if verify:
+        _verify(folder)
+        return
+    with current.get().store() as store, working("backing up") as progress:
         done = store.admin.backup(folder, segments=not catalog_only, progress=progress)
     lines = [
         f"{counted(done.messages, 'message is', 'messages are')} in {folder}, with "
@@ -37,6 +45,16 @@ def backup(store: Store, folder: Folder, *, catalog_only: bool = False) -> None:
     ]
     figures = ("messages", "rows", "segments", "copied", "missing")
     answer("\n".join(lines), **{name: getattr(done, name) for name in figures})
+
+
+def _verify(folder: str) -> None:
+    with working("verifying") as progress:
+        segments, faults = verify_backup(BackupFolder(folder), progress)
+    found = f"the backup in {folder} is complete, with {counted(segments, 'segment', 'segments')}"
+    text = f"the backup in {folder} is damaged" if faults else found
+    answer("\n".join([text, *faults]), segments=segments, faults=faults)
+    if faults:
+        raise typer.Exit(BROKEN)
 
 
 @command(_OPERATE)

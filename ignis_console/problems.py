@@ -56,7 +56,11 @@ _KINDS = {
     "overdue": (_WARNING, "Start a process that runs side tasks, or shovel by hand."),
     "growing": (_WARNING, "Start a process that runs side tasks, or shovel by hand."),
     "dead": (_WARNING, "Look at the reasons in the sideline; requeue or delete the messages."),
-    "damaged": (_CRITICAL, "Run ignis fsck --deep. Restore the file, then run ignis repair."),
+    "damaged": (
+        _CRITICAL,
+        "Copy the file from a backup, where it has the same path, then run ignis repair {queue}. "
+        "ignis fsck says what is wrong with each file.",
+    ),
     "stuck": (
         _WARNING,
         "Check that the consumers run. If they are dead, let a process run the task sweep, or "
@@ -92,7 +96,7 @@ def of_queue(queue: QueueFigures, oldest_wanted: float) -> Iterator[Problem]:
 
 def _problem(kind: str, queue: str | None, text: str) -> Problem:
     severity, advice = _KINDS[kind]
-    return Problem(severity, kind, queue, text, advice)
+    return Problem(severity, kind, queue, text, advice.format(queue=queue))
 
 
 def _late(queue: QueueFigures, wanted: float) -> Iterator[tuple[str, str]]:
@@ -132,7 +136,9 @@ def _lost(queue: QueueFigures, _: float) -> Iterator[tuple[str, str]]:
         are = "is" if queue.dead == 1 else "are"
         yield "dead", f"{messages(queue.dead)} in the sideline {are} not tried again."
     if queue.damaged:
-        unread = "cannot be read: a segment is damaged or missing."
+        first, *others = queue.damaged_files or ("a segment",)
+        more = f" and {number(len(others))} more files are" if others else " is"
+        unread = f"cannot be read, because {first}{more} missing, torn or altered."
         yield "damaged", f"{messages(queue.damaged)} {unread}"
     if queue.stuck:
         have = "has" if queue.stuck == 1 else "have"

@@ -17,7 +17,7 @@ from queue_core.values.settings import QueueSettings, is_whole
 from queue_core.verbs.deactivate import deactivate
 from queue_core.verbs.drop import drop
 from queue_core.verbs.expire import expire
-from queue_core.verbs.repair import repair
+from queue_core.verbs.repair import Repaired, repair
 
 
 @shielded
@@ -196,14 +196,19 @@ class QueueAdmin:
             retire(queue.catalog, info)
             return expire(queue.catalog, queue.storage.uri, info)
 
-    def repair(self) -> int:
+    def repair(self) -> Repaired:
         """
         Put back quarantined messages whose segment files have been restored.
 
+        Each of their segments is read first. Messages of a segment that is still missing, torn or
+        altered stay quarantined.
+
         Returns:
-            How many messages were put back.
+            ``messages``: how many were put back, and ``left``: for each segment that is still
+            damaged, its ``file``, the ``reason``, its number of ``messages``, and the ``remedy``.
 
         Raises:
             NoSuchQueue: The queue was dropped.
+            StorageUnavailable: The storage cannot be read; nothing was changed.
         """
-        return repair(self._queue.catalog, self._queue.follow().id)
+        return repair(self._queue.catalog, self._queue.storage, self._queue.follow().id)

@@ -1,7 +1,7 @@
 """The metrics: their names after the conventions of Prometheus and OpenTelemetry, and labels.
 
-Labels have values from closed sets: names of queues, of consumers that hold messages, of breakers
-and of side tasks. Nothing in a message becomes a label.
+Labels have values from closed sets: names of queues, of consumers that hold messages, of breakers,
+of side tasks, and of damaged files. Nothing in a message becomes a label.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ ATTRIBUTES = {
     "magazine": "ignis.magazine",
     "breaker": "ignis.breaker",
     "task": "ignis.task",
+    "file": "ignis.file",
 }
 
 
@@ -56,8 +57,14 @@ DEPTHS = {
     ),
     "retrying": _of_queue("retrying", "Messages of the sideline that return to main at a time."),
     "dead": _of_queue("dead", "Messages of the sideline that are not tried again."),
-    "damaged": _of_queue("damaged", "Messages whose segment cannot be read."),
 }
+DAMAGED = Metric(
+    "ignis_damaged_messages",
+    "ignis.queue.damaged",
+    MESSAGES,
+    "Messages that cannot be read, by the segment file to restore; absent: there are none.",
+    ("queue", "file"),
+)
 OLDEST_AGE = Metric(
     "ignis_oldest_message_age_seconds",
     "ignis.queue.oldest_age",
@@ -118,6 +125,7 @@ TASK_AGE = Metric(
 
 METRICS = (
     *DEPTHS.values(),
+    DAMAGED,
     OLDEST_AGE,
     STUCK,
     PAUSED,

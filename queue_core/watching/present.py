@@ -7,7 +7,7 @@ is not known, unless its field says otherwise. Ages are in seconds.
 from __future__ import annotations
 
 import threading
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -19,6 +19,7 @@ from queue_core.catalog.database import Catalog
 from queue_core.catalog.holders.holders import holding
 from queue_core.catalog.records import breakers, figures, jobs, retries, samples, schedule, stuck
 from queue_core.catalog.records.samples import FINEST
+from queue_core.catalog.slices import quarantined
 from queue_core.values.json_text import HIDDEN
 from queue_core.values.settings import QueueSettings
 
@@ -86,6 +87,8 @@ class QueueFigures:
     #: Messages in flight for longer than the setting ``sweep_after``, and since when.
     stuck: int = field(default=0, metadata=HIDDEN)
     stuck_for: float | None = field(default=None, metadata=HIDDEN)
+    #: The segment files whose messages cannot be read.
+    damaged_files: tuple[str, ...] = field(default=(), metadata=HIDDEN)
     #: The latest ones, oldest first.
     samples: tuple[FigureSample, ...] = field(default=(), metadata=HIDDEN)
 
@@ -194,7 +197,12 @@ def read_queues(
     shovels = schedule.begun_by_queue(connection, "shovel", only)
     overdue = retries.overdue(connection, now, only)
     held_long = stuck.read(connection, now, known.values(), everything=only is None)
-    for row in sorted(figures.read(connection, ids), key=lambda each: str(each.queue)):
+    rows = sorted(figures.read(connection, ids), key=lambda each: str(each.queue))
+    files: dict[int, list[str]] = defaultdict(list)
+    damaged = [row.queue_id for row in rows if row.damaged]
+    for one in quarantined.find(connection, damaged) if damaged else ():
+        files[one.queue_id].append(one.name)
+    for row in rows:
         about, past = known[row.queue_id], samples_of.get(row.queue_id, ())
         settings = QueueSettings.from_json(about.settings)
         is_fresh = past and now / 1e6 - past[-1].taken_at <= LATEST_SECONDS
@@ -219,6 +227,7 @@ def read_queues(
                 shovelled_before=since(shovels.get(row.queue_id), now),
                 stuck=long.messages if long else 0,
                 stuck_for=since(long.fired_at, now) if long else None,
+                damaged_files=tuple(files[row.queue_id]),
                 samples=tuple(past),
             ),
         )

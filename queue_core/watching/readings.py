@@ -15,6 +15,7 @@ from queue_core.catalog import dialect, queues
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.records import breakers, figures, stuck
 from queue_core.catalog.records.pauses import is_paused
+from queue_core.catalog.slices import quarantined
 from queue_core.values.model import Magazine
 from queue_core.watching import metric as m
 from queue_core.watching import present
@@ -61,6 +62,9 @@ def _of_queues(connection: Connection, found: Readings, now: int) -> None:
         labels = [(name,) for name in of["queue"]]
         for name, metric in m.DEPTHS.items():
             found[metric] += _known(labels, of[name])
+        damaged = [id for id, count in zip(of["queue_id"], of["damaged"], strict=True) if count]
+        for one in quarantined.find(connection, damaged) if damaged else ():
+            found[m.DAMAGED].append(((one.queue, one.name), one.messages))
         messages = {queue_id: long.messages for queue_id, long in held_long.items()}
         found[m.STUCK] += [
             (label, messages.get(queue_id, 0))

@@ -1,5 +1,8 @@
 """The command line: it shows a store, calls the verbs, and reports errors in one line."""
 
+import json
+from pathlib import Path
+
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
@@ -10,6 +13,7 @@ from ignis_cli.commands import app
 from ignis_cli.top import frames
 from queue_core import Store
 from queue_core.catalog.tables import counters
+from queue_core.errors import DamagedSegment
 from queue_core.segments import stager
 from queue_core.values.model import Magazine, State
 from tests.books import audit
@@ -363,6 +367,55 @@ def test_a_backup_is_written_and_restored_into_an_empty_place(ignis, store, tmp_
         assert numbers_of(other.queue("orders").fire("all").messages) == [2, 3, 4]
     assert "is not empty, and holds no backup" in refusal(ignis("backup", others))
     assert [file.name for file in others.iterdir()] == ["notes.txt"]
+
+
+def test_a_damaged_backup_is_named_file_by_file(ignis, store, tmp_path, monkeypatch):
+    monkeypatch.setattr(stager, "INLINE_BYTES", 0)
+    queue = make_queue(store)
+    for first in (0, 5):
+        queue.load(orders(5, first))
+    folder = tmp_path / "backup"
+    ignis("backup", folder)
+    whole = run_alone("backup", folder, "--verify")
+    missing, altered = sorted((folder / "segments").rglob("*.arrow"))
+    missing.unlink()
+    altered.write_bytes(bytes(altered.stat().st_size))
+
+    found = run_alone("backup", folder, "--verify", "--json")
+
+    assert (whole.exit_code, found.exit_code) == (0, 1)
+    assert "is complete, with 2 segments" in whole.stdout
+    faults = json.loads(found.stdout)["faults"]
+    assert [fault.partition(";")[0] for fault in faults] == [
+        f"{missing} is missing",
+        f"{altered} is altered or torn",
+    ]
+    # The next backup copies what this one lacks.
+    assert ignis("backup", folder).exit_code == 0
+    left = run_alone("backup", folder, "--verify", "--json").stdout
+    assert [fault.partition(" ")[0] for fault in json.loads(left)["faults"]] == [str(altered)]
+
+
+def test_a_repair_puts_back_only_what_can_be_read(ignis, store, monkeypatch):
+    monkeypatch.setattr(stager, "INLINE_BYTES", 0)
+    queue = make_queue(store)
+    queue.load(orders(5))
+    (file,) = Path(store.storage.uri).rglob("*.arrow")
+    data = file.read_bytes()
+    file.unlink()
+    with pytest.raises(DamagedSegment):
+        queue.fire(5)
+
+    checked, tried = ignis("fsck", "--json"), ignis("repair", "orders", "--json")
+    file.write_bytes(data)
+
+    assert (checked.exit_code, tried.exit_code) == (1, 1)
+    (told,) = json.loads(tried.stdout)["left"]
+    assert told["file"].endswith(file.name)
+    assert told["messages"] == 5
+    assert told["remedy"] in checked.stdout
+    assert ignis("repair", "orders").stdout.strip() == "5 messages of orders put back"
+    assert ignis("fsck").exit_code == 0
 
 
 def test_a_restore_over_a_store_needs_the_option_over(ignis, store, tmp_path):

@@ -63,7 +63,7 @@ ANSWERS = {
     "expire": {"expired": 0},
     "fsck": {"broken": 0, "repaired": 0},
     "recover": {"recovered": 0},
-    "repair": {"repaired": 0},
+    "repair": {"repaired": 0, "left": []},
     "shovel": {"shovelled": 2},
     "sweep": {"swept": 1},
     "vacuum": {"dry_run": False, "files": []},

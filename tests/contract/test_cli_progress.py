@@ -102,7 +102,7 @@ def test_nothing_is_counted_in_a_pipe_or_beside_json(ignis, store, monkeypatch, 
         (unseen, lambda store: store.admin.recover(), [4, 1], range(8)),
         pytest.param(
             damaged,
-            lambda store: store.queue("orders").admin.repair(),
+            lambda store: store.queue("orders").admin.repair().messages,
             [2, 2, 1],
             range(5),
             marks=pytest.mark.spoiled,

@@ -44,6 +44,7 @@ from queue_core.segments import stager
 from queue_core.upkeep.leader.lease import LeaseLeader
 from queue_core.upkeep.tasks.runner import SideTasks
 from queue_core.values.model import State
+from queue_core.verbs.quarantine import set_apart
 from tests.books import audit
 from tests.damages import damage, visible
 from tests.factories import make_queue, numbers_of, orders, planned
@@ -127,6 +128,13 @@ FILED = segments.c.location.is_not(None)
 MAP = {"segment_id": 999, "queue_id": 1, "first_id": 1, "last_id": 2, "arrow": b""}
 INTEREST = {"queue_id": 1, "consumer_id": 999, "claim": "shared", "interested": True}
 
+
+def set_one_apart(store):
+    """Quarantine the messages of one segment, whose file is in order."""
+    location = next(iter(store.storage.list()))
+    assert store.catalog.write(lambda connection: set_apart(connection, [location]))
+
+
 #: How each invariant is broken, and no other.
 BREAKERS = {
     "I1": write(update(slices).where(*WAITING).values(attempts=3)),
@@ -161,11 +169,12 @@ BREAKERS = {
     "I28": without_mark,
     "I29": change(slices, *WAITING, due_at=1),
     "I30": change(slices, *WAITING, lost_among=3),
+    "I31": set_one_apart,
 }
 #: Others that are broken by necessity: messages in the wrong shard are missing in the right one.
 ALSO = {"I2": {"I17"}, "I6": {"I7"}}
 #: What only a person can repair.
-NOT_REPAIRED = {"I22", "I23", "I24", "I26", "I27", "I28"}
+NOT_REPAIRED = {"I22", "I23", "I24", "I26", "I27", "I28", "I31"}
 
 
 def test_each_invariant_is_broken_by_a_test():
@@ -190,8 +199,10 @@ def test_a_broken_invariant_is_named_and_repaired(invariant, store, queue):
         # Its true shard is not known, since the defect that put it there sealed it so.
         assert "I2" in left
     else:
-        assert left == set()
-        assert broken(store, deep=deep) == set()
+        # Messages that were set apart wait for a person.
+        apart = {"I31"} if "set apart" in {row["remedy"] for row in repaired} else set()
+        assert left == apart
+        assert broken(store, deep=deep) == apart
 
 
 #: Tables whose damage does no harm, or is noticed without a check, as docs/protocol.md says.
@@ -309,8 +320,9 @@ def test_a_slice_in_a_shard_that_is_none_goes_back_to_its_own(store, queue):
 def test_messages_that_were_set_apart_are_loaded_again_when_their_file_is_back(store, queue):
     aside = file_of(store).with_suffix(".aside")
     shutil.move(file_of(store), aside)
-    (lost,) = store.admin.fsck(repair=True).to_pylist()
-    assert lost["repaired"]
+    lost, quarantined = store.admin.fsck(repair=True).to_pylist()
+    assert (lost["repaired"], quarantined["repaired"]) == (True, False)
+    assert "is missing; copy the file from a backup" in quarantined["problem"]
     waiting = queue.browse().num_rows
 
     shutil.move(aside, aside.with_suffix(".arrow"))

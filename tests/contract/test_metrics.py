@@ -20,6 +20,8 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from queue_core import opentelemetry_instruments, prometheus_collector
+from queue_core.values.model import INLINE
+from queue_core.verbs.quarantine import set_apart
 from queue_core.watching import readings
 from queue_core.watching.metric import COUNTERS, DEPTHS, HELD, METRICS
 from queue_core.watching.prometheus import page, serve
@@ -43,6 +45,8 @@ def work(store):
     queue.delete(firing.ids[:5])
     queue.sideline(firing.ids[5:8])
     queue.admin.pause()
+    spoiled = make_queue(store, "spoiled").load(orders(1))[0].as_py() >> 20
+    store.catalog.write(lambda connection: set_apart(connection, [f"{INLINE}{spoiled}"]))
     store.admin.breaker("payments").open()
     with store.side_tasks(tasks=["sample"]):
         deadline = time.monotonic() + 60

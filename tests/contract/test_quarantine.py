@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select, update
 
+from ignis_console.problems import of_queue
 from queue_core import Queue
 from queue_core.catalog.tables import segments
 from queue_core.errors import DamagedSegment, StorageUnavailable
@@ -12,6 +13,8 @@ from queue_core.segments import stager
 from queue_core.segments.reader import read_table
 from queue_core.segments.storage import Storage
 from queue_core.verbs.quarantine import quarantine
+from queue_core.watching import readings
+from queue_core.watching.present import FiguresReader
 from tests.books import audit
 from tests.dump import dump
 from tests.factories import make_queue, numbers_of, orders, planned, seen
@@ -82,7 +85,7 @@ def test_a_spoiled_segment_is_named_and_the_rest_stays_readable(store, queue, ho
     assert numbers_of(queue.fire("all").messages) == expected
 
     restore()
-    assert queue.admin.repair() == 1000
+    assert queue.admin.repair().messages == 1000
     assert numbers_of(queue.fire("all").messages) == list(range(1000, 2000))
     audit(store)
 
@@ -176,7 +179,7 @@ def test_what_is_set_apart_is_neither_fired_nor_shovelled_nor_swept_nor_forgotte
     assert store.view("queues").column("damaged").to_pylist() == [1000]
 
     restore()
-    assert queue.admin.repair() == 1000
+    assert queue.admin.repair().messages == 1000
     assert numbers_of(queue.fire("all").messages) == list(range(10, 1000))
     audit(store)
 
@@ -191,21 +194,71 @@ def test_a_selector_finds_a_spoiled_segment_too(store, queue):
     assert len(queue.fire("all", selector="amount >= 0")) == 2000
 
 
-def test_repairing_what_is_still_spoiled_sets_it_apart_again(store, queue):
-    spoil(file_of(store, 0), "missing")
-    with pytest.raises(DamagedSegment):
-        queue.fire("all")
+@EVERYWHERE
+def test_all_that_tell_of_damage_name_the_same_files_until_each_is_restored(store, queue):
+    other = make_queue(store, "others")
+    other.load(orders(1000, 5000))
+    foreign = file_of(store, 0).read_bytes()
+    spoiled = {
+        "missing": file_of(store, 0),
+        "torn in the middle": file_of(store, 1),
+        "with one bit flipped": file_of(store, 2),
+    }
+    restores = [spoil(file, how) for how, file in spoiled.items()]
+    of_other = file_of(store, 3)
+    data = of_other.read_bytes()
+    of_other.write_bytes(foreign)
+    for each, count in ((queue, 3), (other, 1)):
+        for _ in range(count):
+            with pytest.raises(DamagedSegment):
+                each.fire("all")
 
-    queue.admin.repair()
-    with pytest.raises(DamagedSegment):
-        queue.fire("all")
-    assert states(store)[0] == (0, 1000, "damaged")
+    for number, restore in enumerate(restores):
+        left = [file.name for file in spoiled.values()][number:]
+        before = dump(store)
+        done = queue.admin.repair()
+        assert (done.messages, [each.file for each in done.left]) == (1000 * bool(number), left)
+        assert {each.messages for each in done.left} == {1000}
+        assert number or dump(store) == before
+        assert told(store, "orders") == {*left}
+        assert told(store, "others") == {of_other.name}
+        restore()
+
+    of_other.write_bytes(data)
+    assert "in order again: run `ignis repair others`" in problems_of(store)[-1]
+    assert (queue.admin.repair(), other.admin.repair()) == ((1000, ()), (1000, ()))
+    assert not problems_of(store)
+    assert len(queue.fire("all")) == 3000
+    audit(store)
+
+
+def problems_of(store):
+    """What a check finds."""
+    return store.admin.fsck().column("problem").to_pylist()
+
+
+def told(store, queue):
+    """The damaged files of a queue, which check, metrics and figures agree about."""
+    files = {
+        row["labels"]["file"]
+        for row in readings.flat(store.catalog)
+        if row["metric"] == "ignis_damaged_messages" and row["labels"]["queue"] == queue
+    }
+    (figures,) = (q for q in FiguresReader(store.catalog).read().queues if q.name == queue)
+    assert {*figures.damaged_files} == files
+    (problem,) = (p for p in of_queue(figures, 900.0) if p.kind == "damaged")
+    assert figures.damaged_files[0] in problem.text
+    assert f"ignis repair {queue}" in problem.advice
+    found = [text for text in problems_of(store) if f"`ignis repair {queue}`" in text]
+    assert all(any(file in text for text in found) for file in files)
+    assert len(found) == len(files)
+    return files
 
 
 def test_repairing_a_sound_queue_changes_nothing(store, queue):
     before = dump(store)
 
-    assert queue.admin.repair() == 0
+    assert queue.admin.repair().messages == 0
     assert dump(store) == before
 
 
@@ -228,7 +281,7 @@ def test_inlined_bytes_are_checked_as_well(store, damage):
     assert numbers_of(queue.fire("all").messages) == [0, 1, 2, 3, 4, 10, 11, 12, 13, 14]
 
     write_inlined(store, spoiled >> 20, original)
-    assert queue.admin.repair() == 5
+    assert queue.admin.repair().messages == 5
     assert numbers_of(queue.fire("all").messages) == [5, 6, 7, 8, 9]
     audit(store)
 

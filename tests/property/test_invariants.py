@@ -100,7 +100,9 @@ class Verbs(Losing, RuleBasedStateMachine):
         self.lives: dict[str, HandlingConsumer] = {}
 
     def teardown(self) -> None:
-        assert self.store.admin.fsck(deep=True).to_pylist() == []
+        found = self.store.admin.fsck(deep=True)["invariant"].to_pylist()
+        # What a step has quarantined is still so.
+        assert {*found} <= {"I31"}
         self.store.close()
         self.stack.close()
 
@@ -478,7 +480,7 @@ class Verbs(Losing, RuleBasedStateMachine):
 
     @rule(name=queue_names)
     def repair(self, name: str) -> None:
-        repaired = self.queue(name).admin.repair()
+        repaired = self.queue(name).admin.repair().messages
 
         damaged = [m for m in self.model.in_order() if (m.queue, m.state) == (name, State.DAMAGED)]
         assert repaired == len(damaged)

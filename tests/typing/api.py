@@ -119,7 +119,7 @@ def call_the_verbs(orders: Queue) -> None:
     assert_type(orders.sweep(older_than=60, dead_after=5), int)
     assert_type(orders.admin, QueueAdmin)
     assert_type(orders.store.admin, StoreAdmin)
-    assert_type(orders.admin.repair(), int)
+    assert_type(orders.admin.repair().messages, int)
     orders.admin.pause()
     orders.admin.resume()
     assert_type(orders.objects(firing, Order), list[Order])

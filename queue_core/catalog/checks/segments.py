@@ -1,22 +1,22 @@
-"""Segments: each belongs to a queue, is in one place, and its bytes are there (I10 to I15)."""
+"""Segments: each belongs to a queue, is in one place, and its bytes are there (I10 to I15, I31)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
 
-import xxhash
 from sqlalchemy import ColumnElement, and_, exists, literal, or_, select
 
 from queue_core.catalog import seals
 from queue_core.catalog.checks.finding import Finding, Remedy
 from queue_core.catalog.checks.rules import ALTERED, Scope, can, find_rows, is_altered, of_row
+from queue_core.catalog.slices import quarantined
 from queue_core.catalog.slices.files import FOUND
 from queue_core.catalog.tables import files, id_map, queues, schemas, segments, slices
-from queue_core.errors import DamagedSegment
 from queue_core.segments.format import unpack_chunks
 from queue_core.segments.ipc import unpack
-from queue_core.values.model import INLINE, Chunk, State
+from queue_core.segments.soundness import find_fault
+from queue_core.values.model import Chunk, State
 
 _HEAD = (segments.c.id, segments.c.queue_id, segments.c.loaded_at)
 _LARGEST = 2**20
@@ -63,8 +63,10 @@ def check_bytes(scope: Scope) -> Iterator[Finding]:
     data: ColumnElement[Any] = segments.c.data if scope.deep else literal(None).label("data")
     columns = (segments.c.location, segments.c.rows, segments.c.chunks, rest, data)
     query = select(*_HEAD, *columns).where(_TRUSTED)
+    rows = scope.connection.execute(query.execution_options(yield_per=10_000))
+    # Listed after the catalog's state is fixed: the files of all of its segments are there by then.
     sizes = scope.storage.sizes()
-    for row in scope.connection.execute(query.execution_options(yield_per=10_000)):
+    for row in rows:
         if row.rest is not None and row.rest != seals.digest([row.location, row.chunks]):
             yield of_row(segments, row, "I1", ALTERED)
         if row.location is None and row.rest is not None and not scope.deep:
@@ -84,9 +86,27 @@ def check_bytes(scope: Scope) -> Iterator[Finding]:
                 yield of_row(segments, row, "I14", problem)
                 continue
         if scope.deep and (row.location is not None or row.data is not None):
-            wrong = _altered(scope, row, chunks)
+            wrong = find_fault(scope.storage, row.id, row.location, row.data, chunks)
             if wrong is not None:
                 yield of_row(segments, row, "I15", wrong)
+
+
+def check_quarantine(scope: Scope) -> Iterator[Finding]:
+    """Find the segments of quarantined messages, and what is wrong with them now."""
+    for one in quarantined.find(scope.connection):
+        fault = quarantined.fault_of(scope.connection, scope.storage, one.segment_id)
+        told = f"{one.messages:,} messages are quarantined"
+        if fault is None:
+            told += f", and {one.name} is in order again: run `ignis repair {one.queue}`"
+        else:
+            told += f": {fault}; {quarantined.remedy(one)}"
+        yield Finding(
+            invariant="I31",
+            table=segments.name,
+            key=(one.segment_id,),
+            queue_id=one.queue_id,
+            problem=told,
+        )
 
 
 def check_ids(scope: Scope) -> Iterator[Finding]:
@@ -131,34 +151,3 @@ def _chunks(row: Any) -> tuple[Chunk, ...] | None:
     except Exception:  # noqa: BLE001 - damaged bytes may raise anything
         return None
     return chunks if sum(chunk.rows for chunk in chunks) == row.rows else None
-
-
-def _altered(scope: Scope, row: Any, chunks: tuple[Chunk, ...]) -> str | None:
-    """
-    Return the problem of the bytes of a segment; None if there is none.
-
-    Raises `StorageUnavailable`, because an outage is not damage.
-    """
-    name = row.location or f"{INLINE}{row.id}"
-    try:
-        if row.location is None:
-            whole = memoryview(row.data)
-            return _first_wrong(chunks, lambda c: whole[c.offset : c.offset + c.length], name)
-        with scope.storage.opened(row.location) as handle:
-            return _first_wrong(
-                chunks,
-                lambda c: scope.storage.read(handle, c.offset, c.length, row.location),
-                name,
-            )
-    except DamagedSegment as error:
-        return str(error)
-
-
-def _first_wrong(chunks: tuple[Chunk, ...], read: Any, name: str) -> str | None:
-    for chunk in chunks:
-        data = read(chunk)
-        if len(memoryview(data)) != chunk.length:
-            return f"{name} ends before its chunk at {chunk.offset}"
-        if xxhash.xxh3_64_intdigest(data) != chunk.checksum:
-            return f"{name} is altered: the chunk at {chunk.offset} has another checksum"
-    return None

@@ -80,6 +80,10 @@ class BackupFolder:
         """Raise `DamagedBackup` unless the file of a table is as it was written."""
         self._check(self._arrow(manifest.folder, name), manifest.tables[name].sha256)
 
+    def check_segment(self, location: str, digest: str) -> None:
+        """Raise `DamagedBackup` unless a segment in the backup has that checksum."""
+        self._check(self.path / location, digest)
+
     def segments(self, manifest: Manifest) -> dict[str, tuple[int, str]]:
         """Return the size and the checksum of each segment in the backup, by location."""
         if manifest.segments is None:

@@ -50,7 +50,10 @@ _CATALOG: dict[str, Check] = {
     "states of files": segment_checks.check_states,
 }
 #: The checks that need the storage.
-_STORAGE: dict[str, Check] = {"files": segment_checks.check_bytes}
+_STORAGE: dict[str, Check] = {
+    "files": segment_checks.check_bytes,
+    "quarantine": segment_checks.check_quarantine,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

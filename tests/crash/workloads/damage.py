@@ -52,7 +52,7 @@ def set_apart(store: Store, journal: Journal) -> None:
     assert journal.read("read")[-1]["count"] == FEW
     assert len(audit(store).ids(state=State.DAMAGED)) == MANY
     restores_the_file(store)
-    assert the_queue(store).admin.repair() == MANY
+    assert the_queue(store).admin.repair().messages == MANY
     assert the_queue(store).browse().num_rows == FEW + MANY
 
 

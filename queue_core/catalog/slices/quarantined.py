@@ -1,0 +1,73 @@
+"""Quarantined messages: which segments they are in, and what is wrong with these."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, func, select
+
+from queue_core.catalog import dialect
+from queue_core.catalog.slices.conditions import DAMAGED
+from queue_core.catalog.slices.segments import sources
+from queue_core.catalog.tables import queues, segments, slices
+from queue_core.errors import DamagedCatalog
+from queue_core.segments.soundness import find_fault
+from queue_core.segments.storage import Storage
+from queue_core.values.model import INLINE, Magazine
+
+
+@dataclass(frozen=True, slots=True)
+class Quarantined:
+    """The quarantined messages of one segment."""
+
+    queue_id: int
+    queue: str
+    segment_id: int
+    #: The file of the segment, or a name of one that is in the catalog.
+    name: str
+    messages: int
+
+
+def find(connection: Connection, queue_ids: Collection[int] | None = None) -> list[Quarantined]:
+    """Return the segments with quarantined messages, of some queues or of all."""
+    query = (
+        select(
+            slices.c.queue_id,
+            queues.c.name,
+            slices.c.segment_id,
+            segments.c.location,
+            func.sum(slices.c.count),
+        )
+        .join(queues, queues.c.id == slices.c.queue_id)
+        .outerjoin(segments, segments.c.id == slices.c.segment_id)
+        .where(*DAMAGED, slices.c.magazine.in_([int(each) for each in Magazine]))
+        .group_by(slices.c.queue_id, queues.c.name, slices.c.segment_id, segments.c.location)
+        .order_by(slices.c.queue_id, slices.c.segment_id)
+    )
+    if queue_ids is not None:
+        query = query.where(dialect.one_of(slices.c.queue_id, queue_ids))
+    return [
+        Quarantined(queue_id, queue, segment_id, location or f"{INLINE}{segment_id}", int(messages))
+        for queue_id, queue, segment_id, location, messages in connection.execute(query)
+    ]
+
+
+def fault_of(connection: Connection, storage: Storage, segment_id: int) -> str | None:
+    """Read a segment, and return what is wrong with it; raises `StorageUnavailable`."""
+    try:
+        segment = sources(connection, [segment_id])[segment_id]
+    except DamagedCatalog as error:
+        return str(error)
+    chunks = [chunk for _, chunk in segment.chunks]
+    return find_fault(storage, segment_id, segment.location, segment.data, chunks)
+
+
+def remedy(one: Quarantined) -> str:
+    """Return what brings the messages back."""
+    if one.name.startswith(INLINE):
+        return "its bytes are in the catalog, and come back only with a backup of the catalog"
+    return (
+        "copy the file from a backup, where it has the same path, then run "
+        f"`ignis repair {one.queue}`"
+    )
