@@ -88,9 +88,7 @@ def test_the_sideline_can_be_browsed_too(store, browser):
     queue = make_queue(store)
     queue.load(orders(6))
     queue.sideline(queue.fire(2))
-
     ticket = look(store, queue, browser, magazine=Magazine.SIDELINE)
-
     assert shown(store, queue, ticket, Magazine.SIDELINE) == [0, 1]
 
 

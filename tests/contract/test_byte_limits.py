@@ -33,9 +33,7 @@ def sizes(queue, **limits):
 
 def test_a_firing_hands_out_what_fits_into_memory(queue):
     queue.load(texts(400))
-
     found = list(sizes(queue, max_bytes=MIB))
-
     assert len(found) >= 4
     assert all(size <= MIB for size in found)
     # The limit is used, too.
@@ -58,7 +56,6 @@ def test_so_do_sidelined_and_compacted_messages(queue, monkeypatch):
 def test_a_bounded_queue_holds_as_much_as_fits_into_memory(store):
     queue = make_queue(store, schema=SCHEMA, compression="zstd", max_bytes=MIB, overflow="fail")
     queue.load(texts(90))
-
     with pytest.raises(QueueFull):
         queue.load(texts(90))
 
@@ -67,7 +64,5 @@ def test_a_small_load_counts_with_its_overhead(store):
     """Inlined segments are not compressed; a number alone needs more than its eight bytes."""
     queue = make_queue(store, schema=SCHEMA)
     queue.load([{"number": 1, "text": "a"}])
-
     (size,) = store.view("slices").column("bytes").to_pylist()
-
     assert size > 100

@@ -84,9 +84,7 @@ def test_it_counts_what_each_act_would_change(queue):
 
 def test_waiting_messages_are_deleted_and_no_others(store, queue):
     in_three_places(queue)
-
     assert queue.choose(selector="number IN (1, 2, 5, 8)").delete() == 3
-
     assert (main(queue), aside(queue)) == ([4, 5, 6, 7, 9], [0, 3])
     assert reports(store) == [("by_hand", 1, "main", None), ("by_hand", 2, "sideline", None)]
     counts = store.view("shards", "orders").to_pylist()
@@ -112,9 +110,7 @@ def test_waiting_messages_of_main_are_sidelined_without_a_failure(store, queue):
 
 def test_messages_of_the_sideline_are_requeued_at_the_tail(store, queue):
     ids, _ = in_three_places(queue)
-
     assert queue.choose(ids[1:3]).requeue() == 2
-
     assert numbers_of(queue.peek(10)) == [6, 7, 8, 9, 1, 2]
     assert aside(queue) == [0, 3]
     assert reports(store) == [("by_hand", 2, "sideline", "main")]
@@ -229,7 +225,6 @@ def test_many_shards_and_a_pool_beside_it(store):
 
 def test_the_name_of_the_sideline_limits_the_choice(store, queue):
     in_three_places(queue)
-
     assert store.queue("orders_SIDELINE").choose("all").delete() == 4
     assert main(queue) == [4, 5, 6, 7, 8, 9]
 

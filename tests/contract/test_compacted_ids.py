@@ -53,7 +53,6 @@ def test_ids_lead_to_rows_and_back(store, ids):
 def test_other_ids_are_what_they_were(store, ids):
     record(store, 9, ids, range(len(ids)))
     others = [first_id(1) + 1, first_id(2) + 8, first_id(3) + 5, first_id(0), first_id(9) + 3]
-
     assert physical(store, others) == others
     assert physical(store, ids, queue=OTHER) == ids
     assert physical(store, []) == []
@@ -62,9 +61,7 @@ def test_other_ids_are_what_they_were(store, ids):
 def test_what_was_moved_twice_is_where_it_was_moved_last(store, ids):
     record(store, 9, ids, range(len(ids)))
     record(store, 12, ids[2:5], [0, 4, 2])
-
     found = physical(store, ids[:5])
-
     assert found == [first_id(9), first_id(9) + 1, *(first_id(12) + row for row in (0, 4, 2))]
     assert logical(store, found) == ids[:5]
 

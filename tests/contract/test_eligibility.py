@@ -9,16 +9,15 @@ import pyarrow.compute as pc
 import pytest
 from sqlalchemy import update
 
+from ignis_source.offset import Offset
 from queue_core import Queue, Store
 from queue_core.catalog.tables import segments, slices
 from queue_core.errors import BadOption, SchemaMismatch
 from queue_core.segments.reader import read_table
 from queue_core.selection.request import FireRequest
 from queue_core.selection.selection import Selection
-from queue_core.values.model import TicketRange
 from queue_core.values.schema import TIMESTAMP
 from queue_core.verbs.fire import fire
-from queue_core.verbs.read_tickets import read_tickets
 from tests.factories import make_queue, numbers_of
 from tests.waiting import PATIENCE, until
 
@@ -150,6 +149,23 @@ def test_a_sweep_frees_a_group(store: Store) -> None:
     assert fired(queue) == [2]
 
 
+def test_a_head_that_is_not_asked_for_holds_its_group_back(store: Store) -> None:
+    queue = make_queue(store, schema=SCHEMA, group="who", attributes=["priority"])
+    load(queue, 1, who="a", priority=0)
+    load(queue, 2, who="a", priority=7)
+    load(queue, 3, who="b", priority=7)
+    assert fired(queue, selector="priority = 7") == [3]
+    assert fired(queue, selector="priority = 7") == []
+
+
+def test_heads_come_by_priority_and_groups_stay_in_order(store: Store) -> None:
+    queue = make_queue(store, schema=SCHEMA, shards=4, group="who", priority="priority")
+    for number, (who, priority) in enumerate(zip("abcab", (1, 2, 3, 9, 9), strict=True)):
+        load(queue, number, who=who, priority=priority)
+    assert fired(queue, 2) == [2, 1]
+    assert fired(queue) == [0]
+
+
 def test_the_sideline_knows_no_groups(store: Store) -> None:
     queue = make_queue(store, schema=SCHEMA, group="who")
     load(queue, 1, 2)
@@ -257,32 +273,22 @@ def test_settings_and_columns_of_another_process_hold_at_once(store: Store) -> N
         queue.admin.change_settings(group="who")
 
 
-def test_a_limit_of_bytes_over_several_queues_keeps_the_order_of_each(store: Store) -> None:
-    rows = [{"number": n, "who": "a", "priority": n} for n in range(100)]
-    urgent = make_queue(store, "urgent", SCHEMA, priority="priority")
-    plain = make_queue(store, "plain", SCHEMA)
-    for queue in (urgent, plain):
-        queue.load(rows)
+def test_a_limit_of_bytes_over_several_queues_keeps_the_order_of_each(store, session) -> None:
+    for name, settings in (("urgent", {"priority": "priority"}), ("plain", {})):
+        queue = make_queue(store, name, SCHEMA, **settings)
+        queue.load([{"number": n, "who": "a", "priority": n} for n in range(100)])
     half = store.view("slices").column("bytes").to_pylist()[0] // 2
-    infos = [urgent.info, plain.info]
-    selection = Selection.parse(infos, store.storage.uri)
-    ids = tuple(info.id for info in infos)
-    consumer = store.consumer("both")
+    reader, start = session(queues="urgent,plain"), Offset("both", 0)
 
-    wanted = FireRequest(queue_ids=ids, max_bytes=half, selection=selection)
-    ticket = fire(store.catalog, consumer, wanted).ticket
+    messages = read_table(reader.plan(start, reader.next(start, None, half)))
 
-    assert ticket is not None
-    taken = read_tickets(store.catalog, store.storage.uri, infos, TicketRange.of(ticket))
-    messages = read_table(taken)
-    of_queue = {
-        queue.name: numbers_of(messages.filter(pc.field("_queue") == queue.name))
-        for queue in (urgent, plain)
-    }
-    assert 40 <= ticket.messages <= 50
-    assert of_queue["urgent"] == list(range(100 - len(of_queue["urgent"]), 100))
-    assert of_queue["plain"] == list(range(len(of_queue["plain"])))
-    assert all(of_queue.values())
+    urgent, plain = (
+        numbers_of(messages.filter(pc.field("_queue") == name)) for name in ("urgent", "plain")
+    )
+    assert 40 <= len(messages) <= 50
+    assert 0 < len(urgent) < len(messages)
+    assert urgent == list(range(100 - len(urgent), 100))
+    assert plain == list(range(len(plain)))
 
 
 def _made_older(store: Store, seconds: float) -> None:

@@ -2,22 +2,19 @@
 
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 
 import pyarrow as pa
 import pytest
 from sqlalchemy import NullPool, create_engine, event
 
+from ignis_source.offset import Offset
 from queue_core import Store, limit
 from queue_core.catalog.tables import flows
 from queue_core.errors import BadOption
 from queue_core.segments.reader import read_table
-from queue_core.selection.request import FireRequest, Horizon
-from queue_core.selection.terms import Terms
+from queue_core.selection.request import Horizon
 from queue_core.upkeep.tasks.compaction import compact
-from queue_core.values.model import Magazine, TicketRange
-from queue_core.verbs.fire import fire as verbs_fire
-from queue_core.verbs.read_tickets import read_tickets
+from queue_core.values.model import Magazine
 from queue_core.waiting.publish import publish, publish_once
 from tests.factories import (
     ORDERS,
@@ -149,7 +146,6 @@ def test_values_that_load_alone_have_no_more_turns(store):
     for number in range(60):
         queue.load(of("often", 1, number))
     queue.load(of("once", 20))
-
     assert fire(queue, 40) == {"often": 20, "once": 20}
 
 
@@ -172,9 +168,7 @@ def test_columns_of_these_types_and_nulls_can_take_turns(store, kind):
     few = {pa.int64(): 1, pa.bool_(): True, pa.string(): "a"}[kind]
     queue = make_queue(store, schema=schema, fair_by="tenant", fair_weights={few: 2})
     queue.load(pa.table({"tenant": pa.array([few] * 100 + [None] * 100, kind)}))
-
     messages = queue.fire(30).messages
-
     assert Counter(messages.column("tenant").to_pylist()) == {few: 20, None: 10}
 
 
@@ -209,9 +203,7 @@ def test_a_value_keeps_its_order_in_each_shard_over_many_loads(store, shards):
 
 def test_ids_are_those_of_the_rows(store):
     queue = make_queue(store, shards=4, key="number", fair_by="customer")
-
     ids = queue.load(orders(1000, customers=7)).to_pylist()
-
     firing = queue.fire("all")
     assert firing.ids.to_pylist() == [ids[number] for number in numbers_of(firing.messages)]
 
@@ -259,24 +251,20 @@ def test_consumers_and_producers_at_once_fire_each_message_once(store):
     assert len(ids) == len(set(ids)) == 500 + 3 * 20 * 5
 
 
-def test_several_queues_share_a_firing(store):
+def test_several_queues_share_a_firing(store, session):
     fair = make_queue(store, "fair", shards=2, key="customer", fair_by="customer")
     plain = make_queue(store, "plain", shards=2)
     fair.load(pa.concat_tables([of("big", 100), of("small", 10)]))
     plain.load(of("other", 50))
-    ids = (fair.info.id, plain.info.id)
-    consumer, of_fair = store.consumer("reader"), frozenset({fair.info.id})
+    reader, at = session(queues="fair,plain"), Offset("reader", 0)
 
-    request = FireRequest(queue_ids=ids, max_messages=40, terms=Terms(fair=of_fair))
-    ticket = verbs_fire(store.catalog, consumer, request).ticket
+    end = reader.next(at, 40, None)
 
-    plan = read_tickets(
-        store.catalog, store.storage.uri, [fair.info, plain.info], TicketRange.of(ticket)
-    )
-    assert customers(read_table(plan)) == {"big": 10, "small": 10, "other": 20}
-    assert verbs_fire(store.catalog, consumer, replace(request, max_bytes=1)).ticket is not None
-    while verbs_fire(store.catalog, consumer, request).ticket:
-        pass
+    assert customers(read_table(reader.plan(at, end))) == {"big": 10, "small": 10, "other": 20}
+    reader.acknowledge(end)
+    while (end := reader.next(at := end, 40, 1)) != at:
+        assert 1 <= len(reader.plan(at, end)) <= 2
+        reader.acknowledge(end)
     assert not any(len(queue.fire("all")) for queue in (fair, plain))
 
 
@@ -330,10 +318,8 @@ def test_staged_segments_of_several_tasks_take_turns(store):
 
 def test_a_batch_of_a_query_without_messages_is_loaded(store):
     queue = make_queue(store, fair_by="customer")
-
     assert publish_once(store.catalog, store.storage, queue.info, [], make_batch([], 0))
     queue.load(of("one", 1))
-
     assert fire(queue, 2) == {"one": 1}
 
 
@@ -404,9 +390,7 @@ def test_the_order_of_loading_holds_again_without_it(store):
     queue = make_queue(store, fair_by="customer")
     queue.load(of("big", 100))
     queue.load(of("small", 10))
-
     queue.admin.change_settings(fair_by=None)
-
     assert fire(queue, 101) == {"big": 100, "small": 1}
 
 
@@ -455,7 +439,6 @@ def test_compaction_keeps_turns_and_order(store):
 @pytest.mark.parametrize("options", [{"order_by": "amount"}, {"order": "global"}])
 def test_a_firing_has_no_other_order(store, options):
     queue = make_queue(store, shards=2, fair_by="customer")
-
     with pytest.raises(BadOption, match="cannot be combined with fair_by='customer' of queue"):
         queue.fire(**options)
 
@@ -475,10 +458,8 @@ def test_a_firing_has_no_other_order(store, options):
 )
 def test_what_it_cannot_be_combined_with_is_refused(store, settings):
     queue = make_queue(store, key="customer")
-
     with pytest.raises(BadOption, match="fair_"):
         queue.admin.change_settings(**settings)
     with pytest.raises(BadOption, match="fair_"):
         make_queue(store, "other", key="customer", **settings)
-
     assert queue.info.settings.fair_by is None

@@ -44,10 +44,8 @@ def test_drawing_commands_come_in_bursts_and_are_drawn_at_a_steady_rate(store):
 def test_user_input_is_handled_in_the_order_of_its_coming(store):
     """Devices do not wait: only the last few keys are of use."""
     keys = make_queue(store, "keys", EVENTS, max_size=5, overflow="ring")
-
     for key in "hello, world":
         keys.load([{"device": "keyboard", "key": key}])
-
     assert "".join(keys.fire("all").messages.column("key").to_pylist()) == "world"
 
 

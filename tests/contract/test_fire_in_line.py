@@ -32,9 +32,7 @@ def test_one_load_serves_all_waiters(store):
     queue = make_queue(store)
     callers = [Caller(lambda: queue.fire(1, timeout=PATIENCE)) for _ in range(3)]
     waits(store, 3, "fire")
-
     queue.load(orders(3))
-
     assert Counter(len(caller.done()) for caller in callers) == {1: 3}
 
 
@@ -42,7 +40,6 @@ def test_a_firing_does_not_overtake_waiters(store):
     queue = make_queue(store)
     stands_for_ever(store, queue, "fire", alive=9)
     queue.load(orders(2))
-
     assert not queue.fire("all")
     assert numbers_of(queue.fire("all", selector="number = 1").messages) == [1]
     assert not queue.fire("all", timeout=0.05)
@@ -67,7 +64,6 @@ def test_a_firing_overtakes_none_if_the_order_of_messages_would_show_it(store, s
     stands_for_ever(store, queue, "fire", alive=9)
     for _ in range(loads):
         queue.load(orders(50))
-
     assert not queue.fire(1)
 
 
@@ -123,10 +119,8 @@ def test_a_firing_that_waits_has_the_columns_that_another_thread_adds(store):
     queue = make_queue(store)
     caller = Caller(lambda: queue.fire(1, timeout=PATIENCE))
     waits(store, 1, "fire")
-
     queue.admin.add_columns(pa.schema([pa.field("note", pa.string())]))
     queue.load(orders(1).append_column("note", pa.array(["fragile"])))
-
     assert caller.done().messages.column("note").to_pylist() == ["fragile"]
 
 

@@ -39,7 +39,6 @@ def test_compacted_messages_keep_their_order(queue, monkeypatch):
     monkeypatch.setattr(compaction_plan, "NEIGHBOURS", 8)
     load_singly(queue, 80)
     assert queue.admin.compact() == 80
-
     assert fired(queue, 3) == [0, 1, 2]
     assert fired(queue, 50) == list(range(3, 53))
     assert fired(queue, "all") == list(range(53, 80))
@@ -49,9 +48,7 @@ def test_messages_of_one_load_come_shard_by_shard(store):
     queue = make_queue(store, shards=4, key="customer")
     queue.load(orders(40))
     queue.load(orders(40, 40))
-
     first, second = fired(queue, 40), fired(queue, 40)
-
     assert sorted(first) == list(range(40))
     assert sorted(second) == list(range(40, 80))
 
@@ -83,7 +80,6 @@ def test_a_priority_goes_before_the_time_of_loading(store):
     queue = make_queue(store, shards=8, priority="amount")
     for number, amount in enumerate((1.0, 2.0, 1.0, 2.0, None, 2.0)):
         queue.load([{"number": number, "customer": None, "amount": amount}])
-
     assert fired(queue, 2) == [1, 3]
     assert fired(queue, "all") == [5, 0, 2, 4]
 
@@ -91,7 +87,6 @@ def test_a_priority_goes_before_the_time_of_loading(store):
 def test_heads_of_groups_come_oldest_first(store):
     queue = make_queue(store, shards=8, key="customer", group="customer")
     load_singly(queue, 20)
-
     firing = queue.fire(6, order="global")
     assert numbers_of(firing.messages) == list(range(6))
     queue.delete(firing)

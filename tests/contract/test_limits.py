@@ -140,7 +140,6 @@ def test_a_waiting_fire_follows_turns_that_are_set_meanwhile(store):
     time.sleep(0.3)
     queue.admin.change_settings(fair_by="customer")
     queue.load(pa.concat_tables([orders(10, customers=1), orders(10, 10, customers=20)]))
-
     assert len(set(waiting.done().messages.column("customer").to_pylist())) == 2
 
 

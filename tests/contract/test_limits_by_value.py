@@ -74,7 +74,6 @@ def test_each_value_has_its_own_rate(store):
 def test_the_oldest_messages_of_a_value_come_first(store):
     queue = make_queue(store, limits=limit("customer", in_flight=3))
     queue.load(of(*["a"] * 30, *["b"] * 30))
-
     assert numbers_of(queue.fire(5).messages) == [0, 1, 2, 30, 31]
     assert numbers_of(queue.fire(5).messages) == [32]
 
@@ -141,7 +140,6 @@ def test_buckets_that_are_full_again_are_removed(store, monkeypatch):
 def test_a_long_value_has_a_limit_too(store):
     queue = make_queue(store, limits=limit("customer", per_second=SLOW))
     queue.load(of(*["long" * 500] * 3, *["long" * 400 + "er"] * 3))
-
     assert len(queue.fire("all")) == 2
     assert len(queue.fire("all")) == 0
 

@@ -84,7 +84,6 @@ def test_a_store_that_cannot_be_written_is_refused(filled, which):
 
 def test_a_new_store_where_no_folder_can_be_made_is_refused(public):
     forbid(public)
-
     with pytest.raises(CatalogUnavailable, match=f"folder {public}/new cannot be made: Permission"):
         in_a_fork(as_nobody(lambda: Store.open(public / "new")))
     assert list(public.iterdir()) == []
@@ -193,7 +192,6 @@ def test_the_error_for_an_unreachable_server_hides_its_password(tmp_path):
 def test_a_database_that_does_not_exist_is_an_error(postgres, tmp_path):
     with postgres.database() as url:
         pass
-
     with pytest.raises(CatalogUnavailable, match="does not exist"):
         Store.open(catalog=url, storage=str(tmp_path))
 
@@ -222,7 +220,6 @@ def test_a_restarted_server_is_found_again(on_postgres):
     queue = make_queue(on_postgres)
     queue.load(orders(5))
     cut_off(on_postgres, on_postgres.address.catalog)
-
     assert numbers_of(queue.fire("all").messages) == [0, 1, 2, 3, 4]
 
 
@@ -246,7 +243,6 @@ def test_a_connection_lost_in_a_transaction_changes_nothing(on_postgres):
 def test_a_server_that_ends_a_connection_is_unavailable_before_the_socket_is_closed(on_postgres):
     # Raised by hand, so that the driver certainly takes the connection for open.
     ending = text("DO $$ BEGIN RAISE 'shutting down' USING ERRCODE = 'admin_shutdown'; END $$")
-
     with pytest.raises(CatalogUnavailable, match="nothing was changed; try again later"):
         on_postgres.catalog.write(lambda connection: connection.execute(ending))
 

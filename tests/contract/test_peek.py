@@ -25,7 +25,6 @@ def test_a_peek_shows_it_also_where_shards_are_empty_already(store):
     queue = make_queue(store, shards=4, key="customer")
     queue.load(orders(30))
     queue.fire("all", selector="_shard = 0")
-
     while shown := numbers_of(queue.peek(1)):
         assert numbers_of(queue.fire(1).messages) == shown
 
@@ -55,7 +54,6 @@ def test_a_browse_shows_messages_in_the_order_of_their_places(store):
     queue.fire(6)
     queue.reload(ids.take([1, 4]))
     queue.delete(ids.take([0, 3]))
-
     assert numbers_of(queue.browse()) == [1, 2, 4, 5, 6, 7, 8]
 
 

@@ -45,7 +45,6 @@ def queues(store, count=1000, **weights):
 def test_queues_share_a_batch_by_their_weights(store, session):
     queues(store, large=4, a=1, b=1.0, small=0.5)
     reader = Reader(session, "large", "a", "b", "small")
-
     assert reader.batch(130) == {"large": 80, "a": 20, "b": 20, "small": 10}
 
 
@@ -97,7 +96,6 @@ def test_a_batch_limited_in_bytes_is_shared_by_weight(store, session, how):
     reader = Reader(session, "large", "small", **how)
     sizes = store.view("slices").column("bytes").to_pylist()
     served = reader.batch(None, sum(sizes) // 10)
-
     assert 145 <= served["large"] <= 151
     assert 45 <= served["small"] <= 51
 
@@ -121,7 +119,6 @@ def test_weights_count_among_fair_queues(store, session):
     make_queue(store, "fair", shards=2, fair_by="customer", weight=3).load(orders(300))
     queues(store, other=1)
     reader = Reader(session, "fair", "other")
-
     assert reader.batch(40) == {"fair": 30, "other": 10}
     served = reader.batch(None, sum(store.view("slices").column("bytes").to_pylist()) // 50)
     assert 2 < served["fair"] / served["other"] < 4
@@ -129,7 +126,6 @@ def test_weights_count_among_fair_queues(store, session):
 
 def test_an_order_of_the_query_comes_before_weights(store, session):
     queues(store, 100, first=1, second=4)
-
     reader = Reader(session, "first", "second", order="global")
     assert reader.batch(100) == {"first": 100}
 
@@ -150,7 +146,6 @@ def test_messages_behind_the_end_of_a_run_hold_up_no_other_queue(store, session)
     reader = Reader(session, "ahead", "other")
     reader.session.set_horizon()
     store.queue("ahead").load(orders(1000))
-
     assert reader.batches(2, 100) == {"ahead": 100, "other": 100}
 
 

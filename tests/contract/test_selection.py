@@ -52,6 +52,12 @@ def test_the_oldest_matches_come_first_whatever_slices_they_are_in(
         assert numbers_of(fired.messages) == [number]
 
 
+def test_a_match_behind_many_other_messages_of_its_slice_is_found(store: Store) -> None:
+    queue = make_queue(store)
+    queue.load(orders(20_000))
+    assert numbers_of(queue.fire(1, selector="number = 19999").messages) == [19_999]
+
+
 def test_an_order_says_what_comes_first_over_all_shards(store: Store) -> None:
     queue = make_queue(store, shards=4, key="customer")
     queue.load(orders(100))

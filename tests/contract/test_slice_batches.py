@@ -137,7 +137,6 @@ def test_messages_return_to_a_fair_queue_with_ranks(store):
     queue = make_queue(store, shards=2, fair_by="customer")
     load_singly(queue, 8)
     queue.sideline(queue.fire("all"))
-
     assert queue.shovel() == 8
     assert store.admin.fsck().num_rows == 0
     assert sorted(numbers_of(queue.fire(8).messages)) == list(range(8))

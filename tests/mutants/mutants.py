@@ -323,6 +323,27 @@ MUTANTS = (
         "eligibility",
     ),
     _of(
+        "merged values go to other messages where slices interleave",
+        "queue_core/waiting/smart/rewrite",
+        "if (np.diff(order) == 1).all():",
+        "if len(order):",
+        "tests/property/test_eligibility.py",
+    ),
+    _of(
+        "the head of a group is skipped by its statistics",
+        "queue_core/selection/fifo_scan",
+        "conditions = self._conditions.eligible if grouped else self._conditions.all",
+        "conditions = self._conditions.all",
+        "eligibility",
+    ),
+    _of(
+        "a slice that was scanned in part is done",
+        "queue_core/selection/fifo_scan",
+        "self._left = [(piece, later)] if later else []",
+        "self._left = []",
+        "selection",
+    ),
+    _of(
         "only the last condition counts",
         "queue_core/selection/scan",
         "met &= condition.mask(",

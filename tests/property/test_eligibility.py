@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import operator
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -75,11 +78,13 @@ def duplicates(new: Message, queued: list[Message], main: list[Message]) -> bool
     return not queued
 
 
-def merged(new: Message, queued: list[Message], main: list[Message]) -> bool:
+def merged(
+    both: Callable[[int, int], int], new: Message, queued: list[Message], main: list[Message]
+) -> bool:
     if queued:
         queued[-1].number = new.number
         if new.priority is not None:
-            queued[-1].priority = max(new.priority, queued[-1].priority or 0)
+            queued[-1].priority = both(new.priority, queued[-1].priority or 0)
     return not queued
 
 
@@ -96,7 +101,8 @@ POLICIES: dict[str | None, Any] = {
     None: lambda *_: True,
     "latest": latest,
     "drop_duplicates(who)": duplicates,
-    "merge(max(priority), last(number))": merged,
+    "merge(max(priority), last(number))": partial(merged, max),
+    "merge(sum(priority), last(number))": partial(merged, operator.add),
     "annihilate(priority = 1, priority = 2)": annihilated,
 }
 

@@ -73,7 +73,6 @@ def test_a_new_poller_is_due_at_once_and_then_waits_for_a_change_or_for_long():
 def test_among_busy_others_it_looks_less_and_less_often():
     world = World(number / 100 for number in range(500))
     times = looks(world, poller(world), 4.9)
-
     pauses = [round(later - earlier, 6) for earlier, later in pairwise(times)]
     assert pauses[:4] == [0.2, 0.4, 0.8, 0.8]
     assert max(pauses) <= 0.81
@@ -97,7 +96,6 @@ def test_after_a_quiet_time_a_change_is_looked_at_without_a_pause():
     polls = poller(world)
     polls.looked()
     polls.wait(10.0)
-
     polls.pause()
     assert world.now == 3.0
 
@@ -117,7 +115,6 @@ def test_a_change_that_a_look_at_once_sees_is_no_reason_for_another():
     world = World([1.0])
     polls = poller(world)
     world.now = 2.0
-
     assert polls.wait(10.0) is Due.CHANGE
     polls.looked()
     assert polls.wait(4.0) is None
@@ -151,7 +148,6 @@ def test_an_appointment_outlasts_a_change_and_is_kept_once():
 def test_without_a_listener_only_time_counts():
     world = World([0.5])
     polls = poller(world, listens=False, blind=1.0)
-
     times = looks(world, polls, 3.5)
     assert times == pytest.approx([0.0, 1.0, 2.0, 3.0])
 
@@ -160,5 +156,4 @@ def test_it_ends_with_its_block():
     world = World()
     with poller(world):
         pass
-
     assert world.closed

@@ -24,9 +24,7 @@ def size_of(catalog):
 )
 def test_the_reserve_is_as_large_as_the_catalog_within_bounds(catalog, size, expected):
     os.truncate(catalog, size)
-
     assert Reserve(catalog).keep()
-
     assert size_of(catalog) == expected
 
 
@@ -36,7 +34,6 @@ def test_a_reserve_grows_and_does_not_shrink(catalog):
     reserve.keep()
     os.truncate(catalog, 2 * LEAST_BYTES)
     reserve.keep()
-
     assert size_of(catalog) == 3 * LEAST_BYTES
 
 
@@ -54,7 +51,6 @@ def test_a_reserve_that_was_given_up_is_made_again(catalog):
 def test_a_catalog_on_a_server_has_no_reserve():
     reserve = Reserve(None)
     reserve.give_up()
-
     assert reserve.keep()
     assert reserve.is_there()
 

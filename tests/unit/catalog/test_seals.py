@@ -56,7 +56,6 @@ def test_each_bit_of_a_number_counts(table):
 def test_values_that_change_places_count():
     row = row_of(slices)
     swapped = row | {"attempts": row["deliveries"], "deliveries": row["attempts"]}
-
     assert seals.seal(slices, swapped) != seals.seal(slices, row)
 
 
@@ -98,18 +97,14 @@ def test_an_update_keeps_a_seal_right_and_a_damage_visible(database, damaged):
 @pytest.mark.parametrize("table", SEALED, ids=lambda table: table.name)
 def test_each_insert_seals_its_rows(database, table):
     database.execute(insert(table).values(row_of(table)))
-
     found = database.execute(select(table)).mappings().one()
-
     assert found["seal"] == seals.seal(table, found)
 
 
 def test_an_insert_of_many_rows_seals_each(database):
     rows = [row_of(slices) | {"id": number} for number in range(1, 4)]
     database.execute(insert(slices), [row | {"position": row["id"]} for row in rows])
-
     found = database.execute(select(slices)).mappings().all()
-
     assert [row["seal"] for row in found] == [seals.seal(slices, row) for row in found]
 
 
@@ -117,7 +112,6 @@ def test_rows_that_the_database_selects_have_no_seal(database):
     database.execute(insert(slices).values(row_of(slices) | {"id": 1}))
     names = [column.name for column in slices.c if column.name not in ("id", "seal")]
     database.execute(insert(slices).from_select(names, select(*(slices.c[name] for name in names))))
-
     assert database.scalars(select(slices.c.seal).order_by(slices.c.id)).all()[1:] == [None]
 
 
@@ -140,9 +134,7 @@ def test_a_change_of_a_row_keeps_a_damage_visible(database, damaged):
     database.execute(insert(consumers).values(row_of(consumers)))
     if damaged:
         database.execute(update(consumers).values(epoch=77))
-
     seals.change(database, consumers, consumers.c.id == 1, name="another")
-
     row = database.execute(select(consumers)).mappings().one()
     assert (row["seal"] == seals.seal(consumers, row)) != damaged
 
@@ -150,5 +142,4 @@ def test_a_change_of_a_row_keeps_a_damage_visible(database, damaged):
 def test_a_row_of_an_older_ignis_stays_without_a_seal(database):
     database.execute(insert(counters).values(row_of(counters) | {"seal": None}))
     renew(database, counters, {"sweep_pointer": 9})
-
     assert database.execute(select(counters.c.sweep_pointer, counters.c.seal)).one() == (9, None)

@@ -25,7 +25,6 @@ from queue_core.selection.fired import (
 )
 def test_a_refusal_ends_with_the_first_of_its_parts(waits, seconds, by_time):
     refusals = [Refusal.by_limits(waits) for _ in range(100)]
-
     assert all(seconds <= each.seconds <= 1.25 * seconds for each in refusals)
     assert {each.by_time for each in refusals} == {by_time}
     # Those who wait do not all come at one moment.
@@ -49,8 +48,6 @@ def test_a_firing_says_when_the_first_of_what_was_refused_may_come():
 )
 def test_one_message_fits_any_limit_of_bytes(most, count, is_cut):
     ids, sizes = np.arange(4), np.array([10.0, 10.0, 15.0, 25.0])
-
     first, cut = fitting(ids, sizes, most)
-
     assert (first.tolist(), cut) == (list(range(count)), is_cut)
     assert fitting(ids[:0], sizes[:0], most)[1] is False

@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta
 import pyarrow as pa
 import pytest
 
-from queue_core.selection.queue_rules import Eligibility, of_expiry, of_firing, of_moving
-from queue_core.selector import Order, Selector
+from queue_core.selection.queue_rules import of_expiry, of_firing, of_moving
+from queue_core.selector import Selector
 from queue_core.values.model import Magazine, QueueInfo
 from queue_core.values.schema import AGE, NOW
 from queue_core.values.settings import QueueSettings
@@ -41,18 +41,11 @@ def meets(condition, **row):
     return Selector.parse(condition, SCANNED).mask(rows).to_pylist() == [True]
 
 
-def test_a_queue_without_such_settings_has_no_rules():
-    for eligibility in (of_firing(queue(), Magazine.MAIN), of_moving(queue()), of_expiry(queue())):
-        assert not eligibility
-        assert eligibility == Eligibility()
-
-
 @pytest.mark.parametrize(
     ("until", "expired"), [(NOON - HOUR, True), (NOON, True), (NOON + HOUR, False), (None, False)]
 )
 def test_a_message_expires_at_its_time(until, expired):
     settings = {"expires_at": "un`til"}
-
     assert meets(of_expiry(queue(**settings)).condition, **{"un`til": until}) is expired
     assert meets(of_moving(queue(**settings)).condition, **{"un`til": until}) is not expired
     firing = of_firing(queue(**settings), Magazine.MAIN)
@@ -65,30 +58,5 @@ def test_a_message_expires_at_its_time(until, expired):
 )
 def test_a_message_is_held_until_its_time_except_from_a_shovel(since, held):
     held_queue = queue(hold_until="since")
-
     assert meets(of_firing(held_queue, Magazine.MAIN).condition, since=since) is not held
     assert not of_moving(held_queue)
-
-
-def test_messages_wait_for_their_group_in_main_only():
-    grouped = queue(group="key")
-
-    assert of_firing(grouped, Magazine.MAIN).group == "key"
-    assert of_firing(grouped, Magazine.SIDELINE).group is None
-
-
-@pytest.mark.parametrize(
-    ("settings", "first"),
-    [
-        ({"priority": "urgency"}, [1, 0, 2]),
-        # Each 10 seconds of waiting count as 1.
-        ({"priority": "urgency", "priority_aging": 10.0}, [2, 1, 0]),
-    ],
-)
-def test_the_most_urgent_message_goes_first(settings, first):
-    order = Order.parse(of_firing(queue(**settings), Magazine.MAIN).order, SCANNED)
-    rows = pa.Table.from_pylist(
-        [{"urgency": 1, AGE: 0.0}, {"urgency": 3, AGE: 0.0}, {"urgency": None, AGE: 50.0}], SCANNED
-    )
-
-    assert order.indices(rows).to_pylist() == first

@@ -22,6 +22,5 @@ def test_many_queues_take_no_more_memory():
     contention = Contention()
     for queue in range(5000):
         contention.note(queue)
-
     assert contention.is_near(4999)
     assert sum(map(contention.is_near, range(5000))) <= 1024

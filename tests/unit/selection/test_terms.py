@@ -35,7 +35,6 @@ def test_a_plain_queue_has_no_terms():
 def test_limits_and_turns_count_only_in_main():
     five = limit(in_flight=5)
     both = queue(1, limits=(five,)), queue(2, fair_by="customer")
-
     assert terms(*both) == Terms(limits=((1, five),), fair=frozenset({2}))
     assert terms(*both, magazine=Magazine.SIDELINE) == Terms()
 
@@ -52,7 +51,6 @@ def test_a_fair_queue_has_an_order_of_its_own(how, given):
 
 def test_weights_count_for_several_queues_without_an_order_over_all():
     light, heavy = queue(1), queue(2, weight=2.5)
-
     assert terms(light, heavy).weights == {1: 1000, 2: 2500}
     assert terms(light, heavy, magazine=Magazine.SIDELINE).weights == {1: 1000, 2: 2500}
     assert terms(heavy) == Terms()

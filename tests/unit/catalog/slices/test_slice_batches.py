@@ -33,7 +33,6 @@ _AT = {0: "shard", 1: "position", 2: "row_start", 3: "row_stop"}
 
 def test_the_ids_of_rows_with_gaps_and_without():
     ids, of = batch((0, 0, 2, 5), (0, 9, 1, 6, [1, 3, 5]), (0, 20, 0, 1)).message_ids()
-
     first, second, third = (first_id(segment) for segment in (1, 2, 3))
     rows = [(first, 2), (first, 3), (first, 4), (second, 1), (second, 3), (second, 5), (third, 0)]
     assert ids.tolist() == [begin + row for begin, row in rows]
@@ -60,6 +59,5 @@ def test_a_limit_does_not_part_slices_that_interleave(positions, limit, whole):
 
 def test_an_empty_bunch():
     none = batch((0, 0, 0, 1))[:0]
-
     assert (len(none), none.messages, none.by_shard(), none.whole(5)) == (0, 0, [], 0)
     assert [part.tolist() for part in none.message_ids()] == [[], []]
