@@ -14,9 +14,10 @@ from queue_core.values.model import Magazine, State
 from tests.books import Books, audit, leftover_files
 from tests.children import Child, Journal
 from tests.crash.workloads import WORKLOADS
-from tests.crash.workloads.common import Workload
+from tests.crash.workloads.common import Workload, loaded_ids
 from tests.model import journal as transactions
 from tests.model.conformance import Checker
+from tests.storages import IN_A_BUCKET
 
 pytestmark = pytest.mark.crash
 
@@ -24,6 +25,8 @@ pytestmark = pytest.mark.crash
 TASKS = ("shovel.", "sweep.", "settle.", "compact.", "vacuum.", "expire.", "abandon.")
 #: Those of Spark, and those of upgrades, have tests of their own.
 OTHERS = ("source.", "sink.", "migrate.")
+#: Where something may be in a bucket of which the catalog does not know, or the reverse.
+IN_BUCKETS = ("load.writing", "load.before_commit", "compact.written", "vacuum.removing")
 CORE_POINTS = {name for name in faults.POINTS if not name.startswith(OTHERS)}
 #: The first workload of each point.
 FIRST = {fault.partition(":")[0]: fault for fault in reversed(WORKLOADS)}.values()
@@ -41,6 +44,12 @@ def test_every_point_of_the_core_has_a_workload():
 @pytest.mark.parametrize(("fault", "workload"), CASES)
 def test_a_kill_leaves_the_store_whole(fault, workload, address, tmp_path):
     kill_and_go_on(fault, workload, address, tmp_path)
+
+
+@IN_A_BUCKET
+@pytest.mark.parametrize("fault", IN_BUCKETS)
+def test_a_kill_leaves_nothing_behind_in_a_bucket(fault, address, tmp_path):
+    kill_and_go_on(fault, WORKLOADS[fault], address, tmp_path)
 
 
 @pytest.mark.slow
@@ -61,7 +70,6 @@ def _kill_and_go_on(fault: str, workload: Workload, address: Address, journal: J
     if recorded:
         with Store(address) as store:
             transactions.install(store)
-    if not fault.startswith("open."):
         with Store(address) as store:
             workload.prepare(store, journal)
 
@@ -98,7 +106,7 @@ def work(address: Address, act, journal: Journal) -> None:
 
 def check_nothing_lost(books: Books, journal: Journal) -> None:
     """Loaded messages are there, except those that were being deleted."""
-    loaded = {i for entry in journal.read("loaded") for i in entry["ids"]}
+    loaded = loaded_ids(journal)
     deleting = {i for entry in journal.read("deleting") for i in entry["ids"]}
     assert loaded - books.ids() <= deleting
     # The load that was interrupted, of which nobody knows the ids, is there or is not.

@@ -13,6 +13,7 @@ from tests.children import Journal
 from tests.crash.workloads.common import (
     MANY,
     Workload,
+    around,
     everything_waits,
     prepared,
     the_queue,
@@ -64,10 +65,6 @@ _ACKNOWLEDGE = Workload(prepare=plans_tickets, act=acknowledges, check=acknowled
 _RECOVER = Workload(prepare=fires_unseen, act=recovers, check=everything_waits)
 
 FAULTS = {
-    "acknowledge.before_commit": _ACKNOWLEDGE,
-    "acknowledge.before_commit:2": _ACKNOWLEDGE,
-    "acknowledge.committed": _ACKNOWLEDGE,
-    "acknowledge.committed:2": _ACKNOWLEDGE,
-    "recover.before_commit": _RECOVER,
-    "recover.committed": _RECOVER,
+    **around("acknowledge", _ACKNOWLEDGE, "", ":2"),
+    **around("recover", _RECOVER),
 }

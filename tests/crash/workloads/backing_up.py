@@ -10,7 +10,14 @@ from queue_core import Store
 from queue_core.catalog.tables import leases
 from queue_core.upkeep.backup.folder import BackupFolder
 from tests.children import Journal
-from tests.crash.workloads.common import FEW, Workload, everything_waits, prepared, the_queue
+from tests.crash.workloads.common import (
+    FEW,
+    Workload,
+    around,
+    everything_waits,
+    prepared,
+    the_queue,
+)
 from tests.factories import orders
 
 
@@ -51,6 +58,5 @@ _RESTORE = Workload(prepare=goes_on_after_a_backup, act=restores, check=everythi
 FAULTS = {
     "backup.copied": _BACK_UP,
     "restore.copied": _RESTORE,
-    "restore.before_commit": _RESTORE,
-    "restore.committed": _RESTORE,
+    **around("restore", _RESTORE),
 }

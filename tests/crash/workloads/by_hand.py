@@ -11,7 +11,7 @@ from queue_core.values.model import Magazine, State
 from queue_core.verbs.operator import redriving
 from tests.books import audit
 from tests.children import Journal
-from tests.crash.workloads.common import FEW, MANY, Workload, everything_waits, the_queue
+from tests.crash.workloads.common import FEW, MANY, Workload, around, everything_waits, the_queue
 from tests.crash.workloads.sidelining import sidelines
 from tests.factories import make_queue, numbers_of
 from tests.job_steps import make_late, run_job
@@ -84,12 +84,8 @@ _AWAY = Workload(
 )
 
 FAULTS = {
-    "intervene.before_commit": _REQUEUE,
-    "intervene.committed": _REQUEUE,
-    "edit.before_commit:2": _EDIT,
-    "edit.committed:2": _EDIT,
-    "redrive.before_commit": _JOB,
-    "redrive.committed": _JOB,
-    "redrive.before_commit:2": _AWAY,
-    "redrive.committed:2": _AWAY,
+    **around("intervene", _REQUEUE),
+    **around("edit", _EDIT, ":2"),
+    **around("redrive", _JOB),
+    **around("redrive", _AWAY, ":2"),
 }

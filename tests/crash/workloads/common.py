@@ -37,6 +37,20 @@ class Workload:
     withdraws: bool = False
 
 
+def around(verb: str, workload: Workload, *passages: str) -> dict[str, Workload]:
+    """Let a workload die before and after the commit of a verb, by default at the first passage."""
+    return {
+        f"{verb}.{point}{passage}": workload
+        for passage in passages or ("",)
+        for point in ("before_commit", "committed")
+    }
+
+
+def loaded_ids(journal: Journal) -> set[int]:
+    """The ids of all messages whose load has returned."""
+    return {i for entry in journal.read("loaded") for i in entry["ids"]}
+
+
 def load(store: Store, journal: Journal, count: int = FEW) -> pa.Array:
     """Load into the queue; noted once the load has returned."""
     ids = the_queue(store).load(orders(count))
@@ -77,11 +91,9 @@ def fires_all(store: Store, journal: Journal) -> None:
 
 def everything_waits(store: Store, journal: Journal) -> None:
     books = audit(store)
-    loaded = {i for entry in journal.read("loaded") for i in entry["ids"]}
-    assert books.ids(Magazine.MAIN, State.LOADED) == loaded == books.ids()
+    assert books.ids(Magazine.MAIN, State.LOADED) == loaded_ids(journal) == books.ids()
 
 
 def everything_is_aside(store: Store, journal: Journal) -> None:
     books = audit(store)
-    loaded = {i for entry in journal.read("loaded") for i in entry["ids"]}
-    assert books.ids(Magazine.SIDELINE, State.LOADED) == loaded == books.ids()
+    assert books.ids(Magazine.SIDELINE, State.LOADED) == loaded_ids(journal) == books.ids()

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from queue_core import Store
 from tests.children import Journal
-from tests.crash.workloads.common import (
-    Workload,
-    load,
-    nothing,
-)
+from tests.crash.workloads.common import Workload, around, load, nothing
 from tests.factories import ORDERS
 
 
@@ -25,8 +21,6 @@ def created(store: Store, journal: Journal) -> None:
 _CREATE = Workload(prepare=nothing, act=creates, check=created)
 
 FAULTS = {
-    "open.before_commit": _CREATE,
-    "open.committed": _CREATE,
-    "create.before_commit": _CREATE,
-    "create.committed": _CREATE,
+    **around("open", _CREATE),
+    **around("create", _CREATE),
 }

@@ -10,13 +10,7 @@ from queue_core.errors import DamagedSegment
 from queue_core.values.model import State
 from tests.books import audit
 from tests.children import Journal
-from tests.crash.workloads.common import (
-    FEW,
-    MANY,
-    Workload,
-    prepared,
-    the_queue,
-)
+from tests.crash.workloads.common import FEW, MANY, Workload, around, prepared, the_queue
 
 
 def the_file(store: Store) -> Path:
@@ -76,8 +70,6 @@ _REPAIR = Workload(prepare=restores_what_was_set_apart, act=repairs, check=all_i
 
 FAULTS = {
     "quarantine.reported": _QUARANTINE,
-    "quarantine.before_commit": _QUARANTINE,
-    "quarantine.committed": _QUARANTINE,
-    "repair.before_commit": _REPAIR,
-    "repair.committed": _REPAIR,
+    **around("quarantine", _QUARANTINE),
+    **around("repair", _REPAIR),
 }

@@ -19,9 +19,11 @@ from tests.crash.workloads.common import (
     FEW,
     MANY,
     Workload,
+    around,
     everything_is_aside,
     everything_waits,
     load,
+    loaded_ids,
     prepared,
     the_queue,
 )
@@ -132,7 +134,7 @@ def takes_no_more(store: Store, journal: Journal) -> None:
     with contextlib.suppress(QueueDeactivated):
         load(store, journal)
         raise AssertionError("it was loaded")
-    assert audit(store).ids() == {i for entry in journal.read("loaded") for i in entry["ids"]}
+    assert audit(store).ids() == loaded_ids(journal)
 
 
 def is_given_up(store: Store, journal: Journal) -> None:
@@ -162,15 +164,10 @@ _DROP = Workload(prepare=is_given_up, act=drops, check=nothing_is_left_of_it, en
 FAULTS = {
     "sweep.before_commit:2": _SWEEP,
     "sweep.committed:3": _SWEEP,
-    "abandon.before_commit": _ABANDON,
-    "abandon.committed": _ABANDON,
-    "lose.before_commit": _LOSE,
-    "lose.committed": _LOSE,
-    "expire.before_commit": _EXPIRE,
+    **around("abandon", _ABANDON),
+    **around("lose", _LOSE),
+    **around("expire", _EXPIRE),
     "expire.before_commit:2": _EXPIRE,
-    "expire.committed": _EXPIRE,
-    "deactivate.before_commit": _DEACTIVATE,
-    "deactivate.committed": _DEACTIVATE,
-    "drop.before_commit": _DROP,
-    "drop.committed": _DROP,
+    **around("deactivate", _DEACTIVATE),
+    **around("drop", _DROP),
 }

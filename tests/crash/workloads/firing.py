@@ -6,12 +6,7 @@ from queue_core import Store
 from queue_core.values.model import Magazine, State
 from tests.books import audit
 from tests.children import Journal
-from tests.crash.workloads.common import (
-    FEW,
-    Workload,
-    prepared,
-    the_queue,
-)
+from tests.crash.workloads.common import FEW, Workload, around, prepared, the_queue
 
 
 def fires(store: Store, journal: Journal) -> None:
@@ -31,8 +26,5 @@ def fired_apart(store: Store, journal: Journal) -> None:
 _FIRE = Workload(prepare=prepared, act=fires, check=fired_apart)
 
 FAULTS = {
-    "fire.before_commit": _FIRE,
-    "fire.before_commit:2": _FIRE,
-    "fire.committed": _FIRE,
-    "fire.committed:2": _FIRE,
+    **around("fire", _FIRE, "", ":2"),
 }

@@ -11,8 +11,10 @@ from tests.crash.workloads.common import (
     FEW,
     MANY,
     Workload,
+    around,
     empty,
     load,
+    loaded_ids,
     the_queue,
 )
 from tests.factories import make_batch, make_stager, orders
@@ -26,7 +28,7 @@ def loads(store: Store, journal: Journal) -> None:
 
 def loaded_again(store: Store, journal: Journal) -> None:
     """Every load that returned is there, and of the one that did not, all or nothing."""
-    acknowledged = {i for entry in journal.read("loaded") for i in entry["ids"]}
+    acknowledged = loaded_ids(journal)
     there = audit(store).ids(Magazine.MAIN, State.LOADED)
     assert acknowledged <= there
     interrupted = journal.read("loading")[-4]["count"] if len(there) > len(acknowledged) else 0
@@ -60,10 +62,8 @@ FAULTS = {
     "load.segment_written:2": _LOAD,
     "load.segment_synced": _LOAD,
     "load.segment_synced:2": _PUBLISH,
-    "load.before_commit": _LOAD,
+    **around("load", _LOAD),
     "load.before_commit:2": _LOAD,
-    "load.before_commit:1": _PUBLISH,
-    "load.committed": _LOAD,
+    **around("load", _PUBLISH, ":1"),
     "load.committed:3": _LOAD,
-    "load.committed:1": _PUBLISH,
 }

@@ -15,6 +15,7 @@ from tests.crash.workloads.common import (
     FEW,
     MANY,
     Workload,
+    around,
     everything_waits,
     fires_all,
     load,
@@ -162,18 +163,11 @@ _PUT_OFF = Workload(prepare=fires_all, act=puts_off, check=waits_for_its_time)
 
 # A passage can be written in several ways, since each fault has one workload.
 FAULTS = {
-    "lose.before_commit:1": _SWEEP_KILLER,
-    "lose.committed:1": _SWEEP_KILLER,
-    "lose.before_commit:01": _START_WITH_KILLER,
-    "lose.committed:01": _START_WITH_KILLER,
-    "fire.before_commit:1": _FIRE_SUSPECTS,
-    "fire.committed:1": _FIRE_SUSPECTS,
-    "fire.before_commit:02": _FIRE_FAIRLY,
-    "fire.committed:02": _FIRE_FAIRLY,
-    "retry.before_commit:1": _RETRY_FAIRLY,
-    "retry.committed:1": _RETRY_FAIRLY,
-    "settle.before_commit:01": _GIVE_BACK,
-    "settle.committed:01": _GIVE_BACK,
-    "settle.before_commit:001": _PUT_OFF,
-    "settle.committed:001": _PUT_OFF,
+    **around("lose", _SWEEP_KILLER, ":1"),
+    **around("lose", _START_WITH_KILLER, ":01"),
+    **around("fire", _FIRE_SUSPECTS, ":1"),
+    **around("fire", _FIRE_FAIRLY, ":02"),
+    **around("retry", _RETRY_FAIRLY, ":1"),
+    **around("settle", _GIVE_BACK, ":01"),
+    **around("settle", _PUT_OFF, ":001"),
 }

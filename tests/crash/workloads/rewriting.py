@@ -16,7 +16,9 @@ from tests.children import Journal
 from tests.crash.workloads.common import (
     MANY,
     Workload,
+    around,
     load,
+    loaded_ids,
     prepared,
     the_queue,
 )
@@ -70,7 +72,7 @@ def compacts(store: Store, journal: Journal) -> None:
 
 
 def compacted(store: Store, journal: Journal) -> None:
-    loaded = {i for entry in journal.read("loaded") for i in entry["ids"]}
+    loaded = loaded_ids(journal)
     books = audit(store)
     assert books.ids(state=State.LOADED) == loaded - set(journal.read("deleting")[0]["ids"])
     assert len(books.ids(Magazine.SIDELINE)) == NEIGHBOURS
@@ -86,10 +88,7 @@ FAULTS = {
     "load.segment_synced:1": _COMPACT,
     "compact.written": _COMPACT,
     "compact.written:2": _COMPACT,
-    "compact.before_commit": _COMPACT,
-    "compact.before_commit:2": _COMPACT,
-    "compact.committed": _COMPACT,
-    "compact.committed:2": _COMPACT,
+    **around("compact", _COMPACT, "", ":2"),
     "vacuum.before_commit": _VACUUM,
     "vacuum.condemned": _VACUUM,
     "vacuum.removing": _VACUUM,

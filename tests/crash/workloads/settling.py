@@ -14,6 +14,7 @@ from tests.crash.workloads.common import (
     FEW,
     MANY,
     Workload,
+    around,
     fires_all,
     the_consumer,
     the_queue,
@@ -66,10 +67,6 @@ _SETTLE = Workload(prepare=fires_all, act=settles, check=settled)
 _SETTLE_BATCH = Workload(prepare=fires_all, act=settles_a_batch, check=nothing_is_left)
 
 FAULTS = {
-    "settle.before_commit": _SETTLE,
-    "settle.before_commit:2": _SETTLE,
-    "settle.before_commit:1": _SETTLE_BATCH,
-    "settle.committed": _SETTLE,
-    "settle.committed:2": _SETTLE,
-    "settle.committed:1": _SETTLE_BATCH,
+    **around("settle", _SETTLE, "", ":2"),
+    **around("settle", _SETTLE_BATCH, ":1"),
 }

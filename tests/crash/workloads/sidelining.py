@@ -8,6 +8,7 @@ from tests.children import Journal
 from tests.crash.workloads.common import (
     MANY,
     Workload,
+    around,
     everything_is_aside,
     everything_waits,
     fires_all,
@@ -44,12 +45,7 @@ _RETRY = Workload(prepare=comes_due, act=retries, check=everything_waits)
 _SWEEP = Workload(prepare=fires_all, act=sweeps, check=everything_is_aside)
 
 FAULTS = {
-    "shovel.before_commit": _SHOVEL,
-    "shovel.before_commit:2": _SHOVEL,
-    "shovel.committed": _SHOVEL,
-    "shovel.committed:2": _SHOVEL,
-    "retry.before_commit": _RETRY,
-    "retry.committed": _RETRY,
-    "sweep.before_commit": _SWEEP,
-    "sweep.committed": _SWEEP,
+    **around("shovel", _SHOVEL, "", ":2"),
+    **around("retry", _RETRY),
+    **around("sweep", _SWEEP),
 }

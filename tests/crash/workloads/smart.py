@@ -8,7 +8,14 @@ from queue_core import Store
 from queue_core.catalog.tables import consumers
 from tests.books import audit
 from tests.children import Journal
-from tests.crash.workloads.common import MANY, Workload, everything_waits, prepared, the_queue
+from tests.crash.workloads.common import (
+    MANY,
+    Workload,
+    around,
+    everything_waits,
+    prepared,
+    the_queue,
+)
 from tests.factories import make_queue, orders
 
 #: Enough for a file.
@@ -66,6 +73,5 @@ FAULTS = {
     "policy.rewritten:2": _MERGE,
     "load.before_commit:3": _MERGE,
     "load.committed:2": _MERGE,
-    "reset.before_commit": _RESET,
-    "reset.committed": _RESET,
+    **around("reset", _RESET),
 }

@@ -13,13 +13,7 @@ from queue_core.segments import stager
 from queue_core.values.model import Magazine, State
 from tests.books import audit, leftover_files
 from tests.children import Journal
-from tests.crash.workloads.common import (
-    FEW,
-    Workload,
-    load,
-    the_consumer,
-    the_queue,
-)
+from tests.crash.workloads.common import FEW, Workload, load, loaded_ids, the_consumer, the_queue
 from tests.factories import make_queue, orders
 
 #: Seconds in which nothing comes: long enough to join the line, and to offer, in a slow process.
@@ -47,7 +41,7 @@ def waits_in_vain(store: Store, journal: Journal) -> None:
 
 
 def nothing_came_in(store: Store, journal: Journal) -> None:
-    loaded = {i for entry in journal.read("loaded") for i in entry["ids"]}
+    loaded = loaded_ids(journal)
     assert audit(store).ids() == loaded
     assert len(leftover_files(store)) == 1
     journal.write("deleting", ids=sorted(loaded))
