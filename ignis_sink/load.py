@@ -14,9 +14,14 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter
 
 from ignis_sink.arrow_streams import DataSourceStreamArrowWriter
-from ignis_sink.message import LoadMessage, current_batch, current_query, read_entry
+from ignis_sink.message import (
+    LoadMessage,
+    Target,
+    current_batch,
+    current_query,
+    read_entry,
+)
 from ignis_sink.options import SinkOptions
-from ignis_sink.target import Target
 from queue_core.errors import IgnisError
 from queue_core.segments.row_digest import MODULUS, digest_of
 from queue_core.support import faults
@@ -62,7 +67,7 @@ class LoadStreamWriter(DataSourceStreamArrowWriter):
             target, query = tasks[0].target, tasks[0].query_id
             # Without it, batches of different queries would look the same.
             assert query is not None, "a task of a streaming query knows its query"
-            queue = open_queue(target, self._options, batchId)
+            store, queue = open_queue(target, self._options, batchId)
             staged = in_turn(tasks, batchId * len(tasks), target.spec.shards)
             entry, tickets = read_entry(self._options.checkpoint, batchId)
             batch = Batch(
@@ -73,7 +78,7 @@ class LoadStreamWriter(DataSourceStreamArrowWriter):
                 entry=entry,
                 tickets=tickets,
             )
-            publish(queue, staged, self._options, batch)
+            publish(store, queue, staged, self._options, batch)
         faults.point("sink.committed")
 
     def abort(self, messages: list[Any], batchId: int) -> None:
@@ -98,10 +103,10 @@ class LoadBatchWriter(DataSourceArrowWriter):
         from ignis_sink.publishing import in_turn, open_queue, publish
 
         tasks = [message for message in messages if message is not None]
-        queue = open_queue(self._target, self._options)
+        store, queue = open_queue(self._target, self._options)
         shards = self._target.spec.shards
         staged = in_turn(tasks, random.randrange(shards), shards)
-        publish(queue, staged, self._options, None)
+        publish(store, queue, staged, self._options, None)
 
     def abort(self, messages: list[Any]) -> None:
         """Leave staged files to vacuum."""

@@ -10,9 +10,10 @@ from pyspark.errors import PySparkTypeError
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from ignis_sink.options import SinkOptions
-from ignis_sink.queues import check_queue, known_store
-from ignis_sink.target import Target
+from ignis_sink.message import Target
+from ignis_sink.options import SETTINGS, SinkOptions
+from queue_core.catalog import queues
+from queue_core.catalog.identity.handle import known_store
 from queue_core.errors import BadOption, NoSuchQueue, NoSuchStore, SchemaMismatch
 from queue_core.policies import binding
 from queue_core.segments.shard_hash import check_key
@@ -39,9 +40,8 @@ def find_target(options: SinkOptions, rows: StructType) -> Target:
     identity = None
     missing: NoSuchStore | NoSuchQueue | None = None
     try:
-        store = known_store(options.address)
-        identity = store.storage.identity
-        info = store.queue(options.queue).info
+        identity = known_store(options.address).storage.identity
+        info = find_queue(options)
     except NoSuchQueue as error:
         missing = error
         spec = _new_queue(options, incoming)
@@ -52,6 +52,42 @@ def find_target(options: SinkOptions, rows: StructType) -> Target:
     else:
         spec = _existing_queue(info, options, incoming)
     return Target(storage=options.address.storage, spec=spec, store=identity, missing=missing)
+
+
+def find_queue(options: SinkOptions) -> QueueInfo:
+    """Return the queue of a write as it is now; raises `NoSuchStore` or `NoSuchQueue`."""
+    with known_store(options.address).catalog.read() as connection:
+        return queues.find_magazine(connection, options.queue)[0]
+
+
+def check_queue(info: QueueInfo, options: SinkOptions) -> None:
+    """Raise `BadOption` unless a write with these options may load this queue."""
+    if options.queue != info.name:
+        raise BadOption(
+            f"queue={options.queue!r} is the sideline of queue {info.name!r}; messages are loaded "
+            f"into main: write queue={info.name!r}"
+        )
+    if info.settings.is_rendezvous:
+        raise BadOption(
+            f"queue {info.name!r} is a rendezvous (max_size=0): a load waits until its messages "
+            "are fired, which the commit of a batch cannot do; load from Python, or change the "
+            "queue's max_size"
+        )
+    for option in ("policy", "dedup"):
+        chosen, own = getattr(options, option), getattr(info.settings, option)
+        if chosen and own and chosen != own:
+            raise BadOption(
+                f"{option}={chosen!r}: queue {info.name!r} has {option} = {own!r}, which holds for "
+                "all loads; leave the option out, or change the queue's setting"
+            )
+    unlike = info.settings.unlike(options.settings)
+    for option, setting in SETTINGS.items():
+        given, actual = options.settings.get(setting), getattr(info.settings, setting)
+        if setting in unlike:
+            raise BadOption(
+                f"{option}={given!r}: queue {info.name!r} has {setting} = {actual!r}; leave the "
+                "option out, or change the queue's setting"
+            )
 
 
 def _existing_queue(info: QueueInfo, options: SinkOptions, incoming: pa.Schema) -> StagingSpec:

@@ -5,15 +5,14 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 
-from ignis_sink.message import LoadMessage
+from ignis_sink.message import LoadMessage, Target, check_first
 from ignis_sink.options import SinkOptions
-from ignis_sink.queues import check_queue, known_store, open_store
-from ignis_sink.target import Target, check_first
+from ignis_sink.planning import check_queue, find_queue
 from queue_core.catalog import queues
+from queue_core.catalog.identity.handle import StoreHandle, known_store
 from queue_core.errors import Conflict, NoSuchQueue, NoSuchStore
-from queue_core.queue import Queue
 from queue_core.segments.staging_spec import StagingSpec
-from queue_core.values.model import Batch, Staged
+from queue_core.values.model import Batch, QueueInfo, Staged
 from queue_core.values.schema import deserialize
 from queue_core.verbs.capacity.bounds import OnFull
 from queue_core.waiting import publish as blocking
@@ -21,52 +20,72 @@ from queue_core.waiting import publish as blocking
 _log = logging.getLogger(__name__)
 
 
-def open_queue(target: Target, options: SinkOptions, batch: int = 0) -> Queue:
+def open_queue(
+    target: Target, options: SinkOptions, batch: int = 0
+) -> tuple[StoreHandle, QueueInfo]:
     """
-    Return the queue of a target; create it, or add columns to it, if needed.
+    Return the store and the queue of a target; create both, or add columns, if needed.
 
     Raises `QueueExists` or `Conflict` when another process has given it a different shape, and
     `NoSuchStore` or `NoSuchQueue` if it is missing and *batch* is not the first of its query.
     """
     spec = target.spec
     try:
-        queue = known_store(options.address).queue(spec.queue)
+        queue = find_queue(options)
     except (NoSuchStore, NoSuchQueue) as error:
         check_first(error, batch, spec.queue)
-        if isinstance(error, NoSuchStore):
-            # The store is new, or its folder was removed since it was opened.
-            open_store(options.address, create=True).close()
-        queue = known_store(options.address).create_queue(
-            spec.queue,
-            spec.schema,
-            shards=spec.shards,
-            key=spec.key,
-            exist_ok=True,
-            **options.of_new_queue,
-        )
-    check_queue(queue.info, options)
+        queue = _create(spec, options, with_store=isinstance(error, NoSuchStore))
+    store = known_store(options.address)
+    check_queue(queue, options)
     if options.merge_schema and not set(spec.schema.names) <= set(queue.schema.names):
-        queue.admin.add_columns(spec.schema)
-    _check_shape(queue, spec)
-    return queue
+        queue = store.catalog.write(
+            lambda connection: queues.add_columns(connection, queue, spec.schema), grows=True
+        )
+    _check_shape(store, queue, spec)
+    return store, queue
 
 
-def _check_shape(queue: Queue, spec: StagingSpec) -> None:
+def _create(spec: StagingSpec, options: SinkOptions, *, with_store: bool) -> QueueInfo:
+    """Create a queue, after its store if that is new, or was removed since it was opened."""
+    # Not at the top: they import each verb, and most batches create nothing.
+    from queue_core.queue.creating import create
+    from queue_core.store import Store
+
+    if with_store:
+        # The tasks of a first write stage segments before the store exists.
+        Store(options.address, leftovers=True).close()
+    return create(
+        known_store(options.address).catalog,
+        spec.queue,
+        spec.schema,
+        spec.shards,
+        spec.key,
+        options.of_new_queue,
+        exist_ok=True,
+    )
+
+
+def _check_shape(store: StoreHandle, queue: QueueInfo, spec: StagingSpec) -> None:
     """Check that staged rows have the queue's schema and are in the shards of their keys."""
-    info = queue.info
-    schema = info.schema
-    if info.schema_version != spec.schema_version:
-        with queue.store.catalog.read() as connection:
-            older = queues.schemas_of(connection, info.id).get(spec.schema_version)
+    schema = queue.schema
+    if queue.schema_version != spec.schema_version:
+        with store.catalog.read() as connection:
+            older = queues.schemas_of(connection, queue.id).get(spec.schema_version)
         schema = deserialize(older) if older else None
-    if schema != spec.schema or (info.shards, info.key) != (spec.shards, spec.key):
+    if schema != spec.schema or (queue.shards, queue.key) != (spec.shards, spec.key):
         raise Conflict(
-            f"queue {info.name!r} was created or changed by another process while rows were "
+            f"queue {queue.name!r} was created or changed by another process while rows were "
             "written for it; nothing was loaded: write them again"
         )
 
 
-def publish(queue: Queue, staged: list[Staged], options: SinkOptions, batch: Batch | None) -> None:
+def publish(
+    store: StoreHandle,
+    queue: QueueInfo,
+    staged: list[Staged],
+    options: SinkOptions,
+    batch: Batch | None,
+) -> None:
     """
     Load staged segments in one transaction, unless their batch was loaded before.
 
@@ -74,22 +93,31 @@ def publish(queue: Queue, staged: list[Staged], options: SinkOptions, batch: Bat
     """
     while True:
         try:
-            return _publish(queue, staged, options, batch)
+            return _publish(store, queue, staged, options, batch)
         except queues.SettingsChanged:
-            check_queue(queue.refresh().info, options)
+            with store.catalog.read() as connection:
+                queue = queues.present(connection, queue)
+            check_queue(queue, options)
 
 
-def _publish(queue: Queue, staged: list[Staged], options: SinkOptions, batch: Batch | None) -> None:
-    # Most queues have no policy, and their sinks need not wait for the imports of policies.
-    from queue_core.waiting.smart.decide import LoadPolicy
-    from queue_core.waiting.smart.load import load_staged
-
-    catalog, storage = queue.store.catalog, queue.store.storage
+def _publish(
+    store: StoreHandle,
+    queue: QueueInfo,
+    staged: list[Staged],
+    options: SinkOptions,
+    batch: Batch | None,
+) -> None:
+    catalog, storage = store.catalog, store.storage
     on_full = OnFull(overflow=options.on_full, timeout=options.timeout)
-    info = replace(queue.info, settings=options.applied_to(queue.info.settings))
-    policy = LoadPolicy.of(info)
+    info = replace(queue, settings=options.applied_to(queue.settings))
     is_new = True
-    if policy is not None:
+    if info.settings.policy is not None or info.settings.dedup:
+        # Not at the top: most queues have neither, and their sinks need not wait for the imports.
+        from queue_core.waiting.smart.decide import LoadPolicy
+        from queue_core.waiting.smart.load import load_staged
+
+        policy = LoadPolicy.of(info)
+        assert policy is not None
         is_new = load_staged(catalog, storage, info, policy, staged, on_full, batch)
     elif batch is not None:
         is_new = blocking.publish_once(catalog, storage, info, staged, batch, on_full)

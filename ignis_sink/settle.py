@@ -14,7 +14,6 @@ from pyspark.sql.types import StructType
 from ignis_sink.arrow_streams import DataSourceStreamArrowWriter
 from ignis_sink.message import SettleMessage, current_batch, current_query, read_entry
 from ignis_sink.options import SinkOptions
-from ignis_sink.queues import known_store
 from queue_core.errors import BadOption, BadOutcome, NoSuchQueue
 from queue_core.handling.breaker import Breaker, name_for
 from queue_core.handling.breaker_state import PROBING
@@ -150,6 +149,7 @@ def _report(options: SinkOptions, tasks: list[SettleMessage]) -> None:
     breaker = options.breaker
     if breaker is None or not tasks:
         return
+    from queue_core.catalog.identity.handle import known_store
     from queue_core.catalog.records.breakers import SharedBreaker
 
     name = breaker.name or name_for(options.queues)
@@ -170,6 +170,7 @@ def _report(options: SinkOptions, tasks: list[SettleMessage]) -> None:
 def apply(options: SinkOptions, tasks: list[SettleMessage], batch: tuple[str, int] | None) -> None:
     """Settle the outcomes of all tasks in one transaction."""
     from queue_core.catalog.holders import consumers
+    from queue_core.catalog.identity.handle import known_store
     from queue_core.verbs.settle import settle
 
     pass_over_imports()
@@ -201,6 +202,7 @@ def apply(options: SinkOptions, tasks: list[SettleMessage], batch: tuple[str, in
 def _queues(options: SinkOptions) -> tuple[list[QueueInfo], NoSuchQueue | None]:
     """Return the queues that there are, and the error if others are missing; raises it for all."""
     # Not at the top: executors import this module and need no SQL library.
+    from queue_core.catalog.identity.handle import known_store
     from queue_core.catalog.queues import absent, find_those
 
     with known_store(options.address).catalog.read() as connection:

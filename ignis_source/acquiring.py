@@ -6,10 +6,10 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from ignis_source.handle import StoreHandle
 from ignis_source.queue_refresh import Queues
 from queue_core.catalog.holders import consumers
 from queue_core.catalog.holders.consumers import Unacknowledged
+from queue_core.catalog.identity.handle import StoreHandle
 from queue_core.selection.fired import Fired
 from queue_core.selection.request import FireRequest
 from queue_core.values.model import Consumer, QueueInfo, ReadPlan, TicketRange

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ignis_source.handle import StoreHandle
 from ignis_source.options import SourceOptions
+from queue_core.catalog.identity.handle import StoreHandle
 from queue_core.catalog.poller import BLIND_SECONDS
 from queue_core.upkeep.tasks.thread import Made, TaskThread, retry_thread
 

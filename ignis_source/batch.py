@@ -24,7 +24,7 @@ from queue_core.values.schema import output_schema
 from queue_core.values.views import VIEWS
 
 if TYPE_CHECKING:
-    from ignis_source.handle import StoreHandle
+    from queue_core.catalog.identity.handle import StoreHandle
 
 
 class IgnisBatchReader(DataSourceReader):
@@ -39,8 +39,8 @@ class IgnisBatchReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         """Plan the read from the present catalog."""
         # Not at the top: executors import this module and need no SQL library.
-        from ignis_source.handle import StoreHandle
         from ignis_source.queue_refresh import located, open_queues
+        from queue_core.catalog.identity.handle import StoreHandle
         from queue_core.verbs.browse import browse
         from queue_core.verbs.quarantine import quarantine
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ignis_source.handle import StoreHandle
 from ignis_source.queue_refresh import Queues
+from queue_core.catalog.identity.handle import StoreHandle
 from queue_core.selection.fired import Fired
 from queue_core.selection.request import FireRequest
 from queue_core.values.model import Consumer, Magazine, QueueInfo, ReadPlan, TicketRange

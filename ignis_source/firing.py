@@ -7,11 +7,11 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from ignis_source.handle import StoreHandle
 from ignis_source.options import SourceOptions
 from ignis_source.presence import QueryPresence
 from ignis_source.queue_refresh import Queues
 from ignis_source.requests import Requests
+from queue_core.catalog.identity.handle import StoreHandle
 from queue_core.catalog.poller import Poller, Watch
 from queue_core.errors import QueueDeactivated
 from queue_core.selection.fired import Fired

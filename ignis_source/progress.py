@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from sqlalchemy import Connection
 
-from ignis_source.handle import StoreHandle
+from queue_core.catalog.identity.handle import StoreHandle
 from queue_core.catalog.slices import amounts, shard_locks
 from queue_core.values.model import Magazine
 

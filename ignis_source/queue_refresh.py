@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from ignis_source.handle import StoreHandle
 from ignis_source.options import SourceOptions
 from queue_core.catalog import queues
+from queue_core.catalog.identity.handle import StoreHandle
 from queue_core.catalog.queues import ended_error
 from queue_core.errors import BadOption, IgnisError
 from queue_core.values.model import Magazine, QueueInfo

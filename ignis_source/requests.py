@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ignis_source.handle import StoreHandle
 from ignis_source.options import SourceOptions
 from ignis_source.queue_refresh import Queues, open_queues, with_columns_of
 from queue_core.catalog import queues as catalog_queues
+from queue_core.catalog.identity.handle import StoreHandle
 from queue_core.selection.demand import Demand
 from queue_core.selection.request import FireRequest, Horizon
 from queue_core.selection.selection import Selection

@@ -34,14 +34,14 @@ def source_schema(options: SourceOptions) -> StructType:
     that come here above those of a running query.
     """
     # Not at the top: executors import this module and need no SQL library.
-    from ignis_source.handle import StoreHandle
     from ignis_source.queue_refresh import located
+    from queue_core.catalog.identity.handle import StoreHandle
 
     if options.view is not None:
         return from_arrow_schema(VIEWS[options.view])
     with closing(StoreHandle(options.address)) as store:
         options = located(store, options)
-        queues = [store.queue(name) for name in options.queues]
+        queues = store.queues(options.queues) if options.queues else []
         if options.reports:
             return from_arrow_schema(REPORTS)
         if options.selector is not None or options.order_by is not None:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from ignis_source.firing import Linger, TicketFirer, tickets_of
-from ignis_source.handle import StoreHandle
 from ignis_source.offset import Offset
 from ignis_source.options import SourceOptions
 from ignis_source.presence import QueryPresence
@@ -23,6 +22,7 @@ from ignis_source.queue_refresh import located
 from ignis_source.requests import Requests
 from queue_core.catalog.holders import consumers
 from queue_core.catalog.holders.tickets import ticket_behind
+from queue_core.catalog.identity.handle import StoreHandle
 from queue_core.catalog.poller import Watch
 from queue_core.errors import BadOption
 from queue_core.selection.request import Horizon
@@ -79,8 +79,11 @@ class Session:
         self._linger = None if least is None else Linger(least, options.max_delay)
         # Spark begins the sessions of all sources of a query before it uses one of them. So another
         # source with this consumer has not begun its life yet, and this one is refused if it does.
-        name = options.consumer
-        self._last_life = None if name is None else self.store.last_life(name)
+        self._last_life: int | None = None
+        if options.consumer is not None:
+            with self.store.catalog.read() as connection:
+                known = consumers.by_name(connection, options.consumer)
+            self._last_life = known.epoch if known else 0
         # Now, because Spark first plans a logged batch again.
         quarantine(self.store.catalog, self.store.storage)
 
@@ -210,11 +213,15 @@ class Session:
         if presence is None or presence.consumer.name != name:
             if presence is not None:
                 presence.stop()
-            consumer = self.store.enlist(
-                name,
-                self._options.ack,
-                sweepable=self._options.sweepable,
-                follows=self._last_life,
+            consumer = self.store.catalog.write(
+                lambda connection: consumers.enlist(
+                    connection,
+                    name,
+                    beats=True,
+                    ack=self._options.ack,
+                    sweepable=self._options.sweepable,
+                    follows=self._last_life,
+                )
             )
             self._last_life = None if self._options.consumer is None else consumer.epoch
             presence = self._presence = QueryPresence(

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from ignis_source.handle import StoreHandle
 from ignis_source.options import SourceOptions
+from queue_core.catalog.identity.handle import StoreHandle
 from queue_core.upkeep.leader import Leader, candidate
 from queue_core.upkeep.tasks.runner import SideTasks
 from queue_core.upkeep.tasks.task import Timing

@@ -11,12 +11,12 @@ import time
 import pyarrow as pa
 from sqlalchemy import Connection
 
-from ignis_source.handle import StoreHandle
 from ignis_source.offset import ReportOffset
 from ignis_source.options import SourceOptions
 from ignis_source.queue_refresh import Queues
 from ignis_source.task_runner import make_runner
 from queue_core.catalog import queues
+from queue_core.catalog.identity.handle import StoreHandle
 from queue_core.catalog.poller import BLIND_SECONDS, Poller
 from queue_core.catalog.records import task_log
 from queue_core.errors import CatalogUnavailable, IgnisError, Invalid, NotLeading
@@ -173,6 +173,6 @@ class TaskSession:
 
     def _requested(self) -> list[QueueInfo]:
         if self._options.queues:
-            return [self.store.queue(name) for name in self._options.queues]
+            return self.store.queues(self._options.queues)
         with self.store.catalog.read() as connection:
             return queues.find_all(connection)

@@ -11,12 +11,12 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from ignis_source.handle import StoreHandle
 from ignis_source.options import SourceOptions
 from ignis_source.queue_refresh import located, open_queues
 from ignis_source.schema import source_schema
 from pyspark_ignis.query_plan import QueryPlan
 from pyspark_ignis.settlement import Handler, settlement
+from queue_core.catalog.identity.handle import StoreHandle
 from queue_core.errors import BadOption
 from queue_core.handling.breaker import Breaker, name_for, text_of
 from queue_core.handling.columns import check_columns

@@ -11,13 +11,13 @@ from pyspark.sql import Column, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
 
-from ignis_source.handle import StoreHandle
 from ignis_source.options import SourceOptions
 from ignis_source.queue_refresh import open_queues
 from ignis_source.schema import source_schema
 from pyspark_ignis.managed_query import Assignment, consume_arguments
 from pyspark_ignis.query_plan import QueryPlan
 from pyspark_ignis.settlement import runner_of, settlement_by_queue
+from queue_core.catalog.identity.handle import StoreHandle
 from queue_core.errors import BadOption
 from queue_core.handling.by_queue import QUEUE, QueueRunner, RunnerByQueue
 from queue_core.handling.columns import check_columns

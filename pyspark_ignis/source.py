@@ -23,7 +23,7 @@ from queue_core.support.brief_errors import briefly
 from queue_core.support.collector import pass_over_imports, without_collections
 
 if TYPE_CHECKING:
-    from ignis_sink.target import Target
+    from ignis_sink.message import Target
     from ignis_source.options import SourceOptions
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import delete, select
 
-from ignis_sink.target import Target
+from ignis_sink.message import Target
 from queue_core import Store
 from queue_core.catalog.tables import facts
 from queue_core.errors import DamagedCatalog, DamagedSegment, StorageUnavailable

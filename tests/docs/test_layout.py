@@ -165,7 +165,7 @@ UNLOADED = {
     "pyspark_ignis.source": {"pyarrow", "sqlalchemy"},
     "ignis_cli.commands": {"pyspark"},
     "ignis_sink.load": {"sqlalchemy"},
-    "ignis_sink.planning": {"sqlalchemy"},
+    "ignis_sink.planning": {"sqlglot"},
     "ignis_sink.publishing": {"sqlglot"},
     "ignis_sink.settle": {"sqlalchemy"},
     "ignis_source.batch": {"sqlalchemy"},

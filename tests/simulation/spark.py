@@ -19,16 +19,16 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
+import ignis_sink.planning
 import ignis_sink.publishing
-import ignis_sink.settle
 from ignis_sink.load import LoadStreamWriter, stage
-from ignis_sink.message import LoadMessage, SettleMessage
+from ignis_sink.message import LoadMessage, SettleMessage, Target
 from ignis_sink.options import SinkOptions
 from ignis_sink.settle import SettleStreamWriter, gather
-from ignis_sink.target import Target
 from ignis_source.admission import AdmittedStreamReader
 from ignis_source.options import SourceOptions
 from queue_core import Store
+from queue_core.catalog.identity import handle
 from queue_core.segments.staging_spec import StagingSpec
 from queue_core.values.address import Address
 from tests.factories import ORDERS
@@ -260,7 +260,7 @@ def _store_at(address: Address) -> Store:
 @contextmanager
 def sinks() -> Iterator[None]:
     """Give each client's sink the stores of its own process."""
-    modules = (ignis_sink.publishing, ignis_sink.settle)
+    modules = (handle, ignis_sink.planning, ignis_sink.publishing)
     known = [module.known_store for module in modules]
     for module in modules:
         module.known_store = _store_at

@@ -6,14 +6,14 @@ Unlike `Store`, it does not import every verb, because a query waits for imports
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 from queue_core.catalog import queues
 from queue_core.catalog.database import Catalog
-from queue_core.catalog.holders import consumers
 from queue_core.catalog.identity.identity import Identity
 from queue_core.segments.storage import Storage
 from queue_core.values.address import Address
-from queue_core.values.model import Consumer, QueueInfo
+from queue_core.values.model import QueueInfo
 
 
 class StoreHandle:
@@ -34,25 +34,21 @@ class StoreHandle:
         with self.catalog.read() as connection:
             return queues.find_many(connection, names)
 
-    def queue(self, name: str) -> QueueInfo:
-        """Return a queue as it is now; raises `NoSuchQueue`."""
-        with self.catalog.read() as connection:
-            return queues.find(connection, name)
-
-    def last_life(self, name: str) -> int:
-        """Return the number of a consumer's last life; 0 if there was none."""
-        with self.catalog.read() as connection:
-            consumer = consumers.by_name(connection, name)
-        return consumer.epoch if consumer else 0
-
-    def enlist(self, name: str, ack: str, *, sweepable: bool, follows: int | None) -> Consumer:
-        """Begin a new life of a query, which sends heartbeats; *follows* is as in `enlist`."""
-        return self.catalog.write(
-            lambda connection: consumers.enlist(
-                connection, name, beats=True, ack=ack, sweepable=sweepable, follows=follows
-            )
-        )
-
     def close(self) -> None:
         """Close the connections to the catalog."""
         self.catalog.close()
+
+
+def known_store(address: Address) -> StoreHandle:
+    """Return an existing store, opened once by a process that plans and commits many batches."""
+    store = _opened(address)
+    if store.catalog.is_replaced():
+        # Maybe another store was made in its place since.
+        _opened.cache_clear()
+        store = _opened(address)
+    return store
+
+
+@lru_cache(maxsize=8)
+def _opened(address: Address) -> StoreHandle:
+    return StoreHandle(address)
