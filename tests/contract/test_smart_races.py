@@ -51,9 +51,12 @@ def there(queue: Queue) -> list[tuple[str, str, int]]:
     return [(row["key"], row["kind"], row["n"]) for row in rows]
 
 
-def test_a_message_loaded_meanwhile_is_met(store, monkeypatch):
+@pytest.mark.parametrize("before", [(), (1,)])
+def test_a_message_loaded_meanwhile_is_met(store, monkeypatch, before):
+    """Even if none of its key was queued, on which the decision depends."""
     queue = queue_of(store, "latest")
-    put(queue, "a", n=1)
+    for number in before:
+        put(queue, "a", n=number)
     decisions = meanwhile(monkeypatch, lambda: put(queue, "a", n=2))
     put(queue, "a", n=3)
     assert there(queue) == [("a", "on", 3)]

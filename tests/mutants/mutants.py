@@ -844,6 +844,13 @@ MUTANTS = (
         "                pass\n",
         "shovel",
     ),
+    _of(
+        "a message loaded meanwhile is not met",
+        "queue_core/waiting/smart/validate",
+        "        if pointers != read_set.pointers:\n",
+        "        if False:\n",
+        "smart_races",
+    ),
     # Campaigns that other tests replace.
     _of(
         "a clock that has jumped is believed",
