@@ -1,8 +1,10 @@
-"""Storages of each kind: tests that run on all of them, and their files behind the store's back."""
+"""Storages of each kind, their files behind the store's back, and copies of embedded catalogs."""
 
 from __future__ import annotations
 
 import shutil
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pyarrow.fs as pafs
@@ -58,6 +60,22 @@ class File:
 
     def unlink(self) -> None:
         self._fs.delete_file(self._path)
+
+
+def copy_catalog(source: Path, target: Path) -> None:
+    """Copy an embedded catalog as a backup does, while processes have it open."""
+    with (
+        closing(sqlite3.connect(source, timeout=5)) as one,
+        closing(sqlite3.connect(target)) as two,
+    ):
+        one.backup(two)
+
+
+def put_catalog_back(copy: Path, file: Path) -> None:
+    """Put an older copy in the place of a catalog that nobody has open."""
+    for suffix in ("-wal", "-shm"):
+        file.with_name(file.name + suffix).unlink(missing_ok=True)
+    shutil.copyfile(copy, file.with_suffix(".new")).replace(file)
 
 
 def mount_away(store: Store) -> None:

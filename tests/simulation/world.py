@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import errno
 import random
-import shutil
 import sqlite3
 import tempfile
 import threading
@@ -40,6 +39,7 @@ from queue_core.errors import Conflict, IgnisError
 from queue_core.segments.storage import Storage
 from queue_core.support import faults
 from queue_core.values.address import Address
+from tests.storages import copy_catalog, put_catalog_back
 
 #: When each history begins, in microseconds since 1970.
 EPOCH = 1_800_000_000_000_000
@@ -418,21 +418,14 @@ def dispose(address: Address) -> None:
 
 def back_up(address: Address, to: Path) -> None:
     """Copy the present catalog."""
-    with sqlite3.connect(_file(address)) as source, sqlite3.connect(to) as copy:
-        source.backup(copy)
-    source.close()
-    copy.close()
+    copy_catalog(_file(address), to)
 
 
 def put_back(world: World, address: Address, copy: Path) -> None:
     """Put an older copy of a catalog in its place."""
     dispose(address)
     file = _file(address)
-    for name in (f"{file}-wal", f"{file}-shm"):
-        Path(name).unlink(missing_ok=True)
-    new = file.with_suffix(".new")
-    shutil.copyfile(copy, new)
-    new.replace(file)
+    put_catalog_back(copy, file)
     world.restores[file] += 1
 
 

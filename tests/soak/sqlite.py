@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import random
-import shutil
-import sqlite3
 import threading
 import time
 from collections.abc import Callable
-from contextlib import closing, suppress
+from contextlib import suppress
 from pathlib import Path
 
 from queue_core import Store
@@ -18,6 +16,7 @@ from tests.clocks import jump
 from tests.soak.cast import Cast
 from tests.soak.history import History
 from tests.soak.nemesis import Fault
+from tests.storages import copy_catalog, put_catalog_back
 from tests.waiting import until
 
 #: Seconds after which a copy is replaced by a newer one. Vacuum's grace must be longer, or files
@@ -65,9 +64,7 @@ class Restore(Fault):
         with self._look:
             # A child of a process that was killed dies a moment later.
             until(lambda: not _users(self._file), "the catalog is in use while it is replaced")
-            for suffix in ("-wal", "-shm"):
-                self._file.with_name(self._file.name + suffix).unlink(missing_ok=True)
-            shutil.copyfile(self._copy, self._file)
+            put_catalog_back(self._copy, self._file)
             Store(self._address, create=False, adopt=True).close()
         self._history.write("restored", copied=self._copied, begun=begun)
         self._cast.start()
@@ -84,11 +81,7 @@ class Restore(Fault):
             return
         copied = time.monotonic()
         self._copy.unlink(missing_ok=True)
-        with (
-            closing(sqlite3.connect(self._file, timeout=5)) as live,
-            closing(sqlite3.connect(self._copy)) as copy,
-        ):
-            live.backup(copy)
+        copy_catalog(self._file, self._copy)
         self._copied = copied
 
 

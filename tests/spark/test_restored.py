@@ -1,8 +1,6 @@
 """A catalog that was restored from a backup, under the checkpoints of queries that went on."""
 
 import shutil
-import sqlite3
-from contextlib import closing
 
 import pytest
 from typer.testing import CliRunner
@@ -10,12 +8,7 @@ from typer.testing import CliRunner
 from ignis_cli.commands import app
 from tests.factories import ORDERS, numbers_of, orders
 from tests.spark.rig import Rig, finish
-
-
-def copy(source, target):
-    """Copy a catalog as a backup does, or put a copy back while processes have it open."""
-    with closing(sqlite3.connect(source)) as one, closing(sqlite3.connect(target)) as other:
-        one.backup(other)
+from tests.storages import copy_catalog
 
 
 def arrived(rig):
@@ -25,8 +18,9 @@ def arrived(rig):
 def by_the_database(rig):
     """Keep a copy of the catalog, and return what puts it back."""
     catalog, backup = rig.folder / "store" / "catalog.db", rig.folder / "backup.db"
-    copy(catalog, backup)
-    return lambda: copy(backup, catalog)
+    copy_catalog(catalog, backup)
+    # While processes have it open.
+    return lambda: copy_catalog(backup, catalog)
 
 
 def by_ignis(rig):
