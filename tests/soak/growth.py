@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import dataclass
 
 import pyarrow as pa
 
@@ -15,6 +16,7 @@ from tests.soak.workload import SCHEMA, added
 _MOST = 30
 
 
+@dataclass(eq=False)
 class Growth(Fault):
     """
     Each queue gets one more column, of which producers hear when they open the queue again.
@@ -24,15 +26,14 @@ class Growth(Fault):
 
     name, weight, shared = "growth", 0.2, True
 
-    def __init__(self, address: Address) -> None:
-        self._address = address
-        self._columns = 0
+    address: Address
+    _columns: int = 0
 
     def possible(self) -> bool:
         return self._columns < _MOST
 
     def begin(self) -> str | None:
-        with suppress(IgnisError), Store(self._address, create=False) as store:
+        with suppress(IgnisError), Store(self.address, create=False) as store:
             # A query copies from `in` to `out`, which needs the column first.
             for name in sorted(store.queues(), reverse=True):
                 queue = store.queue(name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from tests.soak.cast import Cast, Part
 from tests.soak.history import History
@@ -40,46 +41,46 @@ class Fault:
         """End it."""
 
 
+@dataclass(eq=False)
 class Kill(Fault):
     """A process is killed by SIGKILL."""
 
     name, weight = "kill", 4.0
 
-    def __init__(self, cast: Cast) -> None:
-        self._cast = cast
+    cast: Cast
 
     def begin(self) -> str | None:
         """Kill one, and start another."""
-        part = self._cast.pick()
+        part = self.cast.pick()
         if part is None:
             return None
         life = part.life
-        self._cast.kill(part)
-        self._cast.start()
+        self.cast.kill(part)
+        self.cast.start()
         return life
 
 
+@dataclass(eq=False)
 class Stop(Fault):
     """A process stands still for a while, as one on a machine that hangs."""
 
     name, weight, seconds = "stop", 4.0, (0.2, 8.0)
 
-    def __init__(self, cast: Cast) -> None:
-        self._cast = cast
-        self._part: Part | None = None
+    cast: Cast
+    _part: Part | None = None
 
     def begin(self) -> str | None:
         """Stop one."""
-        self._part = self._cast.pick()
+        self._part = self.cast.pick()
         if self._part is None:
             return None
-        self._cast.stop(self._part)
+        self.cast.stop(self._part)
         return self._part.life
 
     def heal(self) -> None:
         """Let it go on."""
         if self._part is not None:
-            self._cast.go_on(self._part)
+            self.cast.go_on(self._part)
             self._part = None
 
 

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import time
 from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import sqlalchemy as sa
@@ -49,25 +50,25 @@ class Standby:
         self.copied = 0.0
 
 
+@dataclass(eq=False)
 class Cut(Fault):
     """The connections of the processes to the server are cut, half of them or all."""
 
     name, weight, shared = "connections cut", 4.0, True
 
-    def __init__(self, url: str, freeze: Freeze, chance: random.Random) -> None:
-        self._url = url
-        self._freeze = freeze
-        self._chance = chance
+    url: str
+    freeze: Freeze
+    chance: random.Random
 
     def possible(self) -> bool:
         # A server that stands still would not answer, and hold up all other faults.
-        return not self._freeze.is_on
+        return not self.freeze.is_on
 
     def begin(self) -> str | None:
         others = "pid <> pg_backend_pid() AND datname = current_database()"
-        if self._chance.random() < 0.5:
+        if self.chance.random() < 0.5:
             others += " AND random() < 0.5"
-        engine = sa.create_engine(self._url, poolclass=sa.NullPool)
+        engine = sa.create_engine(self.url, poolclass=sa.NullPool)
         with suppress(sa.exc.DBAPIError), engine.connect() as connection:
             connection.exec_driver_sql(
                 f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {others}"
@@ -75,37 +76,37 @@ class Cut(Fault):
         return None
 
 
+@dataclass(eq=False)
 class Restart(Fault):
     """The server is stopped and started again; half of the times it must recover."""
 
     name, weight, alone, shared = "restart", 1.0, True, True
 
-    def __init__(self, server: Postgres, standby: Standby, chance: random.Random) -> None:
-        self._server = server
-        self._standby = standby
-        self._chance = chance
+    server: Postgres
+    standby: Standby
+    chance: random.Random
 
     def begin(self) -> str | None:
-        begun, mode = time.monotonic(), self._chance.choice(("fast", "immediate"))
-        self._server.stop(mode)
+        begun, mode = time.monotonic(), self.chance.choice(("fast", "immediate"))
+        self.server.stop(mode)
         if mode == "fast":
-            self._standby.follow(begun)
-        self._server.start()
+            self.standby.follow(begun)
+        self.server.start()
         return None
 
 
+@dataclass(eq=False)
 class Freeze(Fault):
     """All processes of the server stand still."""
 
     name, weight, seconds, shared = "freeze", 1.0, (0.5, 6.0), True
 
-    def __init__(self, server: Postgres) -> None:
-        self._server = server
-        self._frozen = ExitStack()
-        self.is_on = False
+    server: Postgres
+    is_on: bool = False
+    _frozen: ExitStack = field(default_factory=ExitStack)
 
     def begin(self) -> str | None:
-        self._frozen.enter_context(self._server.frozen())
+        self._frozen.enter_context(self.server.frozen())
         self.is_on = True
         return None
 
@@ -114,6 +115,7 @@ class Freeze(Fault):
         self.is_on = False
 
 
+@dataclass(eq=False)
 class Failover(Fault):
     """
     A standby takes over that lacks the newest transactions: an older copy of all files.
@@ -124,29 +126,26 @@ class Failover(Fault):
 
     name, weight, alone, shared = "failover", 0.6, True, True
 
-    def __init__(
-        self, server: Postgres, standby: Standby, address: Address, cast: Cast, history: History
-    ) -> None:
-        self._server = server
-        self._standby = standby
-        self._address = address
-        self._cast = cast
-        self._history = history
+    server: Postgres
+    standby: Standby
+    address: Address
+    cast: Cast
+    history: History
 
     def possible(self) -> bool:
-        return 0.0 < time.monotonic() - self._standby.copied < 2 * AGE
+        return 0.0 < time.monotonic() - self.standby.copied < 2 * AGE
 
     def begin(self) -> str | None:
-        begun, copied = time.monotonic(), self._standby.copied
-        for part in self._cast.parts:
+        begun, copied = time.monotonic(), self.standby.copied
+        for part in self.cast.parts:
             if part.role is keep_house:
-                self._cast.kill(part)
-        self._server.stop("fast")
-        self._standby.take_over()
-        self._server.start()
-        Store(self._address, create=False, adopt=True).close()
-        self._history.write("restored", copied=copied, begun=begun)
-        self._cast.start()
+                self.cast.kill(part)
+        self.server.stop("fast")
+        self.standby.take_over()
+        self.server.start()
+        Store(self.address, create=False, adopt=True).close()
+        self.history.write("restored", copied=copied, begun=begun)
+        self.cast.start()
         return None
 
 

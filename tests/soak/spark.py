@@ -6,6 +6,7 @@ import random
 import shutil
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from tests.crash.spark import checkpoint
@@ -133,23 +134,23 @@ class SparkKill(Fault):
         return None
 
 
+@dataclass(eq=False)
 class SparkStop(Fault):
     """The JVM stands still for a while, as during a long collection of garbage."""
 
     name, weight, seconds = "spark stopped", 0.5, (0.5, 10.0)
 
-    def __init__(self, copier: Copier) -> None:
-        self._copier = copier
+    copier: Copier
 
     def possible(self) -> bool:
-        return self._copier.has_got_on()
+        return self.copier.has_got_on()
 
     def begin(self) -> str | None:
-        self._copier.pause()
+        self.copier.pause()
         return None
 
     def heal(self) -> None:
-        self._copier.go_on()
+        self.copier.go_on()
 
 
 def spark_faults(copier: Copier, chance: random.Random) -> list[Fault]:

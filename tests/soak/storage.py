@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import resource
+from dataclasses import dataclass
 
 from tests.soak.cast import Cast
 from tests.soak.nemesis import Fault
@@ -19,31 +20,32 @@ _MODES = {
 }
 
 
+@dataclass(eq=False)
 class BadBucket(Fault):
     """The object store answers some or all requests badly."""
 
     weight, seconds, shared = 1.5, (0.3, 3.0), True
 
-    def __init__(self, name: str, proxy: Proxy, chance: random.Random) -> None:
-        self.name = name
-        self._proxy = proxy
-        self._chance = chance
+    name: str
+    proxy: Proxy
+    chance: random.Random
 
     def begin(self) -> str | None:
-        self._proxy.share = self._chance.choice((0.1, 0.5, 1.0))
-        self._proxy.mode = _MODES[self.name]
+        self.proxy.share = self.chance.choice((0.1, 0.5, 1.0))
+        self.proxy.mode = _MODES[self.name]
         return None
 
     def heal(self) -> None:
         # Another one may have begun meanwhile.
-        if self._proxy.mode == _MODES[self.name]:
-            self._proxy.mode = "pass"
+        if self.proxy.mode == _MODES[self.name]:
+            self.proxy.mode = "pass"
 
 
 def bad_buckets(proxy: Proxy, chance: random.Random) -> list[Fault]:
     return [BadBucket(name, proxy, chance) for name in _MODES]
 
 
+@dataclass(eq=False)
 class NoRoom(Fault):
     """
     A process can write no file beyond a few bytes, as on a disk that is full.
@@ -54,17 +56,16 @@ class NoRoom(Fault):
 
     name, weight, seconds = "disk full", 3.0, (0.5, 4.0)
 
-    def __init__(self, cast: Cast, chance: random.Random) -> None:
-        self._cast = cast
-        self._chance = chance
-        self._pid = 0
+    cast: Cast
+    chance: random.Random
+    _pid: int = 0
 
     def begin(self) -> str | None:
-        part = self._cast.pick()
+        part = self.cast.pick()
         if part is None:
             return None
         self._pid = part.process.pid
-        self._limit(self._chance.choice((30_000, 60_000, 200_000)))
+        self._limit(self.chance.choice((30_000, 60_000, 200_000)))
         return part.life
 
     def heal(self) -> None:
