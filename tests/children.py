@@ -22,7 +22,10 @@ from tests.waiting import PATIENCE, until
 _CONTEXT = multiprocessing.get_context("forkserver")
 # Arrow imports pandas for the first array that it makes.
 _CONTEXT.set_forkserver_preload(
-    ["pandas", "pytest", "psycopg", "queue_core.store", "sqlalchemy.dialects.postgresql.psycopg"]
+    [
+        *("pandas", "pytest", "psycopg", "sqlalchemy.dialects.postgresql.psycopg"),
+        *("queue_core.selector.grammar", "queue_core.store"),
+    ]
 )
 
 
@@ -47,16 +50,17 @@ class Child:
         return self._process.pid
 
     @property
-    def running(self) -> bool:
-        return self._process.exitcode is None
+    def exit_code(self) -> int | None:
+        """None while it runs; the negative number of the signal that killed it."""
+        return self._process.exitcode
 
     def wait(self, seconds: float = PATIENCE) -> int:
-        """The exit code of the child; the negative number of the signal that killed it."""
+        """Wait for its end and return its exit code; kill it if it does not end in time."""
         self._process.join(seconds)
-        if self._process.exitcode is None:
+        if self.exit_code is None:
             self.kill()
             raise AssertionError(f"{self.name} did not end in {seconds:.0f} s: {self.output()}")
-        return self._process.exitcode
+        return self.exit_code
 
     def kill(self) -> None:
         """End it by SIGKILL, wherever it is."""
@@ -64,7 +68,7 @@ class Child:
         self._process.join()
 
     def output(self) -> str:
-        return self.log.read_text()
+        return self.log.read_text(errors="replace") if self.log.exists() else ""
 
     def wait_for_rollback(self, store: Store) -> None:
         """Wait until the database has noticed that the child is dead."""

@@ -64,7 +64,7 @@ class NoRoom(Fault):
         part = self.cast.pick()
         if part is None:
             return None
-        self._pid = part.process.pid
+        self._pid = part.child.pid
         self._limit(self.chance.choice((30_000, 60_000, 200_000)))
         return part.life
 
