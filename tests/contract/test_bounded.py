@@ -4,7 +4,6 @@ import threading
 import time
 from collections import Counter
 
-import pyarrow as pa
 import pytest
 from sqlalchemy import event, update
 
@@ -19,7 +18,7 @@ from queue_core.waiting.smart.decide import LoadPolicy
 from queue_core.waiting.smart.load import load_staged
 from tests.books import audit
 from tests.contract.test_statements import counted
-from tests.dump import dump
+from tests.dump import dump, load_earlier
 from tests.factories import (
     make_batch,
     make_filled,
@@ -137,9 +136,16 @@ def test_a_load_that_can_never_fit_fails_at_once_with_its_own_message(store):
 
 def test_expired_messages_make_room(store):
     queue = make_filled(store, 2, max_size=2, overflow="fail")
+    held = queue.fire(1)
     queue.admin.change_settings(message_expiry=0.000001)
+
+    with pytest.raises(QueueFull, match="it holds 1 message,"):
+        queue.load(orders(2, 2))
+    queue.delete(held)
     queue.load(orders(2, 2))
-    assert numbers_of(queue.browse()) == [2, 3]
+    queue.load(orders(2, 4))
+
+    assert numbers_of(queue.browse()) == [4, 5]
 
 
 def test_a_shovel_moves_only_messages_that_fit(store):
@@ -232,11 +238,14 @@ def test_every_way_to_make_room_wakes_a_waiting_load(store, how):
 
 def test_a_waiting_load_expires_messages_that_are_overdue(store, monkeypatch):
     monkeypatch.setattr(admission, "EXPIRE_SECONDS", 0.1)
-    schema = pa.schema([("number", pa.int64()), ("_expires_at", pa.timestamp("us", tz="UTC"))])
-    queue = make_queue(store, schema=schema, max_size=1)
-    soon = store.catalog.now() + 400_000
-    queue.load(pa.table([[0], pa.array([soon], schema.field(1).type)], schema=schema))
-    queue.load([{"number": 1}], timeout=PATIENCE)
+    queue = make_filled(store, 1, max_size=1, message_expiry=3600.0)
+    caller = Caller(lambda: queue.load(orders(1, 1)))
+    waits(store, 1)
+    # Its next attempt expires nothing, and is refused.
+    time.sleep(0.5)
+    load_earlier(store, 3600.0)
+
+    caller.done()
     assert numbers_of(queue.fire("all").messages) == [1]
 
 
