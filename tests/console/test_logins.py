@@ -195,7 +195,9 @@ def test_a_script_behind_a_proxy_acts_with_the_token_of_its_session(serve, queue
     client = serve(address="127.0.0.1", **proxy)
     path, form = "/api/queues/orders/actions/pause", {"expected": 99}
     csrf = client.get("/api/session", headers=ann).json()["csrf"]
+    others = client.get("/api/session", headers={"X-Forwarded-User": "bob"}).json()["csrf"]
 
+    assert client.post(path, json=form, headers=ann | {"X-CSRF-Token": others}).status_code == 403
     refused = client.post(path, json=form, headers=ann)
     done = client.post(path, json=form, headers=ann | {"X-CSRF-Token": csrf})
 
