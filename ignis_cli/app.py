@@ -46,7 +46,7 @@ Where = Annotated[
     str | None,
     Option(metavar="SELECTOR", help="SQL condition on the messages, such as 'amount > 10'."),
 ]
-Yes = Annotated[bool, Option("--yes", "-y", help="Do it without a question.")]
+Yes = Annotated[bool, Option("--yes", "-y", help="Do not ask for confirmation.")]
 
 
 def _show_version(requested: bool) -> None:

@@ -193,8 +193,8 @@ def reload(these: QueueChoice, *, consumer: str | None = None, yes: Yes = False)
     """
     Put chosen messages that are in flight back to their old places.
 
-    Their consumer may have handled them, and they are handled again. The exit code is 1 if you
-    answer no.
+    Their consumer may have handled them already, and they will be handled again. The exit code is 1
+    if you answer no.
 
     Args:
         consumer (NAME): Take the messages from this consumer, even if it is alive. By default, from
@@ -237,7 +237,7 @@ def breaker(store: Store, turn: Turn, name: str) -> None:
     While it is open, its handler gets no messages. Processes notice it within a second.
 
     Args:
-        turn: open, close, or auto: leave it to itself.
+        turn: open, close, or auto, which lets it work by itself again.
         name: The breaker: by default, its queues.
     """
     unknown = _is_unknown(store, name)

@@ -45,12 +45,12 @@ def console(
     Args:
         users: File of logins, with lines of `ignis console-user`. By default, a key that the
             command prints logs in.
-        proxy_header (HEADER): Header by which a reverse proxy names the login, such as
+        proxy_header (HEADER): Header in which a reverse proxy names the login, such as
             X-Forwarded-User.
         proxy_operator (NAME): A login of the proxy that may operate. Repeatable.
         proxy_address (ADDRESS): Address from which the header is believed. Repeatable. By default,
             this machine.
-        name (HOST): A name by which browsers reach the console, beside --host. Repeatable.
+        name (HOST): A further name under which browsers reach the console. Repeatable.
         tls_certificate: File of the TLS certificate, in PEM.
         tls_key: File of its private key, in PEM.
         plain: Let other machines connect without TLS, such as a proxy that has it.

@@ -149,7 +149,7 @@ Each = StrEnum("Each", {"ten_seconds": "10s", "minute": "1m", "hour": "1h"})
 @command(_INSPECT)
 def samples(store: Store, queue: AnyName = None, *, each: Each = Each.ten_seconds) -> None:
     """
-    Show how the figures of queues went: their latest sample, and lines of the ones before.
+    Show the figures of queues over time: their latest sample, and lines of earlier ones.
 
     The side task `sample` writes them while a query, a pool, a manager or `Store.side_tasks` runs
     side tasks. With --json, all samples are printed.

@@ -25,8 +25,8 @@ def sweep(queue: Queue, *, older_than: str | None = None, consumer: str | None =
     Args:
         older_than (TIME): Time since the firing, such as 20m. By default, the queue's setting
             sweep_after.
-        consumer (NAME): Sweep only messages of this dead consumer, including those that wait for
-            the restart of its query. Use it for a query that will not restart.
+        consumer (NAME): Sweep only messages of this dead consumer, even if they wait for the
+            restart of its query. Use it for a query that will not restart.
     """
     with counting("sweep"):
         age = duration("older-than", older_than) if older_than else None

@@ -78,7 +78,7 @@ class _UsersFile:
                     self._data = data
             except BadOption as error:
                 if self._data is not None:
-                    _log.error("nobody can log in until the file of logins is mended: %s", error)
+                    _log.error("nobody can log in until the file of logins is corrected: %s", error)
                 self._data = None
                 unreadable = "the file of logins cannot be read; the log of the console says why"
                 raise HTTPException(503, unreadable) from error

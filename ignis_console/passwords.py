@@ -95,7 +95,7 @@ def parse(data: bytes, path: Path) -> dict[str, Login]:
             )
         found[login.name] = login
     if not found:
-        raise BadOption(f"--users {path}: it has no logins; add one: ignis console-user NAME")
+        raise BadOption(f"--users {path}: it has no logins; make one with: ignis console-user NAME")
     return found
 
 

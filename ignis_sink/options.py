@@ -88,7 +88,7 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "timeout",
-        "Time for which a commit waits for room in a bounded queue. Then the query fails; after a "
+        "How long a commit waits for room in a bounded queue. Then the query fails; after a "
         "restart, it loads the batch.",
         parse_seconds,
         600.0,
@@ -114,8 +114,7 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "dedupWindow",
-        "Time for which `dedup` remembers a message. By default, the queue's setting "
-        "`dedup_window`.",
+        "How long `dedup` remembers a message. By default, the queue's setting `dedup_window`.",
         parse_seconds,
     ),
     Option("ttl", "For a new queue: the time after which its messages expire.", parse_seconds),

@@ -56,7 +56,7 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "queue",
         "Queue to read. A name such as `orders_SIDELINE` reads the sideline of the queue `orders`, "
-        "whatever `magazine` is.",
+        "regardless of `magazine`.",
         check_magazine,
     ),
     Option(
@@ -141,7 +141,7 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "maxTriggerDelay",
-        "With `minMessagesPerTrigger`, the longest time for which messages wait for others. "
+        "With `minMessagesPerTrigger`, the longest time that messages wait for more to come. "
         "Source: Kafka's source, 15 minutes.",
         parse_seconds,
         900.0,
@@ -163,15 +163,15 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "exclusive",
         "If `true`, only this consumer may fire from the queues. Refused while another consumer "
-        "with a priority or a claim is active; while this one is active, others are refused. Not "
-        "with `singleActive` or `ack=browse`.",
+        "with a priority or a claim is active; while this one is active, all others are refused. "
+        "Not with `singleActive` or `ack=browse`.",
         boolean,
         False,
     ),
     Option(
         "singleActive",
-        "If `true`, one of all queries that set it is active; the others stand by and take over "
-        "when it stops. Not with `exclusive` or `ack=browse`.",
+        "If `true`, only one of the queries that set it is active; the others stand by, and one "
+        "takes over when it stops. Not with `exclusive` or `ack=browse`.",
         boolean,
         False,
     ),
@@ -190,7 +190,7 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "idleWait",
-        "Time for which an idle query waits for messages before it returns to Spark.",
+        "How long an idle query waits for messages before it returns to Spark.",
         parse_seconds,
         0.2,
     ),

@@ -69,7 +69,7 @@ def check_columns(options: SourceOptions, wanted: StructType, there: pa.Schema) 
         if field.name not in there.names:
             raise SchemaMismatch(
                 f"{_named(options)} has no column {field.name!r}"
-                f"{nearest(field.name, there.names)}; it has {', '.join(there.names)}"
+                f"{nearest(field.name, there.names) or '.'} Columns: {', '.join(there.names)}"
             )
         actual = from_arrow_schema(pa.schema([there.field(field.name)]))[0].dataType
         if actual.simpleString() != field.dataType.simpleString():

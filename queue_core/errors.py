@@ -14,7 +14,7 @@ IgnisError
 │   ├── CatalogForbidden  the role of the database lacks a right
 │   ├── StaleCheckpoint   the checkpoint of a query went back to an earlier state
 │   └── SchemaMismatch    rows or a schema do not fit the queue
-├── Conflict              another process was faster; read again, then retry
+├── Conflict              another process changed this first; read again, then retry
 │   ├── ConsumerFenced    the same consumer was started again elsewhere
 │   ├── QueueTaken        another consumer has the queue to itself
 │   ├── NotLeading        another instance is the leader
@@ -170,7 +170,7 @@ class SchemaMismatch(Invalid):
 
 class Conflict(IgnisError):
     """
-    Another process was faster.
+    Another process changed this first.
 
     Nothing was changed. Read the state again, and retry if the operation still makes sense.
     """
@@ -189,8 +189,8 @@ class QueueTaken(Conflict):
     """
     Another consumer has the queue to itself.
 
-    Raised when a consumer asks for exclusive use while others are active, or for any use while one
-    is exclusive. Wait until the other consumer ends, or consume another queue.
+    Raised when a consumer asks for exclusive use while other consumers are active, or for any use
+    while another one is exclusive. Wait until that consumer ends, or consume another queue.
     """
 
 
@@ -261,8 +261,8 @@ class DamagedSegment(Damaged):
     """
     A segment is missing, torn or altered.
 
-    Raised when messages are read. The messages of the segment are quarantined, and others can still
-    be fired. Restore the file from a backup, then run ``ignis repair``.
+    Raised when messages are read. The messages of the segment are quarantined, and all others can
+    still be fired. Restore the file from a backup, then run ``ignis repair``.
     """
 
 

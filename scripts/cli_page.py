@@ -22,10 +22,10 @@ show the same. The command line needs no Spark. Times are seconds, or a number w
 
 | code | meaning |
 |---|---|
-| 0 | The command has done what it says, even if it concerned no message. |
-| 1 | You answered no, a check found something, a job has not ended well, or a pipe was closed. |
-| 2 | An error, which is one red line on standard error. A wrong option is one, too. |
-| 130 | Ctrl-C; but it ends `work`, `console`, `metrics` and `top` in order, with 0. |
+| 0 | The command succeeded, even if there was no message to change. |
+| 1 | You answered no, a check found something, a job did not succeed, or a pipe was closed. |
+| 2 | An error, such as a wrong option: one red line on standard error. |
+| 130 | Ctrl-C. `work`, `console`, `metrics` and `top` end in order instead, with 0. |
 
 Ctrl-C ends work on many messages between two transactions, and the command says how many are done;
 pressed again, it ends the work at once. If `ignis fire` cannot print its messages, it removes none,
@@ -34,8 +34,8 @@ says how many are in flight, and ends with 2.
 ## JSON
 
 With `--json`, a command prints one object per line. Binary values are texts in base64, as in the
-API of [the console](console.md) and in Spark. `ignis load` reads them so from JSON lines, and
-`ignis edit --set` does, too. Times are texts in ISO 8601. Decimal numbers are texts, and so are
+API of [the console](console.md) and in Spark; `ignis load` and `ignis edit --set` read them in the
+same form. Times are texts in ISO 8601. Decimal numbers are texts, and so are
 `NaN`, `Infinity` and `-Infinity`.
 
 """

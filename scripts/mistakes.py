@@ -46,7 +46,7 @@ PLACES = Section(
     "Stores and queues",
     [
         Mistake("The path is wrong", 'Store.open("/data/shpo", create=False)'),
-        Mistake("The place is one that only Spark knows", 'Store.open("dbfs:/shop")'),
+        Mistake("The path is one that only Spark understands", 'Store.open("dbfs:/shop")'),
         Mistake("The queue's name is misspelt", 'store.queue("order")'),
         Mistake("The queue exists already", 'store.create_queue("orders", SCHEMA)'),
         Mistake("The name is not allowed", 'store.create_queue("late orders", SCHEMA)'),

@@ -27,7 +27,7 @@ SPARK = Section(
             ').load("/data/shop").writeStream.format("noop").start().awaitTermination()',
         ),
         Mistake(
-            "The queue is empty and was never made",
+            "The queue was never created",
             'spark.readStream.format("ignis").option("queue", "payments").load("/data/shop")',
         ),
         Mistake(

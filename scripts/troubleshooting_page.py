@@ -21,27 +21,27 @@ PAGE = Path(__file__).parent.parent / "docs" / "troubleshooting.md"
 
 _HEAD = """# Troubleshooting
 
-These are the likeliest mistakes, each with the message that you get. `make docs` makes each of them, and writes down what it
-reads; the tests do so too, and compare. `store` is a store in `/data/shop`, and `orders` a queue with the columns `id`, `customer`
+These are the likeliest mistakes, each with the message that you get. `make docs` makes each mistake and
+records its message, and a test compares them. `store` is a store in `/data/shop`, and `orders` a queue with the columns `id`, `customer`
 and `amount`.
 
 Spark prints an error of ignis within its own traces. Look for the last line that begins with the name of an error, such as
-`BadOption:`. In Python, `query.exception()` has it. All errors are in the [API](api.md#errors), with what to do about each
+`BadOption:`. In Python, `query.exception()` has it. The [API](api.md#errors) lists all errors, and what to do about each
 kind. With the setting `spark.sql.execution.pyspark.udf.hideTraceback.enabled=true` of a session, the sentence comes first where Spark asks
 for a schema or a writer; Spark then hides the traces of your own functions too.
 
-Not each problem is an error:
+Not every problem raises an error:
 
 | what you see | why, and what to do |
 |---|---|
-| a query fires nothing, and no error | `ignis queues` shows whether the queue is paused or empty, and `ignis consumers` who holds its messages. A selector may match none, an exclusive consumer may have the queue, or `ignis limits` shows a limit that is spent. |
+| a query fires nothing, and no error | `ignis queues` shows whether the queue is paused or empty, and `ignis consumers` who holds its messages. The selector may match no message, an exclusive consumer may have the queue, or a limit may be used up, which `ignis limits` shows. |
 | failed messages do not come back | No process runs side tasks, or the messages are dead: `ignis retries` shows it. A query, a pool, a manager and `with store.side_tasks()` run them. |
-| messages stay in flight after a crash | They belong to a consumer that did not come back. They return when it starts again. A sweep sidelines those of a pool, of Python and of queries with handlers after 20 minutes. Those of another query wait for its restart: if it will not restart, run `ignis sweep QUEUE --consumer NAME`. |
-| messages stay in flight after a query failed before its first batch, for example because of a wrong option of its sink | Nobody has read them. After a minute, `ignis recover` puts them back; so does each sweep of the side tasks. |
-| `DATA_SOURCE_NOT_FOUND` | Spark starts another Python than yours, and ignis is not in it. Build the session with `tuned(SparkSession.builder)`, activate your environment, or set `PYSPARK_PYTHON` to the Python in which ignis is installed, before the session starts. |
-| `Failed to cancel job group` when a query stops | Spark writes this warning if the query has no job at that moment. Nothing is wrong. |
-| `ignis does not support Update mode` | A queue is only appended to. Use `outputMode("append")`, with a watermark if the query aggregates, or write in `foreachBatch`. |
-| a handler saw a message twice | The process died before the outcome was committed. In Spark, the whole batch comes again. Use a pool with `transactional=True` if the handler writes to the catalog's database. |
+| messages stay in flight after a crash | They belong to a consumer that did not come back, and return when it starts again. After 20 minutes, a sweep sidelines messages of pools, of plain Python, and of queries with handlers. Messages of other queries wait for a restart: if the query will not restart, run `ignis sweep QUEUE --consumer NAME`. |
+| messages stay in flight after a query failed before its first batch, for example because of a wrong option of its sink | Nobody has read these messages. After a minute, `ignis recover` or the next sweep puts them back. |
+| `DATA_SOURCE_NOT_FOUND` | Spark starts a different Python, in which ignis is not installed. Build the session with `tuned(SparkSession.builder)`, activate your environment, or set `PYSPARK_PYTHON` to the Python in which ignis is installed, before the session starts. |
+| `Failed to cancel job group` when a query stops | Spark writes this warning if the query has no job at that moment. It is harmless. |
+| `ignis does not support Update mode` | Spark can only append to a queue. Use `outputMode("append")`, with a watermark if the query aggregates, or write in `foreachBatch`. |
+| a handler saw a message twice | The process died before the outcome was committed. In Spark, the whole batch is repeated. Use a pool with `transactional=True` if the handler writes to the catalog's database. |
 """
 _SPARK_HEAD = f"## {SPARK.title}"
 

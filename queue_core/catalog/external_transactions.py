@@ -182,8 +182,8 @@ def _translated(catalog: Catalog, error: DBAPIError) -> IgnisError:
         )
     if dialect.of(catalog.engine).errors.can_retry(error):
         return Conflict(
-            f"another transaction was in the way ({' '.join(str(error.orig).split())}); nothing "
-            "was changed: roll back your transaction, and run it again"
+            f"conflict with a concurrent transaction ({' '.join(str(error.orig).split())}); "
+            "nothing was changed: roll back your transaction, and run it again"
         )
     return catalog.translated(error)
 

@@ -68,11 +68,11 @@ def absent(connection: Connection, name: str) -> NoSuchQueue:
     """Return the error that there is no queue *name*, with the nearest name."""
     known = connection.scalars(select(queues.c.name)).all()
     near = listed(near_first(name, known)).replace(",", ", ")
-    there = f"it has {near}" if known else "it has none"
+    there = f"{nearest(name, known) or '.'} Queues: {near}" if known else "; it has no queues yet"
     if (whole := name.removesuffix(SIDELINE_SUFFIX)) != name and whole in known:
         hint = f", only queue {whole!r} with its sideline; use {whole!r} here"
         return NoSuchQueue(f"the store has no queue {name!r}{hint}")
-    return NoSuchQueue(f"the store has no queue {name!r}{nearest(name, known)}; {there}")
+    return NoSuchQueue(f"the store has no queue {name!r}{there}")
 
 
 def find_many(connection: Connection, wanted: Sequence[str]) -> list[QueueInfo]:
@@ -255,8 +255,8 @@ def create(
     if queue_id is not None:
         if name.endswith(SIDELINE_SUFFIX):
             raise BadName(
-                f"queue name {name!r}: names that end in {SIDELINE_SUFFIX} are those of sidelines; "
-                "take another name"
+                f"queue name {name!r}: names that end in {SIDELINE_SUFFIX} are reserved for "
+                "sidelines; choose another name"
             )
         _fill(connection, queue_id, schema, shards)
         if settings.fair_by is not None:
@@ -481,6 +481,6 @@ def given_up_error(name: str, at: int) -> QueueDeactivated:
     with decoding(queues, f"name {name!r}"):
         since = datetime.fromtimestamp(at // 1_000_000, UTC).isoformat(" ")
     return QueueDeactivated(
-        f"queue {name!r} was deactivated at {since}, for good: what is in it can be peeked at and "
-        "browsed; load into and fire from another queue"
+        f"queue {name!r} was deactivated at {since}, for good: its messages can still be peeked at "
+        "and browsed; load into and fire from another queue"
     )

@@ -54,7 +54,7 @@ def check_columns(queues: Sequence[str], names: Sequence[str], columns: Sequence
         if column not in names:
             raise SchemaMismatch(
                 f"queue {listed(queues, quoted=True)} has no column {column!r}"
-                f"{nearest(str(column), names)}; it has {', '.join(names)}"
+                f"{nearest(str(column), names) or '.'} Columns: {', '.join(names)}"
             )
 
 

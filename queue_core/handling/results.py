@@ -77,7 +77,7 @@ class Results:
         return (
             f"the handler {name_of(handler)} {_NONE}; return True to delete a message and False to "
             "sideline it, or set on_none='delete' or on_none='sideline'. The message that it "
-            "handled is in the sideline as undecided and dead, and the others wait"
+            "handled is in the sideline, undecided and dead; the other messages wait"
         )
 
 

@@ -36,7 +36,7 @@ def parse(text: str, schema: pa.Schema, key: str | None) -> Policy:
         raise BadOption(f"the policy is empty; use {', '.join(MAKERS)}, or none")
     if ":" in text and "(" not in text:
         raise BadOption(
-            f"policy {text!r} is no import path: write module:name, such as shop.policies:check"
+            f"policy {text!r} is not an import path: write module:name, such as shop.policies:check"
         )
     try:
         source = SourceText.of("policy", text)

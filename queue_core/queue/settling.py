@@ -21,8 +21,8 @@ class Settling:
     def _give(self, settlement: Settlement, holder: Holder, policy: Retry | None = None) -> int:
         if not isinstance(settlement, Settlement):
             raise BadOutcome(
-                f"a settlement is no {type(settlement).__name__}; Settlement.of makes it from a "
-                "table with the columns _message_id and outcome"
+                f"expected a Settlement, got {type(settlement).__name__}; build one with "
+                "Settlement.of from a table with the columns _message_id and outcome"
             )
         settlement.check()
         return self._settle(settlement, holder, policy)

@@ -263,8 +263,8 @@ def _check(catalog: CallersCatalog, queue: QueueInfo, load_policy: LoadPolicy | 
     if ruled and not catalog.sees_commits():
         raise BadOption(
             f"queue {queue.name!r} has a bound, a policy or dedup, and the transaction of "
-            "connection cannot see what others have committed since it began; use the isolation "
-            "level READ COMMITTED"
+            "connection cannot see what other ones have committed since it began; use the "
+            "isolation level READ COMMITTED"
         )
 
 

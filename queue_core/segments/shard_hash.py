@@ -33,7 +33,7 @@ def check_key(key: str | None, schema: pa.Schema, queue: str) -> None:
     if key is None:
         return
     if key not in schema.names:
-        hint = nearest(str(key), schema.names) or f"; it has {', '.join(schema.names)}"
+        hint = nearest(str(key), schema.names) or f". Columns: {', '.join(schema.names)}"
         raise SchemaMismatch(f"key={key!r}: queue {queue!r} has no column {key!r}{hint}")
     kind = schema.field(key).type
     if not can_be_key(kind):

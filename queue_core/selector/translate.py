@@ -76,7 +76,7 @@ class Translator:
                 known = [field.name for field in fields]
                 hint = nearest(identifier.name, known)
                 if not hint and known:
-                    hint = f"; there are {', '.join(known)}"
+                    hint = f". There are {', '.join(known)}"
                 raise self.fault(identifier, f"{what} {identifier.name!r}{hint}")
             path.append(field.name)
             fields = list(field.type) if pt.is_struct(field.type) else []

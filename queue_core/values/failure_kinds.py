@@ -93,7 +93,7 @@ def check_table(name: str, table: pa.Table, schema: pa.Schema) -> None:
     """Raise `BadOutcome` unless a field of a settlement has a schema, and an id in each row."""
     if not isinstance(table, pa.Table) or not table.schema.equals(schema):
         columns = ", ".join(f"{field.name} ({field.type})" for field in schema)
-        raise BadOutcome(f"{name} is no table of pyarrow with the columns {columns}")
+        raise BadOutcome(f"{name}: expected a pyarrow table with the columns {columns}")
     if table.column("message_id").null_count:
         raise BadOutcome(f"{name} has a row without a message_id")
 

@@ -105,7 +105,7 @@ def listed(names: Sequence[str], *, quoted: bool = False) -> str:
     shown = [repr(name) if quoted else name for name in names[:_SHOWN]]
     others = len(names) - len(shown)
     comma = ", " if quoted else ","
-    return comma.join(shown) + (f" and {others:,} others" if others else "")
+    return comma.join(shown) + (f" and {others:,} more" if others else "")
 
 
 def near_first(name: str, known: Iterable[str]) -> list[str]:

@@ -103,7 +103,7 @@ class Settlement:
         """
         if not isinstance(rows, pa.RecordBatch | pa.Table):
             raise BadOutcome(
-                f"a settlement is made from a Table or RecordBatch of pyarrow, and from no "
+                f"a settlement is made from a Table or RecordBatch of pyarrow, and not from "
                 f"{type(rows).__name__}"
             )
         for name in _COLUMNS:
@@ -112,9 +112,9 @@ class Settlement:
         for name in ("_message_id", "outcome"):
             if name not in rows.schema.names:
                 raise BadOutcome(
-                    f"a settlement needs the column {name!r}{nearest(name, rows.schema.names)}; "
-                    "it has _message_id, outcome and, optionally, kind, reason, not_before, delay "
-                    "and dead"
+                    f"a settlement needs the column {name!r}"
+                    f"{nearest(name, rows.schema.names) or '.'} Its columns are _message_id, "
+                    "outcome and, optionally, kind, reason, not_before, delay and dead"
                 )
         ids, outcomes = numbers_of(rows.column("_message_id")), _places(rows.column("outcome"))
         deleted, sidelined, reloaded = (outcomes == place for place in range(len(OUTCOMES)))
@@ -168,7 +168,8 @@ class Settlement:
         for name in ("deleted", "sidelined", "reloaded", "unhandled"):
             if not isinstance(given := getattr(self, name), IdSet):
                 raise BadOutcome(
-                    f"{name} is no IdSet but {type(given).__name__}; IdSet.of makes one from ids"
+                    f"{name}: expected an IdSet, got {type(given).__name__}; IdSet.of makes one "
+                    "from ids"
                 )
         check_reasons(self.reasons)
         check_waits(self.waits)

@@ -244,8 +244,8 @@ def _check_known(names: Iterable[str], schema: pa.Schema, queue: str) -> None:
     for name in names:
         if name not in schema.names:
             raise SchemaMismatch(
-                f"queue {queue!r} has no column {name!r}{nearest(str(name), schema.names)}; "
-                f"it has {', '.join(schema.names)}"
+                f"queue {queue!r} has no column {name!r}"
+                f"{nearest(str(name), schema.names) or '.'} Columns: {', '.join(schema.names)}"
             )
         if name in seen:
             raise SchemaMismatch(f"queue {queue!r}: column {name!r} appears twice")

@@ -166,9 +166,9 @@ class QueueSettings:
     retry: Retry | None = _setting(  # noqa: RUF009
         DEFAULT_RETRY,
         _RETRY,
-        "How often and when the shovel task brings a message back to main that failed. After the "
-        "last attempt it is dead: it stays in the sideline until a person acts. A handler can have "
-        "its own policy. none: IgnisMQ's way, by which all sidelined messages come back each "
+        "How often and when the shovel task brings a failed message back to main. After the "
+        "last attempt the message is dead: it stays in the sideline until a person acts. A handler "
+        "can have its own policy. none: as in IgnisMQ, all sidelined messages come back every "
         "`shovel_interval`, without end.",
     )
     shovel_interval: float | None = _setting(
@@ -234,8 +234,8 @@ class QueueSettings:
     attributes: tuple[str, ...] = _setting(
         (),
         _COLUMNS,
-        "Columns for which each new slice keeps statistics. With them, a selector skips slices "
-        "that cannot match. none: no statistics.",
+        "Columns whose statistics each new slice keeps, so that a selector skips slices that "
+        "cannot match. none: no statistics.",
     )
     categories: tuple[str, ...] = _setting(
         (),
@@ -316,11 +316,11 @@ class QueueSettings:
     fair_by: str | None = _setting(
         None,
         _or_none(_COLUMN),
-        "Name of a column of strings, whole numbers or booleans, such as the tenant. Firings take "
-        "by turns from the values that have messages waiting in main, so that a value with very "
-        "many does not delay the others. The messages of a value keep their order in each shard. "
-        "Messages that wait when it is set or changed come first. It cannot be combined with "
-        "`group`, `policy` or `priority`. none: the oldest message is fired first.",
+        "Name of a column of strings, whole numbers or booleans, such as the tenant. Firings "
+        "rotate among the values that have messages waiting in main, so that a large backlog of "
+        "one value does not starve the others. The messages of a value keep their order in each "
+        "shard. Messages that wait when it is set or changed come first. It cannot be combined "
+        "with `group`, `policy` or `priority`. none: the oldest message is fired first.",
     )
     fair_weights: Weights = _setting(  # noqa: RUF009
         (),
@@ -334,9 +334,10 @@ class QueueSettings:
         _WEIGHT,
         "The queue's part in the micro-batches of a Spark query that reads several queues with "
         "`maxMessagesPerTrigger` or `maxBytesPerTrigger`. A queue of weight 4 gives four times as "
-        "many messages or bytes as one of weight 1, as long as both have enough; what one lacks, "
-        "the others give. If all queues of the query have weight 1, messages are taken evenly from "
-        "their shards. Queries with `orderBy` or `order=global`, and browsers, ignore weights.",
+        "many messages or bytes as one of weight 1, as long as both have enough; if one runs "
+        "short, the other queues fill its part. If all queues of the query have weight 1, messages "
+        "are taken evenly from their shards. Queries with `orderBy` or `order=global`, and "
+        "browsers, ignore weights.",
     )
     policy: str | None = _setting(
         None,
@@ -356,7 +357,7 @@ class QueueSettings:
     dedup_window: float = _setting(
         300.0,
         _SECONDS,
-        "Seconds for which `dedup` remembers a loaded message. Source: SQS, 5 minutes.",
+        "How many seconds `dedup` remembers a loaded message. Source: SQS, 5 minutes.",
     )
 
     def __post_init__(self) -> None:
@@ -454,7 +455,7 @@ class QueueSettings:
         known = {setting.name: setting.metadata["allowed"] for setting in fields(self)}
         for name in values:
             if name in _SUCCEEDED:
-                raise BadOption(f"{name} is no setting any more; {_SUCCEEDED[name]}")
+                raise BadOption(f"{name} is no longer a setting; {_SUCCEEDED[name]}")
             if name not in known:
                 raise BadOption(f"unknown setting {name!r}{nearest(name, known)}")
         given = dict(values)

@@ -108,7 +108,7 @@ _SLICES = (
     ViewColumn(
         "lost", _INT, "How often they were lost with their consumer since the last settlement."
     ),
-    ViewColumn("lost_among", _INT, "How many that consumer held; 0: the messages are no suspects."),
+    ViewColumn("lost_among", _INT, "How many that consumer held; 0: they are not suspects."),
 )
 
 _CONSUMERS = (

@@ -82,8 +82,8 @@ def checked(name: str, column: Column) -> Column:
     if name == "not_before":
         if not pa.types.is_timestamp(column.type) or column.type.tz is None:
             raise BadOutcome(
-                f"the column 'not_before' is {column.type}; use timestamps with a time zone, since "
-                "others could mean any place's time"
+                f"the column 'not_before' is {column.type}; use timestamps with a time zone: "
+                "without one, a time is ambiguous"
             )
     elif name == "delay":
         kinds = (pa.types.is_floating, pa.types.is_integer, pa.types.is_decimal)

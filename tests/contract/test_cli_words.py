@@ -52,7 +52,7 @@ def test_the_names_of_queues_are_apart(store, ignis):
     for name in ("orders", "clicks"):
         make_queue(store, name)
 
-    assert "did you mean 'orders'?; it has orders, clicks" in refusal(ignis("peek", "order"))
+    assert "did you mean 'orders'? Queues: orders, clicks" in refusal(ignis("peek", "order"))
 
 
 def test_an_error_of_a_pool_is_said_once(store, ignis, caplog):

@@ -50,7 +50,7 @@ WRONG = {
         "reloaded": a,
         "waits": waits(wait(None, delay=1)),
     },
-    "waits is no table": lambda a, _b, one: {
+    "waits: expected a pyarrow table": lambda a, _b, one: {
         "reloaded": a,
         "waits": waits(wait(one, delay=1)).drop_columns(["dead"]),
     },
@@ -59,7 +59,7 @@ WRONG = {
         "sidelined": a,
         "reasons": reason(one, "declined", "x" * (REASON_LENGTH + 1)),
     },
-    "deleted is no IdSet but list": lambda _a, _b, one: {"deleted": [one]},
+    "deleted: expected an IdSet, got list": lambda _a, _b, one: {"deleted": [one]},
 }
 
 
@@ -98,7 +98,7 @@ def test_a_message_has_one_time(store, outcome):
 @pytest.mark.parametrize("wrong", [{"_message_id": [1]}, [1], None, pa.table({"_message_id": [1]})])
 def test_what_is_no_settlement_is_refused(store, wrong):
     queue = make_queue(store)
-    with pytest.raises(BadOutcome, match=r"Settlement.of makes it from a table"):
+    with pytest.raises(BadOutcome, match=r"got \w+; build one with Settlement.of"):
         queue.settle(wrong)
 
 

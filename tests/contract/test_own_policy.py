@@ -122,6 +122,6 @@ def test_an_error_of_a_check_is_named(store):
         queue.load(orders(1), policy=broken)
     with pytest.raises(BadOption, match="the check returned nothing; where two messages are unrel"):
         queue.load(orders(1), policy=lambda new, queued: None)
-    with pytest.raises(BadOption, match="'shop:' is no import path: write module:name"):
+    with pytest.raises(BadOption, match="'shop:' is not an import path: write module:name"):
         queue.load(orders(1), policy="shop:")
     assert queue.peek(9).num_rows == 1

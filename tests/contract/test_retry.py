@@ -375,8 +375,8 @@ def test_a_queue_that_gets_a_policy_retries_at_once_and_one_that_loses_it_keeps_
 @pytest.mark.parametrize(
     ("name", "value", "told"),
     [
-        ("max_attempts", 5, r"max_attempts is no setting any more; use retry=Retry\(attempts=5\)"),
-        ("shovel_backoff", 5, "shovel_backoff is no setting any more; use retry=Retry"),
+        ("max_attempts", 5, r"max_attempts is no longer a setting; use retry=Retry\(attempts=5\)"),
+        ("shovel_backoff", 5, "shovel_backoff is no longer a setting; use retry=Retry"),
         ("retry", 5, "retry=5: give a Retry"),
         ("retry", "Retry(attempts=0)", "attempts=0"),
         ("retry", Retry(on=KeyError), "exception classes"),

@@ -53,7 +53,7 @@ ERRORS_OF_OTHERS = {
 #: Mistakes that docs/troubleshooting.md makes on purpose.
 MISTAKES = {"maxMessagePerTrigger", "shovle"}
 #: What follows the name `ignis` in prose, where it is the name of the project.
-VERBS = {"and", "builds", "does", "each", "is", "uses"}
+VERBS = {"and", "builds", "does", "each", "gives", "is", "uses"}
 
 
 def options() -> set[str]:

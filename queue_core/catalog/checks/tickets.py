@@ -74,7 +74,7 @@ def check_consumers(scope: Scope) -> Iterator[Finding]:
                 consumers, row, "I23", f"{name}: it has acknowledged tickets that it never had"
             )
         elif row.ack not in _ACKS:
-            text = f"{name}: {row.ack!r} is no way to finish messages"
+            text = f"{name}: there is no way {row.ack!r} to finish messages"
             yield of_row(consumers, row, "I23", text)
         elif beat is not None and beat > scope.now + _AHEAD:
             yield of_row(consumers, row, "I24", f"{name}: its heartbeat is in the future")

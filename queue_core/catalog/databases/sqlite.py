@@ -371,8 +371,8 @@ class Sqlite(Dialect):
                     "write"
                 ) from error
             raise Conflict(
-                f"others write to the database of connection ({error}); nothing was changed: run "
-                "your transaction again, or connect with a longer timeout"
+                f"other processes write to the database of connection ({error}); nothing was "
+                "changed: run your transaction again, or connect with a longer timeout"
             ) from error
 
     def in_transaction(self, driver: Any) -> bool:

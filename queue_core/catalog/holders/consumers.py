@@ -288,8 +288,8 @@ def _skip_forgotten(
         moves.record(connection, queue_id, RESTORE)
         _log.warning(
             "queue %r, consumer %r: a checkpoint names %s, which the catalog does not know, so the "
-            "catalog was restored or is new; of their messages, those that the catalog knows "
-            "come again, and those that were loaded after the backup are lost",
+            "catalog was restored or is new; messages of these tickets that the catalog knows are "
+            "delivered again, and messages that were loaded after the backup are lost",
             name,
             consumer.name,
             forgotten,
@@ -343,7 +343,6 @@ _NAMED = select(consumers.c.id).where(dialect.one_of_given(consumers.c.name, "na
 def _fenced(consumer: Consumer) -> ConsumerFenced:
     return ConsumerFenced(
         f"consumer {consumer.name!r} was started again elsewhere, or was removed after a week "
-        "without a sign of life, which ends this one; "
-        "give each query that runs at the same time, and each source of a query, a consumer name "
-        "of its own"
+        "without a sign of life, so this one has ended; give each query that runs at the same "
+        "time, and each source of a query, a consumer name of its own"
     )

@@ -143,8 +143,8 @@ def _check_numbers(row: Row[Any]) -> None:
 def _raise(doubt: str | None) -> None:
     if doubt is not None:
         raise CatalogUnavailable(
-            f"the catalog's clock cannot be trusted: {doubt}; meanwhile, nothing is expired, swept "
-            "or vacuumed. Correct the clock, or accept its time with `ignis clock --accept`"
+            f"the catalog's clock cannot be trusted: {doubt}; until it can, nothing is expired, "
+            "swept or vacuumed. Correct the clock, or accept its time: `ignis clock --accept`"
         )
 
 

@@ -37,8 +37,9 @@ class MessageClass:
         for field in self.schema:
             if field.name not in schema.names:
                 raise SchemaMismatch(
-                    f"{where}: it has no column {field.name!r}{nearest(field.name, schema.names)}; "
-                    "remove the field, or add the column with add_columns"
+                    f"{where}: it has no column {field.name!r}"
+                    f"{nearest(field.name, schema.names) or '.'} Remove the field, or add the "
+                    "column with add_columns"
                 )
             column = schema.field(field.name).type
             if not fits(field.type, column):

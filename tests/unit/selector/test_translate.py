@@ -12,7 +12,7 @@ from tests.unit.selector.selector_table import fault
     ("text", "column", "message"),
     [
         ("knd = 'a'", 1, "there is no column 'knd'; did you mean 'kind'?"),
-        ("zzz = 'a'", 1, "there is no column 'zzz'; there are id, priority"),
+        ("zzz = 'a'", 1, "there is no column 'zzz'. There are id, priority"),
         ("box.ww = 1", 5, "box has no field 'ww'; did you mean 'w'?"),
         ("box.w.x = 1", 7, "box.w has no field 'x'"),
         ("orders.priority = 1", 1, "there is no column 'orders'"),

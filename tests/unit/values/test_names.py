@@ -128,7 +128,7 @@ def test_of_many_names_a_few_are_listed_and_near_ones_first():
     known = [f"payments-{number:03}" for number in range(500)] + ["orders", "borders"]
 
     assert listed(near_first("ordrs", known)) == (
-        "orders,borders,payments-000,payments-001,payments-002 and 497 others"
+        "orders,borders,payments-000,payments-001,payments-002 and 497 more"
     )
     assert near_first("zebra", ["b", "a"]) == ["a", "b"]
 

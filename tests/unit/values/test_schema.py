@@ -316,8 +316,8 @@ def test_nanoseconds_that_would_be_lost_are_refused(kind, lost):
         ([{"number": 1, "nmae": "x"}], "no column 'nmae'; did you mean 'name'?"),
         (pa.table({"number": [1], "nmae": ["x"]}), "no column 'nmae'; did you mean 'name'?"),
         ([{"number": 1}, {"number": 1, "Name": "x"}], "no column 'Name'; did you mean 'name'?"),
-        (pa.table({"number": [1], "zebra": [1]}), "it has number, name, day"),
-        ([{"number": 1, "zebra": 1}], "it has number, name, day"),
+        (pa.table({"number": [1], "zebra": [1]}), "Columns: number, name, day"),
+        ([{"number": 1, "zebra": 1}], "Columns: number, name, day"),
     ],
 )
 def test_a_column_that_the_queue_lacks_is_refused_with_the_nearest_one(rows, hint):
