@@ -15,7 +15,7 @@ and the simulation write such histories.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -380,7 +380,7 @@ def _ledger(entries: Iterable[Entry]) -> sqlite3.Connection:
                 begun = loads[entry["life"], entry["load"]]
                 begun |= {"outcome": entry["what"], "end": entry["at"]}
             case "delivered":
-                _add_delivery(database, entry)
+                database.executemany(_DELIVERY, _delivered(entry))
             case "settling":
                 settles[entry["life"], entry["settle"]] = {"status": None, "end": None, **entry}
             case "settled":
@@ -388,17 +388,19 @@ def _ledger(entries: Iterable[Entry]) -> sqlite3.Connection:
                 done = entry["held"] == sum(len(begun[name]) for name in _OUTCOMES)
                 begun |= {"status": "done" if done else "partly", "end": entry["at"]}
             case "died":
-                row = entry["name"], entry.get("begun", entry["at"]), entry["at"]
-                database.execute("INSERT INTO lives VALUES (?, ?, ?)", row)
+                died = {"begun": entry["at"], **entry}
+                database.execute("INSERT INTO lives VALUES (:name, :begun, :at)", died)
             case "fault":
-                faults[entry["fault"]] = {"end": NEVER, **entry}
+                faults[entry["fault"]] = {"of": None, "end": NEVER, **entry}
             case "concerns":
                 faults[entry["fault"]]["of"] = entry["of"]
             case "healed":
                 faults[entry["fault"]]["end"] = entry["at"]
             case "restored":
-                row = entry.get("store"), entry["copied"], entry["begun"], entry["at"]
-                database.execute("INSERT INTO restores VALUES (?, ?, ?, ?)", row)
+                restored = {"store": None, **entry}
+                database.execute(
+                    "INSERT INTO restores VALUES (:store, :copied, :begun, :at)", restored
+                )
             case "copying":
                 copies[entry["life"], entry["copy"]] = {"begun": entry["at"], **entry}
             case "copied":
@@ -407,78 +409,49 @@ def _ledger(entries: Iterable[Entry]) -> sqlite3.Connection:
                 rows = [(number, entry["why"]) for number in entry["numbers"]]
                 database.executemany("INSERT INTO excuses VALUES (?, ?)", rows)
             case "size":
-                row = entry["queue"], entry["size"], entry["bound"]
-                database.execute("INSERT INTO sizes VALUES (?, ?, ?)", row)
+                database.execute("INSERT INTO sizes VALUES (:queue, :size, :bound)", entry)
             case "error":
-                row = entry["life"], entry["kind"], entry["at"]
-                database.execute("INSERT INTO errors VALUES (?, ?, ?)", row)
+                database.execute("INSERT INTO errors VALUES (:life, :kind, :at)", entry)
     for load in loads.values():
-        _add_load(database, load)
+        database.executemany(_ATTEMPT, _attempted(load))
     for settle in settles.values():
-        _add_settle(database, settle)
+        database.executemany(_SETTLEMENT, _settled(settle))
     for copy in copies.values():
         rows = [(n, copy.get("store"), copy["begun"], copy["at"]) for n in copy["numbers"]]
         database.executemany("INSERT INTO copies VALUES (?, ?, ?, ?)", rows)
-    database.executemany(
-        "INSERT INTO faults VALUES (?, ?, ?, ?)",
-        [(f["name"], f["at"], f["end"], f.get("of")) for f in faults.values()],
-    )
+    database.executemany("INSERT INTO faults VALUES (:name, :at, :end, :of)", faults.values())
     return database
 
 
 _OUTCOMES = ("delete", "reload", "sideline")
+_ATTEMPT = """
+INSERT INTO attempts VALUES (:queue, :number, :key, :store, :at, :end, :outcome)
+"""
+_DELIVERY = """
+INSERT INTO deliveries VALUES
+(NULL, :queue, :number, :message, :life, :begun, :at, :fired, :attempt, :altered, :key)
+"""
+_SETTLEMENT = """
+INSERT INTO settles VALUES (:queue, :number, :life, :outcome, :begun, :end, :status)
+"""
 
 
-def _add_load(database: sqlite3.Connection, load: Entry) -> None:
-    rows = [
-        (
-            load["queue"],
-            number,
-            load.get("key") or key_of(number, load["keys"]),
-            load.get("store"),
-            load["at"],
-            load["end"],
-            load["outcome"],
-        )
-        for number in range(load["first"], load["first"] + load["count"])
-    ]
-    database.executemany("INSERT INTO attempts VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
+def _attempted(load: Entry) -> Iterator[Entry]:
+    for number in range(load["first"], load["first"] + load["count"]):
+        key = load.get("key") or key_of(number, load["keys"])
+        yield {"store": None, **load, "number": number, "key": key}
 
 
-def _add_delivery(database: sqlite3.Connection, entry: Entry) -> None:
+def _delivered(entry: Entry) -> Iterator[Entry]:
     altered = set(entry.get("altered", ()))
     together = zip(entry["numbers"], entry["messages"], entry["attempts"], strict=True)
-    rows = [
-        (
-            entry["queue"],
-            number,
-            message,
-            entry["life"],
-            entry["begun"],
-            entry["at"],
-            entry.get("fired"),
-            attempt,
-            number in altered,
-            key_of(number, entry["keys"]),
-        )
-        for number, message, attempt in together
-    ]
-    values = "INSERT INTO deliveries VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-    database.executemany(values, rows)
+    for number, message, attempt in together:
+        one = {"number": number, "message": message, "attempt": attempt}
+        key = key_of(number, entry["keys"])
+        yield {"fired": None, **entry, **one, "altered": number in altered, "key": key}
 
 
-def _add_settle(database: sqlite3.Connection, settle: Entry) -> None:
-    rows = [
-        (
-            settle["queue"],
-            number,
-            settle["life"],
-            outcome,
-            settle.get("begun", settle["at"]),
-            settle["end"],
-            settle["status"],
-        )
-        for outcome in _OUTCOMES
-        for number in settle[outcome]
-    ]
-    database.executemany("INSERT INTO settles VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
+def _settled(settle: Entry) -> Iterator[Entry]:
+    for outcome in _OUTCOMES:
+        for number in settle[outcome]:
+            yield {"begun": settle["at"], **settle, "number": number, "outcome": outcome}

@@ -22,7 +22,7 @@ from tests.books import audit, leftover_files
 from tests.factories import make_queue, orders
 from tests.processes import actors
 from tests.processes.actors import Actor
-from tests.waiting import PATIENCE, until
+from tests.waiting import PATIENCE, Caller, until
 
 #: Messages that become a file.
 MANY = 4_000
@@ -75,23 +75,15 @@ def test_many_threads_share_a_store(store, monkeypatch):
     # So many threads may keep the one that has a lock from its next statement for long.
     monkeypatch.setattr(fire, "WAIT_SECONDS", PATIENCE)
     queue = make_queue(store, shards=8)
-    errors = []
 
     def work():
-        try:
-            for _ in range(3):
-                queue.load(orders(2))
-                queue.delete(queue.fire(1))
-        except Exception as error:  # noqa: BLE001 - told below
-            errors.append(error)
+        for _ in range(3):
+            queue.load(orders(2))
+            queue.delete(queue.fire(1))
 
-    threads = [threading.Thread(target=work) for _ in range(40)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    for caller in [Caller(work) for _ in range(40)]:
+        caller.done()
 
-    assert errors == []
     books = audit(store)
     assert (books.deleted, len(books.ids())) == (120, 120)
 
@@ -154,22 +146,16 @@ def test_stores_of_one_process_share_their_connections(store, address, sessions)
 
 def test_threads_that_wait_share_a_connection_that_listens(store, sessions):
     queues = [make_queue(store, f"orders-{number}") for number in range(8)]
-    fired = []
-    threads = [
-        threading.Thread(target=lambda queue=queue: fired.append(queue.fire(1, timeout=60)))
-        for queue in [*queues, *queues]
+    callers = [
+        Caller(lambda queue=queue: queue.fire(1, timeout=60)) for queue in [*queues, *queues]
     ]
-    for thread in threads:
-        thread.start()
     until(lambda: waiting(store) == 16)
     # Their transactions end. The pool keeps four of the connections, beside the one that listens.
     until(lambda: sessions() <= 5)
 
     for queue in queues:
         queue.load(orders(2))
-    for thread in threads:
-        thread.join(60)
-    assert sorted(map(len, fired)) == [1] * 16
+    assert [len(caller.done()) for caller in callers] == [1] * 16
     until(lambda: sessions() <= 4)
 
 
@@ -267,12 +253,8 @@ def test_threads_that_return_connections_at_once_start_one_timer(store, sessions
         with store.catalog.read():
             together.wait(PATIENCE)
 
-    threads = [threading.Thread(target=use) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(PATIENCE)
-
+    for caller in [Caller(use) for _ in range(8)]:
+        caller.done()
     assert Slow.made == 1
 
 
@@ -345,20 +327,14 @@ def test_many_pools_at_once_wait_while_the_server_has_no_connection_left(
 
 @pytest.mark.postgres
 def test_a_store_is_opened_as_soon_as_the_server_has_a_connection(small_server, tmp_path, caplog):
-    opened = []
     with small_server.database() as url, ExitStack() as stack:
         taken = stack.enter_context(all_connections(url))
-
-        def open_it():
-            opened.append(stack.enter_context(Store(Address(url, str(tmp_path)))))
-
-        thread = threading.Thread(target=open_it)
-        thread.start()
+        opening = Caller(lambda: Store(Address(url, str(tmp_path))))
         until(lambda: bool(caplog.messages))
-        assert thread.is_alive()
+        assert opening.is_alive()
         taken.close()
-        thread.join(PATIENCE)
-        assert make_queue(opened[0]).load(orders(1))
+        store = stack.enter_context(opening.done())
+        assert make_queue(store).load(orders(1))
     assert ["has no connection left; waiting" in each for each in caplog.messages] == [True]
 
 

@@ -690,52 +690,54 @@ class _History:
         far.catalog.write(clock.look)
 
 
-class _Copying(Sink):
-    """The sink of the query that copies; writes down what it publishes."""
+class _Noting(Sink):
+    """A sink that writes its work down in the history."""
 
-    def __init__(self, history: _History, inner: LoadSink) -> None:
+    def __init__(self, history: _History, inner: Any) -> None:
         self._history, self._inner = history, inner
-        self._risk = history.risk.setdefault("copier", {})
         self._numbers: list[int] = []
-        self._read_at = 0.0
-        self._copy = 0
+        #: When a batch was read, and the number of its intent in the history.
+        self._begun = 0.0
+        self._intent = 0
 
     def begins(self, rows: list[pa.RecordBatch]) -> None:
         self._numbers = [n for batch in rows for n in batch.column("number").to_pylist()]
-        self._risk[len(self._risk)] = self._numbers
-        self._read_at = self._history.now
 
     def write(self, rows: list[pa.RecordBatch]) -> Any:
         return self._inner.write(rows)
 
+
+class _Copying(_Noting):
+    """The sink of the query that copies; writes down what it publishes."""
+
+    def begins(self, rows: list[pa.RecordBatch]) -> None:
+        super().begins(rows)
+        risk = self._history.risk.setdefault("copier", {})
+        risk[len(risk)] = self._numbers
+        self._begun = self._history.now
+
     def commit(self, messages: list[Any], number: int) -> None:
         history = self._history
         # A store that is source and target refuses a batch that was read before a restore.
-        begun = self._read_at if history.shape.far else history.now
-        self._copy = len(history.entries)
-        about = {"copy": self._copy, "numbers": self._numbers, "begun": begun}
+        begun = self._begun if history.shape.far else history.now
+        self._intent = len(history.entries)
+        about = {"copy": self._intent, "numbers": self._numbers, "begun": begun}
         history.write("copying", "copier", store=history.target, **about)
         self._inner.commit(messages, number)
 
     def committed(self, number: int) -> None:
-        self._history.write("copied", "copier", copy=self._copy)
+        self._history.write("copied", "copier", copy=self._intent)
         self._history.world.note(f"published batch {number}: {self._numbers}")
 
     def acknowledged(self, end: dict[str, Any]) -> None:
-        self._risk.clear()
+        self._history.risk.pop("copier", None)
 
 
-class _Settling(Sink):
+class _Settling(_Noting):
     """The sink of the query that settles; writes down what it was handed and what it settled."""
 
-    def __init__(self, history: _History, inner: SettleSink) -> None:
-        self._history, self._inner = history, inner
-        self._numbers: list[int] = []
-        self._begun = 0.0
-        self._settle = 0
-
     def begins(self, rows: list[pa.RecordBatch]) -> None:
-        self._numbers = [n for batch in rows for n in batch.column("number").to_pylist()]
+        super().begins(rows)
         ids = [id for batch in rows for id in batch.column("_message_id").to_pylist()]
         history = self._history
         # A query that was down may have fired them long ago.
@@ -743,21 +745,18 @@ class _Settling(Sink):
         self._begun = history.delivered("settler", self._numbers, ids, since)
         history.world.note(f"settles {self._numbers}")
 
-    def write(self, rows: list[pa.RecordBatch]) -> Any:
-        return self._inner.write(rows)
-
     def commit(self, messages: list[Any], number: int) -> None:
         outcomes: dict[str, list[int]] = {"delete": [], "sideline": []}
         for each in self._numbers:
             outcomes[self._inner.decide(each)].append(each)
         # After a restore, the batch settles nothing: its messages wait again.
-        self._settle = self._history.begin_settling("settler", outcomes, begun=self._begun)
+        self._intent = self._history.begin_settling("settler", outcomes, begun=self._begun)
         self._inner.commit(messages, number)
 
     def committed(self, number: int) -> None:
         # Some may have been swept before.
         held = 0 if self._history.shape.late else len(self._numbers)
-        self._history.write("settled", "settler", settle=self._settle, held=held)
+        self._history.write("settled", "settler", settle=self._intent, held=held)
 
 
 @lru_cache(maxsize=1)
