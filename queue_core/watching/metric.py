@@ -94,6 +94,9 @@ COUNTERS = {
     "replaced": _counter("replaced", "Messages that a policy removed."),
     "dropped": _counter("dropped", "Messages that a full ring dropped."),
 }
+#: Counters of main that each queue has from the beginning, so that a rate sees the first message.
+#: The others have a series once they were above 0.
+ALWAYS = ("loaded", "fired", "deleted", "sidelined")
 HELD = Metric(
     "ignis_consumer_in_flight_messages",
     "ignis.consumer.in_flight",

@@ -75,7 +75,9 @@ def _of_queues(connection: Connection, found: Readings, now: int) -> None:
         for magazine in Magazine:
             both = [(name, magazine.name.lower()) for name in of["queue"]]
             for name, metric in m.COUNTERS.items():
-                found[metric] += _known(both, of[figures.label_of(name, magazine)])
+                known = _known(both, of[figures.label_of(name, magazine)])
+                always = magazine is Magazine.MAIN and name in m.ALWAYS
+                found[metric] += [each for each in known if each[1] or always]
     for queue in states:
         found[m.PAUSED].append(((queue.name,), int(is_paused(queue))))
 
