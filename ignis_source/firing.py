@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from ignis_source.options import SourceOptions
 from ignis_source.presence import QueryPresence
@@ -31,6 +31,10 @@ IDLE_SECONDS = 5.0
 HELD_SECONDS = 0.5
 
 
+#: The most messages and the most bytes of a batch; None: any number.
+Most: TypeAlias = tuple[int | None, int | None]
+
+
 class TicketFirer:
     """Fires tickets for a query, and decides when an idle one looks at the catalog again."""
 
@@ -51,20 +55,14 @@ class TicketFirer:
         # In a store that others keep busy, five vain looks a second are enough.
         self._poller = Poller(watch, first=0.2, last=0.2, blind=IDLE_SECONDS)
 
-    def next(
-        self,
-        presence: QueryPresence,
-        after: int,
-        max_messages: int | None,
-        max_bytes: int | None,
-    ) -> int | None:
+    def next(self, presence: QueryPresence, after: int, most: Most) -> int | None:
         """Return the number of a new ticket after *after*; None if no message came in time."""
         if self._requests.horizon is not None:
-            return self._to_the_end(presence, after, max_messages, max_bytes)
+            return self._to_the_end(presence, after, most)
         end = time.monotonic() + self._options.idle_wait
         while self._poller.wait(end):
             self._poller.pause()
-            fired = self._fire(presence, after, max_messages, max_bytes)
+            fired = self._fire(presence, after, most)
             if fired.ticket is not None:
                 # A limit may have left some messages.
                 self._poller.look_at_once()
@@ -83,30 +81,19 @@ class TicketFirer:
         """Stop listening for changes."""
         self._poller.close()
 
-    def _to_the_end(
-        self,
-        presence: QueryPresence,
-        after: int,
-        max_messages: int | None,
-        max_bytes: int | None,
-    ) -> int | None:
+    def _to_the_end(self, presence: QueryPresence, after: int, most: Most) -> int | None:
         """Fire; without messages, the run ends, so wait for those that time alone brings."""
         while True:
-            fired = self._fire(presence, after, max_messages, max_bytes)
+            fired = self._fire(presence, after, most)
             if fired.ticket is not None:
                 return fired.ticket.number
             if fired.opens_in is None or not fired.by_time:
                 return None
             time.sleep(fired.opens_in)
 
-    def _fire(
-        self,
-        presence: QueryPresence,
-        after: int,
-        max_messages: int | None,
-        max_bytes: int | None,
-    ) -> Fired:
+    def _fire(self, presence: QueryPresence, after: int, most: Most) -> Fired:
         self._requests.queues.refresh_if_due()
+        max_messages, max_bytes = most
         credit = presence.credit()
         if credit is not None:
             max_messages = credit if max_messages is None else min(max_messages, credit)
@@ -137,7 +124,7 @@ class TicketFirer:
                 return fired
             # One of them has ended since they were read; the others may have messages.
             self._requests.queues.refresh()
-            return self._fire(presence, after, max_messages, max_bytes)
+            return self._fire(presence, after, most)
         presence.announce()
         _log.info(
             "queue %s, consumer %s: fired %d messages as ticket %d",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import replace
 
 from ignis_source.options import SourceOptions
@@ -102,6 +103,13 @@ def located(store: StoreHandle, options: SourceOptions) -> SourceOptions:
         )
     magazine = options.magazine if magazines == {Magazine.MAIN} else Magazine.SIDELINE
     return options._replace(queues=tuple(info.name for info, _ in found), magazine=magazine)
+
+
+def look_up(options: SourceOptions) -> tuple[SourceOptions, list[QueueInfo]]:
+    """Open a store for a moment, and return what `located` and `open_queues` do."""
+    with closing(StoreHandle(options.address)) as store:
+        options = located(store, options)
+        return options, open_queues(store, options.queues)
 
 
 def open_queues(store: StoreHandle, names: Sequence[str]) -> list[QueueInfo]:

@@ -14,34 +14,22 @@ from queue_core.errors import BadOption
 if TYPE_CHECKING:
     from ignis_source.options import SourceOptions
 
-# Each imports only what its query needs: the query waits for it.
-
 
 def stream_reader(options: SourceOptions, schema: StructType) -> DataSourceStreamReader:
-    """Return the reader of messages; raises `BadOption`."""
+    """Return the reader of messages, or that of side tasks; raises `BadOption`."""
+    # Each import is only for some versions, and a query waits for it.
     if tells_start():
-        from ignis_source.admission import AdmittedStreamReader
+        from ignis_source.admission import AdmittedStreamReader, AdmittedTaskReader
 
-        return AdmittedStreamReader(options, schema)
-    from ignis_source.older_spark import OlderStreamReader
+        return (AdmittedTaskReader if options.reports else AdmittedStreamReader)(options, schema)
+    from ignis_source.older_spark import OlderStreamReader, OlderTaskReader
 
     if options.min_messages is not None:
         raise BadOption(
             "ignis source: minMessagesPerTrigger needs Spark 4.2 or later: remove it, or set a "
             "longer processingTime trigger"
         )
-    return OlderStreamReader(options, schema)
-
-
-def task_reader(options: SourceOptions, schema: StructType) -> DataSourceStreamReader:
-    """Return the reader of side tasks."""
-    if tells_start():
-        from ignis_source.admission import AdmittedTaskReader
-
-        return AdmittedTaskReader(options, schema)
-    from ignis_source.older_spark import OlderTaskReader
-
-    return OlderTaskReader(options, schema)
+    return (OlderTaskReader if options.reports else OlderStreamReader)(options, schema)
 
 
 @cache

@@ -128,7 +128,7 @@ class Session:
                 # Spark would ask at once again.
                 time.sleep(self._options.idle_wait)
             else:
-                number = self._firer.next(presence, start.ticket, max_messages, max_bytes)
+                number = self._firer.next(presence, start.ticket, (max_messages, max_bytes))
             self._newest = number or start.ticket
             # Afterwards, so that the first batch does not wait for the imports of tasks.
             self._start_tasks()

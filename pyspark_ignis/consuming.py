@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,11 +11,10 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from ignis_source.options import SourceOptions
-from ignis_source.queue_refresh import located, open_queues
+from ignis_source.queue_refresh import look_up
 from ignis_source.schema import source_schema
 from pyspark_ignis.query_plan import QueryPlan
 from pyspark_ignis.settlement import Handler, settlement
-from queue_core.catalog.identity.handle import StoreHandle
 from queue_core.errors import BadOption
 from queue_core.handling.breaker import Breaker, name_for, text_of
 from queue_core.handling.columns import check_columns
@@ -182,9 +180,7 @@ def _sent(breaker: Breaker | None) -> Breaker | None:
 
 def _timeout(options: SourceOptions, contract: Contract) -> tuple[float, Magazine]:
     """Return the seconds that a call may take, and the magazine; check the class of its objects."""
-    with closing(StoreHandle(options.address)) as store:
-        options = located(store, options)
-        queues = open_queues(store, options.queues)
+    options, queues = look_up(options)
     if isinstance(contract.payload, ObjectPayload):
         for queue in queues:
             contract.payload.kind.check_fits(queue.schema, queue.name)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +11,11 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
 
 from ignis_source.options import SourceOptions
-from ignis_source.queue_refresh import open_queues
+from ignis_source.queue_refresh import look_up
 from ignis_source.schema import source_schema
 from pyspark_ignis.managed_query import Assignment, consume_arguments
 from pyspark_ignis.query_plan import QueryPlan
 from pyspark_ignis.settlement import runner_of, settlement_by_queue
-from queue_core.catalog.identity.handle import StoreHandle
 from queue_core.errors import BadOption
 from queue_core.handling.by_queue import QUEUE, QueueRunner, RunnerByQueue
 from queue_core.handling.columns import check_columns
@@ -116,8 +114,7 @@ def consume_many(
     )
     read = SourceOptions.of(plan.source)
     available = source_schema(read)
-    with closing(StoreHandle(read.address)) as store:
-        queues = open_queues(store, read.queues)
+    _, queues = look_up(read)
     runners = {queue.name: _runner(queue, available, assigned[queue.name]) for queue in queues}
     wanted = {column for each in runners.values() for column in each.columns} | {QUEUE}
     messages = plan.messages(spark, [n for n in available.names if n in wanted], available)

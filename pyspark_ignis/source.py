@@ -94,11 +94,9 @@ class IgnisDataSource(DataSource):
         # A query waits for these.
         with without_collections():
             from ignis_source.options import SourceOptions
-            from ignis_source.readers import stream_reader, task_reader
+            from ignis_source.readers import stream_reader
 
         options = SourceOptions.of(self.options)._replace(all_columns=self._all_columns)
-        if options.reports:
-            return checked(task_reader(options, schema))
         if options.view is not None:
             raise BadOption(f"view={options.view!r} is for spark.read; a stream reads messages")
         if options.ack == "browse":
