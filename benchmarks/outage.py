@@ -1,15 +1,17 @@
 """Stop the service that a handler calls: how many messages fail, and how soon does work go on?
 
     python benchmarks/outage.py [--messages 1000000] [--down 600] [--batch 50] [--workers 8]
-                                [--one-tenant] [--hangs] [--in-flight 2]
+                                [--one-tenant] [--hangs] [--fair] [--in-flight 2]
+                                [--time-limit 600]
                                 [--catalog postgresql+psycopg://… --storage DIR]
 
 The service is an HTTP server in a process of its own, which is killed while messages are handled,
 and started again after *--down* seconds; with *--hangs*, it stands still instead, and each request
 takes 5 seconds to fail. With *--one-tenant*, only the server of tenant 0 is stopped, while the
 messages of the nine others must go on; the pool has no breaker then, and failed messages come back
-by the queue's retries. *--in-flight* is a limit of the queue for each tenant. With *--batch 1*, the
-handler makes one request per message; otherwise, one per batch and tenant.
+by the queue's retries. With *--fair*, tenants take turns. *--in-flight* is a limit of the queue for
+each tenant, and *--time-limit* the seconds that a call of the handler may take. With *--batch 1*,
+the handler makes one request per message; otherwise, one per batch and tenant.
 """
 
 from __future__ import annotations
@@ -172,12 +174,21 @@ def run(
     workers: int = 8,
     one_tenant: bool = False,
     hangs: bool = False,
+    fair: bool = False,
     in_flight: int | None = None,
+    time_limit: float | None = None,
     breaker: Breaker | None = None,
 ) -> Outage:
     """Load messages, handle them, stop the service for *down* seconds, and count."""
     limits = None if in_flight is None else limit("tenant", in_flight=in_flight)
-    queue = store.create_queue("calls", SCHEMA, shards=4, categories=["tenant"], limits=limits)
+    queue = store.create_queue(
+        "calls",
+        SCHEMA,
+        shards=4,
+        categories=["tenant"],
+        limits=limits,
+        fair_by="tenant" if fair else None,
+    )
     for first in range(0, messages, LOADED_AT_ONCE):
         numbers = np.arange(first, min(first + LOADED_AT_ONCE, messages))
         tenants = [f"tenant-{number % TENANTS}" for number in numbers]
@@ -195,7 +206,13 @@ def run(
     messages_of_rest = messages * len(rest) // TENANTS
     begun = time.monotonic()
     with ConsumerPool(
-        store, "calls", handler, concurrency=workers, batch=max(batch, 10), breaker=breaker
+        store,
+        "calls",
+        handler,
+        concurrency=workers,
+        batch=max(batch, 10),
+        handler_timeout=time_limit,
+        breaker=breaker,
     ) as pool:
         time.sleep(warm)
         before = counted(rest, client.by_tenant) / warm
@@ -254,6 +271,8 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=8)
     parser.add_argument("--one-tenant", action="store_true")
     parser.add_argument("--hangs", action="store_true", help="let the server stand still")
+    parser.add_argument("--fair", action="store_true", help="let the tenants take turns")
+    parser.add_argument("--time-limit", type=float, help="seconds that a call may take")
     parser.add_argument("--in-flight", type=int, help="a limit of the queue for each tenant")
     parser.add_argument("--catalog")
     parser.add_argument("--storage")
@@ -275,6 +294,8 @@ def main() -> None:
                 workers=given.workers,
                 one_tenant=given.one_tenant,
                 hangs=given.hangs,
+                fair=given.fair,
+                time_limit=given.time_limit,
                 in_flight=given.in_flight,
                 breaker=None if given.one_tenant else Breaker(),
             )

@@ -20,6 +20,7 @@ from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from queue_core.errors import BadOutcome
 from queue_core.handling.call_parts import Calls
@@ -90,6 +91,8 @@ class HandlerCalls(ABC, Generic[Outcome]):
         self._begun = 0
         #: Incremented when another thread takes over.
         self._takeovers = 0
+        #: Whether a call took too long, or the handler says so of a message.
+        self.timed_out = False
         #: The gate of the handler's circuit breaker, if it has one.
         self.gate: Gate | None = None
 
@@ -252,6 +255,8 @@ class MessageCalls(HandlerCalls[CallOutcome]):
         self._outcomes[number] = outcome
         if outcome.dead or outcome.delay is not None:
             self._has_waits = True
+        if outcome.kind == TIMEOUT:
+            self.timed_out = True
 
     def _timed_out(self, reason: str) -> CallOutcome:
         return CallOutcome(SIDELINE, TIMEOUT, reason)
@@ -363,6 +368,7 @@ class BatchCall(HandlerCalls[Verdicts]):
 
     def _store(self, _: int, outcome: Verdicts) -> None:
         self._verdicts = outcome
+        self.timed_out = pc.index(outcome.kinds, TIMEOUT).as_py() >= 0
 
     def _timed_out(self, reason: str) -> Verdicts:
         return self._same(SIDELINE, TIMEOUT, reason)

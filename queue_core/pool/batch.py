@@ -28,9 +28,11 @@ class PoolBatch:
         transactions: Transactions | None = None,
     ) -> None:
         self.source = source
-        self.calls = runner.calls_for(taken.messages)
         #: All columns until all calls are made, and then only the ids.
-        self.messages = taken.messages
+        self.messages = source.handed_out(taken.messages)
+        #: In a fair queue, the ids with the values of its column.
+        self.flows = source.flows(taken.messages)
+        self.calls = runner.calls_for(self.messages)
         #: The bytes that the pool counts for them.
         self.bytes = taken.bytes
         #: Ids of messages that were settled in a transaction of the handler.
@@ -48,6 +50,9 @@ class PoolBatch:
         self.calls.run(self._handler)
         self.calls.release()
         self.messages = self.messages.select(["_message_id"])
+        if self.flows is not None:
+            self.source.ended(self.flows, self.calls)
+            self.flows = None
 
     @contextmanager
     def waiting(self) -> Iterator[None]:

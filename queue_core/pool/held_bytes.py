@@ -27,14 +27,14 @@ class HeldBytes:
     def __init__(self, limit: int = MAX_BYTES, workers: Callable[[], int] = lambda: 1) -> None:
         self.limit = limit
         self.used = 0
-        self._workers = workers
+        self.workers = workers
         self._lock = threading.Lock()
         self._waiting: set[Callable[[], None]] = set()
 
     @property
     def few(self) -> int:
         """How many bytes a worker may hold beside its batch without keeping others from theirs."""
-        return self.limit // max(self._workers(), 1) // 8
+        return self.limit // max(self.workers(), 1) // 8
 
     def reserve(self, requests: int, look_again: Callable[[], None]) -> int:
         """
@@ -42,7 +42,7 @@ class HeldBytes:
 
         If there is no room, return 0; *look_again* is called once when there is some.
         """
-        share = self.limit * requests // max(self._workers(), requests, 1)
+        share = self.limit * requests // max(self.workers(), requests, 1)
         with self._lock:
             room = min(self.limit - self.used, max(share, 1))
             if room <= 0:

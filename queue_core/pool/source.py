@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -26,6 +26,7 @@ from queue_core.errors import ConsumerFenced, Unavailable
 from queue_core.pool.breaking import OPEN_SECONDS, PoolBreaker
 from queue_core.pool.held_batch import HeldBatch, divided
 from queue_core.pool.held_bytes import HeldBytes
+from queue_core.pool.late_flows import LateFlows
 from queue_core.pool.outage import Trouble
 from queue_core.pool.prefetch import MAX_FACTOR, Prefetch
 from queue_core.pool.timings import STALL_SECONDS
@@ -36,15 +37,16 @@ from queue_core.selection.request import FireRequest
 from queue_core.support.coalescing import Coalescer
 from queue_core.values.ids import IdSet
 from queue_core.values.model import Consumer, Magazine, Ticket
-from queue_core.values.outcomes import DELETE, Settlement
+from queue_core.values.outcomes import DELETE, UNHANDLED, Settlement
 from queue_core.values.retry import Retry
 from queue_core.values.rows import Numbers
 from queue_core.verbs.browse import browse, browse_next
 from queue_core.verbs.quarantine import quarantining
 from queue_core.verbs.settle import settle_or_lose
+from queue_core.waiting.firing import Firing
 
 if TYPE_CHECKING:
-    pass
+    from queue_core.handling.calls import HandlerCalls
 
 #: Returns the columns to hand out, of those that messages have.
 Columns = Callable[[Sequence[str]], Sequence[str]]
@@ -93,6 +95,17 @@ class MessageSource(ABC):
     def give_back(self) -> None:  # noqa: B027 - a source that fires nothing has none
         """Reload the messages that were fired ahead, because no worker will ask for them."""
 
+    def handed_out(self, messages: pa.RecordBatch) -> pa.RecordBatch:
+        """Return messages with the columns of the handler."""
+        return messages
+
+    def flows(self, messages: pa.RecordBatch) -> pa.RecordBatch | None:
+        """Return the ids of messages with their values of the column of a fair queue."""
+        return None
+
+    def ended(self, flows: pa.RecordBatch, calls: HandlerCalls[Any]) -> None:  # noqa: B027
+        """Note that the calls for messages of these `flows` have ended."""
+
     def held_back(self) -> float | None:
         """Return in how many seconds preceding consumers may be gone; None if none precedes."""
         return None
@@ -112,11 +125,15 @@ class MessageSource(ABC):
     @abstractmethod
     def _take_for(self, limits: list[int], room: int | None) -> Sequence[HeldBatch | None]: ...
 
+    def _kept(self, names: Sequence[str]) -> Sequence[str]:
+        """Return the columns of messages that the pool holds."""
+        return self._columns(names)
+
     def _divided(
         self, messages: pa.Table, limits: list[int], *, more: bool = True
     ) -> tuple[list[HeldBatch | None], list[HeldBatch]]:
         """Return the parts for the workers, and the rest; all of them are held from now on."""
-        chosen = messages.select(self._columns(messages.column_names))
+        chosen = messages.select(self._kept(messages.column_names))
         parts, left = divided(chosen, limits, more=more)
         if self._held is not None:
             self._held.add(sum(part.bytes for part in [*parts, *left] if part is not None))
@@ -147,6 +164,13 @@ class AcquiringSource(MessageSource):
         self._demand = queue.opened.demanded(demand)
         self.is_sideline = self._demand.magazine is Magazine.SIDELINE
         self._prefetch = Prefetch(MAX_FACTOR if prefetch else 1)
+        #: Messages of late values, each for a batch of its own.
+        self._alone = Prefetch(1)
+        #: The late values of a fair queue.
+        self._late: LateFlows | None = None
+        self._follow_fair_by()
+        #: Whether to give back what was fired ahead: it may be of values that are late since.
+        self._is_outdated = False
         # SQLite has one writer at a time, and others would poll for their turn.
         exclusion = threading.Lock()
         self._fire = Coalescer(self._in_room, exclusion)
@@ -158,8 +182,19 @@ class AcquiringSource(MessageSource):
             most = self._breaker.plan(self)
             if most is not None:
                 return self._take_probe(self._breaker, most)
-        prefetched = self._prefetch.next(limit)
-        return self._fire(limit) if prefetched is None else prefetched
+        if self._is_outdated:
+            self._is_outdated = False
+            self.give_back()
+        # A firing may find nothing but messages to be handled alone.
+        return (
+            self._next_alone()
+            or self._prefetch.next(limit)
+            or self._fire(limit)
+            or self._next_alone()
+        )
+
+    def _next_alone(self) -> HeldBatch | None:
+        return self._alone.next(1) if self._late else None
 
     def settle(self, settlement: pa.Table) -> Numbers:
         """Settle; others of their groups, or below limits in flight, can be fired then."""
@@ -176,15 +211,49 @@ class AcquiringSource(MessageSource):
 
     def give_back(self) -> None:
         """Reload the messages that were fired ahead."""
-        left = self._prefetch.clear()
-        if left:
-            ids = pa.chunked_array([each.messages.column("_message_id") for each in left])
-            all_ids = IdSet.of(ids)
-            try:
-                self._queue.settle(Settlement(reloaded=all_ids, unhandled=all_ids), self._consumer)
-            finally:
-                self._held.give_back(sum(each.bytes for each in left))
-            self._on_available()
+        alone = self._alone.clear()
+        left = [*self._prefetch.clear(), *alone]
+        if not left:
+            return
+        try:
+            self._reload(pa.chunked_array([each.messages.column("_message_id") for each in left]))
+        except Unavailable:
+            # They are handled, or given back later.
+            self._prefetch.put(*left)
+            raise
+        finally:
+            for each in alone:
+                if self._late is not None:
+                    self._late.ended(each.messages, pa.repeat(UNHANDLED, len(each)))
+        self._held.give_back(sum(each.bytes for each in left))
+        self._on_available()
+
+    def _reload(self, ids: pa.ChunkedArray) -> None:
+        """Reload messages that no handler was called for."""
+        all_ids = IdSet.of(ids)
+        self._queue.settle(Settlement(reloaded=all_ids, unhandled=all_ids), self._consumer)
+
+    def handed_out(self, messages: pa.RecordBatch) -> pa.RecordBatch:
+        """Leave out the column of a fair queue if the handler does not take it."""
+        if self._late is None:
+            return messages
+        return messages.select(self._columns(messages.schema.names))
+
+    def flows(self, messages: pa.RecordBatch) -> pa.RecordBatch | None:
+        """Return the ids of messages with their values of the column of a fair queue."""
+        if self._late is None or self._late.column not in messages.schema.names:
+            return None
+        return messages.select(["_message_id", self._late.column])
+
+    def ended(self, flows: pa.RecordBatch, calls: HandlerCalls[Any]) -> None:
+        """Note which values are late, and which are no more."""
+        # A message that is handled alone is a batch.
+        late = self._late
+        if late is not None and (calls.timed_out or (late and flows.num_rows == 1)):
+            if late.ended(flows, calls.verdicts.kinds):
+                self._on_available()
+            if calls.timed_out:
+                self._is_outdated = True
 
     def held_back(self) -> float | None:
         """Ask the catalog; another heartbeat of a preceding consumer extends the time."""
@@ -198,7 +267,8 @@ class AcquiringSource(MessageSource):
             # A pool whose probe has found no message is idle.
             self.refused_for = None if breaker.gate.vacant else OPEN_SECONDS
             return None
-        (probe,), _ = self._fire_now(1, [1], room=1)
+        firing = self._fire_now(1, room=1)
+        (probe,), _ = self._divided(firing.messages, [1], more=firing.more)
         if probe is None and self.refused_for is None:
             breaker.found_nothing(self)
         return probe
@@ -207,22 +277,52 @@ class AcquiringSource(MessageSource):
         most = sum(limits)
         # A limit counts messages when they are fired, so their calls should follow at once.
         ahead = most if self._queue.opened.limits else self._prefetch.amount(most)
-        parts, left = self._fire_now(ahead, limits, room)
+        firing = self._fire_now(ahead, room)
+        messages = self._screened(firing.messages)
+        parts, left = self._divided(messages, limits, more=firing.more)
         if any(part is not None for part in parts):
             self._prefetch.put(*left)
         return parts
 
-    def _fire_now(
-        self, most: int, limits: list[int], room: int | None
-    ) -> tuple[list[HeldBatch | None], list[HeldBatch]]:
+    def _fire_now(self, most: int, room: int | None) -> Firing:
         with self.trouble.attempt():
-            demand = replace(self._demand, max_messages=most, max_bytes=room)
+            left_out = None if self._late is None else self._late.left_out()
+            demand = replace(self._demand, max_messages=most, max_bytes=room, left_out=left_out)
             firing = self._queue.opened.fire(demand, lambda: self._consumer, timeout=0.0)
         self.refused_for = STALL_SECONDS if firing.stalled else firing.opens_in
         if firing.full:
             # Another worker may take what had no room; this one got less than it could handle.
             self._on_available()
-        return self._divided(firing.messages, limits, more=firing.more)
+        return firing
+
+    def _screened(self, messages: pa.Table) -> pa.Table:
+        """Return fired messages without those of late values, which are handled alone."""
+        self._follow_fair_by()
+        if not self._late or not messages.num_rows:
+            return messages
+        together, alone, rest = self._late.screened(messages)
+        self._alone.put(*self._divided(alone, [])[1])
+        if rest.num_rows:
+            try:
+                self._reload(rest.column("_message_id"))
+            except Unavailable:
+                # It is better to handle them than to keep them.
+                together = pa.concat_tables([together, rest])
+        if together.num_rows < messages.num_rows:
+            self._on_available()
+        return together
+
+    def _kept(self, names: Sequence[str]) -> Sequence[str]:
+        columns = self._columns(names)
+        if self._late is None or self._late.column in columns:
+            return columns
+        return [*columns, self._late.column]
+
+    def _follow_fair_by(self) -> None:
+        column = None if self.is_sideline else self._queue.opened.info.settings.fair_by
+        if column != (None if self._late is None else self._late.column):
+            self._late = None if column is None else LateFlows(column, self._held.workers)
+            self._is_outdated = True
 
     def _settle_all(self, settlements: list[pa.Table]) -> Sequence[Numbers]:
         catalog = self._queue.store.catalog

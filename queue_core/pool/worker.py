@@ -159,6 +159,9 @@ class Worker:
             with self._taking_over:
                 if not batch.calls.time_out(seen[1], reason):
                     return
+                if batch.flows is not None:
+                    # Other messages of its value would be late too, and keep the rest waiting.
+                    batch.calls.cancel()
                 # The late thread has consumed the wake-up of its consumers.
                 self._wake.set()
                 self._abort(self._thread)

@@ -67,8 +67,8 @@ def advance(connection: Connection, request: FireRequest, taken: Sequence[Taken]
         if rank is not None and piece.queue_id in request.terms.fair:
             highest[piece.queue_id] = max(highest.get(piece.queue_id, rank), rank)
     for queue_id, rank in sorted(highest.items()):
-        if request.selection is not None and request.selection.selector is not None:
-            # Otherwise, all that the selector has left would come before later messages.
+        if request.selection is not None and request.selection.conditions:
+            # Otherwise, all that the conditions have left would come before later messages.
             of_queue = replace(request, queue_ids=(queue_id,))
             lowest = lowest_rank(connection, *eligible(of_queue))
             rank = rank if lowest is None else min(rank, lowest)

@@ -284,9 +284,9 @@ class _CandidateSearch:
         return ids
 
     def _conditions(self, family: _Family, key: ShardKey) -> ScanConditions:
-        rules, selector = family.rules, self._selection.selector
+        rules = family.rules
         eligible = (rules.condition,) if rules.condition else ()
-        matching = ((selector,) if selector else ()) + family.left_out
+        matching = self._selection.conditions + family.left_out
         by_time = frozenset({"_loaded_at"} if rules.merged else ())
         if rules.group is None:
             return ScanConditions(eligible=eligible, matching=matching, keep=by_time)

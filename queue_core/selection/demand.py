@@ -16,6 +16,7 @@ from queue_core.values.model import BY_SHARD, Magazine, QueueInfo
 
 if TYPE_CHECKING:
     from queue_core.selection.selection import AnySelector
+    from queue_core.selector import NoneOf
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +29,8 @@ class Demand:
     magazine: Magazine = Magazine.MAIN
     #: SQL, or a function of Arrow columns.
     selector: AnySelector | None = None
+    #: Which of these are left for later firings.
+    left_out: NoneOf | None = None
     order_by: str | None = None
     #: The order without *order_by*.
     order: str = BY_SHARD
@@ -49,6 +52,7 @@ class Demand:
             self.order_by,
             order=self.order,
             fallback=self.fallback,
+            left_out=self.left_out,
             eligibility=partial(of_firing, magazine=self.magazine),
         )
 

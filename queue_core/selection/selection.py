@@ -21,7 +21,7 @@ from queue_core.values.model import BY_SHARD, GLOBAL, Magazine, QueueInfo
 from queue_core.values.schema import AGE, NOW, output_schema
 
 if TYPE_CHECKING:
-    from queue_core.selector import Condition, Function, Order, Predicate, Selector
+    from queue_core.selector import Condition, Function, NoneOf, Order, Predicate, Selector
 
     #: A condition on messages: SQL, or a function of their columns.
     AnySelector: TypeAlias = str | Predicate | Function
@@ -54,6 +54,8 @@ class Selection:
     fallback: bool
     #: By the queue's id.
     rules: Mapping[int, QueueRules]
+    #: What is left for later firings, whether it matches the selector or not.
+    left_out: NoneOf | None = None
 
     @staticmethod
     def parse(
@@ -64,6 +66,7 @@ class Selection:
         *,
         order: str = BY_SHARD,
         fallback: bool = False,
+        left_out: NoneOf | None = None,
         eligibility: Callable[[QueueInfo], Eligibility] | None = None,
     ) -> Selection | None:
         """
@@ -78,7 +81,8 @@ class Selection:
         _check_order(order, order_by)
         # One shard alone is in order anyway.
         across = order == GLOBAL and (len(queues) > 1 or queues[0].shards > 1)
-        if selector is None and order_by is None and not across and not any(eligible.values()):
+        is_plain = selector is None and order_by is None and not across and left_out is None
+        if is_plain and not any(eligible.values()):
             return None
         schema = queues[0].schema
         return Selection(
@@ -87,11 +91,17 @@ class Selection:
             selector=None if selector is None else condition_of(selector, schema),
             fallback=fallback and selector is not None,
             rules={id: _rules(one, order_by, across, schema) for id, one in eligible.items()},
+            left_out=left_out,
         )
 
     def without_selector(self) -> Selection:
         """Return the selection without the consumer's condition."""
         return replace(self, selector=None, fallback=False)
+
+    @property
+    def conditions(self) -> tuple[Condition, ...]:
+        """The conditions of the consumer."""
+        return tuple(each for each in (self.selector, self.left_out) if each is not None)
 
     @property
     def ordered(self) -> bool:

@@ -319,8 +319,10 @@ class QueueSettings:
         "Name of a column of strings, whole numbers or booleans, such as the tenant. Firings "
         "rotate among the values that have messages waiting in main, so that a large backlog of "
         "one value does not starve the others. The messages of a value keep their order in each "
-        "shard. Messages that wait when it is set or changed come first. It cannot be combined "
-        "with `group`, `policy` or `priority`. none: the oldest message is fired first.",
+        "shard. Once a call of a pool's handler takes longer than its time limit, the pool handles "
+        "one message at a time of its value, until such a call ends in time. Messages that wait "
+        "when it is set or changed come first. It cannot be combined with `group`, `policy` or "
+        "`priority`. none: the oldest message is fired first.",
     )
     fair_weights: Weights = _setting(  # noqa: RUF009
         (),

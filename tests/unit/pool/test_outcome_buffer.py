@@ -24,6 +24,12 @@ class Source:
         self.lost = lost
         self.settled = []
 
+    def handed_out(self, messages):
+        return messages
+
+    def flows(self, messages):
+        return None
+
     def settle(self, rows):
         if self.failures:
             self.failures -= 1
