@@ -143,6 +143,14 @@ def make_stager(queue: Queue) -> Stager:
     return Stager(queue.store.storage, StagingSpec.of(queue.info))
 
 
+def make_staged(queue: Queue, messages: pa.Table) -> list[Staged]:
+    """Segments that a task of a sink has written into shard 0, and nobody has published."""
+    stager = make_stager(queue)
+    for batch in messages.to_batches():
+        stager.add(batch)
+    return [segment.in_shard(0) for segment in stager.finish()]
+
+
 def make_batch(staged: Iterable[Staged], number: int, query: str = "query", **known: Any) -> Batch:
     """A batch of a streaming query, whose tasks have staged these segments."""
     return Batch(query, number, sum(segment.messages for segment in staged), **known)

@@ -51,6 +51,9 @@ _NO_FOLDER = {
     errno.ENOTDIR: "a part of its path is a file",
 }
 
+#: Instead of the number of a file that was removed or replaced; no file has it.
+_LOST = -2
+
 #: How often a transaction without room gives up the reserve: others may take it meanwhile.
 RELIEFS = 3
 #: The least limit of a wait for a lock, in seconds.
@@ -228,7 +231,9 @@ class Catalog:
     ) -> Iterator[Connection]:
         self.check_open()
         if self.is_replaced() and threading.get_ident() not in self._preparers:
-            # The folder was removed, and maybe created again: writes would be lost.
+            # The folder was removed, and maybe created again: writes would be lost. Once no
+            # connection is open, the file of another store may get the same number.
+            self._identity = _LOST
             self.engine.dispose()
             self._prepare(create=False)
         with self._connected() as connection:
