@@ -20,12 +20,13 @@ from queue_core.errors import (
     StorageUnavailable,
 )
 from queue_core.segments import stager
+from queue_core.segments.storage import Storage
 from queue_core.upkeep.backup.folder import BackupFolder
 from queue_core.upkeep.backup.hold import Hold
 from queue_core.waiting.publish import publish_once
 from tests.books import audit
 from tests.dump import dump
-from tests.factories import make_batch, make_queue, make_stager, numbers_of, orders
+from tests.factories import make_batch, make_queue, make_staged, numbers_of, orders
 from tests.storages import EVERYWHERE
 from tests.waiting import until
 
@@ -90,24 +91,16 @@ def check_moved(store, folder, new, saved):
         assert other.admin.fsck().num_rows == 0
         assert other.storage.identity != store.storage.identity
         # Both go on by themselves.
+        given = []
         for each in (store, other):
-            each.queue("orders").load(orders(5, 100))
+            given.append(each.queue("orders").load(orders(5, 100)).to_pylist())
             assert each.admin.vacuum(grace=0) == []
             assert everything(each) == [*range(15), *range(100, 105)]
             ids = each.queue("unique").load(orders(4))
             assert [id is None for id in ids.to_pylist()] == [True, True, True, False]
+        # Something of the lost time that names a message must not name another one.
+        assert max(given[0]) < min(given[1])
         audit(other)
-
-
-def test_new_ids_are_given_out_by_neither_side(store, queue, folder, tmp_path):
-    """Something of the lost time that names a message must not name another one."""
-    store.admin.backup(folder)
-    lost = queue.load(orders(3, 100)).to_pylist()
-    Store.restore(folder, tmp_path / "new")
-
-    with Store.open(tmp_path / "new") as other:
-        new = other.queue("orders").load(orders(3, 200)).to_pylist()
-        assert min(new) > max(lost)
 
 
 def test_a_restore_takes_only_an_empty_place(store, queue, folder, tmp_path):
@@ -140,25 +133,38 @@ def test_a_second_backup_copies_what_is_new_and_forgets_what_is_gone(store, queu
         named = connection.scalars(select(files.c.location).where(files.c.state == "live"))
         assert held == set(named)
     assert len(list(folder.glob("catalog-*"))) == 1
+    # A copy that was cut short is no copy.
+    (folder / min(held)).write_bytes(b"")
+    assert store.admin.backup(folder).copied == 1
 
 
-def test_a_backup_that_dies_leaves_the_earlier_one(store, queue, folder, tmp_path, monkeypatch):
+@pytest.mark.parametrize("method", ["finish", "copy_in"])
+def test_a_backup_that_dies_leaves_the_earlier_one(
+    store, queue, folder, tmp_path, monkeypatch, method
+):
     store.admin.backup(folder)
+    before = set(folder.rglob("*.arrow"))
     queue.load(orders(5, 100))
 
-    def die(*_):
-        raise ZeroDivisionError
-
     with monkeypatch.context() as patch:
-        patch.setattr(BackupFolder, "finish", die)
+        if method == "finish":
+            patch.setattr(BackupFolder, "finish", die)
+        else:
+            patch.setattr(Storage, "read", die)
         with pytest.raises(ZeroDivisionError):
             store.admin.backup(folder)
+    if method == "copy_in":
+        assert set(folder.rglob("segments/**/*.arrow")) <= before, "a part of a copy stays"
     Store.restore(folder, tmp_path / "new")
 
     with Store.open(tmp_path / "new") as other:
         assert everything(other) == list(range(15))
     store.admin.backup(folder)
     assert len(list(folder.glob("catalog-*"))) == 1
+
+
+def die(*_):
+    raise ZeroDivisionError
 
 
 @EVERYWHERE
@@ -234,6 +240,8 @@ def test_a_folder_with_something_else_is_left_alone(store, queue, folder, tmp_pa
     with pytest.raises(BadOption, match="not empty, and holds no backup"):
         store.admin.backup(folder)
     assert [each.name for each in folder.iterdir()] == ["letter.txt"]
+    with pytest.raises(BadOption, match="no complete backup"):
+        Store.restore(folder, tmp_path / "new")
 
     with Store.open(tmp_path / "other") as other:
         other.admin.backup(tmp_path / "others")
@@ -348,18 +356,24 @@ def test_segments_that_are_newer_than_the_backup_stay(store, queue, folder, segm
         assert everything(again) == [*before, 300]
 
 
-def test_what_was_settled_since_is_there_again(store, queue, folder):
-    store.admin.backup(folder)
+@pytest.mark.spoiled
+@pytest.mark.parametrize(("segments", "lost"), [(True, 0), (False, 10)])
+def test_what_was_settled_since_is_there_again(store, queue, folder, segments, lost):
+    """A backup of the catalog alone sets apart what was vacuumed since."""
+    store.admin.backup(folder, segments=segments)
     delete_all(store)
     store.admin.vacuum(grace=0)
     assert everything(store) == []
 
     restored = over(store, folder)
 
-    assert restored.copied > 0
+    assert restored.damaged == lost
+    assert (restored.copied > 0) == segments
     with Store(store.address, create=False) as again:
-        assert everything(again) == list(range(15))
-        audit(again)
+        assert everything(again) == list(range(15 - lost))
+        assert sum(again.view("shards").column("damaged").to_pylist()) == lost
+        if not lost:
+            audit(again)
 
 
 def delete_all(store):
@@ -367,20 +381,6 @@ def delete_all(store):
     queue.sweep(0.0, dead_after=0.0)
     queue.shovel(force=True)
     queue.delete(queue.fire("all"))
-
-
-@pytest.mark.spoiled
-def test_a_catalog_alone_sets_apart_what_was_vacuumed_since(store, queue, folder):
-    store.admin.backup(folder, segments=False)
-    delete_all(store)
-    store.admin.vacuum(grace=0)
-
-    restored = over(store, folder)
-
-    assert restored.damaged == 10
-    with Store(store.address, create=False) as again:
-        assert everything(again) == list(range(5))
-        assert sum(again.view("shards").column("damaged").to_pylist()) == 10
 
 
 def test_a_catalog_that_is_lost_is_restored_beside_its_segments(tmp_path, folder, monkeypatch):
@@ -447,9 +447,6 @@ def test_a_restore_that_dies_in_the_transaction_changes_nothing(store, queue, fo
     queue.load(orders(5, 100))
     before = books_of(store)
 
-    def die(*_):
-        raise ZeroDivisionError
-
     monkeypatch.setattr("queue_core.upkeep.backup.replacement.set_apart", die)
     monkeypatch.setattr("queue_core.upkeep.backup.replacement._report", die)
     with pytest.raises(ZeroDivisionError):
@@ -480,9 +477,7 @@ def test_a_restored_place_can_be_restored_again(store, queue, folder, tmp_path):
 
 
 def publish_batch(queue, number, query="query"):
-    staging = make_stager(queue)
-    staging.add(orders(1).to_batches()[0])
-    segments = [segment.in_shard(0) for segment in staging.finish()]
+    segments = make_staged(queue, orders(1))
     batch = make_batch(segments, number, query)
     assert publish_once(queue.store.catalog, queue.store.storage, queue.info, segments, batch)
 
@@ -493,7 +488,9 @@ def reported(store):
 
 def test_batches_that_were_published_after_the_backup_are_named(store, folder, caplog):
     queue = make_queue(store)
-    publish_batch(queue, 4, "known")
+    for number in (2, 4):
+        publish_batch(queue, number, "known")
+    assert reported(store) == [], "nothing was restored"
     store.admin.backup(folder)
     for number in (5, 6, 7):
         publish_batch(queue, number, "known")
@@ -507,11 +504,3 @@ def test_batches_that_were_published_after_the_backup_are_named(store, folder, c
         publish_batch(queue, 0, "fresh")
         assert reported(again) == ["batches 5 to 7 of query known", "batches 0 to 2 of query new"]
     assert "batches 5 to 7 of query known" in caplog.text
-
-
-def test_no_batches_are_named_without_a_restore(store):
-    queue = make_queue(store)
-    for number in (4, 9):
-        publish_batch(queue, number)
-
-    assert reported(store) == []

@@ -129,7 +129,7 @@ def test_a_queue_opened_before_loads_the_new_columns(store, rows):
         stale.load([{"number": 1, "extr": "x"}])
 
 
-@pytest.mark.parametrize("how", ["row", "batch", "transactional", "prefetched"])
+@pytest.mark.parametrize("how", ["row", "batch", "transactional", "prefetched", "browse"])
 def test_a_running_pool_goes_on_with_the_new_columns(store, grow, how):
     names = ["red", "blue", "green"]
     for name in names:
@@ -149,7 +149,7 @@ def test_a_running_pool_goes_on_with_the_new_columns(store, grow, how):
         return seen(message)
 
     handler = {"batch": batch, "transactional": transactional}.get(how, seen)
-    options = {"transactional": True} if how == "transactional" else {}
+    options = {how: True} if how in ("transactional", "browse") else {}
     options |= {"batch": 2} if how == "prefetched" else {}
     with ConsumerPool(store, names, handler, tasks=(), **options) as pool:
         eventually(lambda: len(seen.messages) == 9)
@@ -172,18 +172,6 @@ def test_a_running_pool_goes_on_with_the_new_columns(store, grow, how):
         ("red", 80, None, None),
     }
     audit(store)
-
-
-def test_a_browsing_pool_shows_the_new_columns(store, grow):
-    make_queue(store).load(orders(1))
-    seen = Recorder()
-    with ConsumerPool(store, "orders", seen, browse=True):
-        eventually(lambda: seen.messages)
-        grow("orders", [1], extra="x")
-        grow("orders", [2], extra="y", more=7)
-        eventually(lambda: len(seen.messages) == 3)
-    found = [(row["number"], row.get("extra"), row.get("more")) for row in seen.messages]
-    assert found == [(0, None, None), (1, "x", None), (2, "y", 7)]
 
 
 def test_a_pool_whose_user_chose_columns_goes_on_with_these(store, grow):

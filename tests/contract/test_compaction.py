@@ -4,7 +4,6 @@ import pyarrow as pa
 import pytest
 from sqlalchemy import func, select
 
-from queue_core.catalog.records import task_log
 from queue_core.catalog.tables import id_map, segments, slices
 from queue_core.errors import BadOutcome
 from queue_core.segments import stager
@@ -33,8 +32,11 @@ def queue(store):
 
 
 def test_single_loads_become_one_segment_and_stay_what_they_were(store, queue):
-    ids = load_singly(queue, MANY)
+    ids = load_singly(queue, NEIGHBOURS - 1)
+    assert queue.admin.compact() == 0, "few neighbours are left alone"
+    ids += load_singly(queue, MANY - len(ids), len(ids))
     before = queue.browse()
+    assert len(before.column("_loaded_at").unique()) > 1
 
     assert queue.admin.compact() == MANY
 
@@ -42,11 +44,24 @@ def test_single_loads_become_one_segment_and_stay_what_they_were(store, queue):
     after = queue.browse()
     assert after.equals(before)
     assert after.column("_message_id").to_pylist() == ids
+    assert queue.admin.compact() == 0
+    (report,) = store.view("reports").to_pylist()
+    del report["when"]
+    assert report == {
+        "task": "compact",
+        "queue": "orders",
+        "shard": 0,
+        "moved": MANY,
+        "from": f"{MANY} slices of main",
+        "to": "1 slice of main",
+    }
 
 
-def test_what_is_compacted_is_fired_and_settled_by_its_ids(store, queue):
+def test_what_is_compacted_is_fired_and_settled_by_its_ids(store, queue, monkeypatch):
+    monkeypatch.setattr(compaction_plan, "UNIT_LIMITS", (20, compaction_plan.UNIT_BYTES, 1 << 20))
     ids = load_singly(queue, MANY)
-    queue.admin.compact()
+    assert queue.admin.compact() == MANY
+    assert count(store) == -(-MANY // 20), "a unit is bounded"
     consumer = store.consumer("reader")
 
     firing = queue.fire(MANY - 1, consumer=consumer)
@@ -60,6 +75,8 @@ def test_what_is_compacted_is_fired_and_settled_by_its_ids(store, queue):
     assert aside.column("_message_id").to_pylist() == ids[10:20]
     assert queue.failures().column("message_id").to_pylist() == ids[10:20]
     assert queue.failures().column("reason").to_pylist() == ["no stock"] * 10
+    assert queue.sweep(0, dead_after=0) == MANY - 20
+    assert sorted(queue.failures().column("message_id").to_pylist()) == ids[10:]
 
 
 def test_what_was_deleted_since_is_settled_in_vain(store, queue):
@@ -71,20 +88,6 @@ def test_what_was_deleted_since_is_settled_in_vain(store, queue):
     assert queue.delete(ids) == 0
     with pytest.raises(BadOutcome):
         queue.delete([ids[-1] + (1000 << 20)])
-
-
-def test_few_neighbours_are_left_alone(store, queue):
-    load_singly(queue, NEIGHBOURS - 1)
-
-    assert queue.admin.compact() == 0
-    assert count(store) == NEIGHBOURS - 1
-
-
-def test_nothing_is_left_to_do_afterwards(store, queue):
-    load_singly(queue, MANY)
-    queue.admin.compact()
-
-    assert queue.admin.compact() == 0
 
 
 def test_compacted_segments_are_compacted_again(store, queue, monkeypatch):
@@ -154,6 +157,8 @@ def test_a_file_of_which_little_is_left_is_rewritten(store, queue, monkeypatch):
     firing = queue.fire("all")
     kept = ids[7::10]
     queue.reload(kept)
+    queue.delete(firing.ids[1:])
+    assert queue.admin.compact() == 0, "something of it is in flight"
     queue.delete(firing)
     before = queue.browse()
 
@@ -166,17 +171,6 @@ def test_a_file_of_which_little_is_left_is_rewritten(store, queue, monkeypatch):
     assert queue.sideline(kept[::2]) == len(kept[::2])
     assert queue.reload(kept) == len(kept[1::2])
     assert queue.fire("all").ids.to_pylist() == kept[1::2]
-
-
-def test_a_file_of_which_something_is_in_flight_stays(store, queue, monkeypatch):
-    monkeypatch.setattr(stager, "INLINE_BYTES", 0)
-    ids = queue.load(orders(400)).to_pylist()
-    firing = queue.fire("all")
-    queue.reload(ids[:10])
-    queue.delete(ids[11:])
-
-    assert queue.admin.compact() == 0
-    assert len(firing) == 400
 
 
 def test_sidelined_messages_keep_their_attempts_and_failures(store, queue):
@@ -195,15 +189,6 @@ def test_sidelined_messages_keep_their_attempts_and_failures(store, queue):
     assert queue.fire("all").ids.to_pylist() == ids
     queue.sideline(ids[:2], reason="again")
     assert queue.failures().column("message_id").to_pylist() == [*ids, *ids[:2]]
-
-
-def test_swept_messages_are_told_by_their_ids(store, queue):
-    ids = load_singly(queue, MANY)
-    queue.admin.compact()
-    queue.fire("all")
-
-    assert queue.sweep(0, dead_after=0) == MANY
-    assert sorted(queue.failures().column("message_id").to_pylist()) == ids
 
 
 def test_selectors_and_orders_see_compacted_messages(store):
@@ -240,32 +225,14 @@ def test_columns_that_were_added_are_kept(store, queue):
 
 def test_columns_can_be_added_afterwards(store, queue):
     load_singly(queue, MANY)
-    queue.admin.compact()
-    queue.admin.add_columns(pa.schema([pa.field("note", pa.string())]))
-
-    messages = queue.fire("all").messages
-
-    assert numbers_of(messages) == list(range(MANY))
-    assert messages.column("note").null_count == MANY
-
-
-def test_a_selector_asks_about_nothing_but_what_came_later(store, queue):
-    load_singly(queue, MANY)
     assert queue.admin.compact() == MANY
     queue.admin.add_columns(pa.schema([pa.field("note", pa.string())]))
     assert numbers_of(queue.fire(2, selector="note IS NULL").messages) == [0, 1]
     assert not queue.fire("all", selector="note = 'new'")
 
-
-def test_each_message_keeps_the_time_at_which_it_was_loaded(store, queue):
-    load_singly(queue, MANY)
-    times = queue.browse().column("_loaded_at").to_pylist()
-    assert len(set(times)) > 1
-
-    queue.admin.compact()
-
-    assert queue.browse().column("_loaded_at").to_pylist() == times
-    assert queue.browse().column("_attempt").to_pylist() == [0] * MANY
+    messages = queue.fire("all").messages
+    assert numbers_of(messages) == list(range(2, MANY))
+    assert messages.column("note").null_count == MANY - 2
 
 
 def test_a_horizon_cuts_through_what_was_compacted(store, queue):
@@ -311,34 +278,3 @@ def test_a_browser_sees_the_rest_of_what_was_compacted_once(store, queue, monkey
     assert look(500) == kept[:50]
     assert queue.admin.compact() == len(kept) + MANY
     assert look() == [*kept[50:], *range(1000, 1000 + MANY)]
-
-
-def test_what_is_done_is_reported(store, queue):
-    load_singly(queue, MANY)
-    queue.admin.compact()
-
-    (report,) = reports_of(store, queue).to_pylist()
-    del report["when"]
-    assert report == {
-        "task": "compact",
-        "queue": "orders",
-        "shard": 0,
-        "moved": MANY,
-        "from": f"{MANY} slices of main",
-        "to": "1 slice of main",
-    }
-
-
-def reports_of(store, queue):
-    with store.catalog.read() as connection:
-        return task_log.read(connection, [queue.info], ["compact"])
-
-
-def test_a_unit_is_bounded(store, queue, monkeypatch):
-    monkeypatch.setattr(compaction_plan, "UNIT_LIMITS", (20, compaction_plan.UNIT_BYTES, 1 << 20))
-    ids = load_singly(queue, MANY)
-
-    assert queue.admin.compact() == MANY
-
-    assert count(store) == -(-MANY // 20)
-    assert queue.fire("all").ids.to_pylist() == ids

@@ -36,16 +36,6 @@ def queue(store):
     return make_queue(store)
 
 
-def test_what_is_fired_meanwhile_is_not_compacted(store, queue, monkeypatch):
-    ids = load_singly(queue, MANY)
-    meanwhile(monkeypatch, lambda: queue.fire(1))
-
-    assert queue.admin.compact() == 0
-    assert store.view("slices").num_rows == MANY
-    assert queue.reload(ids) == 1
-    assert queue.fire("all").ids.to_pylist() == ids
-
-
 def test_only_the_shard_that_was_touched_gives_way(store, monkeypatch):
     queue = make_queue(store, shards=2)
     ids = load_singly(queue, 4 * NEIGHBOURS)

@@ -59,6 +59,8 @@ def test_a_child_is_refused_before_anything_is_written(store, address, in_use):
         lambda: queue.peek(1),
         lambda: store.queue("orders"),
         lambda: Store(address),
+        # A child of a child.
+        lambda: in_a_fork(lambda: Store(address).queue("orders").load(orders(1))),
         lambda: Store(address, create=False).queue("orders").load(orders(1)),
     ):
         with pytest.raises(Invalid, match=REFUSED):
@@ -68,16 +70,6 @@ def test_a_child_is_refused_before_anything_is_written(store, address, in_use):
     assert numbers_of(queue) == [0, 1]
     queue.load(orders(1, first=2))
     assert numbers_of(queue) == [0, 1, 2]
-
-
-def test_the_children_of_children(store, address, in_use):
-    only_on(store, sqlite=True)
-    queue = make_queue(store)
-
-    with pytest.raises(Invalid, match=REFUSED):
-        in_a_fork(lambda: in_a_fork(lambda: Store(address).queue("orders").load(orders(1))))
-
-    assert numbers_of(queue) == []
 
 
 def test_the_children_of_a_child_that_may_use_the_store(store):

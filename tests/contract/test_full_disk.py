@@ -56,12 +56,15 @@ def reserve_of(disk):
 
 @pytest.mark.parametrize("size", [300, 20_000])
 def test_a_full_disk_is_an_error_and_loses_nothing(on_a_small_disk, size):
+    """It can be used again once there is room."""
     on_a_small_disk(_is_full_and_loses_nothing, size)
 
 
 def _is_full_and_loses_nothing(disk, size):
+    ballast = disk / "ballast"
     with Store.open(disk / "store") as store:
         queue = make_queue(store)
+        ballast.write_bytes(bytes(1_000_000))
 
         loaded, message = load_until_full(queue, size)
 
@@ -70,23 +73,8 @@ def _is_full_and_loses_nothing(disk, size):
         assert numbers_of(queue.browse()) == list(range(loaded))
         assert leftover_files(store) == set()
 
-
-@pytest.mark.parametrize("size", [300, 20_000])
-def test_a_full_disk_can_be_used_again_once_there_is_room(on_a_small_disk, size):
-    on_a_small_disk(_is_used_again, size)
-
-
-def _is_used_again(disk, size):
-    ballast = disk / "ballast"
-    with Store.open(disk / "store") as store:
-        queue = make_queue(store)
-        loaded = len(queue.load(orders(10)))
-        ballast.write_bytes(bytes(1_000_000))
-        loaded, _ = load_until_full(queue, size, loaded)
         ballast.unlink()
-
         queue.load(orders(5, loaded))
-
         assert numbers_of(queue.fire("all").messages) == list(range(loaded + 5))
 
 

@@ -14,7 +14,7 @@ from queue_core.waiting.publish import publish_once
 from tests.books import audit
 from tests.clocks import jump
 from tests.command_line import answer
-from tests.factories import make_batch, make_queue, make_stager, orders
+from tests.factories import make_batch, make_queue, make_staged, orders
 
 pytestmark = pytest.mark.postgres
 
@@ -73,9 +73,7 @@ def refused(*calls):
 
 
 def publish(queue, number):
-    staging = make_stager(queue)
-    staging.add(orders(10, 100).to_batches()[0])
-    segments = [segment.in_shard(0) for segment in staging.finish()]
+    segments = make_staged(queue, orders(10, 100))
     batch = make_batch(segments, number)
     return publish_once(queue.store.catalog, queue.store.storage, queue.info, segments, batch)
 

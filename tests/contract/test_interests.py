@@ -5,7 +5,7 @@ import sqlalchemy as sa
 
 from queue_core.catalog.holders import interests
 from queue_core.catalog.tables import consumers as rows
-from queue_core.errors import ConsumerFenced, QueueDeactivated, QueueTaken
+from queue_core.errors import ConsumerFenced, QueueTaken
 from tests.dump import dump
 from tests.factories import make_queue, numbers_of, orders
 
@@ -110,6 +110,12 @@ def test_of_several_queues_those_are_fired_from_where_nobody_goes_first(store, q
 
 
 def test_an_exclusive_consumer_keeps_others_out(store, queue):
+    early = join(queue, "early")
+    with pytest.raises(QueueTaken, match="cannot be exclusive while consumer 'early' is active"):
+        join(queue, "alone", claim=interests.EXCLUSIVE)
+    store.catalog.write(lambda c: interests.leave(c, early))
+    join(queue, "alone", claim=interests.EXCLUSIVE)
+    # It is started again.
     alone = join(queue, "alone", claim=interests.EXCLUSIVE)
     late = store.consumer("late", beats=True)
     before = dump(store)
@@ -122,13 +128,6 @@ def test_an_exclusive_consumer_keeps_others_out(store, queue):
     assert gets(queue, alone) == [0]
 
 
-def test_a_queue_that_others_use_cannot_be_had_alone(queue):
-    join(queue, "early")
-
-    with pytest.raises(QueueTaken, match="cannot be exclusive while consumer 'early' is active"):
-        join(queue, "alone", claim=interests.EXCLUSIVE)
-
-
 def test_who_was_thought_gone_has_lost_the_queue_to_whoever_took_it(queue):
     old = join(queue, "old", claim=interests.EXCLUSIVE)
     fall_silent(queue, old)
@@ -138,13 +137,6 @@ def test_who_was_thought_gone_has_lost_the_queue_to_whoever_took_it(queue):
     with pytest.raises(QueueTaken, match="consumer 'new' has it to itself"):
         queue.fire(1, consumer=old)
     assert gets(queue, new) == [0]
-
-
-def test_an_exclusive_consumer_that_is_started_again_is_in_nobodys_way(queue):
-    join(queue, "alone", claim=interests.EXCLUSIVE)
-    again = join(queue, "alone", claim=interests.EXCLUSIVE)
-
-    assert gets(queue, again) == [0]
 
 
 def test_of_single_active_ones_the_first_is_and_a_spare_takes_over(queue):
@@ -160,14 +152,6 @@ def test_of_single_active_ones_the_higher_priority_is(queue):
     high = join(queue, "high", claim=interests.SINGLE, priority=2)
 
     assert (gets(queue, low), gets(queue, high)) == ([], [0])
-
-
-def test_a_deactivated_queue_gives_nothing_whoever_asks(queue):
-    consumer = join(queue, "c", priority=1)
-    queue.admin.deactivate()
-
-    with pytest.raises(QueueDeactivated):
-        queue.fire("all", consumer=consumer)
 
 
 def test_an_older_life_cannot_say_that_it_lives(queue):

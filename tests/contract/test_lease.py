@@ -9,21 +9,12 @@ from queue_core.catalog.holders import leases
 from queue_core.errors import CatalogUnavailable, NotLeading
 from queue_core.upkeep.leader import lease
 from queue_core.upkeep.leader.lease import ROLE, LeaseLeader
+from tests.waiting import until
 
 pytestmark = pytest.mark.each_catalog
 
 #: Longer than any test.
 LONG = 3600.0
-
-
-def waited_for(holds):
-    """Wait until it is so, as a lease's own thread makes it."""
-    nobody = threading.Event()
-    for _ in range(6000):
-        if holds():
-            return True
-        nobody.wait(0.01)
-    return False
 
 
 def guarded(store, leader):
@@ -63,7 +54,7 @@ def test_when_the_leader_stops_another_takes_over_at_once(candidates):
     one.stop()
 
     assert not one.leads()
-    assert waited_for(two.leads)
+    until(two.leads)
 
 
 def test_a_lease_that_is_not_renewed_ends(store, candidates):
@@ -71,7 +62,7 @@ def test_a_lease_that_is_not_renewed_ends(store, candidates):
     two = candidates("two", every=0.01)
     two.start()
 
-    assert waited_for(two.leads)
+    until(two.leads)
 
 
 def test_a_leader_that_cannot_reach_the_catalog_gives_up_by_itself(store, candidates, monkeypatch):
@@ -83,8 +74,8 @@ def test_a_leader_that_cannot_reach_the_catalog_gives_up_by_itself(store, candid
 
     with monkeypatch.context() as patch:
         patch.setattr(store.catalog, "write", fails)
-        assert waited_for(lambda: not leader.leads())
-    assert waited_for(leader.leads)
+        until(lambda: not leader.leads())
+    until(leader.leads)
 
 
 def test_who_lost_the_lease_and_has_it_again_is_in_a_new_term(store, candidates):
@@ -131,4 +122,4 @@ def test_clocks_that_differ_by_an_hour_make_no_second_leader(candidates, monkeyp
 
     assert not two.leads()
     one.stop()
-    assert waited_for(two.leads)
+    until(two.leads)

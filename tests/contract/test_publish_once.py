@@ -3,9 +3,11 @@
 import json
 import threading
 
+import pyarrow as pa
 import pytest
 
 from queue_core.errors import BadOption, PublicationRefused, StaleCheckpoint
+from queue_core.segments import stager
 from queue_core.values.model import Batch
 from queue_core.values.names import of_query
 from queue_core.values.outcomes import Settlement
@@ -14,19 +16,15 @@ from queue_core.verbs.settle import settle
 from queue_core.waiting.publish import publish, publish_once
 from queue_core.waiting.smart.decide import LoadPolicy
 from queue_core.waiting.smart.load import load_staged
-from tests.books import leftover_files
 from tests.dump import dump
-from tests.factories import make_batch, make_queue, make_stager, numbers_of, orders
+from tests.factories import make_batch, make_queue, make_staged, numbers_of, orders
 
 #: The tickets of a batch, of a consumer of another store.
 T5, T6 = (json.dumps({"consumer": "elsewhere", "ticket": ticket}) for ticket in (5, 6))
 
 
 def staged(queue, first=0, count=10):
-    stager = make_stager(queue)
-    for batch in orders(count, first).to_batches():
-        stager.add(batch)
-    return [segment.in_shard(0) for segment in stager.finish()]
+    return make_staged(queue, orders(count, first))
 
 
 def once(queue, segments, number, query="query-1", **known):
@@ -36,33 +34,20 @@ def once(queue, segments, number, query="query-1", **known):
 
 @pytest.fixture(params=["inlined", "file"])
 def queue(request, store, monkeypatch):
-    from queue_core.segments import stager
-
     monkeypatch.setattr(stager, "INLINE_BYTES", (1 << 20) if request.param == "inlined" else 0)
     return make_queue(store)
 
 
-def test_each_batch_is_loaded_in_turn(queue):
-    assert all(once(queue, staged(queue, 10 * batch), batch) for batch in range(3))
-
-    assert numbers_of(queue.fire("all").messages) == list(range(30))
-
-
 def test_the_same_batch_again_is_left_out(queue):
-    assert once(queue, staged(queue), 0)
-    assert not once(queue, staged(queue), 0)
-    assert once(queue, staged(queue, 10), 1)
-
-    assert numbers_of(queue.fire("all").messages) == list(range(20))
-
-
-def test_the_very_same_files_can_be_sent_again(queue):
-    """A driver that does not learn of its commit sends its staged segments again."""
+    """Its files may be the very same: a driver may not learn of its commit."""
     segments = staged(queue)
 
     assert once(queue, segments, 0)
     assert not once(queue, segments, 0)
-    assert numbers_of(queue.fire("all").messages) == list(range(10))
+    assert not once(queue, staged(queue), 0)
+    assert once(queue, staged(queue, 10), 1)
+
+    assert numbers_of(queue.fire("all").messages) == list(range(20))
 
 
 def test_an_older_batch_with_rows_is_refused(store, queue):
@@ -76,80 +61,51 @@ def test_an_older_batch_with_rows_is_refused(store, queue):
     assert dump(store) == before
 
 
-def test_an_older_batch_without_rows_does_no_harm(queue):
-    for batch in range(3):
-        once(queue, staged(queue, 10 * batch), batch)
-
-    assert not once(queue, [], 0)
-    assert not once(queue, [], 1)
-    assert once(queue, staged(queue, 30), 3)
-    assert len(queue.fire("all")) == 40
-
-
-@pytest.mark.parametrize(
-    ("first", "again"),
-    [
-        ({}, {}),
-        ({"digest": 1}, {"digest": 1}),
-        ({"digest": 1}, {}),
-        ({"digest": 1, "entry": "a"}, {"digest": 2, "entry": "a"}),
-        ({"digest": 1, "entry": "a"}, {"digest": 1}),
-        (
-            {"digest": 1, "entry": "a", "tickets": T5},
-            {"digest": 1, "entry": "b", "tickets": T5},
-        ),
-    ],
-    ids=[
-        "as many rows",
-        "the same rows",
-        "one unknown",
-        "the same entry, other values",
-        "the entry cannot be read any more",
-        "planned again from the same tickets",
-    ],
-)
-def test_the_last_batch_is_known_again(queue, first, again):
-    assert once(queue, staged(queue), 4, **first)
-    assert not once(queue, staged(queue), 4, **again)
-    assert len(queue.fire("all")) == 10
+#: What is known of the last batch and of a batch of its number, and whether they are the same.
+REPEATED = {
+    "as many rows": ({}, {}, True),
+    "the same rows": ({"digest": 1}, {"digest": 1}, True),
+    "one unknown": ({"digest": 1}, {}, True),
+    "the same entry, other values": (
+        {"digest": 1, "entry": "a"},
+        {"digest": 2, "entry": "a"},
+        True,
+    ),
+    "the entry cannot be read any more": ({"digest": 1, "entry": "a"}, {"digest": 1}, True),
+    "planned again from the same tickets": (
+        {"digest": 1, "entry": "a", "tickets": T5},
+        {"digest": 1, "entry": "b", "tickets": T5},
+        True,
+    ),
+    "other rows": ({"digest": 1}, {"digest": 2}, False),
+    "another entry": ({"digest": 1, "entry": "a"}, {"digest": 1, "entry": "b"}, False),
+    "other tickets": (
+        {"digest": 1, "entry": "a", "tickets": T5},
+        {"digest": 1, "entry": "b", "tickets": T6},
+        False,
+    ),
+    "the same tickets with other rows": (
+        {"digest": 1, "entry": "a", "tickets": T5},
+        {"digest": 2, "entry": "b", "tickets": T5},
+        False,
+    ),
+}
 
 
-@pytest.mark.parametrize(
-    ("first", "again"),
-    [
-        ({"digest": 1}, {"digest": 2}),
-        ({"digest": 1, "entry": "a"}, {"digest": 1, "entry": "b"}),
-        ({"digest": 1, "entry": "a", "tickets": T5}, {"digest": 1, "entry": "b", "tickets": T6}),
-        (
-            {"digest": 1, "entry": "a", "tickets": T5},
-            {"digest": 2, "entry": "b", "tickets": T5},
-        ),
-    ],
-    ids=["other rows", "another entry", "other tickets", "the same tickets with other rows"],
-)
-def test_other_rows_under_the_last_number_are_refused(store, queue, first, again):
+@pytest.mark.parametrize(("first", "again", "is_same"), REPEATED.values(), ids=REPEATED)
+def test_the_last_batch_is_known_again_and_other_rows_under_its_number_are_refused(
+    store, queue, first, again, is_same
+):
     once(queue, staged(queue), 4, **first)
-    segments, before = staged(queue), dump(store)
-
-    with pytest.raises(StaleCheckpoint, match="of that number with other rows"):
-        once(queue, segments, 4, **again)
-    assert dump(store) == before
-
-
-def test_more_rows_than_the_last_batch_had_are_refused(queue):
-    once(queue, staged(queue), 4)
-
-    with pytest.raises(StaleCheckpoint):
-        once(queue, staged(queue, count=11), 4)
-
-
-def test_files_of_a_batch_that_was_loaded_before_become_garbage(store, queue):
-    once(queue, staged(queue), 0)
-    again = staged(queue)
-    once(queue, again, 0)
-
-    expected = {segment.location for segment in again if segment.location}
-    assert leftover_files(store) == expected
+    segments = staged(queue)
+    if is_same:
+        assert not once(queue, segments, 4, **again)
+    else:
+        before = dump(store)
+        with pytest.raises(StaleCheckpoint, match="of that number with other rows"):
+            once(queue, segments, 4, **again)
+        assert dump(store) == before
+    assert len(queue.fire("all")) == 10
 
 
 def test_a_batch_without_rows_counts_too(queue):
@@ -158,6 +114,10 @@ def test_a_batch_without_rows_counts_too(queue):
     with pytest.raises(StaleCheckpoint):
         once(queue, staged(queue), 0)
     assert once(queue, staged(queue), 1)
+    assert not once(queue, [], 0), "an older one does no harm"
+    assert not once(queue, [], 1)
+    with pytest.raises(StaleCheckpoint):
+        once(queue, staged(queue, count=11), 1)
     assert len(queue.fire("all")) == 10
 
 
@@ -284,6 +244,4 @@ def test_outcomes_under_a_used_number_are_refused(store, queue, batch):
 
 
 def described(ids):
-    import pyarrow as pa
-
     return pa.table({"_message_id": ids, "outcome": ["delete"] * len(ids)})

@@ -13,7 +13,7 @@ from queue_core.values.names import of_query
 from queue_core.verbs.quarantine import quarantine
 from queue_core.waiting.publish import publish_once
 from tests.books import audit
-from tests.factories import make_batch, make_queue, make_stager, numbers_of, orders, planned
+from tests.factories import make_batch, make_queue, make_staged, numbers_of, orders, planned
 
 
 def set_apart(store, name="orders"):
@@ -131,10 +131,7 @@ def plan(session, start, limit=4):
 def publish(store, number, rows):
     """Publish a batch as the sink does; return whether it was new."""
     queue = store.queue("copies")
-    stager = make_stager(queue)
-    for batch in orders(len(rows), rows[0]).to_batches():
-        stager.add(batch)
-    staged = [segment.in_shard(0) for segment in stager.finish()]
+    staged = make_staged(queue, orders(len(rows), rows[0]))
     tickets = json.dumps(at(number + 1).to_json())
     batch = make_batch(staged, number, tickets=tickets, digest=number, entry=str(number))
     return publish_once(store.catalog, store.storage, queue.info, staged, batch)

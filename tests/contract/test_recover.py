@@ -21,6 +21,7 @@ def query(store):
 
 
 def test_what_a_dead_query_fired_and_nobody_saw_goes_back_to_its_place(store, query):
+    """It counts as no delivery and no attempt, and is done once."""
     queue = make_queue(store)
     queue.load(orders(10))
     planned(store, queue, query, 6)
@@ -28,18 +29,12 @@ def test_what_a_dead_query_fired_and_nobody_saw_goes_back_to_its_place(store, qu
     assert store.admin.recover(dead_after=0) == 6
     with store.catalog.read() as connection:
         assert connection.execute(select(tickets)).all() == []
+    rows = store.view("slices").select(["deliveries", "attempts", "state"]).to_pylist()
+    assert {tuple(row.values()) for row in rows} == {(0, 0, "loaded")}
+    before = dump(store)
+    assert store.admin.recover(dead_after=0) == 0
+    assert dump(store) == before
     assert numbers_of(queue.fire("all").messages) == list(range(10))
-
-
-def test_being_given_back_counts_no_delivery_and_no_attempt(store, query):
-    queue = make_queue(store)
-    queue.load(orders(2))
-    planned(store, queue, query, 2)
-
-    store.admin.recover(dead_after=0)
-
-    (row,) = store.view("slices").to_pylist()
-    assert (row["deliveries"], row["attempts"], row["state"]) == (0, 0, "loaded")
 
 
 def test_what_somebody_has_seen_is_not_given_back(store, query):
@@ -55,19 +50,14 @@ def test_what_somebody_has_seen_is_not_given_back(store, query):
 def test_what_a_living_query_has_fired_is_not_given_back(store, query):
     queue = make_queue(store)
     queue.load(orders(4))
+    queue.fire(1)
+    # A plain consumer hands its messages out at once.
+    assert store.admin.recover(dead_after=0) == 0
     planned(store, queue, query, 2)
     before = dump(store)
 
     assert store.admin.recover(dead_after=30) == 0
     assert dump(store) == before
-
-
-def test_what_a_plain_consumer_has_fired_is_not_given_back(store):
-    queue = make_queue(store)
-    queue.load(orders(4))
-    queue.fire("all")
-
-    assert store.admin.recover(dead_after=0) == 0
 
 
 def test_tickets_of_several_dead_queries_are_given_back_at_once(store):
@@ -80,17 +70,6 @@ def test_tickets_of_several_dead_queries_are_given_back_at_once(store):
 
     assert store.admin.recover(dead_after=0) == 8
     assert numbers_of(queue.fire("all").messages) == list(range(10))
-
-
-def test_recovering_twice_changes_nothing(store, query):
-    queue = make_queue(store)
-    queue.load(orders(4))
-    planned(store, queue, query, 2)
-    store.admin.recover(dead_after=0)
-    before = dump(store)
-
-    assert store.admin.recover(dead_after=0) == 0
-    assert dump(store) == before
 
 
 def test_what_was_swept_before_is_not_given_back(store, query):
@@ -108,21 +87,13 @@ def test_what_was_swept_before_is_not_given_back(store, query):
 
 
 def test_a_ticket_gives_the_same_messages_as_often_as_it_is_asked(store, query):
+    """A new life of the query reads them too."""
     queue = make_queue(store, shards=3, key="customer")
     queue.load(orders(60))
     ticket = planned(store, queue, query, 40)
-
-    first, again = seen(store, queue, ticket), seen(store, queue, ticket)
-
-    assert first == again
-    assert len(first) == 40
-
-
-def test_a_new_life_of_a_query_reads_what_the_last_one_fired(store, query):
-    queue = make_queue(store)
-    queue.load(orders(10))
-    ticket = planned(store, queue, query, 6)
     reading = seen(store, queue, ticket)
+    assert len(reading) == 40
+    assert seen(store, queue, ticket) == reading
 
     reborn = store.consumer("query", beats=True)
 
@@ -179,22 +150,16 @@ def test_what_another_consumer_holds_is_not_touched(store, query):
 
 
 def test_an_older_life_cannot_acknowledge(store, query):
+    """Its ticket, of the sideline here, is acknowledged by the new life."""
     queue = make_queue(store)
     queue.load(orders(4))
-    ticket = planned(store, queue, query, 4)
-    store.consumer("query", beats=True)
+    queue.sideline(queue.fire("all"))
+    ticket = planned(store, queue, query, 3, magazine=Magazine.SIDELINE)
+    reborn = store.consumer("query", beats=True)
     before = dump(store)
 
     with pytest.raises(ConsumerFenced, match="'query'"):
         acknowledge(store.catalog, query, ticket.number, delete=True)
     assert dump(store) == before
-
-
-def test_tickets_of_the_sideline_are_acknowledged_too(store, query):
-    queue = make_queue(store)
-    queue.load(orders(4))
-    queue.sideline(queue.fire("all"))
-    ticket = planned(store, queue, query, 3, magazine=Magazine.SIDELINE)
-
-    assert acknowledge(store.catalog, query, ticket.number, delete=True) == 3
+    assert acknowledge(store.catalog, reborn, ticket.number, delete=True) == 3
     assert numbers_of(queue.browse(magazine="sideline")) == [3]

@@ -53,7 +53,12 @@ def with_sidelined(store, count=5, name="orders", **settings):
     return queue
 
 
-def tasks_of(ran):
+def tasks_of(store, leader, *tasks, **options):
+    """The side tasks of these names, or all, of one process."""
+    return SideTasks(store.catalog, store.storage, leader, tasks=tasks or TASKS, **options)
+
+
+def outcomes(ran):
     return [(done.task, done.queue, done.moved) for done in ran]
 
 
@@ -63,34 +68,26 @@ def test_what_is_due_is_run_and_told(store, leader):
     queue.fire("all")
     backdate(store, 7200)
 
-    ran = SideTasks(store.catalog, store.storage, leader, timings=ALWAYS).run_due([queue.info])
+    ran = tasks_of(store, leader, timings=ALWAYS).run_due([queue.info])
 
-    assert tasks_of(ran)[:2] == [("shovel", "orders", 5), ("sweep", "orders", 2)]
+    assert outcomes(ran)[:2] == [("shovel", "orders", 5), ("sweep", "orders", 2)]
     assert [done.error for done in ran] == [None] * len(TASKS)
 
 
 def test_of_two_who_come_one_runs_it(store, leader):
     queue = with_sidelined(store)
     timings = {"shovel": Timing(600.0, first=0.0)}
-    one, other = (
-        SideTasks(store.catalog, store.storage, leader, tasks=["shovel"], timings=timings)
-        for _ in range(2)
-    )
+    one, other = (tasks_of(store, leader, "shovel", timings=timings) for _ in range(2))
 
-    assert tasks_of(one.run_due([queue.info])) == [("shovel", "orders", 5)]
+    assert outcomes(one.run_due([queue.info])) == [("shovel", "orders", 5)]
     assert other.run_due([queue.info]) == one.run_due([queue.info]) == []
 
 
-def test_nothing_is_due_when_it_is_first_asked_for(store, leader):
-    queue = with_sidelined(store)
-
-    assert SideTasks(store.catalog, store.storage, leader).run_due([queue.info]) == []
-
-
 def test_a_look_that_finds_nothing_due_writes_nothing(store, leader, monkeypatch):
-    queue = make_queue(store)
-    tasks = SideTasks(store.catalog, store.storage, leader)
-    tasks.run_due([queue.info])
+    """The first look only plans when everything is due."""
+    queue = with_sidelined(store)
+    tasks = tasks_of(store, leader)
+    assert tasks.run_due([queue.info]) == []
     before = dump(store)
     monkeypatch.setattr(store.catalog, "write", None)
 
@@ -102,7 +99,7 @@ def test_a_look_that_finds_nothing_due_writes_nothing(store, leader, monkeypatch
 def test_a_shovel_is_due_as_the_queues_setting_says(store, leader):
     often = with_sidelined(store, shovel_interval=0.001)
     never = with_sidelined(store, name="never", shovel_interval=None)
-    tasks = SideTasks(store.catalog, store.storage, leader, tasks=["shovel"])
+    tasks = tasks_of(store, leader, "shovel")
     tasks.run_due([often.info, never.info])
     store.catalog.now()
 
@@ -110,7 +107,7 @@ def test_a_shovel_is_due_as_the_queues_setting_says(store, leader):
     while not ran:
         ran = tasks.run_due([often.info, never.info])
 
-    assert tasks_of(ran) == [("shovel", "orders", 5)]
+    assert outcomes(ran) == [("shovel", "orders", 5)]
     assert never.browse().num_rows == 0
 
 
@@ -119,7 +116,7 @@ def test_only_the_leader_sweeps_and_the_others_leave_it_to_him(store, stranger):
     queue.load(orders(3))
     queue.fire("all")
     backdate(store, 7200)
-    tasks = SideTasks(store.catalog, store.storage, stranger, tasks=["sweep"], timings=ALWAYS)
+    tasks = tasks_of(store, stranger, "sweep", timings=ALWAYS)
 
     assert tasks.run_due([queue.info]) == []
     with pytest.raises(NotLeading):
@@ -127,7 +124,7 @@ def test_only_the_leader_sweeps_and_the_others_leave_it_to_him(store, stranger):
 
     store.catalog.write(lambda c: leases.release(c, "sweeper", "another"))
     stranger.start()
-    assert tasks_of(tasks.run_due([queue.info])) == [("sweep", "orders", 3)]
+    assert outcomes(tasks.run_due([queue.info])) == [("sweep", "orders", 3)]
     stranger.stop()
 
 
@@ -140,9 +137,7 @@ def test_a_leader_that_has_lost_its_lease_sweeps_nothing(store, leader):
     store.catalog.write(lambda c: leases.hold(c, "sweeper", "another", 60))
     assert leader.leads(), "it has not heard of it yet"
 
-    (ran,) = SideTasks(
-        store.catalog, store.storage, leader, tasks=["sweep"], timings=ALWAYS
-    ).run_due([queue.info])
+    (ran,) = tasks_of(store, leader, "sweep", timings=ALWAYS).run_due([queue.info])
 
     assert isinstance(ran.error, NotLeading)
     assert numbers_of(queue.browse()) == [0, 1, 2]
@@ -160,53 +155,35 @@ def test_the_leader_sweeps_the_queues_of_all(store, leader):
     own, others = stuck(store, "orders", 3), stuck(store, "parcels", 2)
     make_queue(store, "idle")
     backdate(store, 7200)
-    tasks = SideTasks(store.catalog, store.storage, leader, tasks=["sweep"], timings=ALWAYS)
+    tasks = tasks_of(store, leader, "sweep", timings=ALWAYS)
 
-    assert tasks_of(tasks.run_due([own.info])) == [("sweep", "orders", 3), ("sweep", "parcels", 2)]
+    assert outcomes(tasks.run_due([own.info])) == [("sweep", "orders", 3), ("sweep", "parcels", 2)]
     others.fire("all", magazine="sideline")
     backdate(store, 7200)
-    assert tasks_of(tasks.run_due([])) == [("sweep", "parcels", 2)]
-
-
-def test_a_sweep_of_many_idle_queues_is_one_transaction(store, leader, monkeypatch):
-    for number in range(30):
-        make_queue(store, f"q{number}", shards=1)
-    tasks = SideTasks(store.catalog, store.storage, leader, tasks=["sweep"], timings=ALWAYS)
-    writes, write = [], store.catalog.write
-    monkeypatch.setattr(store.catalog, "write", lambda work: writes.append(1) or write(work))
-
-    assert tasks.run_due([]) == []
-    assert len(writes) == 1
+    assert outcomes(tasks.run_due([])) == [("sweep", "parcels", 2)]
 
 
 def test_tasks_of_many_idle_queues_are_few_transactions(store, leader):
     infos = [make_queue(store, f"q{n}", shards=1, message_expiry=9e4).info for n in range(100)]
-    tasks = SideTasks(
-        store.catalog, store.storage, leader, tasks=["expire", "compact"], timings=ALWAYS
-    )
     begun, begin = [], lambda _: begun.append(1)
+
+    def run(*tasks, **options):
+        begun.clear()
+        made = tasks_of(store, leader, *tasks, **options)
+        return len(made.run_due(infos)), len(begun)
+
     event.listen(store.catalog.engine, "begin", begin)
     try:
-        ran = tasks.run_due(infos)
+        # One looks at the schedule, and two for each task write to it: the first look only claims.
+        assert run("expire", "compact") == (0, 5)
+        ran, transactions = run("expire", "compact", timings=ALWAYS)
+        assert ran == 200
+        assert transactions <= 20
+        ran, transactions = run("sweep", timings=ALWAYS)
+        assert ran == 0
+        assert transactions <= 4
     finally:
         event.remove(store.catalog.engine, "begin", begin)
-
-    assert len(ran) == 200
-    assert len(begun) <= 20
-
-
-def test_the_first_look_only_claims(store, leader):
-    infos = [make_queue(store, f"q{n}", shards=1, message_expiry=9e4).info for n in range(3)]
-    tasks = SideTasks(store.catalog, store.storage, leader, tasks=["expire", "compact"])
-    begun, begin = [], lambda _: begun.append(1)
-    event.listen(store.catalog.engine, "begin", begin)
-    try:
-        assert tasks.run_due(infos) == []
-    finally:
-        event.remove(store.catalog.engine, "begin", begin)
-
-    # One looks at the schedule, and two write to it.
-    assert len(begun) == 3
 
 
 def test_of_many_queues_those_with_work_are_run(store, leader, monkeypatch):
@@ -227,9 +204,7 @@ def test_of_many_queues_those_with_work_are_run(store, leader, monkeypatch):
         small.load(orders(1, number))
     load_earlier(store, 7200)
     age(store, 7200)
-    tasks = SideTasks(
-        store.catalog, store.storage, leader, tasks=["expire", "compact"], timings=ALWAYS
-    )
+    tasks = tasks_of(store, leader, "expire", "compact", timings=ALWAYS)
 
     ran = tasks.run_due([queue.refresh().info for queue in (*queues, own, gone, small)])
 
@@ -249,7 +224,7 @@ def test_a_clock_that_jumped_keeps_each_queue_from_expiring(store, leader, monke
 
     monkeypatch.setattr(clock, "check", jumped)
     queues = [make_queue(store, f"q{n}", message_expiry=3600.0).info for n in range(3)]
-    tasks = SideTasks(store.catalog, store.storage, leader, tasks=["expire"], timings=ALWAYS)
+    tasks = tasks_of(store, leader, "expire", timings=ALWAYS)
 
     ran = tasks.run_due(queues)
     assert [str(done.error) for done in ran] == ["the clock has jumped"] * 3
@@ -268,7 +243,7 @@ def test_one_queue_that_fails_keeps_no_other_from_being_swept(store, leader, mon
 
     monkeypatch.setattr(sweep_task, "sweep", fails)
     timings = {"sweep": Timing(600.0, first=0.0)}
-    tasks = SideTasks(store.catalog, store.storage, leader, tasks=["sweep"], timings=timings)
+    tasks = tasks_of(store, leader, "sweep", timings=timings)
 
     assert [(done.queue, done.moved) for done in tasks.run_due([])] == [("one", 0), ("two", 2)]
     with store.catalog.read() as connection:
@@ -278,10 +253,8 @@ def test_one_queue_that_fails_keeps_no_other_from_being_swept(store, leader, mon
 
 def test_who_does_not_lead_asks_the_leader_to_sweep_as_often_as_it_was_told_to(store, leader):
     other = LeaseLeader(store.catalog, holder="other")
-    often = SideTasks(
-        store.catalog, store.storage, other, tasks=["sweep"], timings={"sweep": Timing(0.001)}
-    )
-    seldom = SideTasks(store.catalog, store.storage, leader, tasks=["sweep"])
+    often = tasks_of(store, other, "sweep", timings={"sweep": Timing(0.001)})
+    seldom = tasks_of(store, leader, "sweep")
     assert seldom.run_due([]) == []
     queue = stuck(store, "orders", 3)
     backdate(store, 7200)
@@ -289,7 +262,7 @@ def test_who_does_not_lead_asks_the_leader_to_sweep_as_often_as_it_was_told_to(s
 
     assert often.run_due([queue.info]) == []
 
-    assert tasks_of(seldom.run_due([])) == [("sweep", "orders", 3)]
+    assert outcomes(seldom.run_due([])) == [("sweep", "orders", 3)]
 
 
 def test_what_failed_is_due_again_soon_and_keeps_no_other_from_running(
@@ -297,7 +270,7 @@ def test_what_failed_is_due_again_soon_and_keeps_no_other_from_running(
 ):
     one, other = with_sidelined(store), with_sidelined(store, name="other")
     timings = {"shovel": Timing(600.0, first=0.0)}
-    tasks = SideTasks(store.catalog, store.storage, leader, tasks=["shovel"], timings=timings)
+    tasks = tasks_of(store, leader, "shovel", timings=timings)
     shovel = shovel_task.shovel
 
     def fails_once(catalog, queue, *_):
@@ -318,29 +291,25 @@ def test_what_failed_is_due_again_soon_and_keeps_no_other_from_running(
 
 def test_one_task_can_be_run_at_once(store, leader):
     queue = with_sidelined(store)
-    some = SideTasks(store.catalog, store.storage, leader, shovelful=lambda _: Shovelful(limit=2))
-    tasks = SideTasks(store.catalog, store.storage, leader)
+    some = tasks_of(store, leader, shovelful=lambda _: Shovelful(limit=2))
+    tasks = tasks_of(store, leader)
 
     assert some.run("shovel", queue.info) == 2
     assert tasks.run("shovel", queue.info) == 3
     assert tasks.run("vacuum") == 0
 
 
-@pytest.mark.parametrize(
-    ("wrong", "told"),
-    [
-        ({"tasks": ["shovle"]}, "task='shovle'; did you mean 'shovel'"),
-        ({"timings": {"rest": Timing(1.0)}}, "task='rest'"),
-    ],
-)
-def test_an_unknown_task_is_refused(store, leader, wrong, told):
-    with pytest.raises(BadOption, match=told):
-        SideTasks(store.catalog, store.storage, leader, **wrong)
-
-
-def test_a_task_of_a_queue_needs_one(store, leader):
-    with pytest.raises(BadOption, match="task='shovel' runs on a queue: pass queue="):
-        SideTasks(store.catalog, store.storage, leader).run("shovel")
+def test_an_unknown_task_is_refused(store, leader):
+    for wrong, told in (
+        (lambda: tasks_of(store, leader, "shovle"), "task='shovle'; did you mean 'shovel'"),
+        (lambda: tasks_of(store, leader, timings={"rest": Timing(1.0)}), "task='rest'"),
+        (
+            lambda: tasks_of(store, leader).run("shovel"),
+            "task='shovel' runs on a queue: pass queue=",
+        ),
+    ):
+        with pytest.raises(BadOption, match=told):
+            wrong()
 
 
 @pytest.mark.spoiled
@@ -350,7 +319,7 @@ def test_what_is_damaged_keeps_compaction_from_going_on_only_once(store, leader)
         queue.load(orders(1, number))
     with store.catalog.engine.begin() as connection:
         connection.exec_driver_sql("UPDATE segments SET data = chunks WHERE id = 1")
-    tasks = SideTasks(store.catalog, store.storage, leader, tasks=["compact"], timings=ALWAYS)
+    tasks = tasks_of(store, leader, "compact", timings=ALWAYS)
 
     [failed] = tasks.run_due([queue.info])
     [done] = tasks.run_due([queue.info])

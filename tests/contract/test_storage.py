@@ -76,6 +76,7 @@ def test_what_is_missing_is_damaged_and_named(storage):
 
 
 def test_segments_are_listed_with_when_they_were_written_and_nothing_else_is(storage, files):
+    assert storage.list() == {}
     before = time.time()
     locations = {written(storage), written(storage, queue="returns")}
     after = time.time()
@@ -89,11 +90,6 @@ def test_segments_are_listed_with_when_they_were_written_and_nothing_else_is(sto
     assert all(before - 1 <= written / 1e6 <= after for written in listed.values())
 
 
-def test_an_empty_storage_has_no_segments_and_no_reports(storage):
-    assert storage.list() == {}
-    assert storage.damage_reports() == {}
-
-
 def test_what_is_removed_is_gone_and_can_be_removed_again(storage, files):
     removed, other = written(storage), written(storage)
 
@@ -102,11 +98,7 @@ def test_what_is_removed_is_gone_and_can_be_removed_again(storage, files):
 
     assert not storage.exists(removed)
     assert storage.list().keys() == files.names() == {other}
-
-
-def test_a_storage_that_was_emptied_goes_on(storage, files):
-    storage.remove(written(storage))
-
+    storage.remove(other)
     assert storage.list() == {}
     assert files.names() == set()
     assert storage.exists(written(storage))
@@ -122,6 +114,7 @@ def test_of_many_files_the_missing_ones_are_told(storage, count):
 
 
 def test_word_of_damage_is_left_read_and_taken_back(storage):
+    assert storage.damage_reports() == {}
     torn, gone = storage.new_location("orders"), storage.new_location("returns")
     storage.report_damage(torn, "it is torn")
     storage.report_damage(gone, "it is missing: größer")

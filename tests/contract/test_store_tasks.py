@@ -103,25 +103,6 @@ def test_a_zookeeper_elects_the_leader_among_plain_stores(store, address, zookee
     assert leader(store) is None
 
 
-def test_a_failure_is_logged_and_the_tasks_go_on(store, monkeypatch, caplog):
-    queue = with_sidelined(store, "orders")
-    monkeypatch.setattr("queue_core.upkeep.tasks.runner.RETRY_SECONDS", 0.05)
-    run = background.queues.find_all
-    failures = [RuntimeError("no luck")]
-    monkeypatch.setattr(
-        background.queues, "find_all", lambda c: _raise(failures) if failures else run(c)
-    )
-
-    with store.side_tasks(tasks=["shovel"]):
-        eventually(lambda: make_due(store) or numbers_of(queue.peek(10)))
-
-    assert "side tasks: no luck; tried again" in caplog.text
-
-
-def _raise(failures):
-    raise failures.pop()
-
-
 @pytest.mark.parametrize(
     ("arguments", "error", "said"),
     [

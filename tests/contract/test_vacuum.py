@@ -14,7 +14,7 @@ from queue_core.support import faults
 from queue_core.upkeep.tasks import vacuum as vacuum_module
 from queue_core.waiting.publish import publish, publish_once
 from tests.dump import dump
-from tests.factories import make_batch, make_queue, make_stager, numbers_of, orders
+from tests.factories import make_batch, make_queue, make_staged, numbers_of, orders
 from tests.storages import EVERYWHERE
 
 
@@ -47,9 +47,7 @@ def age(store, seconds):
 
 def staged(queue, count=10, first=0):
     """Write a segment and do not publish it, as a writer that stalls or dies."""
-    stager = make_stager(queue)
-    stager.add(orders(count, first).to_batches()[0])
-    return [segment.in_shard(0) for segment in stager.finish()]
+    return make_staged(queue, orders(count, first))
 
 
 def known_files(store):
@@ -86,16 +84,6 @@ def test_files_that_messages_need_are_never_removed(store, queue):
 
 
 @EVERYWHERE
-def test_what_a_writer_left_that_died_is_removed(store, queue):
-    (left,) = staged(queue)
-    age(store, 100)
-
-    assert store.admin.vacuum(grace=60) == [left.location]
-    assert store.storage.list() == {}
-    assert known_files(store) == 0
-
-
-@EVERYWHERE
 @pytest.mark.parametrize("kind", ["settled", "never published"])
 def test_within_the_grace_period_everything_stays(store, queue, kind):
     if kind == "settled":
@@ -106,8 +94,10 @@ def test_within_the_grace_period_everything_stays(store, queue, kind):
     age(store, 30)
 
     assert store.admin.vacuum(grace=60) == []
-    assert len(store.storage.list()) == 1
-    assert len(store.admin.vacuum(grace=20)) == 1
+    (there,) = store.storage.list()
+    assert store.admin.vacuum(grace=20) == [there]
+    assert store.storage.list() == {}
+    assert known_files(store) == 0
 
 
 @EVERYWHERE
@@ -135,16 +125,10 @@ def test_a_writer_that_stalls_past_the_grace_period_is_refused(store, queue):
 
     with pytest.raises(PublicationRefused, match=segments[0].location):
         publish(store.catalog, store.storage, queue.info, segments)
-    assert dump(store) == before
-
-
-def test_a_batch_whose_writer_stalled_is_not_recorded_as_published(store, queue):
-    segments = staged(queue)
-    age(store, 100)
-    store.admin.vacuum(grace=60)
-
     with pytest.raises(PublicationRefused):
         publish_once(store.catalog, store.storage, queue.info, segments, make_batch(segments, 7))
+    assert dump(store) == before
+    # The batch was not recorded as published.
     fresh = staged(queue)
     assert publish_once(store.catalog, store.storage, queue.info, fresh, make_batch(fresh, 7))
 
@@ -192,24 +176,16 @@ def test_what_a_batch_that_came_twice_has_written_is_removed_later(store, queue)
 
 
 def test_files_that_are_not_segments_are_left_alone(store, queue):
-    strange = Path(store.storage.uri) / "notes.txt"
-    strange.parent.mkdir(exist_ok=True)
-    strange.write_text("keep me")
-    os.utime(strange, (0, 0))
-
-    assert store.admin.vacuum(grace=0) == []
-    assert strange.read_text() == "keep me"
-
-
-def test_files_that_were_never_ours_are_left_alone_among_the_segments(store, queue):
     """What somebody else has put there was not written by a writer of ours."""
-    folder = Path(store.storage.uri) / "segments" / "orders"
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "README.md").write_text("keep me")
-    os.utime(folder / "README.md", (0, 0))
+    folder = Path(store.storage.uri)
+    strange = [folder / "notes.txt", folder / "segments" / "orders" / "README.md"]
+    strange[1].parent.mkdir(parents=True)
+    for file in strange:
+        file.write_text("keep me")
+        os.utime(file, (0, 0))
 
     assert store.admin.vacuum(grace=0) == []
-    assert (folder / "README.md").exists()
+    assert [file.read_text() for file in strange] == ["keep me"] * 2
 
 
 def test_very_many_files_are_removed_at_once(store, queue):

@@ -29,7 +29,7 @@ from queue_core.upkeep.tasks.sample import sample
 from queue_core.values.views import VIEWS
 from queue_core.waiting.publish import publish_once
 from tests.arrow_types import KEPT
-from tests.factories import make_batch, make_queue, make_stager, orders, planned, seen
+from tests.factories import make_batch, make_queue, make_staged, orders, planned, seen
 
 HERE = Path(__file__).parent
 #: The query of the store, which has died with two tickets: one that was planned, one that was not.
@@ -90,10 +90,7 @@ def fill(store: Store) -> None:
             seen(store, queue, ticket)
 
     sunk = make_queue(store, "sunk", **FOR_EVER)
-    stager = make_stager(sunk)
-    for batch in orders(5).to_batches():
-        stager.add(batch)
-    staged = [segment.in_shard(0) for segment in stager.finish()]
+    staged = make_staged(sunk, orders(5))
     publish_once(store.catalog, store.storage, sunk.info, staged, make_batch(staged, 7, "query-2"))
 
     columns = {
@@ -126,7 +123,8 @@ def fill(store: Store) -> None:
 
     leader = LeaseLeader(store.catalog)
     leader.start()
-    SideTasks(store.catalog, store.storage, leader).run_due([queue.info])
+    # On a slow machine, sidelined messages may be due again by now.
+    SideTasks(store.catalog, store.storage, leader).run_due([queue.info], retries=False)
     leader.stop()
 
 

@@ -887,4 +887,25 @@ MUTANTS = (
         "return result",
         "tests/unit/handling/test_handler.py",
     ),
+    _of(
+        "a copy of a segment that was cut short counts as copied",
+        "queue_core/upkeep/backup/folder",
+        "return (self.path / location).stat().st_size == size",
+        "return (self.path / location).exists()",
+        "backup",
+    ),
+    _of(
+        "an altered table of a backup is read",
+        "queue_core/upkeep/backup/folder",
+        "if self._digest(file) != expected:",
+        "if self._digest(file) is None:",
+        "backup",
+    ),
+    _of(
+        "a backup replaces one of another store",
+        "queue_core/upkeep/backup/folder",
+        "if earlier.store != store:",
+        "if False:",
+        "backup",
+    ),
 )

@@ -6,7 +6,6 @@ from pathlib import Path
 import psycopg
 import pytest
 from packaging.requirements import Requirement
-from packaging.version import Version
 
 from queue_core.catalog.databases.postgresql import OLDEST_PSYCOPG
 from queue_core.catalog.dialect import connect
@@ -29,7 +28,3 @@ def test_an_older_driver_is_refused_by_name(monkeypatch, version):
 
     with pytest.raises(BadOption, match=rf"needs psycopg 3\.2\.11 or later, and this is {version}"):
         connect("postgresql+psycopg://nobody@127.0.0.1:1/none")
-
-
-def test_the_driver_of_the_tests_is_new_enough():
-    assert Version(psycopg.__version__).release >= OLDEST_PSYCOPG

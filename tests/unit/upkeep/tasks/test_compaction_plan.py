@@ -38,15 +38,16 @@ def planned(pieces, *, busy=(), age=None, **conditions):
 
 def test_small_neighbours_become_one():
     assert planned(singles(4)) == [[[0, 1, 2, 3]]]
+    assert planned(singles(2)) == [], "few are left alone"
+    # Those of another shard are no neighbours.
+    assert planned([*singles(3), *singles(3, position=3, shard=1)]) == [[[0, 1, 2], [3, 4, 5]]]
 
 
 def test_those_of_one_age_become_one_in_one_segment():
     pieces = [*singles(3, loaded_at=19), *singles(2, position=3, loaded_at=30)]
     assert planned(pieces, age=10) == [[[0, 1, 2], [3, 4]]]
     assert planned(pieces, age=11) == planned(pieces) == [[[0, 1, 2, 3, 4]]]
-
-
-def test_an_age_begins_with_the_first_of_its_messages():
+    # An age begins with the first of its messages.
     pieces = [piece for at in range(6) for piece in singles(1, position=at, loaded_at=at)]
     assert planned(pieces, age=2) == [[[0, 1, 2], [3, 4, 5]]]
 
@@ -68,10 +69,6 @@ def test_what_would_be_hardly_fewer_is_left_alone():
     pieces = [piece for at in range(4) for piece in singles(1, position=at, loaded_at=10 * at)]
     assert planned(pieces, age=5) == []
     assert planned(pieces, age=10) == [[[0, 1], [2, 3]]]
-
-
-def test_few_are_left_alone():
-    assert planned(singles(2)) == []
 
 
 def test_what_is_busy_parts_its_neighbours():
@@ -104,12 +101,6 @@ def test_a_segment_that_would_stay_or_is_worth_keeping_is_left_alone(condition):
 @pytest.mark.parametrize("name", ["attempts", "deliveries", "fired_at"])
 def test_only_what_nothing_tells_apart_is_merged(name):
     pieces = [*singles(3, **{name: 1}), *singles(3, position=3, **{name: 2})]
-
-    assert planned(pieces) == [[[0, 1, 2], [3, 4, 5]]]
-
-
-def test_shards_are_not_mixed():
-    pieces = [*singles(3), *singles(3, position=3, shard=1)]
 
     assert planned(pieces) == [[[0, 1, 2], [3, 4, 5]]]
 

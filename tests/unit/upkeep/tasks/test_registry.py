@@ -39,28 +39,15 @@ def said_of(task):
 
 
 @pytest.mark.parametrize("task", REGISTRY.values(), ids=TASKS)
-def test_a_row_names_a_function_that_does_its_steps(task):
+def test_a_row_says_what_does_its_steps_when_and_for_which_queues(task):
     function = task.function()
     source = inspect.getsource(function)
-
     assert next(iter(inspect.signature(function).parameters)) == "context"
     calls = [source.index(f"{step}(") for step in task.steps]
     assert calls == sorted(calls)
-
-
-@pytest.mark.parametrize("task", REGISTRY.values(), ids=TASKS)
-def test_a_row_says_when_the_task_is_due(task):
     assert (task.timing is None) == (task.setting is not None)
     assert task.setting is None or hasattr(QueueSettings(), task.setting)
-
-
-@pytest.mark.parametrize("task", REGISTRY.values(), ids=TASKS)
-def test_a_task_of_the_leader_alone_finds_its_queues_itself(task):
     assert (task.finder is not None) == task.leader_only
-
-
-@pytest.mark.parametrize("task", REGISTRY.values(), ids=TASKS)
-def test_a_chooser_chooses_among_queues_of_any_process(task):
     if task.chooser is not None:
         assert not task.leader_only
         assert not task.of_store

@@ -29,9 +29,3 @@ def test_a_deactivated_queue_needs_some_tasks_only():
     assert task().concerns(gone)
     assert not task(living_only=True).concerns(gone)
     assert task(living_only=True).concerns(a_queue())
-
-
-def test_the_function_is_imported_by_its_name():
-    import json
-
-    assert task().function() is json.dumps

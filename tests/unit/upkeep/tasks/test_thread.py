@@ -48,7 +48,6 @@ def test_it_runs_due_tasks_again_and_again_and_leads_only_if_it_sweeps(sweeps):
     assert recorder.reached.wait(PATIENCE)
     thread.stop()
 
-    assert not thread.is_alive()
     assert recorder.calls[:3] == (["start"] if sweeps else [["orders"]]) + [["orders"]] * 2
     assert recorder.calls[-1] == "stop"
     assert recorder.calls.count("start") == sweeps
@@ -72,25 +71,14 @@ def test_an_error_is_logged_and_the_tasks_run_again(monkeypatch, caplog):
 def test_one_that_is_stopped_early_makes_nothing():
     recorder = Recorder()
     thread = thread_of(recorder, start=60.0)
+    retries = retry_thread(Runs, lambda: None)
 
+    thread.stop()
     thread.start()
     thread.stop()
+    retries.stop()
 
     assert recorder.calls == []
-
-
-def test_one_that_never_started_can_be_stopped():
-    thread = thread_of(Recorder())
-
-    thread.stop()
-
-    assert not thread.is_alive()
-
-
-def test_the_runner_is_made_once():
-    recorder = Recorder()
-    thread = thread_of(recorder)
-
     assert thread.prepare() is thread.prepare()
 
 
@@ -117,27 +105,14 @@ class Runs:
     ("look", "left"), [(10 * PATIENCE, 0.01), (0.01, 10 * PATIENCE)], ids=["due", "none is due"]
 )
 def test_it_looks_again_when_a_message_is_due_and_soon_if_none_is(monkeypatch, look, left):
+    """Also after an error."""
     monkeypatch.setattr("queue_core.upkeep.tasks.thread.LOOK_SECONDS", look)
-    runs = Runs(0.0, left, left, 60.0)
+    monkeypatch.setattr("queue_core.upkeep.tasks.thread._ERROR_SECONDS", 0.01)
+    runs = Runs(0.0, OSError("no disk"), left, left, 60.0)
     thread = retry_thread(lambda: runs, lambda: ["orders"], start=0.0)
 
     thread.start()
     assert runs.done.wait(PATIENCE)
     thread.stop()
 
-    assert runs.asked[:4] == [["orders"]] * 4
-
-
-def test_an_error_does_not_end_it(monkeypatch):
-    monkeypatch.setattr("queue_core.upkeep.tasks.thread._ERROR_SECONDS", 0.01)
-    runs = Runs(OSError("no disk"), 0.0, 60.0)
-    thread = retry_thread(lambda: runs, lambda: None, start=0.0)
-
-    thread.start()
-    assert runs.done.wait(PATIENCE)
-    thread.stop()
-
-
-def test_it_is_stopped_before_it_has_begun():
-    thread = retry_thread(Runs, lambda: None)
-    thread.stop()
+    assert runs.asked[:5] == [["orders"]] * 5
