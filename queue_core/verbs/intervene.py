@@ -146,7 +146,7 @@ def _change(
         carry_out(connection, queue, _MOVES[intervention.act], taken)
     if taken and intervention.act is Act.SIDELINE:
         if prepared is not None and prepared.are_of(taken):
-            failures.record_prepared(connection, queue.id, prepared)
+            failures.store(connection, queue.id, None, prepared.arrow)
         else:
             kind, reason = intervention.kind, intervention.reason
             failures.record_same(connection, queue.id, taken, kind, reason)

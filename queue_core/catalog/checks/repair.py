@@ -51,10 +51,14 @@ def repair(catalog: Catalog, findings: Iterable[Finding]) -> None:
             _remove(connection, one)
         pieces = _slices_of(connection, by_remedy[Remedy.SET_APART])
         places = {(row.queue_id, row.magazine, row.shard) for row in pieces}
-        places |= {_place(one) for one in by_remedy[Remedy.RECOUNT]}
+        for one in by_remedy[Remedy.RECOUNT]:
+            queue_id, magazine, shard = map(int, one.key)
+            places.add((queue_id, magazine, shard))
         known = known_places(connection)
         stray = places - known
-        _lock_turns(connection, sorted(places & known))
+        for place in sorted(places & known):
+            locked = select(shard_locks).where(_at(shard_locks, place)).with_for_update()
+            connection.execute(locked)
         places |= _set_apart(connection, [row.id for row in pieces], known)
         for place in sorted(stray):
             _remove_stray(connection, place)
@@ -65,11 +69,6 @@ def repair(catalog: Catalog, findings: Iterable[Finding]) -> None:
     for table in SEALED:
         while catalog.write(partial(_seal, table)):
             pass
-
-
-def _place(found: Finding) -> _Place:
-    queue_id, magazine, shard = (int(part) for part in found.key)
-    return queue_id, magazine, shard
 
 
 def _restate(connection: Connection, location: str) -> None:
@@ -106,11 +105,6 @@ def _slices_of(connection: Connection, findings: Collection[Finding]) -> list[An
     return list(connection.execute(query))
 
 
-def _lock_turns(connection: Connection, places: Iterable[_Place]) -> None:
-    for place in places:
-        connection.execute(select(shard_locks).where(_at(shard_locks, place)).with_for_update())
-
-
 def _set_apart(connection: Connection, ids: Collection[int], known: set[_Place]) -> set[_Place]:
     """Mark slices as damaged, or put them back to the shard that their seal names."""
     query = select(slices).where(dialect.one_of(slices.c.id, list(ids)))
@@ -120,7 +114,7 @@ def _set_apart(connection: Connection, ids: Collection[int], known: set[_Place])
         new = _true_place(row, known) if place not in known else None
         values: dict[str, int | None]
         if new is not None:
-            values = dict(zip(("queue_id", "magazine", "shard"), new, strict=True))
+            values = _keys(new)
             places.add(new)
         else:
             values = {"state": _DAMAGED, "consumer_id": None, "ticket": None}
@@ -138,11 +132,7 @@ def _true_place(row: Any, known: set[_Place]) -> _Place | None:
     found = [
         place
         for place in known
-        if seals.seal(
-            slices,
-            {**row._asdict(), "queue_id": place[0], "magazine": place[1], "shard": place[2]},
-        )
-        == row.seal
+        if seals.seal(slices, {**row._asdict(), **_keys(place)}) == row.seal
     ]
     return found[0] if len(found) == 1 else None
 
@@ -182,15 +172,14 @@ def _recount(connection: Connection, place: _Place) -> None:
         load["load_pointer"] = last
     for row, name in ((turn, "fire_pointer"), (count, "sweep_pointer")):
         row[name] = min(max(row[name], 0), load["load_pointer"])
-    keys = dict(zip(("queue_id", "magazine", "shard"), place, strict=True))
     for table, row in zip(_TABLES, (turn, load, count), strict=True):
-        fresh = seals.seal(table, {**row, **keys})
+        fresh = seals.seal(table, {**row, **_keys(place)})
         connection.execute(update(table).where(_at(table, place)).values(**row, seal=fresh))
 
 
 def _row(connection: Connection, table: Table, place: _Place) -> dict[str, int]:
     """Return the numbers of a shard, locked; make the row if it is missing."""
-    keys = dict(zip(("queue_id", "magazine", "shard"), place, strict=True))
+    keys = _keys(place)
     names = [column.name for column in table.c if column.name not in (*keys, "seal")]
     new = dialect.insert_new(connection, table).values(**keys, **dict.fromkeys(names, 0))
     connection.execute(new.on_conflict_do_nothing())
@@ -217,7 +206,9 @@ def _seal(table: Table, connection: Connection) -> bool:
     return bool(rows)
 
 
+def _keys(place: _Place) -> dict[str, int | None]:
+    return dict(zip(("queue_id", "magazine", "shard"), place, strict=True))
+
+
 def _at(table: Table, place: _Place) -> Any:
-    return and_(
-        table.c.queue_id == place[0], table.c.magazine == place[1], table.c.shard == place[2]
-    )
+    return and_(*(table.c[name] == value for name, value in _keys(place).items()))

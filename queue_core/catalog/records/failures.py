@@ -60,14 +60,9 @@ class Prepared:
 
 
 def prepare(ids: Numbers, attempts: int, kind: str, reason: str | None) -> Prepared:
-    """Pack failures of messages, in order of their ids, for `record_prepared`."""
+    """Pack failures of messages, in order of their ids, for `store`."""
     packed = _packed(ids, [*_words(len(ids), kind, reason), np.full(len(ids), attempts, np.int32)])
     return Prepared(len(ids), attempts, packed)
-
-
-def record_prepared(connection: Connection, queue_id: int, prepared: Prepared) -> None:
-    """Store the failures of messages of one queue, which nobody held."""
-    store(connection, queue_id, None, prepared.arrow)
 
 
 def record_same(
@@ -102,7 +97,11 @@ def record_each(
 
         place = pc.index_in(pa.array(rows), value_set=reasons.column("message_id").combine_chunks())
         kinds, texts = (reasons.column(name).take(place) for name in ("kind", "reason"))
-        words = _encoded([kinds.fill_null(REJECTED), texts])
+        # As one chunk: each chunk would store the texts again.
+        words = [
+            column.combine_chunks().dictionary_encode()
+            for column in (kinds.fill_null(REJECTED), texts)
+        ]
     columns = [*words, pa.array(attempts)]
     store(connection, queue_id, consumer_name, _packed(*_sorted(ids, columns)), at)
 
@@ -199,11 +198,6 @@ def _words(count: int, *texts: str | None) -> list[pa.DictionaryArray]:
     """Return columns with one text each, *count* times."""
     zeros = pa.array(np.zeros(count, np.int32))
     return [pa.DictionaryArray.from_arrays(zeros, pa.array([text], pa.string())) for text in texts]
-
-
-def _encoded(texts: Sequence[pa.ChunkedArray]) -> list[pa.DictionaryArray]:
-    # As one chunk: each chunk would store the texts again.
-    return [column.combine_chunks().dictionary_encode() for column in texts]
 
 
 def _sorted(ids: Numbers, columns: list[Any]) -> tuple[Numbers, list[Any]]:

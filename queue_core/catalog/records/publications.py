@@ -93,7 +93,7 @@ def newest_ticket(connection: Connection, name: str) -> int | None:
     named = select(publications.c.query_id, publications.c.content).where(
         publications.c.content.contains(name, autoescape=True)
     )
-    here = restored.generation(connection)
+    here = restored.fact(connection, restored.ADOPTED)
     found = []
     for row in connection.execute(named):
         with decoding(publications, f"query_id {row.query_id!r}"):
@@ -114,7 +114,7 @@ def doubted_before(connection: Connection, consumer: Consumer) -> int | None:
     with a chosen name. Other consumers have a record if their sink writes to this catalog. None if
     there is no doubt.
     """
-    restored_at = restored.last_restore(connection)
+    restored_at = restored.fact(connection, restored.RESTORED_AT)
     if restored_at is None:
         return None
     here = select(consumers.c.acknowledged).where(consumers.c.id == consumer.id)
@@ -129,7 +129,7 @@ def forget_tickets(connection: Connection, consumer: Consumer) -> None:
     The record keeps the generation of the catalog, since a restore to this moment loses the next
     publication as well.
     """
-    here = restored.generation(connection)
+    here = restored.fact(connection, restored.ADOPTED)
     named = publications.c.content.contains(consumer.name, autoescape=True)
     rows = connection.execute(
         select(publications.c.queue_id, publications.c.query_id, publications.c.content)

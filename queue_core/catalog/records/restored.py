@@ -29,16 +29,6 @@ _IDENTITY = ("store", "tokens", "place", "storage", ORIGIN, RESTORED_AT)
 _log = logging.getLogger(__name__)
 
 
-def last_restore(connection: Connection) -> str | None:
-    """Return when the catalog was last restored; None if it never was."""
-    return fact(connection, RESTORED_AT)
-
-
-def generation(connection: Connection) -> str | None:
-    """Return what changes with each `ignis adopt`; None before the first."""
-    return fact(connection, ADOPTED)
-
-
 def fact(connection: Connection, name: str) -> str | None:
     """Return a fact about the store; None if it is not known."""
     return connection.scalar(select(facts.c.value).where(facts.c.name == name))
@@ -69,7 +59,7 @@ def report_batches(connection: Connection, queue: QueueInfo, batch: Batch) -> No
     They are the batches between the last one that the catalog has recorded and the first one after
     the restore.
     """
-    restored_at = last_restore(connection)
+    restored_at = fact(connection, RESTORED_AT)
     if restored_at is None:
         return
     row = connection.execute(

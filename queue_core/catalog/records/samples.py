@@ -38,7 +38,6 @@ FINEST = min(KEPT_SECONDS)
 
 _DEPTHS = ("waiting", "oldest_age", "in_flight", "sidelined", "retrying", "dead")
 _NEW = {name: samples.c[f"new_{name}"] for name in COUNTED}
-_ALL = {name: samples.c[f"all_{name}"] for name in COUNTED}
 
 
 def _rate(name: str) -> ColumnElement[float]:

@@ -44,7 +44,7 @@ class OwnConsumer:
             return self._consumer
 
     def _enlist(self, connection: Connection) -> Consumer:
-        restore = restored.last_restore(connection)
+        restore = restored.fact(connection, restored.RESTORED_AT)
         if self._consumer is not None and restore != self._restore:
             # A restore fences all processes that were not stopped, this one too.
             consumers.check(connection, self._consumer)

@@ -9,10 +9,11 @@ one is.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import nullcontext
 from dataclasses import dataclass
+from typing import TypeVar
 
 import pyarrow as pa
 from sqlalchemy import Connection
@@ -29,10 +30,12 @@ from queue_core.upkeep.backup.hold import Hold
 from queue_core.upkeep.backup.manifest import File, Manifest
 
 #: Files that are copied at once.
-AT_ONCE = 8
+_AT_ONCE = 8
 
 #: Called repeatedly with the kind of work, the number of parts that are done, and of all parts.
 Progress = Callable[[str, int, int], None]
+
+Done = TypeVar("Done")
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,18 +146,21 @@ def _copy(
 
             return folder.copy_in(read, location)
 
-    copied, missing = {}, []
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        pending = {pool.submit(copy_one, location): location for location in locations}
+    found = dict(each_at_once(copy_one, locations, progress))
+    copied = {location: it for location, it in found.items() if it is not None}
+    return copied, sorted(found.keys() - copied.keys())
+
+
+def each_at_once(
+    work: Callable[[str], Done], locations: Collection[str], progress: Progress
+) -> Iterator[tuple[str, Done]]:
+    """Do *work* for each segment, some at once; yield its result. After an error, begin no more."""
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        pending = {pool.submit(work, location): location for location in locations}
         try:
             for number, done in enumerate(as_completed(pending)):
-                progress("segments", number, len(locations))
-                found = done.result()
-                if found is None:
-                    missing.append(pending[done])
-                else:
-                    copied[pending[done]] = found
+                progress("segments", number, len(pending))
+                yield pending[done], done.result()
         except BaseException:
             pool.shutdown(cancel_futures=True)
             raise
-    return copied, sorted(missing)

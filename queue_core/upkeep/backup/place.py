@@ -43,18 +43,14 @@ def store_id(manifest: Manifest, place: BackupPlace, address: Address, *, over: 
     same = {manifest.store}
     if place.store is not None and place.origin == manifest.store:
         same.add(place.store)
-    others = {each for each in (place.store,) if place.used and each is not None} - same
-    if others:
-        raise BadOption(
-            f"{address.shown} has the catalog of another store, {min(others)}, and the backup is "
-            f"of store {manifest.store}; nothing was changed: restore into another place"
-        )
-    if place.owners - same:
-        raise BadOption(
-            f"{address.shown} has the storage of another store, {min(place.owners - same)}, and "
-            f"the backup is of store {manifest.store}; nothing was changed: restore into another "
-            "place"
-        )
+    users = {place.store} if place.used and place.store is not None else set()
+    for what, stores in (("catalog", users), ("storage", place.owners)):
+        if stores - same:
+            raise BadOption(
+                f"{address.shown} has the {what} of another store, {min(stores - same)}, and the "
+                f"backup is of store {manifest.store}; nothing was changed: restore into another "
+                "place"
+            )
     if not over and (place.used or place.owners or place.present):
         raise BadOption(
             f"{address.shown} is not empty; nothing was changed: restore into another place, or, "

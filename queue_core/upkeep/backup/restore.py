@@ -7,7 +7,6 @@ transaction replaces the catalog: `queue_core.upkeep.backup.replacement`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor, as_completed
 
 from queue_core.catalog import format, table_rows
 from queue_core.catalog.database import Catalog
@@ -16,7 +15,7 @@ from queue_core.errors import BadOption, DamagedBackup, FormatTooNew, NoSuchStor
 from queue_core.segments.storage import Storage
 from queue_core.support import faults
 from queue_core.upkeep.backup import place
-from queue_core.upkeep.backup.backup import AT_ONCE, Progress
+from queue_core.upkeep.backup.backup import Progress, each_at_once
 from queue_core.upkeep.backup.folder import BackupFolder, copy
 from queue_core.upkeep.backup.manifest import Manifest
 from queue_core.upkeep.backup.replacement import Replacement, Restored
@@ -103,12 +102,5 @@ def _copy(
                     "restore from another backup"
                 )
 
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        pending = [pool.submit(copy_one, location) for location in needed]
-        try:
-            for number, done in enumerate(as_completed(pending)):
-                progress("segments", number, len(needed))
-                done.result()
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
-            raise
+    for _ in each_at_once(copy_one, needed, progress):
+        pass

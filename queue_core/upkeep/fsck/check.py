@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from itertools import count
 from threading import Lock
 
@@ -56,23 +55,19 @@ _STORAGE: dict[str, Check] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Checked:
-    """The findings, and the names of the queues at that moment."""
-
-    findings: list[Finding]
-    names: dict[int, str]
-
-
 def check(
     catalog: Catalog,
     storage: Storage,
     *,
-    deep: bool = False,
-    threads: int = THREADS,
-    progress: Progress | None = None,
-) -> Checked:
-    """Return what is wrong with a store; raises `CatalogUnavailable` and `StorageUnavailable`."""
+    deep: bool,
+    threads: int,
+    progress: Progress | None,
+) -> tuple[list[Finding], dict[int, str]]:
+    """
+    Return what is wrong with a store, and the names of the queues at that moment.
+
+    Raises `CatalogUnavailable` and `StorageUnavailable`.
+    """
     findings = []
     checks = dict(_CATALOG)
     stranger = _find_stranger(storage)
@@ -97,7 +92,7 @@ def check(
             findings += found
     with catalog.read() as connection:
         names = {row.id: row.name for row in queues.states(connection)}
-        return Checked(findings=_still_there(connection, findings), names=names)
+        return _still_there(connection, findings), names
 
 
 def _run(name: str, run: Check, scope: Scope) -> list[Finding]:
@@ -155,11 +150,10 @@ def fsck(
     progress: Progress | None = None,
 ) -> pa.Table:
     """Return what is wrong with a store, as rows of `FINDINGS`; raises `CatalogUnavailable`."""
-    before = check(catalog, storage, deep=deep, threads=threads, progress=progress)
+    before, names = check(catalog, storage, deep=deep, threads=threads, progress=progress)
     if not repair:
-        return report(before.findings, before.names)
-    mend(catalog, before.findings)
-    after = check(catalog, storage, deep=deep, threads=threads, progress=progress)
-    left = {found.place for found in after.findings}
-    repaired = [found for found in before.findings if found.place not in left]
-    return report(after.findings, after.names, repaired)
+        return report(before, names)
+    mend(catalog, before)
+    after, names = check(catalog, storage, deep=deep, threads=threads, progress=progress)
+    left = {found.place for found in after}
+    return report(after, names, [found for found in before if found.place not in left])

@@ -28,20 +28,18 @@ _log = logging.getLogger(__name__)
 
 
 class LeaseLeader:
-    """A candidate for the lease of *role* in a catalog."""
+    """A candidate for the lease of the leader in a catalog."""
 
     def __init__(
         self,
         catalog: Catalog,
         *,
         holder: str | None = None,
-        role: str = ROLE,
         ttl: float = TTL_SECONDS,
         every: float = RENEW_SECONDS,
     ) -> None:
         self.holder = holder or of_process()
         self._catalog = catalog
-        self._role = role
         self._ttl = ttl
         self._every = every
         #: The term for which the lease is held, and until when by the stopwatch; one value, so that
@@ -53,7 +51,7 @@ class LeaseLeader:
         """Try to take the lease now, and keep trying or renewing it in a thread."""
         if self._loop is None:
             self._renew()
-            self._loop = Loop(f"lease of the {self._role}", self._renew, every=self._every)
+            self._loop = Loop(f"lease of the {ROLE}", self._renew, every=self._every)
             self._loop.start()
 
     def stop(self) -> None:
@@ -63,9 +61,9 @@ class LeaseLeader:
         self._loop.stop()
         self._loop, self._held = None, None
         try:
-            self._catalog.write(lambda c: leases.release(c, self._role, self.holder))
+            self._catalog.write(lambda c: leases.release(c, ROLE, self.holder))
         except IgnisError as error:
-            _log.warning("the lease of the %s ends by itself: %s", self._role, error)
+            _log.warning("the lease of the %s ends by itself: %s", ROLE, error)
 
     def leads(self) -> bool:
         """Return whether the lease is held and was renewed in time."""
@@ -75,15 +73,15 @@ class LeaseLeader:
     def guard(self, connection: Connection) -> None:
         """Lock the lease until the transaction ends; raises `NotLeading`."""
         held = self._held
-        if held is None or not leases.holds(connection, self._role, self.holder, held[0]):
-            raise NotLeading(f"{self.holder} is not the {self._role}: another instance is, or none")
+        if held is None or not leases.holds(connection, ROLE, self.holder, held[0]):
+            raise NotLeading(f"{self.holder} is not the {ROLE}: another instance is, or none")
 
     def _renew(self) -> None:
         # From before the call, since the catalog counts from a later time.
         until = time.monotonic() + self._ttl
         try:
-            term = self._catalog.write(lambda c: leases.hold(c, self._role, self.holder, self._ttl))
+            term = self._catalog.write(lambda c: leases.hold(c, ROLE, self.holder, self._ttl))
         except IgnisError as error:
-            _log.warning("the lease of the %s could not be renewed: %s", self._role, error)
+            _log.warning("the lease of the %s could not be renewed: %s", ROLE, error)
             return
         self._held = None if term is None else (term, until)

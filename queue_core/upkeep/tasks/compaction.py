@@ -177,7 +177,10 @@ def _rewrite(catalog: Catalog, storage: Storage, queue: QueueInfo, unit: Unit) -
 
     def work(connection: Connection) -> int:
         claim(connection, storage, [staged])
-        _take_turns(connection, groups)
+        # Block firings from the shards meanwhile, because they would skip locked slices.
+        first = groups[0].pieces[0]
+        shards = {group.pieces[0].shard for group in groups}
+        shard_locks.lock(connection, [first.queue_id], first.magazine, shards)
         intact = {id(group) for group in _intact(connection, groups, lock="skip")}
         left = [one for one in repacked if id(one.group) in intact]
         if left:
@@ -193,25 +196,12 @@ def _rewrite(catalog: Catalog, storage: Storage, queue: QueueInfo, unit: Unit) -
     return rewritten
 
 
-def _take_turns(connection: Connection, groups: Sequence[RewriteGroup]) -> None:
-    """Block firings from the shards meanwhile, because they would skip locked slices."""
-    first = groups[0].pieces[0]
-    shards = {group.pieces[0].shard for group in groups}
-    shard_locks.lock(connection, [first.queue_id], first.magazine, shards)
-
-
 def _intact(
     connection: Connection, groups: Iterable[RewriteGroup], lock: str | None = None
 ) -> list[RewriteGroup]:
     """Return the groups whose slices are all unchanged."""
     ids = [piece.id for group in groups for piece in group.pieces]
-    found = fetch(
-        connection,
-        *these(ids),
-        *WAITING,
-        lock=lock,
-    )
-    there = {piece.id: piece for piece in found}
+    there = {piece.id: piece for piece in fetch(connection, *these(ids), *WAITING, lock=lock)}
     return [
         group for group in groups if all(there.get(piece.id) == piece for piece in group.pieces)
     ]

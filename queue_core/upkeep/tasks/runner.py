@@ -194,7 +194,7 @@ class SideTasks:
         except IgnisError as error:
             concerned, ran = [], [failed(task.name, None, error)]
         for each in concerned:
-            ran.append(self._try(task.name, each))
+            ran.append(self._try(task, each))
             if isinstance(ran[-1].error, NotLeading):
                 break
         if any(done.error for done in ran):
@@ -204,10 +204,10 @@ class SideTasks:
                 )
         return ran
 
-    def _try(self, task: str, queue: QueueInfo | None) -> Ran:
+    def _try(self, task: Task, queue: QueueInfo | None) -> Ran:
         name = queue.name if queue else None
         try:
-            moved = self._run(self._context._replace(asked_for=False), REGISTRY[task], queue)
-            return Ran(task=task, queue=name, moved=moved)
+            moved = self._run(self._context._replace(asked_for=False), task, queue)
+            return Ran(task=task.name, queue=name, moved=moved)
         except IgnisError as error:
-            return failed(task, name, error)
+            return failed(task.name, name, error)

@@ -85,10 +85,6 @@ class TaskThread(AbstractContextManager["TaskThread"]):
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    def is_alive(self) -> bool:
-        """Whether the thread still runs."""
-        return self._loop.is_alive()
-
     def _run_due(self) -> None:
         tasks, leader = self.prepare()
         if self._sweeps and not self._leads:
