@@ -192,6 +192,6 @@ def _move(
     changes, moves = Changes([queue]), Moves()
     now = dialect.read_clock(connection)
     changes.move(piece, rows, Magazine.MAIN, "shovelled", new, fired_at=now)
-    moves.add(piece, 1, Magazine.MAIN)
+    moves.count(piece.shard, 1, piece.magazine.name.lower(), "main")
     changes.apply(connection)
     moves.record(connection, queue.id, BY_HAND)

@@ -21,7 +21,7 @@ from queue_core.catalog.records import schedule
 from queue_core.catalog.slices.slice_batches import SliceBatch
 from queue_core.catalog.tables import task_log
 from queue_core.segments.ipc import pack, unpack
-from queue_core.values.model import Magazine, QueueInfo, Slice
+from queue_core.values.model import Magazine, QueueInfo
 from queue_core.values.schema import TIMESTAMP
 from queue_core.values.views import MOVED, REPORTS
 
@@ -43,14 +43,9 @@ class Moves:
     def __init__(self) -> None:
         self._counts: dict[tuple[int | None, str, str | None], int] = defaultdict(int)
 
-    def add(self, piece: Slice, messages: int, to: Magazine | None) -> None:
-        """Count *messages* of a slice that go to a magazine, or are removed (None)."""
-        target = None if to is None else to.name.lower()
-        self._counts[piece.shard, piece.magazine.name.lower(), target] += messages
-
-    def add_all(self, batch: SliceBatch, to: Magazine | None) -> None:
-        """Count the messages of some slices, as `add` does."""
-        target = None if to is None else to.name.lower()
+    def add_all(self, batch: SliceBatch, to: Magazine) -> None:
+        """Count the messages of some slices that go to a magazine."""
+        target = to.name.lower()
         for (_, source, shard), range in batch.by_shard():
             self.count(shard, batch[range].messages, Magazine(source).name.lower(), target)
 
