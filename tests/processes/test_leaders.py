@@ -116,6 +116,22 @@ def ran(instances):
     return [name for name in INSTANCES if instances.journals[name].read("ran")]
 
 
+def one_sweeps_and_then_another(store, queue, instances, then):
+    """The one that leads is killed, and *then* is called."""
+    (first,) = instances.wait_for(1)
+    stuck(store, queue, 5)
+    until(lambda: swept(queue) == 5)
+    until(lambda: ran(instances) == [first])
+
+    instances.kill(first)
+    then()
+
+    (second,) = instances.wait_for(1)
+    stuck(store, queue, 3)
+    until(lambda: swept(queue) == 8)
+    assert second != first
+
+
 def gather(make, address, hosts, folder) -> Iterator[Instances]:
     folder.mkdir()
     instances = Instances(make, address, hosts, folder)
@@ -139,18 +155,7 @@ def judged(store, queue, address, zookeeper, tmp_path):
 
 
 def test_by_the_lease_one_sweeps_and_when_it_is_killed_another(store, queue, leased):
-    (first,) = leased.wait_for(1)
-    stuck(store, queue, 5)
-    until(lambda: swept(queue) == 5)
-    until(lambda: ran(leased) == [first])
-
-    leased.kill(first)
-    end_lease(store)
-
-    (second,) = leased.wait_for(1)
-    stuck(store, queue, 3)
-    until(lambda: swept(queue) == 8)
-    assert second != first
+    one_sweeps_and_then_another(store, queue, leased, then=lambda: end_lease(store))
 
 
 def test_by_the_lease_no_two_lead_at_once(store, queue, leased):
@@ -172,17 +177,7 @@ def test_by_the_lease_no_two_lead_at_once(store, queue, leased):
 
 @pytest.mark.parametrize("catalog_url", ["sqlite"], indirect=True)
 def test_by_zookeeper_one_sweeps_and_when_it_is_killed_another(store, queue, judged):
-    (first,) = judged.wait_for(1)
-    stuck(store, queue, 5)
-    until(lambda: swept(queue) == 5)
-    until(lambda: ran(judged) == [first])
-
-    judged.kill(first)
-
-    (second,) = judged.wait_for(1)
-    stuck(store, queue, 3)
-    until(lambda: swept(queue) == 8)
-    assert second != first
+    one_sweeps_and_then_another(store, queue, judged, then=lambda: None)
 
 
 @pytest.mark.nightly

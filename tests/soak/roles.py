@@ -241,11 +241,14 @@ def _hurry(player: Player, store: Store, notes: ThreadPoolExecutor) -> None:
         for _ in range(4):
             stack.enter_context(_producing(_other(player), store))
         stack.enter_context(pool)
-        end = time.monotonic() + PATIENCE
+        counts, end = pool.counts, time.monotonic() + PATIENCE
         while not pool.drain(1.0):
             if player.scene.told("stop"):
                 raise _Over
-            assert time.monotonic() < end, f"a pool hangs; {pool.counts}, limit {limit} s"
+            if pool.counts != counts:
+                # On a busy machine, most calls are late, again and again.
+                counts, end = pool.counts, time.monotonic() + PATIENCE
+            assert time.monotonic() < end, f"a pool hangs; {counts}, limit {limit} s"
     assert not wrong, f"handlers got {len(wrong)} altered messages: {wrong[:5]}"
 
 
