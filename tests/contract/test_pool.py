@@ -252,6 +252,7 @@ def test_a_load_of_some_wakes_as_many_workers(store, queue):
         recorder.open.set()
         assert pool.drain(PATIENCE)
         assert pool.counts == {"deleted": 4}
+    assert len(recorder.threads) == 4
 
 
 def test_increase_and_decrease(store, queue):
@@ -263,30 +264,15 @@ def test_increase_and_decrease(store, queue):
         pool.increase()
         assert pool.drain(PATIENCE)
         assert pool.counts == {"deleted": 3}
+    # Its watcher may be following the queue's setting while it stops.
+    assert (pool.increase(2), pool.concurrency) == (0, 0)
 
 
-def test_a_pool_of_more_workers_than_there_may_be_has_as_many_as_there_may_be(store, queue):
-    with ConsumerPool(store, "orders", Recorder(), concurrency=101, tasks=[]) as pool:
-        assert pool.concurrency == 100
-
-
-def test_the_queue_sets_the_number_of_workers(store):
+def test_the_queue_or_the_pool_sets_the_number_of_workers(store):
     make_queue(store, "few", concurrency=3)
-    with ConsumerPool(store, "few", Recorder()) as pool:
-        assert pool.concurrency == 3
-
-
-def test_all_workers_work_when_there_is_enough_to_do(store, queue):
-    queue.load(orders(40))
-    recorder = Recorder()
-    recorder.open.clear()
-    with ConsumerPool(store, "orders", recorder, concurrency=4, batch=2) as pool:
-        for _ in range(4):
-            recorder.wait()
-        recorder.open.set()
-        assert pool.drain(PATIENCE)
-
-    assert len(recorder.threads) == 4
+    for given, workers in ((None, 3), (101, 100)):
+        with ConsumerPool(store, "few", Recorder(), concurrency=given, tasks=[]) as pool:
+            assert pool.concurrency == workers
 
 
 def test_nobody_gets_less_than_half_of_a_fair_share(store, queue):
@@ -484,15 +470,6 @@ def test_drain_waits_for_those_that_wait_for_others_of_their_group(
     with ConsumerPool(store, "grouped", Recorder(), concurrency=concurrency, batch=batch) as pool:
         assert pool.drain(PATIENCE)
         assert pool.counts == {"deleted": 30}
-
-
-def test_a_stopped_pool_gets_no_more_workers(store, queue):
-    """Its watcher may be following the queue's setting while it stops."""
-    with ConsumerPool(store, "orders", Recorder(), concurrency=1) as pool:
-        pass
-
-    assert pool.increase(2) == 0
-    assert pool.concurrency == 0
 
 
 def test_messages_that_were_taken_away_are_counted_as_lost(store, queue):

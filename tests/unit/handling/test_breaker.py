@@ -60,11 +60,6 @@ def test_a_check_is_imported_by_its_path():
             Breaker(check=path).asks()
 
 
-def test_a_local_check_has_no_text_form():
-    with pytest.raises(BadOption, match="no import path"):
-        text_of(Breaker(check=lambda: True))
-
-
 def test_any_breaker_can_be_printed_and_only_some_can_be_sent():
     local = Breaker(of=4, check=lambda: True)
     assert '"of": 4' in str(local)

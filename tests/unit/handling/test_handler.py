@@ -53,6 +53,11 @@ async def slow(message):
     return True
 
 
+async def fails(message):
+    await asyncio.sleep(0)
+    raise Declined("no funds")
+
+
 async def of_batch(batch):
     await asyncio.sleep(0)
     return [True] * batch.num_rows
@@ -72,6 +77,7 @@ async def of_batch(batch):
         (lambda message: at_last(dict(message)), [DELETED, REJECTED, DELETED]),
         (slow, [DELETED, late(1), DELETED]),
         (lambda message: slow(dict(message)), [DELETED, late(1), DELETED]),
+        (fails, [("sideline", "exception", "Declined: no funds")] * 3),
         (batch_handler(of_batch), [DELETED] * 3),
         (batch_handler(lambda b: asyncio.sleep(0, [True] * b.num_rows)), [DELETED] * 3),
     ],
@@ -97,14 +103,6 @@ def test_a_result_decides(handler, settled):
 @MARKS
 def test_an_exception_sidelines_with_its_type_and_message(error, reason, mark):
     assert outcomes(mark(raising(error))) == [("sideline", "exception", reason)] * 3
-
-
-def test_a_coroutine_may_raise():
-    async def fails(message):
-        await asyncio.sleep(0)
-        raise Declined("no funds")
-
-    assert {kind for _, kind, _ in outcomes(fails)} == {"exception"}
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pytest
 
 from pyspark_ignis import batch_handler
@@ -55,12 +54,6 @@ UNDECIDED = ("sideline", "undecided", None)
 )
 def test_the_result_of_a_batch_decides_each_message(given, settled):
     assert outcomes(batch_handler(lambda _: given)) == settled
-
-
-def test_booleans_are_computed_from_the_batch():
-    handler = batch_handler(lambda batch: pc.less(batch["n"], 2))
-
-    assert outcomes(handler, messages(3, n=range(3))) == [DELETED, DELETED, REJECTED]
 
 
 class Unreadable:
@@ -130,12 +123,6 @@ def test_a_batch_handler_that_decides_nothing_is_refused_like_any_other(given):
     assert settled[0].column("outcome").to_pylist() == ["sideline"] * 3
     assert settled[0].column("dead").to_pylist() == [True] * 3
     assert settled[1].column("outcome").to_pylist() == ["reload"] * 3
-
-
-def test_a_batch_handler_that_decides_nothing_by_intention_deletes():
-    handler = batch_handler(lambda batch: [None] * batch.num_rows)
-
-    assert outcomes(handler, on_none="delete") == [DELETED] * 3
 
 
 def test_reloaded_messages_with_a_time_are_put_off():
