@@ -180,43 +180,33 @@ def test_a_task_that_fails_does_not_fail_the_query(store, session, monkeypatch, 
     assert query.tasks.is_alive()
 
 
-def test_a_queue_without_concurrency_gives_nothing_until_it_has_some(store, session):
-    queue = make_queue(store, concurrency=0)
-    queue.load(orders(3))
+@pytest.mark.parametrize("by_a_person", [False, True])
+def test_a_query_fires_nothing_while_its_queue_is_paused(store, session, by_a_person):
+    queue = make_queue(store)
     query = session()
     assert ask(query) == START
+    if by_a_person:
+        queue.admin.pause()
+    else:
+        queue.admin.change_settings(concurrency=0)
+    queue.load(orders(3))
+    query.look_at_once()
+    # Independent of its knowledge: the firing itself asks the catalog.
+    assert ask(query) == START
+    # One that ends by itself ends there, and a browser is not paused.
+    ending, browsing = Offset("ending", 0), Offset("browsing", 0)
+    other = session()
+    other.set_horizon()
+    assert ask(other, ending) == ending
+    assert ask(session(ack="browse"), browsing).ticket == 1
 
-    queue.admin.change_settings(concurrency=1)
+    if by_a_person:
+        queue.admin.resume()
+    else:
+        queue.admin.change_settings(concurrency=1)
     # It looks again when something has changed, or else after a while.
     query.look_at_once()
     assert ask(query) == Offset("reader", 1)
-
-
-def test_a_query_fires_nothing_while_a_person_has_paused_its_queue(store, session):
-    queue = make_queue(store)
-    queue.load(orders(3))
-    queue.admin.pause()
-    query = session()
-    assert ask(query) == START
-
-    queue.admin.resume()
-    query.look_at_once()
-    assert ask(query) == Offset("reader", 1)
-
-
-def test_a_query_that_ends_by_itself_ends_where_its_queue_is_paused(store, session):
-    queue = make_queue(store, concurrency=0)
-    queue.load(orders(3))
-    query = session()
-    query.set_horizon()
-
-    assert ask(query) == START
-
-
-def test_a_browser_is_not_paused(store, session):
-    make_queue(store, concurrency=0).load(orders(3))
-
-    assert ask(session(ack="browse")) == Offset("reader", 1)
 
 
 def test_of_several_queues_the_paused_one_gives_nothing(store, session):
@@ -266,19 +256,6 @@ def test_a_query_keeps_its_columns_when_one_of_its_queues_is_given_more(store, s
     assert query.partitions == 11
     found = read_table(query.plan(START, offset), ["number", "_queue"])
     assert sorted(found.column("_queue").to_pylist()) == ["blue"] * 3 + ["red"] * 3
-
-
-def test_a_pause_stops_a_query_at_once(store, session):
-    """Independent of its knowledge: the firing itself asks the catalog."""
-    queue = make_queue(store)
-    queue.load(orders(1))
-    query = session()
-    offset = ask(query)
-    queue.admin.change_settings(concurrency=0)
-    queue.load(orders(1))
-    query.look_at_once()
-
-    assert ask(query, offset) == offset
 
 
 @pytest.mark.parametrize("concurrency", [8, 0])

@@ -51,6 +51,13 @@ def told(session, start, end):
     return [tuple(row.values()) for row in session.reports(start, end).select(columns).to_pylist()]
 
 
+def once(session):
+    """Run the tasks of a query once; return its reports."""
+    session.run_once()
+    start = session.begin()
+    return told(session, start, session.next(start))
+
+
 def failing(monkeypatch, times, queue="orders"):
     """Let the shovel of a queue fail *times* times; return the list that counts down."""
     left, shovel = [None] * times, shovel_task.shovel
@@ -106,25 +113,17 @@ def test_of_two_queries_one_runs_a_task_and_both_tell_it(store, session):
 
 
 def test_a_batch_that_is_told_again_is_the_same_whatever_was_moved_since(store, session):
-    one = with_sidelined(store)
+    """Also the first one, whose start is forgotten."""
+    queue = with_sidelined(store)
     query = session(**ALWAYS)
     start = query.begin()
     end = query.next(start)
-    one.sideline(one.fire("all"))
-    one.shovel()
-
-    assert told(session(), start, end) == told(query, start, end) == [("shovel", "orders", 5)]
-
-
-def test_the_first_batch_is_told_again_although_its_start_is_forgotten(store, session):
-    queue = with_sidelined(store)
-    query = session(**ALWAYS)
-    end = query.next(query.begin())
     queue.sideline(queue.fire("all"))
     queue.shovel()
 
     restarted = session()
-    assert told(restarted, restarted.begin(), end) == [("shovel", "orders", 5)]
+    for begin in (start, restarted.begin()):
+        assert told(restarted, begin, end) == [("shovel", "orders", 5)]
 
 
 def test_once_it_runs_what_is_asked_for_due_or_not_and_ends(store, session):
@@ -147,14 +146,8 @@ def test_all_tasks_of_the_store_are_run_once(store, session):
     queue.load(orders(2))
     queue.fire(2)
     backdate(store, 7200)
-    query = session("all")
-    query.run_once()
-    start = query.begin()
 
-    assert told(query, start, query.next(start)) == [
-        ("shovel", "orders", 3),
-        ("sweep", "orders", 2),
-    ]
+    assert once(session("all")) == [("shovel", "orders", 3), ("sweep", "orders", 2)]
 
 
 def test_of_queues_that_are_named_alone_the_tasks_are_run_and_told(store, session):
@@ -168,45 +161,42 @@ def test_of_queues_that_are_named_alone_the_tasks_are_run_and_told(store, sessio
     assert told(query, start, query.next(start)) == [("shovel", "one", 5)]
 
 
-def test_the_options_of_a_shovel_say_what_it_brings_back(store, session):
-    queue = with_sidelined(store, 10)
-    query = session(selector="number % 2 = 1", limit="3", rate="1000000")
-    query.run_once()
-
-    query.next(query.begin())
-
-    assert sorted(numbers_of(queue.browse())) == [1, 3, 5]
-
-
-def test_what_the_options_leave_open_the_settings_of_the_queue_say(store, session):
+@pytest.mark.parametrize(
+    ("options", "brought"),
+    [
+        ({"selector": "number % 2 = 1", "limit": "3", "rate": "1000000"}, [1, 3, 5]),
+        ({"selector": "number >= 5"}, [5, 6, 7, 8]),
+    ],
+)
+def test_the_options_of_a_shovel_or_else_the_settings_say_what_it_brings_back(
+    store, session, options, brought
+):
     queue = with_sidelined(store, 10, shovel_limit=4)
-    query = session(selector="number >= 5")
-    query.run_once()
+    once(session(**options))
 
-    query.next(query.begin())
-
-    assert sorted(numbers_of(queue.browse())) == [5, 6, 7, 8]
+    assert sorted(numbers_of(queue.browse())) == brought
 
 
-def test_a_selector_that_a_queue_does_not_understand_is_told_at_once(store, session):
+@pytest.mark.parametrize(
+    ("options", "error", "told"),
+    [
+        ({"selector": "nonsense >"}, BadSelector, "nonsense"),
+        ({"queue": "nowhere"}, NoSuchQueue, "'nowhere'"),
+    ],
+)
+def test_options_that_do_not_fit_the_queues_are_refused_at_once(
+    store, session, options, error, told
+):
     make_queue(store)
-    with pytest.raises(BadSelector):
-        session(selector="nonsense >")
-
-
-def test_an_unknown_queue_is_told_at_once(store, session):
-    with pytest.raises(NoSuchQueue, match="'nowhere'"):
-        session(queue="nowhere")
+    with pytest.raises(error, match=told):
+        session(**options)
 
 
 def test_what_failed_is_tried_again_and_told_once(store, session, monkeypatch, caplog):
     with_sidelined(store)
-    query = session()
-    query.run_once()
-    start = query.begin()
     left = failing(monkeypatch, task_session.TRIES - 1)
 
-    assert told(query, start, query.next(start)) == [("shovel", "orders", 5)]
+    assert once(session()) == [("shovel", "orders", 5)]
     assert left == []
     assert "task shovel of orders failed: not now" in caplog.text
 
@@ -216,12 +206,10 @@ def test_what_fails_again_and_again_fails_the_query_and_keeps_no_other_from_runn
 ):
     with_sidelined(store)
     other = with_sidelined(store, 3, "other")
-    query = session()
-    query.run_once()
     left = failing(monkeypatch, 10)
 
     with pytest.raises(CatalogUnavailable, match="not now"):
-        query.next(query.begin())
+        once(session())
 
     assert len(left) == 10 - task_session.TRIES
     assert other.browse().num_rows == 3
@@ -243,11 +231,8 @@ def test_a_sweep_is_left_to_another_leader(store, session, caplog):
     queue.fire("all")
     backdate(store, 7200)
     store.catalog.write(lambda c: leases.hold(c, "sweeper", "another", 60))
-    query = session("sweep")
-    query.run_once()
-    start = query.begin()
 
-    assert query.next(start) == start
+    assert once(session("sweep")) == []
     assert "task sweep of orders is left to the leader" in caplog.text
 
 
@@ -271,9 +256,7 @@ def test_two_queries_that_sweep_two_queues_sweep_both_and_each_tells_its_own(sto
 
 def test_who_has_swept_once_leads_no_longer(store, session):
     make_queue(store)
-    query = session("sweep")
-    query.run_once()
-    query.next(query.begin())
+    once(session("sweep"))
 
     with store.catalog.read() as connection:
         assert leases.holder(connection, "sweeper") is None
@@ -283,11 +266,8 @@ def test_a_queue_that_was_given_up_is_shovelled_no_more_but_still_expires(store,
     queue = with_sidelined(store, 5, sideline_expiry=3600.0)
     queue.admin.deactivate()
     store.catalog.write(lambda c: c.execute(update(slices).values(loaded_at=0)))
-    query = session("all")
-    query.run_once()
-    start = query.begin()
 
-    assert told(query, start, query.next(start)) == [("expire", "orders", 5)]
+    assert once(session("all")) == [("expire", "orders", 5)]
 
 
 def test_queues_that_come_later_are_found(store, session):

@@ -1,12 +1,15 @@
 """Fixtures of the tests of source and sink."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming import StreamingQuery
 
-from tests.spark.rig import Rig
+from pyspark_ignis import consume
+from tests.spark.rig import AVAILABLE_NOW, Rig, finish
 
 
 @pytest.fixture
@@ -17,3 +20,17 @@ def rig(spark: SparkSession, tmp_path: Path) -> Iterator[Rig]:
     for query in spark.streams.active:
         query.stop()
     made.store.close()
+
+
+@pytest.fixture
+def start(spark: SparkSession, tmp_path: Path, checkpoint: str) -> Callable[..., StreamingQuery]:
+    """Consume a queue of the test's store until it is empty; without a trigger, go on."""
+
+    def start(handler: Any, **how: Any) -> StreamingQuery:
+        usual = {"queue": "cases", "path": tmp_path / "store", "checkpoint": checkpoint}
+        query = consume(spark, handler=handler, **usual | {"trigger": AVAILABLE_NOW} | how)
+        if "trigger" not in how:
+            finish(query)
+        return query
+
+    return start

@@ -30,12 +30,6 @@ def make_cases(folder: Path, *what: str, shards: int = 2, **settings: Any) -> Qu
     return queue
 
 
-def run(query) -> None:
-    """Wait for the end of a query that ends."""
-    assert query.awaitTermination(120)
-    assert query.exception() is None
-
-
 def left_in(queue: Queue, magazine: str = "main") -> list[str]:
     """The words of the messages in a magazine, sorted."""
     return sorted(queue.browse(magazine=magazine).column("what").to_pylist())
@@ -55,13 +49,6 @@ def reasons(queue: Queue) -> dict[str, tuple[str, str | None]]:
     assert len(failures) == len({failure["message_id"] for failure in failures})
     assert {failure["attempt"] for failure in failures} <= {0}
     return {words[each["message_id"]]: (each["kind"], each["reason"]) for each in failures}
-
-
-def counts(queue: Queue, name: str) -> int:
-    """A counter of main, over all shards."""
-    table = queue.metadata()
-    rows = zip(table.column("magazine").to_pylist(), table.column(name).to_pylist(), strict=True)
-    return sum(count for magazine, count in rows if magazine == "main")
 
 
 class Journal:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from chispa import assert_df_equality
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
@@ -130,3 +131,14 @@ def counts(queue: Queue, *names: str, magazine: str = "main") -> Sequence[int]:
     """Some counters of a magazine, over all its shards."""
     table = queue.metadata().filter(pa.compute.field("magazine") == magazine)
     return [sum(table.column(name).to_pylist()) for name in names]
+
+
+def assert_same(found: DataFrame, expected: DataFrame) -> None:
+    """Assert that two DataFrames have the same columns and rows, in any order."""
+    assert_df_equality(found, expected, ignore_row_order=True, ignore_nullable=True)
+
+
+def assert_rows(found: DataFrame, *rows: object) -> None:
+    """Assert that a DataFrame has these rows, in any order; that of one column is its value."""
+    tuples = [row if isinstance(row, tuple) else (row,) for row in rows]
+    assert_same(found, found.sparkSession.createDataFrame(tuples, found.schema))

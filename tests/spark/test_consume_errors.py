@@ -7,10 +7,11 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import functions as F
 
-from pyspark_ignis import batch_handler, consume
+from pyspark_ignis import batch_handler
 from queue_core import Retry
 from queue_core.errors import BadOption, BadSelector, NoSuchQueue, NoSuchStore, SchemaMismatch
-from tests.spark.consuming import counts, make_cases
+from tests.spark.consuming import make_cases
+from tests.spark.rig import counts
 
 
 @dataclass
@@ -84,23 +85,17 @@ def closing_over_a_lock():
         ({"wholly": 1, "unlike": 2}, BadOption, "argument 'wholly'; unknown argument 'unlike'"),
     ],
 )
-def test_a_wrong_call_is_refused_by_name(spark, tmp_path, checkpoint, how, error, told):
+def test_a_wrong_call_is_refused_by_name(spark, start, tmp_path, how, error, told):
     queue = make_cases(tmp_path, "a", "b")
     queue.store.create_queue("other", pa.schema([("x", pa.int64())]))
     if how.get("path"):
         how = how | {"path": str(tmp_path / how["path"])}
-    given = {
-        "queue": "cases",
-        "handler": accept,
-        "path": tmp_path / "store",
-        "checkpoint": checkpoint,
-    }
 
     with pytest.raises(error, match=f"(?s){told}"):
-        consume(spark, **given | how)
+        start(**{"handler": accept} | how)
 
     assert spark.streams.active == []
-    assert counts(queue, "fired") == 0
+    assert counts(queue, "fired") == [0]
     assert not (tmp_path / "nowhere").exists()
 
 
@@ -116,13 +111,11 @@ def test_a_wrong_call_is_refused_by_name(spark, tmp_path, checkpoint, how, error
         (lambda: F.col("number") > 1, {"retry": Retry(on=[ValueError])}, "name ValueError"),
     ],
 )
-def test_an_expression_that_decides_nothing_is_refused(
-    spark, tmp_path, checkpoint, handler, how, told
-):
+def test_an_expression_that_decides_nothing_is_refused(spark, start, tmp_path, handler, how, told):
     make_cases(tmp_path, "a")
 
     with pytest.raises(BadOption, match=f"(?s){told}"):
-        consume(spark, "cases", handler(), path=tmp_path / "store", checkpoint=checkpoint, **how)
+        start(handler(), **how)
     assert spark.streams.active == []
 
 

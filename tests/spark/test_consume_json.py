@@ -5,9 +5,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pytest
 
-from pyspark_ignis import consume
 from queue_core import Store
-from tests.spark.consuming import counts, run
+from tests.spark.rig import counts
 
 pytestmark = pytest.mark.nightly
 
@@ -35,15 +34,7 @@ def events(tmp_path):
     return queue
 
 
-@pytest.fixture
-def start(spark, tmp_path, checkpoint):
-    """Consume the payloads of the test's queue until it is empty."""
-
-    def start(handler, **how):
-        how = {"checkpoint": checkpoint, "trigger": {"availableNow": True}} | how
-        run(consume(spark, "events", handler, path=tmp_path / "store", payload="value", **how))
-
-    return start
+OF_EVENTS = {"queue": "events", "payload": "value"}
 
 
 def told(queue):
@@ -55,7 +46,9 @@ def told(queue):
 
 
 def test_a_handler_is_given_objects_of_the_users_type(start, events):
-    start(lambda message: isinstance(message, Paid) and message.paid, payload_type=Paid)
+    start(
+        lambda message: isinstance(message, Paid) and message.paid, payload_type=Paid, **OF_EVENTS
+    )
 
     assert told(events) == [
         (TEXTS[1], "rejected"),
@@ -76,7 +69,7 @@ def test_a_pydantic_model_of_the_test_itself_reaches_the_executors(start, events
     pydantic = pytest.importorskip("pydantic")
     model = pydantic.create_model("Order", order=(int, ...), paid=(bool, False))
 
-    start(lambda message: message.order == 1, payload_type=model)
+    start(lambda message: message.order == 1, payload_type=model, **OF_EVENTS)
 
     assert [kind for _, kind in told(events)] == ["rejected", *["unreadable"] * 3]
 
@@ -94,7 +87,7 @@ def test_a_handler_gets_the_metadata_on_request(start, events, columns, given):
         assert metadata["source"] == "till"
         return True
 
-    start(check, with_metadata=True, columns=columns)
+    start(check, with_metadata=True, columns=columns, **OF_EVENTS)
 
     assert [kind for _, kind in told(events)] == ["unreadable"] * 2
-    assert counts(events, "deleted") == 3
+    assert counts(events, "deleted") == [3]

@@ -6,12 +6,11 @@ import signal
 import pytest
 from pyspark.errors import StreamingQueryException
 
-from pyspark_ignis import consume
 from tests.spark.consuming import Journal, left_in, make_cases, reasons
 from tests.spark.rig import counts, finish
 
 
-def test_a_killer_is_sidelined_alone_and_the_others_are_handled(spark, tmp_path, checkpoint):
+def test_a_killer_is_sidelined_alone_and_the_others_are_handled(start, tmp_path):
     queue = make_cases(tmp_path, *"abcdef", "killer", shards=1)
     journal = Journal(tmp_path / "journal")
 
@@ -23,16 +22,8 @@ def test_a_killer_is_sidelined_alone_and_the_others_are_handled(spark, tmp_path,
 
     deaths = 0
     while True:
-        query = consume(
-            spark,
-            "cases",
-            handler,
-            path=tmp_path / "store",
-            checkpoint=checkpoint,
-            trigger={"availableNow": True},
-        )
         try:
-            assert query.awaitTermination(120)
+            start(handler)
             break
         except StreamingQueryException:
             deaths += 1

@@ -8,9 +8,7 @@ from enum import Enum
 
 import pytest
 
-from pyspark_ignis import consume
 from queue_core import SchemaMismatch, Store
-from tests.spark.consuming import run
 
 pytestmark = pytest.mark.nightly
 
@@ -39,7 +37,7 @@ class Other:
     colour: str
 
 
-def test_a_handler_gets_objects(spark, tmp_path, checkpoint, monkeypatch):
+def test_a_handler_gets_objects(start, tmp_path, monkeypatch):
     queue = Store.open(tmp_path / "store").create_queue("devices", Device, shards=1)
     for kind in (Size, Part, Device):
         # Classes of a script, which the executors cannot import.
@@ -51,12 +49,10 @@ def test_a_handler_gets_objects(spark, tmp_path, checkpoint, monkeypatch):
         assert isinstance(device.parts[0].size, Size)
         return device.price < 9 and device.owner == "Ada"
 
-    where = {"path": tmp_path / "store", "checkpoint": checkpoint}
     with pytest.raises(SchemaMismatch, match="queue 'devices' does not fit class Other"):
-        consume(spark, "devices", handle, message_type=Other, **where)
+        start(handle, queue="devices", message_type=Other)
 
-    trigger = {"availableNow": True}
-    run(consume(spark, "devices", handle, message_type=Device, trigger=trigger, **where))
+    start(handle, queue="devices", message_type=Device)
     assert queue.browse().num_rows == 0
     (left,) = queue.objects(queue.browse(magazine="sideline"))
     assert left == Device(1, Decimal("9.90"), [wheel])

@@ -13,10 +13,10 @@ import pytest
 from pyspark_ignis import consume
 from pyspark_ignis.query_plan import consumer_of
 from queue_core import Store
-from tests.spark.consuming import Declined, Journal, counts, left_in, make_cases, run
+from tests.spark.consuming import Declined, Journal, left_in, make_cases
+from tests.spark.rig import AVAILABLE_NOW, counts, finish
 
 ROOT = Path(__file__).parents[2]
-NOW = {"availableNow": True}
 
 
 def noting(journal):
@@ -39,10 +39,10 @@ def drain(spark, folder, checkpoint, journal, **how):
         noting(journal),
         path=folder / "store",
         checkpoint=checkpoint,
-        trigger=NOW,
+        trigger=AVAILABLE_NOW,
         **how,
     )
-    run(query)
+    finish(query)
     return query
 
 
@@ -71,7 +71,7 @@ def test_a_batch_that_was_settled_and_not_noted_by_spark_is_not_handled_again(
     drain(spark, tmp_path, checkpoint, journal, max_messages=20)
 
     assert journal.seen() == Counter(range(50))
-    assert counts(queue, "deleted") == 45
+    assert counts(queue, "deleted") == [45]
     assert queue.failures().num_rows == 5
 
 
@@ -104,17 +104,10 @@ def test_the_name_of_a_consumer_tells_its_checkpoint():
     assert consumer_of("s3://bucket/charge") != consumer_of("s3://other/charge")
 
 
-def test_a_continuous_query_handles_new_messages(spark, tmp_path, checkpoint):
+def test_a_continuous_query_handles_new_messages(start, tmp_path):
     queue = make_cases(tmp_path, "a")
     journal = Journal(tmp_path / "journal")
-    query = consume(
-        spark,
-        "cases",
-        noting(journal),
-        path=tmp_path / "store",
-        checkpoint=checkpoint,
-        trigger={"processingTime": "100 milliseconds"},
-    )
+    query = start(noting(journal), trigger={"processingTime": "100 milliseconds"})
     query.processAllAvailable()
     queue.load([{"number": 1, "what": "b"}, {"number": 2, "what": "c"}])
     query.processAllAvailable()
@@ -167,7 +160,7 @@ def test_only_a_crash_lets_a_handler_see_a_message_twice(tmp_path):
 
     assert journal.seen() == Counter(range(50)) + Counter(unsettled)
     assert left_in(queue) == []
-    assert counts(queue, "deleted") == 45
+    assert counts(queue, "deleted") == [45]
     sidelined = queue.browse(magazine="sideline")
     assert sorted(sidelined.column("number").to_pylist()) == [0, 10, 20, 30, 40]
     assert sidelined.column("_attempt").to_pylist() == [1] * 5

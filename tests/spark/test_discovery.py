@@ -4,28 +4,18 @@ import pytest
 from pyspark.errors import PySparkException
 
 from pyspark_ignis.source import IgnisDataSource
-from tests.factories import numbers_of
-from tests.spark.rig import counts, finish
+from tests.spark.rig import assert_rows, assert_same, counts, finish
 
 
 def test_spark_knows_ignis_with_nothing_registered(rig):
+    """In any session, in any case; and it can be registered as well."""
     rig.orders(2)
-    for session in (rig.spark, rig.spark.newSession()):
-        table = session.read.format("ignis").option("queue", "orders").load(rig.path)
-        assert table.count() == 2
-
-
-@pytest.mark.parametrize("name", ["IGNIS", "Ignis"])
-def test_the_case_of_its_name_does_not_matter(rig, name):
-    rig.orders(2)
-    assert rig.spark.read.format(name).options(queue="orders").load(rig.path).count() == 2
-
-
-def test_it_can_be_registered_as_well(rig):
-    rig.orders(2)
-    session = rig.spark.newSession()
-    session.dataSource.register(IgnisDataSource)
-    assert session.read.format("ignis").options(queue="orders").load(rig.path).count() == 2
+    registered = rig.spark.newSession()
+    registered.dataSource.register(IgnisDataSource)
+    for session in (rig.spark, rig.spark.newSession(), registered):
+        for name in ("ignis", "IGNIS"):
+            table = session.read.format(name).options(queue="orders", path=rig.path).load()
+            assert table.count() == 2
 
 
 def test_a_view_in_sql_reads_a_queue(rig):
@@ -34,10 +24,9 @@ def test_a_view_in_sql_reads_a_queue(rig):
         f"CREATE TEMPORARY VIEW shop USING ignis OPTIONS (path '{rig.path}', queue 'orders')"
     )
     try:
-        rows = rig.spark.sql("SELECT number FROM shop WHERE number > 0 ORDER BY number").collect()
+        assert_rows(rig.spark.sql("SELECT number FROM shop WHERE number > 0"), 1, 2)
     finally:
         rig.spark.catalog.dropTempView("shop")
-    assert [row.number for row in rows] == [1, 2]
     assert counts(queue, "waiting") == [3]
 
 
@@ -46,15 +35,8 @@ def test_a_path_may_be_a_file_uri(rig, form):
     rig.orders(2)
     uri = form.format(rig.path)
     read = rig.spark.read.format("ignis").option("queue", "orders")
-    assert read.load(uri).count() == 2
     read.load(uri).write.format("ignis").mode("append").option("queue", "copy").save(uri)
-    assert sorted(numbers_of(rig.store.queue("copy").browse())) == [0, 1]
-
-
-def test_a_path_may_be_an_option(rig):
-    rig.orders(2)
-    read = rig.spark.read.format("ignis").options(queue="orders", path=rig.path)
-    assert read.load().count() == 2
+    assert_rows(rig.read("copy").select("number"), 0, 1)
 
 
 def test_a_source_refuses_wrong_options_when_it_is_made_all_of_them_at_once(rig):
@@ -109,8 +91,6 @@ def test_a_catalog_in_postgresql_with_a_storage_apart_works_from_end_to_end(
         finish(settle.trigger(availableNow=True).start())
 
         table = rig.spark.read.format("ignis").options(queue="out", magazine="sideline", **place)
-        assert table.load().selectExpr("count(*)", "sum(number)").collect() == [
-            (500, sum(range(0, 5000, 10)))
-        ]
+        assert_same(table.load().select("number"), rig.spark.range(0, 5000, 10).toDF("number"))
         view = rig.spark.read.format("ignis").options(view="failures", **place).load()
-        assert view.groupBy("queue", "reason").count().collect() == [("out", "ten", 500)]
+        assert_rows(view.groupBy("queue", "reason").count(), ("out", "ten", 500))

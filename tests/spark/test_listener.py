@@ -5,10 +5,10 @@ import logging
 
 import pytest
 
-from pyspark_ignis import BatchReport, consume, listener
+from pyspark_ignis import BatchReport, listener
 from queue_core import Store
 from tests.contract.pools import eventually
-from tests.spark.consuming import make_cases, run
+from tests.spark.consuming import make_cases
 
 pytestmark = pytest.mark.nightly
 
@@ -19,7 +19,7 @@ def decide(message):
     return message["what"] == "true"
 
 
-def test_a_listener_reports_the_batches_of_all_queries(spark, tmp_path, checkpoint, caplog):
+def test_a_listener_reports_the_batches_of_all_queries(spark, start, tmp_path, caplog):
     queue = make_cases(tmp_path, *["true"] * 5, *["false"] * 2, "ignorable")
     reports = []
     failing, good = listener(lambda report: 1 / 0), listener(reports.append)
@@ -27,11 +27,7 @@ def test_a_listener_reports_the_batches_of_all_queries(spark, tmp_path, checkpoi
         spark.streams.addListener(each)
     try:
         with caplog.at_level(logging.ERROR, logger="pyspark_ignis.listening"):
-            query = consume(
-                spark, "cases", decide, checkpoint=checkpoint, path=tmp_path / "store",
-                ignorable=KeyError, max_messages=4, name="tills", trigger={"availableNow": True},
-            )  # fmt: skip
-            run(query)
+            query = start(decide, ignorable=KeyError, max_messages=4, name="tills")
             eventually(lambda: sum(report.rows for report in reports) == 8)
     finally:
         for each in (failing, good):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pyspark_ignis import Later, Retry, constant, consume
+from pyspark_ignis import Later, Retry, constant
 from tests.factories import make_queue, orders
 from tests.spark.rig import finish
 
@@ -38,22 +38,11 @@ def handle(message):
     return True
 
 
-def test_a_query_retries_by_its_own_policy_and_puts_messages_off(rig):
+def test_a_query_retries_by_its_own_policy_and_puts_messages_off(rig, start):
     queue = rig.orders(5)
     retry = Retry(attempts=3, backoff=constant(60), on=[ConnectionError, "rejected"])
 
-    finish(
-        consume(
-            rig.spark,
-            "orders",
-            handle,
-            path=rig.path,
-            checkpoint=rig.folder / "checkpoint",
-            trigger={"availableNow": True},
-            tasks="none",
-            retry=retry,
-        )
-    )
+    start(handle, queue="orders", tasks="none", retry=retry)
 
     assert queue.browse().num_rows == 0
     assert aside(rig) == {

@@ -60,22 +60,6 @@ def test_rows_of_files_are_left_out_without_being_written_again(rig):
     audit(rig.store)
 
 
-@pytest.mark.parametrize(
-    ("options", "told"),
-    [
-        ({"policy": "latest"}, "give the queue a key"),
-        ({"policy": "latests", "key": "customer"}, "did you mean 'latest'"),
-        ({"policy": "merge(sum(customer))", "key": "number"}, "is not defined for string"),
-        ({"dedup": "numbr"}, "did you mean 'number'"),
-    ],
-)
-def test_a_policy_that_does_not_fit_is_refused_at_once(rig, options, told):
-    rig.orders(1)
-    with pytest.raises(PySparkException, match=told):
-        rig.write(rig.read(), "copy", **options)
-    assert "copy" not in rig.store.queues()
-
-
 @pytest.mark.nightly
 def test_rows_go_through_the_queues_own_check(rig):
     queue = make_queue(rig.store, "totals", shards=1, policy="tests.own_checks:add_up")

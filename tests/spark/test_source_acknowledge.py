@@ -2,11 +2,10 @@
 
 from itertools import chain
 
-import pyarrow as pa
 from pyspark.sql import functions as F
 
 from tests.factories import numbers_of, orders
-from tests.spark.rig import counts, finish, wait_until
+from tests.spark.rig import assert_rows, counts, finish, wait_until
 
 ONCE = {"once": True}
 
@@ -80,7 +79,5 @@ def test_a_browsing_query_that_runs_on_sees_what_is_loaded_and_what_others_have_
 def test_a_batch_read_takes_none(rig):
     queue = rig.orders(3)
     queue.fire(1)
-    rows = sorted(rig.read().collect())
-    assert [row.number for row in rows] == [0, 1, 2]
-    assert queue.metadata().filter(pa.compute.field("in_flight") == 1).num_rows == 1
-    assert counts(queue, "waiting") == [2]
+    assert_rows(rig.read().select("number"), 0, 1, 2)
+    assert counts(queue, "in_flight", "waiting") == [1, 2]

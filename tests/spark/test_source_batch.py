@@ -8,23 +8,22 @@ from pyspark.errors import PySparkException
 from queue_core.values.ids import IdSet
 from queue_core.values.outcomes import Settlement
 from tests.factories import orders
-from tests.spark.rig import counts
+from tests.spark.rig import assert_rows, counts, finish
 
 
 def test_a_table_has_what_waits_and_what_is_in_flight_and_nothing_is_taken(rig):
     queue = rig.orders(5, shards=2, key="number")
     queue.fire(2)
-    assert rig.read("orders_SIDELINE").collect() == []
-    rows = rig.read().collect()
-    assert sorted(row.number for row in rows) == [0, 1, 2, 3, 4]
-    assert sum(row._fired_at is not None for row in rows) == 2
+    assert_rows(rig.read("orders_SIDELINE"))
+    assert_rows(rig.read().select("number"), 0, 1, 2, 3, 4)
+    assert rig.read().where("_fired_at IS NOT NULL").count() == 2
     assert counts(queue, "waiting", "in_flight") == [3, 2]
 
 
 def test_an_empty_queue_is_an_empty_table(rig):
     rig.orders(0)
-    assert rig.read().collect() == []
-    assert rig.read(magazine="sideline").count() == 0
+    assert_rows(rig.read())
+    assert_rows(rig.read(magazine="sideline"))
 
 
 def test_a_table_shows_what_was_there_when_it_was_first_read(rig):
@@ -39,9 +38,7 @@ def test_a_table_shows_what_was_there_when_it_was_first_read(rig):
 
 def test_a_schema_picks_columns_of_a_table(rig):
     rig.orders(2)
-    table = rig.read(schema="_shard INT, number LONG")
-    assert table.columns == ["_shard", "number"]
-    assert table.collect() == [(0, 0), (0, 1)]
+    assert_rows(rig.read(schema="_shard INT, number LONG"), (0, 0), (0, 1))
     assert rig.read(schema="customer STRING").count() == 2
 
 
@@ -51,42 +48,36 @@ def test_the_views_show_a_store(rig):
     fired = red.fire(4, consumer=consumer)
     red.settle(Settlement.sideline(IdSet.of(fired.ids[:1]), "declined"), consumer)
 
-    assert [row.queue for row in rig.view("queues").collect()] == ["blue", "red"]
-    (row,) = rig.view("queues", "red").select("waiting", "in_flight", "sidelined").collect()
-    assert row == (2, 3, 1)
+    assert_rows(rig.view("queues").select("queue"), "blue", "red")
+    figures = rig.view("queues", "red").select("waiting", "in_flight", "sidelined")
+    assert_rows(figures, (2, 3, 1))
     (settings,) = rig.view("queues", "blue").select("settings").collect()
     assert json.loads(settings[0])["concurrency"] == 8
     shards = rig.view("shards", "red")
     assert shards.count() == 4
-    assert shards.selectExpr("sum(fired)", "sum(sidelined)").collect() == [(4, 1)]
+    assert_rows(shards.selectExpr("sum(fired)", "sum(sidelined)"), (4, 1))
     slices = rig.view("slices", "red").groupBy("magazine", "state").sum("messages")
-    assert sorted(map(tuple, slices.collect())) == [
-        ("main", "fired", 3),
-        ("main", "loaded", 2),
-        ("sideline", "loaded", 1),
-    ]
+    assert_rows(slices, ("main", "fired", 3), ("main", "loaded", 2), ("sideline", "loaded", 1))
     for queue in (None, "red"):
-        (row,) = rig.view("consumers", queue).collect()
-        assert (row.consumer, row.last_ticket, row.in_flight) == ("clerk", 1, 3)
-    (row,) = rig.view("failures").collect()
-    assert (row.queue, row.reason, row.consumer) == ("red", "declined", "clerk")
+        found = rig.view("consumers", queue).select("consumer", "last_ticket", "in_flight")
+        assert_rows(found, ("clerk", 1, 3))
+    failures = rig.view("failures").select("queue", "reason", "consumer")
+    assert_rows(failures, ("red", "declined", "clerk"))
     assert rig.view("failures", "blue").count() == 0
     assert blue.metadata().num_rows == 2
 
 
 def test_a_schema_picks_columns_of_a_view(rig):
     rig.orders(2)
-    rows = rig.view("queues", schema="waiting LONG, queue STRING").collect()
-    assert rows == [(2, "orders")]
+    assert_rows(rig.view("queues", schema="waiting LONG, queue STRING"), (2, "orders"))
     with pytest.raises(PySparkException, match="view 'queues' has no column 'waitin'"):
         rig.view("queues", schema="waitin LONG").collect()
 
 
 def test_a_view_is_no_stream(rig):
     rig.orders(1)
-    stream = rig.spark.readStream.format("ignis").option("view", "queues")
     with pytest.raises(PySparkException, match=r"view='queues' is for spark.read"):
-        stream.load(rig.path).writeStream.format("noop").start().awaitTermination(60)
+        finish(rig.each(rig.source(None, view="queues"), lambda *_: None))
 
 
 @pytest.mark.parametrize(

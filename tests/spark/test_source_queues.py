@@ -5,7 +5,7 @@ import pytest
 from pyspark.errors import PySparkException, StreamingQueryException
 
 from tests.factories import make_queue, numbers_of, orders
-from tests.spark.rig import counts, finish
+from tests.spark.rig import assert_rows, counts, finish
 
 
 def test_one_query_reads_several_queues(rig):
@@ -46,7 +46,7 @@ def test_a_batch_reads_several_queues(rig):
     rig.orders(2, "red")
     rig.orders(1, "blue")
     table = rig.read(None, queues="red,blue").groupBy("_queue").count()
-    assert sorted(map(tuple, table.collect())) == [("blue", 1), ("red", 2)]
+    assert_rows(table, ("blue", 1), ("red", 2))
 
 
 def test_queues_of_different_columns_are_refused(rig):
@@ -63,7 +63,7 @@ def test_the_sideline_is_read_like_main(rig):
     queue = rig.orders(3)
     failed = queue.fire(2)
     queue.sideline(failed, reason="declined")
-    assert [row.number for row in rig.read(magazine="sideline").collect()] == [0, 1]
+    assert_rows(rig.read(magazine="sideline").select("number"), 0, 1)
 
     ((first, second),) = rig.batches(rig.source(magazine="sideline"))
     assert [first.number, second.number] == [0, 1]
@@ -102,8 +102,3 @@ def test_two_sources_of_a_query_with_one_consumer_are_refused_and_lose_nothing(r
     else:
         run("twin", "sister")
     assert sorted(numbers_of(rig.store.queue("copy").browse())) == list(range(40))
-
-
-def drop(queue):
-    queue.admin.deactivate()
-    queue.admin.drop()

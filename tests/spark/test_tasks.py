@@ -6,7 +6,6 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 from queue_core.catalog.records import schedule
-from tests.dump import backdate
 from tests.factories import numbers_of, orders
 from tests.spark.rig import counts, finish, wait_until
 
@@ -32,10 +31,6 @@ def report(rig, queue=None, **options):
     return rig.source(queue, **({"task": "shovel"} | options))
 
 
-def moved(batches):
-    return [[(row.task, row.queue, row.moved) for row in batch] for batch in batches]
-
-
 def test_a_task_that_is_run_once_ends_and_its_rows_tell_what_it_moved(rig):
     queue = sidelined(rig, 6, shards=2, key="number")
     stream = report(rig)
@@ -43,23 +38,10 @@ def test_a_task_that_is_run_once_ends_and_its_rows_tell_what_it_moved(rig):
 
     (rows,) = rig.batches(stream)
 
-    told = [row.asDict() for row in rows]
-    assert sum(row["moved"] for row in told) == 6
-    assert [row["shard"] for row in told] == [0, 1]
-    assert {(r["task"], r["queue"], r["from"], r["to"]) for r in told} == {
-        ("shovel", "orders", "sideline", "main")
-    }
+    assert sum(row.moved for row in rows) == 6
+    told = [(row.task, row.queue, row.shard, row["from"], row.to) for row in rows]
+    assert told == [("shovel", "orders", shard, "sideline", "main") for shard in (0, 1)]
     assert sorted(numbers_of(queue.browse())) == list(range(6))
-
-
-@pytest.mark.nightly
-def test_run_again_it_tells_what_is_new(rig):
-    queue = sidelined(rig, 4)
-    stream = report(rig, task="all")
-    assert moved(rig.batches(stream)) == [[("shovel", "orders", 4)]]
-    queue.sideline(queue.fire(3))
-
-    assert moved(rig.batches(stream)) == [[("shovel", "orders", 3)]]
 
 
 def test_nothing_to_do_is_an_end_without_rows(rig):
@@ -180,61 +162,5 @@ def scheduled(rig):
         return {(row.queue_id, row.task) for row in rows}
 
 
-@pytest.mark.nightly
-def test_a_paused_query_goes_on_with_as_many_partitions_as_its_queue_then_says(rig):
-    queue = rig.orders(8, shards=4, key="number", concurrency=0)
-    seen = []
-
-    def work(batch, _):
-        seen.append((sorted(row.number for row in batch.collect()), batch.rdd.getNumPartitions()))
-
-    stream = rig.source(consumer="reader", refreshInterval="100ms")
-    query = rig.each(stream, work, trigger={})
-    wait_until(lambda: rig.store.view("consumers").num_rows == 1, query)
-    wait_until(lambda: "Waiting for data" in query.status["message"], query)
-    assert counts(queue, "waiting", "fired") == [8, 0]
-
-    queue.admin.change_settings(concurrency=2)
-    wait_until(lambda: bool(numbers_seen(seen)), query)
-    queue.admin.change_settings(concurrency=3)
-    # A batch or two may begin before the query has read it.
-    for first in range(8, 800, 8):
-        queue.load(orders(8, first=first))
-        wait_until(lambda first=first: first + 7 in numbers_seen(seen), query)
-        if seen[-1][1] == 3:
-            break
-
-    assert next(parts for found, parts in seen if found) == 2
-    assert seen[-1][1] == 3
-
-
-def numbers_seen(seen):
-    return [number for found, _ in seen for number in found]
-
-
 def numbers(rows):
     return [row.number for row in rows]
-
-
-@pytest.mark.nightly
-def test_two_queries_of_two_queues_sweep_both(rig):
-    """One of them leads; each shows the sweeps of its own queue."""
-    queues = {name: rig.orders(2, name) for name in ("a", "b")}
-    for queue in queues.values():
-        queue.fire("all")
-    backdate(rig.store, 7200)
-    rows = {name: [] for name in queues}
-    queries = [
-        rig.each(
-            report(rig, task="sweep", queue=name, interval=1),
-            lambda batch, _, name=name: rows[name].extend(batch.collect()),
-            checkpoint=name,
-            trigger={},
-        )
-        for name in queues
-    ]
-
-    wait_until(lambda: all(rows.values()), queries[0])
-
-    swept = {name: [(row.queue, row.moved) for row in rows[name]] for name in rows}
-    assert swept == {"a": [("a", 2)], "b": [("b", 2)]}

@@ -2,19 +2,33 @@
 
 import pyarrow as pa
 import pytest
+from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from ignis_sink.load import stage
 from ignis_sink.message import LoadMessage
 from ignis_sink.options import SinkOptions
 from ignis_sink.planning import find_target
-from ignis_sink.publishing import in_turn, open_queue
-from queue_core import Store
-from queue_core.errors import Conflict, QueueExists
+from ignis_sink.publishing import in_turn, open_queue, publish
+from queue_core import Retry, Store
+from queue_core.errors import Conflict, Invalid, QueueExists, SchemaMismatch
 from queue_core.values.model import Run, Staged
+from tests.factories import make_queue, numbers_of, orders
 
 ROWS = StructType([StructField("number", LongType()), StructField("text", StringType())])
 FIRST = pa.schema([("number", pa.int64())])
+#: What the selectable and smart variants need of a queue that the sink creates.
+SETTINGS = {
+    "categories": "customer",
+    "attributes": "number, amount",
+    "priority": "amount",
+    "priorityAging": "1h",
+    "maxSize": "100",
+    "room": "on_fire",
+    "retry": "Retry( attempts = 2 )",
+    "concurrency": "3",
+    "sweepAfter": "30m",
+}
 
 
 def options(folder, **given):
@@ -114,3 +128,77 @@ def test_segments_without_a_shard_take_the_shards_in_turn_one_for_each_task(tmp_
     keyed = [LoadMessage(target=target, staged=(staged[2],), query_id=None)]
     shards = [segment.runs[0].shard for segment in in_turn([*tasks, *keyed], 7, 4)]
     assert shards == [3, 3, 0, 0, 5]
+
+
+def rows(**columns):
+    """The columns of a table of numbered rows."""
+    return from_arrow_schema(pa.schema({"number": pa.int64(), **columns}.items()))
+
+
+def test_the_options_are_settings_of_the_new_queue_also_for_the_rows_that_create_it(tmp_path):
+    chosen = SinkOptions.of(SETTINGS | {"path": str(tmp_path), "queue": "q", "shards": "1"})
+    table = orders(10, customers=2)
+    task = stage(table.to_batches(), find_target(chosen, from_arrow_schema(table.schema)))
+    store, queue = open_queue(task.target, chosen)
+    publish(store, queue, in_turn([task], 0, 1), chosen, None)
+
+    settings = queue.settings
+    assert (settings.attributes, settings.categories) == (("number", "amount"), ("customer",))
+    assert (settings.priority, settings.priority_aging) == ("amount", 3600.0)
+    assert (settings.room, settings.max_size) == ("on_fire", 100)
+    assert (settings.retry, settings.concurrency) == (Retry(attempts=2), 3)
+    assert settings.sweep_after == 1800.0
+    with Store.open(tmp_path) as opened:
+        # A slice of its own for each category.
+        assert opened.view("slices").column("messages").to_pylist() == [5, 5]
+        firing = opened.queue("q").fire(2, selector="customer = 'customer-0'")
+        assert numbers_of(firing.messages) == [8, 6]
+    # The next batch has the same options.
+    assert open_queue(task.target, chosen)[1] == queue
+
+
+@pytest.mark.parametrize(
+    ("columns", "given", "told"),
+    [
+        ({"custmer": pa.string()}, {}, "has no column 'custmer'; did you mean 'customer'"),
+        ({"customer": pa.list_(pa.int64())}, {}, "'customer' is string; list<.*> values do not"),
+        ({"amount": pa.string()}, {"mergeSchema": "true"}, "is double; string values do not"),
+        ({"Customer": pa.string()}, {"mergeSchema": "true"}, "'Customer' differ only in case"),
+        ({}, {"key": "number"}, "key='number': queue 'orders' has the key 'customer'"),
+        ({}, {"room": "on_fire"}, "room='on_fire': queue 'orders' has room = 'on_delete'"),
+        ({}, {"categories": "number"}, "categories=.* queue 'orders' has categories"),
+        ({}, {"retry": "Retry(attempts=3)"}, "queue 'orders' has retry"),
+    ],
+)
+def test_rows_and_options_that_do_not_fit_an_existing_queue_are_refused(
+    tmp_path, columns, given, told
+):
+    with Store.open(tmp_path) as store:
+        make_queue(store, key="customer", categories=["customer"])
+    with pytest.raises(Invalid, match=told):
+        find_target(options(tmp_path, queue="orders", **given), rows(**columns))
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"room": "never"}, "room='never': use on_delete, on_fire"),
+        ({"categories": "colour"}, "no column 'colour'"),
+        ({"priorityAging": "soon"}, "priorityAging='soon'"),
+        ({"concurrency": "200"}, "concurrency='200': use 0 to 100"),
+        ({"policy": "latest"}, "give the queue a key"),
+        ({"policy": "latests", "key": "text"}, "did you mean 'latest'"),
+        ({"policy": "merge(sum(text))", "key": "number"}, "is not defined for string"),
+        ({"policy": "no_such:check", "shards": "1"}, "'no_such:check' cannot be imported"),
+        ({"dedup": "numbr"}, "did you mean 'number'"),
+    ],
+)
+def test_options_that_do_not_fit_a_new_queue_are_refused(tmp_path, given, told):
+    with pytest.raises(Invalid, match=told):
+        find_target(options(tmp_path, **given), ROWS)
+
+
+def test_a_row_whose_key_is_null_is_refused(tmp_path):
+    target = find_target(options(tmp_path, key="text"), ROWS)
+    with pytest.raises(SchemaMismatch, match="key column 'text' is null in 1 rows"):
+        stage([pa.record_batch({"number": [1, 2], "text": ["a", None]})], target)
