@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -18,6 +22,7 @@ from tests.factories import make_queue, orders
 #: Long enough for any query of a test, on a busy machine.
 PATIENCE = 90.0
 
+ROOT = Path(__file__).parents[2]
 AVAILABLE_NOW = {"availableNow": True}
 
 
@@ -142,3 +147,17 @@ def assert_rows(found: DataFrame, *rows: object) -> None:
     """Assert that a DataFrame has these rows, in any order; that of one column is its value."""
     tuples = [row if isinstance(row, tuple) else (row,) for row in rows]
     assert_same(found, found.sparkSession.createDataFrame(tuples, found.schema))
+
+
+def told_by(script: str, folder: Path, environment: dict[str, str] | None = None) -> Any:
+    """Run a script of `tests.spark` in a process of its own; return the JSON that it prints."""
+    done = subprocess.run(
+        [sys.executable, "-m", f"tests.spark.{script}", str(folder)],
+        cwd=ROOT,
+        env=dict(os.environ) if environment is None else environment,
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])

@@ -2,47 +2,12 @@
 
 from itertools import chain
 
-import pyarrow as pa
 import pytest
 from pyspark.sql import functions as F
 
 from tests.factories import make_queue, orders
 
 pytestmark = pytest.mark.nightly
-
-PAYLOADS = pa.schema([("number", pa.int64()), ("payload", pa.string())])
-
-
-def payloads(rig, *sizes):
-    """A queue with a message of each size."""
-    queue = make_queue(rig.store, schema=PAYLOADS)
-    rows = [{"number": number, "payload": "x" * size} for number, size in enumerate(sizes)]
-    for row in rows:
-        queue.load([row])
-    return queue
-
-
-def test_a_micro_batch_takes_so_many_messages_at_most(rig):
-    rig.orders(10)
-    stream = rig.source(maxMessagesPerTrigger=4)
-    assert rig.numbers(stream) == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
-
-
-def test_a_micro_batch_takes_so_many_bytes_at_most_but_one_message_at_least(rig):
-    payloads(rig, 2000, 2000, 2000, 60_000, 2000)
-    stream = rig.source(maxBytesPerTrigger="8k")
-    assert rig.numbers(stream) == [[0, 1, 2], [3], [4]]
-
-
-def test_the_bytes_of_a_micro_batch_are_those_that_its_readers_hold(rig):
-    """Even if the stored file is small."""
-    queue = make_queue(rig.store, schema=PAYLOADS, compression="zstd")
-    queue.load([{"number": number, "payload": "x" * 10_000} for number in range(20)])
-
-    batches = list(rig.batches(rig.source(maxBytesPerTrigger="100k")))
-
-    assert [len(batch) for batch in batches] == [10, 10]
-    assert all(sum(len(row.payload) for row in batch) <= 102_400 for batch in batches)
 
 
 @pytest.mark.parametrize(

@@ -1,19 +1,15 @@
 """`tuned` changes what it says, and nothing that the user has set; in a process of its own."""
 
-import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from pyspark_ignis.tuning import BRIEF_JAVA
 from pyspark_ignis.tuning import MAX_BATCH_BYTES as BYTES
+from tests.spark.rig import told_by
 
 pytestmark = pytest.mark.nightly
-
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -30,20 +26,9 @@ def told(tmp_path_factory):
     other.parent.mkdir()
     other.write_text("#!/bin/sh\necho another Python >&2\nexit 1\n")
     other.chmod(0o755)
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.spark.tuned_session", str(folder)],
-        cwd=ROOT,
-        env={
-            **environment,
-            "PATH": f"{other.parent}{os.pathsep}{os.environ['PATH']}",
-            "XDG_CACHE_HOME": str(folder / "cache"),
-        },
-        capture_output=True,
-        text=True,
-        timeout=240,
-    )
-    assert done.returncode == 0, done.stderr
-    return {**json.loads(done.stdout.splitlines()[-1]), "folder": folder}
+    environment["PATH"] = f"{other.parent}{os.pathsep}{os.environ['PATH']}"
+    environment["XDG_CACHE_HOME"] = str(folder / "cache")
+    return {**told_by("tuned_session", folder, environment), "folder": folder}
 
 
 def test_workers_import_pyspark_with_its_bytecode(told):
