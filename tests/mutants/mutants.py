@@ -815,6 +815,13 @@ MUTANTS = (
         "tests/unit/ignis_source/test_firing.py",
     ),
     _of(
+        "a write contradicts the settings of its queue",
+        "ignis_sink/planning",
+        "        if setting in unlike:",
+        "        if False:",
+        "tests/unit/ignis_sink/test_planning.py",
+    ),
+    _of(
         "a queue stages without its attributes",
         "queue_core/segments/staging_spec",
         "attributes=described(settings, queue.schema),",
