@@ -1,17 +1,20 @@
 """The target of a task, and changes of the queue while the task runs."""
 
+from unittest.mock import Mock
+
 import pyarrow as pa
 import pytest
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
+from ignis_sink import publishing
 from ignis_sink.load import stage
 from ignis_sink.message import LoadMessage
 from ignis_sink.options import SinkOptions
 from ignis_sink.planning import find_target
 from ignis_sink.publishing import in_turn, open_queue, publish
 from queue_core import Retry, Store
-from queue_core.errors import Conflict, Invalid, QueueExists, SchemaMismatch
+from queue_core.errors import Conflict, Invalid, NoSuchQueue, QueueExists, SchemaMismatch
 from queue_core.values.model import Run, Staged
 from tests.factories import make_queue, numbers_of, orders
 
@@ -89,10 +92,15 @@ def test_rows_of_an_older_schema_are_published_when_columns_were_added_since(tmp
         assert open_queue(target, chosen)[1].schema_version == target.spec.schema_version + 1
 
 
-def test_two_that_make_the_same_queue_at_once_share_it(tmp_path):
+def test_two_that_make_the_same_queue_at_once_share_it(tmp_path, monkeypatch):
     chosen = options(tmp_path)
     first, second = find_target(chosen, ROWS), find_target(chosen, ROWS)
-    assert open_queue(first, chosen) == open_queue(second, chosen)
+    made = open_queue(first, chosen)
+    assert open_queue(second, chosen) == made
+    with monkeypatch.context() as patched:
+        # As if the first one had made it just after the second one had looked.
+        patched.setattr(publishing, "find_queue", Mock(side_effect=NoSuchQueue("not yet")))
+        assert open_queue(second, chosen) == made
     different = find_target(options(tmp_path / "elsewhere", shards="2"), ROWS)
     with pytest.raises((Conflict, QueueExists)):
         open_queue(different, chosen)
