@@ -332,7 +332,7 @@ def test_messages_that_were_set_apart_are_loaded_again_when_their_file_is_back(s
 @pytest.mark.spoiled
 def test_counters_are_computed_from_the_slices(store, queue):
     before = store.view("shards").to_pylist()
-    write(update(shards).values(loaded=1))(store)
+    write(update(shards).values(loaded=1, load_pointer=FAR))(store)
     write(update(shard_locks).values(fired=7))(store)
     write(update(counters).values(damaged=5))(store)
 
