@@ -2,155 +2,123 @@
 
 import threading
 
-import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    Bundle,
+    RuleBasedStateMachine,
+    invariant,
+    rule,
+    run_state_machine_as_test,
+)
 
 from queue_core.consumers.consumer import QueueConsumer, SuspendReason
-from queue_core.consumers.lists import ConsumerLists, ConsumerState
+from queue_core.consumers.lists import WANTING, ConsumerLists, ConsumerState
 from tests.waiting import PATIENCE
+
+PRIORITIES = (-1, 7, None)
 
 
 def make_consumer(name="c", **how):
     return QueueConsumer(name, lambda limit: None, lambda consumer: None, **how)
 
 
-def added(lists, name="c", *, wants=True, **how):
-    consumer = make_consumer(name, **how)
-    if not wants:
-        consumer.suspend(SuspendReason.FLOW_CONTROL)
-    lists.add(consumer)
-    return consumer
+class Moves(RuleBasedStateMachine):
+    """Consumers move as the table of `queue_core.consumers.lists` says, which is written here."""
 
+    made = Bundle("made")
 
-def state_of(consumer):
-    return consumer.node.state
+    def __init__(self):
+        super().__init__()
+        self.lists = ConsumerLists()
+        #: In the order in which the consumers came into their states.
+        self.states = {}
 
+    def moved(self, consumer, origins, to):
+        """Move a consumer from some states to another one; return the state that it left."""
+        if self.states[consumer] not in origins:
+            return None
+        left = self.states.pop(consumer)
+        self.states[consumer] = to
+        return left
 
-@pytest.mark.parametrize(
-    ("wants", "acquires", "state"),
-    [
-        (True, True, ConsumerState.INTERESTED),
-        (True, False, ConsumerState.NON_ACQUIRING),
-        (False, True, ConsumerState.NOT_INTERESTED),
-        (False, False, ConsumerState.NOT_INTERESTED),
-    ],
-)
-def test_a_new_consumer_is_in_the_list_of_all_and_in_one_other(wants, acquires, state):
-    lists = ConsumerLists()
-    consumer = added(lists, wants=wants, acquires=acquires)
-
-    assert list(lists.all) == [consumer]
-    assert state_of(consumer) is state
-    assert lists.sizes() == {name: int(name in ("all", state.value)) for name in lists.sizes()}
-
-
-def test_uninterested_becomes_interested():
-    lists = ConsumerLists()
-    consumer = added(lists, wants=False)
-
-    assert lists.set_interest(consumer, True) is ConsumerState.NOT_INTERESTED
-    assert list(lists.interested(consumer.rank)) == [consumer]
-    assert list(lists.not_interested) == []
-
-
-def test_interested_becomes_uninterested():
-    lists = ConsumerLists()
-    consumer = added(lists)
-
-    assert lists.set_interest(consumer, False) is ConsumerState.INTERESTED
-    assert list(lists.not_interested) == [consumer]
-    assert list(lists.interested(consumer.rank)) == []
-
-
-def test_interested_becomes_notified():
-    lists = ConsumerLists()
-    consumer = added(lists)
-
-    assert lists.set_notified(consumer, True)
-    assert list(lists.notified) == [consumer]
-    assert list(lists.interested(consumer.rank)) == []
-
-
-def test_notified_becomes_uninterested():
-    lists = ConsumerLists()
-    consumer = added(lists)
-    lists.set_notified(consumer, True)
-
-    assert lists.set_interest(consumer, False) is ConsumerState.NOTIFIED
-    assert list(lists.not_interested) == [consumer]
-    assert list(lists.notified) == []
-
-
-def test_notified_goes_to_the_back_of_interested():
-    lists = ConsumerLists()
-    first, second = added(lists, "first"), added(lists, "second")
-    lists.set_notified(first, True)
-
-    assert lists.set_notified(first, False)
-    assert list(lists.interested(first.rank)) == [second, first]
-
-
-def test_browsers_move_between_non_acquiring_and_not_interested_only():
-    lists = ConsumerLists()
-    browser = added(lists, acquires=False)
-
-    assert not lists.set_notified(browser, True)
-    assert state_of(browser) is ConsumerState.NON_ACQUIRING
-    assert lists.set_interest(browser, False) is ConsumerState.NON_ACQUIRING
-    assert list(lists.not_interested) == [browser]
-    assert lists.set_interest(browser, True) is ConsumerState.NOT_INTERESTED
-    assert list(lists.non_acquiring) == [browser]
-
-
-@pytest.mark.parametrize("state", [s for s in ConsumerState if s is not ConsumerState.REMOVED])
-def test_removed_from_any_state(state):
-    lists = ConsumerLists()
-    consumer = added(
-        lists,
-        wants=state is not ConsumerState.NOT_INTERESTED,
-        acquires=state is not ConsumerState.NON_ACQUIRING,
+    @rule(
+        target=made,
+        wants=st.booleans(),
+        acquires=st.booleans(),
+        priority=st.sampled_from(PRIORITIES),
     )
-    if state is ConsumerState.NOTIFIED:
-        lists.set_notified(consumer, True)
+    def add(self, wants, acquires, priority):
+        consumer = make_consumer(acquires=acquires, priority=priority)
+        self.lists.add(consumer)
+        wanting = ConsumerState.INTERESTED if acquires else ConsumerState.NON_ACQUIRING
+        self.states[consumer] = wanting
+        if not wants:
+            self.want(consumer, False)
+        return consumer
 
-    assert lists.remove(consumer) is state
-    assert set(lists.sizes().values()) == {0}
-    assert lists.remove(consumer) is ConsumerState.REMOVED
+    @rule(consumer=made, wants=st.booleans())
+    def want(self, consumer, wants):
+        wanting = {ConsumerState.INTERESTED, ConsumerState.NOTIFIED, ConsumerState.NON_ACQUIRING}
+        if not wants:
+            left = self.moved(consumer, wanting, ConsumerState.NOT_INTERESTED)
+        elif consumer.acquires:
+            left = self.moved(consumer, {ConsumerState.NOT_INTERESTED}, ConsumerState.INTERESTED)
+        else:
+            left = self.moved(consumer, {ConsumerState.NOT_INTERESTED}, ConsumerState.NON_ACQUIRING)
+        assert self.lists.set_interest(consumer, wants) is left
+
+    @rule(consumer=made, notified=st.booleans())
+    def notify(self, consumer, notified):
+        pair = (ConsumerState.INTERESTED, ConsumerState.NOTIFIED)
+        origin, to = pair if notified else reversed(pair)
+        left = self.moved(consumer, {origin}, to)
+        assert self.lists.set_notified(consumer, notified) == (left is not None)
+
+    @rule(consumer=made)
+    def remove(self, consumer):
+        left = self.states[consumer]
+        self.states[consumer] = ConsumerState.REMOVED
+        assert self.lists.remove(consumer) is left
+
+    @invariant()
+    def each_is_in_the_list_of_all_and_in_one_other(self):
+        def having(*states):
+            return [one for one, state in self.states.items() if state in states]
+
+        there = set(self.states) - set(having(ConsumerState.REMOVED))
+        assert set(self.lists.all) == there
+        assert list(self.lists.non_acquiring) == having(ConsumerState.NON_ACQUIRING)
+        assert list(self.lists.not_interested) == having(ConsumerState.NOT_INTERESTED)
+        assert list(self.lists.notified) == having(ConsumerState.NOTIFIED)
+        waiting = having(ConsumerState.INTERESTED)
+        for rank in {one.rank for one in self.states}:
+            ranked = [one for one in waiting if one.rank == rank]
+            assert list(self.lists.interested(rank)) == ranked
+        assert self.lists.highest_wanting() == max((c.rank for c in having(*WANTING)), default=None)
+        sizes = {state.value: len(having(state)) for state in ConsumerState}
+        del sizes["removed"]
+        assert self.lists.sizes() == {"all": len(there), **sizes}
 
 
-@pytest.mark.parametrize("wants", [True, False])
-def test_no_other_move_is_made(wants):
-    lists = ConsumerLists()
-    consumer = added(lists, wants=wants)
-
-    assert not lists.set_notified(consumer, False)
-    assert lists.set_interest(consumer, wants) is None
-    if not wants:
-        assert not lists.set_notified(consumer, True)
-    lists.remove(consumer)
-    assert not lists.set_notified(consumer, True)
-    assert lists.set_interest(consumer, True) is None
-    assert lists.set_interest(consumer, False) is None
+def test_each_move_of_the_table_is_made_and_no_other():
+    run_state_machine_as_test(Moves, settings=settings(max_examples=60, stateful_step_count=40))
 
 
-def test_there_is_a_list_of_interested_for_each_priority_and_the_highest_is_known():
-    lists = ConsumerLists()
-    low, high, none = (added(lists, str(p), priority=p) for p in (-1, 7, None))
+def test_a_new_consumer_that_wants_no_work_is_not_interested():
+    lists, consumer = ConsumerLists(), make_consumer()
+    consumer.suspend(SuspendReason.FLOW_CONTROL)
+    lists.add(consumer)
 
-    assert [list(lists.interested(c.rank)) for c in (low, high, none)] == [[low], [high], [none]]
-    assert lists.highest_wanting() == none.rank
-    lists.set_interest(none, False)
-    assert lists.highest_wanting() == 7
-    lists.set_notified(high, True)
-    assert lists.highest_wanting() == 7
-    lists.remove(high)
-    assert lists.highest_wanting() == -1
-    lists.set_interest(low, False)
-    assert lists.highest_wanting() is None
+    assert consumer.node.state is ConsumerState.NOT_INTERESTED
+    assert lists.remove(make_consumer()) is ConsumerState.REMOVED
 
 
 def test_threads_that_move_one_consumer_leave_it_in_one_list():
     lists = ConsumerLists()
-    consumers = [added(lists, str(number), priority=number % 2) for number in range(4)]
+    consumers = [make_consumer(str(number), priority=number % 2) for number in range(4)]
+    for consumer in consumers:
+        lists.add(consumer)
     barrier = threading.Barrier(4)
 
     def work(me):
@@ -173,5 +141,5 @@ def test_threads_that_move_one_consumer_leave_it_in_one_list():
         *lists.interested(1),
     ]
     assert sorted(c.name for c in everywhere) == ["0", "1", "2", "3"]
-    wanting = [c for c in consumers if state_of(c) is not ConsumerState.NOT_INTERESTED]
+    wanting = [c for c in consumers if c.node.state is not ConsumerState.NOT_INTERESTED]
     assert lists.highest_wanting() == max((c.rank for c in wanting), default=None)

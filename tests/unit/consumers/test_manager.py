@@ -147,6 +147,17 @@ def test_browsers_are_always_notified_and_take_nothing(shop):
     assert taker.pull(10) == [1, 2]
 
 
+def test_it_pulls_what_it_takes_from_the_queue():
+    taken, limits = [None, [], ["a", "b"]], []
+    consumer = QueueConsumer("one", lambda n: limits.append(n) or taken.pop(), lambda _: None)
+    consumer.join(QueueConsumerManager("orders"))
+
+    assert (consumer.pull(5), consumer.pull_single(), consumer.pull(4)) == (["a", "b"], None, None)
+    assert limits == [5, 1, 4]
+    consumer.leave()
+    assert "removed" in repr(consumer)
+
+
 # Reasons to be notified.
 
 
@@ -294,16 +305,6 @@ def test_a_lower_priority_that_is_at_work_stops_when_a_higher_one_comes(shop):
     shop.work()
 
     assert shop.got == {"low": 2, "high": 3}
-
-
-def test_equal_priorities_take_turns(shop):
-    for number in range(4):
-        shop.consumer(f"c{number}", priority=3)
-    for message in range(8):
-        shop.load(message)
-        shop.work()
-
-    assert set(shop.got.values()) == {2}
 
 
 def test_a_selective_consumer_leaves_other_messages_to_its_equals(shop):

@@ -33,7 +33,3 @@ def test_a_trace_is_printed_with_one_line_per_step():
         " 1. orders: arrived [MainThread]",
         "12. worker 1: delivered [MainThread]",
     ]
-
-
-def test_there_are_twelve_steps():
-    assert [int(step) for step in Step] == list(range(1, 13))
