@@ -99,6 +99,7 @@ class Machine(RuleBasedStateMachine):
     @invariant()
     def sizes_agree(self):
         assert len(self.entries) == len(self.model)
+        assert chained(self.entries) == len(self.entries) + self.entries._deleted
 
     def teardown(self):
         self.pass_over_all()

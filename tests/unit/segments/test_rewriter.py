@@ -69,22 +69,18 @@ def repacked(request, tmp_path, monkeypatch):
     return storage, staged, groups
 
 
-def test_the_kept_columns_are_the_queues_and_those_that_a_compacted_segment_stores():
-    assert kept_columns(QUEUE) == [*ORDERS.names, "_message_id", "_loaded_at"]
-
-
-def test_a_group_knows_its_extent():
-    assert (APART.position, APART.span, APART.messages, APART.bytes) == (100, 9, 5, 50)
-    assert (INTERLEAVED.position, INTERLEAVED.span, INTERLEAVED.messages) == (500, 4, 4)
-
-
 def test_rows_are_as_far_apart_as_their_places(repacked):
     _, staged, (apart, interleaved) = repacked
 
     assert apart.rows.tolist() == [0, 1, 4, 7, 8]
     # The second group follows the span of the first.
     assert interleaved.rows.tolist() == [9, 10, 11, 12]
+    assert (APART.position, APART.span, APART.messages, APART.bytes) == (100, 9, 5, 50)
+    assert (INTERLEAVED.position, INTERLEAVED.span, INTERLEAVED.messages) == (500, 4, 4)
     assert staged.rows == APART.span + INTERLEAVED.span
+    # The chunks cover all rows without a gap.
+    assert sum(chunk.rows for chunk in staged.chunks) == staged.rows
+    assert (len(staged.chunks) > 1) == (staged.location is not None)
     for one in (apart, interleaved):
         assert one.piece.position == one.group.position
         assert one.piece.rows.numbers().tolist() == one.rows.tolist()
@@ -103,14 +99,6 @@ def test_a_slice_inherits_the_times_of_its_group_and_its_share_of_the_bytes(repa
     assert (apart.piece.loaded_at, apart.piece.moved_at) == (10, 30)
     assert apart.piece.bytes == staged.bytes * 5 // 9
     assert apart.piece.stats == '{"number":[0,4,0,5,[0,1,2,3,4]]}'
-
-
-def test_chunks_cover_all_rows_without_a_gap(repacked):
-    _, staged, _ = repacked
-
-    assert sum(chunk.rows for chunk in staged.chunks) == staged.rows
-    if staged.location is not None:
-        assert len(staged.chunks) > 1
 
 
 def test_the_messages_are_read_back_under_their_ids(repacked):

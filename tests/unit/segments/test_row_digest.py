@@ -22,21 +22,13 @@ ROWS = pa.record_batch(
 )
 
 
-def test_the_order_of_rows_does_not_matter():
-    shuffled = ROWS.take(pa.array(np.random.default_rng(1).permutation(100)))
-
-    assert digest_of(shuffled) == digest_of(ROWS)
-
-
-@pytest.mark.parametrize("parts", [2, 3, 7])
-def test_the_division_of_rows_does_not_matter(parts):
+@pytest.mark.parametrize("parts", [1, 2, 3, 7])
+def test_neither_order_nor_division_of_rows_matter(parts):
     size = 100 // parts + 1
-    digests = [digest_of(ROWS.slice(first, size)) for first in range(0, 100, size)]
+    shuffled = ROWS.take(pa.array(np.random.default_rng(1).permutation(100)))
+    digests = [digest_of(shuffled.slice(first, size)) for first in range(0, 100, size)]
 
     assert sum(digests) % MODULUS == digest_of(ROWS)
-
-
-def test_no_rows_have_the_digest_zero():
     assert digest_of(ROWS.slice(0, 0)) == 0
 
 
@@ -75,14 +67,6 @@ def test_values_that_change_places_between_rows_or_columns_are_noticed():
     assert len({digest([1, 2], [3, 4]), digest([1, 2], [4, 3]), digest([3, 4], [1, 2])}) == 3
 
 
-@pytest.mark.parametrize("name", KEPT)
-def test_every_type_that_a_queue_stores_has_a_digest(name):
-    kind, values = KEPT[name]
-    rows = pa.record_batch({"value": pa.array([*values, None], kind)})
-
-    assert digest_of(rows) == digest_of(rows.take(pa.array(range(len(rows) - 1, -1, -1))))
-
-
 def test_values_of_all_lengths_have_the_same_digest_together_and_apart():
     values = pa.array(
         [
@@ -95,13 +79,10 @@ def test_values_of_all_lengths_have_the_same_digest_together_and_apart():
     )
     rows = pa.record_batch({"value": values})
 
-    apart = sum(digest_of(rows.slice(at, 1)) for at in range(len(rows)))
+    apart = [digest_of(rows.slice(at, 1)) for at in range(len(rows))]
 
-    assert digest_of(rows) == apart % MODULUS
-    assert (
-        digest_of(rows.slice(3))
-        == (apart - sum(digest_of(rows.slice(n, 1)) for n in range(3))) % MODULUS
-    )
+    for first in (0, 3):
+        assert digest_of(rows.slice(first)) == sum(apart[first:]) % MODULUS
 
 
 def test_ids_have_a_digest_too():

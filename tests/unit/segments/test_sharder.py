@@ -71,15 +71,6 @@ def test_a_rank_is_the_index_of_a_row_in_what_is_taken(key):
     assert taken.column("number").to_numpy()[ranks].tolist() == list(range(rows.num_rows))
 
 
-def test_rows_without_a_key_stay_together_without_a_shard():
-    sharder, rows = filled(None, 4, 3, 4)
-
-    ((shard, table),) = sharder.take()
-
-    assert shard is None
-    assert table.equals(rows)
-
-
 def test_rows_count_until_they_are_taken():
     sharder, rows = filled("key", 4, 10, 5)
     assert (sharder.rows, sharder.bytes) == (15, rows.nbytes)
@@ -92,18 +83,17 @@ def test_rows_count_until_they_are_taken():
     assert sum(table.num_rows for _, table in sharder.take()) == 2
 
 
-def test_a_key_that_is_null_is_refused_with_its_queue_and_column():
-    sharder = Sharder("orders", SCHEMA, "key", 4)
-    sharder.add(pa.record_batch({"key": [1, None], "number": [1, 2]}, schema=SCHEMA))
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        (pa.array([1, None]), "'orders': key column 'key' is null in 1 rows"),
+        (pa.array([1.5]), "key column 'key' is double; use an integer"),
+    ],
+)
+def test_a_key_that_cannot_pick_a_shard_is_refused_with_its_queue_and_column(keys, message):
+    rows = pa.record_batch({"key": keys})
+    sharder = Sharder("orders", rows.schema, "key", 4)
+    sharder.add(rows)
 
-    with pytest.raises(SchemaMismatch, match="'orders': key column 'key' is null in 1 rows"):
-        sharder.take()
-
-
-def test_a_key_of_a_type_that_cannot_pick_a_shard_is_refused():
-    schema = pa.schema([("key", pa.float64())])
-    sharder = Sharder("orders", schema, "key", 4)
-    sharder.add(pa.record_batch({"key": [1.5]}, schema=schema))
-
-    with pytest.raises(SchemaMismatch, match="key column 'key' is double; use an integer"):
+    with pytest.raises(SchemaMismatch, match=message):
         sharder.take()

@@ -33,17 +33,17 @@ def failed(due, rows, retry=RETRY, attempts=0):
     return [(r.numbers().tolist(), at) for r, at in due.failed(piece, make_rows(*rows), retry)]
 
 
-def test_the_policy_gives_one_time_to_all():
-    assert failed(times(), [1, 2, 5]) == [([1, 2, 5], NOW + 2 * SECOND)]
-
-
-def test_the_last_attempt_leaves_them_dead():
-    assert failed(times(), [1, 2], attempts=1) == [([1, 2], NOW + 2 * SECOND)]
-    assert failed(times(), [1, 2], attempts=2) == [([1, 2], NEVER)]
-
-
-def test_without_a_policy_they_have_no_time():
-    assert failed(times(), [1, 2], retry=None) == [([1, 2], None)]
+@pytest.mark.parametrize(
+    ("retry", "attempts", "due_at"),
+    [
+        (RETRY, 0, NOW + 2 * SECOND),
+        (RETRY, 1, NOW + 2 * SECOND),
+        (RETRY, 2, NEVER),
+        (None, 2, None),
+    ],
+)
+def test_the_policy_gives_one_time_to_all(retry, attempts, due_at):
+    assert failed(times(), [1, 2, 5], retry, attempts) == [([1, 2, 5], due_at)]
 
 
 def test_given_times_come_before_the_policy():

@@ -25,14 +25,10 @@ def test_the_text_of_a_limit_is_read_back(one):
     assert QueueSettings.from_json(settings.to_json()) == settings
 
 
-def test_several_limits_have_a_text():
+def test_several_limits_and_none_have_a_text():
     assert as_limits(text_of(LIMITS[2:])) == tuple(LIMITS[2:])
-
-
-def test_no_limits_are_a_text_too():
     assert as_limits(None) == as_limits("") == as_limits([]) == ()
     assert text_of(()) == ""
-    assert QueueSettings.from_json(QueueSettings().to_json()).limits == ()
 
 
 @pytest.mark.parametrize(

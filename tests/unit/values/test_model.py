@@ -82,12 +82,6 @@ def test_a_slice_places_its_rows_and_shares_its_bytes():
     assert piece.bytes_of(make_rows(4)) == 30
 
 
-def test_only_the_chunks_that_hold_the_rows_are_read():
-    assert segment().narrowed(0, 10).chunks == CHUNKS[:1]
-    assert segment().narrowed(9, 11).chunks == CHUNKS
-    assert segment().narrowed(20, 30).chunks == ()
-
-
 def test_a_segment_without_a_file_has_a_name_too():
     assert segment().name == "inlined/7"
     assert segment(location="segments/a.arrow").name == "segments/a.arrow"

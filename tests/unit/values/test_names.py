@@ -47,15 +47,29 @@ HOSTILE = [
 ]
 
 
-@pytest.mark.parametrize("name", ["a", "orders", "Orders_2.new-ones", "a" * 128, "a..b"])
-def test_a_plain_queue_name_is_allowed(name):
-    assert check_queue(name) == name
+@pytest.mark.parametrize(
+    ("check", "name"),
+    [
+        *((check_queue, name) for name in ("a", "orders", "Orders_2.new-ones", "a" * 128, "a..b")),
+        *((check_consumer, name) for name in ("a", "7", "python:host-1.local:42:0af3", "a" * 200)),
+        (check_consumer, "me@home"),
+    ],
+)
+def test_a_plain_name_is_allowed(check, name):
+    assert check(name) == name
 
 
-@pytest.mark.parametrize("name", HOSTILE, ids=repr)
-def test_any_other_queue_name_is_refused_and_quoted(name):
+@pytest.mark.parametrize(
+    ("check", "name"),
+    [
+        *((check_queue, name) for name in HOSTILE),
+        *((check_consumer, name) for name in ("", "../x", "a b", "-a", "a\n", "a'b", None)),
+        (check_consumer, "a" * 201),
+    ],
+)
+def test_any_other_name_is_refused_and_quoted(check, name):
     with pytest.raises(BadName) as refusal:
-        check_queue(name)
+        check(name)
 
     assert repr(name) in str(refusal.value)
 
@@ -69,19 +83,6 @@ def test_whatever_text_is_allowed_is_one_harmless_folder_name(text):
     assert name not in {".", ".."}
     assert name.isascii()
     assert not set(name) & set("/\\'\";:%~ \x00")
-
-
-@pytest.mark.parametrize("name", ["a", "7", "python:host-1.local:42:0af3", "me@home", "a" * 200])
-def test_a_plain_consumer_name_is_allowed(name):
-    assert check_consumer(name) == name
-
-
-@pytest.mark.parametrize("name", ["", "../x", "a b", "-a", "a\n", "a'b", "a" * 201, None])
-def test_any_other_consumer_name_is_refused_and_quoted(name):
-    with pytest.raises(BadName) as refusal:
-        check_consumer(name)
-
-    assert repr(name) in str(refusal.value)
 
 
 @pytest.mark.parametrize("names", [["a"], ["a", "b"], ["größe", "with space", "a.b", "'"], ["_a"]])
@@ -118,10 +119,7 @@ def test_columns_that_would_be_confused_are_refused_by_name(names, culprit):
 )
 def test_the_nearest_name_is_suggested_when_one_is_near(name, hint):
     assert nearest(name, ["Orders", "payments"]) == hint
-
-
-def test_nothing_is_suggested_when_nothing_is_known():
-    assert nearest("orders", []) == ""
+    assert nearest(name, []) == ""
 
 
 def test_of_many_names_a_few_are_listed_and_near_ones_first():
@@ -133,16 +131,21 @@ def test_of_many_names_a_few_are_listed_and_near_ones_first():
     assert near_first("zebra", ["b", "a"]) == ["a", "b"]
 
 
-def test_a_new_query_has_a_name_that_no_other_has():
+def test_the_name_of_a_new_query_is_its_own_and_tells_its_queues_and_its_host():
     assert check_consumer(of_query()) != of_query()
     assert is_of_query(of_query())
-
-
-def test_the_name_of_a_new_query_tells_its_queues_and_its_host():
     name = check_consumer(of_query(["orders", "pay"]))
-
     assert name.startswith(f"spark:orders-pay:{socket.gethostname()[:80]}:")
     assert is_of_query(name)
+    for other in ("reader", "spark:", "spark:reader", "spark:" + "0" * 33):
+        assert not is_of_query(other), other
+
+
+def test_the_name_of_a_process_is_known_as_one():
+    for prefix in ("python:", "pool:", "keeper:"):
+        assert is_of_process(prefix + of_process())
+    for other in (of_process(), of_query(), "python:3", "pool:main:1:0123abc"):
+        assert not is_of_process(other), other
 
 
 @pytest.mark.parametrize(
@@ -158,26 +161,3 @@ def test_the_name_of_a_new_query_tells_its_queues_and_its_host():
 def test_a_text_becomes_a_part_of_a_name(text, told):
     assert speaking(text) == told
     check_consumer(f"pool:{told}@here")
-
-
-@pytest.mark.parametrize("name", ["reader", "spark:", "spark:reader", "spark:" + "0" * 33])
-def test_the_name_of_a_consumer_may_be_that_of_another_in_another_store(name):
-    assert not is_of_query(name)
-
-
-@pytest.mark.parametrize("prefix", ["python:", "pool:", "keeper:"])
-def test_the_name_of_a_process_is_known_as_one(prefix):
-    assert is_of_process(prefix + of_process())
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(of_process(), id="without a prefix"),
-        pytest.param(of_query(), id="of a query"),
-        "python:3",
-        "pool:main:1:0123abc",
-    ],
-)
-def test_other_names_are_not_taken_for_that_of_a_process(name):
-    assert not is_of_process(name)

