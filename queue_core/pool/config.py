@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from queue_core.catalog.holders.interests import claim_of
 from queue_core.errors import BadOption
@@ -16,9 +15,6 @@ from queue_core.selection.demand import Demand
 from queue_core.upkeep.tasks.registry import TASKS, check_tasks
 from queue_core.values.model import BY_SHARD, GLOBAL
 from queue_core.values.settings import MAX_CONCURRENCY, is_whole
-
-if TYPE_CHECKING:
-    pass
 
 #: Messages that a worker fires, handles and settles at once by default.
 BATCH = 100
@@ -68,11 +64,15 @@ class PoolConfig:
         return claim_of(exclusive=self.exclusive, single_active=self.single_active)
 
     @property
+    def yields(self) -> bool:
+        """Whether consumers of other processes may precede it."""
+        return self.priority is not None or self.single_active
+
+    @property
     def may_prefetch(self) -> bool:
         """Whether to fire messages before workers need them: not if others may precede."""
         selects = self.demand.selector is not None or self.demand.order_by is not None
-        yields = self.priority is not None or self.single_active
-        return not (selects or yields or self.max_in_flight)
+        return not (selects or self.yields or self.max_in_flight)
 
     @property
     def breaker_name(self) -> str:

@@ -121,7 +121,7 @@ class PoolLife:
             sideline_runner=runner.of_sideline(),
             batch=config.batch,
             priority=config.priority,
-            yields=config.priority is not None or config.single_active,
+            yields=config.yields,
             acquires=not config.browse,
             # What a breaker holds back is left to other handlers.
             selective=config.demand.selector is not None or config.breaker is not None,

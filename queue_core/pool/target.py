@@ -305,7 +305,6 @@ def _acquire(
     queue: Queue, consumer: Consumer, dispatcher: QueueDispatcher, config: PoolConfig
 ) -> Callable[[int], Firing | None]:
     """Return the function that fires messages."""
-    yields = config.priority is not None or config.single_active
     demand = queue.opened.demanded(config.demand)
 
     def take(limit: int) -> Firing | None:
@@ -318,7 +317,7 @@ def _acquire(
             dispatcher.look_in(STALL_SECONDS)
         if firing.opens_in is not None:
             dispatcher.look_in(firing.opens_in)
-        if yields:
+        if config.yields:
             with queue.store.catalog.read() as connection:
                 seconds = interests.held_back(connection, consumer, queue.info.id)
             if seconds is not None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from opentelemetry.metrics import CallbackOptions, MeterProvider, Observation, get_meter_provider
@@ -29,7 +30,7 @@ class _SharedMeters:
         self._found: readings.Readings = {}
         self._read_at = float("-inf")
 
-    def of(self, metric: Metric) -> Iterable[Observation]:
+    def of(self, metric: Metric, _: CallbackOptions) -> Iterable[Observation]:
         with self._lock:
             if time.monotonic() - self._read_at > _SHARED_SECONDS:
                 self._found = readings.read(self._catalog)
@@ -49,13 +50,7 @@ def register(catalog: Catalog, provider: MeterProvider | None) -> None:
         make = meter.create_observable_counter if metric.counts else meter.create_observable_gauge
         make(
             metric.opentelemetry,
-            callbacks=[_callback(shared, metric)],
+            callbacks=[partial(shared.of, metric)],
             unit=_UNITS[metric.unit],
             description=metric.about,
         )
-
-
-def _callback(
-    shared: _SharedMeters, metric: Metric
-) -> Callable[[CallbackOptions], Iterable[Observation]]:
-    return lambda _: shared.of(metric)
