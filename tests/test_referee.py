@@ -47,9 +47,9 @@ class Story:
             **{"fired": int(self.now * 1e6), **more},
         )
 
-    def settle(self, *numbers, outcome="delete", queue="plain", life="one", held=None):
+    def settle(self, *numbers, outcome="delete", queue="plain", life="one", held=None, **more):
         chosen = {name: [] for name in ("delete", "sideline", "reload")} | {outcome: [*numbers]}
-        self.tell("settling", life, settle=self.count, queue=queue, **chosen)
+        self.tell("settling", life, settle=self.count, queue=queue, **chosen, **more)
         if held == "never":
             return self
         held = len(numbers) if held is None else held
@@ -191,6 +191,34 @@ BAD = {
         *("duplicated", 1),
         story().load(1).deliver(1).back_up().restore().deliver(1, life="two"),
     ),
+    "settled only after a restore": (
+        *("duplicated", 1),
+        story().load(1).deliver(1).back_up().restore().settle(1, held=0).deliver(1, life="two"),
+    ),
+    "a second id that no restore explains": (
+        *("duplicated", 1),
+        story()
+        .load(1)
+        .deliver(1, ids=[7])
+        .back_up()
+        .restore()
+        .die()
+        .deliver(1, ids=[8], life="two"),
+    ),
+    "copied again, and one copy handed out twice": (
+        *("duplicated", 1),
+        far(1)
+        .back_up()
+        .publish(1)
+        .restore(store="near")
+        .wait(1)
+        .deliver(1, queue="out")
+        .deliver(1, queue="out", life="two"),
+    ),
+    "its process died only later": (
+        *("duplicated", 1),
+        story().load(1).deliver(1).deliver(1, life="two").wait(1).die(),
+    ),
     "before an earlier one of its key": (
         *("disordered", 1),
         story().load(1, 2).deliver(2).settle(2).deliver(1).settle(1),
@@ -272,6 +300,12 @@ def test_what_replaced_a_message_and_was_undone_is_no_reason_for_its_loss():
         ("clock back", story().deliver(1).fault("clock back").deliver(1, life="two")),
         ("restore", story().deliver(1).settle(1).restore(0.5).deliver(1)),
         ("restore", story().deliver(1, ids=[7]).restore(-1.5).deliver(1, ids=[8])),
+        ("its process died", story().deliver(1).settle(1, held=0).die().deliver(1, life="two")),
+        # A batch was read before a restore, and settled after it.
+        (
+            "restore",
+            story().deliver(1).back_up().restore().settle(1, begun=2.0).deliver(1, life="two"),
+        ),
         # It was held when the catalog was copied, and deleted afterwards.
         ("restore", story().deliver(1).back_up().settle(1).restore().deliver(1, life="two")),
         (
@@ -317,6 +351,7 @@ def test_a_message_whose_load_did_not_return_may_come_or_not():
             .deliver(2, queue="latest"),
         ),
         ("undone", story().back_up().load(1).restore()),
+        ("undone", story().back_up().load(1, queue="in", store="near").restore(store="near")),
         ("undone", far(1).back_up().publish(1).restore(store="far")),
         # Refused first, and then loaded.
         (None, story().load(1, end="refused").load(1).deliver(1)),
