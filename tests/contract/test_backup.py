@@ -305,6 +305,16 @@ def spoil(file, how):
             file.unlink()
 
 
+def test_an_altered_manifest_is_refused(store, queue, folder, tmp_path):
+    store.admin.backup(folder)
+    content = json.loads((folder / "manifest.json").read_text())
+    content["taken_at"] += 1
+    (folder / "manifest.json").write_text(json.dumps(content))
+    with pytest.raises(DamagedBackup, match="is altered or torn"):
+        Store.restore(folder, tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+
+
 def test_a_backup_of_a_newer_ignis_is_refused(store, queue, folder, tmp_path):
     store.admin.backup(folder)
     for name in ("version", "format"):

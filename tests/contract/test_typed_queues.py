@@ -135,6 +135,9 @@ def test_a_class_must_fit_the_queue(store: Store) -> None:
     queue = store.create_queue("numbers", Number)
     with pytest.raises(SchemaMismatch, match=r"does not fit class Renamed.*'remark'"):
         store.queue("numbers", Renamed)
+    store.create_queue("texts", pa.schema([("number", pa.string())]))
+    with pytest.raises(SchemaMismatch, match="column 'number' is string, and the field is int64"):
+        store.queue("texts", Number)
     with pytest.raises(SchemaMismatch, match="queue 'numbers' has no column 'remark'"):
         queue.load([Renamed(1)])
     with pytest.raises(QueueExists):

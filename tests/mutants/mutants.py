@@ -327,7 +327,7 @@ MUTANTS = (
         "queue_core/waiting/smart/rewrite",
         "if (np.diff(order) == 1).all():",
         "if len(order):",
-        "tests/property/test_eligibility.py",
+        "smart_loads",
     ),
     _of(
         "the head of a group is skipped by its statistics",
@@ -348,9 +348,7 @@ MUTANTS = (
         "queue_core/selection/scan",
         "met &= condition.mask(",
         "met = condition.mask(",
-        "eligibility",
-        "selection",
-        "tests/property/test_eligibility.py",
+        "tests/unit/selection/test_scan.py",
     ),
     _of(
         "a condition about the moment is remembered",
@@ -646,7 +644,7 @@ MUTANTS = (
         "queue_core/handling/objects/message_class",
         "            if not fits(field.type, column):\n",
         "            if False:\n",
-        "tests/unit/handling/objects/test_message_class.py",
+        "typed_queues",
     ),
     _of(
         "objects of two classes are loaded together",

@@ -2,7 +2,7 @@
 
 import pyarrow as pa
 
-from queue_core.selection.scan import PLACE, in_order, is_lasting
+from queue_core.selection.scan import PLACE, in_order, is_lasting, mask
 from queue_core.selector import Selector
 from queue_core.values.schema import NOW
 
@@ -12,6 +12,14 @@ SCHEMA = pa.schema([("n", pa.int64()), (NOW, pa.timestamp("us"))])
 def test_a_condition_on_the_moment_does_not_last():
     assert is_lasting(Selector.parse("n > 0", SCHEMA))
     assert not is_lasting(Selector.parse(f"{NOW} > '2024-01-01'", SCHEMA))
+
+
+def test_a_row_is_selected_when_it_meets_all_conditions():
+    conditions = [Selector.parse(each, SCHEMA) for each in ("n > 0", "n < 5")]
+    rows = pa.table({"n": [1, -1, 5, None]})
+
+    assert mask(rows, conditions).tolist() == [True, False, False, False]
+    assert mask(rows, []).tolist() == [True] * 4
 
 
 def test_rows_are_sorted_by_their_places():
