@@ -132,10 +132,11 @@ def metrics_of(scraped):
     for family in text_string_to_metric_families(scraped):
         for each in family.samples:
             if each.labels.get("queue") == "orders":
-                found[each.name] = each.value
+                # Damaged messages have a series for each of their files.
+                found[each.name] = found.get(each.name, 0) + each.value
             if each.name == "ignis_consumer_in_flight_messages":
                 held[each.labels["consumer"]] = int(each.value)
-    counts = {name: int(found[metric]) for name, metric in _METRICS.items()}
+    counts = {name: int(found.get(metric, 0)) for name, metric in _METRICS.items()}
     return counts | {"age": found.get("ignis_oldest_message_age_seconds"), "held": held}
 
 

@@ -226,8 +226,8 @@ def test_a_script_behind_a_proxy_acts_with_the_token_of_its_session(serve, queue
 def test_a_header_is_believed_from_the_address_of_a_proxy_alone(serve, machine, options, status):
     client = serve(address=machine, **options)
 
-    answer = client.get("/api/session", headers={"X-Forwarded-User": "ann"})
-    assert answer.status_code == status
+    for path in ("/api/session", *["/"] * bool(options)):
+        assert client.get(path, headers={"X-Forwarded-User": "ann"}).status_code == status
 
 
 def test_tls_makes_the_cookie_secure(serve, tmp_path):

@@ -167,9 +167,10 @@ def test_bytes_that_differ_are_shown_differently(ignis, store):
     assert "\u2502 \\\\xff " in said
 
 
-def test_what_is_not_base64_is_refused(ignis, store):
-    queue = store.create_queue("orders", pa.schema([("data", pa.binary())]), shards=1)
-    queue.load([{"data": b"a"}])
+def test_what_does_not_fit_a_column_is_refused_with_its_type(ignis, store):
+    schema = pa.schema([("data", pa.binary()), ("amount", pa.float64())])
+    queue = store.create_queue("orders", schema, shards=1)
+    queue.load([{"data": b"a", "amount": 2.0}])
     queue.sideline(queue.fire(1).ids, "declined")
     (number,) = queue.browse(magazine="sideline").column("_message_id").to_pylist()
 
@@ -177,8 +178,10 @@ def test_what_is_not_base64_is_refused(ignis, store):
     assert 'line 2 of standard input cannot be read: "hello" is not base64' in said
     said = refusal(ignis("edit", "orders", number, "--set", "data=hello"))
     assert said == "ignis: --set data=hello: column 'data' is binary, and 'hello' is not base64\n"
-    assert ignis("edit", "orders", number, "--set", "data=/w==").exit_code == 0
-    assert queue.peek().column("data").to_pylist() == [b"\xff"]
+    said = refusal(ignis("edit", "orders", number, "--set", "amount=abc"))
+    assert said == "ignis: --set amount=abc: column 'amount' is double, and 'abc' is not\n"
+    assert ignis("edit", "orders", number, "--set=data=/w==", "--set=amount=3").exit_code == 0
+    assert queue.peek().select(schema.names).to_pylist() == [{"data": b"\xff", "amount": 3.0}]
 
 
 def test_a_csv_file_has_the_types_of_the_queue(ignis, store, tmp_path):
