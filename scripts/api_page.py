@@ -173,7 +173,3 @@ def _errors(module: Any) -> list[str]:
 
 def _told(error: type) -> str:
     return markdown(read(error).text)
-
-
-if __name__ == "__main__":
-    PAGE.write_text(page())

@@ -87,7 +87,3 @@ def _shown(parameter: Any) -> str:
 
 def _text(parameter: Any) -> str:
     return str(parameter.help or "").replace("|", "\\|")
-
-
-if __name__ == "__main__":
-    PAGE.write_text(page())

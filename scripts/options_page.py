@@ -44,7 +44,3 @@ def _shown(default: object) -> str:
     if isinstance(default, bool):
         return f"`{str(default).lower()}`"
     return f"`{default:g}` s" if isinstance(default, float) else f"`{default}`"
-
-
-if __name__ == "__main__":
-    PAGE.write_text(page())

@@ -45,7 +45,3 @@ def _shown(default: object) -> str:
     if default is None or default == ():
         return "none"
     return f"`{default:g}`" if isinstance(default, float) else f"`{default}`"
-
-
-if __name__ == "__main__":
-    PAGE.write_text(page())

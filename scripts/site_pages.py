@@ -61,18 +61,12 @@ def decisions() -> str:
     """Return the page that lists the decisions."""
     pages = sorted(ROOT.glob("docs/decisions/0*.md"))[1:]
     rows = [f"| {page.name[:4]} | [{title(page.read_text())}]({page.name}) |" for page in pages]
-    return "\n".join(
-        [
-            "# Decisions",
-            "",
-            "Each page has a problem, a choice, what was rejected, and the tests.",
-            "",
-            "| number | decision |",
-            "|---|---|",
-            *rows,
-            "",
-        ]
-    )
+    head = [
+        "# Decisions",
+        "",
+        "Each page has a problem, a choice, what was rejected, and the tests.",
+    ]
+    return "\n".join([*head, "", "| number | decision |", "|---|---|", *rows, ""])
 
 
 def how_tos() -> str:
