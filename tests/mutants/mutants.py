@@ -522,7 +522,7 @@ MUTANTS = (
     _of(
         "any number of categories is told apart",
         "queue_core/segments/stager",
-        "if len(coded.dictionary) > MOST:",
+        "if len(firsts) > MOST:",
         "if False:",
         "tests/unit/segments/test_stager.py",
     ),

@@ -123,6 +123,8 @@ def test_rows_are_told_apart_by_every_combination_of_values() -> None:
 def test_more_kinds_than_are_told_apart_are_left_together() -> None:
     rows = pa.table({"a": range(MOST + 1), "b": [n % 9 for n in range(MOST + 1)]})
     assert [len(found) for found in kinds(rows, ["a"])] == [MOST + 1]
+    pairs = pa.table({"a": [n // 9 for n in range(81)], "b": [n % 9 for n in range(81)]})
+    assert [len(found) for found in kinds(pairs, ["a", "b"])] == [81]
     rows = rows.slice(0, MOST)
     assert len(kinds(rows, ["a"])) == MOST
     assert len(kinds(rows.take([*range(MOST), 0]), ["a"])[0]) == 2
