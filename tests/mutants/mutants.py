@@ -913,4 +913,11 @@ MUTANTS = (
         "if False:",
         "backup",
     ),
+    _of(
+        "a backup keeps the segments that it does not name",
+        "queue_core/upkeep/backup/folder",
+        "            if file not in needed:\n                file.unlink(missing_ok=True)",
+        "            pass",
+        "backup",
+    ),
 )
