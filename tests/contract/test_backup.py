@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 
 import pytest
@@ -309,10 +310,14 @@ def spoil(file, how):
 def test_an_altered_manifest_is_refused(store, queue, folder, tmp_path):
     store.admin.backup(folder)
     content = json.loads((folder / "manifest.json").read_text())
-    content["taken_at"] += 1
-    (folder / "manifest.json").write_text(json.dumps(content))
-    with pytest.raises(DamagedBackup, match="is altered or torn"):
-        Store.restore(folder, tmp_path / "new")
+    altered = content | {"taken_at": content["taken_at"] + 1}
+    more = content | {"more": 1}
+    del more["sha256"]
+    digest = hashlib.sha256(json.dumps(more, sort_keys=True).encode()).hexdigest()
+    for wrong in (altered, more | {"sha256": digest}):
+        (folder / "manifest.json").write_text(json.dumps(wrong))
+        with pytest.raises(DamagedBackup, match="is altered or torn"):
+            Store.restore(folder, tmp_path / "new")
     assert not (tmp_path / "new").exists()
 
 
