@@ -23,6 +23,7 @@ from queue_core import Queue, Store
 from queue_core.errors import BadOption
 from queue_core.support.import_paths import missing
 from queue_core.values.model import BY_SHARD
+from queue_core.values.views import VIEWS
 from queue_core.watching.views import read_samples
 
 _INSPECT = "Inspect"
@@ -91,7 +92,7 @@ def _view(name: str, view: str, about: str, most: int | None = None) -> None:
     """
     Add a command that shows a view; *most*: its latest rows by default.
 
-    Consumers and breakers belong to the store, and the other views are of one queue or of all.
+    A view without a column `queue` is of the store, and the other views are of one queue or of all.
     """
 
     def whole(store: Store) -> None:
@@ -103,7 +104,7 @@ def _view(name: str, view: str, about: str, most: int | None = None) -> None:
     def latest(store: Store, queue: AnyName = None, *, last: Last = most or 0) -> None:
         show(store.view(view, queue), last=last)
 
-    plain = whole if view in ("consumers", "breakers") else of_queue
+    plain = of_queue if "queue" in VIEWS[view].names else whole
     function: Callable[..., None] = latest if most else plain
     function.__doc__ = about
     command(_INSPECT, name)(function)

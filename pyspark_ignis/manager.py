@@ -87,8 +87,7 @@ class IgnisManager:
         max_messages: At most this many messages in one micro-batch of a query, 1 or more, unless a
             handler's arguments have their own. The queues of a shared query share it evenly, or by
             their setting ``weight``. By default, all waiting messages.
-        tasks: The side tasks to run: any of ``shovel``, ``sweep``, ``expire``, ``compact``,
-            ``vacuum``, ``fsck`` and ``sample``.
+        tasks: The side tasks to run, by name. The default names all of them.
 
     Raises:
         BadOption: An argument is unknown, malformed or out of range.

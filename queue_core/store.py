@@ -224,12 +224,10 @@ class Store(AbstractContextManager["Store"]):
         Read a metadata view: a table that shows the state of the store.
 
         Args:
-            name: A key of `VIEWS`: ``queues``, ``shards``, ``slices``, ``consumers``,
-                ``sideline``, ``failures``, ``reports``, ``jobs``, ``breakers``,
-                ``samples`` or ``limits``.
-            queue: Show only the rows of this queue. By default, those of all queues. The views
-                ``consumers`` and ``breakers`` ignore it. ``failures`` and ``sideline`` take the
-                name of the queue's sideline too.
+            name: A key of `VIEWS`, such as ``queues``, ``slices`` or ``sideline``.
+            queue: Show only the rows of this queue. By default, those of all queues. Views without
+                a column ``queue`` ignore it, such as ``consumers``. ``failures`` and ``sideline``
+                take the name of the queue's sideline too.
 
         Returns:
             The rows, with the columns of ``VIEWS[name]``.
@@ -329,8 +327,7 @@ class Store(AbstractContextManager["Store"]):
             queues: The name of a queue, or of several, whose tasks are run. By default, all queues
                 of the store, including queues that are created later. As the leader, the process
                 sweeps all queues in any case.
-            tasks: The side tasks to run: any of ``shovel``, ``sweep``, ``expire``, ``compact``,
-                ``vacuum``, ``fsck`` and ``sample``. By default, all.
+            tasks: The side tasks to run, by name. The default names all of them.
             zookeeper: Servers of the ZooKeeper that elects the leader, as ``host:port``, separated
                 by commas. By default, a lease in the catalog elects the leader. All processes of
                 the store must use the same.

@@ -4,6 +4,7 @@ import pytest
 from typer.main import get_command
 
 from ignis_cli.commands import app
+from queue_core import VIEWS
 from tests.command_line import answer
 from tests.factories import make_queue, orders
 
@@ -98,5 +99,6 @@ def test_its_answer_is_json(ignis, store, tmp_path, command):
 
     answered = answer(result)
     assert command not in ANSWERS or answered == [ANSWERS[command]]
-    if command not in ("breakers", "jobs", "leftovers", "limits", "reports", "samples"):
+    is_empty_view = command in VIEWS and len(store.view(command)) == 0
+    if not is_empty_view and command != "leftovers":
         assert result.stdout, "it says what it has done"

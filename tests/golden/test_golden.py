@@ -44,8 +44,24 @@ def test_every_format_that_there_has_been_is_kept():
 
 
 def test_everything_is_as_it_was_written(store, expected):
-    assert described(store) == expected
+    """Newer views, columns and settings were unknown when the store was written."""
+    now = described(store)
+    for row in [*now["views"]["queues"], *expected["views"]["queues"]]:
+        row["settings"] = json.loads(row["settings"])
+
+    now["views"] = known(now["views"], expected["views"])
+
+    assert now == expected
     audit(store)
+
+
+def known(now, then):
+    """What is there now, with the names alone that were there then."""
+    if isinstance(now, dict) and isinstance(then, dict):
+        return {name: known(now[name], then[name]) for name in then if name in now}
+    if isinstance(now, list) and isinstance(then, list) and len(now) == len(then):
+        return [known(*pair) for pair in zip(now, then, strict=True)]
+    return now
 
 
 def test_it_is_in_order_and_its_rows_have_seals(store):
