@@ -179,22 +179,34 @@ def find_with_room(
     """
     Return the messages whose values have room, in order: their rows as `ID`, and the columns.
 
-    *search* finds at most a number of messages that meet conditions. Where the oldest messages have
+    *search* finds the first messages that meet conditions, a number or a few more. Where they have
     more of a value than its room, it is called again without that value, if there is a *limit*.
     """
     found: list[pa.Table] = []
+    seen: list[Numbers] = []
     rounds, left = 1 if limit is None else ROUNDS, limit
     for number in range(1, rounds + 1):
-        rows = rooms.read(request, search(left, rooms.conditions))
+        ids = search(left, rooms.conditions)
+        seen.append(ids)
+        rows = rooms.read(request, ids)
         fit, crowded = rooms.admitted(rows)
-        is_last = number == rounds or not crowded.any()
+        # Those that fit are enough, and none of them may be passed over for a crowded value.
+        is_enough = left is not None and np.count_nonzero(fit) >= left
+        is_last = number == rounds or is_enough or not crowded.any()
         kept = rows.filter(pa.array(fit if is_last else fit & crowded))
         found.append(kept)
-        left = None if left is None else left - kept.num_rows
-        if is_last or (left is not None and left <= 0):
+        if is_last:
             break
+        left = None if left is None else left - kept.num_rows
         rooms.close(rows.filter(pa.array(crowded)))
-    return pa.concat_tables(found)
+    return _as_seen(pa.concat_tables(found), np.concatenate(seen))
+
+
+def _as_seen(rows: pa.Table, seen: Numbers) -> pa.Table:
+    """Sort rows by their first place among ids: a later search finds what comes after them."""
+    ids, first = np.unique(seen, return_index=True)
+    places = first[np.searchsorted(ids, rows.column(ID).to_numpy())]
+    return rows.take(pa.array(np.argsort(places)))
 
 
 def key_of(value: Any) -> str:

@@ -214,3 +214,31 @@ def test_a_query_keeps_limits_of_values(store, session):
     query.acknowledge(offset)
     after = query.next(offset, None, None)
     assert len(query.plan(offset, after)) == 3
+
+
+@pytest.mark.parametrize("count", [3, None], ids=str)
+@pytest.mark.parametrize("bytes", [{}, {"max_bytes": 1 << 20}], ids=str)
+@pytest.mark.parametrize(
+    ("settings", "order"),
+    [({}, {"order_by": "amount DESC"}), ({"priority": "amount"}, {})],
+    ids=["order_by", "priority"],
+)
+def test_of_each_value_the_first_by_an_order_are_taken(store, count, bytes, settings, order):
+    queue = make_queue(store, limits=limit("customer", in_flight=1), **settings)
+    queue.load(of(*["a"] * 5, *["b"] * 5, *["c"] * 5))
+    taken = queue.fire(count or "all", **bytes, **order).messages
+    assert numbers_of(taken) == [14, 9, 4]
+
+
+def test_no_value_with_little_room_overtakes_older_messages(store):
+    queue = make_queue(store, key="number", group="number", limits=limit("customer", in_flight=2))
+    queue.load(of("a", *["b"] * 5))
+    assert numbers_of(queue.fire(1).messages) == [0]
+
+
+def test_a_limit_of_bytes_leaves_the_last_by_the_order(store):
+    queue = make_queue(store, priority="amount", limits=limit("customer", in_flight=1))
+    queue.load(of(*"fe", *"dd", *"aa", *"bb", "c"))
+    size = store.view("slices").column("bytes").to_pylist()[0] / 9
+    firing = queue.fire(9, max_bytes=int(3.5 * size))
+    assert numbers_of(firing.messages) == [8, 7, 5]
