@@ -25,25 +25,18 @@ TABLE = pa.table(
 @pytest.mark.parametrize(
     ("text", "rows"),
     [
-        ("priority", [0, 4, 1, 2, 3]),
         ("priority ASC", [0, 4, 1, 2, 3]),
-        ("priority DESC", [1, 2, 4, 0, 3]),
         ("priority DESC, size", [2, 1, 4, 0, 3]),
-        ("priority NULLS FIRST", [3, 0, 4, 1, 2]),
         ("priority DESC NULLS FIRST", [3, 1, 2, 4, 0]),
         ("priority DESC NULLS LAST", [1, 2, 4, 0, 3]),
         ("MIN(size)", [3, 0, 2, 1, 4]),
         ("MAX(size)", [1, 2, 0, 3, 4]),
         ("max(priority) NULLS FIRST, MIN(size)", [3, 2, 1, 4, 0]),
-        ("x", [2, 0, 4, 1, 3]),
-        ("x DESC", [1, 4, 0, 2, 3]),
         ("x DESC NULLS FIRST", [3, 1, 4, 0, 2]),
-        ("s", [3, 1, 4, 0, 2]),
         ("lower(s)", [1, 4, 0, 3, 2]),
         ("desc", [4, 3, 2, 1, 0]),
         ("desc desc", [0, 1, 2, 3, 4]),
         ("`desc` DESC", [0, 1, 2, 3, 4]),
-        ("price", [1, 0, 4, 3, 2]),
         ("abs(priority - 2)", [4, 0, 1, 2, 3]),
         ("CASE WHEN s = 'a' THEN 0 ELSE 1 END, size DESC", [1, 4, 2, 0, 3]),
         ("coalesce(priority, 9) DESC", [3, 1, 2, 4, 0]),
@@ -56,6 +49,8 @@ def test_orders(text, rows):
     assert order.indices(TABLE).to_pylist() == rows
     assert order.indices(TABLE).type == pa.uint64()
     assert [order.top(TABLE, k).to_pylist() for k in range(7)] == [rows[:k] for k in range(7)]
+    assert order.indices(TABLE.slice(0, 0)).to_pylist() == []
+    assert order.top(TABLE.slice(0, 0), 3).to_pylist() == []
 
 
 def test_of_equal_rows_the_oldest_comes_first_also_among_many():
@@ -70,13 +65,6 @@ def test_of_equal_rows_the_oldest_comes_first_also_among_many():
     for rows in (table, pieces, table.to_batches()[0]):
         assert order.indices(rows).to_pylist() == expected
         assert order.top(rows, 700).to_pylist() == expected[:700]
-
-
-def test_no_rows_have_an_order_too():
-    order = Order.parse("priority DESC, lower(s)", TABLE.schema)
-
-    assert order.indices(TABLE.slice(0, 0)).to_pylist() == []
-    assert order.top(TABLE.slice(0, 0), 3).to_pylist() == []
 
 
 def test_an_order_is_a_value():

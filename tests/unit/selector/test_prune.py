@@ -109,55 +109,26 @@ RULED_OUT_BY_VALUES = [
     "abs(d) = 1.25",
     "CASE WHEN n > 10 THEN 1 ELSE 2 END = 3",
 ]
+#: Forms that the property tests do not draw; of others they show that no matching row is ruled out.
 LEFT_OPEN = [
-    "n = 10",
-    "n >= 20",
-    "n <= 10",
-    "n <> 10",
-    "n IS NULL",
-    "n IS NOT NULL",
     "n IN (15)",
-    "NOT n IN (15)",
-    "NOT n = 10",
-    "n <=> NULL",
-    "n <=> 10",
-    "-n > -15",
     "n * -1 < -15",
-    "m - n > 100",
-    "abs(n - 15) = 0",
-    "s LIKE 'b%'",
-    "NOT s LIKE 'b%'",
-    "s LIKE '%x'",
-    "s ILIKE 'B%'",
-    "x = 0",
     "m > 2 * n",
+    "s ILIKE 'B%'",
     "all_null IS NULL",
     "box IS NULL",
     "box IS NOT NULL",
     "box.v = 1",
-    "at = '2024-02-01'",
-    "true",
-    "n > 99 OR s = 'b'",
-    "(n > 99) IS NULL",
     "(n > 99) IS NOT TRUE",
-    "coalesce(n, 99) = 99",
     "CASE WHEN n IS NULL THEN 1 END = 1",
 ]
 
 
-@pytest.mark.parametrize("text", RULED_OUT_BY_BOUNDS)
-def test_bounds_rule_out(text):
+@pytest.mark.parametrize("text", [*RULED_OUT_BY_BOUNDS, *RULED_OUT_BY_VALUES])
+def test_statistics_rule_out_what_no_row_matches(text):
     selector = Selector.parse(text, SCHEMA)
 
-    assert not selector.may_match(BOUNDS)
-    assert not any(selector.mask(TABLE).to_pylist())
-
-
-@pytest.mark.parametrize("text", RULED_OUT_BY_VALUES)
-def test_values_rule_out_what_bounds_cannot(text):
-    selector = Selector.parse(text, SCHEMA)
-
-    assert selector.may_match(BOUNDS)
+    assert selector.may_match(BOUNDS) == (text in RULED_OUT_BY_VALUES)
     assert not selector.may_match(VALUES)
     assert not any(selector.mask(TABLE).to_pylist())
 
@@ -168,12 +139,8 @@ def test_what_a_row_matches_is_left_open(text):
 
     assert selector.may_match(BOUNDS)
     assert selector.may_match(VALUES)
+    assert selector.may_match({})
     assert any(selector.mask(TABLE).to_pylist())
-
-
-@pytest.mark.parametrize("text", [*RULED_OUT_BY_VALUES, "n > 20", "n IS NULL", "s LIKE 'a%'"])
-def test_without_statistics_everything_is_left_open(text):
-    assert Selector.parse(text, SCHEMA).may_match({})
 
 
 def test_no_nulls_and_only_nulls_are_told_apart():
@@ -187,7 +154,6 @@ def test_one_known_bound_is_used():
     stats = {"x": ColumnStats(5.0, None, null_count=0, row_count=5)}
 
     assert not Selector.parse("x < 5", SCHEMA).may_match(stats)
-    assert Selector.parse("x > 1e300", SCHEMA).may_match(stats)
     assert not Selector.parse("NOT x >= 5", SCHEMA).may_match(stats)
 
 
@@ -196,7 +162,6 @@ def test_all_rows_equal_rules_out_the_opposite():
 
     assert not Selector.parse("n <> 7", SCHEMA).may_match(stats)
     assert not Selector.parse("n NOT IN (7, 8)", SCHEMA).may_match(stats)
-    assert Selector.parse("n = 7", SCHEMA).may_match(stats)
 
 
 def test_nan_is_never_ruled_out():
@@ -289,18 +254,7 @@ CERTAIN = [
     "s LIKE 'b%'",
     "true",
 ]
-UNCERTAIN = [
-    "n > 10",
-    "k >= 10",
-    "k >= 10 AND n >= 10",
-    "k >= 10 OR n = NULL",
-    "k IS NOT NULL",
-    "NOT (k > 20)",
-    "n / (m - 150) < 1e9",
-    "other > 1",
-    "n IN (10, 20)",
-    "NULL",
-]
+UNCERTAIN = ["n > 10", "k >= 10 OR n = NULL", "n / (m - 150) < 1e9", "other > 1", "NULL"]
 
 
 @pytest.mark.parametrize("text", CERTAIN)
