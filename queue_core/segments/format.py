@@ -115,7 +115,7 @@ def decode(data: pa.Buffer, chunk: Chunk, schema: pa.Schema, name: str) -> pa.Re
 
 def pack_chunks(chunks: Iterable[Chunk]) -> bytes:
     """Return chunks as bytes for the catalog."""
-    return b"".join(_CHUNK.pack(*_fields(chunk)) for chunk in chunks)
+    return b"".join(_CHUNK.pack(*chunk) for chunk in chunks)
 
 
 def unpack_chunks(data: bytes) -> tuple[Chunk, ...]:
@@ -125,7 +125,3 @@ def unpack_chunks(data: bytes) -> tuple[Chunk, ...]:
 
 def _empty(schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([pa.nulls(0, f.type) for f in schema], schema=schema)
-
-
-def _fields(chunk: Chunk) -> tuple[int, int, int, int]:
-    return chunk.rows, chunk.offset, chunk.length, chunk.checksum

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from functools import cache, lru_cache, partial
+from functools import cache, lru_cache, partial, reduce
+from operator import or_
 from typing import Any, Protocol
 
 import numpy as np
@@ -20,7 +21,7 @@ from queue_core.segments import trials
 from queue_core.segments.format import decode
 from queue_core.segments.storage import Storage
 from queue_core.values.model import Chunk, Part, ReadPlan, ScanTask, SegmentRef
-from queue_core.values.rows import RowNumbers, Rows
+from queue_core.values.rows import RowNumbers
 from queue_core.values.schema import (
     COMPACTED,
     METADATA,
@@ -108,13 +109,6 @@ class _Layout:
     #: The names of the returned columns that are the same in all rows of a part.
     repeated: list[str]
 
-    @staticmethod
-    def of(schema: pa.Schema, columns: Sequence[str] | None) -> _Layout:
-        output = output_schema(schema, columns)
-        names: list[str] = output.names
-        own = pa.schema([field for field in schema if field.name in names])
-        return _Layout(schema, own, output, names, [n for n in names if n in _OF_TASKS])
-
 
 def _layout(plan: ReadPlan, columns: Sequence[str] | None) -> _Layout:
     return _layout_of(plan.schema, None if columns is None else tuple(columns))
@@ -123,7 +117,11 @@ def _layout(plan: ReadPlan, columns: Sequence[str] | None) -> _Layout:
 # A consumer reads many small plans, of the same columns.
 @lru_cache(maxsize=64)
 def _layout_of(schema: bytes, columns: tuple[str, ...] | None) -> _Layout:
-    return _Layout.of(deserialize(schema), columns)
+    queue = deserialize(schema)
+    output = output_schema(queue, columns)
+    names: list[str] = output.names
+    own = pa.schema([field for field in queue if field.name in names])
+    return _Layout(queue, own, output, names, [n for n in names if n in _OF_TASKS])
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +198,7 @@ def _joined(pieces: list[_Piece], layout: _Layout) -> pa.RecordBatch:
             columns.append(pa.concat_arrays([_metadata(name, piece) for piece in pieces]))
         else:
             # To make one array takes far less time than to make one for each piece.
-            values = [_shared(name, piece.task) for piece in pieces]
+            values = [_OF_TASKS[name](piece.task) for piece in pieces]
             columns.append(_repeat(values, counts, METADATA.field(name).type))
     return pa.RecordBatch.from_arrays(columns, schema=layout.output)
 
@@ -241,7 +239,7 @@ def _read_task(
     stored: dict[tuple[str, int], pa.Schema],
     decoder: Decoder,
 ) -> Iterator[_Piece]:
-    rows = _union(task.parts)
+    rows = reduce(or_, (part.rows for part in task.parts))
     written = stored.get((task.queue, task.segment.schema_version), layout.queue)
     if task.segment.compacted:
         written = pa.schema([*written, *COMPACTED])
@@ -287,11 +285,6 @@ def _at(batch: pa.RecordBatch, indices: npt.NDArray[np.integer]) -> pa.RecordBat
     return batch.take(pa.array(indices))
 
 
-def _shared(name: str, task: ScanTask) -> Any:
-    """Return a value of the metadata that all rows of a task, or of its only part, share."""
-    return _OF_TASKS[name](task)
-
-
 def _is_shared(name: str, piece: _Piece) -> bool:
     """Return whether all rows of a piece have the same value."""
     return name not in piece.kept and (len(piece.task.parts) == 1 or name not in _OF_PARTS)
@@ -300,7 +293,7 @@ def _is_shared(name: str, piece: _Piece) -> bool:
 def _repeated(task: ScanTask, layout: _Layout, count: int) -> dict[str, pa.Array]:
     """Return the metadata that all rows of a task share, *count* times."""
     return {
-        name: pa.repeat(pa.scalar(_shared(name, task), METADATA.field(name).type), count)
+        name: pa.repeat(pa.scalar(_OF_TASKS[name](task), METADATA.field(name).type), count)
         for name in layout.repeated
         if len(task.parts) == 1 or name not in _OF_PARTS
     }
@@ -362,13 +355,6 @@ def _indices(
     for part in parts:
         rows = part.rows.between(int(numbers[0]), int(numbers[-1]) + 1)
         yield part, np.searchsorted(numbers, rows.numbers())
-
-
-def _union(parts: tuple[Part, ...]) -> Rows:
-    rows = parts[0].rows
-    for part in parts[1:]:
-        rows = rows | part.rows
-    return rows
 
 
 #: Metadata that differs between the parts of a task.

@@ -32,10 +32,7 @@ def weighed(
     """
     Return words with their places mixed in, to be added up.
 
-    Args:
-        words: The words.
-        place: The place of all of them, or of each, 0 or more.
-        out: An array for the result, which may be *words*; by default, a new one.
+    *place* is that of all words, or of each. The result is in *out*, which may be *words*.
     """
     mixed = np.multiply(words, _SPREAD, out=out)
     mixed ^= mixed >> np.uint64(32)
@@ -45,11 +42,9 @@ def weighed(
 
 def hash_values(values: pa.Array) -> _Hashes:
     """
-    Return a hash of each value.
+    Return a hash of each value of an array of strings or binary, with 32-bit offsets.
 
-    Args:
-        values: An array of strings or binary, with 32-bit offsets. Nulls count as empty values if
-            their offsets span no bytes.
+    Nulls count as empty values if their offsets span no bytes.
     """
     _, offsets_buffer, data = values.buffers()
     if len(values) == 0:

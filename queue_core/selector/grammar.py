@@ -6,7 +6,8 @@ part (a unit, a format) is refused.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -57,14 +58,16 @@ def understand(
     return translator.node(tree), frozenset(translator.named)
 
 
+def _of_both_sides(build: Callable[[Node, Node], Node]) -> Handler:
+    return lambda to, tree: build(to.node(tree.this), to.node(tree.expression))
+
+
 def _compare(operator: str) -> Handler:
-    return lambda to, tree: compare(operator, to.node(tree.this), to.node(tree.expression))
+    return _of_both_sides(partial(compare, operator))
 
 
 def _calculate(operator: str) -> Handler:
-    return lambda to, tree: arithmetic.combine(
-        operator, to.node(tree.this), to.node(tree.expression)
-    )
+    return _of_both_sides(partial(arithmetic.combine, operator))
 
 
 def _connect(kernel: Kernel) -> Handler:
@@ -136,14 +139,6 @@ def _escape(to: Translator, tree: exp.Expression) -> Node:
         raise Unfit("ESCAPE takes one character, after LIKE")
     to.refuse_parts_beyond(like_tree, _LIKE[1])
     return _like(to, like_tree, escape.name)
-
-
-def _matches(to: Translator, tree: exp.Expression) -> Node:
-    return matches(to.node(tree.this), to.node(tree.expression))
-
-
-def _concatenate(to: Translator, tree: exp.Expression) -> Node:
-    return concatenate(to.node(tree.this), to.node(tree.expression))
 
 
 def _negative(to: Translator, tree: exp.Expression) -> Node:
@@ -224,7 +219,7 @@ _GRAMMAR: dict[Any, tuple[Handler, tuple[str, ...]]] = {
     exp.Column: (Translator.column, ("catalog", "db", "table", "this")),
     exp.Div: (_calculate("/"), (*_SIDES, "typed")),
     exp.Dot: (Translator.column, _SIDES),
-    exp.DPipe: (_concatenate, _SIDES),
+    exp.DPipe: (_of_both_sides(concatenate), _SIDES),
     exp.EQ: (_compare("="), _SIDES),
     exp.Escape: (_escape, _SIDES),
     exp.GT: (_compare(">"), _SIDES),
@@ -250,7 +245,7 @@ _GRAMMAR: dict[Any, tuple[Handler, tuple[str, ...]]] = {
     exp.Or: (_connect(OR), _SIDES),
     exp.Paren: (lambda to, tree: to.node(tree.this), ("this",)),
     exp.RawString: (lambda to, tree: Literal(pa.scalar(tree.name)), ("this",)),
-    exp.RegexpLike: (_matches, _SIDES),
+    exp.RegexpLike: (_of_both_sides(matches), _SIDES),
     exp.Sub: (_calculate("-"), _SIDES),
     exp.TryCast: _CAST,
     exp.TsOrDsToDate: (lambda to, tree: explicit(to.node(tree.this), pa.date32()), ("this",)),

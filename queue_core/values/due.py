@@ -27,14 +27,7 @@ _STEP = 250_000
 
 
 class DueTimes:
-    """
-    The due times of the messages of one settlement.
-
-    Args:
-        waits: The `WAITS` of the settlement.
-        reasons: Its `REASONS`, with the kinds of failures.
-        now: The catalog's time.
-    """
+    """The due times of the messages of one settlement, from its `WAITS` and its `REASONS`."""
 
     def __init__(self, waits: pa.Table, reasons: pa.Table, now: int) -> None:
         self._now = now

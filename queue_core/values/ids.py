@@ -6,19 +6,17 @@ its row there. The id does not change when the message moves.
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from pyroaring import BitMap
 
 from queue_core.errors import BadOutcome
 from queue_core.values.model import MAX_SEGMENT_ROWS, ROW_BITS, ScanTask, Staged
-from queue_core.values.rows import EMPTY, Numbers, Rows
+from queue_core.values.rows import EMPTY, Numbers, Rows, bitmap_of, packed
 
 
 def first_id(segment_id: int) -> int:
@@ -69,7 +67,7 @@ class IdSet:
         begins = np.flatnonzero(segments[1:] != segments[:-1]) + 1
         bounds = [0, *begins.tolist(), len(numbers)]
         return IdSet(
-            {int(segments[start]): _bitmap(rows[start:stop]) for start, stop in pairwise(bounds)}
+            {int(segments[start]): bitmap_of(rows[start:stop]) for start, stop in pairwise(bounds)}
         )
 
     @staticmethod
@@ -121,7 +119,7 @@ class IdSet:
         return IdSet({segment: bitmap for segment, bitmap in left.items() if bitmap})
 
     def __reduce__(self) -> tuple[object, tuple[dict[int, bytes]]]:
-        return _unpickle, ({segment: _packed(bits) for segment, bits in self._blocks.items()},)
+        return _unpickle, ({segment: packed(bits) for segment, bits in self._blocks.items()},)
 
     @property
     def segments(self) -> tuple[int, ...]:
@@ -158,18 +156,6 @@ class IdSet:
 
 def _unpickle(blocks: dict[int, bytes]) -> IdSet:
     return IdSet({segment: BitMap.deserialize(data) for segment, data in blocks.items()})
-
-
-def _packed(bitmap: BitMap) -> bytes:
-    compact = bitmap.copy()
-    compact.run_optimize()
-    return bytes(compact.serialize())
-
-
-def _bitmap(rows: npt.NDArray[np.uint32]) -> BitMap:
-    packed = array("I")
-    packed.frombytes(rows.tobytes())
-    return BitMap(packed)
 
 
 def bounds_of(ids: IdSet) -> tuple[int, int]:

@@ -48,9 +48,7 @@ class Rows:
     @staticmethod
     def of_numbers(numbers: npt.NDArray[np.integer]) -> Rows:
         """Return the rows with these numbers, which can have any order."""
-        packed = array("I")
-        packed.frombytes(np.ascontiguousarray(numbers, dtype=np.uint32).tobytes())
-        return Rows.of_bitmap(BitMap(packed))
+        return Rows.of_bitmap(bitmap_of(np.ascontiguousarray(numbers, dtype=np.uint32)))
 
     @staticmethod
     def from_bytes(start: int, stop: int, data: bytes | None) -> Rows:
@@ -59,11 +57,7 @@ class Rows:
 
     def to_bytes(self) -> bytes | None:
         """Return the bitmap in the portable roaring format, or None for a range."""
-        if self.bitmap is None:
-            return None
-        compact = self.bitmap.copy()
-        compact.run_optimize()
-        return bytes(compact.serialize())
+        return None if self.bitmap is None else packed(self.bitmap)
 
     def __len__(self) -> int:
         return self.stop - self.start if self.bitmap is None else len(self.bitmap)
@@ -113,3 +107,17 @@ class Rows:
 
 
 EMPTY = Rows(0, 0)
+
+
+def bitmap_of(numbers: RowNumbers) -> BitMap:
+    """Return the bitmap of row numbers, which can have any order."""
+    words = array("I")
+    words.frombytes(numbers.tobytes())
+    return BitMap(words)
+
+
+def packed(bitmap: BitMap) -> bytes:
+    """Return a bitmap in the portable roaring format."""
+    compact = bitmap.copy()
+    compact.run_optimize()
+    return bytes(compact.serialize())

@@ -21,11 +21,8 @@ class Heartbeat:
     """
     A thread of the consumer's process that regularly reports that it is alive.
 
-    Args:
-        catalog: The catalog to report to.
-        consumer: The consumer.
-        interval: Seconds between two beats.
-        beat: Writes one beat. By default, only the heartbeat.
+    There are *interval* seconds between two beats. *beat* writes one; by default, only the
+    heartbeat.
     """
 
     def __init__(
