@@ -45,6 +45,8 @@ from queue_core.verbs.read_tickets import plan_tickets
 from tests.books import audit
 from tests.clocks import make_due
 from tests.factories import make_queue, planned, seen
+from tests.model import journal
+from tests.model.conformance import Checker
 from tests.property.choices import FAIR, GROUPED, URGENT, first_part, lane_of
 from tests.property.losing import POOLS, Losing
 from tests.property.model import Message, Model
@@ -92,6 +94,9 @@ class Verbs(Losing, RuleBasedStateMachine):
         self.stack.enter_context(mock.patch.object(compaction_plan, "NEIGHBOURS", 2))
         self.address = new_address()
         self.store = Store(self.address)
+        # The specification judges each transaction; the model says which messages it is about.
+        self.stack.enter_context(journal.marks())
+        journal.install(self.store)
         self.model = Model()
         self.number = 0
         #: Those of the query, and the last one that it is done with.
@@ -103,6 +108,7 @@ class Verbs(Losing, RuleBasedStateMachine):
         found = self.store.admin.fsck(deep=True)["invariant"].to_pylist()
         # What a step has quarantined is still so.
         assert {*found} <= {"I31"}
+        Checker().check(journal.read(self.store))
         self.store.close()
         self.stack.close()
 

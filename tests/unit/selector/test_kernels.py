@@ -13,6 +13,8 @@ from tests.unit.selector.selector_table import select
         ("x >= 1.5", [0, 1]),
         ("x < 1e300", [0, 3]),
         ("x <> 1.5", [1, 3]),
+        ("x <> x", []),
+        ("x IN (CAST('-0' AS DOUBLE))", [3]),
         ("NOT x < 2", [1]),
         ("isnan(x)", [1]),
         ("NOT isnan(x)", [0, 2, 3]),
