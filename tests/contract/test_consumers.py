@@ -21,27 +21,29 @@ from tests.forks import in_a_fork
 pytestmark = pytest.mark.each_catalog
 
 
-def test_a_process_is_one_consumer_until_told_otherwise(store):
+def test_a_process_is_one_consumer_of_each_store_until_told_otherwise(store, address):
     assert store.consumer() is store.consumer()
     assert store.consumer().name.startswith("python:")
     assert f":{os.getpid()}:" in store.consumer().name
-
-
-def test_two_stores_of_a_process_are_two_consumers(store, address):
     with type(store)(address) as other:
         assert other.consumer().id != store.consumer().id
 
 
 def test_a_new_life_of_a_consumer_has_its_id_and_its_tickets_and_a_higher_epoch(store):
     queue = make_queue(store)
-    queue.load(orders(4))
+    ids = queue.load(orders(4))
     first = store.consumer("till-1")
     queue.fire(2, consumer=first)
 
     second = store.consumer("till-1")
 
     assert (second.id, second.name, second.epoch) == (first.id, "till-1", first.epoch + 1)
+    with store.catalog.read() as connection:
+        assert consumers.by_name(connection, "till-1") == second
+        assert consumers.by_name(connection, "till-2") is None
     assert queue.fire(2, consumer=second).ticket.number == 2
+    # A person who names the consumer means its present life.
+    assert queue.reload(ids, consumer="till-1") == 4
 
 
 @pytest.mark.parametrize("act", ["fire", "heartbeat"])
@@ -99,24 +101,6 @@ def test_an_older_life_settles_no_message_of_its_new_life(store, act):
     assert settle(old) == 0
     assert dump(store) == before
     assert settle(new) == 4
-
-
-def test_a_person_who_names_a_consumer_means_its_present_life(store):
-    queue = make_queue(store)
-    ids = queue.load(orders(4))
-    queue.fire(2, consumer=store.consumer("till-1"))
-    queue.fire(2, consumer=store.consumer("till-1"))
-
-    assert queue.reload(ids, consumer="till-1") == 4
-
-
-def test_a_consumer_is_found_by_its_name_as_it_lives_now(store):
-    store.consumer("till-1")
-    alive = store.consumer("till-1")
-
-    with store.catalog.read() as connection:
-        assert consumers.by_name(connection, "till-1") == alive
-        assert consumers.by_name(connection, "till-2") is None
 
 
 def test_a_heart_beats_by_the_clock_of_the_catalog(store):

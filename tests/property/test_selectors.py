@@ -45,63 +45,43 @@ def test_a_mask_is_what_each_row_says(condition, rows):
     assert mask.to_pylist() == [meaning(row) is True for row in rows]
 
 
-@settings(max_examples=300)
+@settings(max_examples=400)
 @given(conditions, rows(max_size=4), st.sampled_from([0, 2, 16]))
-def test_statistics_never_rule_out_a_row_that_matches(condition, rows, max_distinct):
+def test_statistics_rule_out_no_row_that_matches_and_promise_none_that_does_not(
+    condition, rows, max_distinct
+):
     selector = parsed(Selector, condition[0])
-    data = table(rows)
+    data, stats = table(rows), statistics(table(rows), max_distinct)
 
-    if not selector.may_match(statistics(data, max_distinct)):
-        assert not any(selector.mask(data).to_pylist())
+    matches = selector.mask(data).to_pylist()
 
-
-@settings(max_examples=300)
-@given(conditions, rows(max_size=4), st.sampled_from([0, 2, 16]))
-def test_statistics_never_promise_a_row_that_does_not_match(condition, rows, max_distinct):
-    selector = parsed(Selector, condition[0])
-    data = table(rows)
-
-    if selector.must_match(statistics(data, max_distinct)):
-        assert all(selector.mask(data).to_pylist())
-
-
-@settings(max_examples=50)
-@given(conditions)
-def test_a_pickled_selector_is_the_same_selector(condition):
-    selector = parsed(Selector, condition[0])
-
+    assert selector.may_match(stats) or not any(matches)
+    assert not selector.must_match(stats) or all(matches)
     copy = pickle.loads(pickle.dumps(selector))
-
-    assert copy == selector
-    assert hash(copy) == hash(selector)
-    assert copy.columns == selector.columns
+    assert (copy, hash(copy), copy.columns) == (selector, hash(selector), selector.columns)
 
 
-@settings(max_examples=200)
-@given(st.lists(key_parts, min_size=1, max_size=3), rows(), st.integers(0, 9))
-def test_an_order_is_that_of_comparing_rows(keys, rows, k):
+@settings(max_examples=300)
+@given(
+    st.lists(key_parts, min_size=1, max_size=3),
+    rows(),
+    st.integers(0, 9),
+    st.sampled_from([0, 16]),
+)
+def test_an_order_is_that_of_comparing_rows_and_no_row_is_before_the_bound(
+    keys, rows, k, max_distinct
+):
     keys = [key for key in keys if _has_column(key)]
     assume(keys)
     order = parsed(Order, ", ".join(sql + way + nulls for (sql, _), way, nulls in keys))
     data = table(rows)
 
     indices = order.indices(data).to_pylist()
+    places = [order.sort_key(data, row) for row in range(len(rows))]
 
     assert indices == sort_rows(rows, keys)
     assert order.top(data, k).to_pylist() == indices[:k]
-
-
-@settings(max_examples=200)
-@given(st.lists(key_parts, min_size=1, max_size=3), rows(), st.sampled_from([0, 16]))
-def test_places_agree_with_the_order_and_no_row_is_before_the_bound(keys, rows, max_distinct):
-    keys = [key for key in keys if _has_column(key)]
-    assume(keys)
-    order = parsed(Order, ", ".join(sql + way + nulls for (sql, _), way, nulls in keys))
-    data = table(rows)
-
-    places = [order.sort_key(data, row) for row in range(len(rows))]
-
-    assert sorted(range(len(rows)), key=places.__getitem__) == order.indices(data).to_pylist()
+    assert sorted(range(len(rows)), key=places.__getitem__) == indices
     bound = order.bound(statistics(data, max_distinct))
     assert all(bound <= place for place in places)
 

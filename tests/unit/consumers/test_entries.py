@@ -35,6 +35,22 @@ def test_a_deleted_entry_is_only_marked_and_left_out_by_the_next_pass():
     assert chained(entries) == 3
 
 
+def test_a_pass_that_stands_on_a_deleted_entry_goes_on():
+    entries = EntryList()
+    kept = [entries.append(number) for number in range(5)]
+    passing = iter(entries)
+    assert [next(passing), next(passing)] == [0, 1]
+
+    kept[1].delete()
+    assert list(entries) == [0, 2, 3, 4]
+    kept[2].delete()
+    kept[4].delete()
+    entries.append(5)
+
+    assert list(passing) == [3, 5]
+    assert chained(entries) == len(entries) + entries._deleted
+
+
 def test_a_pass_that_looks_at_an_item_does_not_block_others():
     entries = EntryList()
     entries.append("a")

@@ -247,10 +247,11 @@ def test_bytes_are_shared_out_among_the_shards():
         shard: plan.take([make_slice(range(100), bytes=1000, shard=shard)], None)
         for shard in range(4)
     }
+    taken[4] = plan.take([make_slice([0, 1], bytes=20, shard=4)], None)
 
-    fitting = plan.within_bytes(taken, 400)
+    fitting = plan.within_bytes(taken, 420)
 
-    assert [len(rows) for [(_, rows)] in fitting.values()] == [10, 10, 10, 10]
+    assert [len(rows) for [(_, rows)] in fitting.values()] == [10, 10, 10, 10, 2]
 
 
 def test_what_was_cut_by_another_order_stays_as_it_is():
