@@ -17,12 +17,15 @@ from queue_core.segments.stager import Stager
 from queue_core.segments.staging_spec import StagingSpec
 from queue_core.selection.request import FireRequest
 from queue_core.selection.terms import Terms, terms_of
+from queue_core.values.ids import first_id
 from queue_core.values.model import (
     BY_SHARD,
     Batch,
+    Chunk,
     Consumer,
     Magazine,
     ReadPlan,
+    SegmentRef,
     Slice,
     Staged,
     Ticket,
@@ -136,6 +139,22 @@ def make_slice(
         }
         | values,
     )
+
+
+def make_segment(segment_id: int = 1, **values: Any) -> SegmentRef:
+    """A reference to a segment, which is in the catalog and empty unless told."""
+    known: dict[str, Any] = {"location": None, "data": b"", "schema_version": 1, "loaded_at": 0}
+    first = first_id(segment_id)
+    return SegmentRef(
+        **known | {"segment_id": segment_id, "first_id": first, "chunks": ()} | values
+    )
+
+
+def chunked(chunks: Iterable[Chunk]) -> tuple[tuple[int, Chunk], ...]:
+    """Chunks of a whole segment, each with its first row."""
+    chunks = tuple(chunks)
+    firsts = itertools.accumulate((chunk.rows for chunk in chunks), initial=0)
+    return tuple(zip(firsts, chunks, strict=False))
 
 
 def make_stager(queue: Queue) -> Stager:

@@ -5,23 +5,15 @@ import pickle
 import pyarrow as pa
 
 from ignis_source.partition import split
-from queue_core.values.model import Part, ReadPlan, ScanTask, SegmentRef
+from queue_core.values.model import Part, ReadPlan, ScanTask
 from queue_core.values.rows import Rows
 from queue_core.values.schema import serialize
+from tests.factories import make_segment
 
 
 def piece(shard, size, queue="orders"):
-    source = SegmentRef(
-        segment_id=1,
-        first_id=0,
-        location=None,
-        data=b"",
-        schema_version=1,
-        chunks=(),
-        loaded_at=0,
-    )
     part = Part(rows=Rows.span(0, size), attempts=0, fired_at=None)
-    return ScanTask(queue=queue, shard=shard, segment=source, parts=(part,), bytes=size)
+    return ScanTask(queue=queue, shard=shard, segment=make_segment(), parts=(part,), bytes=size)
 
 
 def reading(*pieces):

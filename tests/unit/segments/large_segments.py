@@ -10,10 +10,10 @@ import pyarrow as pa
 from queue_core.segments.stager import Stager
 from queue_core.segments.staging_spec import StagingSpec
 from queue_core.segments.storage import Storage
-from queue_core.values.ids import first_id
-from queue_core.values.model import Part, ReadPlan, ScanTask, SegmentRef, Staged
+from queue_core.values.model import Part, ReadPlan, ScanTask, Staged
 from queue_core.values.rows import Rows
 from queue_core.values.schema import serialize
+from tests.factories import chunked, make_segment
 
 SCHEMA = pa.schema([pa.field("key", pa.int64()), pa.field("payload", pa.binary())])
 
@@ -50,16 +50,8 @@ def stage(folder: Path, rows: int, key: str | None, payload_bytes: int = 100) ->
 
 
 def plan_of(folder: Path, staged: Staged, rows: Rows) -> ReadPlan:
-    firsts = np.cumsum([0, *(chunk.rows for chunk in staged.chunks)])[:-1].tolist()
-    source = SegmentRef(
-        segment_id=1,
-        first_id=first_id(1),
-        location=staged.location,
-        data=staged.data,
-        schema_version=1,
-        chunks=tuple(zip(firsts, staged.chunks, strict=True)),
-        loaded_at=0,
-    )
+    chunks = chunked(staged.chunks)
+    source = make_segment(location=staged.location, data=staged.data, chunks=chunks)
     piece = ScanTask(
         queue="q",
         shard=0,

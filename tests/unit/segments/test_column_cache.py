@@ -5,21 +5,14 @@ import pyarrow as pa
 
 from queue_core.segments.column_cache import ColumnCache
 from queue_core.segments.format import inline
-from queue_core.values.model import Chunk, SegmentRef
+from queue_core.values.model import Chunk
+from tests.factories import chunked, make_segment
 
 
 def _memory_of(rows, most):
     """A memory, and how to ask it for columns of one chunk; how often the bytes were got."""
     data, chunks = inline(rows.to_batches())
-    source = SegmentRef(
-        segment_id=1,
-        first_id=0,
-        location=None,
-        data=data,
-        schema_version=1,
-        chunks=((0, chunks[0]),),
-        loaded_at=0,
-    )
+    source = make_segment(data=data, chunks=chunked(chunks[:1]))
     memory, got = ColumnCache(most), []
 
     def ask(*names, chunk: Chunk = chunks[0]):

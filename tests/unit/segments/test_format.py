@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from queue_core.errors import DamagedSegment
 from queue_core.segments.format import SegmentWriter, decode, inline, pack_chunks, unpack_chunks
-from queue_core.values.model import Chunk, SegmentRef
-from tests.factories import ORDERS, orders
+from queue_core.values.model import Chunk
+from tests.factories import ORDERS, chunked, make_segment, orders
 
 BATCHES = [orders(3, 0), orders(1, 3), orders(200, 4)]
 BATCHES = [table.to_batches()[0] for table in BATCHES]
@@ -98,26 +98,12 @@ def test_any_byte_that_is_missing_is_noticed(data):
         decode(pa.py_buffer(encoded[:length]), chunk, ORDERS, "a/b.arrow")
 
 
-def source_of(chunks):
-    return SegmentRef(
-        segment_id=1,
-        first_id=1 << 20,
-        location=None,
-        data=b"",
-        schema_version=1,
-        chunks=chunks,
-        loaded_at=0,
-    )
-
-
 @given(st.lists(st.integers(1, 5), min_size=1, max_size=6), st.integers(0, 30), st.integers(1, 30))
 def test_only_chunks_with_rows_of_a_range_are_wanted(sizes, start, length):
-    firsts = [sum(sizes[:at]) for at in range(len(sizes))]
-    chunks = tuple((first, Chunk(size, 0, 0, 0)) for first, size in zip(firsts, sizes, strict=True))
-
+    chunks = chunked(Chunk(size, 0, 0, 0) for size in sizes)
     stop = start + length
 
-    wanted = source_of(chunks).narrowed(start, stop).chunks
+    wanted = make_segment(chunks=chunks).narrowed(start, stop).chunks
 
     assert wanted == tuple(
         (first, chunk)

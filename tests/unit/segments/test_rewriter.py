@@ -1,6 +1,5 @@
 """Messages of several segments become one, under their ids and at their places."""
 
-import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -9,11 +8,11 @@ from queue_core.segments.reader import read_table
 from queue_core.segments.rewriter import RewriteGroup, kept_columns, repack
 from queue_core.segments.storage import Storage
 from queue_core.values.ids import first_id
-from queue_core.values.model import Part, QueueInfo, ReadPlan, ScanTask, SegmentRef
+from queue_core.values.model import Part, QueueInfo, ReadPlan, ScanTask
 from queue_core.values.rows import Rows
 from queue_core.values.schema import serialize
 from queue_core.values.settings import QueueSettings
-from tests.factories import ORDERS, make_slice, orders
+from tests.factories import ORDERS, chunked, make_segment, make_slice, orders
 
 QUEUE = QueueInfo(
     id=1,
@@ -103,15 +102,12 @@ def test_a_slice_inherits_the_times_of_its_group_and_its_share_of_the_bytes(repa
 
 def test_the_messages_are_read_back_under_their_ids(repacked):
     storage, staged, groups = repacked
-    firsts = np.cumsum([0, *(chunk.rows for chunk in staged.chunks)])[:-1].tolist()
-    segment = SegmentRef(
-        segment_id=20,
-        first_id=first_id(20),
+    segment = make_segment(
+        20,
         location=staged.location,
         data=staged.data,
         schema_version=3,
-        chunks=tuple(zip(firsts, staged.chunks, strict=True)),
-        loaded_at=99,
+        chunks=chunked(staged.chunks),
         compacted=True,
     )
     tasks = tuple(

@@ -4,38 +4,19 @@ import pytest
 
 from queue_core.errors import BadOption
 from queue_core.values.model import (
-    Chunk,
     Consumer,
     Magazine,
     Part,
     ReadPlan,
     Run,
     ScanTask,
-    SegmentRef,
     Staged,
     Ticket,
     TicketRange,
     magazine_of,
 )
 from queue_core.values.rows import Rows
-from tests.factories import make_rows, make_slice
-
-CHUNKS = ((0, Chunk(10, 0, 100, 1)), (10, Chunk(10, 100, 100, 2)))
-
-
-def segment(**values):
-    return SegmentRef(
-        **{
-            "segment_id": 7,
-            "first_id": 0,
-            "location": None,
-            "data": b"",
-            "schema_version": 1,
-            "chunks": CHUNKS,
-            "loaded_at": 0,
-        }
-        | values
-    )
+from tests.factories import make_rows, make_segment, make_slice
 
 
 def staged(*runs):
@@ -83,13 +64,13 @@ def test_a_slice_places_its_rows_and_shares_its_bytes():
 
 
 def test_a_segment_without_a_file_has_a_name_too():
-    assert segment().name == "inlined/7"
-    assert segment(location="segments/a.arrow").name == "segments/a.arrow"
+    assert make_segment(7).name == "inlined/7"
+    assert make_segment(location="segments/a.arrow").name == "segments/a.arrow"
 
 
 def test_a_plan_counts_its_rows_and_hides_its_storage():
     part = Part(rows=Rows.span(0, 4), attempts=0, fired_at=None)
-    task = ScanTask(queue="orders", shard=0, segment=segment(), parts=(part, part))
+    task = ScanTask(queue="orders", shard=0, segment=make_segment(), parts=(part, part))
     plan = ReadPlan(storage="s3://user:secret@bucket", schema=b"", tasks=(task,))
 
     assert (len(task), len(plan)) == (8, 8)

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from queue_core.values import plan
-from queue_core.values.model import Chunk, SegmentRef
-from tests.factories import make_slice
+from queue_core.values.model import Chunk
+from tests.factories import make_segment, make_slice
 
 AMOUNTS = st.dictionaries(st.text("abcdef", min_size=1, max_size=2), st.integers(0, 12))
 
@@ -269,18 +269,7 @@ def test_what_was_cut_by_another_order_stays_as_it_is():
 
 def sources_of(slices):
     chunks = tuple((first, Chunk(4, first * 10, 40, 0)) for first in range(0, 40, 4))
-    return {
-        piece.segment_id: SegmentRef(
-            segment_id=piece.segment_id,
-            first_id=piece.segment_id << 20,
-            location=None,
-            data=b"",
-            schema_version=1,
-            chunks=chunks,
-            loaded_at=0,
-        )
-        for piece in slices
-    }
+    return {piece.segment_id: make_segment(piece.segment_id, chunks=chunks) for piece in slices}
 
 
 def rows_of(piece):
