@@ -86,7 +86,7 @@ def test_views_of_sidelines_are_of_the_name_too(store, queue, ignis):
 
 
 def test_no_new_queue_gets_such_a_name(store, queue):
-    with pytest.raises(BadName, match="'some_SIDELINE': names that end in _SIDELINE are those of"):
+    with pytest.raises(BadName, match="'some_SIDELINE': names that end in _SIDELINE are reserved"):
         make_queue(store, "some_SIDELINE")
     assert store.queues() == ["orders"]
 
