@@ -20,15 +20,15 @@ def verify(folder: BackupFolder, progress: Progress = lambda *_: None) -> tuple[
     manifest = folder.manifest()
     faults: list[str] = []
 
-    def check(what: Callable[[], None]) -> None:
+    def check(compare: Callable[..., None], *file: object) -> None:
         try:
-            what()
+            compare(*file)
         except DamagedBackup as error:
             faults.append(str(error))
 
     for number, name in enumerate(manifest.tables):
         progress("tables", number, len(manifest.tables))
-        check(lambda name=name: folder.check(manifest, name))  # type: ignore[misc]
+        check(folder.check, manifest, name)
     if faults or manifest.segments is None:
         return 0, faults
     try:
@@ -37,7 +37,7 @@ def verify(folder: BackupFolder, progress: Progress = lambda *_: None) -> tuple[
         return 0, [str(error)]
     for number, (location, (_, digest)) in enumerate(copies.items()):
         progress("segments", number, len(copies))
-        check(lambda at=location, was=digest: folder.check_segment(at, was))  # type: ignore[misc]
+        check(folder.check_segment, location, digest)
     faults += [
         f"{location} is not in the backup: it was missing from the storage when it was taken"
         for location in sorted({*_named(folder, manifest)} - copies.keys())
