@@ -102,7 +102,7 @@ def _view(name: str, view: str, about: str, most: int | None = None) -> None:
         show(store.view(view, queue))
 
     def latest(store: Store, queue: AnyName = None, *, last: Last = most or 0) -> None:
-        show(store.view(view, queue), last=last)
+        show(store.view(view, queue), last=last, without=("fingerprint",))
 
     plain = of_queue if "queue" in VIEWS[view].names else whole
     function: Callable[..., None] = latest if most else plain

@@ -41,11 +41,16 @@ class Parameter(NamedTuple):
 GROUP = (
     Parameter(
         "group",
-        "1: the messages of the group of *kind* and *reason* in the sideline.",
+        "1: the messages of the group of *kind* and *fingerprint* in the sideline.",
         "Group of the sideline",
     ),
     Parameter("kind", "The kind of the failures; empty: none.", "Kind"),
-    Parameter("reason", "The first line of the reason; empty: none.", "First line of the reason"),
+    Parameter(
+        "fingerprint", "The reason, with * for its values; empty: none.", "Reason, without values"
+    ),
+    Parameter(
+        "reason", "Only with this first line of the reason; empty: all.", "First line of the reason"
+    ),
 )
 
 
@@ -66,6 +71,12 @@ class Ask:
     def text(self, name: str, default: str | None = None) -> str | None:
         """Return a parameter, or the default if it is missing or empty."""
         return self.values.get(name, "").strip() or default
+
+    @property
+    def group(self) -> tuple[str | None, str | None, str | None]:
+        """The kind, the fingerprint and the first line of a group of the sideline."""
+        values = self.values
+        return self.text("kind"), values.get("fingerprint") or None, values.get("reason") or None
 
     def one_of(self, name: str, allowed: tuple[str, ...]) -> str:
         """Return a parameter that is one of some words, by default the first; or `BadOption`."""

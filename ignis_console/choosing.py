@@ -48,11 +48,12 @@ def _choose(console: Console, ask: Ask, magazine: str | None) -> Chosen | None:
                 "or magazine"
             )
         rows = console.store.view("sideline", ask.queue)
-        kind, reason = ask.text("kind"), ask.values.get("reason") or None
-        found = sideline.members(rows, kind, reason).column("message_id")
+        found = sideline.members(rows, *ask.group).column("message_id")
         return queue.choose(found.combine_chunks().cast(pa.int64()), magazine="sideline")
-    if ask.text("kind") or ask.text("reason"):
-        raise BadOption("kind and reason choose a group of the sideline: send group=1 with them")
+    if any(ask.group):
+        raise BadOption(
+            "kind, fingerprint and reason choose a group of the sideline: send group=1 with them"
+        )
     if every and (ids or selector):
         raise BadOption("choose either all messages, or some by id or selector")
     if not (every or ids or selector):

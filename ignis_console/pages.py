@@ -20,7 +20,7 @@ from ignis_console.messages import Life
 from ignis_console.openapi import Operation
 from ignis_console.problems import Problem, of_queue
 from ignis_console.shared import Look
-from ignis_console.sideline import Groups, within
+from ignis_console.sideline import Groups, LiteralReason, within
 from queue_core.errors import BadOption
 from queue_core.values.json_text import as_json
 from queue_core.values.valid_text import valid_table
@@ -204,7 +204,7 @@ class SidelineRow:
 
 @dataclass(frozen=True, kw_only=True)
 class SidelinePage(Groups):
-    """The sideline of a queue, by kind and first line of the reason; or one of its groups."""
+    """The sideline of a queue, by kind and fingerprint; or one of its groups."""
 
     fresh: Freshness
     queue: str
@@ -212,17 +212,22 @@ class SidelinePage(Groups):
     #: Whether one group is chosen, and which. Then the pages are those of its messages.
     chosen: bool
     kind: str | None
+    fingerprint: str | None
+    #: Only messages with this first line of the reason; null: all of the group.
     reason: str | None
+    #: Of a group: how many first lines there are, and those of the most messages.
+    all_reasons: int
+    reasons: tuple[LiteralReason, ...]
     members: int
     rows: tuple[SidelineRow, ...]
 
 
 @_page(
     "/queues/{queue}/sideline",
-    "The sideline of a queue, grouped by kind and first line of the reason, 100 per page.",
+    "The sideline of a queue, grouped by kind and fingerprint of the failures, 100 per page.",
     Parameter("q", "Only groups with this text in their kind or reason."),
     Parameter("page", "The number of the page of groups or messages, from 1.", kind="number"),
-    Parameter("group", "1: show messages of the group of *kind* and *reason*."),
+    Parameter("group", "1: show messages of the group of *kind* and *fingerprint*."),
     *GROUP[1:],
 )
 def sideline_page(console: Console, ask: Ask) -> SidelinePage:
@@ -231,8 +236,9 @@ def sideline_page(console: Console, ask: Ask) -> SidelinePage:
     now, rows = look.seen
     chosen, search = ask.flag("group"), ask.text("q") or ""
     groups = vars(sideline.group(rows, search, 1 if chosen else _number(ask)))
-    kind, reason = ask.text("kind"), ask.values.get("reason") or None
-    found = sideline.members(rows, kind, reason) if chosen else rows.slice(0, 0)
+    kind, fingerprint, reason = ask.group
+    found = sideline.members(rows, *ask.group) if chosen else rows.slice(0, 0)
+    reasons = sideline.reasons(found)
     page = 1
     if chosen:
         page, pages = within(_number(ask), found.num_rows, GROUP_ROWS)
@@ -246,7 +252,10 @@ def sideline_page(console: Console, ask: Ask) -> SidelinePage:
         search=search,
         chosen=chosen,
         kind=kind,
+        fingerprint=fingerprint,
         reason=reason,
+        all_reasons=len(reasons),
+        reasons=reasons[: sideline.MOST_REASONS],
         members=found.num_rows,
         rows=tuple(SidelineRow(**row) for row in shown.to_pylist()),
     )

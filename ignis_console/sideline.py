@@ -1,4 +1,4 @@
-"""The sideline of a queue, grouped by the kind and the first line of the reason."""
+"""The sideline of a queue, grouped by the kind and the fingerprint of the failures."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from math import ceil
 import pyarrow as pa
 import pyarrow.compute as pc
 
-#: Groups on one page, and the most characters of a first line.
+from queue_core.values.fingerprints import LENGTH, first_lines
+
+#: Groups on one page, and the most reasons of one group that are shown.
 PER_PAGE = 100
-LINE_LENGTH = 300
+MOST_REASONS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,14 +22,23 @@ class FailureGroup:
 
     #: None: they have not failed, or the failure is forgotten.
     kind: str | None
-    #: The first line of the reason; None: there is none.
-    reason: str | None
+    #: What their reasons have in common; None: they have none.
+    fingerprint: str | None
     messages: int
     dead: int
     #: When the first of them returns to main; None: none has a time.
     next_due: datetime | None
     first_sidelined: datetime | None
     last_sidelined: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class LiteralReason:
+    """Messages of a group whose reasons have the same first line."""
+
+    reason: str | None
+    messages: int
+    dead: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,42 +61,37 @@ def within(page: int, rows: int, per_page: int) -> tuple[int, int]:
     return min(page, pages), pages
 
 
-def with_line(rows: pa.Table) -> pa.Table:
-    """Return rows of the view ``sideline`` with the first line of the reason, as ``line``."""
-    reasons = rows.column("reason").cast(pa.string())
-    first = pc.replace_substring_regex(reasons, r"(?s)\r?\n.*", "")
-    return rows.append_column("line", pc.utf8_slice_codeunits(first, 0, LINE_LENGTH))
-
-
 def group(rows: pa.Table, search: str = "", page: int = 1) -> Groups:
     """
     Group rows of the view ``sideline``; the largest group comes first.
 
-    *search*: a text in the kind or the first line of the reason, in any case. *page*: from 1; the
-    last one if there are fewer.
+    *search*: a text in the kind, in the fingerprint or in the first line of a reason, in any case.
+    *page*: from 1; the last one if there are fewer.
     """
-    shown = with_line(rows)
-    table = shown.set_column(
-        shown.schema.get_field_index("dead"), "dead", shown.column("dead").cast(pa.int64())
+    shown = _shown(rows)
+    groups = (
+        shown.append_column("has", _has(shown, search))
+        .group_by(["kind", "fingerprint"])
+        .aggregate(
+            [
+                ("message_id", "count"),
+                ("dead", "sum"),
+                ("due_at", "min"),
+                ("sidelined_at", "min"),
+                ("sidelined_at", "max"),
+                ("has", "any"),
+            ]
+        )
     )
-    found = table.group_by(["kind", "line"]).aggregate(
-        [
-            ("message_id", "count"),
-            ("dead", "sum"),
-            ("due_at", "min"),
-            ("sidelined_at", "min"),
-            ("sidelined_at", "max"),
-        ]
-    )
-    wanted = found.filter(_has(found, search)) if search else found
+    wanted = groups.filter(groups.column("has_any")).drop_columns("has_any")
     page, pages = within(page, wanted.num_rows, PER_PAGE)
     ordered = wanted.sort_by(
-        [("message_id_count", "descending"), ("kind", "ascending"), ("line", "ascending")]
+        [("message_id_count", "descending"), ("kind", "ascending"), ("fingerprint", "ascending")]
     ).slice((page - 1) * PER_PAGE, PER_PAGE)
     names = [field.name for field in fields(FailureGroup)]
     return Groups(
         messages=rows.num_rows,
-        all_groups=found.num_rows,
+        all_groups=groups.num_rows,
         found=wanted.num_rows,
         groups=tuple(FailureGroup(**row) for row in ordered.rename_columns(names).to_pylist()),
         page=page,
@@ -93,19 +99,47 @@ def group(rows: pa.Table, search: str = "", page: int = 1) -> Groups:
     )
 
 
-def members(rows: pa.Table, kind: str | None, reason: str | None) -> pa.Table:
-    """Return the rows of one group, newest first."""
-    shown = with_line(rows)
-    mask = pc.and_(_is(shown.column("kind"), kind), _is(shown.column("line"), reason))
-    return shown.filter(mask).sort_by([("sidelined_at", "descending"), ("message_id", "ascending")])
+def members(
+    rows: pa.Table, kind: str | None, fingerprint: str | None, reason: str | None = None
+) -> pa.Table:
+    """
+    Return the rows of one group, newest first.
+
+    *reason*: only those with this first line, which need no *fingerprint*.
+    """
+    found = rows.filter(_is(rows.column("kind"), kind))
+    if fingerprint is not None or reason is None:
+        found = found.filter(_is(found.column("fingerprint"), fingerprint))
+    if reason is not None:
+        found = found.filter(_is(_lines(found), reason))
+    return found.sort_by([("sidelined_at", "descending"), ("message_id", "ascending")])
 
 
-def _has(groups: pa.Table, search: str) -> pa.ChunkedArray:
+def reasons(rows: pa.Table) -> tuple[LiteralReason, ...]:
+    """Return the first lines of the reasons of one group, those of the most messages first."""
+    found = _shown(rows).group_by("line").aggregate([("message_id", "count"), ("dead", "sum")])
+    ordered = found.sort_by([("message_id_count", "descending"), ("line", "ascending")])
+    names = [field.name for field in fields(LiteralReason)]
+    return tuple(LiteralReason(**row) for row in ordered.rename_columns(names).to_pylist())
+
+
+def _shown(rows: pa.Table) -> pa.Table:
+    """Return rows with the first line of their reason, as ``line``, and ``dead`` as a number."""
+    dead = rows.column("dead").cast(pa.int64())
+    rows = rows.set_column(rows.schema.get_field_index("dead"), "dead", dead)
+    return rows.append_column("line", _lines(rows))
+
+
+def _lines(rows: pa.Table) -> pa.ChunkedArray:
+    return pc.utf8_slice_codeunits(first_lines(rows.column("reason")), 0, LENGTH)
+
+
+def _has(rows: pa.Table, search: str) -> pa.ChunkedArray:
     found = [
-        pc.fill_null(pc.match_substring(groups.column(name), search, ignore_case=True), False)
-        for name in ("kind", "line")
+        pc.fill_null(pc.match_substring(rows.column(name), search, ignore_case=True), not search)
+        for name in ("kind", "fingerprint", "line")
     ]
-    return pc.or_(*found)
+    return pc.or_(pc.or_(*found[:2]), found[2])
 
 
 def _is(column: pa.ChunkedArray, value: str | None) -> pa.ChunkedArray:

@@ -38,6 +38,11 @@ _OLDEST = ViewColumn(
     "Seconds since the oldest message at the head of a shard of main was loaded; null: none waits.",
 )
 
+_FINGERPRINT = (
+    "First line of the reason, with `*` for numbers, ids, quoted values and addresses; failures "
+    "that are alike have the same."
+)
+
 _QUEUES = (
     _QUEUE,
     ViewColumn("shards", _INT, "How many shards it has."),
@@ -147,6 +152,7 @@ _FAILURES = (
             strict=True,
         )
     ),
+    ViewColumn("fingerprint", _TEXT, _FINGERPRINT),
 )
 
 _SIDELINE = (
@@ -160,6 +166,7 @@ _SIDELINE = (
     ViewColumn("dead", pa.bool_(), "Whether it is not tried again, until a person acts."),
     ViewColumn("kind", _TEXT, "Kind of its last failure; null: it has not failed."),
     ViewColumn("reason", _TEXT, "Details of its last failure."),
+    ViewColumn("fingerprint", _TEXT, _FINGERPRINT),
 )
 
 _MOVED = (

@@ -15,6 +15,7 @@ from queue_core.catalog.slices import id_map, slice_batches
 from queue_core.catalog.slices.conditions import in_queue
 from queue_core.catalog.slices.slice_batches import SliceBatch
 from queue_core.values.due import NEVER
+from queue_core.values.fingerprints import fingerprints
 from queue_core.values.model import Magazine
 from queue_core.values.rows import Numbers
 from queue_core.values.schema import TIMESTAMP
@@ -40,6 +41,7 @@ def _of_queue(connection: Connection, queue_id: int, name: str, found: SliceBatc
     # The newest failure of each message comes first.
     newest = log.take(pa.array(np.arange(log.num_rows)[::-1]))
     place = pc.index_in(ids, value_set=newest.column("message_id").combine_chunks())
+    kinds, reasons = (newest.column(name).take(place) for name in ("kind", "reason"))
     dead = found.due_at == NEVER
     columns = {
         "queue": pa.repeat(pa.scalar(name), len(ids)),
@@ -50,8 +52,9 @@ def _of_queue(connection: Connection, queue_id: int, name: str, found: SliceBatc
         "sidelined_at": _times(found.moved_at[of], found.moved_at[of] == slice_batches.NULL),
         "due_at": _times(found.due_at[of], (dead | (found.due_at == slice_batches.NULL))[of]),
         "dead": pa.array(dead[of]),
-        "kind": newest.column("kind").take(place),
-        "reason": newest.column("reason").take(place),
+        "kind": kinds,
+        "reason": reasons,
+        "fingerprint": fingerprints(kinds, reasons),
     }
     return pa.table(columns, schema=_SCHEMA)
 

@@ -13,6 +13,7 @@ from sqlalchemy import Connection
 from queue_core.catalog import queues, view_rows
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.records import breakers, failures, figures, jobs, samples, task_log
+from queue_core.values.fingerprints import fingerprints
 from queue_core.values.model import QueueInfo
 from queue_core.values.views import FAILURES
 from queue_core.watching.limits import limits
@@ -89,7 +90,8 @@ def _failures(connection: Connection, shown: Shown) -> pa.Table:
     tables = [FAILURES.empty_table()]
     for queue_id, found in failures.read(connection, list(names)):
         label = pa.repeat(pa.scalar(names[queue_id]), found.num_rows)
-        tables.append(pa.table([label, *found.columns], schema=FAILURES))
+        alike = fingerprints(found.column("kind"), found.column("reason"))
+        tables.append(pa.table([label, *found.columns, alike], schema=FAILURES))
     return pa.concat_tables(tables)
 
 

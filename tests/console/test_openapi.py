@@ -90,7 +90,7 @@ def test_answers_have_the_form_that_is_described(operator, queue, document):
 
 
 def test_a_group_of_the_sideline_is_a_described_choice(document):
-    group = {"group", "kind", "reason"}
+    group = {"group", "kind", "fingerprint", "reason"}
     sideline = document["paths"]["/api/queues/{queue}/sideline"]["get"]["parameters"]
     assert group <= {each["name"] for each in sideline}
     for action in ["requeue", "delete", "sideline", "reload"]:

@@ -1,0 +1,67 @@
+"""Fingerprints of failures: what the reasons of failures have in common that differ in values."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from queue_core.values.failure_kinds import EXCEPTION
+
+#: The most characters of a fingerprint, and of the first line of a reason.
+LENGTH = 300
+#: What stands for a value.
+_VALUE = "*"
+#: The class of an exception, such as ``S3Error:``, whose digits stay.
+_PARTS = r"^(?P<head>[A-Za-z_]\w*(?:: |$))?(?P<rest>.*)$"
+_VARIABLE = "|".join(
+    (
+        # Quoted values. An apostrophe within a word is none, as in "John's".
+        r'"(?:[^"\\]|\\.)*"',
+        r"\B'(?:[^'\\]|\\.|\b'\b)*'\B",
+        r"`[^`]*`",
+        "“[^”]*”",
+        "«[^»]*»",
+        # E-mail addresses.
+        r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+",
+        # UUIDs, addresses of IPv6 and of network cards, and times.
+        r"\b[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b",
+        r"\b[0-9a-fA-F]{0,4}(?::{1,2}[0-9a-fA-F]{1,4}){2,7}\b",
+        # The query of a URL.
+        r"\?[\w%.~-]+=[^\s\"'>)]*",
+        # Hexadecimal numbers without a digit, and then each word with a digit: numbers, ids, dates,
+        # addresses of IPv4 and of objects, and such parts of paths.
+        r"\b[0-9a-fA-F]{7,}\b",
+        r"[\pL\pN_-]*\pN[\pL\pN_-]*",
+    )
+)
+#: Neighbouring values, which become one: a list has any number of them.
+_NEIGHBOURS = r"\*(?:(?:, ?|[*.:/+_ -])\*|\*)+"
+
+
+def fingerprints(kinds: pa.ChunkedArray, reasons: pa.ChunkedArray) -> pa.Array:
+    """
+    Return the fingerprint of each failure: the first line of its reason, with ``*`` for values.
+
+    Values are numbers, words with a digit, quoted texts, hexadecimal numbers, e-mail addresses, and
+    network addresses. The class of an exception stays as it is. Null: there is no reason.
+    """
+    known = pc.unique(reasons)
+    parts = pc.extract_regex(first_lines(known), _PARTS)
+    head, rest = (pc.struct_field(parts, name) for name in ("head", "rest"))
+    rest, others = _without_values(rest), _without_values(head)
+    place = pc.index_in(reasons, value_set=known)
+    classes = pc.fill_null(pc.equal(kinds, EXCEPTION), False)
+    heads = pc.if_else(classes, head.take(place), others.take(place))
+    whole = pc.binary_join_element_wise(heads, rest.take(place), "")
+    found = pc.utf8_slice_codeunits(whole, 0, LENGTH)
+    return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
+
+
+def first_lines(texts: pa.Array) -> pa.Array:
+    """Return the first line of each text."""
+    return pc.replace_substring_regex(texts, r"(?s)\r?\n.*", "")
+
+
+def _without_values(texts: pa.Array) -> pa.Array:
+    shown = pc.replace_substring_regex(texts, _VARIABLE, _VALUE)
+    return pc.replace_substring_regex(shown, _NEIGHBOURS, _VALUE)
