@@ -17,6 +17,7 @@ from ignis_cli.display import complain, console, in_json
 from ignis_cli.invocation import BROKEN, Ignis, Invocation, current
 from ignis_cli.row_files import FORMATS
 from queue_core import Queue, Store
+from queue_core.catalog.records.acts import DOER, Doer
 from queue_core.errors import BadOption
 from queue_core.values.durations import parse_seconds
 
@@ -57,6 +58,7 @@ def _show_version(requested: bool) -> None:
 
 @app.callback()
 def ignis(
+    context: typer.Context,
     path: Annotated[
         str | None, Option(help="Folder of an embedded store. By default, $IGNIS_PATH.")
     ] = None,
@@ -74,6 +76,8 @@ def ignis(
     """Inspect, change and maintain the queues of a store."""
     current.set(Invocation.of(path, catalog, storage))
     in_json.set(as_json)
+    token = DOER.set(Doer("command line"))
+    context.call_on_close(lambda: DOER.reset(token))
 
 
 def _queue(store: Store, queue: Name) -> Queue:

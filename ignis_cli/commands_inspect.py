@@ -119,6 +119,7 @@ _view("limits", "limits", "Show the limits of queues, and how many messages they
 _view("failures", "failures", "Show why messages were sidelined.", 100)
 _view("retries", "sideline", _RETRIES, 100)
 _view("reports", "reports", "Show how many messages each run of a side task moved.", 100)
+_view("log", "acts", "Show what persons did by hand, and who they are.", 100)
 _view("breakers", "breakers", "List the circuit breakers that have opened, and their states.")
 
 

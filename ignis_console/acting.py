@@ -20,6 +20,7 @@ from ignis_console.auth import address_of
 from ignis_console.openapi import Operation
 from ignis_console.web import Call, in_json, page, status_of
 from queue_core.catalog.records import progress
+from queue_core.catalog.records.acts import DOER, Doer
 from queue_core.errors import BadOption, Conflict, IgnisError, Invalid, NoSuchQueue, NoSuchStore
 from queue_core.selection import rounds
 
@@ -191,6 +192,7 @@ def _run_now(call: Call, prepared: PreparedAction, entry: LogEntry) -> LogEntry:
     """Run an action in brief rounds, since nothing here may keep a firing waiting; and log it."""
     log = call.console.log
     entry = log.begin(entry)
+    token = DOER.set(Doer("console", entry.who, entry.id))
     try:
         with rounds.brief(), progress.told_to(partial(log.advance, entry.id)):
             changed = prepared.run(entry.who)
@@ -203,6 +205,7 @@ def _run_now(call: Call, prepared: PreparedAction, entry: LogEntry) -> LogEntry:
             return log.end(replace(entry, at=_now(call), job=changed.job))
         return log.end(replace(entry, at=_now(call), messages=changed))
     finally:
+        DOER.reset(token)
         # An action that failed may have changed a part.
         call.console.changed(entry.queue)
 

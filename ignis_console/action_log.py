@@ -1,8 +1,8 @@
 """The action log: who did what to how many messages, in the logging, in memory and in a file.
 
-Each action has a line when it begins and one when it ends, with the same id. An action whose end is
-missing was interrupted, or another process with the same file goes on with it: the next console
-shows it.
+Each action has a line when it begins and one when it ends, with the same id, which is also that of
+its row in the view `acts`. The page Log shows that view, with the actions of this console that have
+changed nothing.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import logging
 import secrets
 import threading
 from collections import deque
-from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -20,19 +19,20 @@ from queue_core.errors import BadOption
 
 #: The most actions that the page of the log shows.
 KEPT = 500
-#: The bytes at the end of a file in which actions without an end are looked for.
-_TAIL = 4 << 20
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogEntry:
-    """One action. Times are ISO 8601 texts in UTC, by the catalog's clock."""
+    """One action, or an act. Times are ISO 8601 texts in UTC, by the catalog's clock."""
 
     at: str
     who: str
+    #: Of the person's browser; of an act by another way, the machine.
     address: str
+    #: `console`, `command line` or `python`.
+    by: str = "console"
     action: str
     queue: str
     #: The parameters that the person chose.
@@ -48,7 +48,7 @@ class LogEntry:
     ended: bool = True
     #: The same in the line of its beginning and in that of its end.
     id: str = ""
-    #: Its number in this process, from 1; 0: another process began it, or it has not ended.
+    #: Its number in this process, from 1; 0: it is of another process, or has not ended.
     number: int = 0
     #: Messages that it had changed so far.
     done: int = 0
@@ -62,7 +62,6 @@ class ActionLog:
         self._running: dict[str, LogEntry] = {}
         self._lock = threading.Lock()
         self._count = 0
-        self._entries.extend(_without_end(path))
         try:
             self._file = None if path is None else path.open("a", encoding="utf-8")
         except OSError as error:
@@ -109,7 +108,7 @@ class ActionLog:
             return next((each for each in of_here if str(each.number) == number), None)
 
     def latest(self) -> tuple[LogEntry, ...]:
-        """Return the latest actions of this process, newest first, and former ones without end."""
+        """Return the latest actions of this process, newest first."""
         with self._lock:
             return tuple(self._entries)
 
@@ -122,29 +121,3 @@ class ActionLog:
         """Close the file."""
         if self._file is not None:
             self._file.close()
-
-
-def _without_end(path: Path | None) -> list[LogEntry]:
-    """Return the actions of a file that have begun and not ended, newest first."""
-    if path is None or not path.is_file():
-        # A pipe or a terminal cannot be read again.
-        return []
-    with suppress(OSError), path.open("rb") as file:
-        file.seek(max(file.seek(0, 2) - _TAIL, 0))
-        begun: dict[str, LogEntry] = {}
-        for line in file:
-            entry = _entry(line)
-            if entry is not None and entry.ended:
-                begun.pop(entry.id, None)
-            elif entry is not None:
-                begun[entry.id] = entry
-        return list(reversed(begun.values()))[:KEPT]
-    return []
-
-
-def _entry(line: bytes) -> LogEntry | None:
-    """Return the entry of a line of a file; None: it is another kind of line."""
-    try:
-        return LogEntry(**json.loads(line))
-    except (ValueError, TypeError):
-        return None

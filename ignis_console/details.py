@@ -11,12 +11,15 @@ import pyarrow as pa
 
 from ignis_console.wording import moment
 from queue_core.catalog import dialect, queues
+from queue_core.catalog.records import acts
 from queue_core.catalog.records.samples import FINEST
 from queue_core.store import Store
 from queue_core.values.json_text import HIDDEN
 from queue_core.watching import present, views
 from queue_core.watching.present import SPAN_SECONDS, FigureSample, Holder, QueueFigures
 
+#: The most acts that the charts mark, the latest ones.
+MARKS = 50
 #: The times that the charts can show: seconds of each sample, and seconds in all.
 SPANS = {"hour": (10, 3600), "day": (60, 86_400), "month": (3600, 30 * 86_400)}
 
@@ -31,6 +34,16 @@ class ShardRow:
     sidelined: int
     loaded: int
     deleted: int
+
+
+@dataclass(frozen=True, slots=True)
+class ActMark:
+    """An act of a person on the queue, which the charts mark."""
+
+    #: In seconds since 1970.
+    at: float
+    verb: str
+    who: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +63,7 @@ class Details:
     holders: tuple[Holder, ...]
     span: str
     samples: tuple[FigureSample, ...]
+    acts: tuple[ActMark, ...]
     figures: QueueFigures = field(metadata=HIDDEN)
 
 
@@ -67,6 +81,7 @@ def read_queue(store: Store, name: str, span: str) -> Details:
         rows = views.read(connection, "shards", name, store.storage.uri).to_pylist()
         holders = tuple(present.read_holders(connection, now, info.id))
         history = samples(*SPANS[span])
+        marked = acts.rows(connection, [name], MARKS)
     aside = {row["shard"]: row["waiting"] for row in rows if row["magazine"] == "sideline"}
     shards = tuple(
         ShardRow(
@@ -89,6 +104,7 @@ def read_queue(store: Store, name: str, span: str) -> Details:
         holders=holders,
         span=span,
         samples=history,
+        acts=tuple(ActMark(row.begun_at / 1e6, row.verb, row.who) for row in marked),
         figures=figures,
     )
 

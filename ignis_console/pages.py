@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any, NamedTuple, get_type_hints
 
 from ignis_console import messages, sideline, wording
-from ignis_console.action_log import LogEntry
+from ignis_console.action_log import KEPT, LogEntry
 from ignis_console.ask import GROUP, Ask, Parameter
 from ignis_console.console import Console
 from ignis_console.details import SPANS, Details
@@ -21,6 +21,7 @@ from ignis_console.openapi import Operation
 from ignis_console.problems import Problem, of_queue
 from ignis_console.shared import Look
 from ignis_console.sideline import Groups, LiteralReason, within
+from queue_core.catalog.records import acts
 from queue_core.errors import BadOption
 from queue_core.values.json_text import as_json
 from queue_core.values.valid_text import valid_table
@@ -337,17 +338,51 @@ def problems_page(console: Console, _: Ask) -> ProblemsPage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogPage:
-    """The latest actions by this console."""
+    """The latest acts of persons, by any way."""
 
-    #: Those that have not ended.
+    queue: str | None
+    #: The actions of this console that have not ended.
     under_way: tuple[LogEntry, ...]
     entries: tuple[LogEntry, ...]
 
 
-@_page("/log", "The latest actions by this console.")
-def log_page(console: Console, _: Ask) -> LogPage:
-    """Return the latest actions."""
-    return LogPage(under_way=console.log.running(), entries=console.log.latest())
+@_page(
+    "/log",
+    "The latest acts of persons: with a console, the command line or Python.",
+    Parameter("queue", "Only acts on this queue, which may be dropped."),
+)
+def log_page(console: Console, ask: Ask) -> LogPage:
+    """Return the latest acts, and actions of this console that have changed nothing."""
+    queue = ask.text("queue")
+    own = [*console.log.running(), *console.log.latest()]
+    with console.store.catalog.read() as connection:
+        found = acts.rows(connection, None if queue is None else [queue], KEPT)
+    entries = {row.id: _entry(row) for row in found}
+    entries |= {each.id: each for each in own if queue in (None, each.queue)}
+    under_way = tuple(entries.pop(each.id) for each in console.log.running() if each.id in entries)
+    latest = sorted(entries.values(), key=lambda each: each.at, reverse=True)
+    return LogPage(queue=queue, under_way=under_way, entries=tuple(latest[:KEPT]))
+
+
+def _entry(act: Any) -> LogEntry:
+    """Return an act as an entry of the log."""
+    chosen = {name: str(value) for name, value in acts.chosen_of(act).items()}
+    if act.selector is not None:
+        chosen["selector"] = act.selector
+    return LogEntry(
+        at=(wording.moment(act.begun_at) or wording.EPOCH).isoformat(),
+        who=act.who,
+        address=act.host,
+        by=act.by,
+        action=act.verb,
+        queue=act.queue or "",
+        job=chosen.pop("job", None),
+        chosen=chosen,
+        messages=act.messages,
+        error=act.error,
+        ended=act.ended_at is not None,
+        id=act.id,
+    )
 
 
 def _number(ask: Ask) -> int:

@@ -15,6 +15,7 @@ from queue_core.catalog import queues
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.holders import consumers
 from queue_core.catalog.identity.identity import Identity, NewStore
+from queue_core.catalog.records.acts import acting
 from queue_core.consumers.presence.implicit_consumer import Keeper, OwnConsumer
 from queue_core.errors import BadOption, Invalid
 from queue_core.queue import Queue, Sideline
@@ -165,7 +166,9 @@ class Store(AbstractContextManager["Store"]):
             QueueDeactivated: A deactivated queue still has that name.
         """
         message_type = schema if isinstance(schema, type) else None
-        info = create(self.catalog, name, schema, shards, key, settings, exist_ok=exist_ok)
+        given = {"shards": shards, "key": key, **settings}
+        with acting(self.catalog, "create", name, given):
+            info = create(self.catalog, name, schema, shards, key, settings, exist_ok=exist_ok)
         return Queue(self, info, message_type=message_type)
 
     def queue(

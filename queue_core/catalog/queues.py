@@ -15,7 +15,7 @@ from sqlalchemy import ColumnElement, Connection, Row, bindparam, insert, select
 from queue_core.catalog import dialect, notifications, seals
 from queue_core.catalog.damage import damaged, decoding
 from queue_core.catalog.holders import named_locks
-from queue_core.catalog.records import retries
+from queue_core.catalog.records import acts, retries
 from queue_core.catalog.slices import flows
 from queue_core.catalog.tables import counters, locks, queues, schemas, shard_locks, shards
 from queue_core.errors import BadName, IgnisError, NoSuchQueue, QueueDeactivated, QueueExists
@@ -261,6 +261,7 @@ def create(
         _fill(connection, queue_id, schema, shards)
         if settings.fair_by is not None:
             flows.begin(connection, queue_id)
+        acts.note(connection)
     found = find(connection, name)
     if found.deactivated_at is not None:
         raise given_up_error(name, found.deactivated_at)

@@ -49,6 +49,7 @@ _UNSEALED = {
     "consumers": {"heartbeat_at", "ack"},
     "tickets": {"planned_at", "lives", "planned_epoch"},
     "publications": {"published_at"},
+    "acts": {"messages", "ended_at", "error"},
     "jobs": {"state", "moved", "due_at", "ended_at", "error"},
 }
 

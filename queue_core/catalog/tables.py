@@ -475,6 +475,38 @@ jobs = Table(
     _seal(),
 )
 
+#: What persons did by hand: with the console, the command line, or Python. Kept for 90 days.
+acts = Table(
+    "acts",
+    metadata,
+    #: A random name.
+    Column("id", String(16), primary_key=True),
+    #: The name of the queue, which may be dropped since; null: it concerns the store.
+    Column("queue", String(128)),
+    #: What was done, such as ``pause``.
+    Column("verb", String(32), nullable=False),
+    #: The user of the process, or whoever logged in to the console.
+    Column("who", String(200), nullable=False),
+    #: The machine on which the process ran.
+    Column("host", String(200), nullable=False),
+    #: ``python``, ``command line`` or ``console``.
+    Column("by", String(16), nullable=False),
+    #: The condition by which messages were chosen.
+    Column("selector", Text),
+    #: The other arguments, as JSON.
+    Column("chosen", Text, nullable=False),
+    #: How many messages it has changed so far; null: it changes none.
+    Column("messages", BigInteger),
+    #: When its first transaction was.
+    Column("begun_at", BigInteger, nullable=False),
+    #: When it ended; null while it goes on, or if its process ended before.
+    Column("ended_at", BigInteger),
+    #: The error that ended it.
+    Column("error", Text),
+    _seal(),
+    Index("acts_in_order", "begun_at"),
+)
+
 #: Calls that wait for room in a queue, or for messages, in the order of their arrival.
 waiters = Table(
     "waiters",

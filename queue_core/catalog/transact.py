@@ -10,7 +10,7 @@ from typing import TypeVar
 from sqlalchemy import Connection
 
 from queue_core.catalog.database import Catalog
-from queue_core.catalog.records import progress
+from queue_core.catalog.records import acts, progress
 from queue_core.support import faults
 
 Result = TypeVar("Result")
@@ -97,7 +97,15 @@ class Rounds:
             self._catalog.give_way()
             if self._rate is not None:
                 self._pause(self._last / self._rate)
-        self._last, result = transact(self._catalog, self._verb, work, self._guard, late=self._late)
+
+        def noted(connection: Connection) -> tuple[int, Result]:
+            count, result = work(connection)
+            acts.note(connection, count)
+            return count, result
+
+        self._last, result = transact(
+            self._catalog, self._verb, noted, self._guard, late=self._late
+        )
         self.done += self._last
         progress.add(self._last)
         return self._last, result

@@ -25,6 +25,7 @@ from queue_core.catalog.damage import UNREADABLE, decoding
 from queue_core.catalog.holders.consumers import reserved
 from queue_core.catalog.tables import (
     LEFT,
+    acts,
     breakers,
     consumers,
     counters,
@@ -49,6 +50,7 @@ _TABLES = {
     "slices": (slices,),
     "consumers": (consumers, interests),
     "jobs": (jobs,),
+    "acts": (acts,),
     "breakers": (breakers,),
     "samples": (samples,),
     "limits": (token_buckets,),

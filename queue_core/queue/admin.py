@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from queue_core.catalog import queues
 from queue_core.catalog.records import pauses
+from queue_core.catalog.records.acts import Subject, by_hand
 from queue_core.errors import BadOption
 from queue_core.queue.opened import OpenedQueue
 from queue_core.support.interruption import shielded
@@ -34,9 +35,14 @@ class QueueAdmin:
     def __init__(self, queue: OpenedQueue) -> None:
         self._queue = queue
 
+    @property
+    def _subject(self) -> Subject:
+        return Subject(self._queue.catalog, self._queue.name)
+
     def __repr__(self) -> str:
         return f"<Administration of queue {self._queue.name!r}>"
 
+    @by_hand
     def add_columns(self, schema: pa.Schema | type) -> None:
         """
         Add columns to the queue. Existing messages have null in them.
@@ -60,6 +66,7 @@ class QueueAdmin:
             schema = message_class(schema).schema
         self._queue.add_columns(schema)
 
+    @by_hand
     def change_settings(self, **settings: Any) -> QueueSettings:
         """
         Change some settings of the queue, which may be in use.
@@ -77,6 +84,7 @@ class QueueAdmin:
         changed = self._queue.change(lambda c, queue: queues.change_settings(c, queue, settings))
         return changed.settings
 
+    @by_hand
     def scale(self, by: int) -> int:
         """
         Change the setting ``concurrency`` by a number.
@@ -98,6 +106,7 @@ class QueueAdmin:
         scaled = self._queue.change(lambda c, queue: queues.scale(c, queue, by))
         return scaled.settings.concurrency
 
+    @by_hand
     def pause(self) -> None:
         """
         Pause the queue for every process: no messages are fired until `resume`.
@@ -112,6 +121,7 @@ class QueueAdmin:
         """
         self._queue.change(pauses.pause)
 
+    @by_hand
     def resume(self) -> None:
         """
         Let the queue fire messages again after `pause`. It changes nothing if it is not paused.
@@ -124,6 +134,7 @@ class QueueAdmin:
         """
         self._queue.change(pauses.resume)
 
+    @by_hand
     def deactivate(self) -> None:
         """
         Deactivate the queue for good: it accepts and fires no more messages.
@@ -138,6 +149,7 @@ class QueueAdmin:
         deactivate(self._queue.catalog, self._queue.info)
         self._queue.refresh()
 
+    @by_hand
     def drop(self) -> int:
         """
         Remove a deactivated queue with all its messages, and free its name.
@@ -156,6 +168,7 @@ class QueueAdmin:
         """
         return drop(self._queue.catalog, self._queue.info)
 
+    @by_hand
     def compact(self) -> int:
         """
         Rewrite the waiting messages of small or mostly finished segments into fewer segments.
@@ -174,6 +187,7 @@ class QueueAdmin:
         with queue.quarantining():
             return compact(queue.catalog, queue.storage, queue.follow())
 
+    @by_hand
     def expire(self) -> int:
         """
         Remove waiting messages that have expired.
@@ -196,6 +210,7 @@ class QueueAdmin:
             retire(queue.catalog, info)
             return expire(queue.catalog, queue.storage.uri, info)
 
+    @by_hand
     def repair(self) -> Repaired:
         """
         Put back quarantined messages whose segment files have been restored.

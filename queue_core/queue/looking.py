@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from queue_core.catalog.records.acts import acting
 from queue_core.queue.opened import OpenedQueue
 from queue_core.selection.demand import Demand
 from queue_core.selection.selection import condition_of
@@ -167,7 +168,9 @@ class Looking:
 
         queue = self.opened
         info = queue.follow()
-        with queue.quarantining():
+        # The log of acts names the columns, without their values.
+        chosen = {"ids": message_id, "columns": ", ".join(values)}
+        with queue.quarantining(), acting(queue.catalog, "edit", info.name, chosen):
             edit(queue.catalog, queue.storage, info, message_id, values)
 
     def metadata(self) -> pa.Table:

@@ -11,6 +11,7 @@ import pyarrow as pa
 from queue_core.catalog.holders import consumers
 from queue_core.catalog.holders.consumers import DEAD_AFTER_SECONDS
 from queue_core.catalog.identity import clock
+from queue_core.catalog.records.acts import Subject, by_hand
 from queue_core.catalog.records.jobs import Wish
 from queue_core.errors import BadOption, Invalid
 from queue_core.queue.admin import QueueAdmin
@@ -92,6 +93,10 @@ class Queue(Looking, Settling):
         #: The class of the queue's messages; None if the queue was opened without one.
         self.message_type = message_type
         self._buffers = BufferPool(info.name, info.schema, buffers)
+
+    @property
+    def _subject(self) -> Subject:
+        return Subject(self._store.catalog, self.name)
 
     def __repr__(self) -> str:
         return f"<Queue {self.name!r}, {self.info.shards} shards, of {self._store!r}>"
@@ -426,6 +431,7 @@ class Queue(Looking, Settling):
         """
         return QueueInTransaction(self.opened, connection)
 
+    @by_hand
     def shovel(
         self,
         limit: int | None = None,
@@ -490,6 +496,7 @@ class Queue(Looking, Settling):
         with self.opened.quarantining():
             return shovel(self._store.catalog, self.info, shovelful)
 
+    @by_hand
     def start_shovel(
         self,
         limit: int | None = None,
@@ -532,6 +539,7 @@ class Queue(Looking, Settling):
         wished = redriving.wished(catalog, self.info, to, wish)
         return jobs.start(catalog, self._store.storage, wished, who)
 
+    @by_hand
     def sweep(
         self,
         older_than: Duration | None = None,

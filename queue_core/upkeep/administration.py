@@ -12,6 +12,7 @@ from queue_core.catalog.database import Catalog
 from queue_core.catalog.holders.consumers import DEAD_AFTER_SECONDS
 from queue_core.catalog.identity import clock
 from queue_core.catalog.records import jobs
+from queue_core.catalog.records.acts import Subject, by_hand, noting
 from queue_core.catalog.records.breakers import BreakerSwitch
 from queue_core.segments.storage import Storage
 from queue_core.support.interruption import shielded
@@ -37,9 +38,14 @@ class StoreAdmin:
         self._catalog = catalog
         self._storage = storage
 
+    @property
+    def _subject(self) -> Subject:
+        return Subject(self._catalog)
+
     def __repr__(self) -> str:
         return f"<Administration of {self._storage.name} with {self._catalog!r}>"
 
+    @by_hand
     def vacuum(self, *, grace: Duration = GRACE_SECONDS, dry_run: bool = False) -> list[str]:
         """
         Remove segment files that no message needs.
@@ -58,6 +64,7 @@ class StoreAdmin:
         age = check_seconds("grace", grace)
         return vacuum(self._catalog, self._storage, age, dry_run=dry_run)
 
+    @by_hand
     def fsck(
         self,
         *,
@@ -135,6 +142,7 @@ class StoreAdmin:
             progress=progress or (lambda *_: None),
         )
 
+    @by_hand
     def leftovers(self, *, give_up: bool = False) -> list[str]:
         """
         List the segment files that are newer than the restored catalog.
@@ -151,8 +159,9 @@ class StoreAdmin:
         """
         from queue_core.catalog.slices import files
 
-        return self._catalog.write(files.give_up if give_up else files.find)
+        return self._catalog.write(noting(files.give_up) if give_up else files.find)
 
+    @by_hand
     def recover(self, *, dead_after: Duration = DEAD_AFTER_SECONDS) -> int:
         """
         Put back messages that dead consumers fired and never read; this is not a delivery.
@@ -169,6 +178,7 @@ class StoreAdmin:
         """
         return recover(self._catalog, check_seconds("dead_after", dead_after))
 
+    @by_hand
     def forget(
         self, consumers: Sequence[str] = (), *, idle: Duration | None = None, dry_run: bool = False
     ) -> list[str]:
@@ -200,6 +210,7 @@ class StoreAdmin:
         silence = check_timeout("idle", idle)
         return forget(self._catalog, consumers, silence, dry_run=dry_run)
 
+    @by_hand
     def cancel(self, job: str) -> bool:
         """
         Cancel a job (`Queue.start_shovel`). Messages that it has moved stay where they are.
@@ -213,7 +224,7 @@ class StoreAdmin:
         Raises:
             BadOption: The store has no job of that id.
         """
-        return self._catalog.write(lambda connection: jobs.cancel(connection, job))
+        return self._catalog.write(noting(lambda connection: jobs.cancel(connection, job)))
 
     def breaker(self, name: str) -> BreakerSwitch:
         """
@@ -230,6 +241,7 @@ class StoreAdmin:
         """
         return BreakerSwitch(self._catalog, name)
 
+    @by_hand
     def accept_clock(self) -> None:
         """
         Accept the present time of the catalog's clock.
@@ -241,4 +253,4 @@ class StoreAdmin:
         Raises:
             CatalogForbidden: The database role is not that of an operator.
         """
-        self._catalog.write(clock.accept)
+        self._catalog.write(noting(clock.accept))

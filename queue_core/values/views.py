@@ -211,6 +211,25 @@ _JOBS = (
     ViewColumn("error", _TEXT, "The error with which it failed."),
 )
 
+_ACTS = (
+    ViewColumn("act", _TEXT, "Id of the act."),
+    ViewColumn("queue", _TEXT, "Name of the queue, also if it is dropped; null: the store."),
+    ViewColumn("verb", _TEXT, "What was done, such as `pause`: the name of the method in Python."),
+    ViewColumn("who", _TEXT, "User of the process, or name with which the person logged in."),
+    ViewColumn("host", _TEXT, "Machine on which the process ran."),
+    ViewColumn("by", _TEXT, "`python`, `command line` or `console`."),
+    ViewColumn("selector", _TEXT, "Condition by which messages were chosen; null: none."),
+    ViewColumn("chosen", _TEXT, "The other arguments, as JSON."),
+    ViewColumn(
+        "messages", _LONG, "Messages that it has changed so far; null: it does not change messages."
+    ),
+    ViewColumn("begun_at", TIMESTAMP, "Time of its first transaction."),
+    ViewColumn(
+        "ended_at", TIMESTAMP, "Time of its end; null: it goes on, or its process ended before."
+    ),
+    ViewColumn("error", _TEXT, "The error that ended it."),
+)
+
 _LIMITS = (
     _QUEUE,
     ViewColumn("limit", _TEXT, "The limit, as the setting `limits` has it."),
@@ -275,6 +294,8 @@ COLUMNS = {
     "reports": _REPORTS,
     #: One row for each shovel that runs as a job; ended jobs are kept for a week.
     "jobs": _JOBS,
+    #: One row for each act of a person that has changed something, kept for 90 days.
+    "acts": _ACTS,
     #: One row for each circuit breaker that has opened.
     "breakers": _BREAKERS,
     #: One row for each queue and ten seconds of the last hour, minute of the last day, and hour of

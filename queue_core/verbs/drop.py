@@ -13,7 +13,7 @@ from sqlalchemy import Connection
 
 from queue_core.catalog import queues, table_rows
 from queue_core.catalog.database import Catalog
-from queue_core.catalog.records import breakers, jobs, schedule
+from queue_core.catalog.records import acts, breakers, jobs, schedule
 from queue_core.catalog.records.task_log import Moves
 from queue_core.catalog.slices import amounts, segments, shard_locks
 from queue_core.catalog.transact import transact
@@ -55,6 +55,7 @@ def drop(
         table_rows.remove(connection, table_rows.REST, queue.id)
         jobs.fail_into(connection, queue)
         breakers.forget(connection, queue.name)
+        acts.note(connection, len(moves) or None)
         return len(moves)
 
     return transact(catalog, "drop", work)

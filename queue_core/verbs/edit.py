@@ -20,6 +20,7 @@ from sqlalchemy import Connection
 
 from queue_core.catalog import dialect, queues
 from queue_core.catalog.database import Catalog
+from queue_core.catalog.records.acts import noting
 from queue_core.catalog.records.publications import claim
 from queue_core.catalog.records.task_log import Moves
 from queue_core.catalog.slices import id_map, read_plans, segment_lookup, shard_locks
@@ -85,7 +86,7 @@ def edit(
         work = partial(_replace, storage, queue, ids, part, staged, repacked)
         try:
             with removed_if_refused(storage, [staged]):
-                transact(catalog, "edit", work, grows=True)
+                transact(catalog, "edit", noting(work), grows=True)
             return
         except _Moved:
             remove_staged(storage, [staged])

@@ -18,6 +18,7 @@ from sqlalchemy import Connection
 
 from queue_core.catalog import queues
 from queue_core.catalog.database import Catalog
+from queue_core.catalog.records import acts
 from queue_core.catalog.slices import id_map, read_plans
 from queue_core.catalog.slices.moves import SHOVELLED, carry_out
 from queue_core.catalog.transact import Guard, transact
@@ -69,6 +70,7 @@ def redrive(
             moved = move_some(connection, queue, request, candidates, request.max_messages)
             if moved and note is not None:
                 note(connection, moved)
+            acts.note(connection, moved or 0)
             return moved
 
         return transact(catalog, "redrive", work, guard)
@@ -138,6 +140,7 @@ def _hand_over(
         moved = carry_out(connection, queue, away, taken)
         if note is not None:
             note(connection, moved)
+        acts.note(connection, moved)
         return moved
 
     return transact(catalog, "redrive", work, guard, grows=True)

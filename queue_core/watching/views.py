@@ -12,7 +12,7 @@ from sqlalchemy import Connection
 
 from queue_core.catalog import queues, view_rows
 from queue_core.catalog.database import Catalog
-from queue_core.catalog.records import breakers, failures, figures, jobs, samples, task_log
+from queue_core.catalog.records import acts, breakers, failures, figures, jobs, samples, task_log
 from queue_core.values.fingerprints import fingerprints
 from queue_core.values.model import QueueInfo
 from queue_core.values.views import FAILURES
@@ -156,6 +156,11 @@ def _jobs(connection: Connection, shown: Shown) -> Iterable[Mapping[str, Any]]:
     return jobs.shown(connection, {info.id: info.name for info in shown.infos.values()})
 
 
+def _acts(connection: Connection, shown: Shown) -> Iterable[Mapping[str, Any]]:
+    names = None if shown.everything else [info.name for info in shown.infos.values()]
+    return (row._asdict() | {"act": row.id} for row in acts.rows(connection, names, None))
+
+
 def _breakers(connection: Connection, _: Shown) -> Iterable[Mapping[str, Any]]:
     for row in breakers.all_states(connection):
         yield dict(row) | {"breaker": row["name"]}
@@ -175,6 +180,7 @@ _QUERIES = {
     "slices": _slices,
     "consumers": _consumers,
     "jobs": _jobs,
+    "acts": _acts,
     "breakers": _breakers,
     "samples": _samples,
     "limits": _limits,

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
@@ -21,6 +22,11 @@ ORIGIN = "http://localhost:8413"
 def log_in(client: TestClient) -> None:
     key = client.app.state.console.auth.key
     assert client.get("/login", params={"key": key}, follow_redirects=False).status_code == 303
+
+
+def logged(client: TestClient, by: str = "console") -> list[dict[str, Any]]:
+    """Return the acts that the log of a console shows, newest first; those of one way."""
+    return [each for each in client.get("/api/log").json()["entries"] if each["by"] == by]
 
 
 def token(client: TestClient) -> str:

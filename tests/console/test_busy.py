@@ -6,7 +6,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 from ignis_console.console import ACTIONS
-from tests.console.clients import token
+from tests.console.clients import logged, token
 
 ALL = 20
 
@@ -43,4 +43,4 @@ def test_pages_answer_while_actions_wait_for_the_catalog(operator, store, queue)
     assert [status for status, at in found if at < released] == [503] * (ALL - ACTIONS)
     assert [status for status, at in found if at >= released] == [200] * ACTIONS
     assert queue.refresh().info.settings.concurrency == 3
-    assert len(operator.get("/api/log").json()["entries"]) == ACTIONS
+    assert len(logged(operator)) == ACTIONS

@@ -13,7 +13,7 @@ from queue_core.catalog.records import task_log
 from queue_core.errors import CatalogUnavailable
 from queue_core.selection import rounds
 from queue_core.verbs.operator.chosen import Chosen
-from tests.console.clients import token
+from tests.console.clients import logged, token
 from tests.dump import backdate
 from tests.factories import load_singly, make_queue, orders
 
@@ -36,7 +36,7 @@ def ended(client):
     deadline = time.monotonic() + 60
     while log_of(client)["under_way"] and time.monotonic() < deadline:
         time.sleep(0.02)
-    return log_of(client)["entries"]
+    return logged(client)
 
 
 def test_a_long_action_goes_on_while_the_log_shows_it(operator, store, queue):
@@ -54,7 +54,7 @@ def test_a_long_action_goes_on_while_the_log_shows_it(operator, store, queue):
             "orders",
             6,
         )
-        assert log_of(operator)["entries"] == []
+        assert logged(operator) == []
         page = operator.get("/log").text
         assert "under way" in page
         assert "No actions yet" not in page

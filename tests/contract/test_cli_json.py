@@ -34,6 +34,7 @@ CALLS = {
     "jobs": (),
     "leftovers": (),
     "limits": (),
+    "log": (),
     "load": ("orders", "-"),
     "metrics": ("--once",),
     "pause": ("orders",),

@@ -16,6 +16,7 @@ from queue_core import Store
 from queue_core.catalog import seals
 from queue_core.catalog.holders import interests as interest_rows
 from queue_core.catalog.tables import (
+    acts,
     breakers,
     consumers,
     counters,
@@ -223,6 +224,10 @@ DAMAGES = {
     "files": BREAKERS["I13"],
     "id_map": BREAKERS["I12"],
     "interests": BREAKERS["I25"],
+    "acts": added(
+        acts,
+        **{"id": "1", "verb": "v", "who": "", "host": "", "by": "", "chosen": "{", "begun_at": 1},
+    ),
     "jobs": added(
         jobs,
         **{"id": "1", "queue_id": 99, "force": False, "who": "", "pointers": "{}"},

@@ -12,6 +12,7 @@ from queue_core.catalog.checks.finding import Finding
 from queue_core.catalog.checks.rules import ALTERED, Scope, can, is_altered, of_row
 from queue_core.catalog.records.schedule import STORE
 from queue_core.catalog.tables import (
+    acts,
     failures,
     jobs,
     publications,
@@ -57,6 +58,11 @@ def check_records(scope: Scope) -> Iterator[Finding]:
         task_log: lambda row: unpack(row.arrow),
         jobs: lambda row: (json.loads(row.pointers), float(row.rate or 1), row.moved + row.total),
     }
+    for row in scope.connection.execute(select(acts).execution_options(yield_per=1_000)):
+        if is_altered(acts, row._asdict()):
+            yield of_row(acts, row, "I1", ALTERED)
+        elif not can(json.loads, row.chosen):
+            yield of_row(acts, row, "I26", "it cannot be read")
     for table, read in readers.items():
         query = select(table).execution_options(yield_per=1_000)
         for row in scope.connection.execute(query):

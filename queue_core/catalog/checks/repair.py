@@ -17,6 +17,7 @@ from queue_core.catalog import dialect, seals
 from queue_core.catalog.checks.counters import known_places
 from queue_core.catalog.checks.finding import Finding, Remedy
 from queue_core.catalog.database import Catalog
+from queue_core.catalog.records.acts import noting
 from queue_core.catalog.tables import (
     LEFT,
     SEALED,
@@ -65,7 +66,7 @@ def repair(catalog: Catalog, findings: Iterable[Finding]) -> None:
         for place in sorted(places & known):
             _recount(connection, place)
 
-    catalog.write(work)
+    catalog.write(noting(work))
     for table in SEALED:
         while catalog.write(partial(_seal, table)):
             pass

@@ -15,6 +15,7 @@ from sqlalchemy import Connection, Row, RowMapping, delete, select, update
 
 from queue_core.catalog import dialect
 from queue_core.catalog.database import Catalog
+from queue_core.catalog.records.acts import Subject, by_hand, noting
 from queue_core.catalog.tables import breakers
 from queue_core.handling.breaker import Breaker, check_name, name_for
 from queue_core.handling.breaker_state import CLOSED, OPEN, BreakerState
@@ -107,6 +108,7 @@ class BreakerSwitch:
         self.name = name
         self._catalog = catalog
 
+    @by_hand
     def open(self) -> None:
         """
         Fire no messages until `close` or `release`; no probe closes the breaker.
@@ -116,6 +118,7 @@ class BreakerSwitch:
         """
         self._turn(lambda state, now: state.turned(OPEN, now))
 
+    @by_hand
     def close(self) -> None:
         """
         Fire messages until `open` or `release`, whatever share of the calls fails.
@@ -125,6 +128,7 @@ class BreakerSwitch:
         """
         self._turn(lambda state, now: state.turned(CLOSED, now))
 
+    @by_hand
     def release(self) -> None:
         """
         Leave the breaker to itself again; if it is open, a probe is due at once.
@@ -135,7 +139,13 @@ class BreakerSwitch:
         self._turn(BreakerState.released)
 
     def _turn(self, transition: _Transition) -> None:
-        self._catalog.write(lambda connection: _change(connection, self.name, transition, None))
+        self._catalog.write(
+            noting(lambda connection: _change(connection, self.name, transition, None))
+        )
+
+    @property
+    def _subject(self) -> Subject:
+        return Subject(self._catalog, None, {"breaker": self.name})
 
     def __repr__(self) -> str:
         return f"<BreakerSwitch of {self.name!r}>"

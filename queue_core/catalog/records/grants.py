@@ -59,6 +59,8 @@ _CONSUMER: dict[Table, Rights] = {
     t.task_log: (_READ, _ADD),
     t.schedule: (_READ, _ADD, _CHANGE),
     t.jobs: (_READ, _ADD, _CHANGE),
+    # To remove old ones, too.
+    t.acts: _ALL,
     t.leases: (_READ, _ADD, _CHANGE),
     t.waiters: _ALL,
     t.locks: (_READ, _ADD, "UPDATE (queue_id)"),

@@ -2,7 +2,7 @@
 
 All verbs lock in the same order, so that they cannot deadlock: jobs, leases, room, files,
 consumers, tickets, token buckets, shard locks, slices, queues, interests, load pointers, flows,
-counters.
+counters, acts.
 """
 
 from __future__ import annotations

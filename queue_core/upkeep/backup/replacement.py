@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from sqlalchemy import Connection
 
 from queue_core.catalog import dialect, table_rows
-from queue_core.catalog.records import restored, schedule
+from queue_core.catalog.records import acts, restored, schedule
 from queue_core.catalog.records.restored import RESTORE
 from queue_core.catalog.records.task_log import Moves
 from queue_core.catalog.slices import amounts, files
@@ -86,6 +86,8 @@ class Replacement:
         restored.take_identity(connection, self.store, self.manifest.store)
         found, damaged = self._compare(connection)
         _report(connection, len(found), damaged)
+        acts.about(messages_set_apart=damaged)
+        acts.note(connection)
         faults.point("restore.before_commit")
         return Restored(
             age=age,

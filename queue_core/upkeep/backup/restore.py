@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from queue_core.catalog import format, table_rows
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.identity.identity import Identity
+from queue_core.catalog.records.acts import acting
 from queue_core.errors import BadOption, DamagedBackup, FormatTooNew, NoSuchStore
 from queue_core.segments.storage import Storage
 from queue_core.support import faults
@@ -51,7 +52,8 @@ def restore(
             over=over,
             progress=progress,
         )
-        done = catalog.write(replacement.work)
+        with acting(catalog, "restore", None, {"folder": str(folder.path), "over": over}):
+            done = catalog.write(replacement.work)
         faults.point("restore.committed")
         Identity(catalog, storage).adopt()
     finally:

@@ -18,7 +18,7 @@ from sqlalchemy import Connection
 
 from queue_core.catalog import queues
 from queue_core.catalog.database import Catalog
-from queue_core.catalog.records import progress
+from queue_core.catalog.records import acts, progress
 from queue_core.catalog.records.publications import claim
 from queue_core.catalog.records.task_log import Moves
 from queue_core.catalog.slices import id_map, parts, read_plans, rewritable, shard_locks
@@ -188,7 +188,9 @@ def _rewrite(catalog: Catalog, storage: Storage, queue: QueueInfo, unit: Unit) -
         elif staged.location is not None:
             segment_rows.discard(connection, [staged.location])
         faults.point("compact.before_commit")
-        return sum(one.group.messages for one in left)
+        rewritten = sum(one.group.messages for one in left)
+        acts.note(connection, rewritten)
+        return rewritten
 
     with removed_if_refused(storage, [staged]):
         rewritten = catalog.write(work, grows=True)

@@ -19,7 +19,7 @@ from queue_core.catalog import dialect
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.holders import consumers, idle_consumers
 from queue_core.catalog.identity import clock
-from queue_core.catalog.records import dedup, failures, jobs, schedule, task_log
+from queue_core.catalog.records import acts, dedup, failures, jobs, schedule, task_log
 
 #: Seconds for which reports, failures of messages that are gone, and idle consumers are kept.
 KEPT_SECONDS = 7 * 24 * 3600.0
@@ -47,6 +47,7 @@ def purge(catalog: Catalog, older_than: float = KEPT_SECONDS) -> None:
         failures.forget(connection, until)
         task_log.forget(connection, before)
         jobs.forget(connection, before)
+        acts.forget(connection)
         schedule.forget(connection)
         clock.forget(connection)
         clock.confirm(connection)
@@ -84,6 +85,7 @@ def forget(
         clock.confirm(connection)
         if dry_run:
             raise _DryRun
+        acts.note(connection)
 
     with suppress(_DryRun):
         catalog.write(work)

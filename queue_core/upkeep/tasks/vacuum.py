@@ -19,7 +19,7 @@ from queue_core.catalog.database import Catalog
 from queue_core.catalog.holders import leases
 from queue_core.catalog.identity import clock
 from queue_core.catalog.identity.identity import Identity
-from queue_core.catalog.records import progress, schedule
+from queue_core.catalog.records import acts, progress, schedule
 from queue_core.catalog.records.task_log import Moves
 from queue_core.catalog.slices import files, segments
 from queue_core.segments.storage import Storage
@@ -83,6 +83,8 @@ def vacuum(
         moves = Moves()
         if gone:
             moves.count(None, len(gone), "storage", None)
+            acts.about(files=len(gone))
+            acts.note(connection)
         moves.record(connection, schedule.STORE, "vacuum")
 
     catalog.write(forget)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -13,6 +13,7 @@ import pyarrow as pa
 from queue_core.catalog import queues
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.holders.consumers import DEAD_AFTER_SECONDS
+from queue_core.catalog.records.acts import Subject, by_hand
 from queue_core.catalog.slices import id_map, read_plans, segment_lookup
 from queue_core.errors import BadOption
 from queue_core.segments.reader import read_table
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 
 #: The word that chooses every message.
 ALL = "all"
+#: The most ids that the log of acts names.
+SHOWN_IDS = 20
 
 #: Message ids, or all of them.
 Ids: TypeAlias = "int | str | IdSet | pa.Array | pa.ChunkedArray | npt.NDArray[Any] | Iterable[int]"
@@ -58,6 +61,7 @@ class Chosen:
         queue: The queue's description in the catalog.
         ids: The ids of the messages.
         magazines: The magazines to which the choice is limited.
+        chosen_by: How they were chosen, for the log of acts.
     """
 
     def __init__(
@@ -67,12 +71,18 @@ class Chosen:
         queue: QueueInfo,
         ids: IdSet,
         magazines: Sequence[Magazine],
+        chosen_by: Mapping[str, Any],
     ) -> None:
         self._catalog = catalog
         self._storage = storage
         self._queue = queue
         self._ids = ids
         self._magazines = magazines
+        self._chosen_by = chosen_by
+
+    @property
+    def _subject(self) -> Subject:
+        return Subject(self._catalog, self._queue.name, self._chosen_by)
 
     @property
     def ids(self) -> pa.Array:
@@ -105,7 +115,8 @@ class Chosen:
         with self._catalog.read() as connection:
             taken = find_chosen(connection, self._queue, intervention)
             found = IdSet.of(id_map.ids_of(connection, taken))
-        return Chosen(self._catalog, self._storage, self._queue, found, self._magazines)
+        of = (self._catalog, self._storage, self._queue)
+        return Chosen(*of, found, self._magazines, self._chosen_by)
 
     def count(self, act: str | None = None, *, consumer: str | None = None) -> int:
         """
@@ -149,6 +160,7 @@ class Chosen:
         with self._quarantining():
             return read_table(plan)
 
+    @by_hand
     def delete(self) -> int:
         """
         Remove the chosen messages that wait, in main or in the sideline, for good.
@@ -160,6 +172,7 @@ class Chosen:
         """
         return self._do(Act.DELETE)
 
+    @by_hand
     def sideline(self, reason: str | None = None, *, kind: str = BY_HAND) -> int:
         """
         Move the chosen messages that wait in main to the sideline.
@@ -180,6 +193,7 @@ class Chosen:
         reason = None if reason is None else readable(reason)
         return self._do(Act.SIDELINE, kind=check_kind(kind), reason=reason)
 
+    @by_hand
     def requeue(self) -> int:
         """
         Move the chosen messages that wait in the sideline to the tail of main.
@@ -196,6 +210,7 @@ class Chosen:
         """
         return self._do(Act.REQUEUE)
 
+    @by_hand
     def reload(
         self, *, consumer: str | None = None, dead_after: Duration = DEAD_AFTER_SECONDS
     ) -> int:
@@ -266,7 +281,14 @@ def choose(
         if given is not None:
             segment_lookup.check(connection, [queue], id_map.located(connection, [queue.id], given))
         found = find(connection, storage.uri, queue, magazines, given, condition)
-    return Chosen(catalog, storage, queue, found, magazines)
+    by = {"selector": selector, "ids": _shown(found) if given is not None else ids}
+    return Chosen(catalog, storage, queue, found, magazines, by)
+
+
+def _shown(ids: IdSet) -> str:
+    """Return the first ids, and how many there are."""
+    first = ", ".join(map(str, ids.numbers()[:SHOWN_IDS]))
+    return first if len(ids) <= SHOWN_IDS else f"{first} and {len(ids) - SHOWN_IDS} more"
 
 
 def _act(name: str) -> Act:

@@ -6,9 +6,7 @@ continues the job some seconds after its next step was due.
 
 from __future__ import annotations
 
-import getpass
 import logging
-import os
 import socket
 from contextlib import suppress
 from dataclasses import replace
@@ -19,7 +17,7 @@ from sqlalchemy import Connection
 
 from queue_core.catalog import queues
 from queue_core.catalog.database import Catalog
-from queue_core.catalog.records import jobs
+from queue_core.catalog.records import acts, jobs
 from queue_core.catalog.records.jobs import Job
 from queue_core.catalog.slices import shard_locks
 from queue_core.errors import (
@@ -44,12 +42,12 @@ _log = logging.getLogger(__name__)
 
 def start(catalog: Catalog, storage: Storage, redriving: Redriving, who: str | None) -> str:
     """Start a job; return its id. Raises `BadSelector` and `DamagedSegment`."""
-    who = who or _user()
+    who = who or f"{acts.doer()}@{socket.gethostname()}"
     total = count(catalog, storage, redriving)
     queue, target = redriving.queue, redriving.target
 
     def work(connection: Connection) -> str:
-        return jobs.add(
+        job = jobs.add(
             connection,
             queue.id,
             None if target is None else target.id,
@@ -58,18 +56,10 @@ def start(catalog: Catalog, storage: Storage, redriving: Redriving, who: str | N
             total=total,
             who=who[:200],
         )
+        acts.about(job=job, total=total)
+        return job
 
-    return catalog.write(work)
-
-
-def _user() -> str:
-    """Return the user and the machine of this process."""
-    try:
-        name = getpass.getuser()
-    except (KeyError, OSError):
-        # A container may have no name for its user.
-        name = str(os.getuid())
-    return f"{name}@{socket.gethostname()}"
+    return catalog.write(acts.noting(work))
 
 
 class Jobs:

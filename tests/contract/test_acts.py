@@ -1,0 +1,242 @@
+"""Acts: who did what by hand, by any way, in the transaction that did it."""
+
+import json
+import threading
+from getpass import getuser
+from socket import gethostname
+
+import pytest
+from sqlalchemy import update
+
+from queue_core import Store
+from queue_core.catalog.database import Catalog
+from queue_core.catalog.records import acts
+from queue_core.catalog.records.acts import DOER, Doer
+from queue_core.catalog.tables import acts as rows
+from queue_core.errors import CatalogUnavailable
+from queue_core.selection import rounds
+from queue_core.upkeep.tasks.purge import purge
+from queue_core.values.address import Address
+from tests.command_line import answer, runner
+from tests.dump import dump
+from tests.factories import make_filled, make_queue
+
+pytestmark = pytest.mark.each_catalog
+
+
+def acts_of(store, queue=None):
+    """The acts after the creation of queues, in order."""
+    return [row for row in store.view("acts", queue).to_pylist() if row["verb"] != "create"]
+
+
+def verbs_of(store, queue=None):
+    return [row["verb"] for row in acts_of(store, queue)]
+
+
+def in_small_rounds(monkeypatch):
+    monkeypatch.setattr(rounds, "PART_SLICES", 1)
+    monkeypatch.setattr(rounds, "PART_MESSAGES", 1)
+
+
+def test_an_act_says_who_did_what_to_how_many(store):
+    queue = make_filled(store, 10)
+    other = make_filled(store, 3, name="returns")
+    queue.choose("all", selector="number < 4").sideline("odd")
+    queue.shovel(3, selector="number < 3", force=True)
+    other.choose(other.choose("all").ids[:2]).delete()
+
+    created, _, sidelined, shovelled, deleted = store.view("acts").to_pylist()
+    assert (created["verb"], created["queue"], created["messages"]) == ("create", "orders", None)
+    assert (sidelined["selector"], sidelined["messages"]) == ("number < 4", 4)
+    assert json.loads(sidelined["chosen"]) == {"ids": "all", "reason": "odd"}
+    assert (shovelled["verb"], shovelled["messages"]) == ("shovel", 3)
+    assert json.loads(shovelled["chosen"]) == {"limit": 3, "force": True}
+    assert (deleted["verb"], deleted["queue"], deleted["messages"]) == ("delete", "returns", 2)
+    assert len(json.loads(deleted["chosen"])["ids"].split(", ")) == 2
+    for row in (created, sidelined, shovelled, deleted):
+        assert (row["who"], row["host"], row["by"]) == (getuser(), gethostname(), "python")
+        assert row["begun_at"] <= row["ended_at"]
+        assert row["error"] is None
+    assert verbs_of(store, "orders") == ["sideline", "shovel"]
+
+
+def test_what_changes_nothing_is_no_act(store):
+    queue = make_filled(store, 3)
+    before = dump(store)
+
+    assert (queue.sweep(), queue.shovel(), queue.admin.expire()) == (0, 0, 0)
+    assert queue.shovel(dry_run=True, force=True) == 0
+    assert queue.choose("all", selector="number > 99").delete() == 0
+    for refused in (
+        lambda: queue.admin.change_settings(nothing=1),
+        queue.admin.drop,
+        lambda: store.admin.cancel("nosuch"),
+        lambda: queue.shovel(to="nosuch"),
+        lambda: queue.edit(queue.choose("all").ids[0].as_py(), {"number": 5}),
+    ):
+        with pytest.raises(Exception, match=r"nothing|in use|no such|no queue|wait"):
+            refused()
+    make_queue(store, exist_ok=True)
+    assert dump(store) == before
+
+
+def test_what_consumers_and_side_tasks_do_is_no_act(store):
+    queue = make_filled(store, 4, message_expiry=0.001)
+    queue.delete(queue.fire(1))
+    queue.sideline(queue.fire(1), "broken")
+    with store.side_tasks():
+        pass
+    assert acts_of(store) == []
+
+
+def test_each_way_of_an_administrator_is_an_act(store):
+    queue = make_filled(store, 4)
+    queue.admin.pause()
+    queue.admin.resume()
+    queue.admin.change_settings(concurrency=3)
+    assert queue.admin.scale(-1) == 2
+    queue.choose("all").sideline()
+    job = queue.start_shovel(force=True, rate=5.0)
+    store.admin.cancel(job)
+    edited = queue.choose("all").ids[0].as_py()
+    queue.edit(edited, {"customer": "secret"})
+    breaker = store.admin.breaker("hooks")
+    breaker.open()
+    breaker.release()
+    store.admin.fsck(repair=True)
+    store.admin.accept_clock()
+    queue.admin.deactivate()
+    queue.admin.drop()
+
+    found = acts_of(store)
+    assert [row["verb"] for row in found] == [
+        "pause",
+        "resume",
+        "change_settings",
+        "scale",
+        "sideline",
+        "start_shovel",
+        "cancel",
+        "edit",
+        "open",
+        "release",
+        "fsck",
+        "accept_clock",
+        "deactivate",
+        "drop",
+    ]
+    by_verb = {row["verb"]: row for row in found}
+    chosen = {verb: json.loads(row["chosen"]) for verb, row in by_verb.items()}
+    assert chosen["change_settings"] == {"concurrency": 3}
+    assert chosen["start_shovel"] == {"force": True, "rate": 5.0, "job": job, "total": 4}
+    assert chosen["edit"] == {"ids": edited, "columns": "customer"}
+    assert chosen["open"] == {"breaker": "hooks"}
+    # The queue is gone, and its acts are not.
+    assert (by_verb["drop"]["queue"], by_verb["drop"]["messages"]) == ("orders", 4)
+    assert by_verb["accept_clock"]["queue"] is None
+    assert all(row["ended_at"] is not None for row in found)
+
+
+def test_the_command_line_says_so(store):
+    queue = make_filled(store, 3)
+    ignis = runner(store.address)
+    answer(ignis("--json", "pause", "orders"))
+    answer(ignis("--json", "delete", "orders", "--all", "--yes"))
+    queue.admin.resume()
+
+    assert [(row["verb"], row["by"]) for row in acts_of(store)] == [
+        ("pause", "command line"),
+        ("delete", "command line"),
+        ("resume", "python"),
+    ]
+    (shown,) = answer(ignis("--json", "log", "orders", "--last", "1"))
+    assert shown["verb"] == "resume"
+
+
+def test_an_act_that_is_interrupted_shows_how_far_it_came(store, monkeypatch):
+    queue = make_filled(store, 5)
+    in_small_rounds(monkeypatch)
+    calls, stop = [], 3
+
+    def fail_later(_):
+        calls.append(1)
+        if len(calls) == stop:
+            raise CatalogUnavailable("the network is gone")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Catalog, "give_way", fail_later)
+        with pytest.raises(CatalogUnavailable):
+            queue.choose("all").sideline()
+        patched.setattr(acts, "end", lambda *_: None)
+        calls.clear()
+        stop = 1
+        with pytest.raises(CatalogUnavailable):
+            queue.choose("all", magazine="main").sideline()
+
+    failed, killed = acts_of(store)
+    assert (failed["messages"], failed["error"]) == (3, "the network is gone")
+    assert (killed["messages"], killed["error"], killed["ended_at"]) == (1, None, None)
+    assert failed["ended_at"] is not None
+
+
+def test_threads_of_one_act_share_its_row_and_two_acts_do_not(store):
+    """A shovel on a server has several threads."""
+    queue = make_filled(store, 400, shards=8, shovel_concurrency=4)
+    other = make_filled(store, 20, name="returns")
+    queue.choose("all").sideline()
+    other.choose("all").sideline()
+    together = [
+        threading.Thread(target=each.shovel, kwargs={"force": True}) for each in (queue, other)
+    ]
+    for thread in together:
+        thread.start()
+    for thread in together:
+        thread.join()
+
+    found = {row["queue"]: row for row in acts_of(store) if row["verb"] == "shovel"}
+    assert {name: row["messages"] for name, row in found.items()} == {"orders": 400, "returns": 20}
+    assert len(acts_of(store)) == 4
+
+
+def test_the_person_of_a_context(store):
+    queue = make_filled(store, 2)
+    token = DOER.set(Doer("console", "ann" * 100, "1234"))
+    try:
+        queue.admin.pause()
+    finally:
+        DOER.reset(token)
+    (act,) = acts_of(store)
+    assert (act["act"], act["by"], act["who"]) == ("1234", "console", ("ann" * 100)[:200])
+
+
+def test_a_restore_is_an_act_of_the_restored_store(store, tmp_path):
+    queue = make_filled(store, 2)
+    queue.admin.pause()
+    store.admin.backup(tmp_path / "backup")
+    address = Address.of(tmp_path / "elsewhere")
+    Store.restore(tmp_path / "backup", tmp_path / "elsewhere")
+
+    with Store(address) as restored:
+        assert verbs_of(restored) == ["pause", "restore"]
+        (act,) = acts_of(restored)[1:]
+        assert json.loads(act["chosen"])["folder"] == str(tmp_path / "backup")
+        assert restored.admin.fsck().num_rows == 0
+
+
+def test_old_acts_are_forgotten(store):
+    queue = make_filled(store, 1)
+    queue.admin.pause()
+    old = update(rows).where(rows.c.verb == "pause")
+    kept = int(acts.KEPT_SECONDS * 1e6)
+    store.catalog.write(lambda c: c.execute(old.values(begun_at=rows.c.begun_at - kept)))
+    queue.admin.resume()
+    purge(store.catalog)
+    assert verbs_of(store) == ["resume"]
+
+
+def test_an_altered_act_is_found(store):
+    make_filled(store, 1).admin.pause()
+    by_another = update(rows).where(rows.c.verb == "pause").values(who="somebody")
+    store.catalog.write(lambda c: c.execute(by_another))
+    (finding,) = store.admin.fsck().to_pylist()
+    assert (finding["invariant"], finding["table"]) == ("I1", "acts")
