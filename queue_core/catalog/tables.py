@@ -330,6 +330,10 @@ consumers = Table(
     #: False for a query whose checkpoint requests its messages again. After its death, they wait
     #: for its restart, and no sweep takes them. Null means true.
     Column("sweepable", Boolean),
+    #: The machine that started its present life, for people; null: it is not known.
+    Column("host", String(80)),
+    #: The id of the process there.
+    Column("pid", BigInteger),
     sqlite_autoincrement=True,
 )
 
@@ -448,6 +452,8 @@ jobs = Table(
     Column("target_id", BigInteger),
     #: Only messages that meet it are moved; null: all.
     Column("selector", Text),
+    #: Only messages with these ids, a bitmap by segment, as JSON with base64; null: all.
+    Column("ids", Text),
     #: Messages a second, as a decimal number.
     Column("rate", String(40)),
     #: The most messages.

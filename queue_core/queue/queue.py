@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from queue_core.policies.checks import Check
     from queue_core.selection.selection import AnySelector
     from queue_core.store import Store
+    from queue_core.verbs.operator.chosen import Ids
 
 #: The class of a queue's messages.
 Message = TypeVar("Message")
@@ -440,6 +441,7 @@ class Queue(Looking, Settling):
         rate: float | None = None,
         force: bool = False,
         to: str | None = None,
+        ids: Ids | None = None,
         dry_run: bool = False,
     ) -> int:
         """
@@ -462,6 +464,7 @@ class Queue(Looking, Settling):
                 there, with new ids and without their attempts, and removed here, in one transaction
                 for each part. Its columns must fit. By default, and with this queue's own
                 name, main.
+            ids: Only messages with these ids, as in `choose`. By default, all.
             dry_run: Whether to count the messages without moving them.
 
         Returns:
@@ -474,13 +477,15 @@ class Queue(Looking, Settling):
             NoSuchQueue: The queue was dropped, or the store has no queue *to*.
             SchemaMismatch: The messages do not fit the columns of the queue *to*.
             BadSelector: *selector* cannot be understood.
+            BadOutcome: An id does not belong to this queue.
             DamagedSegment: Messages cannot be read by *selector*. They are quarantined.
         """
         self.opened.follow()
-        if to is not None or dry_run:
+        if to is not None or ids is not None or dry_run:
             from queue_core.verbs.operator import redriving
+            from queue_core.verbs.operator.chosen import id_set
 
-            wish = Wish(selector=selector, rate=rate, limit=limit, force=force)
+            wish = Wish(selector=selector, rate=rate, limit=limit, force=force, ids=id_set(ids))
             wished = redriving.wished(self._store.catalog, self.info, to, wish)
             run = redriving.count if dry_run else redriving.move_now
             return run(self._store.catalog, self._store.storage, wished)
@@ -505,6 +510,7 @@ class Queue(Looking, Settling):
         rate: float | None = None,
         force: bool = False,
         to: str | None = None,
+        ids: Ids | None = None,
         who: str | None = None,
     ) -> str:
         """
@@ -519,6 +525,7 @@ class Queue(Looking, Settling):
             rate: As in `shovel`. By default, no limit.
             force: As in `shovel`.
             to: As in `shovel`.
+            ids: As in `shovel`.
             who: The name that the view ``jobs`` shows, up to 200 characters. By default, the user
                 and the machine.
 
@@ -528,14 +535,16 @@ class Queue(Looking, Settling):
         Raises:
             BadOption: As in `shovel`.
             BadSelector: As in `shovel`.
+            BadOutcome: As in `shovel`.
             NoSuchQueue: As in `shovel`.
             SchemaMismatch: As in `shovel`.
             DamagedSegment: Messages cannot be read by *selector*. They are quarantined.
         """
         from queue_core.verbs.operator import jobs, redriving
+        from queue_core.verbs.operator.chosen import id_set
 
         catalog = self._store.catalog
-        wish = Wish(selector=selector, rate=rate, limit=limit, force=force)
+        wish = Wish(selector=selector, rate=rate, limit=limit, force=force, ids=id_set(ids))
         wished = redriving.wished(catalog, self.info, to, wish)
         return jobs.start(catalog, self._store.storage, wished, who)
 

@@ -6,6 +6,8 @@ its row there. The id does not change when the message moves.
 
 from __future__ import annotations
 
+import base64
+import json
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Any
@@ -156,6 +158,18 @@ class IdSet:
 
 def _unpickle(blocks: dict[int, bytes]) -> IdSet:
     return IdSet({segment: BitMap.deserialize(data) for segment, data in blocks.items()})
+
+
+def to_text(ids: IdSet) -> str:
+    """Return a set as JSON for a table: a bitmap by segment, in base64."""
+    _, (blocks,) = ids.__reduce__()
+    return json.dumps({str(key): base64.b64encode(bits).decode() for key, bits in blocks.items()})
+
+
+def from_text(text: str) -> IdSet:
+    """Return the set that `to_text` has written; raises `ValueError` for another text."""
+    blocks = json.loads(text).items()
+    return _unpickle({int(key): base64.b64decode(bits) for key, bits in blocks})
 
 
 def bounds_of(ids: IdSet) -> tuple[int, int]:

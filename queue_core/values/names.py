@@ -67,10 +67,11 @@ def check_columns(names: Iterable[str], reserved: Iterable[str]) -> None:
 
 def of_process() -> str:
     """Return a unique name for this process: host, process id and a random suffix."""
-    return f"{_host()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
+    return f"{host()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
 
 
-def _host() -> str:
+def host() -> str:
+    """Return the name of this machine, up to 80 characters."""
     return socket.gethostname()[:80]
 
 
@@ -81,7 +82,7 @@ def is_of_process(name: str) -> bool:
 
 def of_query(queues: Sequence[str] = ()) -> str:
     """Return a unique name for a new query's consumer: queues, this host, random digits."""
-    told = "".join(f"{part}:" for part in (speaking(listed(queues)), _host()) if queues)
+    told = "".join(f"{part}:" for part in (speaking(listed(queues)), host()) if queues)
     return f"spark:{told}{uuid.uuid4().hex}"
 
 

@@ -132,6 +132,8 @@ _CONSUMERS = (
     ViewColumn("interested", _TEXT, "Queues from which it wants messages; null: not reported."),
     ViewColumn("claim", _TEXT, "Whether it shares its queues or has them to itself."),
     ViewColumn("heartbeat_at", TIMESTAMP, "Time of its last heartbeat."),
+    ViewColumn("host", _TEXT, "Machine that started its current life; null: not known."),
+    ViewColumn("pid", _LONG, "Id of the process that started it."),
     ViewColumn("created_at", TIMESTAMP, "Time of its first life."),
 )
 
@@ -198,10 +200,19 @@ _JOBS = (
     ViewColumn("selector", _TEXT, "Condition on the messages; null: all."),
     ViewColumn("rate", pa.float64(), "The most messages per second; null: no limit."),
     ViewColumn("limit", _LONG, "The most messages; null: all."),
+    ViewColumn("by_id", pa.bool_(), "Whether it moves only messages that were chosen by id."),
     ViewColumn("force", pa.bool_(), "Whether it moves dead messages too."),
     ViewColumn("state", _TEXT, "`waiting`, `running`, `done`, `cancelled` or `failed`."),
     ViewColumn("moved", _LONG, "Messages that it has moved."),
     ViewColumn("total", _LONG, "Messages that there were for it when it began."),
+    ViewColumn(
+        "moved_per_s",
+        pa.float64(),
+        "Messages per second since it was started; in its first 30 seconds, its rate.",
+    ),
+    ViewColumn(
+        "seconds_left", pa.float64(), "Seconds until its end at `moved_per_s`; null: not known."
+    ),
     ViewColumn("who", _TEXT, "Person or process that started it."),
     ViewColumn("begun_at", TIMESTAMP, "Time at which it was started."),
     ViewColumn(

@@ -8,7 +8,15 @@ import pytest
 
 from queue_core import Store
 from queue_core.catalog.records import jobs as job_rows
-from queue_core.errors import BadOption, BadSelector, NoSuchQueue, QueueDeactivated, SchemaMismatch
+from queue_core.catalog.tables import jobs as job_table
+from queue_core.errors import (
+    BadOption,
+    BadOutcome,
+    BadSelector,
+    NoSuchQueue,
+    QueueDeactivated,
+    SchemaMismatch,
+)
 from queue_core.segments import stager
 from queue_core.upkeep.tasks.shovel import Retries
 from queue_core.verbs import redrive
@@ -160,7 +168,49 @@ def test_bad_wishes_are_refused(store):
     assert main(queue) == [0, 1]
 
 
+@pytest.mark.parametrize("to", [None, "other"])
+def test_ids_a_selector_a_limit_and_dead_messages_go_together(store, to):
+    queue = with_sidelined(store, 30, shards=3)
+    make_queue(store, "other")
+    rows = queue.browse(magazine="sideline").sort_by("number")
+    ids = rows.column("_message_id").to_pylist()
+    queue.choose(ids[:5]).requeue()
+    queue.choose(ids[:5]).sideline("dead now")
+    chosen = {"ids": ids[:20], "selector": "number >= 3"}
+
+    assert queue.shovel(**chosen, dry_run=True) == 15
+    assert queue.shovel(**chosen, force=True, dry_run=True) == 17
+    assert queue.shovel(4, **chosen, dry_run=True) == 4
+    assert queue.shovel(4, **chosen, force=True, to=to) == 4
+    job = queue.start_shovel(**chosen, to=to)
+    assert (the_job(store)["by_id"], the_job(store)["selector"]) == (True, "number >= 3")
+    # A process that knows no more than the row.
+    run_job(store, job)
+
+    moved = main(store.queue(to or "orders"))
+    assert (len(moved), set(moved) <= set(range(3, 20))) == (the_job(store)["moved"] + 4, True)
+    assert {0, 1, 2, *range(20, 30)} <= set(aside(queue))
+    with pytest.raises(BadOutcome, match="is not of queue"):
+        queue.start_shovel(ids=[ids[0] + (1 << 50)])
+    assert queue.shovel(ids=[]) == 0
+    audit(store)
+
+
 # jobs
+
+
+def test_a_job_says_how_fast_it_is_and_how_long_it_takes(store):
+    queue = with_sidelined(store, 100)
+    job = queue.start_shovel(rate=20)
+    row = the_job(store)
+    assert (row["moved_per_s"], row["seconds_left"]) == (20, 5)
+    begun = job_table.update().values(begun_at=job_table.c.begun_at - 100_000_000, moved=50)
+    store.catalog.write(lambda connection: connection.execute(begun))
+    row = the_job(store)
+    assert row["moved_per_s"] == pytest.approx(0.5, abs=0.05)
+    assert row["seconds_left"] == pytest.approx(100, abs=9)
+    store.admin.cancel(job)
+    assert the_job(store)["seconds_left"] is None
 
 
 @pytest.mark.parametrize("to", [None, "other"])

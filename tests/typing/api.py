@@ -107,7 +107,7 @@ def call_the_verbs(orders: Queue) -> None:
     assert_type(orders.shovel(), int)
     assert_type(orders.shovel(10), int)
     assert_type(orders.shovel(to="other", selector="order_id > 1", rate=5, dry_run=True), int)
-    assert_type(orders.start_shovel(100, to="other", rate=5.0, who="Ann"), str)
+    assert_type(orders.start_shovel(100, to="other", rate=5.0, ids=[1, 2], who="Ann"), str)
     assert_type(orders.store.admin.cancel("3f9a2c1b"), bool)
     assert_type(orders.choose("all").count("delete"), int)
     assert_type(orders.choose([1, 2], magazine="main").delete(), int)

@@ -32,7 +32,7 @@ from queue_core.catalog.records.task_log import Moves
 from queue_core.catalog.tables import consumers, queues, slices
 from queue_core.errors import BadOption, ConsumerFenced
 from queue_core.values.model import Consumer, State
-from queue_core.values.names import nearest
+from queue_core.values.names import host, nearest
 
 #: Seconds without a heartbeat after which a consumer is dead.
 DEAD_AFTER_SECONDS = 60.0
@@ -83,6 +83,7 @@ def enlist(
     """
     now = dialect.read_clock(connection)
     life = {"heartbeat_at": dialect.now() if beats else null(), "ack": ack}
+    life |= {"host": host(), "pid": os.getpid()}
     new = {"name": name, "epoch": 1, "last_ticket": 0, "acknowledged": 0, "created_at": now}
     again = {"epoch": consumers.c.epoch + 1, "sweepable": sweepable}
     if anew:

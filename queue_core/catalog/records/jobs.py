@@ -23,6 +23,7 @@ from queue_core.catalog.queues import dropped
 from queue_core.catalog.slices.slices import ShardKey
 from queue_core.catalog.tables import jobs, queues
 from queue_core.errors import BadOption
+from queue_core.values.ids import IdSet, from_text, to_text
 from queue_core.values.model import QueueInfo
 
 WAITING, RUNNING, DONE, CANCELLED, FAILED = "waiting", "running", "done", "cancelled", "failed"
@@ -31,6 +32,9 @@ OPEN = (WAITING, RUNNING)
 
 #: The target of a job, as the view ``jobs`` shows it, if the queue is no longer there.
 DROPPED = "(dropped)"
+
+#: Seconds after which the rate of a job is measured and no longer the one that it was given.
+_SETTLING_SECONDS = 30.0
 
 #: Characters of an error that are kept.
 _ERROR_LENGTH = 2000
@@ -52,6 +56,8 @@ class Wish:
     limit: int | None = None
     #: Also dead messages.
     force: bool = False
+    #: Only these messages; None: all.
+    ids: IdSet | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +99,7 @@ def add(
         "queue_id": queue_id,
         "target_id": target_id,
         "selector": wish.selector,
+        "ids": None if wish.ids is None else to_text(wish.ids),
         "rate": None if wish.rate is None else repr(float(wish.rate)),
         "most": wish.limit,
         "force": wish.force,
@@ -116,12 +123,18 @@ def find(connection: Connection, job_id: str) -> Job:
         pointers = {
             tuple(map(int, k.split("/"))): int(v) for k, v in json.loads(row.pointers).items()
         }
-        rate = None if row.rate is None else float(row.rate)
+        wish = Wish(
+            selector=row.selector,
+            rate=None if row.rate is None else float(row.rate),
+            limit=row.most,
+            force=bool(row.force),
+            ids=None if row.ids is None else from_text(row.ids),
+        )
         return Job(
             id=row.id,
             queue_id=row.queue_id,
             target_id=row.target_id,
-            wish=Wish(selector=row.selector, rate=rate, limit=row.most, force=bool(row.force)),
+            wish=wish,
             moved=row.moved,
             pointers=pointers,  # type: ignore[arg-type]
             begun_at=row.begun_at,
@@ -198,13 +211,15 @@ def _change(connection: Connection, which: Update, **values: Any) -> None:
 
 def shown(connection: Connection, names: Mapping[int, str]) -> list[dict[str, Any]]:
     """Return the rows of the view ``jobs``, of queues with these names by their ids."""
-    rows = []
+    rows, now = [], dialect.read_clock(connection)
     targets = {row.id: row.name for row in connection.execute(select(queues.c.id, queues.c.name))}
     for row in connection.execute(select(jobs).order_by(jobs.c.begun_at, jobs.c.id)).mappings():
         if row["queue_id"] in names:
             with decoding(jobs, f"id {row['id']}"):
                 rate = None if row["rate"] is None else float(row["rate"])
             target = row["target_id"]
+            speed = _per_second(row, rate, now)
+            left = None if row["ended_at"] or not speed else (row["total"] - row["moved"]) / speed
             rows.append(
                 dict(row)
                 | {
@@ -213,6 +228,18 @@ def shown(connection: Connection, names: Mapping[int, str]) -> list[dict[str, An
                     "target": None if target is None else targets.get(target, DROPPED),
                     "rate": rate,
                     "limit": row["most"],
+                    "by_id": row["ids"] is not None,
+                    "moved_per_s": speed,
+                    "seconds_left": None if left is None else max(left, 0.0),
                 }
             )
     return rows
+
+
+def _per_second(row: Mapping[str, Any], rate: float | None, now: int) -> float | None:
+    """Return how many messages a second a job has moved so far; None: it is not known yet."""
+    seconds = max((row["ended_at"] or now) - row["begun_at"], 1) / 1e6
+    if row["ended_at"] is None and seconds < _SETTLING_SECONDS:
+        # Another process may begin it some seconds late, which says nothing about its rate.
+        return rate or (row["moved"] / seconds if row["moved"] else None)
+    return float(row["moved"] / seconds)

@@ -273,10 +273,8 @@ def choose(
     """Return the messages that *ids* and *selector* choose now, as `Queue.choose` describes."""
     if ids is None and selector is None:
         raise BadOption(f'choose: give ids, a selector, or "{ALL}" for all messages')
-    if isinstance(ids, str) and ids != ALL:
-        raise BadOption(f'ids={ids!r}: give message ids, or "{ALL}" for all messages')
     condition = None if selector is None else condition_of(selector, queue.schema)
-    given = None if ids is None or isinstance(ids, str) else _as_set(ids)
+    given = id_set(ids)
     with quarantining(catalog, storage), catalog.read() as connection:
         if given is not None:
             segment_lookup.check(connection, [queue], id_map.located(connection, [queue.id], given))
@@ -297,7 +295,12 @@ def _act(name: str) -> Act:
     return Act(name)
 
 
-def _as_set(ids: Any) -> IdSet:
+def id_set(ids: Ids | None) -> IdSet | None:
+    """Return message ids as a set; None: all. Raises `BadOption` and `BadOutcome`."""
+    if ids is None or (isinstance(ids, str) and ids == ALL):
+        return None
+    if isinstance(ids, str):
+        raise BadOption(f'ids={ids!r}: give message ids, or "{ALL}" for all messages')
     if isinstance(ids, IdSet):
         return ids
-    return IdSet.of([ids] if isinstance(ids, Integral) else ids)
+    return IdSet.of([int(ids)] if isinstance(ids, Integral) else ids)

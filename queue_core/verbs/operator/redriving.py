@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import astuple, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 from queue_core.catalog import queues
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.queues import given_up_error
 from queue_core.catalog.records.jobs import Wish
-from queue_core.catalog.slices import amounts
+from queue_core.catalog.slices import amounts, id_map, segment_lookup
 from queue_core.catalog.slices.conditions import eligible
 from queue_core.catalog.transact import Guard
 from queue_core.errors import BadOption, DamagedSegment
 from queue_core.segments.storage import Storage
 from queue_core.selection.candidates import find_candidates
-from queue_core.selection.request import Horizon
+from queue_core.selection.request import Candidates, FireRequest, Horizon
+from queue_core.selection.rounds import still_there
+from queue_core.values.ids import IdSet
 from queue_core.values.model import Magazine, QueueInfo
 from queue_core.values.schema import check_insertable
 from queue_core.values.settings import check_count, check_rate
@@ -39,9 +41,9 @@ class Redriving(NamedTuple):
 
     def shovelful(self, storage_uri: str) -> Shovelful:
         """Return which messages these are, and how fast they are moved; raises `BadSelector`."""
-        selector, rate, limit, force = astuple(self.wish)
-        usual = Shovelful.of(self.queue, storage_uri, selector)
-        return replace(usual, limit=limit, rate=rate, force=force)
+        wish = self.wish
+        usual = Shovelful.of(self.queue, storage_uri, wish.selector)
+        return replace(usual, limit=wish.limit, rate=wish.rate, force=wish.force)
 
     def check(self) -> None:
         """Raise `BadOption`, `SchemaMismatch` or `QueueDeactivated` if the target is unsuitable."""
@@ -71,6 +73,9 @@ def wished(catalog: Catalog, queue: QueueInfo, to: str | None, wish: Wish) -> Re
         raise BadOption(f"to={to!r}: give the name of a queue, or leave it out for main")
     with catalog.read() as connection:
         queue = queues.still_there(connection, queue)
+        if wish.ids is not None:
+            located = id_map.located(connection, [queue.id], wish.ids)
+            segment_lookup.check(connection, [queue], located)
         target = None if to is None or to == queue.name else queues.find(connection, to)
     check_count("limit", wish.limit)
     if wish.rate is not None:
@@ -83,16 +88,41 @@ def wished(catalog: Catalog, queue: QueueInfo, to: str | None, wish: Wish) -> Re
 def count(catalog: Catalog, storage: Storage, redriving: Redriving) -> int:
     """Return how many messages would be moved now. Raises `DamagedSegment`."""
     request = redriving.shovelful(storage.uri).request(redriving.queue)
-    if request.selection is not None:
-        with quarantining(catalog, storage):
-            candidates = find_candidates(catalog, request)
-        there = 0 if candidates is None else len(candidates.ids)
+    candidates = _candidates(catalog, storage, request, redriving.wish.ids)
+    if candidates is not None:
+        there = len(candidates.ids)
     else:
         with catalog.read() as connection:
             where, given = eligible(request)
             there = amounts.messages(connection, *where, given=given)
     limit = redriving.wish.limit
     return there if limit is None else min(there, limit)
+
+
+def find(catalog: Catalog, storage: Storage, queue: QueueInfo, wish: Wish) -> IdSet:
+    """Return which of the messages *wish.ids* would be moved now, the lowest ids first."""
+    assert wish.ids is not None, "others are counted"
+    redriving = wished(catalog, queue, None, wish)
+    request = redriving.shovelful(storage.uri).request(redriving.queue)
+    found = _candidates(catalog, storage, request, wish.ids)
+    assert found is not None, "ids are given"
+    return IdSet.of(found.ids.numbers()[: wish.limit])
+
+
+def _candidates(
+    catalog: Catalog, storage: Storage, request: FireRequest, ids: IdSet | None
+) -> Candidates | None:
+    """Return the messages that match now, of *ids* if they are given; None: all."""
+    with quarantining(catalog, storage):
+        if ids is None:
+            return find_candidates(catalog, request)
+        # Those that a limit leaves out may be among the ids.
+        found = find_candidates(catalog, replace(request, max_messages=None))
+    with catalog.read() as connection:
+        there = IdSet.of(id_map.ids_of(connection, still_there(connection, request, ids)))
+    if found is None:
+        return Candidates(ids=there, fired={}, ranked=frozenset())
+    return found._replace(ids=found.ids & there)
 
 
 class Steps:
@@ -112,8 +142,7 @@ class Steps:
         request = shovelful.request(redriving.queue)
         now = horizon or Horizon.now(catalog, request.queue_ids, Magazine.SIDELINE)
         self._request = replace(request, horizon=now)
-        with quarantining(catalog, storage):
-            self._candidates = find_candidates(catalog, self._request)
+        self._candidates = _candidates(catalog, storage, self._request, redriving.wish.ids)
         self._most = shovelful.per_second or STEP_MESSAGES
 
     def run(
