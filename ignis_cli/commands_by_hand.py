@@ -16,6 +16,7 @@ from ignis_cli import row_files
 from ignis_cli.app import TAKES, Count, Name, Where, Yes, ask, command
 from ignis_cli.counting import between_transactions, counting
 from ignis_cli.display import OutputLost, answer, complain, counted, flush, show
+from ignis_cli.held import still_held
 from ignis_cli.invocation import REFUSED
 from queue_core import Chosen, Firing, IgnisError, Queue, Store
 from queue_core.errors import BadOption
@@ -59,7 +60,12 @@ class QueueChoice:
         if concerned:
             with counting(act, concerned):
                 changed = getattr(messages, act)(**how)
-        answer(f"{counted(changed)} of {self.queue.name} {done}", **{done: changed})
+        lines = [f"{counted(changed)} of {self.queue.name} {done}"]
+        held: dict[str, Any] = {}
+        if act == "reload" and not changed:
+            others, held = still_held(self.queue)
+            lines += others
+        answer("\n".join(lines), **{done: changed}, **held)
 
 
 def _choose(

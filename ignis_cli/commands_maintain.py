@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import typer
 
 from ignis_cli.app import command, duration, working
 from ignis_cli.counting import counting
 from ignis_cli.display import answer, counted, show
+from ignis_cli.held import still_held
 from ignis_cli.invocation import BROKEN, current
 from queue_core import Queue, Store
 from queue_core.catalog.holders.consumers import reserving
@@ -39,7 +42,11 @@ def sweep(queue: Queue, *, older_than: str | None = None, consumer: str | None =
         f"if it will not restart, run: ignis sweep {queue.name} --consumer {name}"
         for name, count in waiting.items()
     ]
-    answer("\n".join(lines), swept=moved, **({"for_restart": waiting} if waiting else {}))
+    figures: dict[str, Any] = {"for_restart": waiting} if waiting else {}
+    if not moved:
+        others, held = still_held(queue, without=waiting)
+        lines, figures = lines + others, figures | held
+    answer("\n".join(lines), swept=moved, **figures)
 
 
 @command(_MAINTAIN)

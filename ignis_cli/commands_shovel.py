@@ -29,6 +29,7 @@ def shovel(
     limit: Limit = None,
     to: str | None = None,
     where: Where = None,
+    reason: str | None = None,
     rate: float | None = None,
     force: bool = False,
     dry_run: bool = False,
@@ -44,6 +45,7 @@ def shovel(
     Args:
         limit: Move at most this many messages. By default, the queue's setting shovel_limit; for a
             job, no limit.
+        reason (TEXT): Only messages whose last failure has this text in its reason, in any case.
         to (QUEUE): Move them to another queue. By default, to main.
         rate: Move at most this many messages a second.
         force: Move dead messages too.
@@ -56,6 +58,8 @@ def shovel(
         raise BadOption("use one of --wait, --background and --dry-run")
     place = to or queue.name
     how: dict[str, Any] = {"selector": where, "rate": rate, "force": force, "to": to}
+    if reason is not None:
+        how["ids"] = _failed_for(queue, reason)
     if wait or background:
         job = queue.start_shovel(limit, **how)
         if background:
@@ -65,6 +69,10 @@ def shovel(
         return
     with counting("shovel", limit):
         moved = queue.shovel(limit, dry_run=dry_run, **how)
+    if not moved and not force:
+        dead = queue.shovel(dry_run=True, **how | {"force": True})
+        if dead:
+            complain(f"{counted(dead, 'dead message matches', 'dead messages match')}: use --force")
     if dry_run:
         answer(f"{counted(moved)} would go to {place}", dry_run=True, shovelled=moved)
         return
@@ -84,12 +92,28 @@ def cancel(store: Store, job: str) -> None:
     """
     Cancel a job. Messages that it has moved stay where they are.
 
+    The exit code is 1 if the job had ended before.
+
     Args:
         job (JOB): Id of the job, as in ignis jobs.
     """
     cancelled = store.admin.cancel(job)
-    text = f"job {job} is cancelled" if cancelled else f"job {job} had ended before"
-    answer(text, job=job, cancelled=cancelled)
+    row = _row(store, job)
+    moved = f"{row['moved']:,} of {counted(row['total'])} had moved"
+    before = "is cancelled" if cancelled else f"had ended before: it is {row['state']}"
+    answer(f"job {job} {before}; {moved}", job=job, cancelled=cancelled, state=row["state"])
+    if not cancelled:
+        raise typer.Exit(BROKEN)
+
+
+def _failed_for(queue: Queue, reason: str) -> Any:
+    """Return the ids of messages of the sideline by the reason of their last failure."""
+    # Not at the top: other commands start sooner.
+    import pyarrow.compute as pc
+
+    rows = queue.store.view("sideline", queue.name)
+    has = pc.match_substring(rows.column("reason"), reason, ignore_case=True)
+    return rows.filter(has).column("message_id")
 
 
 def _follow(queue: Queue, job: str, place: str) -> None:
@@ -111,7 +135,7 @@ def _progress(queue: Queue, job: str) -> dict[str, Any]:
     store = queue.store
     steps = Retries(store.catalog, store.storage)
     moved, left, row = 0, 0.0, _row(store, job)
-    with bar(f"job {job}", row["total"]) as shown:
+    with bar(f"job {job}", row["total"], row["rate"]) as shown:
         while row["ended_at"] is None:
             time.sleep(min(left, _LOOK_SECONDS))
             _, left = steps.run([queue.name], job)

@@ -108,6 +108,11 @@ class Holder:
     held_for: float | None
     #: Since its last heartbeat; None: it sends none.
     silent_for: float | None
+    #: The machine and the process that started it; None: they are not known.
+    host: str | None = None
+    pid: int | None = None
+    #: How its query finishes messages; None: it is not a query.
+    ack: str | None = None
 
 
 class OpenBreaker(NamedTuple):
@@ -245,7 +250,13 @@ def read_holders(connection: Connection, now: int, queue_id: int | None = None) 
     """Yield the consumers that hold messages, of one queue or of all."""
     for row in holding(connection, queue_id):
         yield Holder(
-            row.name, int(row.held), since(row.fired_at, now), since(row.heartbeat_at, now)
+            name=row.name,
+            held=int(row.held),
+            held_for=since(row.fired_at, now),
+            silent_for=since(row.heartbeat_at, now),
+            host=row.host,
+            pid=row.pid,
+            ack=row.ack,
         )
 
 

@@ -1,7 +1,9 @@
 """The commands of a person on call: they count first, ask, and then act on exactly that."""
 
 import json
+import os
 import re
+import socket
 from math import inf, nan
 
 import pyarrow as pa
@@ -138,7 +140,12 @@ def test_sideline_takes_a_reason(ignis, queue):
 def test_reload_takes_messages_from_a_consumer_by_name(ignis, store, queue):
     queue.fire(2, consumer=store.consumer("till-1"))
 
-    assert answer(ignis("--json", "reload", "orders", "--all", "-y")) == [{"reloaded": 0}]
+    reloaded = {"reloaded": 0, "held": {"till-1": 2}}
+    assert answer(ignis("--json", "reload", "orders", "--all", "-y")) == [reloaded]
+    holder = f"till-1 (process {os.getpid()} on {socket.gethostname()[:80]}), which sends no heart"
+    for nothing in (ignis("reload", "orders", "--all", "-y"), ignis("sweep", "orders")):
+        assert f"2 messages are held by {holder}" in nothing.stdout
+        assert "with: ignis reload orders --consumer till-1 --all\n" in nothing.stdout
     result = ignis("--json", "reload", "orders", "--all", "--consumer", "till-1", "--yes")
     assert answer(result) == [{"reloaded": 2}]
     assert len(queue.fire("all")) == 6

@@ -1,7 +1,11 @@
 """`ignis shovel` moves the sideline at once or as a job; `ignis jobs` and `cancel` follow it."""
 
-import pytest
+import io
 
+import pytest
+from rich.console import Console
+
+from ignis_cli import counting
 from tests.command_line import answer, refusal
 from tests.factories import make_queue, numbers_of, orders
 
@@ -45,8 +49,11 @@ def test_a_job_is_left_to_others_and_cancelled(ignis, store, queue):
     (started,) = answer(ignis("--json", "shovel", "orders", "--background"))
     job = started["job"]
 
-    assert answer(ignis("--json", "cancel", job)) == [{"job": job, "cancelled": True}]
-    assert answer(ignis("--json", "cancel", job)) == [{"job": job, "cancelled": False}]
+    cancelled = {"job": job, "cancelled": True, "state": "cancelled"}
+    assert answer(ignis("--json", "cancel", job)) == [cancelled]
+    again = ignis("cancel", job)
+    assert again.exit_code == 1
+    assert again.stdout.endswith("had ended before: it is cancelled; 0 of 6 messages had moved\n")
     assert answer(ignis("--json", "jobs"))[0]["state"] == "cancelled"
     assert "no such job" in refusal(ignis("cancel", "nope"))
     assert queue.browse().num_rows == 0
@@ -68,3 +75,28 @@ def test_a_job_that_fails_ends_with_1(ignis, store, queue, monkeypatch):
 
 def test_there_is_one_way_to_wait(ignis, queue):
     assert "use one of --wait" in refusal(ignis("shovel", "orders", "--wait", "--dry-run"))
+
+
+def test_a_reason_a_selector_and_a_rate_go_together(ignis, store, queue):
+    queue.shovel()
+    firing = queue.fire("all")
+    queue.sideline(firing.ids.slice(0, 4), reason="Timeout: the card service")
+    queue.sideline(firing.ids.slice(4), reason="no such customer")
+    chosen = ["orders", "--reason", "CARD service", "--where", "number >= 2", "--rate", 100]
+    assert ignis("shovel", *chosen, "--dry-run").stdout == "2 messages would go to orders\n"
+    assert "is done: 2 messages are in orders" in ignis("shovel", *chosen, "--wait").stdout
+    assert store.view("jobs").column("by_id").to_pylist() == [True]
+    queue.choose("all", magazine="sideline").requeue()
+    queue.choose("all", magazine="main").sideline("card service again")
+
+    none = ignis("shovel", *chosen, "--dry-run")
+    assert none.stdout == "0 messages would go to orders\n"
+    assert "4 dead messages match: use --force" in none.stderr
+
+
+def test_the_time_that_is_left_is_known_from_the_beginning(monkeypatch):
+    monkeypatch.setattr(counting, "console", lambda stderr: Console(force_terminal=True, file=out))
+    out = io.StringIO()
+    with counting.bar("job 1", 4477, 100.0):
+        pass
+    assert "0:00:45" in out.getvalue()

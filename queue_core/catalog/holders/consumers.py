@@ -82,7 +82,7 @@ def enlist(
     `ConsumerFenced` if another life than number *follows* was the last one.
     """
     now = dialect.read_clock(connection)
-    life = {"heartbeat_at": dialect.now() if beats else null(), "ack": ack}
+    life: dict[str, object] = {"heartbeat_at": dialect.now() if beats else null(), "ack": ack}
     life |= {"host": host(), "pid": os.getpid()}
     new = {"name": name, "epoch": 1, "last_ticket": 0, "acknowledged": 0, "created_at": now}
     again = {"epoch": consumers.c.epoch + 1, "sweepable": sweepable}

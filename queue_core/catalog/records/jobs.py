@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Update, insert, select, update
+from sqlalchemy import Connection, RowMapping, Update, insert, select, update
 
 from queue_core.catalog import dialect
 from queue_core.catalog.damage import decoding
@@ -236,7 +236,7 @@ def shown(connection: Connection, names: Mapping[int, str]) -> list[dict[str, An
     return rows
 
 
-def _per_second(row: Mapping[str, Any], rate: float | None, now: int) -> float | None:
+def _per_second(row: RowMapping, rate: float | None, now: int) -> float | None:
     """Return how many messages a second a job has moved so far; None: it is not known yet."""
     seconds = max((row["ended_at"] or now) - row["begun_at"], 1) / 1e6
     if row["ended_at"] is None and seconds < _SETTLING_SECONDS:
