@@ -45,7 +45,8 @@ def shovel(
     Args:
         limit: Move at most this many messages. By default, the queue's setting shovel_limit; for a
             job, no limit.
-        reason (TEXT): Only messages whose last failure has this text in its reason, in any case.
+        reason (TEXT): Only messages whose last failure has this text in its reason or fingerprint,
+            in any case.
         to (QUEUE): Move them to another queue. By default, to main.
         rate: Move at most this many messages a second.
         force: Move dead messages too.
@@ -112,8 +113,11 @@ def _failed_for(queue: Queue, reason: str) -> Any:
     import pyarrow.compute as pc
 
     rows = queue.store.view("sideline", queue.name)
-    has = pc.match_substring(rows.column("reason"), reason, ignore_case=True)
-    return rows.filter(has).column("message_id")
+    has = [
+        pc.fill_null(pc.match_substring(rows.column(name), reason, ignore_case=True), False)
+        for name in ("reason", "fingerprint")
+    ]
+    return rows.filter(pc.or_(*has)).column("message_id")
 
 
 def _follow(queue: Queue, job: str, place: str) -> None:
