@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark_ignis.source import IgnisDataSource as DefaultSource
     from pyspark_ignis.tuning import tuned
     from queue_core.handling.handler import batch_handler
-    from queue_core.handling.results import Later
+    from queue_core.handling.results import Later, Reject
     from queue_core.values.backoff import constant, exponential
     from queue_core.values.limits import Limit, limit
     from queue_core.values.retry import Retry
@@ -40,6 +40,7 @@ _HOMES = {
     "Limit": ("queue_core.values.limits", "Limit"),
     "QueueState": ("pyspark_ignis.managed_query", "QueueState"),
     "QueueStats": ("pyspark_ignis.queue_stats", "QueueStats"),
+    "Reject": ("queue_core.handling.results", "Reject"),
     "Retry": ("queue_core.values.retry", "Retry"),
     "batch_handler": ("queue_core.handling.handler", "batch_handler"),
     "constant": ("queue_core.values.backoff", "constant"),
@@ -61,6 +62,7 @@ __all__ = [
     "Limit",
     "QueueState",
     "QueueStats",
+    "Reject",
     "Retry",
     "batch_handler",
     "constant",

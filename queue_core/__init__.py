@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from queue_core.handling.breaker import Breaker
     from queue_core.handling.contract import MagazineHandler
     from queue_core.handling.handler import batch_handler
-    from queue_core.handling.results import Later
+    from queue_core.handling.results import Later, Reject
     from queue_core.policies.aggregates import Take
     from queue_core.policies.builtin import (
         Annihilate,
@@ -113,6 +113,7 @@ _HOMES = {
     "QueueAdmin": "queue_core.queue.admin",
     "QueueInTransaction": "queue_core.queue.within",
     "QueueSettings": "queue_core.values.settings",
+    "Reject": "queue_core.handling.results",
     "Restored": "queue_core.upkeep.backup.replacement",
     "Retry": "queue_core.values.retry",
     "Settlement": "queue_core.values.outcomes",
@@ -190,6 +191,7 @@ __all__ = [
     "QueueInTransaction",
     "QueueSettings",
     "QueueTaken",
+    "Reject",
     "Restored",
     "Retry",
     "SchemaMismatch",

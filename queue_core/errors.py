@@ -248,6 +248,9 @@ class QueueFull(Unavailable):
     `Queue.request` when all buffers are in use. Fire messages, wait longer, or raise the bound.
     """
 
+    #: Whether a load has waited for room, and may fit later.
+    may_fit = False
+
 
 class Damaged(IgnisError):
     """

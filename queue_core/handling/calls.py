@@ -16,7 +16,7 @@ import threading
 from abc import ABC, abstractmethod
 from asyncio import CancelledError
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -27,9 +27,10 @@ from queue_core.handling.call_parts import Calls
 from queue_core.handling.deadline import finish
 from queue_core.handling.gate import COUNTED, Gate, failures_of
 from queue_core.handling.objects.python_rows import Unreadable
+from queue_core.handling.output import Given, Output, joined
 from queue_core.handling.payloads import Call
 from queue_core.handling.results import Later, Results
-from queue_core.handling.verdicts import Verdicts
+from queue_core.handling.verdicts import CallOutcome, Verdicts, of_error
 from queue_core.support.interruption import TimedOut
 from queue_core.values.failure_kinds import (
     EXCEPTION,
@@ -37,9 +38,8 @@ from queue_core.values.failure_kinds import (
     TIMEOUT,
     UNDECIDED,
     UNREADABLE,
-    reason_of,
 )
-from queue_core.values.outcomes import DELETE, RELOAD, SIDELINE, UNHANDLED
+from queue_core.values.outcomes import DELETE, OUTCOMES, RELOAD, SIDELINE, UNHANDLED
 from queue_core.values.retry import Retry
 
 IgnorableClasses: TypeAlias = tuple[type[Exception], ...]
@@ -59,18 +59,6 @@ class Uncommitted(BaseException):
     """The transaction of a call was rolled back. Not an `Exception`: no handler may ignore it."""
 
 
-class CallOutcome(NamedTuple):
-    """The outcome of one message."""
-
-    outcome: str
-    kind: str | None = None
-    reason: str | None = None
-    #: For how many seconds it waits; None: as the policy says.
-    delay: float | None = None
-    #: Whether it is not tried again.
-    dead: bool = False
-
-
 _DELETED = CallOutcome(DELETE)
 _RELOADED = CallOutcome(RELOAD)
 #: No handler was called for it.
@@ -80,8 +68,19 @@ _UNHANDLED = CallOutcome(RELOAD, UNHANDLED)
 class HandlerCalls(ABC, Generic[Outcome]):
     """The calls of a handler for one batch, made one after another. Thread-safe."""
 
-    def __init__(self, count: int, results: Results | None = None) -> None:
+    #: The queue for the rows that the handler returns, if it has one.
+    output: Output | None = None
+
+    def __init__(
+        self,
+        count: int,
+        ignorable: IgnorableClasses,
+        results: Results | None = None,
+        retry: Retry | None = None,
+    ) -> None:
         self._count = count
+        self._ignorable = ignorable
+        self._retry = retry
         #: The results of the handler so far, in all its batches.
         self.results = results or Results()
         self._lock = threading.Lock()
@@ -140,10 +139,19 @@ class HandlerCalls(ABC, Generic[Outcome]):
                 self.completed += 1
             return True
 
+    def of_error(self, error: BaseException) -> CallOutcome:
+        """Return the outcome of a message for which the handler has raised or returned an error."""
+        return of_error(error, self._ignorable, self._retry)
+
     @property
     @abstractmethod
     def verdicts(self) -> Verdicts:
         """The outcomes of all messages, once all calls are made."""
+
+    @property
+    @abstractmethod
+    def given(self) -> list[Given]:
+        """The rows for the output queue, with the numbers of their messages."""
 
     @abstractmethod
     def release(self) -> None:
@@ -173,11 +181,6 @@ def _pass_on_interrupt(error: BaseException) -> None:
         raise error
 
 
-def _is_final(error: BaseException, retry: Retry | None) -> bool:
-    """Return whether a policy does not retry a message whose handler raised an exception."""
-    return retry is not None and not retry.retries_error(error)
-
-
 class MessageCalls(HandlerCalls[CallOutcome]):
     """One call per message."""
 
@@ -188,12 +191,8 @@ class MessageCalls(HandlerCalls[CallOutcome]):
         results: Results | None = None,
         retry: Retry | None = None,
     ) -> None:
-        super().__init__(len(calls), results)
-        self._retry = retry
-        #: Whether a message has a time, or is not tried again.
-        self._has_waits = False
+        super().__init__(len(calls), ignorable, results, retry)
         self._calls: Calls = calls
-        self._ignorable = ignorable
         self._outcomes: list[CallOutcome] = [_UNHANDLED] * len(calls)
 
     @property
@@ -204,13 +203,12 @@ class MessageCalls(HandlerCalls[CallOutcome]):
     @staticmethod
     def joint_verdicts(handled: Sequence[MessageCalls]) -> Verdicts:
         """Return the outcomes of several batches, one after another, as columns."""
-        made = [outcome for calls in handled for outcome in calls._outcomes]
-        columns = list(zip(*made, strict=True)) if made else [()] * 5
-        outcomes, kinds, reasons = (pa.array(column, pa.string()) for column in columns[:3])
-        if not any(calls._has_waits for calls in handled):
-            return Verdicts(outcomes, kinds, reasons)
-        times = {"delay": pa.array(columns[3], pa.float64()), "dead": pa.array(columns[4])}
-        return Verdicts(outcomes, kinds, reasons, times)
+        return Verdicts.of([outcome for calls in handled for outcome in calls._outcomes])
+
+    @property
+    def given(self) -> list[Given]:
+        """The rows of all messages."""
+        return joined([(number, each.rows) for number, each in enumerate(self._outcomes)])
 
     def release(self) -> None:
         """Drop the rows or objects."""
@@ -226,35 +224,40 @@ class MessageCalls(HandlerCalls[CallOutcome]):
             decision = handle(*call)
             if not isinstance(decision, bool):
                 decision = finish(decision)
+            rows = None
+            if self.output is not None:
+                decision, rows = self.output.of_message(decision)
         except Later as later:
             if not self.results.put_off():
                 return _RELOADED
             _log.debug("a handler put its message off %s", later)
-            return CallOutcome(RELOAD, delay=later.seconds)
-        except self._ignorable as error:
-            return CallOutcome(DELETE, EXCEPTION, reason_of(error))
+            return self.of_error(later)
         except _FAILURES as error:
             _pass_on_interrupt(error)
-            dead = _is_final(error, self._retry)
-            return CallOutcome(SIDELINE, EXCEPTION, reason_of(error), dead=dead)
+            return self.of_error(error)
         except Uncommitted as error:
             return CallOutcome(SIDELINE, EXCEPTION, str(error))
         except TimedOut as late:
             return self._timed_out(str(late))
         if decision is None and self.results.none():
-            return _DELETED
+            return _DELETED._replace(rows=rows)
+        if self.output is not None and isinstance(decision, str) and decision in OUTCOMES:
+            if decision == RELOAD:
+                self.results.decided = True
+                return _RELOADED
+            decision = decision == DELETE
         if not isinstance(decision, bool | np.bool_):
             returned = type(decision).__name__
             reason = f"not a bool: the handler returned {returned}"
             # The work of a handler that is refused was done, and is not done again.
             return CallOutcome(SIDELINE, UNDECIDED, reason, dead=self.results.refused)
         self.results.decided = True
-        return _DELETED if decision else CallOutcome(SIDELINE, REJECTED)
+        if not decision:
+            return CallOutcome(SIDELINE, REJECTED)
+        return _DELETED if rows is None else CallOutcome(DELETE, rows=rows)
 
     def _store(self, number: int, outcome: CallOutcome) -> None:
         self._outcomes[number] = outcome
-        if outcome.dead or outcome.delay is not None:
-            self._has_waits = True
         if outcome.kind == TIMEOUT:
             self.timed_out = True
 
@@ -289,12 +292,10 @@ class BatchCall(HandlerCalls[Verdicts]):
         retry: Retry | None = None,
     ) -> None:
         # A handler is not called for an empty batch.
-        super().__init__(1 if messages else 0, results)
+        super().__init__(1 if messages else 0, ignorable, results, retry)
         self._arguments = call
         self._messages = messages
-        self._ignorable = ignorable
         self._unreadable = unreadable
-        self._retry = retry
         self._verdicts = Verdicts.same(0, SIDELINE, None, None)
 
     @staticmethod
@@ -325,6 +326,15 @@ class BatchCall(HandlerCalls[Verdicts]):
             return self._verdicts
         return self._verdicts.among(self._unreadable)
 
+    @property
+    def given(self) -> list[Given]:
+        """The rows that the handler has returned."""
+        given = list(self._verdicts.given)
+        if self._unreadable is None:
+            return given
+        readable = np.array([n for n, why in enumerate(self._unreadable) if why is None], int)
+        return [each._replace(numbers=readable[each.numbers]) for each in given]
+
     def release(self) -> None:
         """Drop the batch or the objects."""
         self._arguments = ()
@@ -332,20 +342,22 @@ class BatchCall(HandlerCalls[Verdicts]):
     def _call(self, handle: Callable[..., Any], _: int) -> Verdicts:
         if self.results.refused:
             return self._reloaded(begun=False)
+        given: list[Given] = []
         try:
             decisions = finish(handle(*self._arguments))
+            if self.output is not None:
+                decisions, given = self.output.of_batch(decisions, self._messages, self._ids)
         except Later as later:
             if not self.results.put_off():
                 return self._reloaded(begun=True)
             _log.debug("a handler put %d messages off %s", self._messages, later)
             return Verdicts.same(self._messages, RELOAD, delay=later.seconds)
-        except self._ignorable as error:
-            return self._same(DELETE, EXCEPTION, reason_of(error))
         except _FAILURES as error:
             _pass_on_interrupt(error)
-            dead = _is_final(error, self._retry)
-            reason = reason_of(error)
-            return Verdicts.same(self._messages, SIDELINE, EXCEPTION, reason, dead=dead)
+            made = self.of_error(error)
+            return Verdicts.same(
+                self._messages, made.outcome, made.kind, made.reason, dead=made.dead
+            )
         except Uncommitted as error:
             return self._same(SIDELINE, EXCEPTION, str(error))
         except TimedOut as late:
@@ -357,14 +369,16 @@ class BatchCall(HandlerCalls[Verdicts]):
             return self._same(DELETE, None, None)
         try:
             on_none = self.results.on_none
-            verdicts = Verdicts.of_batch(decisions, self._messages, on_none, self._ids)
+            verdicts = Verdicts.of_batch(
+                decisions, self._messages, on_none, self._ids, self.of_error
+            )
         except BadOutcome as error:
             dead = self.results.refused
             return Verdicts.same(self._messages, SIDELINE, UNDECIDED, str(error), dead=dead)
         self.results.decided = True
         if verdicts.put_off and not self.results.put_off():
-            return verdicts.at_once()
-        return verdicts
+            verdicts = verdicts.at_once()
+        return verdicts._replace(given=given) if given else verdicts
 
     def _store(self, _: int, outcome: Verdicts) -> None:
         self._verdicts = outcome

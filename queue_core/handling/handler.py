@@ -17,6 +17,7 @@ from queue_core.handling.calls import BatchCall, HandlerCalls, MessageCalls
 from queue_core.handling.deadline import Awaited, Deadline, is_coroutine
 from queue_core.handling.gate import STOPPED, Gate
 from queue_core.handling.objects.python_rows import rows_of
+from queue_core.handling.output import OUTPUT, Output, loadable, packed
 from queue_core.handling.payloads import Call, ObjectPayload, Payload
 from queue_core.handling.results import REFUSAL, Results
 from queue_core.handling.verdicts import SETTLEMENT, Verdicts
@@ -85,6 +86,8 @@ class HandlerRunner:
     retry: Retry | None = None
     #: The gate of its circuit breaker.
     gate: Gate | None = None
+    #: The queue for the rows that the handler returns, if it has one.
+    output: Output | None = None
     #: In a task of Spark, the breaker itself: each task has a gate of its own.
     breaker: Breaker | None = None
     #: Whether messages can wait for a time: not those of a sideline, which are fired before it.
@@ -102,7 +105,11 @@ class HandlerRunner:
             object.__setattr__(self, "handler", awaited)
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Handle batch after batch, in a process's main thread; yield their settlements."""
+        """
+        Handle batch after batch, in a process's main thread; yield their settlements.
+
+        With an output, the column `OUTPUT` has the rows for it.
+        """
         with ExitStack() as stack:
             handle = self.handler
             if self.timeout is not None:
@@ -111,7 +118,8 @@ class HandlerRunner:
                 if batch.num_rows:
                     calls = self.calls_for(batch)
                     calls.run(handle)
-                    yield settlement(batch, calls)
+                    settled = settlement(batch, calls)
+                    yield settled if self.output is None else self._with_output(settled, calls)
 
     def run_task(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """
@@ -128,6 +136,15 @@ class HandlerRunner:
                 noted = noted.append_column(STOPPED, pa.repeat(gate.stopped, settled.num_rows))
             yield noted
 
+    def _with_output(self, settled: pa.RecordBatch, calls: HandlerCalls[Any]) -> pa.RecordBatch:
+        assert self.output is not None
+        table = pa.Table.from_batches([settled])
+        table, rows = loadable(table, calls.given, self.output.conformed, self.retry)
+        batch = table.combine_chunks().to_batches()[0]
+        data = None if rows is None else packed(rows, batch.column("_message_id"))
+        nothing = [None] * (batch.num_rows - 1)
+        return batch.append_column(OUTPUT, pa.array([data, *nothing], pa.binary()))
+
     def of_sideline(self) -> HandlerRunner:
         """Return the runner for messages of a sideline, which cannot be put off."""
         runner = replace(self, may_put_off=False)
@@ -143,7 +160,7 @@ class HandlerRunner:
     def calls_for(self, batch: pa.RecordBatch) -> HandlerCalls[Any]:
         """Return the calls to make for a batch."""
         calls = self._calls_for(batch)
-        calls.gate = self.gate
+        calls.gate, calls.output = self.gate, self.output
         return calls
 
     def _calls_for(self, batch: pa.RecordBatch) -> HandlerCalls[Any]:

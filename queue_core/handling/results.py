@@ -1,4 +1,4 @@
-"""Results of a handler: `Later`, and those that make no sense, for which it is refused.
+"""Results of a handler: `Later`, `Reject`, and those for which it is refused.
 
 A handler that forgets its `return` has done its work, and repeating its messages would do the work
 again. So the first result decides: if it is None, the handler is refused. Its message is sidelined
@@ -169,3 +169,23 @@ class Later(Exception):
 
     def __str__(self) -> str:
         return f"in {self.seconds:g} s" + (f": {self.reason}" if self.reason else "")
+
+
+class Reject(Exception):
+    """
+    Raised by a handler to give a message up: it goes to the sideline, and is not tried again.
+
+    The kind of the failure is ``rejected``. A handler that returns False rejects a message too, but
+    gives no reason, and the policy ``retry`` says whether the message is tried again. A batch
+    handler rejects its whole batch; to reject only some messages, it returns a list with one entry
+    for each message, and a ``Reject`` is the entry of such a message. *ignorable* does not concern
+    it, and a `Breaker` does not count it.
+
+    Args:
+        reason: Why, for `Queue.failures`; the first 2000 characters are kept.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        #: Why.
+        self.reason = str(reason)

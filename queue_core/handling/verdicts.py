@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -11,10 +11,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from queue_core.errors import BadOutcome
+from queue_core.handling.results import Later, Reject
 from queue_core.values import waits
-from queue_core.values.failure_kinds import REJECTED, UNDECIDED, UNREADABLE, check_kind
+from queue_core.values.failure_kinds import (
+    EXCEPTION,
+    REJECTED,
+    UNDECIDED,
+    UNREADABLE,
+    check_kind,
+    reason_of,
+)
 from queue_core.values.names import nearest
 from queue_core.values.outcomes import DELETE, OUTCOMES, RELOAD, SIDELINE
+from queue_core.values.retry import Retry
 
 #: The columns that a settle sink takes. Of the deleted messages only the ignored ones have a kind.
 SETTLEMENT = pa.schema(
@@ -28,6 +37,34 @@ SETTLEMENT = pa.schema(
 )
 
 
+class CallOutcome(NamedTuple):
+    """The outcome of one message."""
+
+    outcome: str
+    kind: str | None = None
+    reason: str | None = None
+    #: For how many seconds it waits; None: as the policy says.
+    delay: float | None = None
+    #: Whether it is not tried again.
+    dead: bool = False
+    #: The rows that its handler gives to the output queue, if any.
+    rows: Any = None
+
+
+def of_error(
+    error: BaseException, ignorable: tuple[type[Exception], ...], retry: Retry | None
+) -> CallOutcome:
+    """Return the outcome of a message whose handler has raised an error, or returned it."""
+    if isinstance(error, Later):
+        return CallOutcome(RELOAD, delay=error.seconds)
+    if isinstance(error, Reject):
+        return CallOutcome(SIDELINE, REJECTED, error.reason, dead=True)
+    if isinstance(error, ignorable):
+        return CallOutcome(DELETE, EXCEPTION, reason_of(error))
+    dead = retry is not None and not retry.retries_error(error)
+    return CallOutcome(SIDELINE, EXCEPTION, reason_of(error), dead=dead)
+
+
 class Verdicts(NamedTuple):
     """The outcomes of some messages, with the reasons."""
 
@@ -36,6 +73,8 @@ class Verdicts(NamedTuple):
     reasons: pa.Array
     #: `waits.COLUMNS` that have a value, by their names: when messages are due again.
     waits: Mapping[str, pa.Array] = MappingProxyType({})
+    #: The rows that the handler gives to the output queue (`queue_core.handling.output.Given`).
+    given: Sequence[Any] = ()
 
     @property
     def columns(self) -> list[pa.Array]:
@@ -62,15 +101,35 @@ class Verdicts(NamedTuple):
         return Verdicts(outcomes, kinds, reasons, times)
 
     @staticmethod
+    def of(made: Sequence[CallOutcome]) -> Verdicts:
+        """Return the outcomes of single messages as columns."""
+        columns = list(zip(*made, strict=True)) if made else [()] * 5
+        outcomes, kinds, reasons = (pa.array(column, pa.string()) for column in columns[:3])
+        delays, dead = columns[3:5]
+        if not any(dead) and all(delay is None for delay in delays):
+            return Verdicts(outcomes, kinds, reasons)
+        times = {"delay": pa.array(delays, pa.float64()), "dead": pa.array(dead)}
+        return Verdicts(outcomes, kinds, reasons, times)
+
+    @staticmethod
     def of_batch(
-        result: Any, count: int, on_none: str | None = None, ids: pa.Array | None = None
+        result: Any,
+        count: int,
+        on_none: str | None = None,
+        ids: pa.Array | None = None,
+        raised: Callable[[Exception], CallOutcome] = lambda error: of_error(error, (), None),
     ) -> Verdicts:
         """
         Read the result of a batch handler for *count* messages; raises `BadOutcome`.
 
         *on_none* is the outcome of a message whose decision is null, by default the sideline. With
-        *ids*, the rows of a table that has ids may be in any order.
+        *ids*, the rows of a table that has ids may be in any order. *raised* gives the outcome of
+        an exception in a list.
         """
+        if isinstance(result, list | tuple) and any(isinstance(e, Exception | str) for e in result):
+            return _of_list(result, count, on_none, raised)
+        if isinstance(result, Mapping) or _is_rows(result):
+            result = _as_table(result)
         if isinstance(result, pa.RecordBatch | pa.Table):
             if ids is not None and "_message_id" in result.schema.names:
                 result = _in_order(result, ids)
@@ -112,6 +171,50 @@ class Verdicts(NamedTuple):
     def at_once(self) -> Verdicts:
         """Return the same outcomes without times."""
         return self._replace(waits={n: each for n, each in self.waits.items() if n == "dead"})
+
+
+def _of_list(
+    decisions: Sequence[Any],
+    count: int,
+    on_none: str | None,
+    raised: Callable[[Exception], CallOutcome],
+) -> Verdicts:
+    """Return the verdicts of a list with one entry for each message; raises `BadOutcome`."""
+    made = []
+    for each in decisions:
+        if isinstance(each, Exception):
+            made.append(raised(each))
+        elif isinstance(each, bool | np.bool_):
+            made.append(CallOutcome(DELETE) if each else CallOutcome(SIDELINE, REJECTED))
+        elif each is None:
+            deleted = on_none == DELETE
+            made.append(CallOutcome(DELETE) if deleted else CallOutcome(SIDELINE, UNDECIDED))
+        elif isinstance(each, str) and each in OUTCOMES:
+            made.append(CallOutcome(each, REJECTED if each == SIDELINE else None))
+        else:
+            raise BadOutcome(
+                f"the batch handler gave {each!r} for a message{nearest(str(each), OUTCOMES)}; "
+                f"give True, False, {', '.join(OUTCOMES)}, Later, Reject or another exception"
+            )
+    if len(made) != count:
+        raise BadOutcome(f"the batch handler gave {len(made)} outcomes for {count} messages")
+    return Verdicts.of(made)
+
+
+def _is_rows(result: Any) -> bool:
+    return isinstance(result, list) and bool(result) and isinstance(result[0], Mapping)
+
+
+def _as_table(result: Any) -> pa.Table:
+    """Return a table of outcomes that is given as dicts; raises `BadOutcome`."""
+    columns = dict(result) if isinstance(result, Mapping) else {}
+    if not columns:
+        names = dict.fromkeys(name for row in result for name in row)
+        columns = {name: [row.get(name) for row in result] for name in names}
+    try:
+        return pa.table(columns)
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise BadOutcome(f"the batch handler's outcomes cannot be a table: {error}") from error
 
 
 # Not pa.scalar(None), which imports pandas, for which each command of `ignis` would wait.

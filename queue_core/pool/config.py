@@ -9,6 +9,7 @@ from queue_core.catalog.holders.interests import claim_of
 from queue_core.errors import BadOption
 from queue_core.handling.breaker import Breaker, name_for
 from queue_core.handling.contract import Contract
+from queue_core.pool.output import check_output
 from queue_core.pool.pressure import Pressure
 from queue_core.queue import Queue
 from queue_core.selection.demand import Demand
@@ -40,6 +41,8 @@ class PoolConfig:
     name: str | None = None
     tasks: Sequence[str] | None = None
     breaker: Breaker | None = None
+    #: The queue for the rows that the handler returns.
+    output: Queue | None = None
 
     @property
     def side_tasks(self) -> tuple[str, ...]:
@@ -127,6 +130,8 @@ def checked(config: PoolConfig) -> PoolConfig:
         raise BadOption("browse=True cannot be combined with breaker: a browser takes no messages")
     if config.breaker is not None:
         config.breaker.asks()
+    if config.output is not None:
+        _check_output(config, config.output)
     if config.demand.order != BY_SHARD and config.browse:
         raise BadOption(
             f"browse=True cannot be combined with order={config.demand.order!r}: a browser sees "
@@ -143,6 +148,17 @@ def checked(config: PoolConfig) -> PoolConfig:
         config.contract.check_queue(queue.name, queue.schema, read)
         config.demand.selection([queue.info], queue.store.storage.uri)
     return config
+
+
+def _check_output(config: PoolConfig, output: Queue) -> None:
+    if config.browse:
+        raise BadOption("browse=True cannot be combined with output: a browser settles no messages")
+    if config.contract.transactional:
+        raise BadOption(
+            "transactional=True cannot be combined with output: load the rows in the transaction "
+            f"of the call, with store.queue({output.name!r}).within(connection).load(rows)"
+        )
+    check_output(output.name, output.opened.only, output.info.settings)
 
 
 def _check_whole(name: str, value: int | None, least: int, most: int | None = None) -> None:

@@ -27,6 +27,7 @@ from queue_core.pool.config import PoolConfig
 from queue_core.pool.credit import Credit
 from queue_core.pool.dispatcher import QueueDispatcher, close_dispatcher, open_dispatcher
 from queue_core.pool.held_bytes import HeldBytes
+from queue_core.pool.output import PoolOutput
 from queue_core.pool.source import AcquiringSource, BrowsingSource, MessageSource
 from queue_core.pool.transactions import Transactions
 from queue_core.pool.worker import WorkerContext
@@ -110,8 +111,12 @@ class PoolLife:
         is_main = [self._magazine(queue) is Magazine.MAIN for queue in config.queues]
         runner = contract.runner(None, may_put_off=any(is_main))
         runner = replace(runner, gate=None if self._breaker is None else self._breaker.gate)
+        output = None if config.output is None else PoolOutput(config.output, contract.retry)
+        runner = replace(runner, output=None if output is None else output.known)
         self._sources = {
-            dispatcher: self._source(queue, consumer, dispatcher.manager.notify_arrival, held)
+            dispatcher: self._source(
+                queue, consumer, dispatcher.manager.notify_arrival, held, output
+            )
             for dispatcher, queue in zip(dispatchers, config.queues, strict=True)
         }
         context = WorkerContext(
@@ -238,6 +243,7 @@ class PoolLife:
         consumer: Consumer,
         on_available: Callable[[], None],
         held: HeldBytes,
+        output: PoolOutput | None,
     ) -> MessageSource:
         config = self._config
         read = config.contract.read
@@ -255,6 +261,7 @@ class PoolLife:
             held=held,
             retry=None if retry is None else retry.by_kinds(),
             breaker=self._breaker,
+            output=output,
         )
 
     def _is_interested(self) -> bool:

@@ -1,4 +1,4 @@
-"""Outcomes of handled messages, which are settled together.
+"""PoolOutcomes of handled messages, which are settled together.
 
 A settlement of many messages costs about as much as one of few. So with quick handlers, the
 outcomes of several batches are settled together: after `LINGER_SECONDS`, or as soon as no message
@@ -12,17 +12,22 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from queue_core.errors import Unavailable
+from queue_core.errors import QueueFull, Unavailable
 from queue_core.pool.batch import PoolBatch, settlement_of, without_committed
+from queue_core.pool.output import PoolOutput, Settled
 from queue_core.pool.source import MessageSource
 from queue_core.pool.timings import LINGER_SECONDS, RETRY_SECONDS
 from queue_core.values.outcomes import DELETE, RELOAD, SIDELINE
 from queue_core.values.rows import Numbers
+
+Result = TypeVar("Result")
 
 
 class OutcomeBuffer:
@@ -56,20 +61,55 @@ class OutcomeBuffer:
         return bool(self._by_source) and time.monotonic() - self._since >= self._linger
 
     def settle(self, ending: threading.Event) -> None:
-        """Settle everything; while the catalog is unavailable, retry until *ending* is set."""
+        """
+        Settle everything; while the catalog is unavailable, retry until *ending* is set.
+
+        While the output queue is full, wait too. At the end, the messages are then put back.
+        """
         while self._by_source:
             source, batches = next(iter(self._by_source.items()))
             rows = settlement_of(batches)
-            try:
-                lost = source.settle(without_committed(rows, batches))
-            except Unavailable:
-                if ending.wait(RETRY_SECONDS):
-                    raise
-                continue
+            if source.output is None:
+                left = without_committed(rows, batches)
+                lost = _repeated(partial(source.settle, left), ending)
+            else:
+                rows, lost = _with_output(source, source.output, batches, rows, ending)
             del self._by_source[source]
             settled = sum(batch.bytes for batch in batches)
             self.bytes -= settled
             self._on_settled(_counts(rows, lost), settled)
+
+
+def _with_output(
+    source: MessageSource,
+    output: PoolOutput,
+    batches: Sequence[PoolBatch],
+    rows: pa.Table,
+    ending: threading.Event,
+) -> Settled:
+    """Settle, and load the rows of the handler."""
+    given, first = [], 0
+    for batch in batches:
+        given += [each._replace(numbers=each.numbers + first) for each in batch.calls.given]
+        first += batch.messages.num_rows
+    outcomes = output.outcomes_of(rows, given)
+    try:
+        return _repeated(partial(source.settle_and_load, outcomes), ending)
+    except QueueFull:
+        put_back = output.put_back(outcomes)
+        return Settled(put_back, _repeated(partial(source.settle, put_back), ending))
+
+
+def _repeated(settle: Callable[[], Result], ending: threading.Event) -> Result:
+    """Settle, and again after a while if the catalog is unavailable, until *ending* is set."""
+    while True:
+        try:
+            return settle()
+        except Unavailable as error:
+            # A load into a full queue has waited already.
+            pause = 0.0 if isinstance(error, QueueFull) else RETRY_SECONDS
+            if ending.wait(pause):
+                raise
 
 
 def _counts(rows: pa.Table, lost: Numbers) -> Counter[str]:

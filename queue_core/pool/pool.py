@@ -118,6 +118,18 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
             `Store.side_tasks`. By default, all of them; a browser runs none.
         breaker: A `Breaker`, which stops firing while too many calls of the handler fail. Processes
             whose breakers have the same name share it. Not with *browse*. By default, none.
+        output: The name of a queue of the same store for the rows that the handler returns. They
+            are loaded in the transaction that settles their message, and only if it is deleted: so
+            each message gives its rows exactly once, whatever fails. No transaction is open during
+            a call. A handler then returns a row (a dict or an object), rows (a list, a table or a
+            data frame), a bool or None as usual, or a tuple ``(outcome, rows)``; rows alone delete
+            the message. A batch handler returns one row for each message, in order (a table, or a
+            list, whose entries are what a handler of one message returns); a table that names the
+            message of each row in a column ``_message_id``; or a tuple of the outcomes and such
+            rows. Rows that do not fit the queue, or that it refuses, fail their message as
+            ``exception``. While a bounded queue has no room and ``overflow="block"``, the pool
+            waits, and fires no more messages. Not with *browse* or *transactional*. By default,
+            handlers return only decisions.
 
     Raises:
         BadOption: An argument is not valid, two cannot be combined, or the handler cannot take its
@@ -160,6 +172,7 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
         name: str | None = None,
         tasks: Sequence[str] | None = None,
         breaker: Breaker | None = None,
+        output: str | None = None,
     ) -> None:
         contract = Contract.of(
             handler,
@@ -193,6 +206,7 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
                 name=name,
                 tasks=tasks,
                 breaker=breaker,
+                output=None if output is None else store.queue(output),
             )
         )
         contract.check()

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from sqlalchemy import Connection
 
 from queue_core.catalog.holders import interests
@@ -28,6 +27,7 @@ from queue_core.pool.held_batch import HeldBatch, divided
 from queue_core.pool.held_bytes import HeldBytes
 from queue_core.pool.late_flows import LateFlows
 from queue_core.pool.outage import Trouble
+from queue_core.pool.output import PoolOutcomes, PoolOutput, Settled, chosen_rows
 from queue_core.pool.prefetch import MAX_FACTOR, Prefetch
 from queue_core.pool.timings import STALL_SECONDS
 from queue_core.queue import Queue
@@ -37,7 +37,7 @@ from queue_core.selection.request import FireRequest
 from queue_core.support.coalescing import Coalescer
 from queue_core.values.ids import IdSet
 from queue_core.values.model import Consumer, Magazine, Ticket
-from queue_core.values.outcomes import DELETE, UNHANDLED, Settlement
+from queue_core.values.outcomes import UNHANDLED, Settlement
 from queue_core.values.retry import Retry
 from queue_core.values.rows import Numbers
 from queue_core.verbs.browse import browse, browse_next
@@ -73,6 +73,8 @@ class MessageSource(ABC):
         self._columns = columns
         self._on_available = on_available
         self._held = held
+        #: The queue for the rows of the handler, if it has one.
+        self.output: PoolOutput | None = None
         #: What keeps the pool from taking messages.
         self.trouble = Trouble(queue.name, on_available)
         #: Seconds after which to look again, since limits, a breaker or suspects that wait for
@@ -88,6 +90,10 @@ class MessageSource(ABC):
     def settle(self, settlement: pa.Table) -> Numbers:
         """Settle messages that were taken: rows of `SETTLEMENT`; return the ids of lost ones."""
         return np.empty(0, np.int64)
+
+    def settle_and_load(self, outcomes: PoolOutcomes) -> Settled:
+        """Settle messages that were taken, and load the rows for the output queue."""
+        return Settled(outcomes.settlement, self.settle(outcomes.settlement))
 
     def settle_within(self, connection: Connection, settlement: pa.Table) -> None:  # noqa: B027
         """Settle messages that were taken, in the transaction of a handler."""
@@ -157,9 +163,11 @@ class AcquiringSource(MessageSource):
         held: HeldBytes,
         retry: Retry | None = None,
         breaker: PoolBreaker | None = None,
+        output: PoolOutput | None = None,
     ) -> None:
         super().__init__(queue, consumer, columns, on_available, held)
         self._breaker = breaker
+        self.output = output
         self._retry = retry
         self._demand = queue.opened.demanded(demand)
         self.is_sideline = self._demand.magazine is Magazine.SIDELINE
@@ -175,6 +183,7 @@ class AcquiringSource(MessageSource):
         exclusion = threading.Lock()
         self._fire = Coalescer(self._in_room, exclusion)
         self._settle = Coalescer(self._settle_all, exclusion)
+        self._settle_and_load = Coalescer(self._settle_and_load_all, exclusion)
 
     def take(self, limit: int) -> HeldBatch | None:
         """Return messages that were fired ahead, or fire some."""
@@ -199,10 +208,14 @@ class AcquiringSource(MessageSource):
     def settle(self, settlement: pa.Table) -> Numbers:
         """Settle; others of their groups, or below limits in flight, can be fired then."""
         lost = self._settle(settlement)
-        limited = any(limit.in_flight is not None for limit in self._queue.opened.limits)
-        if limited or self._queue.info.settings.group is not None:
-            self._on_available()
+        self._note_settled()
         return lost
+
+    def settle_and_load(self, outcomes: PoolOutcomes) -> Settled:
+        """Settle, and load the rows for the output queue in the same transaction."""
+        settled = self._settle_and_load(outcomes)
+        self._note_settled()
+        return settled
 
     def settle_within(self, connection: Connection, settlement: pa.Table) -> None:
         """Settle; raises `NotHeld` if one of the messages is not held any more."""
@@ -324,6 +337,15 @@ class AcquiringSource(MessageSource):
             self._late = None if column is None else LateFlows(column, self._held.workers)
             self._is_outdated = True
 
+    def _note_settled(self) -> None:
+        limited = any(limit.in_flight is not None for limit in self._queue.opened.limits)
+        if limited or self._queue.info.settings.group is not None:
+            self._on_available()
+
+    def _settle_and_load_all(self, outcomes: list[PoolOutcomes]) -> Sequence[Settled]:
+        assert self.output is not None
+        return self.output.settle_all(self._queue.info, outcomes, self._consumer, self._retry)
+
     def _settle_all(self, settlements: list[pa.Table]) -> Sequence[Numbers]:
         catalog = self._queue.store.catalog
         merged = Settlement.of(_once(pa.concat_tables(settlements)))
@@ -412,10 +434,5 @@ def _once(settlement: pa.Table) -> pa.Table:
     A message that was put back during its call may be in the hands of another worker, or of the
     same one again. If one of its calls deletes it, its work is done. Otherwise the last one counts.
     """
-    ids = settlement.column("_message_id").to_numpy()
-    if len(np.unique(ids)) == len(ids):
-        return settlement
-    deletes = pc.equal(settlement.column("outcome"), DELETE).to_numpy().astype(bool)
-    order = np.lexsort((np.arange(len(ids)), deletes, ids))
-    last = np.append(ids[order][1:] != ids[order][:-1], True)
-    return settlement.take(np.sort(order[last]))
+    chosen = chosen_rows(settlement)
+    return settlement if chosen is None else settlement.take(chosen)

@@ -258,7 +258,7 @@ def _of_batch(
     batch: PoolBatch, decision: Any, ids: pa.Array, on_none: str | None
 ) -> pa.RecordBatch | None:
     try:
-        verdicts = Verdicts.of_batch(decision, len(ids), on_none, ids)
+        verdicts = Verdicts.of_batch(decision, len(ids), on_none, ids, batch.calls.of_error)
     except BadOutcome:
         return None
     if not pc.any(pc.equal(verdicts.outcomes, DELETE), min_count=0).as_py():

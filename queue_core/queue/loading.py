@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+from sqlalchemy import Connection
 
 from queue_core.catalog import queues
 from queue_core.errors import BadOption, SchemaMismatch
@@ -50,8 +51,13 @@ def load(
     timeout: float | None,
     policy: Policy | Check | str | None,
     times: tuple[Duration | None, Duration | None],
+    first: Callable[[Connection], object] | None = None,
 ) -> pa.Array:
-    """Load rows in a transaction of this call, or of *loads*; the arguments are `Queue.load`'s."""
+    """
+    Load rows in a transaction of this call, or of *loads*; the arguments are `Queue.load`'s.
+
+    *first* does something else in the same transaction, before the load.
+    """
     end = None if timeout is None else time.monotonic() + timeout
     catalog, storage = queue.catalog, queue.storage
 
@@ -63,13 +69,13 @@ def load(
             incoming = IncomingRows(info, storage, table, stage)
             smart = SmartLoad(catalog, storage, info, load_policy, incoming)
             with queue.quarantining():
-                return load_rows(smart, incoming, OnFull(timeout=left))
+                return load_rows(smart, incoming, OnFull(timeout=left), first)
         # Those of other threads may wait for longer.
-        if left is None and loads.joins(info, table):
+        if left is None and first is None and loads.joins(info, table):
             return loads(info, table, stage)
         staged, order = stage(table)
         try:
-            first_ids = publish(catalog, storage, info, staged, OnFull(timeout=left))
+            first_ids = publish(catalog, storage, info, staged, OnFull(timeout=left), first)
         except queues.SettingsChanged:
             remove_staged(storage, staged)
             raise

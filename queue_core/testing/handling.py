@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -11,8 +12,10 @@ import pyarrow.compute as pc
 from queue_core.errors import BadOption
 from queue_core.handling.contract import Contract, Ignorable, MagazineHandler
 from queue_core.handling.handler import BatchHandler, RowHandler
+from queue_core.handling.output import OUTPUT, OutputRows, unpacked
 from queue_core.handling.results import refusal
 from queue_core.handling.verdicts import SETTLEMENT
+from queue_core.pool.output import PoolOutcomes, PoolOutput, check_output
 from queue_core.queue import Queue
 from queue_core.testing.handled import Handled
 from queue_core.testing.transacting import run_in_transactions
@@ -46,6 +49,7 @@ def handle(
     selector: AnySelector | None = None,
     order_by: str | None = None,
     magazine: str = "main",
+    output: str | None = None,
 ) -> Handled:
     """
     Fire the messages that wait, give them to a handler, settle them, and return the outcomes.
@@ -77,6 +81,7 @@ def handle(
         selector: A SQL condition or a function, as in `Queue.fire`. By default, all messages.
         order_by: The order, as in `Queue.fire`. By default, the queue's own.
         magazine: ``main`` or ``sideline``.
+        output: The name of a queue for the rows that the handler returns, as in `ConsumerPool`.
 
     Returns:
         The messages with their outcomes, and those that were loaded meanwhile.
@@ -107,6 +112,14 @@ def handle(
     timeout = None if handler_timeout is None else contract.timeout_for([queue.info])
     is_main = queue.opened.magazine(magazine) is Magazine.MAIN
     runner = contract.runner(timeout, may_put_off=is_main)
+    to = None
+    if output is not None:
+        target = queue.store.queue(output)
+        check_output(output, target.opened.only, target.info.settings)
+        if transactional:
+            raise BadOption("transactional=True cannot be combined with output, as in ConsumerPool")
+        to = PoolOutput(target, contract.retry)
+        runner = replace(runner, output=to.known)
     names = contract.read(queue.refresh().schema.names)
     contract.check_queue(queue.name, queue.schema, names)
     before = _ids(queue.store)
@@ -120,6 +133,11 @@ def handle(
     policy = None if contract.retry is None else contract.retry.by_kinds()
     if transactional and firing.ticket is not None:
         settled, left = run_in_transactions(queue, firing.ticket, given, runner, magazine, policy)
+    elif to is not None and firing.ticket is not None:
+        ((settled, _),) = to.settle_all(
+            queue.info, [_outcomes(runner.run(given))], firing.ticket, policy
+        )
+        left = settled.slice(0, 0)
     else:
         settled = left = pa.Table.from_batches(runner.run(given), SETTLEMENT)
     if firing.ticket is not None:
@@ -127,6 +145,20 @@ def handle(
     if runner.refusal is not None:
         raise refusal(runner.refusal, [queue.name])
     return Handled(queue.name, _joined(firing.messages, settled), _new(queue.store, before))
+
+
+def _outcomes(batches: Iterable[pa.RecordBatch]) -> PoolOutcomes:
+    """Return what a runner with an output yields, as a pool settles it."""
+    table = pa.Table.from_batches(batches)
+    found = [unpacked(data.as_py()) for data in table.column(OUTPUT).drop_null()]
+    settlement = table.drop_columns([OUTPUT])
+    if not found:
+        return PoolOutcomes(settlement)
+    rows = pa.concat_tables(found)
+    numbers = pc.index_in(
+        rows.column("_message_id"), value_set=settlement.column("_message_id").combine_chunks()
+    )
+    return PoolOutcomes(settlement, OutputRows(numbers.to_numpy().astype(int), rows))
 
 
 def _joined(messages: pa.Table, settled: pa.Table) -> pa.Table:

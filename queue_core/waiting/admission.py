@@ -84,7 +84,9 @@ class Admission:
                     else:
                         line.left = True
                         return result
-        raise QueueFull(str(refused))
+        full = QueueFull(str(refused))
+        full.may_fit = refused.can_wait and self._blocks()
+        raise full
 
     def _blocks(self) -> bool:
         overflow = self._when_full.overflow or self._queue.settings.overflow

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from sqlalchemy import Connection
 
 from queue_core.catalog.database import Catalog
-from queue_core.catalog.holders import waiters
+from queue_core.catalog.holders import named_locks, waiters
 from queue_core.catalog.records.publications import is_new_load
 from queue_core.catalog.slices import segments
 from queue_core.segments.stager import removed_if_refused
@@ -27,22 +27,30 @@ def publish(
     queue: QueueInfo,
     staged: Sequence[Staged],
     when_full: OnFull = _AS_SET,
+    first: Callable[[Connection], object] | None = None,
 ) -> list[int]:
     """
     Load staged segments, each run of which has a shard.
 
-    A bounded queue admits them as *when_full* says. Returns the id of the first message of each
-    segment. Raises `QueueDeactivated`, `QueueFull`, and `PublicationRefused` for a file that was
-    cleaned up meanwhile; then nothing is loaded.
+    A bounded queue admits them as *when_full* says. *first* does something else in the same
+    transaction, before the load, which then waits for locks as usual. Returns the id of the first
+    message of each segment. Raises `QueueDeactivated`, `QueueFull`, and `PublicationRefused` for a
+    file that was cleaned up meanwhile; then nothing is loaded.
     """
 
     def attempt(waiter: int | None) -> list[int]:
         def work(connection: Connection) -> list[int]:
+            if first is not None:
+                if queue.settings.is_bounded:
+                    # This lock comes before those of any message.
+                    named_locks.lock_room(connection, queue.id)
+                first(connection)
             return load_bounded(connection, storage, queue, staged, waiter, when_full.overflow)
 
-        return commit_load(catalog, work, when_full.timeout)
+        return commit_load(catalog, work, when_full.timeout if first is None else None)
 
     if queue.settings.is_rendezvous:
+        assert first is None, "the messages would not be there before the commit"
         return meet(catalog, storage, queue, staged, when_full.timeout)
     with removed_if_refused(storage, staged):
         return Admission(catalog, storage.uri, queue, staged, when_full).run(attempt)

@@ -920,4 +920,18 @@ MUTANTS = (
         "            pass",
         "backup",
     ),
+    _of(
+        "rows of messages that others have got are loaded",
+        "queue_core/verbs/settle",
+        "    if len(lost) and np.isin(ids, lost).any():",
+        "    if False:",
+        "pool_output",
+    ),
+    _of(
+        "rows of messages that fail are loaded",
+        "queue_core/handling/output",
+        "        counts = deleted[each.numbers]",
+        "        counts = deleted[each.numbers] | True",
+        "tests/unit/handling/test_output.py",
+    ),
 )

@@ -68,18 +68,23 @@ class SmartLoad:
         assert self._prepared is not None, "run prepares the load"
         return self._prepared
 
-    def run(self, when_full: OnFull, batch: Batch | None = None) -> list[int] | None:
+    def run(
+        self,
+        when_full: OnFull,
+        batch: Batch | None = None,
+        first: Callable[[Connection], object] | None = None,
+    ) -> list[int] | None:
         """
         Load; return the id of the first message of each segment of the prepared load.
 
-        Returns None if the *batch* was loaded before. Raises as `publish` does, and
-        `DamagedSegment`.
+        *first* does something else in the same transaction, before the load. Returns None if the
+        *batch* was loaded before. Raises as `publish` does, and `DamagedSegment`.
         """
         self._prepare()
         catalog, uri, staged = self._catalog, self._storage.uri, self.prepared.staged
         admission = Admission(catalog, uri, self._queue, staged, when_full)
         try:
-            ids = admission.run(lambda waiter: self._try(batch, waiter, when_full))
+            ids = admission.run(lambda waiter: self._try(batch, waiter, when_full, first))
         except IgnisError as error:
             self._refuse(error)
             raise
@@ -110,7 +115,13 @@ class SmartLoad:
             self._refuse(error)
             raise
 
-    def _try(self, batch: Batch | None, waiter: int | None, on_full: OnFull) -> list[int] | None:
+    def _try(
+        self,
+        batch: Batch | None,
+        waiter: int | None,
+        on_full: OnFull,
+        first: Callable[[Connection], object] | None,
+    ) -> list[int] | None:
         """Load in one transaction; prepare again if the snapshot is stale."""
 
         def work(connection: Connection, load: Callable[..., list[int]]) -> list[int] | None:
@@ -122,16 +133,19 @@ class SmartLoad:
                 if waiter is not None:
                     waiters.leave(connection, waiter)
                 return None
+            if first is not None:
+                first(connection)
             return load(connection, waiter, on_full.overflow)
 
+        timeout = on_full.timeout if first is None else None
         for _ in range(TRIES):
             try:
-                return commit_load(self._catalog, partial(work, load=self._load), on_full.timeout)
+                return commit_load(self._catalog, partial(work, load=self._load), timeout)
             except StaleSnapshot:
                 self._discard()
                 self._prepare()
         exclusively = partial(work, load=self._load_exclusively)
-        return commit_load(self._catalog, exclusively, on_full.timeout)
+        return commit_load(self._catalog, exclusively, timeout)
 
     def _load(self, connection: Connection, waiter: int | None, overflow: str | None) -> list[int]:
         """Validate the decision and carry it out; raises `StaleSnapshot` before any change."""
@@ -196,13 +210,18 @@ class SmartLoad:
             self._prepared = None
 
 
-def load_rows(load: SmartLoad, rows: IncomingRows, when_full: OnFull | None) -> pa.Array:
+def load_rows(
+    load: SmartLoad,
+    rows: IncomingRows,
+    when_full: OnFull | None,
+    first: Callable[[Connection], object] | None = None,
+) -> pa.Array:
     """
     Load the rows of a table; return the id of each, null for rows that are left out.
 
-    Without *when_full*, load within a larger transaction.
+    Without *when_full*, load within a larger transaction. *first* is as in `SmartLoad.run`.
     """
-    first_ids = load.run_within() if when_full is None else load.run(when_full)
+    first_ids = load.run_within() if when_full is None else load.run(when_full, first=first)
     assert first_ids is not None, "only a batch can have been loaded before"
     prepared = load.prepared
     ids = np.full(len(rows), -1, np.int64)
@@ -219,11 +238,12 @@ def load_staged(
     staged: Sequence[Staged],
     when_full: OnFull,
     batch: Batch | None = None,
+    first: Callable[[Connection], object] | None = None,
 ) -> bool:
     """
     Load the segments that the tasks of a sink have staged; each run has its shard.
 
-    Returns False if the *batch* was loaded before.
+    *first* is as in `SmartLoad.run`. Returns False if the *batch* was loaded before.
     """
     schemas = {}
     if any(segment.schema_version != queue.schema_version for segment in staged):
@@ -232,4 +252,4 @@ def load_staged(
         schemas = {(queue.name, version): data for version, data in older.items()}
     incoming = IncomingSegments(queue, storage, staged, schemas)
     load = SmartLoad(catalog, storage, queue, load_policy, incoming)
-    return load.run(when_full, batch) is not None
+    return load.run(when_full, batch, first) is not None

@@ -19,6 +19,8 @@ from queue_core.pool.timings import LINGER_SECONDS
 class Source:
     """A source that keeps its settlements, after it was unavailable *failures* times."""
 
+    output = None
+
     def __init__(self, failures=0, lost=()):
         self.failures = failures
         self.lost = lost

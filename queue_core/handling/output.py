@@ -1,0 +1,263 @@
+"""Output: the rows that a handler returns for another queue, and the messages to which they belong.
+
+The rows of a message count only if it is deleted. So one that fails, or is put off, gives none, and
+its next call gives them once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from queue_core.errors import BadOutcome, IgnisError, SchemaMismatch
+from queue_core.handling.objects.fields import is_message_class
+from queue_core.handling.objects.message_class import as_table
+from queue_core.values.failure_kinds import EXCEPTION, reason_of
+from queue_core.values.outcomes import DELETE, SIDELINE
+from queue_core.values.retry import Retry
+from queue_core.values.rows import Numbers
+from queue_core.values.schema import conform, of_data_frame
+
+#: A column of a task's settlement: the rows for the output queue, in its first row.
+OUTPUT = "_output"
+
+
+class Given(NamedTuple):
+    """Rows as a handler has returned them."""
+
+    #: The number of the message of each row.
+    numbers: Numbers
+    rows: pa.Table | list[Any]
+
+
+class OutputRows(NamedTuple):
+    """Rows with the columns of the output queue."""
+
+    #: The number of the message of each row.
+    numbers: Numbers
+    rows: pa.Table
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """The queue for the rows, as it is known. It can be sent to other processes."""
+
+    queue: str
+    schema: pa.Schema
+    #: The column of the key, which has no nulls.
+    key: str | None = None
+
+    def of_message(self, result: Any) -> tuple[Any, Any]:
+        """Return the decision about a message and its rows, if any; raises `SchemaMismatch`."""
+        if result is None or isinstance(result, bool | np.bool_ | Exception):
+            return result, None
+        if _is_pair(result) and (result[0] is None or isinstance(result[0], bool | np.bool_ | str)):
+            return result[0], self._listed(result[1])
+        return True, self._listed(result)
+
+    def of_batch(self, result: Any, count: int, ids: pa.Array | None) -> tuple[Any, list[Given]]:
+        """
+        Return the outcomes of *count* messages as a batch handler gives them, and the rows.
+
+        Raises `BadOutcome` if the messages of the rows are not known, and `SchemaMismatch`.
+        """
+        if _is_pair(result) and not all(_decides(each) for each in result):
+            outcomes, rows = result
+            if isinstance(outcomes, bool | np.bool_ | str):
+                outcomes = [outcomes] * count
+            return outcomes, self._by_message(rows, count, ids)
+        if _is_table(result):
+            return [True] * count, self._by_message(result, count, ids)
+        if isinstance(result, list | tuple) and not all(map(_decides, result)):
+            self._check_count(len(result), count)
+            split = [self.of_message(each) for each in result]
+            return [decision for decision, _ in split], joined(list(enumerate(r for _, r in split)))
+        return result, []
+
+    def conformed(self, rows: pa.Table | list[Any]) -> pa.Table:
+        """Return rows with the columns of the queue; raises `SchemaMismatch`."""
+        objects = as_table(rows, self.queue) if isinstance(rows, list) else None
+        table = conform(rows if objects is None else objects, self.schema, self.queue)
+        if self.key is not None and table.column(self.key).null_count:
+            raise SchemaMismatch(f"queue {self.queue!r}: key column {self.key!r} is null")
+        return table
+
+    def _by_message(self, rows: Any, count: int, ids: pa.Array | None) -> list[Given]:
+        if rows is None:
+            return []
+        if not _is_table(rows):
+            listed = self._listed(rows)
+            if not listed:
+                return []
+            self._check_count(len(listed), count)
+            return joined([(n, self._listed(each)) for n, each in enumerate(listed)])
+        table = self._listed(rows)
+        if ids is None or "_message_id" not in table.column_names:
+            self._check_count(table.num_rows, count)
+            return [Given(np.arange(count), table)]
+        given = table.column("_message_id").cast(pa.int64())
+        numbers = pc.index_in(given, value_set=ids)
+        if numbers.null_count:
+            strange = given.filter(numbers.is_null())[0]
+            raise BadOutcome(
+                f"a row for queue {self.queue!r} is of message {strange}, which is not in the batch"
+            )
+        return [Given(numbers.to_numpy().astype(np.int64), table)]
+
+    def _listed(self, rows: Any) -> Any:
+        """Return rows as a table or a list; None for none."""
+        if rows is None or isinstance(rows, pa.Table | list):
+            return rows
+        if isinstance(rows, pa.RecordBatch):
+            return pa.Table.from_batches([rows])
+        if _is_table(rows):
+            return of_data_frame(rows, self.queue)
+        if isinstance(rows, Mapping) or is_message_class(type(rows)):
+            return [rows]
+        if isinstance(rows, str | bytes) or not isinstance(rows, Iterable):
+            raise SchemaMismatch(
+                f"queue {self.queue!r}: the handler returned {type(rows).__name__}; return a row "
+                "as a dict or an object, rows as a list or a table, or (outcome, rows)"
+            )
+        return list(rows)
+
+    def _check_count(self, rows: int, count: int) -> None:
+        if rows != count:
+            raise BadOutcome(
+                f"the batch handler gave {rows} rows for queue {self.queue!r} and {count} "
+                "messages; give one for each message, in their order, or a table that names the "
+                "message of each row in a column _message_id"
+            )
+
+
+def joined(by_message: Sequence[tuple[int, Any]]) -> list[Given]:
+    """Return the rows of single messages, those of lists together."""
+    found, rows, numbers = [], [], []
+    for number, each in by_message:
+        if isinstance(each, pa.Table):
+            found.append(Given(np.full(each.num_rows, number), each))
+        elif each:
+            rows += each
+            numbers += [number] * len(each)
+    return [Given(np.array(numbers, np.int64), rows), *found] if rows else found
+
+
+def loadable(
+    settlement: pa.Table,
+    given: Sequence[Given],
+    conformed: Callable[[Any], pa.Table],
+    retry: Retry | None,
+) -> tuple[pa.Table, OutputRows | None]:
+    """
+    Return a settlement with the rows of its deleted messages, whose numbers are its rows.
+
+    A message whose rows do not fit the queue fails; the policy *retry* may not retry it.
+    """
+    if not given:
+        return settlement, None
+    deleted = pc.equal(settlement.column("outcome"), DELETE).to_numpy()
+    found: list[OutputRows] = []
+    failures: dict[int, Exception] = {}
+    for each in given:
+        counts = deleted[each.numbers]
+        if not counts.all():
+            each = _only(each, counts)
+        try:
+            found.append(OutputRows(each.numbers, conformed(each.rows)))
+        except (IgnisError, pa.ArrowException) as error:
+            # One message after the other, to find those that are the reason.
+            found += _one_by_one(each, error, conformed, failures)
+    found = [each for each in found if len(each.numbers)]
+    settled = failed(settlement, failures, retry)
+    if not found:
+        return settled, None
+    numbers = np.concatenate([each.numbers for each in found])
+    table = pa.concat_tables([each.rows for each in found])
+    return settled, OutputRows(numbers, table)
+
+
+def failed(
+    settlement: pa.Table, failures: Mapping[int, Exception], retry: Retry | None
+) -> pa.Table:
+    """Return a settlement in which some rows, by their numbers, are failures of the handler."""
+    if not failures:
+        return settlement
+    mask = np.zeros(settlement.num_rows, bool)
+    mask[list(failures)] = True
+    errors = [failures[number] for number in sorted(failures)]
+    dead = [retry is not None and not retry.retries_error(error) for error in errors]
+    values = {
+        "outcome": [SIDELINE] * len(errors),
+        "kind": [EXCEPTION] * len(errors),
+        "reason": list(map(reason_of, errors)),
+        "dead": dead,
+    }
+    for name, new in values.items():
+        at = settlement.schema.get_field_index(name)
+        column = settlement.column(at).combine_chunks()
+        column = pc.replace_with_mask(column, pa.array(mask), pa.array(new, column.type))
+        settlement = settlement.set_column(at, settlement.schema.field(at), column)
+    return settlement
+
+
+def packed(rows: OutputRows, ids: pa.Array) -> bytes:
+    """Return rows with the ids of their messages, as a stream of Arrow."""
+    table = rows.rows.append_column("_message_id", ids.take(pa.array(rows.numbers)))
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    data: bytes = sink.getvalue().to_pybytes()
+    return data
+
+
+def unpacked(data: bytes) -> pa.Table:
+    """Return the rows that `packed` has made, with the column ``_message_id``."""
+    with pa.ipc.open_stream(data) as reader:
+        return reader.read_all()
+
+
+def _one_by_one(
+    given: Given,
+    error: Exception,
+    conformed: Callable[[Any], pa.Table],
+    failures: dict[int, Exception],
+) -> list[OutputRows]:
+    numbers = np.unique(given.numbers)
+    if len(numbers) == 1:
+        failures[int(numbers[0])] = error
+        return []
+    found = []
+    for number in numbers:
+        alone = _only(given, given.numbers == number)
+        try:
+            found.append(OutputRows(alone.numbers, conformed(alone.rows)))
+        except (IgnisError, pa.ArrowException) as own:
+            failures[int(number)] = own
+    return found
+
+
+def _only(given: Given, wanted: Any) -> Given:
+    numbers, rows = given
+    if isinstance(rows, pa.Table):
+        return Given(numbers[wanted], rows.filter(pa.array(wanted)))
+    return Given(numbers[wanted], [rows[at] for at in np.flatnonzero(wanted)])
+
+
+def _is_pair(result: Any) -> bool:
+    return isinstance(result, tuple) and len(result) == 2
+
+
+def _is_table(result: Any) -> bool:
+    if isinstance(result, pa.Table | pa.RecordBatch):
+        return True
+    # A series of Polars or pandas has no columns.
+    return hasattr(result, "__arrow_c_stream__") and hasattr(result, "columns")
+
+
+def _decides(each: Any) -> bool:
+    return each is None or isinstance(each, bool | np.bool_)

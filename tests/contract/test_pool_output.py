@@ -1,0 +1,412 @@
+"""What a handler returns is loaded in the transaction that settles its message: once, or never."""
+
+import threading
+import time
+from collections import Counter
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from queue_core import (
+    BadOption,
+    ConsumerPool,
+    Later,
+    NoSuchQueue,
+    Reject,
+    Retry,
+    batch_handler,
+    constant,
+)
+from queue_core.pool import output as pool_output
+from tests.contract.pools import PATIENCE, eventually
+from tests.factories import make_queue, numbers_of, orders
+
+pytestmark = pytest.mark.each_catalog
+
+RESULTS = pa.schema([("number", pa.int64()), ("text", pa.string())])
+
+
+@pytest.fixture
+def queue(store):
+    return make_queue(store, shards=2)
+
+
+@pytest.fixture
+def results(store):
+    return store.create_queue("results", RESULTS)
+
+
+def handled(store, handler, *, of="orders", **how):
+    how = {"retry": Retry(attempts=1)} | how
+    with ConsumerPool(store, of, handler, output="results", **how) as pool:
+        assert pool.drain(PATIENCE)
+        # Messages that are tried again come back a little later.
+        eventually(lambda: all(store.view("sideline").column("dead").to_pylist()))
+        assert pool.drain(PATIENCE)
+    return pool.counts
+
+
+def failures(queue):
+    return Counter((row["kind"], row["reason"]) for row in queue.failures().to_pylist())
+
+
+@dataclass
+class Result:
+    number: int
+    text: str
+
+
+def test_a_handler_returns_a_row_rows_or_a_table(store, queue, results):
+    queue.load(orders(10))
+
+    def handle(message):
+        number = message["number"]
+        one = {"number": number, "text": "one"}
+        return [
+            one,
+            Result(number, "two"),
+            [one, one],
+            (dict(one) for _ in range(3)),
+            pa.table({"number": [number]}),
+            (True, one),
+            ("delete", [Result(number, "two")]),
+            [],
+            (True, None),
+            True,
+        ][number]
+
+    assert handled(store, handle, batch=4) == {"deleted": 10}
+    assert Counter(numbers_of(results.browse())) == {0: 1, 1: 1, 2: 2, 3: 3, 4: 1, 5: 1, 6: 1}
+    assert store.admin.fsck().to_pylist() == []
+
+
+def test_a_message_that_is_not_deleted_gives_no_rows(store, queue, results):
+    queue.load(orders(6))
+    tried = Counter()
+
+    def handle(message):
+        number = message["number"]
+        tried[number] += 1
+        row = {"number": number, "text": str(tried[number])}
+        match number:
+            case 1 if tried[number] == 1:
+                raise Later(0.1)
+            case 2 if tried[number] == 1:
+                raise ConnectionError("503")
+            case 3:
+                raise Reject("nobody wants it")
+            case 4:
+                return False, row
+            case 5 if tried[number] == 1:
+                return "reload", row
+        return row
+
+    counts = handled(store, handle, retry=Retry(attempts=2, backoff=constant(0)), concurrency=1)
+
+    assert counts["deleted"] == 4
+    rows = results.browse().select(["number", "text"]).to_pylist()
+    assert sorted((row["number"], row["text"]) for row in rows) == [
+        (0, "1"),
+        (1, "2"),
+        (2, "2"),
+        (5, "2"),
+    ]
+    assert failures(queue) == {
+        ("exception", "ConnectionError: 503"): 1,
+        ("rejected", "nobody wants it"): 1,
+        ("rejected", None): 2,
+    }
+
+
+def test_a_row_that_does_not_fit_fails_its_message_alone(store, queue, results):
+    queue.load(orders(100))
+
+    def handle(message):
+        number = message["number"]
+        row = {"number": number}
+        return row | ({"txt": "x"} if number == 7 else {"text": 5} if number == 8 else {})
+
+    assert handled(store, handle) == {"deleted": 98, "sidelined": 2}
+    assert len(numbers_of(results.browse())) == 98
+    reasons = " ".join(reason for _, reason in failures(queue))
+    assert {kind for kind, _ in failures(queue)} == {"exception"}
+    assert "queue 'results' has no column 'txt'; did you mean 'text'?" in reasons
+    assert "queue 'results': column 'text'" in reasons
+
+
+@pytest.mark.parametrize("form", ["table", "ids", "list", "pair"])
+def test_a_batch_handler_gives_rows_for_its_messages(store, queue, results, form):
+    queue.load(orders(50))
+
+    @batch_handler
+    def handle(batch):
+        numbers = batch.column("number").to_pylist()
+        if form == "table":
+            return batch.select(["number"])
+        if form == "ids":
+            odd = [n % 2 == 1 for n in numbers]
+            twice = pa.concat_tables([pa.table(batch.filter(pa.array(odd)))] * 2)
+            return twice.select(["_message_id", "number"])
+        if form == "list":
+            return [{"number": n} if n % 2 else Reject(f"{n}") if n % 4 else True for n in numbers]
+        done = [n % 2 == 1 for n in numbers]
+        return done, batch.select(["number"])
+
+    counts = handled(store, handle, batch=20)
+
+    every, odd, twos = range(50), range(1, 50, 2), range(2, 50, 4)
+    found = Counter(numbers_of(results.browse()))
+    if form == "table":
+        assert found == Counter(every)
+        assert counts == {"deleted": 50}
+    elif form == "ids":
+        assert found == Counter([*odd, *odd])
+        assert counts == {"deleted": 50}
+    elif form == "list":
+        assert found == Counter(odd)
+        assert failures(queue) == Counter(("rejected", str(n)) for n in twos)
+    else:
+        assert found == Counter(odd)
+        assert counts == {"deleted": 25, "sidelined": 25}
+
+
+def test_rows_of_no_message_fail_the_batch(store, queue, results):
+    queue.load(orders(4))
+
+    @batch_handler
+    def handle(batch):
+        return pa.table({"number": [1, 2]})
+
+    assert handled(store, handle) == {"sidelined": 4}
+    ((_, reason),) = failures(queue)
+    assert "2 rows for queue 'results' and 4 messages" in reason
+    assert "_message_id" in reason
+    assert results.browse().num_rows == 0
+
+
+def test_rows_of_messages_that_others_have_got_are_not_loaded(store, queue, results):
+    queue.load(orders(6))
+    entered, goes_on = threading.Semaphore(0), threading.Event()
+
+    def slow(message):
+        entered.release()
+        assert goes_on.wait(PATIENCE)
+        return {"number": message["number"], "text": "slow"}
+
+    with ConsumerPool(
+        store, "orders", slow, output="results", concurrency=1, name="slow", tasks=()
+    ) as pool:
+        assert entered.acquire(timeout=PATIENCE)
+        # A sweep gives half of its messages to somebody else.
+        held = queue.browse().select(["_message_id", "number"]).to_pylist()
+        taken = [row["_message_id"] for row in held if row["number"] % 2]
+        assert queue.reload(taken, consumer="slow") == 3
+        firing = queue.fire(3, selector="number % 2 = 1", consumer=store.consumer("other"))
+        assert firing.messages.num_rows == 3
+        goes_on.set()
+        eventually(lambda: pool.counts.get("lost") == 3)
+
+    assert pool.counts == {"deleted": 3, "lost": 3}
+    assert sorted(numbers_of(results.browse())) == [0, 2, 4]
+    queue.delete(firing)
+    assert queue.browse().num_rows == 0
+    assert store.admin.fsck().to_pylist() == []
+
+
+def test_the_settlements_of_many_batches_are_one_load(store, queue, results):
+    queue.load(orders(400))
+    gate = threading.Barrier(4, timeout=PATIENCE)
+
+    def handle(message):
+        if message["number"] % 100 == 0:
+            gate.wait()
+        return {"number": message["number"]}
+
+    handled(store, handle, concurrency=4)
+
+    assert sorted(numbers_of(results.browse())) == list(range(400))
+    # Not one segment per message, and none of its own for every batch.
+    assert len(store.view("slices").filter(pc.field("queue") == "results")) <= 40
+
+
+def test_a_pool_may_load_into_a_queue_that_it_reads(store):
+    queue = make_queue(store, shards=4, key=None)
+    queue.load(orders(20))
+
+    def handle(message):
+        generation = message["amount"]
+        if generation >= 1000:
+            return True
+        return [{"number": message["number"], "amount": generation + 1000.0}] * 2
+
+    with ConsumerPool(store, "orders", handle, output="orders", concurrency=4, batch=3) as pool:
+        assert pool.drain(PATIENCE)
+    assert pool.counts == {"deleted": 60}
+
+
+def test_two_pools_in_a_circle_load_into_each_others_queue(store):
+    for name in ("ping", "pong"):
+        store.create_queue(name, pa.schema([("number", pa.int64())]), shards=3)
+    store.queue("ping").load([{"number": n} for n in range(40)])
+
+    def handle(message):
+        return {"number": message["number"] + 100} if message["number"] < 1000 else True
+
+    with (
+        ConsumerPool(store, "ping", handle, output="pong", concurrency=3, batch=5) as one,
+        ConsumerPool(store, "pong", handle, output="ping", concurrency=3, batch=5) as other,
+    ):
+        eventually(lambda: one.counts.get("deleted", 0) + other.counts.get("deleted", 0) == 440)
+    assert store.queue("ping").browse().num_rows == store.queue("pong").browse().num_rows == 0
+
+
+@pytest.mark.parametrize("settings", [{"dedup": "number"}, {"policy": "latest"}])
+def test_the_rules_of_the_output_queue_hold(store, queue, settings):
+    results = store.create_queue("results", RESULTS, key="number", **settings)
+    queue.load(orders(30))
+
+    counts = handled(store, lambda message: {"number": message["number"] % 10}, batch=7)
+
+    assert counts == {"deleted": 30}
+    assert sorted(numbers_of(results.browse())) == list(range(10))
+
+
+def test_a_full_output_queue_is_waited_for(store, queue, monkeypatch, caplog):
+    monkeypatch.setattr(pool_output, "ROOM_SECONDS", 0.2)
+    results = store.create_queue("results", RESULTS, max_size=10)
+    queue.load(orders(50))
+    seen = []
+    with ConsumerPool(
+        store, "orders", lambda m: {"number": m["number"]}, output="results", batch=5
+    ) as pool:
+        while len(seen) < 50:
+            firing = results.fire(7, timeout=PATIENCE)
+            assert results.browse().num_rows <= 10
+            seen += numbers_of(firing.messages)
+            results.delete(firing)
+            time.sleep(0.02)
+        assert pool.drain(PATIENCE)
+    assert sorted(seen) == list(range(50))
+
+
+def test_a_pool_that_stops_while_its_output_is_full_puts_its_messages_back(
+    store, queue, monkeypatch, caplog
+):
+    monkeypatch.setattr(pool_output, "ROOM_SECONDS", 0.2)
+    results = store.create_queue("results", RESULTS, max_size=1)
+    results.load([{"number": -1}])
+    queue.load(orders(4))
+    with ConsumerPool(
+        store, "orders", lambda m: {"number": m["number"]}, output="results", batch=1, tasks=()
+    ) as pool:
+        eventually(lambda: "the pool waits for room" in caplog.text)
+    assert pool.counts.get("deleted") is None
+    assert pool.counts["reloaded"] >= 1
+    assert numbers_of(results.browse()) == [-1]
+    assert numbers_of(queue.fire("all").messages) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("why", ["fail", "too_large", "dropped"])
+def test_rows_that_the_queue_refuses_fail_their_messages_and_the_pool_goes_on(
+    store, queue, why, caplog
+):
+    settings = {"fail": {"max_size": 2, "overflow": "fail"}, "too_large": {"max_size": 2}}
+    results = store.create_queue("results", RESULTS, **settings.get(why, {}))
+    if why == "fail":
+        results.load([{"number": 1}, {"number": 2}])
+    queue.load(orders(3))
+
+    def handle(message):
+        number = message["number"]
+        if why == "dropped" and number == 0:
+            results.admin.deactivate()
+            results.admin.drop()
+        return [{"number": number}] * 3 if number < 2 else True
+
+    with ConsumerPool(
+        store, "orders", handle, output="results", concurrency=1, batch=3, retry=Retry(attempts=1)
+    ) as pool:
+        assert pool.drain(PATIENCE)
+    assert pool.counts == {"deleted": 1, "sidelined": 2}
+    ((kind, reason),) = failures(queue)
+    error = "NoSuchQueue" if why == "dropped" else "QueueFull"
+    assert kind == "exception"
+    assert reason.startswith(f"{error}: ")
+    assert "'results'" in reason
+    assert "their rows cannot be loaded" in caplog.text
+
+
+def test_columns_that_are_added_meanwhile_are_known(store, queue, results):
+    queue.load(orders(4))
+
+    def handle(message):
+        if message["number"] == 0:
+            results.admin.add_columns(pa.schema([("more", pa.int64())]))
+        return {"number": message["number"], "more": 5}
+
+    assert handled(store, handle, concurrency=1, batch=2) == {"deleted": 4}
+    assert results.browse().column("more").to_pylist() == [5] * 4
+
+
+def test_several_queues_share_an_output(store, queue, results):
+    make_queue(store, "others").load(orders(20, first=20))
+    queue.load(orders(20))
+
+    counts = handled(store, lambda m: {"number": m["number"]}, of=["orders", "others"], batch=3)
+
+    assert counts == {"deleted": 40}
+    assert sorted(numbers_of(results.browse())) == list(range(40))
+
+
+def test_no_transaction_is_open_during_a_call(store, queue, results):
+    queue.load(orders(4))
+    inside, goes_on = threading.Event(), threading.Event()
+
+    def handle(message):
+        inside.set()
+        assert goes_on.wait(PATIENCE)
+        return {"number": message["number"]}
+
+    with ConsumerPool(store, "orders", handle, output="results", concurrency=1) as pool:
+        assert inside.wait(PATIENCE)
+        # On SQLite, a transaction that writes would keep this one waiting.
+        results.load([{"number": 100}])
+        goes_on.set()
+        assert pool.drain(PATIENCE)
+    assert len(numbers_of(results.browse())) == 5
+
+
+def test_a_late_call_gives_no_rows(store, queue, results):
+    queue.load(orders(2))
+    tried = Counter()
+
+    def handle(message):
+        tried[message["number"]] += 1
+        if message["number"] == 1 and tried[1] == 1:
+            time.sleep(1.0)
+        return {"number": message["number"], "text": str(tried[message["number"]])}
+
+    retry = Retry(attempts=2, backoff=constant(0))
+    handled(store, handle, handler_timeout=0.3, retry=retry, concurrency=2, batch=1)
+    time.sleep(1.0)
+
+    rows = results.browse().select(["number", "text"]).to_pylist()
+    assert sorted((row["number"], row["text"]) for row in rows) == [(0, "1"), (1, "2")]
+
+
+@pytest.mark.parametrize(
+    ("how", "error", "told"),
+    [
+        ({"output": "result"}, NoSuchQueue, "did you mean 'results'"),
+        ({"output": "results_SIDELINE"}, BadOption, "sideline"),
+        ({"output": "empty"}, BadOption, "keeps no messages"),
+        ({"output": "results", "browse": True}, BadOption, "browse=True"),
+        ({"output": "results", "transactional": True}, BadOption, "within"),
+    ],
+)
+def test_outputs_that_cannot_be_are_refused(store, queue, results, how, error, told):
+    store.create_queue("empty", RESULTS, max_size=0)
+    with pytest.raises(error, match=told):
+        ConsumerPool(store, "orders", lambda *_: True, **how)
