@@ -2,44 +2,23 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 from queue_core.errors import BadOption
-from queue_core.values.durations import parse_seconds
-from queue_core.values.options import words
-from queue_core.values.settings import MAX_CONCURRENCY, descriptions, is_whole
-
-_NONE = ("none", "null")
-#: Parses the values of each kind of setting; raises `ValueError`.
-_PARSERS: dict[str, Callable[[str], Any]] = {
-    "seconds": lambda text: int(value) if (value := parse_seconds(text)).is_integer() else value,
-    "columns": lambda text: json.loads(text) if text.startswith("[") else list(words(text)),
-    "number": json.loads,
-    "text": lambda text: json.loads(text) if text.startswith('"') else text,
-}
+from queue_core.values.setting_texts import parse_setting
 
 
 def parse_settings(pairs: Iterable[str]) -> dict[str, Any]:
     """Return values by the names of settings, from ``NAME=VALUE``; raises `BadOption`."""
-    known = {each.name: each for each in descriptions()}
     settings: dict[str, Any] = {}
     for pair in pairs:
         name, equals, text = pair.partition("=")
         if not equals:
             raise BadOption(f"setting {pair!r}: write NAME=VALUE")
-        # The queue refuses unknown settings, because it can suggest the nearest name.
-        kind = known[name].kind if name in known else "text"
-        if text in ("", *_NONE) and kind == "columns":
-            text = "[]"
         try:
-            value: Any = None if text in _NONE else _PARSERS[kind](text)
-            settings[name] = value
-            # In Python, more counts as 100; here, it is a slip that no one would see.
-            if name == "concurrency" and is_whole(value) and value > MAX_CONCURRENCY:
-                raise ValueError
-        except ValueError:
-            form = ", separated by commas: amount,customer" if kind == "columns" else ""
-            raise BadOption(f"{name}={text}: use {known[name].allowed}{form}") from None
+            # The queue refuses unknown settings, because it can suggest the nearest name.
+            settings[name] = parse_setting(name, text)
+        except ValueError as error:
+            raise BadOption(f"{name}={text}: use {error}") from None
     return settings

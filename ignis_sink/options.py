@@ -13,29 +13,54 @@ from queue_core.values.durations import parse_seconds
 from queue_core.values.names import check_consumer, check_queue
 from queue_core.values.options import STORE, Option, boolean, one_of, parse, size, whole, words
 from queue_core.values.retry import Retry
+from queue_core.values.setting_texts import parse_setting
 from queue_core.values.settings import (
     DEFAULT_SHARDS,
-    MAX_CONCURRENCY,
     MAX_SHARDS,
     OVERFLOWS,
-    ROOMS,
     QueueSettings,
+    descriptions,
 )
 
-#: Settings of a new queue that have options of the same names, and how their texts are read.
-_OF_NEW: dict[str, Callable[[str], Any]] = {
-    "attributes": words,
-    "categories": words,
-    "priority_aging": parse_seconds,
-    "room": one_of(*ROOMS),
-    "concurrency": whole(0, MAX_CONCURRENCY),
-    "sweep_after": parse_seconds,
+#: Options that are settings of the queue under another name, or with another text.
+_NAMED = {
+    "maxSize": "max_size",
+    "maxBytes": "max_bytes",
+    "ttl": "message_expiry",
+    "expiresAt": "expires_at",
+    "holdUntil": "hold_until",
+    "priority": "priority",
+    "groupBy": "group",
+    "fairBy": "fair_by",
+    "retry": "retry",
 }
+#: Settings that a write may override. A new queue gets those that its first write has.
+_OVERRIDES = {"policy": "policy", "dedup": "dedup", "dedup_window": "dedup_window"}
+_OF_NEW = {**_OVERRIDES, "on_full": "overflow"}
 
 
 def _camel(name: str) -> str:
     first, *others = name.split("_")
     return first + "".join(map(str.capitalize, others))
+
+
+def _parser(name: str) -> Callable[[str], Any]:
+    """Return a parser of a setting that is its own option."""
+
+    def check(text: str) -> Any:
+        value = parse_setting(name, text)
+        # Weights are allowed beside a column alone.
+        beside = {"fair_by": "any"} if name == "fair_weights" else {}
+        QueueSettings.of({**beside, name: value})
+        return value
+
+    return check
+
+
+#: The other settings, each an option of its own name.
+_OTHERS = tuple(
+    each.name for each in descriptions() if each.name not in {*_NAMED.values(), *_OF_NEW.values()}
+)
 
 
 OPTIONS: tuple[Option, ...] = (
@@ -74,22 +99,23 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "maxSize",
-        "For a new queue: the most messages it holds. By default, no limit. Not 0: the commit of a "
-        "batch cannot wait until its messages are fired, so a rendezvous is loaded from Python.",
-        whole(1),
+        "For a new queue: the most messages it holds. By default, no limit. 0, a rendezvous: the "
+        "commit of each batch waits until all messages of the queue are fired.",
+        whole(0),
     ),
     Option("maxBytes", "For a new queue: the most bytes it holds. By default, no limit.", size),
     Option(
         "onFull",
         "What happens to a batch when a bounded queue is full. `block`: the commit waits. `fail`: "
         "the query fails. `ring`: the oldest waiting messages are dropped. By default, the queue's "
-        "setting `overflow`.",
+        "setting `overflow`. A new queue gets it as its setting.",
         one_of(*OVERFLOWS),
     ),
     Option(
         "timeout",
-        "How long a commit waits for room in a bounded queue. Then the query fails; after a "
-        "restart, it loads the batch.",
+        "How long a commit waits for room in a bounded queue, or until a rendezvous has fired its "
+        "messages. Then the query fails; after a restart, it loads the batch, and a rendezvous "
+        "waits again for the messages that are left.",
         parse_seconds,
         600.0,
     ),
@@ -109,12 +135,13 @@ OPTIONS: tuple[Option, ...] = (
         "dedup",
         "With `mode=load`, columns that identify a message, separated by commas. A row is left out "
         "if its values in these columns were loaded before. By default, the queue's setting "
-        "`dedup`.",
+        "`dedup`. A new queue gets it as its setting.",
         words,
     ),
     Option(
         "dedupWindow",
-        "How long `dedup` remembers a message. By default, the queue's setting `dedup_window`.",
+        "How long `dedup` remembers a message. By default, the queue's setting `dedup_window`. A "
+        "new queue gets it as its setting.",
         parse_seconds,
     ),
     Option("ttl", "For a new queue: the time after which its messages expire.", parse_seconds),
@@ -144,8 +171,8 @@ OPTIONS: tuple[Option, ...] = (
         "oldest message is fired first.",
     ),
     *(
-        Option(_camel(name), f"For a new queue: its setting `{name}`.", read)
-        for name, read in _OF_NEW.items()
+        Option(_camel(name), f"For a new queue: its setting `{name}`.", _parser(name))
+        for name in _OTHERS
     ),
     Option(
         "consumer",
@@ -157,8 +184,8 @@ OPTIONS: tuple[Option, ...] = (
         "retry",
         "With `mode=settle`, the policy for sidelined messages, such as `Retry(attempts=5, "
         "backoff=exponential(1))`. By default, the queue's setting `retry`. With `mode=load`, that "
-        "setting of a new queue.",
-        Retry.parse,
+        "setting of a new queue, also `none`.",
+        lambda text: None if text.lower() == "none" else Retry.parse(text),
     ),
     Option(
         "breaker",
@@ -170,18 +197,7 @@ OPTIONS: tuple[Option, ...] = (
 )
 
 #: Options that are settings of the queue.
-SETTINGS = {
-    "maxSize": "max_size",
-    "maxBytes": "max_bytes",
-    "ttl": "message_expiry",
-    "expiresAt": "expires_at",
-    "holdUntil": "hold_until",
-    "priority": "priority",
-    "groupBy": "group",
-    "fairBy": "fair_by",
-    "retry": "retry",
-    **{_camel(name): name for name in _OF_NEW},
-}
+SETTINGS = {**_NAMED, **{_camel(name): name for name in _OTHERS}}
 
 # Spark also passes its own options, which this module does not check.
 _SPARKS_OWN = ("checkpointlocation", "queryname")
@@ -219,22 +235,27 @@ class SinkOptions:
     @property
     def of_new_queue(self) -> dict[str, Any]:
         """The settings of a queue that is created."""
-        return {**self.settings, **({} if self.policy is None else {"policy": self.policy})}
+        return {**self.settings, **self._given(_OF_NEW)}
 
     def applied_to(self, settings: QueueSettings) -> QueueSettings:
         """Return the settings of a queue with those that this write overrides."""
-        given = {
-            "policy": self.policy,
-            "dedup": self.dedup,
-            "dedup_window": self.dedup_window,
-        }
-        return settings.changed({name: value for name, value in given.items() if value is not None})
+        return settings.changed(self._given(_OVERRIDES))
+
+    def _given(self, names: Mapping[str, str]) -> dict[str, Any]:
+        """Return the values of fields that are given, by the names of their settings."""
+        values = {setting: getattr(self, name) for name, setting in names.items()}
+        return {setting: value for setting, value in values.items() if value is not None}
 
     @staticmethod
     def of(given: Mapping[str, str]) -> SinkOptions:
         """Parse the options that Spark passes; raises `BadOption` or `BadName`."""
         ours = {name: text for name, text in given.items() if name.lower() not in _SPARKS_OWN}
         values = parse(ours, OPTIONS, "ignis sink")
+        chosen = {name.lower() for name in ours}
+        if values["mode"] == "settle" and "retry" in chosen and values["retry"] is None:
+            raise BadOption(
+                "ignis sink: retry=none is a setting of a new queue: remove it with mode=settle"
+            )
         queues = (values["queue"],) if values["queue"] else values["queues"] or ()
         if not queues or (values["queue"] and values["queues"]):
             raise BadOption(
@@ -265,6 +286,7 @@ class SinkOptions:
             settings={
                 setting: values[option]
                 for option, setting in SETTINGS.items()
-                if values[option] is not None
+                # None is a value too, as in shovelInterval=none.
+                if option.lower() in chosen
             },
         )

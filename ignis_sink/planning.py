@@ -67,11 +67,10 @@ def check_queue(info: QueueInfo, options: SinkOptions) -> None:
             f"queue={options.queue!r} is the sideline of queue {info.name!r}; messages are loaded "
             f"into main: write queue={info.name!r}"
         )
-    if info.settings.is_rendezvous:
+    if info.settings.is_rendezvous and (options.dedup or info.settings.dedup):
         raise BadOption(
-            f"queue {info.name!r} is a rendezvous (max_size=0): a load waits until its messages "
-            "are fired, which the commit of a batch cannot do; load from Python, or change the "
-            "queue's max_size"
+            f"queue {info.name!r} is a rendezvous (max_size=0), whose messages a write with dedup "
+            "does not wait for; remove dedup, or change the queue's max_size"
         )
     for option in ("policy", "dedup"):
         chosen, own = getattr(options, option), getattr(info.settings, option)
@@ -118,11 +117,11 @@ def _existing_queue(info: QueueInfo, options: SinkOptions, incoming: pa.Schema) 
 
 def _new_queue(options: SinkOptions, incoming: pa.Schema) -> StagingSpec:
     schema = canonical(_nullable(incoming))
-    settings = QueueSettings.of(options.settings)
+    settings = QueueSettings.of(options.of_new_queue)
     key = settings.group if options.key is None else options.key
     check_key(key, schema, options.queue)
     column_roles.check(settings, schema, key)
-    binding.check(options.applied_to(settings), schema, key, options.shards)
+    binding.check(settings, schema, key, options.shards)
     return StagingSpec(
         queue=options.queue,
         schema=schema,

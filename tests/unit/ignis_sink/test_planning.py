@@ -15,6 +15,7 @@ from ignis_sink.planning import find_target
 from ignis_sink.publishing import in_turn, open_queue, publish
 from queue_core import Retry, Store
 from queue_core.errors import Conflict, Invalid, NoSuchQueue, QueueExists, SchemaMismatch
+from queue_core.values.limits import Limit
 from queue_core.values.model import Run, Staged
 from tests.factories import make_queue, numbers_of, orders
 
@@ -31,6 +32,14 @@ SETTINGS = {
     "retry": "Retry( attempts = 2 )",
     "concurrency": "3",
     "sweepAfter": "30m",
+    "shovelInterval": "none",
+    "sidelineExpiry": "2d",
+    "limits": "limit(in_flight=100)",
+    "weight": "4",
+    "compression": "zstd",
+    "dedup": "number",
+    "dedupWindow": "1m",
+    "onFull": "ring",
 }
 
 
@@ -155,7 +164,11 @@ def test_the_options_are_settings_of_the_new_queue_also_for_the_rows_that_create
     assert (settings.priority, settings.priority_aging) == ("amount", 3600.0)
     assert (settings.room, settings.max_size) == ("on_fire", 100)
     assert (settings.retry, settings.concurrency) == (Retry(attempts=2), 3)
-    assert settings.sweep_after == 1800.0
+    assert (settings.sweep_after, settings.shovel_interval) == (1800.0, None)
+    assert (settings.sideline_expiry, settings.weight) == (172_800.0, 4)
+    assert (settings.limits, settings.compression) == ((Limit(in_flight=100),), "zstd")
+    assert (settings.dedup, settings.dedup_window) == (("number",), 60.0)
+    assert settings.overflow == "ring"
     with Store.open(tmp_path) as opened:
         # A slice of its own for each category.
         assert opened.view("slices").column("messages").to_pylist() == [5, 5]
@@ -190,10 +203,14 @@ def test_rows_and_options_that_do_not_fit_an_existing_queue_are_refused(
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        ({"room": "never"}, "room='never': use on_delete, on_fire"),
+        ({"room": "never"}, "room='never': use on_delete or on_fire"),
         ({"categories": "colour"}, "no column 'colour'"),
         ({"priorityAging": "soon"}, "priorityAging='soon'"),
-        ({"concurrency": "200"}, "concurrency='200': use 0 to 100"),
+        ({"concurrency": "200"}, "concurrency='200': use a whole number from 0 to 100"),
+        ({"shovelConcurrency": "0"}, "use a whole number from 1 to 50"),
+        ({"fairWeights": '{"a": 2}'}, "set fair_by too"),
+        ({"fairWeights": '{"a": 0}', "fairBy": "text"}, "use a number from 0.001"),
+        ({"mode": "settle", "retry": "none"}, "retry=none is a setting of a new queue"),
         ({"policy": "latest"}, "give the queue a key"),
         ({"policy": "latests", "key": "text"}, "did you mean 'latest'"),
         ({"policy": "merge(sum(text))", "key": "number"}, "is not defined for string"),

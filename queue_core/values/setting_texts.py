@@ -1,0 +1,41 @@
+"""Settings as texts: how the command line and the sink of Spark read the value of a setting."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from queue_core.values.durations import parse_seconds
+from queue_core.values.options import words
+from queue_core.values.settings import MAX_CONCURRENCY, descriptions, is_whole
+
+_NONE = ("none", "null")
+#: Parses the values of each kind of setting; raises `ValueError`.
+_PARSERS: dict[str, Callable[[str], Any]] = {
+    "seconds": lambda text: int(value) if (value := parse_seconds(text)).is_integer() else value,
+    "columns": lambda text: json.loads(text) if text.startswith("[") else list(words(text)),
+    "number": json.loads,
+    "text": lambda text: json.loads(text) if text.startswith('"') else text,
+}
+
+
+def parse_setting(name: str, text: str) -> Any:
+    """
+    Return the value of a setting; that of a setting that does not exist is its text.
+
+    Raises `ValueError` with the allowed values. The queue checks the range.
+    """
+    known = {each.name: each for each in descriptions()}
+    kind = known[name].kind if name in known else "text"
+    if text in ("", *_NONE) and kind == "columns":
+        text = "[]"
+    try:
+        value: Any = None if text in _NONE else _PARSERS[kind](text)
+        # In Python, more counts as 100; here, it is a slip that no one would see.
+        if name == "concurrency" and is_whole(value) and value > MAX_CONCURRENCY:
+            raise ValueError
+    except ValueError:
+        form = ", separated by commas: amount,customer" if kind == "columns" else ""
+        raise ValueError(f"{known[name].allowed}{form}") from None
+    return value
