@@ -16,7 +16,7 @@ from queue_core.values.model import Batch, QueueInfo, Staged
 from queue_core.verbs.capacity.bounds import OnFull
 from queue_core.waiting.admission import Admission
 from queue_core.waiting.bounded_load import commit_load, load_bounded
-from queue_core.waiting.rendezvous import meet
+from queue_core.waiting.rendezvous import meet, meet_once
 
 _AS_SET = OnFull()
 
@@ -67,9 +67,12 @@ def publish_once(
     """
     Load the batch of a streaming query, unless it was loaded before; return whether it is loaded.
 
-    A batch that was loaded before needs no capacity, and its staged files become garbage. Raises as
-    `publish` does, `StaleCheckpoint`, and `BadOption` if the query loaded it into another queue.
+    A batch that was loaded before needs no capacity, and its staged files become garbage. In a
+    rendezvous, both wait until no message waits to be fired (`meet_once`). Raises as `publish`
+    does, `StaleCheckpoint`, and `BadOption` if the query loaded it into another queue.
     """
+    if queue.settings.is_rendezvous:
+        return meet_once(catalog, storage, queue, staged, batch, when_full.timeout)
 
     def attempt(waiter: int | None) -> bool:
         def work(connection: Connection) -> bool:

@@ -3,7 +3,8 @@
 Changes: the first load in line offers its messages. When its time is up, one transaction withdraws
 the messages that no consumer has fired. Guard: the line; for the withdrawal, the locks of the
 shards. Crash while the offer waits: its messages stay loaded, and the next load in line does not
-wait for them.
+wait for them. A batch of a streaming query is not withdrawn: Spark repeats it after a failure or a
+crash, and its commit then waits on.
 """
 
 from __future__ import annotations
@@ -16,9 +17,11 @@ from sqlalchemy import Connection
 from queue_core.catalog import queues
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.holders import waiters
+from queue_core.catalog.records.publications import is_new_load
 from queue_core.catalog.slices import id_map, shard_locks
 from queue_core.catalog.slices.changes import Changes
 from queue_core.catalog.slices.conditions import WAITING, in_queue, of_segments
+from queue_core.catalog.slices.segments import discard_unpublished
 from queue_core.catalog.slices.slices import fetch
 from queue_core.catalog.slices.usage import read_usage
 from queue_core.errors import QueueDeactivated, QueueFull
@@ -26,7 +29,7 @@ from queue_core.segments.stager import remove_staged, removed_if_refused
 from queue_core.segments.storage import Storage
 from queue_core.support import faults
 from queue_core.values.ids import IdSet, ids_from
-from queue_core.values.model import Magazine, QueueInfo, Staged
+from queue_core.values.model import Batch, Magazine, QueueInfo, Staged
 from queue_core.values.plan import Taken, having
 from queue_core.verbs.capacity.bounds import amount_of, full_message
 from queue_core.verbs.capacity.wait_line import WaitLine
@@ -90,6 +93,54 @@ def meet(
     raise QueueFull(
         f"{message}; {fired} of the messages were fired, and are loaded" if fired else message
     )
+
+
+def meet_once(
+    catalog: Catalog,
+    storage: Storage,
+    queue: QueueInfo,
+    staged: Sequence[Staged],
+    batch: Batch,
+    timeout: float | None,
+) -> bool:
+    """
+    Load the batch of a streaming query, unless it was loaded before, and wait for its firing.
+
+    It is met when no message of the queue waits. Returns whether the batch is new. Raises
+    `QueueFull` if messages still wait after *timeout* seconds, and `QueueDeactivated`; the messages
+    stay loaded, and the batch comes again. Raises also what `is_new_load` raises.
+    """
+
+    def attempt(connection: Connection) -> bool:
+        is_new = is_new_load(connection, queue, batch)
+        if is_new and staged:
+            load_bounded(connection, storage, queue, staged, line.waiter)
+        elif staged:
+            discard_unpublished(connection, [s.location for s in staged if s.location])
+        return is_new
+
+    def is_open(connection: Connection) -> tuple[Hashable, bool]:
+        read_usage(connection, queue)
+        return None, True
+
+    def is_met(connection: Connection) -> tuple[Hashable, bool]:
+        found = fetch(connection, *in_queue(queue.id, Magazine.MAIN), *WAITING)
+        left = sum(len(piece.rows) for piece in found)
+        if left:
+            queues.check_in_use(connection, [queue.id])
+        return left, not left
+
+    with WaitLine(catalog, queue, waiters.LOAD, timeout) as line:
+        faults.point("load.waiting")
+        if line.wait(is_open):
+            with removed_if_refused(storage, staged):
+                is_new = commit_load(catalog, attempt, timeout)
+            faults.point("load.offered")
+            if not batch.rows or line.wait(is_met, first=False):
+                return is_new
+    with catalog.read() as connection:
+        message = full_message(queue, read_usage(connection, queue), amount_of(staged))
+    raise QueueFull(f"{message}; the batch stays, and waits on when the query is started again")
 
 
 def _withdraw(connection: Connection, queue: QueueInfo, offered: IdSet) -> int:

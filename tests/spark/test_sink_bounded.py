@@ -3,12 +3,14 @@
 import threading
 
 import pytest
-from pyspark.errors import StreamingQueryException
+from pyspark.errors import PySparkException, StreamingQueryException
 
 from tests.books import audit
 from tests.factories import make_queue, numbers_of, orders
 from tests.spark.rig import PATIENCE, counts, finish, wait_until
 from tests.waiting import standing
+
+AT_ONCE = {"processingTime": "0 seconds"}
 
 
 def bounded(rig, size, **settings):
@@ -71,11 +73,62 @@ def test_a_batch_that_can_never_fit_says_so_at_once(rig):
         finish(rig.sink(rig.source(), "copy"))
 
 
-def test_a_rendezvous_is_no_sink(rig):
-    rig.orders(1)
+def test_the_commits_of_two_queries_meet_a_stream_that_fires(rig):
+    """Each waits until its batch is fired, and the next batch of either begins only then."""
+    names = ("orders", "returns")
+    for name in names:
+        rig.orders(10, name, shards=1)
     bounded(rig, 0)
-    with pytest.raises(StreamingQueryException, match=r"is a rendezvous \(max_size=0\)"):
-        finish(rig.sink(rig.source(), "copy"))
+    queries = [
+        rig.sink(
+            rig.source(name, maxMessagesPerTrigger=5), "copy", checkpoint=name, trigger=AT_ONCE
+        )
+        for name in names
+    ]
+    got = []
+    wait_until(lambda: len(standing(rig.store)) == 2)
+    offered = counts(rig.store.queue("copy"), "loaded")
+    reader = rig.each(
+        rig.source("copy"),
+        lambda rows, _: got.append(sorted(row.number for row in rows.collect())),
+        checkpoint="reader",
+        trigger=AT_ONCE,
+    )
+    wait_until(lambda: sum(map(len, got)) == 20, reader)
+    for query in (*queries, reader):
+        query.stop()
+
+    assert offered == [5], "one load at a time is offered"
+    assert sorted(filter(None, got)) == [[*range(5)], [*range(5)], [*range(5, 10)], [*range(5, 10)]]
+
+
+def test_a_batch_that_nobody_fires_in_time_waits_on_after_a_restart(rig):
+    rig.orders(3)
+    copy = bounded(rig, 0)
+    for _ in range(2):
+        with pytest.raises(StreamingQueryException, match="the batch stays, and waits on when"):
+            finish(rig.sink(rig.source(), "copy", timeout="200ms"))
+    assert counts(copy, "loaded") == [3]
+    first = copy.fire(2)
+    query = rig.sink(rig.source(), "copy")
+    wait_until(lambda: bool(standing(rig.store)), query)
+
+    rest = copy.fire("all")
+
+    finish(query)
+    assert sorted(numbers_of(first.messages) + numbers_of(rest.messages)) == [0, 1, 2]
+    assert counts(copy, "loaded") == [3]
+    audit(rig.store)
+
+
+def test_a_table_that_nobody_fires_is_withdrawn(rig):
+    rig.orders(3)
+    copy = bounded(rig, 0)
+    with pytest.raises(PySparkException, match=r"keeps no messages \(max_size=0\)"):
+        rig.write(rig.read(), "copy", timeout="200ms")
+    assert len(copy.fire("all")) == 0
+    with pytest.raises(PySparkException, match="whose messages a write with dedup does not wait"):
+        rig.write(rig.read(), "copy", dedup="number")
 
 
 @pytest.mark.nightly
@@ -85,7 +138,7 @@ def test_a_stream_meets_the_loads_of_a_rendezvous(rig):
     query = rig.each(
         rig.source(),
         lambda rows, _: got.extend(row.number for row in rows.collect()),
-        trigger={"processingTime": "0 seconds"},
+        trigger=AT_ONCE,
     )
     load = threading.Thread(target=lambda: met.append(meeting.load(orders(1))))
     load.start()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from unittest import mock
 
 from queue_core import Store
@@ -11,10 +12,12 @@ from queue_core.catalog.holders import waiters
 from queue_core.errors import QueueFull
 from queue_core.segments import stager
 from queue_core.values.model import Magazine, State
+from queue_core.verbs.capacity.bounds import OnFull
+from queue_core.waiting.publish import publish_once
 from tests.books import audit, leftover_files
 from tests.children import Journal
 from tests.crash.workloads.common import FEW, Workload, load, loaded_ids, the_consumer, the_queue
-from tests.factories import make_queue, orders
+from tests.factories import make_batch, make_queue, make_staged, orders
 
 #: Seconds in which nothing comes: long enough to join the line, and to offer, in a slow process.
 TIMEOUT = 2.0
@@ -67,13 +70,32 @@ def a_rendezvous(store: Store, journal: Journal) -> None:
     make_queue(store, max_size=0)
 
 
+def meets_a_thread(store: Store, journal: Journal) -> None:
+    """The batch of a query, which a consumer fires; the repeated batch loads nothing."""
+    queue = the_queue(store)
+    with hurry(), ThreadPoolExecutor() as others:
+        firing = others.submit(queue.fire, "all", timeout=2 * TIMEOUT)
+        staged = make_staged(queue, orders(FEW))
+        batch = make_batch(staged, 7)
+        catalog, storage = store.catalog, store.storage
+        publish_once(catalog, storage, queue.info, staged, batch, OnFull(timeout=4 * TIMEOUT))
+        assert len(firing.result()) in (0, FEW)
+
+
+def met(store: Store, journal: Journal) -> None:
+    """The messages were loaded once, and none waits."""
+    assert list(audit(store).messages.values()) == [(Magazine.MAIN, State.FIRED)] * FEW
+
+
 _FULL = Workload(prepare=fills, act=waits_in_vain, check=nothing_came_in)
+_MEET_ONCE = Workload(prepare=a_rendezvous, act=meets_a_thread, check=met)
 _MEET = Workload(prepare=a_rendezvous, act=meets_nobody, check=withdrawn, withdraws=True)
 
 FAULTS = {
     "load.waiting": _FULL,
     "load.waiting:1": _MEET,
     "load.offered": _MEET,
+    "load.offered:1": _MEET_ONCE,
     "load.before_withdrawal": _MEET,
     "load.withdrawn": _MEET,
 }
