@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from queue_core.segments.ipc import pack, unpack
-from queue_core.support import faults
+from queue_core.support import faults, import_paths
 from queue_core.support.collector import pass_over_imports
 from queue_core.values.model import ReadPlan, ScanTask
 from queue_core.values.plan import partitions as spread
@@ -22,7 +23,7 @@ class IgnisPartition(InputPartition):
     """Messages of some shards, each shard in order, as plain values."""
 
     plan: ReadPlan
-    #: A condition on the messages to read.
+    #: A condition on the messages to read, or the import path of a function.
     selector: str | None = None
 
     def batches(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -38,10 +39,15 @@ class IgnisPartition(InputPartition):
                 faults.point("source.reading")
             return
         # Not at the top: streams select when they fire, and need no SQL parser here.
-        from queue_core.selector import Selector
+        from queue_core.selector import FunctionSelector, Selector
 
         whole = output_schema(deserialize(self.plan.schema))
-        condition = Selector.parse(self.selector, whole)
+        function = function_of(self.selector)
+        condition = (
+            FunctionSelector.of(function, whole)
+            if function is not None
+            else Selector.parse(self.selector, whole)
+        )
         names = list(dict.fromkeys([*schema.names, *sorted(condition.columns)]))
         for batch in read(self.plan, names):
             selected = batch.filter(condition.mask(batch))
@@ -87,3 +93,10 @@ def _relabelled(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         for column, field in zip(batch.columns, schema, strict=True)
     ]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def function_of(selector: str | None) -> Any:
+    """Return the function that a selector names by its import path; None if it is no path."""
+    if selector is None or not import_paths.is_path(selector):
+        return None
+    return import_paths.imported(selector, f"selector {selector!r}")

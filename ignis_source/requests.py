@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ignis_source.options import SourceOptions
+from ignis_source.partition import function_of
 from ignis_source.queue_refresh import Queues, open_queues, with_columns_of
 from queue_core.catalog import queues as catalog_queues
 from queue_core.catalog.identity.handle import StoreHandle
@@ -28,7 +29,7 @@ def demand_of(options: SourceOptions) -> Demand:
     """Return what a query with these options takes, without limits."""
     return Demand(
         magazine=options.magazine,
-        selector=options.selector,
+        selector=function_of(options.selector) or options.selector,
         order_by=options.order_by,
         order=options.order,
         fallback=options.fallback,

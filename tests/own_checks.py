@@ -5,12 +5,20 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from queue_core import Decision, Latest, per_message, vectorised
+from queue_core import Decision, Latest, Predicate, per_message, vectorised
 
 #: Not a policy.
 NUMBER = 5
 #: A policy value.
 LATEST = Latest()
+
+
+def round_number(batch: pa.RecordBatch) -> pa.BooleanArray:
+    """Select messages whose number ends with a zero."""
+    return pc.ends_with(pc.cast(batch["number"], pa.string()), "0")
+
+
+ROUND = Predicate(round_number, ["number"])
 
 
 def add_up(new, queued):

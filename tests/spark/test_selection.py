@@ -21,6 +21,20 @@ def test_a_stream_fires_only_what_its_selector_lets_through(rig, queue):
     assert counts(queue, "waiting") == [196]
 
 
+@pytest.mark.parametrize("name", ["round_number", "ROUND"])
+def test_a_function_selects_what_is_fired_and_what_is_read(rig, queue, name):
+    selector = f"tests.own_checks:{name}"
+    assert_rows(rig.read(selector=selector).where("number < 30").select("number"), 0, 10, 20)
+    batches = rig.numbers(rig.source(selector=selector, maxMessagesPerTrigger=7))
+    assert sorted(chain.from_iterable(batches)) == list(range(0, 200, 10))
+    assert counts(queue, "waiting") == [180]
+
+
+def test_a_function_that_is_not_there_is_refused_by_its_path(rig, queue):
+    with pytest.raises(PySparkException, match=r"selector 'tests\.own_checks:oval' cannot be"):
+        rig.source(selector="tests.own_checks:oval")
+
+
 @pytest.mark.parametrize("option", [{"selector": "amonut > 5"}, {"orderBy": "amonut"}])
 def test_a_selection_that_does_not_fit_is_refused_when_the_source_is_made(rig, queue, option):
     """Not when the query runs: Spark would show the sentence below a hundred lines."""
