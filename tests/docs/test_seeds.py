@@ -23,6 +23,7 @@ ITEMS = [
     for line in table.splitlines()
 ]
 DIFFERS, NOT_BUILT = "**Differs:**", "**Not built:**"
+NOT_POSSIBLE = "**Not possible:**"
 
 
 @cache
@@ -59,8 +60,15 @@ def test_an_item_names_its_tests():
 
 def test_an_item_says_why_it_is_different():
     for _, ours, _ in ITEMS:
-        for mark in (DIFFERS, NOT_BUILT):
+        for mark in (DIFFERS, NOT_BUILT, NOT_POSSIBLE):
             assert mark not in ours or len(ours.partition(mark)[2]) > 20
+
+
+def test_what_spark_makes_impossible_has_its_experiment():
+    rows = [(ours, tests) for _, ours, tests in ITEMS if NOT_POSSIBLE in ours]
+
+    assert rows
+    assert all("spark/test_impossible.py::" in tests for _, tests in rows)
 
 
 @pytest.mark.parametrize(
