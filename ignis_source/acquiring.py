@@ -24,17 +24,17 @@ _log = logging.getLogger(__name__)
 
 
 class AcquiringTickets:
-    """Tickets that hold messages until these are settled: with *deletes*, here; else by a sink."""
+    """Tickets that hold messages until these are settled: here with ack=onCommit."""
 
     #: Messages are selected when they are fired.
     selector: str | None = None
 
-    def __init__(self, store: StoreHandle, queues: Queues, *, deletes: bool) -> None:
+    def __init__(self, store: StoreHandle, queues: Queues, ack: str) -> None:
         self._store = store
         self._queues = queues
-        self._deletes = deletes
+        self._deletes = ack == consumers.DELETES_ON_COMMIT
         # The number of messages of planned tickets, until it is known that a sink settles them.
-        self._unsettled: dict[int, int] | None = None if deletes else {}
+        self._unsettled: dict[int, int] | None = {} if ack == consumers.SETTLES else None
 
     @property
     def fireable_queues(self) -> Sequence[QueueInfo]:

@@ -203,4 +203,4 @@ def tickets_of(store: StoreHandle, queues: Queues, options: SourceOptions) -> Ti
         return BrowsingTickets(store, queues, options.magazine, options.selector)
     from ignis_source.acquiring import AcquiringTickets
 
-    return AcquiringTickets(store, queues, deletes=options.ack == "onCommit")
+    return AcquiringTickets(store, queues, options.ack)

@@ -12,7 +12,7 @@ from queue_core.upkeep.tasks.registry import REGISTRY, TASKS, check_task
 from queue_core.values.address import Address
 from queue_core.values.durations import parse_seconds
 from queue_core.values.model import BY_SHARD, GLOBAL, Magazine
-from queue_core.values.names import check_consumer, check_magazine
+from queue_core.values.names import check_consumer, check_magazine, of_keeper
 from queue_core.values.options import (
     CLIENT_ID,
     STORE,
@@ -75,8 +75,10 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "ack",
         "How messages are finished. `onCommit`: deleted when their batch is committed. `settle`: "
-        "by a sink with `mode=settle`. `browse`: not at all, because the query takes no messages.",
-        one_of("onCommit", "settle", "browse"),
+        "by a sink with `mode=settle`. `browse`: not at all, because the query takes no messages. "
+        "`keep`: by a message that confirms them (policy `confirm`), as in `Queue.get_and_keep`; "
+        "until then they are in flight, and no sweep takes them, even if the query ends.",
+        one_of("onCommit", "settle", "browse", "keep"),
         "onCommit",
     ),
     Option(
@@ -89,6 +91,14 @@ OPTIONS: tuple[Option, ...] = (
         boolean,
     ),
     Option(
+        "reset",
+        "With `ack=keep`: whether a start of the query puts back all messages that it keeps, so "
+        "that they are read again, the oldest of each shard first. While the query runs, "
+        "`Queue.reset(consumer=…)` does so.",
+        boolean,
+        False,
+    ),
+    Option(
         "magazine",
         "Magazine to read: `main` or `sideline`.",
         one_of("main", "sideline"),
@@ -96,8 +106,9 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "selector",
-        "SQL condition over the queue's columns and the metadata columns. Only matching messages "
-        "are read. By default, all messages.",
+        "SQL condition over the queue's columns and the metadata columns. Without `task`, also "
+        "the import path of a function or a `Predicate`, such as `shop.selectors:heavy`. Only "
+        "matching messages are read. By default, all messages.",
     ),
     Option(
         "orderBy",
@@ -266,6 +277,7 @@ class SourceOptions(NamedTuple):
     consumer: str | None
     ack: str
     sweepable: bool
+    reset: bool
     magazine: Magazine
     selector: str | None
     order_by: str | None
@@ -309,9 +321,10 @@ class SourceOptions(NamedTuple):
         return SourceOptions(
             address=address,
             queues=names,
-            consumer=values["consumer"],
+            consumer=_consumer(values),
             ack=values["ack"],
             sweepable=_is_sweepable(values),
+            reset=values["reset"],
             magazine=Magazine[values["magazine"].upper()],
             selector=values["selector"],
             order_by=values["orderBy"],
@@ -373,6 +386,18 @@ def _check_linger(values: Mapping[str, Any]) -> None:
                 f"ignis source: minMessagesPerTrigger={least} is more than {name}={values[name]}: "
                 "lower it, or raise the other"
             )
+
+
+def _consumer(values: Mapping[str, Any]) -> str | None:
+    """Return the name of the consumer; that of a keeper shows that it keeps its messages."""
+    name: str | None = values["consumer"]
+    if values["ack"] == "keep":
+        if values["sweepable"]:
+            raise BadOption("ignis source: ack=keep keeps messages from sweeps: remove sweepable")
+        return None if name is None else of_keeper(name)
+    if values["reset"]:
+        raise BadOption("ignis source: reset belongs to ack=keep: set that too, or remove reset")
+    return name
 
 
 def _is_sweepable(values: Mapping[str, Any]) -> bool:

@@ -224,6 +224,8 @@ class Session:
                 )
             )
             self._last_life = None if self._options.consumer is None else consumer.epoch
+            if self._options.reset:
+                self._put_back(consumer)
             presence = self._presence = QueryPresence(
                 self.store.catalog,
                 self._options,
@@ -237,6 +239,17 @@ class Session:
             self._newest = 0 if presence.consumer.epoch == 1 else -1
         presence.check()
         return presence
+
+    def _put_back(self, consumer: Consumer) -> None:
+        """Let the messages that earlier lives of a keeper still keep be fired again."""
+        # Not at the top: a query's start does not wait for what few queries use.
+        from queue_core.verbs.reset import put_back
+
+        for info in self._queues.infos:
+            count = put_back(self.store.catalog, info, consumer)
+            _log.info(
+                "queue %s, consumer %s: put back %d kept messages", info.name, consumer.name, count
+            )
 
     def _waits_for_more(self) -> bool:
         """Return whether too few messages wait for the next batch."""

@@ -19,7 +19,7 @@ from ignis_source.partition import IgnisPartition, split
 from ignis_source.schema import batch_schema, check_columns
 from queue_core.support.brief_errors import briefly, briefly_yielded
 from queue_core.support.collector import without_collections
-from queue_core.values.names import of_query
+from queue_core.values.names import of_keeper, of_query
 
 if TYPE_CHECKING:
     from ignis_source.session import Session
@@ -42,7 +42,8 @@ class IgnisStreamReader(DataSourceStreamReader):
     def initialOffset(self) -> dict[str, Any]:
         """Return the offset before the first ticket. Spark asks again for batch 0."""
         if self._name is None:
-            self._name = of_query(self._options.queues)
+            name = of_query(self._options.queues)
+            self._name = of_keeper(name) if self._options.ack == "keep" else name
         return Offset(self._name, 0).to_json()
 
     def after(

@@ -10,12 +10,14 @@ from queue_core.errors import BadName
 
 _QUEUE = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,127}")
 _CONSUMER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:@-]{0,199}")
-_OF_QUERY = re.compile(r"spark:(.*:)?[0-9a-f]{32}")
+_OF_QUERY = re.compile(r"(keeper:)?spark:(.*:)?[0-9a-f]{32}")
 _OF_PROCESS = re.compile(r"(python|pool|target|keeper):.*:[0-9]+:[0-9a-f]{8}")
 _KIND = re.compile(r"[a-z][a-z0-9_]{0,31}")
 _LONGEST_COLUMN = 255
 #: The end of the name of a queue's sideline, after the name of the queue. Source: IgnisMQ.
 SIDELINE_SUFFIX = "_SIDELINE"
+#: The prefix of the names of keepers: consumers whose messages wait for a confirmation.
+KEEPER = "keeper:"
 #: How many names of many a message shows.
 _SHOWN = 5
 
@@ -94,6 +96,11 @@ def speaking(text: str) -> str:
 def is_of_query(name: str) -> bool:
     """Return whether `of_query` made a name, so that no consumer of another store has it."""
     return _OF_QUERY.fullmatch(name) is not None
+
+
+def of_keeper(name: str) -> str:
+    """Return the name of a consumer that keeps its messages."""
+    return KEEPER + name.removeprefix(KEEPER)
 
 
 def is_kind(name: str) -> bool:

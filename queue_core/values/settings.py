@@ -249,8 +249,8 @@ class QueueSettings:
         None,
         _or_none(_at_least(0)),
         "The most messages in main; `room` says which of them count. Retries may exceed it, and "
-        "loads wait then. 0, a rendezvous: each load waits until its messages are fired, which a "
-        "Spark sink cannot do, so it refuses such a queue. none: no limit. Source: Herzner, FIFO "
+        "loads wait then. 0, a rendezvous: each load waits until its messages are fired, and each "
+        "commit of a Spark sink until no message waits. none: no limit. Source: Herzner, FIFO "
         "queue.",
     )
     max_bytes: int | None = _setting(

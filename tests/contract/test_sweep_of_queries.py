@@ -83,6 +83,24 @@ def test_what_it_has_acknowledged_and_left_is_swept(store, queue):
     assert queue.sweep(dead_after=0.0) == 3
 
 
+@pytest.mark.parametrize("is_alive", [True, False])
+def test_what_a_keeper_has_acknowledged_and_keeps_is_swept_by_its_name_alone(
+    store, queue, is_alive
+):
+    keeper = query(store, "keeper:line", "keep")
+    ticket = hold(store, queue, keeper)
+    acknowledge(store.catalog, keeper, ticket.number, delete=False)
+    dead_after = 0.0
+    if is_alive:
+        store.catalog.write(lambda c: consumers.heartbeat(c, keeper))
+        dead_after = HOURS
+
+    assert queue.sweep(dead_after=dead_after) == queue.sweep(0.0, dead_after=dead_after) == 0
+    if not is_alive:
+        assert shown(store, keeper.name) == ("keep", 3, 3)
+        assert queue.sweep(dead_after=0.0, consumer=keeper.name) == 3
+
+
 def test_a_person_who_names_it_releases_what_it_holds_of_an_age(store, queue):
     hold(store, queue, query(store))
     hold(store, queue, query(store, "other"), 2)

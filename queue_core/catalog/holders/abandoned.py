@@ -20,7 +20,7 @@ from sqlalchemy import (
 )
 
 from queue_core.catalog import dialect
-from queue_core.catalog.holders.consumers import IS_KEEPER, is_alive, reserved
+from queue_core.catalog.holders.consumers import IS_KEEPER, awaits, is_alive, reserved
 from queue_core.catalog.slices.conditions import (
     IN_FLIGHT,
     Eligible,
@@ -108,7 +108,7 @@ def dead_holders(
 
 
 def _at_work(dead_after: float) -> ColumnElement[bool]:
-    return and_(is_alive(dead_after), consumers.c.acknowledged < slices.c.ticket)
+    return and_(is_alive(dead_after), awaits())
 
 
 def _held_by(which: ColumnElement[bool]) -> Rules:

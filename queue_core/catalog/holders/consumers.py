@@ -21,6 +21,7 @@ from sqlalchemy import (
     func,
     not_,
     null,
+    or_,
     select,
     update,
 )
@@ -32,7 +33,7 @@ from queue_core.catalog.records.task_log import Moves
 from queue_core.catalog.tables import consumers, queues, slices
 from queue_core.errors import BadOption, ConsumerFenced
 from queue_core.values.model import Consumer, State
-from queue_core.values.names import host, nearest
+from queue_core.values.names import KEEPER, host, nearest
 
 #: Seconds without a heartbeat after which a consumer is dead.
 DEAD_AFTER_SECONDS = 60.0
@@ -43,11 +44,7 @@ DELETES_ON_COMMIT = "onCommit"
 #: The option ``ack`` of queries whose sink settles messages one by one.
 SETTLES = "settle"
 
-#: The prefix of the names of keepers: the consumers of `Queue.get_and_keep`.
-KEEPER = "keeper:"
-
-
-#: The condition of keepers.
+#: The condition of keepers: the consumers of `Queue.get_and_keep`, and queries with ack=keep.
 IS_KEEPER = consumers.c.name.startswith(KEEPER, autoescape=True)
 
 
@@ -226,7 +223,12 @@ def in_flight(connection: Connection, consumer: Consumer, upto: int | None = Non
 
 def reserved() -> ColumnElement[bool]:
     """Whether the messages of a ticket wait for the restart of their query: no sweep takes them."""
-    return and_(consumers.c.sweepable.is_(False), consumers.c.acknowledged < slices.c.ticket)
+    return and_(consumers.c.sweepable.is_(False), awaits())
+
+
+def awaits() -> ColumnElement[bool]:
+    """Whether the holder of a slice may still finish it: a keeper may, after its batch too."""
+    return or_(consumers.c.acknowledged < slices.c.ticket, IS_KEEPER)
 
 
 def is_alive(dead_after: float) -> ColumnElement[bool]:

@@ -12,12 +12,11 @@ from sqlalchemy import Connection
 
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.holders import consumers
-from queue_core.catalog.holders.consumers import KEEPER
 from queue_core.catalog.identity.clock import stopwatch
 from queue_core.catalog.records import restored
 from queue_core.consumers.presence.heartbeat import Heartbeat
 from queue_core.values.model import Consumer
-from queue_core.values.names import of_process
+from queue_core.values.names import of_keeper, of_process
 
 #: Microseconds for which a name is used.
 RENEW_AFTER = 24 * 3600 * 1_000_000
@@ -69,7 +68,7 @@ class Keeper:
         """Return the consumer; the first call starts it."""
         with self._lock:
             if self._consumer is None:
-                name = f"{KEEPER}{of_process()}"
+                name = of_keeper(of_process())
                 self._consumer = self._catalog.write(
                     lambda connection: consumers.enlist(connection, name, beats=True)
                 )

@@ -20,6 +20,7 @@ def test_without_options_a_source_reads_main_and_deletes_what_is_committed():
         consumer=None,
         ack="onCommit",
         sweepable=False,
+        reset=False,
         magazine=Magazine.MAIN,
         selector=None,
         order_by=None,
@@ -67,6 +68,9 @@ def test_without_options_a_source_reads_main_and_deletes_what_is_committed():
         ({"view": "Slices"}, "view", "slices"),
         ({"numPartitions": "3"}, "partitions", 3),
         ({"consumer": "clerk:1@home"}, "consumer", "clerk:1@home"),
+        ({"ack": "keep", "consumer": "line"}, "consumer", "keeper:line"),
+        ({"ack": "keep", "consumer": "keeper:line"}, "consumer", "keeper:line"),
+        ({"ack": "keep", "reset": "true"}, "reset", True),
         ({"refreshInterval": "1m"}, "refresh_interval", 60.0),
         ({"tasks": "Shovel, sweep"}, "tasks", ("shovel", "sweep")),
         ({"tasks": "none"}, "tasks", ()),
@@ -118,7 +122,7 @@ def test_all_wrong_options_are_told_at_once_each_with_what_was_meant():
     assert told.startswith("ignis source: ")
     for part in (
         "unknown option 'maxMessagePerTrigger'; did you mean 'maxMessagesPerTrigger'?",
-        "ack='commit': use onCommit, settle, browse; did you mean 'onCommit'?",
+        "ack='commit': use onCommit, settle, browse, keep; did you mean 'onCommit'?",
         "includeMetadata='yes': use true or false",
         "maxBytesPerTrigger='lots': use a number of bytes such as",
         "numPartitions='0': use a whole number, 1 or more",
@@ -192,6 +196,8 @@ def test_every_option_says_what_it_does():
         ),
         ({"task": "sweep", "minMessagesPerTrigger": "3"}, "remove minMessagesPerTrigger"),
         ({"priority": "high"}, "priority"),
+        ({"ack": "keep", "sweepable": "true"}, "ack=keep keeps messages from sweeps"),
+        ({"reset": "true"}, "reset belongs to ack=keep"),
     ],
 )
 def test_who_goes_first_is_said_in_one_way(given, told):
