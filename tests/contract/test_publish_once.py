@@ -121,6 +121,18 @@ def test_a_batch_without_rows_counts_too(queue):
     assert len(queue.fire("all")) == 10
 
 
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_batch_without_rows_of_another_consumer_is_refused(queue, number):
+    """The checkpoint lost all of its entries: a later batch could have rows that are here."""
+    other = json.dumps({"consumer": "anew", "ticket": 0})
+    once(queue, staged(queue), 0, tickets=T5, entry="a")
+    once(queue, staged(queue, 10), 1, tickets=T6, entry="b")
+
+    assert not once(queue, [], number, tickets=T5, entry="c")
+    with pytest.raises(StaleCheckpoint, match="went back"):
+        once(queue, [], number, tickets=other, entry="d")
+
+
 def test_batches_count_per_query_and_queue(store, queue):
     other = make_queue(store, "other")
 

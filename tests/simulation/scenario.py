@@ -614,10 +614,15 @@ class _History:
     def _release_reset_queries(self, store: Store) -> None:
         """Sweep what waits for queries whose checkpoint is gone, as a person does."""
         assert self.checkpoint is not None
-        last = self.checkpoint.last
-        kept = None if last is None else self.checkpoint.offset(last)["consumer"]
+        # The newest copy of one that went back is put back when the sink refuses the older one.
+        there = [self.checkpoint, Checkpoint(self.world.folder / "newest")]
+        kept = {
+            each.offset(each.last)["consumer"]
+            for each in there
+            if each.folder.exists() and each.last is not None
+        }
         for row in store.view("consumers").to_pylist():
-            if row["for_restart"] and row["consumer"] != kept:
+            if row["for_restart"] and row["consumer"] not in kept:
                 # Another one is alive: its checkpoint is there.
                 with contextlib.suppress(errors.BadOption):
                     store.queue("a").sweep(consumer=row["consumer"])
