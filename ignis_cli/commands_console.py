@@ -57,7 +57,7 @@ def console(
         look_only: No login may change anything.
         action_log: File to which each action is appended, as a line of JSON.
         metrics_token: File with a token, with which Prometheus reads /metrics, but no page.
-        oldest: Age at which a waiting message is a problem, such as 15m.
+        oldest: Time in main after which a waiting message is a problem, such as 15m.
     """
     options = ConsoleOptions(
         host=host,

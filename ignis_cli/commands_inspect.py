@@ -220,14 +220,14 @@ def metrics(*, host: Host = "127.0.0.1", port: Port = 9464, once: bool = False) 
         raise missing("metrics", error, "metrics") from error
     with current.get().store() as store:
         if once and in_json.get():
-            for reading in readings.flat(store.catalog):
+            for reading in readings.flat(store):
                 show_json(reading)
             return
         if once:
-            sys.stdout.write(prometheus.page(store.catalog))
+            sys.stdout.write(prometheus.page(store))
             return
         try:
-            listening, stop = prometheus.serve(store.catalog, host, port)
+            listening, stop = prometheus.serve(store, host, port)
         except OSError as error:
             raise BadOption(f"--host {host} --port {port}: {error}") from error
         ended = threading.Event()

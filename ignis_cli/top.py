@@ -16,6 +16,7 @@ _COUNTS = ("waiting", "in_flight", "sidelined", "damaged")
 #: Counters of main since the queue was created, by the name of their rate.
 _RATES = {
     "loaded/s": "all_loaded",
+    "returned/s": "all_returned",
     "fired/s": "all_fired",
     "deleted/s": "all_deleted",
     "failed/s": "all_sidelined",

@@ -105,7 +105,7 @@ class Console:
 
     def metrics(self) -> str:
         """Return the metrics of the store for Prometheus, at most a second old."""
-        look = self._metrics.get("", lambda: prometheus.page(self.store.catalog))
+        look = self._metrics.get("", lambda: prometheus.page(self.store))
         if look.error is not None:
             # Prometheus would take former figures for present ones.
             raise CatalogUnavailable(look.error)

@@ -50,8 +50,7 @@ _CRITICAL, _WARNING, _NOTE = Severity
 _KINDS = {
     "old": (
         _WARNING,
-        "Check that consumers run and keep up, or start more of them. The age of requeued messages "
-        "counts from their load.",
+        "Check that consumers run and keep up, or start more of them.",
     ),
     "overdue": (_WARNING, "Start a process that runs side tasks, or shovel by hand."),
     "growing": (_WARNING, "Start a process that runs side tasks, or shovel by hand."),
@@ -80,7 +79,7 @@ _KINDS = {
 
 
 def find(figures: Figures, oldest_wanted: float) -> list[Problem]:
-    """Return all problems, the worst first. *oldest_wanted*: the most seconds since a load."""
+    """Return all problems, the worst first. *oldest_wanted*: the most seconds of waiting."""
     order = list(Severity)
     found = [each for queue in figures.queues for each in of_queue(queue, oldest_wanted)]
     found += [_problem(kind, queue, text) for kind, queue, text in _of_store(figures)]
@@ -100,11 +99,10 @@ def _problem(kind: str, queue: str | None, text: str) -> Problem:
 
 
 def _late(queue: QueueFigures, wanted: float) -> Iterator[tuple[str, str]]:
-    if queue.oldest_age is not None and queue.oldest_age > wanted and not queue.is_paused:
+    if queue.longest_wait is not None and queue.longest_wait > wanted and not queue.is_paused:
         yield (
             "old",
-            f"The oldest waiting message was loaded {age(queue.oldest_age)} ago; the "
-            f"limit is {age(wanted)}.",
+            f"A message has waited for {age(queue.longest_wait)}; the limit is {age(wanted)}.",
         )
     if queue.overdue_for is not None and queue.overdue_for > RETRY_LATE:
         yield (

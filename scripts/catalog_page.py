@@ -187,6 +187,7 @@ _VERBS = {
             ),
             ("UPDATE counters", "Count the outcomes."),
             ("INSERT INTO failures", "Record why the message failed."),
+            ("INSERT INTO tallies", "Add to the number of failures of each kind."),
         ],
     ),
     "acknowledge": (

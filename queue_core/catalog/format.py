@@ -147,10 +147,13 @@ def drop_views(connection: Connection) -> None:
 def _compiled(connection: Connection) -> tuple[str, ...]:
     present = PRESENT.subquery("present")
     plain = ("queue", "waiting", "in_flight", "sidelined", "retrying", "dead", "damaged")
-    age = (cast(present.c.oldest_age, Float(53)) / 1e6).label("oldest_age")
+    ages = [
+        (cast(present.c[name], Float(53)) / 1e6).label(name)
+        for name in ("oldest_age", "longest_wait")
+    ]
     times = dialect.of(connection).as_time(sample_rows.c.taken_at)
     return (
-        _creation(connection, FIGURES, select(*(present.c[name] for name in plain), age)),
+        _creation(connection, FIGURES, select(*(present.c[name] for name in plain), *ages)),
         _creation(connection, SAMPLES, samples.history(times)),
     )
 

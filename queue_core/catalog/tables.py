@@ -127,6 +127,8 @@ counters = Table(
     Column("sidelined", BigInteger, nullable=False),
     #: Left the sideline for main, or for another queue.
     Column("shovelled", BigInteger, nullable=False),
+    #: Of these, messages that left it for main.
+    Column("returned", BigInteger, nullable=False),
     #: Left for the sideline because they were stuck.
     Column("swept", BigInteger, nullable=False),
     #: Set apart because their segment cannot be read.
@@ -621,6 +623,8 @@ samples = Table(
     #: Microseconds.
     #: The age of the oldest of them, in microseconds.
     Column("oldest_age", BigInteger),
+    #: Since the one that waited longest came into main, in microseconds.
+    Column("longest_wait", BigInteger),
     #: Messages that were fired and not settled.
     Column("in_flight", BigInteger),
     #: Messages that waited in the sideline.
@@ -631,8 +635,10 @@ samples = Table(
     Column("dead", BigInteger),
     #: Microseconds in which the following numbers of messages were counted; null: unknown.
     Column("elapsed", BigInteger),
-    #: Messages that were loaded in that time.
+    #: Messages that were loaded in that time, without those that returned.
     Column("new_loaded", BigInteger),
+    #: Messages that returned to main from the sideline.
+    Column("new_returned", BigInteger),
     #: Messages that were fired.
     Column("new_fired", BigInteger),
     #: Messages that were deleted.
@@ -641,6 +647,8 @@ samples = Table(
     Column("new_sidelined", BigInteger),
     #: The counters of main, from which the next sample counts; null in rows of a longer time.
     Column("all_loaded", BigInteger),
+    #: As `all_loaded`, of messages that returned.
+    Column("all_returned", BigInteger),
     #: As `all_loaded`, of firings.
     Column("all_fired", BigInteger),
     #: As `all_loaded`, of deletions.
@@ -649,6 +657,19 @@ samples = Table(
     Column("all_sidelined", BigInteger),
     Index("samples_of_queue", "queue_id", "seconds", "taken_at"),
     info={"by_key": True},
+)
+
+#: What happened to the messages of each queue since its creation, by a label.
+tallies = Table(
+    "tallies",
+    metadata,
+    Column("queue_id", BigInteger, primary_key=True, autoincrement=False),
+    #: ``failures``: messages that failed.
+    Column("name", String(16), primary_key=True),
+    #: The kind of the failure.
+    Column("label", String(40), primary_key=True),
+    #: How many messages there were.
+    Column("total", BigInteger, nullable=False),
 )
 
 #: The buckets of the limits of queues: one row per queue, and per value of a column that has lately

@@ -86,6 +86,11 @@ class Storage:
         mine.identity = identity
         return mine
 
+    @property
+    def folder(self) -> str | None:
+        """The folder of its files; None in a bucket."""
+        return self._root if self._local else None
+
     def check(self, *, again: bool = False) -> None:
         """
         Raise `StorageUnavailable` if the storage does not belong to the store.

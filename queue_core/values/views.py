@@ -37,6 +37,11 @@ _OLDEST = ViewColumn(
     pa.float64(),
     "Seconds since the oldest message at the head of a shard of main was loaded; null: none waits.",
 )
+_WAIT = ViewColumn(
+    "longest_wait",
+    pa.float64(),
+    "Seconds since such a message came into main, new or from the sideline; null: none waits.",
+)
 
 _FINGERPRINT = (
     "First line of the reason, with `*` for numbers, ids, quoted values and addresses; failures "
@@ -55,6 +60,7 @@ _QUEUES = (
     ViewColumn("dead", _LONG, "Of these, messages that are not tried again."),
     ViewColumn("damaged", _LONG, "Messages whose segment cannot be read."),
     _OLDEST,
+    _WAIT,
     ViewColumn("bytes", _LONG, "Size of all its messages, uncompressed."),
     ViewColumn("settings", _TEXT, "Its settings, as JSON."),
     ViewColumn("created_at", TIMESTAMP, "Time of its creation."),
@@ -79,6 +85,7 @@ _SHARDS = (
         "sidelined", _LONG, "Messages that failed or were put off, and left for the sideline."
     ),
     ViewColumn("shovelled", _LONG, "Messages that left the sideline for main or another queue."),
+    ViewColumn("returned", _LONG, "Of these, messages that left it for main."),
     ViewColumn("swept", _LONG, "Messages that were stuck, or fired too often, and were sidelined."),
     ViewColumn(
         "damaged", _LONG, "Messages that are set apart now, since their segment is damaged."
@@ -273,17 +280,20 @@ _SAMPLES = (
     ViewColumn("taken_at", TIMESTAMP, "Time of its newest sample."),
     ViewColumn("waiting", _LONG, "Messages that waited in main."),
     _OLDEST,
+    _WAIT,
     ViewColumn("in_flight", _LONG, "Messages that were in flight."),
     ViewColumn("sidelined", _LONG, "Messages that waited in the sideline."),
     ViewColumn("retrying", _LONG, "Of these, messages that return to main at a time."),
     ViewColumn("dead", _LONG, "Of these, messages that are not tried again."),
     *(
-        ViewColumn(
-            f"{counter}_per_s",
-            pa.float64(),
-            f"Growth of main's counter `{counter}`, per second; null: unknown.",
-        )
-        for counter in ("loaded", "fired", "deleted", "sidelined")
+        ViewColumn(f"{counter}_per_s", pa.float64(), f"{about}, per second; null: unknown.")
+        for counter, about in {
+            "loaded": "Messages that were new in main",
+            "returned": "Messages that came back to main from the sideline",
+            "fired": "Growth of main's counter `fired`",
+            "deleted": "Growth of main's counter `deleted`",
+            "sidelined": "Growth of main's counter `sidelined`",
+        }.items()
     ),
 )
 

@@ -146,7 +146,8 @@ def _change(
         carry_out(connection, queue, _MOVES[intervention.act], taken)
     if taken and intervention.act is Act.SIDELINE:
         if prepared is not None and prepared.are_of(taken):
-            failures.store(connection, queue.id, None, prepared.arrow)
+            kinds = {intervention.kind: prepared.messages}
+            failures.store(connection, queue.id, None, prepared.arrow, kinds)
         else:
             kind, reason = intervention.kind, intervention.reason
             failures.record_same(connection, queue.id, taken, kind, reason)

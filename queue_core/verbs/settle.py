@@ -212,7 +212,7 @@ def _settle(
     if holder is THIS_PROCESS and done.messages < len(ids):
         _warn_of_others(connection, queues, fetch(connection, *fired, given=given), ids)
     name = holders.name_of(holder)
-    for queue_id, taken in failed.items():
+    for queue_id, taken in sorted(failed.items()):
         failures.record_each(
             connection, queue_id, name, taken, settlement.reasons, now, compacted=found.compacted
         )

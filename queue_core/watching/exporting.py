@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from queue_core.support.import_paths import missing
 
@@ -10,15 +10,7 @@ if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
     from prometheus_client.registry import Collector
 
-    from queue_core.catalog.database import Catalog
-
-
-class AnyStore(Protocol):
-    """A `queue_core.Store`, which is above this module."""
-
-    @property
-    def catalog(self) -> Catalog:
-        """The catalog."""
+    from queue_core.watching.readings import AnyStore
 
 
 def prometheus_collector(store: AnyStore) -> Collector:
@@ -42,7 +34,7 @@ def prometheus_collector(store: AnyStore) -> Collector:
         from queue_core.watching.prometheus import StoreCollector
     except ModuleNotFoundError as error:
         raise missing("prometheus_collector", error, "metrics") from error
-    return StoreCollector(store.catalog)
+    return StoreCollector(store)
 
 
 def opentelemetry_instruments(store: AnyStore, provider: MeterProvider | None = None) -> None:
@@ -63,4 +55,4 @@ def opentelemetry_instruments(store: AnyStore, provider: MeterProvider | None = 
         from queue_core.watching.opentelemetry import register
     except ModuleNotFoundError as error:
         raise missing("opentelemetry_instruments", error, "metrics") from error
-    register(store.catalog, provider)
+    register(store, provider)

@@ -1,14 +1,15 @@
 """The metrics: their names after the conventions of Prometheus and OpenTelemetry, and labels.
 
 Labels have values from closed sets: names of queues, of consumers that hold messages, of breakers,
-of side tasks, and of damaged files. Nothing in a message becomes a label.
+of side tasks, and of damaged files, kinds of failures, states of jobs, and limits. Nothing in a
+message becomes a label.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-MESSAGES, SECONDS, PLAIN = "messages", "seconds", ""
+MESSAGES, SECONDS, BYTES, RATIO, PLAIN = "messages", "seconds", "bytes", "ratio", ""
 
 #: The attributes of OpenTelemetry that correspond to labels of Prometheus.
 ATTRIBUTES = {
@@ -18,6 +19,12 @@ ATTRIBUTES = {
     "breaker": "ignis.breaker",
     "task": "ignis.task",
     "file": "ignis.file",
+    "kind": "error.type",
+    "state": "ignis.state",
+    "limit": "ignis.limit",
+    "place": "ignis.place",
+    "version": "ignis.version",
+    "database": "db.system.name",
 }
 
 
@@ -72,6 +79,13 @@ OLDEST_AGE = Metric(
     "Time since the oldest message at the head of a shard was loaded; absent: none waits.",
     ("queue",),
 )
+LONGEST_WAIT = Metric(
+    "ignis_longest_wait_seconds",
+    "ignis.queue.longest_wait",
+    SECONDS,
+    "Time since such a message came into main, new or from the sideline; absent: none waits.",
+    ("queue",),
+)
 STUCK = _of_queue("stuck", "Messages in flight for longer than the setting `sweep_after`.")
 PAUSED = Metric(
     "ignis_queue_paused",
@@ -80,9 +94,60 @@ PAUSED = Metric(
     "1 while the queue is paused, by a person or by the concurrency 0.",
     ("queue",),
 )
+QUEUE_BYTES = Metric(
+    "ignis_queue_bytes",
+    "ignis.queue.bytes",
+    BYTES,
+    "Bytes of all messages, uncompressed; absent: there are none.",
+    ("queue", "magazine"),
+)
+MAX_MESSAGES = Metric(
+    "ignis_queue_max_messages",
+    "ignis.queue.max",
+    MESSAGES,
+    "The setting `max_size`; absent: it has none.",
+    ("queue",),
+)
+FILL = Metric(
+    "ignis_queue_fill_ratio",
+    "ignis.queue.fill",
+    RATIO,
+    "Used part of `max_size` or `max_bytes`, the larger of both; absent: a ring, or no bound.",
+    ("queue",),
+)
+LIMIT_MESSAGES = Metric(
+    "ignis_limit_available_messages",
+    "ignis.limit.available",
+    MESSAGES,
+    "Messages that a limit of the whole queue allows to be fired now.",
+    ("queue", "limit"),
+)
+CONSUMERS = Metric(
+    "ignis_consumers",
+    "ignis.consumer.count",
+    PLAIN,
+    "Consumers with a heartbeat that are registered with the queue, or hold its messages.",
+    ("queue",),
+)
+FAILURES = Metric(
+    "ignis_failures",
+    "ignis.failures",
+    PLAIN,
+    "Failures of messages, by kind.",
+    ("queue", "kind"),
+    True,
+)
+JOBS = Metric(
+    "ignis_jobs",
+    "ignis.job.count",
+    PLAIN,
+    "Jobs that move messages from the sideline, by state; ended ones are forgotten after a week.",
+    ("queue", "state"),
+)
 #: Counters of each magazine since the queue's creation, by their names.
 COUNTERS = {
-    "loaded": _counter("loaded", "Messages that came in, by any verb."),
+    "loaded": _counter("loaded", "Messages that came in, without those that returned to main."),
+    "returned": _counter("returned", "Messages of the sideline that returned to main."),
     "fired": _counter("fired", "Messages that were fired or left, by any verb."),
     "reloaded": _counter("reloaded", "Fired messages that wait again."),
     "deleted": _counter("deleted", "Messages that were finished."),
@@ -125,16 +190,48 @@ TASK_AGE = Metric(
     "Time since a side task last began, in any process and for any queue.",
     ("task",),
 )
+FREE_BYTES = Metric(
+    "ignis_disk_free_bytes",
+    "ignis.disk.free",
+    BYTES,
+    "Free bytes on the disk of the catalog or the storage of this machine; absent: a server.",
+    ("place",),
+)
+DISK_BYTES = Metric(
+    "ignis_disk_size_bytes",
+    "ignis.disk.size",
+    BYTES,
+    "Size of that disk.",
+    ("place",),
+)
+BUILD = Metric(
+    "ignis_build_info",
+    "ignis.build",
+    PLAIN,
+    "Always 1: the version of ignis that answers, and the database of the catalog.",
+    ("version", "database"),
+)
 
 METRICS = (
     *DEPTHS.values(),
     DAMAGED,
     OLDEST_AGE,
+    LONGEST_WAIT,
     STUCK,
     PAUSED,
+    QUEUE_BYTES,
+    MAX_MESSAGES,
+    FILL,
+    LIMIT_MESSAGES,
+    CONSUMERS,
+    FAILURES,
+    JOBS,
     *COUNTERS.values(),
     HELD,
     HEARTBEAT_AGE,
     OPEN_BREAKERS,
     TASK_AGE,
+    FREE_BYTES,
+    DISK_BYTES,
+    BUILD,
 )

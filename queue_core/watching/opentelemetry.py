@@ -11,21 +11,30 @@ from typing import TYPE_CHECKING
 from opentelemetry.metrics import CallbackOptions, MeterProvider, Observation, get_meter_provider
 
 from queue_core.watching import readings
-from queue_core.watching.metric import ATTRIBUTES, METRICS, SECONDS, Metric
+from queue_core.watching.metric import (
+    ATTRIBUTES,
+    BYTES,
+    MESSAGES,
+    METRICS,
+    PLAIN,
+    RATIO,
+    SECONDS,
+    Metric,
+)
 
 if TYPE_CHECKING:
-    from queue_core.catalog.database import Catalog
+    from queue_core.watching.readings import AnyStore
 
 #: Seconds for which the instruments of one export share a reading.
 _SHARED_SECONDS = 1.0
-_UNITS = {"messages": "{message}", SECONDS: "s", "": "1"}
+_UNITS = {MESSAGES: "{message}", SECONDS: "s", BYTES: "By", RATIO: "1", PLAIN: "1"}
 
 
 class _SharedMeters:
     """One reading for all instruments of an export."""
 
-    def __init__(self, catalog: Catalog) -> None:
-        self._catalog = catalog
+    def __init__(self, store: AnyStore) -> None:
+        self._store = store
         self._lock = threading.Lock()
         self._found: readings.Readings = {}
         self._read_at = float("-inf")
@@ -33,7 +42,7 @@ class _SharedMeters:
     def of(self, metric: Metric, _: CallbackOptions) -> Iterable[Observation]:
         with self._lock:
             if time.monotonic() - self._read_at > _SHARED_SECONDS:
-                self._found = readings.read(self._catalog)
+                self._found = readings.read(self._store)
                 self._read_at = time.monotonic()
             found = self._found[metric]
         names = [ATTRIBUTES[label] for label in metric.labels]
@@ -42,10 +51,10 @@ class _SharedMeters:
         ]
 
 
-def register(catalog: Catalog, provider: MeterProvider | None) -> None:
+def register(store: AnyStore, provider: MeterProvider | None) -> None:
     """Register the instruments of a store with a provider; None: the global one."""
     meter = (provider or get_meter_provider()).get_meter("ignis")
-    shared = _SharedMeters(catalog)
+    shared = _SharedMeters(store)
     for metric in METRICS:
         make = meter.create_observable_counter if metric.counts else meter.create_observable_gauge
         make(

@@ -41,9 +41,11 @@ class FigureSample:
     taken_at: float
     waiting: int | None
     oldest_age: float | None
+    longest_wait: float | None
     in_flight: int | None
     sidelined: int | None
     loaded_per_s: float | None
+    returned_per_s: float | None
     fired_per_s: float | None
     deleted_per_s: float | None
     sidelined_per_s: float | None
@@ -59,6 +61,8 @@ class QueueFigures:
     waiting: int | None
     #: Since the oldest waiting message was loaded; None: none waits, or it is not known.
     oldest_age: float | None
+    #: Since such a message came into main, by a load or from the sideline.
+    longest_wait: float | None
     in_flight: int | None
     sidelined: int | None
     retrying: int | None
@@ -67,7 +71,9 @@ class QueueFigures:
     shards: int
     concurrency: int
     #: The rates of the newest sample; None: it says nothing about the present.
+    #: New messages, and those that came back from the sideline.
     loaded_per_s: float | None = None
+    returned_per_s: float | None = None
     fired_per_s: float | None = None
     deleted_per_s: float | None = None
     sidelined_per_s: float | None = None
@@ -222,6 +228,7 @@ def read_queues(
                 name=row.queue,
                 state=state if about.deactivated_at is None else "deactivated",
                 oldest_age=None if row.oldest_age is None else row.oldest_age / 1e6,
+                longest_wait=None if row.longest_wait is None else row.longest_wait / 1e6,
                 shards=about.shards,
                 **{name: getattr(row, name) for name in _COUNTS},
                 **rates,

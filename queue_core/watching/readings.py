@@ -6,17 +6,25 @@ is not known has no value.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any, TypeAlias
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.metadata import version
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from sqlalchemy import Connection
 
 from queue_core.catalog import dialect, queues
 from queue_core.catalog.database import Catalog
-from queue_core.catalog.records import breakers, figures, stuck
+from queue_core.catalog.holders import interests
+from queue_core.catalog.records import breakers, figures, jobs, stuck, tallies, token_buckets
 from queue_core.catalog.records.pauses import is_paused
-from queue_core.catalog.slices import quarantined
-from queue_core.values.model import Magazine
+from queue_core.catalog.slices import amounts, quarantined
+from queue_core.segments.storage import Storage
+from queue_core.support.disk import disk_of
+from queue_core.values import buckets
+from queue_core.values.limits import Limit
+from queue_core.values.model import Magazine, State
+from queue_core.values.settings import QueueSettings
 from queue_core.watching import metric as m
 from queue_core.watching import present
 from queue_core.watching.metric import Metric
@@ -27,10 +35,22 @@ Labels: TypeAlias = tuple[str, ...]
 Readings: TypeAlias = dict[Metric, list[tuple[Labels, float]]]
 
 
-def read(catalog: Catalog) -> Readings:
+class AnyStore(Protocol):
+    """A `queue_core.Store`, which is above this module."""
+
+    @property
+    def catalog(self) -> Catalog:
+        """The catalog."""
+
+    @property
+    def storage(self) -> Storage:
+        """The storage."""
+
+
+def read(store: AnyStore) -> Readings:
     """Read all metrics of a store."""
     found: Readings = {metric: [] for metric in m.METRICS}
-    with catalog.read() as connection:
+    with store.catalog.read() as connection:
         now = dialect.read_clock(connection)
         _of_queues(connection, found, now)
         for holder in present.read_holders(connection, now):
@@ -40,12 +60,22 @@ def read(catalog: Catalog) -> Readings:
             found[m.OPEN_BREAKERS].append(((row["name"],), 1))
         for task, age in present.read_tasks(connection, now).items():
             found[m.TASK_AGE].append(((task,), age))
+        for queue, state, count in jobs.by_state(connection):
+            found[m.JOBS].append(((queue, state), count))
+        for tally in tallies.read(connection):
+            found[m.FAILURES].append(((tally.queue, tally.label), tally.total))
+        found[m.BUILD].append(((version("ignis-queue"), dialect.of(connection).name), 1))
+    for place, path in (("catalog", store.catalog.file), ("storage", store.storage.folder)):
+        disk = None if path is None else disk_of(path)
+        if disk is not None:
+            found[m.FREE_BYTES].append(((place,), disk.free))
+            found[m.DISK_BYTES].append(((place,), disk.size))
     return found
 
 
-def flat(catalog: Catalog) -> Iterator[dict[str, Any]]:
+def flat(store: AnyStore) -> Iterator[dict[str, Any]]:
     """Yield each value with the name of its metric in Prometheus and its labels."""
-    for metric, values in read(catalog).items():
+    for metric, values in read(store).items():
         name = f"{metric.prometheus}_total" if metric.counts else metric.prometheus
         for labels, value in values:
             named = dict(zip(metric.labels, labels, strict=True))
@@ -70,16 +100,72 @@ def _of_queues(connection: Connection, found: Readings, now: int) -> None:
             (label, messages.get(queue_id, 0))
             for label, queue_id in zip(labels, of["queue_id"], strict=True)
         ]
-        ages = [None if age is None else age / 1e6 for age in of["oldest_age"]]
-        found[m.OLDEST_AGE] += _known(labels, ages)
+        for name, metric in (("oldest_age", m.OLDEST_AGE), ("longest_wait", m.LONGEST_WAIT)):
+            ages = [None if age is None else age / 1e6 for age in of[name]]
+            found[metric] += _known(labels, ages)
         for magazine in Magazine:
             both = [(name, magazine.name.lower()) for name in of["queue"]]
             for name, metric in m.COUNTERS.items():
                 known = _known(both, of[figures.label_of(name, magazine)])
                 always = magazine is Magazine.MAIN and name in m.ALWAYS
                 found[metric] += [each for each in known if each[1] or always]
+    present_of = {row.queue_id: row for row in rows}
+    sizes: dict[int, dict[tuple[Magazine, State], int]] = defaultdict(dict)
+    for row in amounts.sizes(connection):
+        sizes[row.queue_id][Magazine(row.magazine), State(row.state)] = row.bytes
+    consumers, spent = interests.connected(connection), token_buckets.of_queues(connection)
     for queue in states:
-        found[m.PAUSED].append(((queue.name,), int(is_paused(queue))))
+        name, bytes_of = queue.name, sizes[queue.id]
+        settings = queues.settings_of(name, queue.settings)
+        found[m.PAUSED].append(((name,), int(is_paused(queue))))
+        found[m.CONSUMERS].append(((name,), consumers.get(queue.id, 0)))
+        for magazine in Magazine:
+            size = sum(count for (place, _), count in bytes_of.items() if place is magazine)
+            if size:
+                found[m.QUEUE_BYTES].append(((name, magazine.name.lower()), size))
+        if settings.max_size is not None:
+            found[m.MAX_MESSAGES].append(((name,), settings.max_size))
+        if present_of[queue.id].waiting is None:
+            continue
+        held = Held.of(present_of[queue.id], bytes_of)
+        found[m.FILL] += _known([(name,)], [held.fill(settings)])
+        for limit in settings.limits:
+            if limit.column is None:
+                allowed = held.allowed(limit, spent.get(queue.id), now)
+                found[m.LIMIT_MESSAGES].append(((name, str(limit)), allowed))
+
+
+class Held(NamedTuple):
+    """Messages and bytes in main of a queue."""
+
+    #: All messages, and those that are not in flight.
+    messages: int
+    at_rest: int
+    bytes: int
+    bytes_at_rest: int
+
+    @staticmethod
+    def of(row: Any, sizes: Mapping[tuple[Magazine, State], int]) -> Held:
+        """Return them from a row of the counters, and bytes by magazine and state."""
+        here = {state: count for (place, state), count in sizes.items() if place is Magazine.MAIN}
+        size = sum(here.values())
+        return Held(*figures.in_main(row), size, size - here.get(State.FIRED, 0))
+
+    def fill(self, settings: QueueSettings) -> float | None:
+        """Return the part of the bounds that is used; None for a ring, or without a bound."""
+        used = (self.messages, self.bytes)
+        if settings.has_room_on_fire:
+            used = (self.at_rest, self.bytes_at_rest)
+        bounds = (settings.max_size, settings.max_bytes)
+        parts = [part / most for part, most in zip(used, bounds, strict=True) if most]
+        return max(parts, default=None) if settings.overflow != "ring" else None
+
+    def allowed(self, limit: Limit, spent_until: int | None, now: int) -> int:
+        """Return how many messages a limit of the whole queue allows to be fired."""
+        most = [buckets.tokens(limit, spent_until, now)] if limit.per_second is not None else []
+        if limit.in_flight is not None:
+            most.append(max(limit.in_flight - (self.messages - self.at_rest), 0))
+        return min(most)
 
 
 def _known(labels: Sequence[Labels], values: Sequence[float | None]) -> list[tuple[Labels, float]]:

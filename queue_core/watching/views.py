@@ -100,11 +100,11 @@ def _queues(connection: Connection, shown: Shown) -> Iterable[Mapping[str, Any]]
     present = {row.queue_id: row._asdict() for row in figures.read(connection, shown.only)}
     for info in shown.infos.values():
         counts = present.get(info.id, {})
-        age = counts.get("oldest_age")
+        ages = {name: counts.get(name) for name in ("oldest_age", "longest_wait")}
         yield {name: counts.get(name) or 0 for name in _COUNTED} | {
             "id": info.id,
             "queue": info.name,
-            "oldest_age": None if age is None else age / 1e6,
+            **{name: None if age is None else age / 1e6 for name, age in ages.items()},
             "bytes": sizes.get(info.id, 0),
             "shards": info.shards,
             "key": info.key,

@@ -199,7 +199,7 @@ def test_no_figure_moves_the_buttons_however_long_it_is(page, store, queue):
     wait(page, lambda _: "min" in css(page, "#totals").text)
 
     assert "1,234,573" in text_of(page, "#totals")
-    assert "The oldest waiting message was loaded" in text_of(page, "#problems")
+    assert "A message has waited for" in text_of(page, "#problems")
     assert tops_by_width(page) == before
     for width in WIDTHS:
         browser.look(page, width, dark=False)

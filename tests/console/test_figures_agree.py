@@ -15,7 +15,7 @@ from tests.dump import backdate
 from tests.factories import make_queue, orders
 
 COUNTS = ("waiting", "in_flight", "sidelined", "retrying", "dead", "damaged")
-RATES = ("loaded_per_s", "fired_per_s", "deleted_per_s", "sidelined_per_s")
+RATES = ("loaded_per_s", "returned_per_s", "fired_per_s", "deleted_per_s", "sidelined_per_s")
 _METRICS = {name: f"ignis_{name}_messages" for name in COUNTS} | {
     "sidelined": "ignis_sideline_messages"
 }
@@ -28,7 +28,12 @@ _SHOWN = {
     "Dead": "dead",
     "Damaged": "damaged",
 }
-_RATES_SHOWN = {"In": "loaded_per_s", "Done": "deleted_per_s", "Failing": "sidelined_per_s"}
+_RATES_SHOWN = {
+    "New": "loaded_per_s",
+    "Again": "returned_per_s",
+    "Done": "deleted_per_s",
+    "Failing": "sidelined_per_s",
+}
 
 
 def of(rows, queue="orders"):

@@ -299,7 +299,7 @@ def test_a_message_that_returned_from_the_sideline_was_not_fired_since(operator,
 
 
 def test_a_requeued_message_is_as_old_as_its_load(operator, store):
-    """The page, its twin, the problem, the view and the metrics have one age."""
+    """The page, its twin, the view and the metrics have one age; it is no problem by itself."""
     queue = make_queue(store, shards=1)
     queue.load(orders(1))
     queue.sideline(queue.fire(1).ids)
@@ -311,8 +311,8 @@ def test_a_requeued_message_is_as_old_as_its_load(operator, store):
     page = operator.get("/api/queues/orders").json()
 
     assert 7200 <= page["queue"]["oldest_age"] <= store.view("queues")["oldest_age"][0].as_py()
-    (old,) = [each for each in page["problems"] if each["kind"] == "old"]
-    assert old["text"].startswith("The oldest waiting message was loaded 2 h")
+    assert 0 <= page["queue"]["longest_wait"] < 60
+    assert [each for each in page["problems"] if each["kind"] == "old"] == []
     reading = re.search(
         r"oldest_message_age_seconds{queue=.orders.} ([\d.]+)", operator.get("/metrics").text
     )

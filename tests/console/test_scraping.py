@@ -44,7 +44,7 @@ def test_the_token_opens_the_metrics_and_nothing_else(serve, store, queue, token
 
     assert answer.status_code == 200
     assert answer.headers["content-type"].startswith("text/plain; version=")
-    assert scraped(answer.text) == scraped(prometheus.page(store.catalog))
+    assert scraped(answer.text) == scraped(prometheus.page(store))
     assert scraped(answer.text)["ignis_waiting_messages", ("queue", "orders")] == 6
     for page in PAGES:
         for path in (page.path, page.api):

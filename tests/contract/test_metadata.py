@@ -102,6 +102,7 @@ def test_the_view_of_queues_sums_up(store):
 
     assert full["created_at"] is not None
     assert 0 <= full.pop("oldest_age") < 600
+    assert 0 <= full.pop("longest_wait") < 600
     assert {
         name: full[name] for name in full if name not in ("bytes", "settings", "created_at")
     } == {

@@ -215,7 +215,7 @@ def told(store, queue):
     """The damaged files of a queue, which check, metrics and figures agree about."""
     files = {
         row["labels"]["file"]
-        for row in readings.flat(store.catalog)
+        for row in readings.flat(store)
         if row["metric"] == "ignis_damaged_messages" and row["labels"]["queue"] == queue
     }
     (figures,) = (q for q in FiguresReader(store.catalog).read().queues if q.name == queue)

@@ -18,8 +18,17 @@ from queue_core.verbs.quarantine import set_apart
 from tests.factories import make_queue, orders
 
 MINUTE, HOUR, DAY = 60, 3600, 24 * 3600
-SHOWN = ("waiting", "in_flight", "sidelined", "retrying", "dead", "damaged", "oldest_age")
-RATES = ("loaded_per_s", "fired_per_s", "deleted_per_s", "sidelined_per_s")
+SHOWN = (
+    "waiting",
+    "in_flight",
+    "sidelined",
+    "retrying",
+    "dead",
+    "damaged",
+    "oldest_age",
+    "longest_wait",
+)
+RATES = ("loaded_per_s", "returned_per_s", "fired_per_s", "deleted_per_s", "sidelined_per_s")
 
 
 def seen(store, queue="orders", seconds=10):
@@ -66,8 +75,8 @@ def test_the_figures_of_counters_are_those_of_slices(store):
 
     found = {row["queue"]: row for row in in_sql(store, FIGURES)}
     for row in store.view("queues").to_pylist():
-        assert {name: found[row["queue"]][name] for name in SHOWN[:-1]} == {
-            name: row[name] for name in SHOWN[:-1]
+        assert {name: found[row["queue"]][name] for name in SHOWN[:-2]} == {
+            name: row[name] for name in SHOWN[:-2]
         }
     assert found["empty"]["oldest_age"] is None
     assert found["orders"]["waiting"] > 0
@@ -100,12 +109,12 @@ def test_a_sample_has_the_figures_and_the_rates_since_the_last_one(store):
     sample(store.catalog)
 
     first, second = seen(store)
-    assert [first[name] for name in RATES] == [None] * 4
+    assert [first[name] for name in RATES] == [None] * 5
     (now,) = store.view("queues").to_pylist()
     for name in ("waiting", "in_flight", "sidelined", "retrying", "dead"):
         assert second[name] == now[name]
     elapsed = (second["taken_at"] - first["taken_at"]).total_seconds()
-    assert [second[name] * elapsed for name in RATES] == pytest.approx([5, 6, 3, 1])
+    assert [second[name] * elapsed for name in RATES] == pytest.approx([5, 0, 6, 3, 1])
 
 
 def test_the_views_of_the_database_have_the_same_columns_and_figures(store):
@@ -133,7 +142,7 @@ def test_a_rate_over_counters_that_fell_is_unknown(store):
     store.catalog.write(lambda c: c.execute(update(counters).values(deleted=0)))
     sample(store.catalog)
 
-    assert [seen(store)[-1][name] for name in RATES] == [None] * 4
+    assert [seen(store)[-1][name] for name in RATES] == [None] * 5
 
 
 def test_minutes_and_hours_have_the_highest_figures_and_mean_rates(store):

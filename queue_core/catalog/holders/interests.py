@@ -36,7 +36,7 @@ from queue_core.catalog.holders import consumers, leases, waiters
 from queue_core.catalog.queues import check_unchanged, dropped, given_up_error
 from queue_core.catalog.records.pauses import is_paused
 from queue_core.catalog.tables import consumers as consumer_rows
-from queue_core.catalog.tables import interests, queues
+from queue_core.catalog.tables import interests, queues, slices
 from queue_core.errors import QueueTaken
 from queue_core.values.model import Consumer, QueueInfo
 
@@ -46,6 +46,8 @@ SHARED, EXCLUSIVE, SINGLE = "shared", "exclusive", "single"
 BEAT_SECONDS = 0.65
 #: Seconds without a heartbeat after which a consumer holds no others back.
 GONE_SECONDS = 1.5
+#: Seconds without a heartbeat after which nobody counts it as connected.
+CONNECTED_SECONDS = 60.0
 #: Seconds without a heartbeat after which its interests are removed.
 _FORGOTTEN_SECONDS = 60.0
 
@@ -163,6 +165,23 @@ def open_to(
             closed.add(row.queue_id)
     found = tuple(queue_id for queue_id in queue_ids if queue_id not in closed)
     return Open(found, sum(row.ahead for row in rows if row.id not in closed))
+
+
+def connected(connection: Connection) -> dict[int, int]:
+    """
+    Return how many living consumers each queue has that has some, by its id.
+
+    Those that are registered with it, and those that hold its messages.
+    """
+    registered = select(interests.c.queue_id, interests.c.consumer_id)
+    # The index of tickets has the messages in flight, and no others.
+    holding = select(slices.c.queue_id, slices.c.consumer_id).where(slices.c.consumer_id > 0)
+    both = registered.union(holding).subquery()
+    query = select(both.c.queue_id, func.count()).join(
+        consumer_rows, consumer_rows.c.id == both.c.consumer_id
+    )
+    alive = _beats(CONNECTED_SECONDS)
+    return dict(connection.execute(query.where(alive).group_by(both.c.queue_id)).all())
 
 
 def held_back(connection: Connection, consumer: Consumer, queue_id: int) -> float | None:

@@ -15,6 +15,7 @@ from sqlalchemy import Connection, Row, delete, func, insert, select
 
 from queue_core.catalog import dialect
 from queue_core.catalog.damage import decoding
+from queue_core.catalog.records import tallies
 from queue_core.catalog.slices import id_map
 from queue_core.catalog.slices.slices import first_loaded
 from queue_core.catalog.tables import failures, shards, slices
@@ -70,7 +71,8 @@ def record_same(
 ) -> None:
     """Store that messages failed for one reason, which nobody held."""
     ids, attempts = _attempts(moved)
-    store(connection, queue_id, None, pack_same(connection, ids, attempts, kind, reason))
+    packed = pack_same(connection, ids, attempts, kind, reason)
+    store(connection, queue_id, None, packed, {kind: len(ids)})
 
 
 def record_each(
@@ -102,8 +104,10 @@ def record_each(
             column.combine_chunks().dictionary_encode()
             for column in (kinds.fill_null(REJECTED), texts)
         ]
+    counted = words[0].value_counts()
+    kinds = dict(zip(*(counted.field(n).to_pylist() for n in ("values", "counts")), strict=True))
     columns = [*words, pa.array(attempts)]
-    store(connection, queue_id, consumer_name, _packed(*_sorted(ids, columns)), at)
+    store(connection, queue_id, consumer_name, _packed(*_sorted(ids, columns)), kinds, at)
 
 
 def pack_same(
@@ -221,9 +225,10 @@ def store(
     queue_id: int,
     consumer_name: str | None,
     arrow: bytes,
+    kinds: Mapping[str, int],
     at: int | None = None,
 ) -> None:
-    """Store packed failures of messages of one queue, which *consumer_name* held."""
+    """Store packed failures of a queue's messages, which *consumer_name* held, and count them."""
     row = {
         "queue_id": queue_id,
         "failed_at": dialect.read_clock(connection) if at is None else at,
@@ -231,6 +236,7 @@ def store(
         "arrow": arrow,
     }
     connection.execute(_INSERT, row)
+    tallies.count_failures(connection, queue_id, kinds)
 
 
 def _unpacked(row: Row[Any]) -> pa.Table:

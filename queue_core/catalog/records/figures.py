@@ -30,13 +30,14 @@ from queue_core.catalog.tables import LEFT, counters, queues, shard_locks, shard
 from queue_core.values.due import NEVER
 from queue_core.values.model import Magazine, State
 
-#: Counters of main whose growth is a rate.
-COUNTED = ("loaded", "fired", "deleted", "sidelined")
+#: Counters whose growth is a rate: of main, and of messages that returned to it. Those count as
+#: returned, and not as loaded.
+COUNTED = ("loaded", "returned", "fired", "deleted", "sidelined")
 #: The counters of each magazine, and their tables.
 _TABLES = {
     shards: ("loaded",),
     shard_locks: ("fired",),
-    counters: ("reloaded", "damaged", "ignored", *LEFT),
+    counters: ("reloaded", "damaged", "ignored", "returned", *LEFT),
 }
 COUNTERS = tuple(name for names in _TABLES.values() for name in names)
 
@@ -75,11 +76,17 @@ def _present(only: _Only = lambda _: (), *, everything: bool = False) -> Select[
             value = case((first.c.magazine == int(magazine), value), else_=0)
         return func.sum(value).cast(BigInteger)
 
-    counts = {f"all_{name}": total(of[name], Magazine.MAIN) for name in COUNTED}
+    every = {
+        label_of(name, magazine): total(of[name], magazine)
+        for magazine in Magazine
+        for name in COUNTERS
+    }
+    returned = every[label_of("returned", Magazine.SIDELINE)]
+    every[label_of("loaded", Magazine.MAIN)] -= returned
+    counts = {f"all_{name}": every[label_of(name, Magazine.MAIN)] for name in COUNTED}
+    counts["all_returned"] = returned
     if everything:
-        for magazine in Magazine:
-            for name in COUNTERS:
-                counts[label_of(name, magazine)] = total(of[name], magazine)
+        counts |= every
     sums = (
         select(
             first.c.queue_id,
@@ -107,14 +114,19 @@ def _present(only: _Only = lambda _: (), *, everything: bool = False) -> Select[
     found = queues.outerjoin(sums, sums.c.queue_id == queues.c.id).outerjoin(
         heads, heads.c.queue_id == queues.c.id
     )
-    age = dialect.now() - heads.c.oldest_at
+
+    def since(at: ColumnElement[int]) -> ColumnElement[int]:
+        # The clock may have been set back.
+        age = dialect.now() - at
+        return case((age < 0, 0), else_=age)
+
     return (
         select(
             queues.c.id.label("queue_id"),
             queues.c.name.label("queue"),
             sums.c.waiting,
-            # The clock may have been set back.
-            case((age < 0, 0), else_=age).label("oldest_age"),
+            since(heads.c.loaded_at).label("oldest_age"),
+            since(heads.c.moved_at).label("longest_wait"),
             sums.c.in_flight,
             sums.c.sidelined,
             aside(slices.c.due_at < NEVER).label("retrying"),
@@ -128,9 +140,9 @@ def _present(only: _Only = lambda _: (), *, everything: bool = False) -> Select[
 
 
 def _heads(only: _Only) -> Select[Any]:
-    """Return the query of when the oldest message at the head of a shard was loaded, by queue."""
+    """Return the query of when the first messages of the shards were loaded and moved, by queue."""
     head = (
-        select(slices.c.loaded_at)
+        select(slices.c.id)
         .where(
             slices.c.queue_id == shards.c.queue_id,
             slices.c.magazine == int(Magazine.MAIN),
@@ -143,7 +155,12 @@ def _heads(only: _Only) -> Select[Any]:
         .scalar_subquery()
     )
     return (
-        select(shards.c.queue_id, func.min(head).label("oldest_at"))
+        select(
+            shards.c.queue_id,
+            func.min(slices.c.loaded_at).label("loaded_at"),
+            func.min(slices.c.moved_at).label("moved_at"),
+        )
+        .select_from(shards.join(slices, slices.c.id == head))
         .where(shards.c.magazine == int(Magazine.MAIN), *only(shards.c.queue_id))
         .group_by(shards.c.queue_id)
     )
@@ -152,6 +169,13 @@ def _heads(only: _Only) -> Select[Any]:
 def label_of(counter: str, magazine: Magazine) -> str:
     """Return the name of a counter of a magazine in the rows of `read_counters`."""
     return f"{magazine.name.lower()}_{counter}"
+
+
+def in_main(row: Row[Any]) -> tuple[int, int]:
+    """Return from `read_counters` how many messages main has, and how many are not in flight."""
+    loaded = row.main_loaded + row.sideline_returned
+    left = sum(getattr(row, label_of(name, Magazine.MAIN)) for name in LEFT)
+    return loaded - left, loaded + row.main_reloaded - row.main_fired
 
 
 #: One row per queue: ages in microseconds, ``all_…`` counters of main; null where it is unknown.

@@ -56,6 +56,7 @@ _CONSUMER: dict[Table, Rights] = {
     t.tickets: _ALL,
     t.publications: (_READ, _ADD, _CHANGE),
     t.failures: (_READ, _ADD),
+    t.tallies: (_READ, _ADD, _CHANGE),
     t.task_log: (_READ, _ADD),
     t.schedule: (_READ, _ADD, _CHANGE),
     t.jobs: (_READ, _ADD, _CHANGE),

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, RowMapping, Update, insert, select, update
+from sqlalchemy import Connection, RowMapping, Update, func, insert, select, update
 
 from queue_core.catalog import dialect
 from queue_core.catalog.damage import decoding
@@ -151,6 +151,13 @@ def failed(connection: Connection, most: int) -> Sequence[Any]:
         .order_by(jobs.c.ended_at.desc())
     )
     return connection.execute(query.limit(most)).all()
+
+
+def by_state(connection: Connection) -> Sequence[Any]:
+    """Return the `name` of each queue that has jobs, a `state` of them, and the number of these."""
+    place = (queues.c.name, jobs.c.state)
+    query = select(*place, func.count()).join(queues, queues.c.id == jobs.c.queue_id)
+    return connection.execute(query.group_by(*place).order_by(*place)).all()
 
 
 def begin(connection: Connection, job: Job) -> None:

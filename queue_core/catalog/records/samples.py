@@ -36,7 +36,7 @@ KEPT_SECONDS = {10: 3600, 60: 24 * 3600, 3600: 30 * 24 * 3600}
 #: The seconds between two rounds.
 FINEST = min(KEPT_SECONDS)
 
-_DEPTHS = ("waiting", "oldest_age", "in_flight", "sidelined", "retrying", "dead")
+_DEPTHS = ("waiting", "oldest_age", "longest_wait", "in_flight", "sidelined", "retrying", "dead")
 _NEW = {name: samples.c[f"new_{name}"] for name in COUNTED}
 
 
@@ -45,7 +45,9 @@ def _rate(name: str) -> ColumnElement[float]:
     return (cast(_NEW[name], Float(53)) * 1e6 / known).label(f"{name}_per_s")
 
 
-_AGE = (cast(samples.c.oldest_age, Float(53)) / 1e6).label("oldest_age")
+_AGES = tuple(
+    (cast(samples.c[name], Float(53)) / 1e6).label(name) for name in ("oldest_age", "longest_wait")
+)
 _RATES = tuple(map(_rate, COUNTED))
 
 
@@ -126,7 +128,7 @@ def since(
     Each with the id of its queue, its time, its depths without `retrying` and `dead`, and its
     rates.
     """
-    depths = (samples.c.waiting, _AGE, samples.c.in_flight, samples.c.sidelined)
+    depths = (samples.c.waiting, *_AGES, samples.c.in_flight, samples.c.sidelined)
     query = select(samples.c.queue_id, samples.c.taken_at, *depths, *_RATES)
     query = query.where(samples.c.seconds == seconds, samples.c.taken_at > after)
     if upto is not None:
@@ -143,7 +145,7 @@ def history(taken_at: ColumnElement[Any] = samples.c.taken_at) -> Select[Any]:
         samples.c.seconds,
         taken_at.label("taken_at"),
         samples.c.waiting,
-        _AGE,
+        *_AGES,
         samples.c.in_flight,
         samples.c.sidelined,
         samples.c.retrying,

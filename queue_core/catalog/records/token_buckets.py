@@ -45,6 +45,13 @@ def read(connection: Connection, queue_id: int) -> Bucket:
     return Bucket(spent_until, dialect.read_clock(connection))
 
 
+def of_queues(connection: Connection) -> dict[int, int | None]:
+    """Return up to which time the tokens of whole queues are spent, by their ids."""
+    whole = (token_buckets.c.of_column == WHOLE, token_buckets.c.value == WHOLE)
+    query = select(token_buckets.c.queue_id, token_buckets.c.spent_until).where(*whole)
+    return dict(connection.execute(query).all())
+
+
 def lock(connection: Connection, queue_ids: Sequence[int]) -> Mapping[int, Bucket]:
     """Lock the buckets of queues until the transaction ends, and return them."""
     found = {}

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from sqlalchemy import BigInteger, ColumnElement, Connection, Select, bindparam, func, select
+from sqlalchemy import BigInteger, ColumnElement, Connection, Row, Select, bindparam, func, select
 
 from queue_core.catalog.slices.conditions import IN_FLIGHT, Rules, in_magazines, in_queues
 from queue_core.catalog.tables import slices
@@ -43,6 +43,13 @@ def size(connection: Connection, queue_ids: Collection[int], magazine: Magazine)
     """Return how many bytes a magazine of some queues has."""
     query = select(func.sum(slices.c.bytes)).where(*in_queues(queue_ids, magazine))
     return int(connection.scalar(query) or 0)
+
+
+def sizes(connection: Connection) -> Sequence[Row[Any]]:
+    """Return how many `bytes` there are in each queue, magazine and state, by their numbers."""
+    place = (slices.c.queue_id, slices.c.magazine, slices.c.state)
+    size = func.sum(slices.c.bytes).cast(BigInteger).label("bytes")
+    return connection.execute(select(*place, size).group_by(*place)).all()
 
 
 def by_magazine(connection: Connection, queue_id: int) -> dict[Magazine, int]:

@@ -131,6 +131,8 @@ class Changes:
         if not rows:
             return
         self._leave(piece, rows, counter)
+        if to is Magazine.MAIN and piece.magazine is Magazine.SIDELINE:
+            self.count(piece, returned=len(rows))
         if new is not None or len(rows) < len(piece.rows):
             self.cut(piece, rows)
         moved = (piece, rows) if new is None else (new, new.rows)
@@ -146,6 +148,9 @@ class Changes:
         *values* of other columns are new: one for all, or one for each slice, with `NULL` for none.
         """
         self._leave_all(batch, counter)
+        for key, range in batch.by_shard() if to is Magazine.MAIN else ():
+            if key[1] == Magazine.SIDELINE:
+                self.count_at(key, returned=batch[range].messages)
         for pair in filter(None, batch.part):
             self.cut(*pair)
         self._moves.append(MovingSlices(batch, to, values))

@@ -48,16 +48,16 @@ def set_aside(
     moves.packed()
     changes.move_all(batch, Magazine.SIDELINE, "swept", due_at=due_at[of.reshape(-1)])
     changes.apply(connection, now)
-    for name, packed in failed:
-        failures.store(connection, queue.id, name, packed, now)
+    for name, packed, count in failed:
+        failures.store(connection, queue.id, name, packed, {kind: count}, now)
     moves.record(connection, queue.id, "sweep", now)
     return len(moves)
 
 
 def _failed(
     connection: Connection, batch: SliceBatch, kind: str, reason: str | None
-) -> list[tuple[str | None, bytes]]:
-    """Return the packed failures of all messages, with the names of those who held them."""
+) -> list[tuple[str | None, bytes, int]]:
+    """Return the packed failures of all messages and their number, by those who held them."""
     holders = np.unique(batch.consumer_id).tolist()
     names = names_of(connection, holders)
     ids, of = batch.message_ids()
@@ -66,7 +66,7 @@ def _failed(
         theirs = batch.consumer_id[of] == holder
         attempts = batch.attempts[of][theirs].astype(np.int32)
         packed = failures.pack_same(connection, ids[theirs], attempts, kind, reason)
-        found.append((names.get(holder), packed))
+        found.append((names.get(holder), packed, int(theirs.sum())))
     return found
 
 

@@ -19,6 +19,7 @@ WELL = QueueFigures(
     state="active",
     waiting=10,
     oldest_age=5.0,
+    longest_wait=5.0,
     in_flight=2,
     sidelined=3,
     retrying=3,
@@ -38,7 +39,7 @@ TASKS = {"sample": 5.0, "sweep": 800.0, "expire": 100.0, "compact": 100.0, "vacu
 
 
 def sample(sidelined):
-    return FigureSample(0.0, 1, 1.0, 0, sidelined, None, None, None, None)
+    return FigureSample(0.0, 1, 1.0, 1.0, 0, sidelined, None, None, None, None, None)
 
 
 def kinds(*queues, **others):
@@ -63,9 +64,9 @@ GROWING = {
 @pytest.mark.parametrize(
     ("change", "found"),
     [
-        ({"oldest_age": 901.0}, ["old"]),
-        ({"oldest_age": 900.0}, []),
-        ({"oldest_age": None}, []),
+        ({"longest_wait": 901.0}, ["old"]),
+        ({"longest_wait": 900.0}, []),
+        ({"longest_wait": None}, []),
         ({"overdue_for": 61.0}, ["overdue"]),
         ({"overdue_for": 60.0}, []),
         ({"dead": 1}, ["dead"]),
@@ -79,8 +80,8 @@ GROWING = {
         ({"paused_for": 3.0}, ["paused"]),
         ({"paused_for": 3.0, "state": "deactivated"}, []),
         # A paused queue is not late as well.
-        ({"paused_for": 1.0, "oldest_age": 9999.0}, ["paused"]),
-        ({"concurrency": 0, "oldest_age": 9999.0}, ["paused"]),
+        ({"paused_for": 1.0, "longest_wait": 9999.0}, ["paused"]),
+        ({"concurrency": 0, "longest_wait": 9999.0}, ["paused"]),
         (GROWING, ["growing"]),
         (GROWING | {"shovel_interval": None}, ["growing"]),
         (GROWING | {"shovelled_before": None}, ["growing"]),
@@ -122,7 +123,7 @@ def test_the_worst_comes_first():
 
 
 def test_each_problem_says_what_to_do():
-    queue = replace(WELL, oldest_age=7500.0, dead=2, damaged=1, max_size=10)
+    queue = replace(WELL, longest_wait=7500.0, dead=2, damaged=1, max_size=10)
     for problem in find(Figures(now=0, queues=(queue,)), 900.0):
         assert problem.text.endswith(".")
         assert problem.advice.endswith(".")
