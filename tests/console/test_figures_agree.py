@@ -107,7 +107,7 @@ class Readers:
 
     def metrics(self):
         scraped = self.client.get("/metrics").text
-        found = metrics_of(page(self.store.catalog))
+        found = metrics_of(page(self.store))
         assert metrics_of(scraped).keys() == found.keys()
         return found
 

@@ -33,7 +33,7 @@ def scraped(text):
         (each.name, *sorted(each.labels.items())): each.value
         for family in text_string_to_metric_families(text)
         for each in family.samples
-        if not each.name.endswith("_age_seconds")
+        if not each.name.endswith(("_age_seconds", "_wait_seconds", "_free_bytes"))
     }
 
 

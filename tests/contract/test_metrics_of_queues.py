@@ -6,7 +6,6 @@ import pyarrow as pa
 import pytest
 
 from queue_core import ConsumerPool, Settlement, limit
-from queue_core.segments.storage import Storage
 from queue_core.support.disk import disk_of
 from queue_core.upkeep.tasks.sample import sample
 from queue_core.values.names import of_process
@@ -144,7 +143,6 @@ def test_the_disks_of_catalog_and_storage_are_told(store):
             free, size = (values[f"ignis_disk_{name}_bytes", here] for name in ("free", "size"))
             assert 0 < free < size
     assert disk_of(store.storage.folder + "/no-such-folder") is None
-    assert Storage.open("s3://bucket/prefix").folder is None
     (build,) = [dict(labels) for name, labels in values if name == "ignis_build_info"]
     assert build == {"version": "0.1.0", "database": store.catalog.engine.dialect.name}
 
