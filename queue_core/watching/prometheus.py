@@ -100,7 +100,9 @@ def _registry(store: AnyStore) -> CollectorRegistry:
 
 def _number(value: float) -> str:
     # Quicker than the client's function, which writes large numbers in another way.
-    return str(float(value)) if value < _LARGE else floatToGoString(value)
+    if value < _LARGE:
+        return str(float(value))
+    return str(floatToGoString(value))  # type: ignore[no-untyped-call] - the client has no types
 
 
 def _escaped(value: str) -> str:
