@@ -102,7 +102,7 @@ def _number(value: float) -> str:
     # Quicker than the client's function, which writes large numbers in another way.
     if value < _LARGE:
         return str(float(value))
-    return str(floatToGoString(value))  # type: ignore[no-untyped-call] - the client has no types
+    return str(floatToGoString(value))  # type: ignore[no-untyped-call]
 
 
 def _escaped(value: str) -> str:
