@@ -17,7 +17,7 @@ def main() -> None:
         # Imports and Python's own end have nothing to tidy up: there, Ctrl-C ends it at once.
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
-        from ignis_cli.commands import app
+        from ignis_cli.app import app
         from ignis_cli.display import buffer_output
     except ModuleNotFoundError as error:
         if error.name not in _NEEDED:

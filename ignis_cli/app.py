@@ -7,19 +7,22 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import copy
-from importlib.metadata import version
-from typing import Annotated, Any, TypeVar, get_args, get_origin
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args, get_origin
 
 import typer
 from typer import Argument, Option
+from typer.models import OptionInfo
 
 from ignis_cli.display import complain, console, in_json
-from ignis_cli.invocation import BROKEN, Ignis, Invocation, current
-from ignis_cli.row_files import FORMATS
-from queue_core import Queue, Store
-from queue_core.catalog.records.acts import DOER, Doer
+from ignis_cli.invocation import BROKEN, Command, Ignis, Invocation, current
+from queue_core import __version__
 from queue_core.errors import BadOption
 from queue_core.values.durations import parse_seconds
+
+if TYPE_CHECKING:
+    from queue_core import Queue, Store
 
 app = typer.Typer(cls=Ignis, no_args_is_help=True, pretty_exceptions_enable=False)
 
@@ -34,8 +37,8 @@ Port = Annotated[int, Option(min=0, max=65535, help="Port to listen on; 0: any f
 Format = Annotated[
     str | None,
     Option(
-        help=f"Format of the file: {', '.join(FORMATS)}. By default, the file's extension decides, "
-        "and standard input is JSON lines."
+        help="Format of the file: jsonl, csv, parquet, arrow. By default, the file's extension "
+        "decides, and standard input is JSON lines."
     ),
 ]
 #: A number of 1 or more.
@@ -52,7 +55,7 @@ Yes = Annotated[bool, Option("--yes", "-y", help="Do not ask for confirmation.")
 
 def _show_version(requested: bool) -> None:
     if requested:
-        typer.echo(f"ignis {version('ignis-queue')}")
+        typer.echo(f"ignis {__version__}")
         raise typer.Exit
 
 
@@ -60,13 +63,18 @@ def _show_version(requested: bool) -> None:
 def ignis(
     context: typer.Context,
     path: Annotated[
-        str | None, Option(help="Folder of an embedded store. By default, $IGNIS_PATH.")
+        str | None,
+        Option(metavar="FOLDER", help="Folder of an embedded store. By default, $IGNIS_PATH."),
     ] = None,
     catalog: Annotated[
-        str | None, Option(help="Database URL of the catalog. By default, $IGNIS_CATALOG.")
+        str | None,
+        Option(metavar="URL", help="Database URL of the catalog. By default, $IGNIS_CATALOG."),
     ] = None,
     storage: Annotated[
-        str | None, Option(help="Folder or URI of the segment files. By default, $IGNIS_STORAGE.")
+        str | None,
+        Option(
+            metavar="URI", help="Folder or URI of the segment files. By default, $IGNIS_STORAGE."
+        ),
     ] = None,
     as_json: Annotated[bool, Option("--json", help="Print JSON, one object per line.")] = False,
     _: Annotated[
@@ -76,17 +84,26 @@ def ignis(
     """Inspect, change and maintain the queues of a store."""
     current.set(Invocation.of(path, catalog, storage))
     in_json.set(as_json)
+    # Not at the top: the help needs no catalog.
+    from queue_core.catalog.records.acts import DOER, Doer
+
     token = DOER.set(Doer("command line"))
     context.call_on_close(lambda: DOER.reset(token))
+
+
+def is_like(name: str, pattern: str) -> bool:
+    """Return whether the name of a queue matches a pattern, as those of a shell."""
+    return fnmatchcase(name, pattern)
 
 
 def _queue(store: Store, queue: Name) -> Queue:
     return store.queue(queue)
 
 
-#: What a command may get as its first parameter, by its type: a function that makes it of the store
-#: of the invocation, and of what the command line says.
-TAKES: dict[Any, Callable[..., Any]] = {Store: lambda store: store, Queue: _queue}
+#: What a command may get as its first parameter, by the name of its type: a function that makes it
+#: of the store of the invocation, and of what the command line says. By name, since the modules of
+#: commands import these types for mypy alone: `ignis queues` needs no queue, and starts at once.
+TAKES: dict[str, Callable[..., Any]] = {"Store": lambda store: store, "Queue": _queue}
 
 
 def command(panel: str, name: str | None = None) -> Callable[[Function], Function]:
@@ -116,17 +133,18 @@ def command(panel: str, name: str | None = None) -> Callable[[Function], Functio
                 made = make(store, **{each.name: given.pop(each.name) for each in own})
                 function(made, **given)
 
-        run.__name__, run.__doc__ = function.__name__, about
+        run.__name__, run.__module__, run.__doc__ = function.__name__, function.__module__, about
         run.__annotations__ = {each.name: each.annotation for each in shown}
         run.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
-        app.command(name, rich_help_panel=panel)(run)
+        app.command(name, cls=Command, rich_help_panel=panel)(run)
         return function
 
     return add
 
 
 def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
-    found = inspect.signature(function, eval_str=True).parameters.values()
+    names = {name: name for name in TAKES}
+    found = inspect.signature(function, eval_str=True, locals=names).parameters.values()
     # Those of a `partial` have their values.
     return [each for each in found if each.name not in getattr(function, "keywords", ())]
 
@@ -148,6 +166,11 @@ def _shown(parameter: inspect.Parameter, metavar: str, text: str) -> inspect.Par
     if kind is bool and info.default is ...:
         # Otherwise typer adds its contrary. In a type, what is called default is the option.
         info.default = "--" + parameter.name.replace("_", "-")
+    names = {bool: "", int: "NUMBER", float: "NUMBER", str: "TEXT", Path: "FILE"}
+    plain = next((each for each in get_args(kind) if each in names), kind)
+    if isinstance(info, OptionInfo) and plain in names:
+        # Otherwise the help has names of Python's types.
+        metavar = metavar or info.metavar or names[plain]
     info.help, info.metavar = text or info.help, metavar or info.metavar
     return parameter.replace(annotation=Annotated[kind, info])
 

@@ -15,9 +15,10 @@ from typer import Option
 from ignis_cli import row_files
 from ignis_cli.app import TAKES, Count, Name, Where, Yes, ask, command
 from ignis_cli.counting import between_transactions, counting
-from ignis_cli.display import OutputLost, answer, complain, counted, flush, show
+from ignis_cli.display import OutputLost, answer, complain, counted, flush
 from ignis_cli.held import still_held
 from ignis_cli.invocation import REFUSED
+from ignis_cli.tables import show
 from queue_core import Chosen, Firing, IgnisError, Queue, Store
 from queue_core.errors import BadOption
 
@@ -86,9 +87,9 @@ def _choose(
 InMain: TypeAlias = Annotated[QueueChoice, "main"]
 InSideline: TypeAlias = Annotated[QueueChoice, "sideline"]
 TAKES |= {
-    QueueChoice: _choose,
-    InMain: partial(_choose, magazine="main"),
-    InSideline: partial(_choose, magazine="sideline"),
+    "QueueChoice": _choose,
+    "InMain": partial(_choose, magazine="main"),
+    "InSideline": partial(_choose, magazine="sideline"),
 }
 
 

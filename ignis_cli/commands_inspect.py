@@ -6,59 +6,97 @@ import json
 import signal
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from enum import StrEnum
 from itertools import groupby, islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from rich.live import Live
+import typer
 
-from ignis_cli import top
-from ignis_cli.app import AnyName, Count, Host, Last, Port, command, duration
-from ignis_cli.display import complain, console, grid, in_json, put, show, show_json
-from ignis_cli.invocation import current
-from queue_core import Queue, Store
+from ignis_cli.app import AnyName, Count, Host, Last, Port, command, duration, is_like
+from ignis_cli.display import complain, console, in_json, put, show_json
+from ignis_cli.invocation import BROKEN, current
+from ignis_cli.tables import cell, grid, show, show_table
+from queue_core.catalog.queues import find_all
 from queue_core.errors import BadOption
 from queue_core.support.import_paths import missing
 from queue_core.values.model import BY_SHARD
+from queue_core.values.names import nearest
 from queue_core.values.views import VIEWS
 from queue_core.watching.views import read_samples
 
+if TYPE_CHECKING:
+    from queue_core import Queue, Store
+
 _INSPECT = "Inspect"
+
+#: Columns of `ignis queues`, the most important ones first, and the further ones of ``--wide``.
+_SHOWN = ["queue", "waiting", "oldest_age", "in_flight", "dead", "state"]
+_SHOWN += ["sidelined", "retrying", "damaged"]
+_WIDE = ["bytes", "shards", "key", "created_at", "paused_at", "deactivated_at"]
 
 
 @command(_INSPECT)
-def queues(store: Store) -> None:
-    """List the queues and count their messages."""
-    shown = ["queue", "shards", "key", "waiting", "oldest_age", "in_flight", "sidelined", "damaged"]
+def queues(
+    store: Store, *, match: str | None = None, sort: str = "queue", wide: bool = False
+) -> None:
+    """
+    List the queues and count their messages.
+
+    A narrow terminal shows the first columns. The exit code is 1 if no queue matches.
+
+    Args:
+        match (PATTERN): Only queues whose name matches, such as 'acme.*'.
+        sort (COLUMN): Order by this column, such as waiting; numbers begin with the highest.
+        wide: Also show bytes, shards, key and times, and the free space of catalog and storage.
+    """
     rows = store.view("queues")
-    # Most queues are in use.
-    states = ("paused_at", "deactivated_at")
-    shown += [name for name in states if rows.column(name).null_count < rows.num_rows]
-    show(rows, shown)
+    if sort not in rows.column_names:
+        raise BadOption(f"--sort {sort}{nearest(sort, rows.column_names)}")
+    falls = not pa.types.is_string(rows.schema.field(sort).type)
+    rows = rows.sort_by([(sort, "descending" if falls else "ascending"), ("queue", "ascending")])
+    if match is not None:
+        rows = rows.filter(pa.array([is_like(name, match) for name in rows["queue"].to_pylist()]))
+    if in_json.get():
+        with store.catalog.read() as connection:
+            schemas = {info.name: info.schema for info in find_all(connection)}
+        for row in rows.to_pylist():
+            show_json(row | _objects(row, schemas.get(row["queue"], pa.schema([]))))
+    else:
+        show(rows, _SHOWN + _WIDE if wide else _SHOWN)
+    if match is not None and not rows.num_rows:
+        raise typer.Exit(BROKEN)
+
+
+def _objects(row: Mapping[str, Any], schema: pa.Schema) -> dict[str, Any]:
+    """Return the columns and settings of a row of the view `queues`, which are texts there."""
+    columns = [
+        {"column": each.name, "type": str(each.type), "required": not each.nullable}
+        for each in schema
+    ]
+    return {"columns": columns, "settings": json.loads(row["settings"])}
 
 
 @command(_INSPECT)
 def describe(queue: Queue) -> None:
     """Show a queue's columns, settings and counters."""
-    columns = [
-        {"column": each.name, "type": str(each.type), "required": not each.nullable}
-        for each in queue.schema
-    ]
-    facts = queue.store.view("queues", queue.name).to_pylist()[0]
+    (row,) = queue.store.view("queues", queue.name).to_pylist()
+    facts = row | _objects(row, queue.schema)
     counters = queue.metadata()
-    settings = json.loads(facts.pop("settings"))
     if in_json.get():
-        rows = counters.to_pylist()
-        show_json(facts | {"columns": columns, "settings": settings, "counters": rows})
+        show_json(facts | {"counters": counters.to_pylist()})
         return
-    del facts["columns"]
-    values = [str(value) for value in [*facts.values(), *settings.values()]]
-    put(grid(pa.table({"name": [*facts, *settings], "value": values})))
-    put(grid(pa.Table.from_pylist(columns), title="columns"))
-    put(grid(counters.drop_columns("queue"), title="shards"))
+    columns, settings = facts.pop("columns"), facts.pop("settings")
+    named = facts | settings
+    show_table(pa.table({"name": [*named], "value": [cell(*each) for each in named.items()]}))
+    for title, rows in (
+        ("columns", pa.Table.from_pylist(columns)),
+        ("shards", counters.drop_columns("queue")),
+    ):
+        put("\n")
+        show_table(rows, title)
 
 
 @command(_INSPECT)
@@ -95,14 +133,18 @@ def _view(name: str, view: str, about: str, most: int | None = None) -> None:
     A view without a column `queue` is of the store, and the other views are of one queue or of all.
     """
 
+    def shown(rows: pa.Table, last: int | None = None) -> None:
+        objects = ("value",) if view == "limits" else ()
+        show(rows, last=last, without=("fingerprint",), objects=objects)
+
     def whole(store: Store) -> None:
-        show(store.view(view))
+        shown(store.view(view))
 
     def of_queue(store: Store, queue: AnyName = None) -> None:
-        show(store.view(view, queue))
+        shown(store.view(view, queue))
 
     def latest(store: Store, queue: AnyName = None, *, last: Last = most or 0) -> None:
-        show(store.view(view, queue), last=last, without=("fingerprint",))
+        shown(store.view(view, queue), last)
 
     plain = of_queue if "queue" in VIEWS[view].names else whole
     function: Callable[..., None] = latest if most else plain
@@ -132,6 +174,10 @@ def watch(store: Store, *, once: bool = False, interval: str = "1s") -> None:
         once: Show the figures once, with the rates of one interval, and exit.
         interval (TIME): Time between two updates, such as 1s.
     """
+    from rich.live import Live
+
+    from ignis_cli import top
+
     screen = console()
     with suppress(KeyboardInterrupt):
         frames = top.frames(store.catalog, duration("interval", interval))
@@ -141,7 +187,7 @@ def watch(store: Store, *, once: bool = False, interval: str = "1s") -> None:
             return
         with Live(console=screen, screen=True) as live:
             for frame in frames:
-                live.update(grid(frame, title=f"{store!r}"))
+                live.update(grid(frame, screen.width, f"{store!r}")[0])
 
 
 #: The time that one sample stands for.

@@ -8,9 +8,10 @@ import typer
 
 from ignis_cli.app import command, duration, working
 from ignis_cli.counting import counting
-from ignis_cli.display import answer, counted, show
+from ignis_cli.display import answer, counted
 from ignis_cli.held import still_held
 from ignis_cli.invocation import BROKEN, current
+from ignis_cli.tables import show
 from queue_core import Queue, Store
 from queue_core.catalog.holders.consumers import reserving
 from queue_core.catalog.identity.clock import look

@@ -9,8 +9,9 @@ import typer
 
 from ignis_cli.app import AnyName, Last, Limit, Where, command
 from ignis_cli.counting import bar, counting
-from ignis_cli.display import answer, complain, counted, show
+from ignis_cli.display import answer, complain, counted
 from ignis_cli.invocation import BROKEN
+from ignis_cli.tables import show
 from queue_core import Queue, Store
 from queue_core.errors import BadOption
 from queue_core.upkeep.tasks.shovel import Retries

@@ -1,4 +1,4 @@
-"""Output of the command line: tables for people, lines of JSON for programs, errors in red."""
+"""Output of the command line: sentences for people, lines of JSON for programs, errors in red."""
 
 from __future__ import annotations
 
@@ -7,20 +7,16 @@ import io
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-from rich.console import Console, RenderableType
-from rich.table import Table
-from rich.text import Text
-
-from ignis_cli import json_lines
 from queue_core.values.json_text import as_json
-from queue_core.values.valid_text import valid_table
+
+if TYPE_CHECKING:
+    # It takes a while to import, and most output needs none of it.
+    from rich.console import Console
 
 #: Whether the command answers in JSON.
 in_json: ContextVar[bool] = ContextVar("in_json", default=False)
@@ -44,13 +40,6 @@ class OutputLost(Exception):
         )
 
 
-class _Console(Console):
-    """A console that raises what its stream raises, also in later versions of rich."""
-
-    def on_broken_pipe(self) -> None:
-        raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
-
-
 def visible(text: str) -> str:
     """Return a text with escapes for characters that could control a terminal."""
     return _STEERING.sub(lambda found: ascii(found[0])[1:-1], text)
@@ -58,8 +47,21 @@ def visible(text: str) -> str:
 
 def console(*, stderr: bool = False) -> Console:
     """Return a console for the present standard output or standard error."""
-    stream = sys.stderr if stderr else sys.stdout
-    return _Console(stderr=stderr, width=None if stream.isatty() else _PIPE_WIDTH, highlight=False)
+    from rich.console import Console
+
+    class Raising(Console):
+        """A console that raises what its stream raises, also in later versions of rich."""
+
+        def on_broken_pipe(self) -> None:
+            raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
+
+    return Raising(
+        stderr=stderr,
+        width=None if (sys.stderr if stderr else sys.stdout).isatty() else _PIPE_WIDTH,
+        highlight=False,
+        # By itself, it would leave out colours alone, and not bold.
+        color_system=None if os.environ.get("NO_COLOR") else "auto",
+    )
 
 
 def counted(number: int, one: str = "message", more: str = "messages") -> str:
@@ -68,14 +70,14 @@ def counted(number: int, one: str = "message", more: str = "messages") -> str:
 
 
 def say(text: str) -> None:
-    """Print one line."""
-    put(Text(visible(text)), soft_wrap=True)
+    """Print a text as it is, with escapes for what could control a terminal."""
+    put(visible(text) + "\n")
 
 
-def put(shown: RenderableType, *, soft_wrap: bool = False) -> None:
-    """Print a table, or something else that rich knows to show."""
+def put(text: str) -> None:
+    """Write to standard output; raises `OutputLost`, as every function that prints."""
     with _writing():
-        console().print(shown, soft_wrap=soft_wrap)
+        sys.stdout.write(text)
 
 
 def buffer_output() -> None:
@@ -97,7 +99,7 @@ def buffer_output() -> None:
 
 
 def flush() -> None:
-    """Write the rest of standard output; raises `OutputLost`, as every function that prints."""
+    """Write the rest of standard output."""
     with _writing():
         sys.stdout.flush()
 
@@ -113,13 +115,21 @@ def _writing() -> Iterator[None]:
         raise OutputLost(error) from error
 
 
-def complain(text: str) -> None:
-    """Print a text on standard error, its first line in red."""
-    first, *others = visible(text.replace("\r\n", "\n")).split("\n")
-    out = console(stderr=True)
-    out.print(Text(f"ignis: {first}", style="red"), soft_wrap=True)
-    for line in others:
-        out.print(Text(line), soft_wrap=True)
+def complain(text: str, error: str | None = None) -> None:
+    """
+    Print a text on standard error, its first line in red.
+
+    *error*: the class of the error that it tells of, which ends the command. With ``--json``, that
+    is a line of JSON.
+    """
+    if error and in_json.get():
+        sys.stderr.write(as_json({"error": error, "message": text}) + "\n")
+        return
+    text = "ignis: " + visible(text.replace("\r\n", "\n"))
+    if sys.stderr.isatty() and not os.environ.get("NO_COLOR"):
+        first, *others = text.split("\n")
+        text = "\n".join([f"\x1b[31m{first}\x1b[0m", *others])
+    sys.stderr.write(text + "\n")
 
 
 def answer(text: str, **figures: Any) -> None:
@@ -130,68 +140,8 @@ def answer(text: str, **figures: Any) -> None:
         say(text)
 
 
-def show(
-    rows: pa.Table,
-    columns: Sequence[str] | None = None,
-    *,
-    without: Sequence[str] = (),
-    last: int | None = None,
-) -> None:
-    """
-    Print rows: as a table of *columns*, or as JSON, one object per line with all columns.
-
-    *without*: columns that the table leaves out. *last*: print only this many rows, the latest
-    ones, and say how many are left out.
-    """
-    left_out = max(rows.num_rows - last, 0) if last else 0
-    rows = rows.slice(left_out)
-    if in_json.get():
-        for row in _as_rows(rows):
-            show_json(row)
-    else:
-        names = [name for name in columns or rows.column_names if name not in without]
-        put(grid(rows.select(names)))
-    if left_out:
-        complain(f"{left_out:,} earlier rows are not shown; show more with --last")
-
-
 def show_json(value: Mapping[str, Any]) -> None:
     """Print one object as a line of JSON."""
     # These escapes are JSON, and mean the same characters.
     line = _STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", as_json(value))
-    with _writing():
-        sys.stdout.write(line + "\n")
-
-
-def grid(rows: pa.Table, title: str | None = None) -> Table:
-    """Return rows as a table for people: numbers to the right, nulls blank."""
-    table = Table(title=title, title_justify="left", header_style="bold")
-    for field in rows.schema:
-        numeric = pa.types.is_integer(field.type) or pa.types.is_floating(field.type)
-        table.add_column(field.name, justify="right" if numeric else "left", overflow="fold")
-    for row in _as_rows(rows):
-        # As plain text: brackets in a message are not markup.
-        table.add_row(*(Text(visible(_cell(name, value))) for name, value in row.items()))
-    return table
-
-
-def _as_rows(rows: pa.Table) -> Iterator[dict[str, Any]]:
-    """Yield rows as dicts."""
-    columns = [
-        [json_lines.value_for(value, column.type) for value in column.to_pylist()]
-        for column in valid_table(rows).columns
-    ]
-    for row in zip(*columns, strict=True):
-        yield dict(zip(rows.column_names, row, strict=True))
-
-
-def _cell(name: str, value: object) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, datetime):
-        return f"{value:%Y-%m-%d %H:%M:%S}"
-    if isinstance(value, int) and not isinstance(value, bool) and not name.endswith("_id"):
-        return f"{value:,}"
-    if isinstance(value, bytes):
-        return value.replace(b"\\", b"\\\\").decode(errors="backslashreplace")
-    return as_json(value) if isinstance(value, dict | list) else str(value)
+    put(line + "\n")

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
-from typing import Any, NamedTuple
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_command_from_info
 
-from ignis_cli.display import OutputLost, complain, flush
-from queue_core import IgnisError, Store
-from queue_core.errors import BadOption
+from ignis_cli.display import OutputLost, complain, flush, in_json
+from queue_core.errors import BadOption, IgnisError
 from queue_core.values.address import Address
+
+if TYPE_CHECKING:
+    from queue_core import Store
 
 #: The exit code when a check found something, or when nobody reads the output any more.
 BROKEN = 1
@@ -24,8 +30,60 @@ REFUSED = 2
 _Misused: Any = typer.BadParameter.__base__
 
 
-class Ignis(TyperGroup):
-    """Accepts options of `ignis` after the command too; reports our errors in one red line."""
+#: What `ignis --help` shows of each command, and its module: written by `make docs`.
+INDEX = Path(__file__).parent / "index.json"
+
+
+class _NoTypes:
+    """Leaves out of the help that a flag is a `bool`."""
+
+    def get_params(self, ctx: Any) -> Any:
+        """Return the parameters, with those of typer."""
+        found = super().get_params(ctx)  # type: ignore[misc]
+        for each in found:
+            if getattr(each, "is_flag", False):
+                each.metavar = ""
+        return found
+
+
+class Command(_NoTypes, TyperCommand):
+    """A command."""
+
+
+class Ignis(_NoTypes, TyperGroup):
+    """
+    Imports a command when it is asked for; until then, it has what the index says of it.
+
+    To import all takes a second. It accepts options of `ignis` after the command too, and reports
+    our errors in one red line.
+    """
+
+    def __init__(self, *, commands: Mapping[str, Any] | None = None, **how: Any) -> None:
+        self._modules: dict[str, str] = {}
+        known: dict[str, Any] = {}
+        for name, (module, panel, about) in json.loads(INDEX.read_bytes()).items():
+            self._modules[name] = module
+            known[name] = TyperCommand(name, help=about, rich_help_panel=panel)
+        super().__init__(commands=known | dict(commands or {}), **how)
+
+    def load(self, name: str | None = None) -> None:
+        """Import the module of a command; by default, and for an unknown name, all of them."""
+        from ignis_cli.app import app
+
+        every = (file.stem for file in INDEX.parent.glob("commands_*.py"))
+        module = self._modules.get(name or "")
+        for each in [module] if module else sorted(every):
+            import_module(f"ignis_cli.{each}")
+        for info in app.registered_commands:
+            command = get_command_from_info(
+                info, pretty_exceptions_short=False, rich_markup_mode=self.rich_markup_mode
+            )
+            self.commands[str(command.name)] = command
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Import the command, and return it."""
+        self.load(args[0])
+        return super().resolve_command(ctx, args)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Return a command whose help is wrapped by the terminal, not by its docstring."""
@@ -37,8 +95,16 @@ class Ignis(TyperGroup):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the options of `ignis` wherever they are."""
         # Without a command it shows its help, which is not an error.
+        args = _own_options_first(args or ["--help"], self.params)
+        # Also an error before the command is one in JSON.
+        in_json.set("--json" in (args[: args.index("--")] if "--" in args else args))
+        if os.environ.get("NO_COLOR") and "--help" in args:
+            # Only for the help, since it takes a while to import.
+            from typer import rich_utils
+
+            rich_utils.COLOR_SYSTEM = None
         try:
-            return super().parse_args(ctx, _own_options_first(args or ["--help"], self.params))
+            return super().parse_args(ctx, args)
         except _Misused as error:
             raise _refused(error) from error
 
@@ -50,11 +116,11 @@ class Ignis(TyperGroup):
             finally:
                 flush()
         except IgnisError as error:
-            complain(str(error))
+            complain(str(error), type(error).__name__)
             raise typer.Exit(REFUSED) from error
         except OutputLost as error:
             if not error.is_closed:
-                complain(str(error))
+                complain(str(error), "OutputLost")
             raise typer.Exit(BROKEN if error.is_closed else REFUSED) from error
         except _Misused as error:
             raise _refused(error) from error
@@ -65,7 +131,7 @@ def _refused(error: Any) -> typer.Exit:
     text = " ".join(error.format_message().split()).rstrip(".")
     text = text.replace(". Did you", "; did you").replace(": Value error, ", ": ")
     see = error.ctx.command_path if error.ctx else "ignis"
-    complain(f"{text[:1].lower()}{text[1:]}; see: {see} --help")
+    complain(f"{text[:1].lower()}{text[1:]}; see: {see} --help", "BadOption")
     return typer.Exit(REFUSED)
 
 
@@ -97,6 +163,8 @@ class Invocation(NamedTuple):
 
     def store(self, *, create: bool = False, adopt: bool = False) -> Store:
         """Open the store; create it only if *create* is true."""
+        from queue_core.store import Store
+
         return Store(self.address(), create=create, adopt=adopt)
 
 

@@ -15,11 +15,11 @@ from queue_core.catalog.records import figures
 _COUNTS = ("waiting", "in_flight", "sidelined", "damaged")
 #: Counters of main since the queue was created, by the name of their rate.
 _RATES = {
-    "loaded/s": "all_loaded",
-    "returned/s": "all_returned",
-    "fired/s": "all_fired",
-    "deleted/s": "all_deleted",
-    "failed/s": "all_sidelined",
+    "loaded_per_s": "all_loaded",
+    "returned_per_s": "all_returned",
+    "fired_per_s": "all_fired",
+    "deleted_per_s": "all_deleted",
+    "sidelined_per_s": "all_sidelined",
 }
 _SCHEMA = pa.schema(
     [

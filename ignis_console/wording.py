@@ -29,8 +29,12 @@ def rate(value: float | None) -> str:
     return UNKNOWN if value is None else f"{number(value)}/s"
 
 
-def age(seconds: float | None) -> str:
-    """Return seconds in the two largest units, such as ``2 h 5 min``."""
+def age(seconds: float | None, *, brief: bool = False) -> str:
+    """
+    Return seconds in the two largest units, such as ``2 h 5 min``.
+
+    If it is *brief*, in one unit from ten of it on, and in minutes: ``21 min``, ``12 h``.
+    """
     if seconds is None:
         return UNKNOWN
     if seconds < 10:
@@ -39,9 +43,23 @@ def age(seconds: float | None) -> str:
     for place, (size, unit) in enumerate(_UNITS):
         if whole >= size:
             count, rest = divmod(whole, size)
-            finer = rest // _UNITS[place + 1][0] if unit != "s" else 0
+            is_one = unit == "s" or (brief and (count >= 10 or unit == "min"))
+            finer = 0 if is_one else rest // _UNITS[place + 1][0]
             return f"{count} {unit}" + (f" {finer} {_UNITS[place + 1][1]}" if finer else "")
     return "0 s"
+
+
+def size(count: float | None) -> str:
+    """Return bytes in the largest unit, such as ``1.4 GB``."""
+    if count is None:
+        return UNKNOWN
+    for unit in ("bytes", "kB", "MB", "GB"):
+        if count < 1000:
+            return (
+                f"{count:.0f} {unit}" if unit == "bytes" or count >= 100 else f"{count:.1f} {unit}"
+            )
+        count /= 1000
+    return f"{count:,.1f} TB"
 
 
 def messages(count: int | None) -> str:

@@ -6,6 +6,7 @@ import os
 import weakref
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -18,12 +19,9 @@ from queue_core.catalog.identity.identity import Identity, NewStore
 from queue_core.catalog.records.acts import acting
 from queue_core.consumers.presence.implicit_consumer import Keeper, OwnConsumer
 from queue_core.errors import BadOption, Invalid
-from queue_core.queue import Queue, Sideline
-from queue_core.queue.creating import create
 from queue_core.segments.buffers import DEFAULT_BUFFERS
 from queue_core.segments.storage import Storage
 from queue_core.support.interruption import shielded
-from queue_core.upkeep.administration import StoreAdmin
 from queue_core.upkeep.tasks.registry import TASKS
 from queue_core.values.address import Address
 from queue_core.values.model import Consumer, Magazine
@@ -31,11 +29,13 @@ from queue_core.values.names import check_consumer, check_magazine, nearest
 from queue_core.values.options import CLIENT_ID
 from queue_core.values.settings import DEFAULT_SHARDS, is_whole
 from queue_core.values.views import VIEWS
-from queue_core.waiting.joint_load import JointLoads
 from queue_core.watching import views
 
 if TYPE_CHECKING:
+    from queue_core.queue import Queue
+    from queue_core.upkeep.administration import StoreAdmin
     from queue_core.upkeep.backup.replacement import Restored
+    from queue_core.waiting.joint_load import JointLoads
 
 
 @shielded
@@ -78,7 +78,6 @@ class Store(AbstractContextManager["Store"]):
         except BaseException:
             self.catalog.close()
             raise
-        self._loads = JointLoads(self.catalog, storage)
         self._own_consumer = OwnConsumer(self.catalog)
         self._keeper = Keeper(self.catalog)
         _close_in_children(self)
@@ -165,6 +164,10 @@ class Store(AbstractContextManager["Store"]):
                 shards or key are different.
             QueueDeactivated: A deactivated queue still has that name.
         """
+        # Not at the top, as in `queue`: the command line looks at many stores without a queue.
+        from queue_core.queue import Queue
+        from queue_core.queue.creating import create
+
         message_type = schema if isinstance(schema, type) else None
         given = {"shards": shards, "key": key, **settings}
         with acting(self.catalog, "create", name, given):
@@ -195,6 +198,8 @@ class Store(AbstractContextManager["Store"]):
             BadOption: *buffers* is out of range.
             SchemaMismatch: A field of *message_type* has no column, or one of another type.
         """
+        from queue_core.queue import Queue, Sideline
+
         check_magazine(name)
         if not is_whole(buffers) or buffers < 1:
             raise BadOption(f"buffers={buffers!r}: use a whole number, 1 or more")
@@ -207,9 +212,17 @@ class Store(AbstractContextManager["Store"]):
         face = Sideline if magazine is Magazine.SIDELINE else Queue
         return face(self, info, buffers=buffers, message_type=message_type)
 
+    @cached_property
+    def _loads(self) -> JointLoads:
+        from queue_core.waiting.joint_load import JointLoads
+
+        return JointLoads(self.catalog, self.storage)
+
     @property
     def admin(self) -> StoreAdmin:
         """What an administrator does with the store: its checks, backups, files and consumers."""
+        from queue_core.upkeep.administration import StoreAdmin
+
         return StoreAdmin(self.catalog, self.storage)
 
     def queues(self) -> list[str]:

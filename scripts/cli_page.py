@@ -8,7 +8,7 @@ from typing import Any
 
 from typer.main import get_command
 
-from ignis_cli.commands import app
+from ignis_cli.app import app
 
 PAGE = Path(__file__).parent.parent / "docs" / "cli.md"
 
@@ -36,14 +36,28 @@ says how many are in flight, and ends with 2.
 With `--json`, a command prints one object per line. Binary values are texts in base64, as in the
 API of [the console](console.md) and in Spark; `ignis load` and `ignis edit --set` read them in the
 same form. Times are texts in ISO 8601. Decimal numbers are texts, and so are
-`NaN`, `Infinity` and `-Infinity`.
+`NaN`, `Infinity` and `-Infinity`. An error is one too, on standard error:
+`{"error": "NoSuchQueue", "message": "…"}`.
+
+## Tables
+
+On a terminal, a table shows as many columns as fit, the most important ones first, and says which
+it leaves out. In a pipe or a file it is TSV: a line of names, and a line for each row, with plain
+numbers, seconds for ages, ISO 8601 for times, and `\\t` and `\\n` for tabs and line ends in texts.
+With `NO_COLOR`, there are no codes for the terminal at all.
+
+## Completion
+
+`ignis --install-completion` lets the shell complete commands, options, and names of queues,
+consumers, jobs and settings. For the names, the store is that of the command line, or of
+`IGNIS_PATH`, or of `IGNIS_CATALOG` and `IGNIS_STORAGE`.
 
 """
 
 
 def page() -> str:
     """Return the whole page."""
-    group: Any = get_command(app)
+    group = every_command()
     panels: dict[str, list[Any]] = {}
     for command in group.commands.values():
         panels.setdefault(command.rich_help_panel, []).append(command)
@@ -55,6 +69,13 @@ def page() -> str:
             if command.params:
                 parts.append(_table(command.params))
     return _HEAD + "\n".join(parts)
+
+
+def every_command() -> Any:
+    """Return the group of all commands."""
+    group: Any = get_command(app)
+    group.load()
+    return group
 
 
 def _usage(command: Any) -> str:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 from typer.testing import CliRunner
 
-from ignis_cli.commands import app
+from ignis_cli.app import app
 from queue_core import ConsumerPool, QueueSettings, Retry, Settlement, Store, limit
 from queue_core.errors import IgnisError
 

@@ -3,10 +3,19 @@
 from scripts import (
     api_page,
     catalog_page,
+    cli_index,
     cli_page,
     options_page,
     settings_page,
     troubleshooting_page,
 )
 
-PAGES = (api_page, catalog_page, cli_page, options_page, settings_page, troubleshooting_page)
+PAGES = (
+    api_page,
+    catalog_page,
+    cli_index,
+    cli_page,
+    options_page,
+    settings_page,
+    troubleshooting_page,
+)

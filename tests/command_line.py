@@ -8,7 +8,7 @@ from typing import Any
 
 from typer.testing import CliRunner, Result
 
-from ignis_cli.commands import app
+from ignis_cli.app import app
 from queue_core.values.address import Address
 
 Ignis = Callable[..., Result]
@@ -33,9 +33,13 @@ def answer(result: Result) -> list[dict[str, Any]]:
 
 
 def refusal(result: Result) -> str:
-    """Return the line of an error; there is no other output."""
+    """Return the line of an error, in words or in JSON; there is no other output."""
     assert result.exit_code == 2
     assert result.stdout == ""
+    if result.stderr.startswith("{"):
+        said = json.loads(result.stderr)
+        assert sorted(said) == ["error", "message"]
+        return f"ignis: {said['message']}"
     assert result.stderr.startswith("ignis: ")
     assert len(result.stderr.splitlines()) == 1
     return result.stderr

@@ -68,6 +68,9 @@ _QUEUES = (
     ViewColumn(
         "paused_at", TIMESTAMP, "Time since which it fires nothing, because a person paused it."
     ),
+    ViewColumn(
+        "state", _TEXT, "`active`, `paused` by a person or a concurrency of 0, or `deactivated`."
+    ),
 )
 
 _SHARDS = (

@@ -113,7 +113,14 @@ def _queues(connection: Connection, shown: Shown) -> Iterable[Mapping[str, Any]]
             "created_at": info.created_at,
             "deactivated_at": info.deactivated_at,
             "paused_at": info.paused_at,
+            "state": _state(info),
         }
+
+
+def _state(info: QueueInfo) -> str:
+    if info.deactivated_at is not None:
+        return "deactivated"
+    return "paused" if info.is_paused else "active"
 
 
 def _shards(connection: Connection, shown: Shown) -> Iterable[Mapping[str, Any]]:

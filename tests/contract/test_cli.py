@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import update
 from typer.testing import CliRunner, Result
 
-from ignis_cli.commands import app
+from ignis_cli.app import app
 from ignis_cli.top import frames
 from queue_core import Store
 from queue_core.catalog.tables import counters
@@ -121,7 +121,7 @@ def test_a_store_is_shown(ignis, store):
     assert [row["in_flight"] for row in shown("consumers")] == [2]
     frame = shown("top", "--once", "--interval", "50ms")
     assert [(row["queue"], row["waiting"]) for row in frame] == [("orders", 5), ("payments", 0)]
-    assert all(row["loaded/s"] == 0 for row in frame)
+    assert all(row["loaded_per_s"] == 0 for row in frame)
     for command in ("queues", "top --once"):
         assert {"orders", "payments"} <= set(ignis(*command.split()).stdout.split())
     assert "sweep_after" in ignis("describe", "orders").stdout
@@ -181,8 +181,8 @@ def test_top_shows_the_rates_between_two_samples(store):
     queue.load(orders(7))
     second = next(looks)
 
-    assert first["loaded/s"].to_pylist() == [None]
-    assert 0 < second["loaded/s"][0].as_py() <= 7 / 0.05
+    assert first["loaded_per_s"].to_pylist() == [None]
+    assert 0 < second["loaded_per_s"][0].as_py() <= 7 / 0.05
     assert second["waiting"].to_pylist() == [7]
 
 

@@ -120,7 +120,7 @@ def test_messages_that_come_back_while_the_question_waits_are_left_alone(ignis, 
 
 def test_without_somebody_to_ask_the_answer_must_be_given(ignis, queue):
     said = refusal(ignis("--json", "requeue", "orders", "--all"))
-    assert said == "ignis: requeue 4 messages of orders: repeat the command with --yes\n"
+    assert said == "ignis: requeue 4 messages of orders: repeat the command with --yes"
     assert ignis("requeue", "orders", "--all").exit_code == 1
     assert aside(queue) == [0, 1, 2, 3]
 

@@ -3,7 +3,7 @@
 import pytest
 from typer.main import get_command
 
-from ignis_cli.commands import app
+from ignis_cli.app import app
 from queue_core import VIEWS
 from tests.command_line import answer
 from tests.factories import make_queue, orders

@@ -5,7 +5,7 @@ import sys
 import pytest
 from typer.testing import CliRunner
 
-from ignis_cli.commands import app
+from ignis_cli.app import app
 from tests.command_line import refusal
 from tests.factories import make_queue, orders
 

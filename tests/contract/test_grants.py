@@ -6,7 +6,7 @@ import pytest
 import sqlalchemy as sa
 from typer.testing import CliRunner
 
-from ignis_cli.commands import app
+from ignis_cli.app import app
 from queue_core import Store
 from queue_core.errors import CatalogForbidden, CatalogUnavailable, QueueFull
 from queue_core.segments import stager

@@ -118,6 +118,7 @@ def test_the_view_of_queues_sums_up(store):
         "damaged": 0,
         "deactivated_at": None,
         "paused_at": None,
+        "state": "active",
     }
     assert full["bytes"] > 0
     assert '"concurrency": 5' in full["settings"]

@@ -15,7 +15,7 @@ from typer.main import get_command
 
 import ignis_sink.options
 import ignis_source.options
-from ignis_cli.commands import app
+from ignis_cli.app import app
 from queue_core import errors
 from queue_core.catalog.format import FIGURES, SAMPLES
 from queue_core.values.settings import QueueSettings

@@ -163,7 +163,7 @@ UNLOADED = {
     "queue_core.segments.storage": {"pyspark", "sqlalchemy"},
     "queue_core.store": {"pyspark", "sqlglot"},
     "pyspark_ignis.source": {"pyarrow", "sqlalchemy"},
-    "ignis_cli.commands": {"pyspark"},
+    "ignis_cli.app": {"pyarrow", "pyspark", "sqlalchemy"},
     "ignis_sink.load": {"sqlalchemy"},
     "ignis_sink.planning": {"sqlglot"},
     "ignis_sink.publishing": {"sqlglot"},

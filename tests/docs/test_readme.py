@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from ignis_cli.commands import app
+from ignis_cli.app import app
 from tests.conftest import spark_group
 from tests.examples import CONNECT, DATABASE, FOLDER, ROOT, blocks, execute, files
 

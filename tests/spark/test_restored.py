@@ -5,7 +5,7 @@ import shutil
 import pytest
 from typer.testing import CliRunner
 
-from ignis_cli.commands import app
+from ignis_cli.app import app
 from tests.factories import ORDERS, numbers_of, orders
 from tests.spark.rig import Rig, finish
 from tests.storages import copy_catalog
