@@ -126,6 +126,14 @@ def peek(
     show(messages, without=("_queue", "_fired_at"))
 
 
+#: The most important columns of views that have further ones before them.
+_FIRST = {
+    "acts": "begun_at who verb queue messages selector error",
+    "consumers": "consumer in_flight heartbeat_at interested for_restart",
+    "failures": "queue message_id kind reason failed_at",
+}
+
+
 def _view(name: str, view: str, about: str, most: int | None = None) -> None:
     """
     Add a command that shows a view; *most*: its latest rows by default.
@@ -134,8 +142,9 @@ def _view(name: str, view: str, about: str, most: int | None = None) -> None:
     """
 
     def shown(rows: pa.Table, last: int | None = None) -> None:
-        objects = ("value",) if view == "limits" else ()
-        show(rows, last=last, without=("fingerprint",), objects=objects)
+        objects = {"limits": ["value"], "acts": ["chosen"]}.get(view, [])
+        columns = [*_FIRST.get(view, "").split(), *rows.column_names]
+        show(rows, [*dict.fromkeys(columns)], last=last, without=("fingerprint",), objects=objects)
 
     def whole(store: Store) -> None:
         shown(store.view(view))
