@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from queue_core import Queue, Store
 
 app = typer.Typer(cls=Ignis, no_args_is_help=True, pretty_exceptions_enable=False)
+Ignis.registered = app.registered_commands
 
 Function = TypeVar("Function", bound=Callable[..., None])
 

@@ -9,11 +9,12 @@ from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command_from_info
+from typer.models import CommandInfo
 
 from ignis_cli.display import OutputLost, complain, flush, in_json
 from queue_core.errors import BadOption, IgnisError
@@ -58,6 +59,9 @@ class Ignis(_NoTypes, TyperGroup):
     our errors in one red line.
     """
 
+    #: What modules of commands have added to the application.
+    registered: ClassVar[Sequence[CommandInfo]] = ()
+
     def __init__(self, *, commands: Mapping[str, Any] | None = None, **how: Any) -> None:
         self._modules: dict[str, str] = {}
         known: dict[str, Any] = {}
@@ -68,13 +72,11 @@ class Ignis(_NoTypes, TyperGroup):
 
     def load(self, name: str | None = None) -> None:
         """Import the module of a command; by default, and for an unknown name, all of them."""
-        from ignis_cli.app import app
-
         every = (file.stem for file in INDEX.parent.glob("commands_*.py"))
         module = self._modules.get(name or "")
         for each in [module] if module else sorted(every):
             import_module(f"ignis_cli.{each}")
-        for info in app.registered_commands:
+        for info in self.registered:
             command = get_command_from_info(
                 info, pretty_exceptions_short=False, rich_markup_mode=self.rich_markup_mode
             )
