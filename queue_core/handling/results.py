@@ -157,6 +157,9 @@ class Later(Exception):
         BadOption: *seconds* is out of range.
     """
 
+    #: Tells traces that it is no failure.
+    puts_off = True
+
     def __init__(self, seconds: Duration, reason: str | None = None) -> None:
         wait = in_seconds(seconds)
         if not is_seconds(wait) or wait > LONGEST_SECONDS:

@@ -15,6 +15,7 @@ from queue_core.handling.handler import HandlerRunner, joint_settlement
 from queue_core.pool.held_batch import HeldBatch
 from queue_core.pool.source import MessageSource
 from queue_core.pool.transactions import Transactions
+from queue_core.support.trace_context import handled_for
 
 
 class PoolBatch:
@@ -47,6 +48,7 @@ class PoolBatch:
 
     def handle(self) -> None:
         """Make the remaining calls, and keep of the messages what their settlement needs."""
+        handled_for.set(self.source.names)
         self.calls.run(self._handler)
         self.calls.release()
         self.messages = self.messages.select(["_message_id"])

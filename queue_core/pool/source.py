@@ -70,6 +70,8 @@ class MessageSource(ABC):
     ) -> None:
         self._queue = queue
         self._consumer = consumer
+        #: The names of both.
+        self.names = (queue.name, consumer.name)
         self._columns = columns
         self._on_available = on_available
         self._held = held

@@ -18,7 +18,7 @@ from queue_core.errors import BadOption, SchemaMismatch
 from queue_core.queue.opened import OpenedQueue
 from queue_core.segments.buffers import Buffer
 from queue_core.segments.stager import remove_staged
-from queue_core.support.trace_context import TRACEPARENT, with_traceparent
+from queue_core.support.trace_context import TRACEPARENT, sending
 from queue_core.values.backoff import check_wait
 from queue_core.values.column_roles import expiring, holding, stamped
 from queue_core.values.durations import Duration, in_seconds
@@ -110,8 +110,20 @@ def load_each(
     table = _conformed(queue, _listed(queue, rows))
     if table.num_rows == 0:
         return pa.array([], pa.int64())
-    if TRACEPARENT in table.schema.names:
-        table = with_traceparent(table)
+    if TRACEPARENT not in table.schema.names:
+        return _load_table(queue, table, times, load, may_add=may_add)
+    with sending(table, queue.name) as traced:
+        return _load_table(queue, traced, times, load, may_add=may_add)
+
+
+def _load_table(
+    queue: OpenedQueue,
+    table: pa.Table,
+    times: tuple[Duration | None, Duration | None],
+    load: Callable[[QueueInfo, pa.Table], pa.Array],
+    *,
+    may_add: bool,
+) -> pa.Array:
     if times != (None, None):
         table = _with_times(queue, table, *times, may_add=may_add)
     while True:

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Iterable
 from functools import partial
+from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from opentelemetry.metrics import CallbackOptions, MeterProvider, Observation, get_meter_provider
@@ -53,7 +54,7 @@ class _SharedMeters:
 
 def register(store: AnyStore, provider: MeterProvider | None) -> None:
     """Register the instruments of a store with a provider; None: the global one."""
-    meter = (provider or get_meter_provider()).get_meter("ignis")
+    meter = (provider or get_meter_provider()).get_meter("ignis", version("ignis-queue"))
     shared = _SharedMeters(store)
     for metric in METRICS:
         make = meter.create_observable_counter if metric.counts else meter.create_observable_gauge
