@@ -18,6 +18,7 @@ from ignis_console.actions import ACTIONS, Action, PreparedAction, Started
 from ignis_console.ask import YES, Ask, Parameter
 from ignis_console.auth import address_of
 from ignis_console.openapi import Operation
+from ignis_console.redrives import Redrive
 from ignis_console.web import Call, in_json, page, status_of
 from queue_core.catalog.records import progress
 from queue_core.catalog.records.acts import DOER, Doer
@@ -103,11 +104,13 @@ def operations(action: Action) -> tuple[Operation, Operation]:
     )
 
 
-def said(action: Action, entry: LogEntry) -> str:
-    """Return what has happened, in words."""
+def said(action: Action, entry: LogEntry, redrive: Redrive | None = None) -> str:
+    """Return what has happened, in words; *redrive*: as it is now, if the action started one."""
     of = wording.messages(entry.messages or 0)
+    if redrive is not None:
+        return redrive.said()
     if entry.job is not None:
-        return f"Job {entry.job} was started: it may {action.name} {of}. Nothing has moved yet."
+        return f"Redrive {entry.job} of {of} was started, as a job."
     return action.done.format(of)
 
 

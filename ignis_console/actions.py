@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import inf
 from typing import NamedTuple
 
-from ignis_console import wording
+from ignis_console import redrives, wording
 from ignis_console.ask import GROUP, Ask, Parameter
 from ignis_console.choosing import choose
 from ignis_console.console import Console
+from ignis_console.redrives import Redrive
 from queue_core.catalog import queues
 from queue_core.catalog.records import figures
-from queue_core.errors import BadOption
+from queue_core.catalog.records.jobs import Wish
+from queue_core.errors import BadOption, Conflict
+from queue_core.queue.queue import Queue
+from queue_core.values.ids import IdSet
 from queue_core.values.rows import Numbers
+from queue_core.verbs.operator import redriving
 from queue_core.verbs.operator.chosen import Chosen
+from queue_core.watching.holders import holding, sentences
+from queue_core.watching.present import Holder
 
 
 class Started(NamedTuple):
@@ -33,6 +40,8 @@ class PreparedAction(NamedTuple):
     run: Callable[[str], int | Started]
     #: The ids of the messages; None: a rule says which they are when it runs.
     ids: Numbers | None = None
+    #: If there are none: the consumers that hold messages of the queue.
+    holders: Sequence[Holder] = ()
 
 
 #: Returns None if the form does not say yet which messages are meant.
@@ -52,6 +61,12 @@ class Action(NamedTuple):
     destroys: bool
     #: Whether it acts on the messages that were counted, so that no more of them may be there.
     on_messages: bool
+
+    @property
+    def label(self) -> str:
+        """What its page and its button are called."""
+        labels = {"reload": "Take back", "cancel": "Cancel the redrive"}
+        return labels.get(self.name, self.name.capitalize())
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
@@ -78,6 +93,7 @@ def _action(
 _IDS = Parameter("ids", "Message ids, with spaces or commas between them.", "Ids", "ids")
 _SELECTOR = Parameter("selector", "A SQL condition, such as amount > 10.", "Selector")
 _ALL = Parameter("all", label="All messages", kind="check")
+_FORCE = Parameter("force", label="Dead messages too", kind="check")
 _MAGAZINE = Parameter("magazine", "", "Magazine", "select", ("both", "main", "sideline"))
 
 
@@ -121,34 +137,75 @@ def scale(console: Console, ask: Ask) -> PreparedAction | None:
 
 
 @_action(
-    "Sidelined messages return to the tail of main, to be tried again. Dead ones stay.",
+    "Messages of the sideline return to the tail of main, to be tried again, or go to another "
+    "queue. The command is ignis shovel.",
+    _IDS,
     _SELECTOR,
-    Parameter("limit", "Messages. By default, all.", "At most", "number"),
-    Parameter("rate", "Messages a second, as a job. By default, at once.", "Per second"),
-    Parameter("force", label="Dead messages too", kind="check"),
-    done="{} shovelled.",
+    Parameter(
+        "limit", "Messages, the first that were loaded. By default, all.", "At most", "number"
+    ),
+    Parameter("rate", "Messages a second. By default, at once.", "Per second"),
+    Parameter("to", "The name of another queue. By default, back to main.", "To"),
+    _FORCE,
+    done="{} redriven.",
 )
-def shovel(console: Console, ask: Ask) -> PreparedAction:
-    """Shovel the sideline, at once or as a job."""
+def redrive(console: Console, ask: Ask) -> PreparedAction:
+    """Redrive chosen messages of the sideline, at once, or at a rate or to a queue as a job."""
     queue = console.store.queue(ask.queue)
-    selector, force = ask.text("selector"), ask.flag("force")
+    selector, rate, to = ask.text("selector"), _rate(ask), ask.text("to")
+    force = ask.flag("force")
     limit = ask.number("limit", 0, 1, 1 << 40) or None
-    rate = _rate(ask)
+    chosen = choose(console, ask, "sideline", all_by_default=True)
+    assert chosen is not None, "by default, these are all"
+    found = _redrivable(queue, chosen, to, force)
+    dead = 0 if force else len(_redrivable(queue, chosen, to, True)) - len(found)
+    ids = found[:limit]
+    place = "the tail of main" if to in (None, queue.name) else f"queue {to}"
+    text = f"{wording.messages(len(ids))} would go from the sideline to {place}."
+    if dead:
+        number = f"{wording.number(dead)} dead {'one matches' if dead == 1 else 'ones match'}"
+        text += f" {number}: tick “{_FORCE.label}” to redrive {'it' if dead == 1 else 'them'}."
+    if rate is not None:
+        text += f" At {wording.rate(rate)}, this takes {wording.age(len(ids) / rate)}."
+    if rate is not None or to is not None:
+        text += " A process that runs side tasks moves them as a job."
 
     def run(who: str) -> int | Started:
-        if not count:
+        if not len(ids):
             return 0
-        if rate is not None:
-            return Started(
-                queue.start_shovel(count, selector=selector, rate=rate, force=force, who=who[:200])
-            )
-        return queue.shovel(count, selector=selector, force=force)
+        if rate is None and to is None:
+            return queue.choose(ids, magazine="sideline").requeue()
+        job = queue.start_shovel(
+            ids=ids, selector=selector, rate=rate, force=force, to=to, who=who[:200]
+        )
+        return Started(job)
 
-    count = queue.shovel(limit, selector=selector, force=force, dry_run=True)
-    text = f"{wording.messages(count)} would move from the sideline to the tail of main."
-    if rate is not None:
-        text += " A process that runs side tasks moves them as a job."
-    return PreparedAction(count, text, run)
+    return PreparedAction(len(ids), text, run, ids)
+
+
+@_action(
+    "The redrive stops. Messages that it has moved stay where they are.",
+    Parameter("job", "Its id, as the page of redrives shows it.", "Redrive"),
+    done="The redrive is cancelled; it had moved {}.",
+    on_messages=False,
+)
+def cancel(console: Console, ask: Ask) -> PreparedAction | None:
+    """Cancel a redrive of the queue."""
+    job = ask.text("job")
+    if job is None:
+        return None
+    found = _redrive(console, ask.queue, job)
+    if found.ended_at is not None:
+        raise BadOption(f"redrive {job} has ended: it is {found.state}")
+    left = wording.messages(max(found.total - found.moved, 0))
+    text = f"It has moved {wording.messages(found.moved)}. {left} would stay in the sideline."
+
+    def run(_: str) -> int:
+        if not console.store.admin.cancel(job):
+            raise Conflict(f"nothing was changed: redrive {job} has just ended")
+        return _redrive(console, ask.queue, job).moved
+
+    return PreparedAction(found.moved, text, run)
 
 
 @_action(
@@ -168,9 +225,13 @@ def sweep(console: Console, ask: Ask) -> PreparedAction:
         f"{wording.messages(count)} of consumers that are dead, or fired too often, would move to "
         "the sideline."
     )
+    held = [] if count else holding(console.store.catalog, queue.info.id)
     # Further messages may become stuck in the meantime.
     return PreparedAction(
-        count, text, lambda _: queue.sweep(older_than, limit=count) if count else 0
+        count,
+        " ".join([text, *(f"{each}." for each in sentences(held, queue.name))]),
+        lambda _: queue.sweep(older_than, limit=count) if count else 0,
+        holders=held,
     )
 
 
@@ -203,7 +264,12 @@ def _on_chosen(
             if there > len(ids):
                 stay = wording.messages(there - len(ids))
                 words += f" {stay} that you chose would stay as they are."
-            return PreparedAction(len(ids), words, lambda _: run(concerned, ask), ids)
+            held: list[Holder] = []
+            if run.__name__ == "reload" and not len(ids):
+                queue = console.store.queue(ask.queue)
+                held = holding(console.store.catalog, queue.info.id)
+                words = " ".join([words, *(f"{each}." for each in sentences(held, queue.name))])
+            return PreparedAction(len(ids), words, lambda _: run(concerned, ask), ids, held)
 
         name, all_fields = run.__name__, (_IDS, _SELECTOR, _ALL, *fields)
         ACTIONS[name] = Action(name, about, all_fields, done, prepare, destroys, on_messages=True)
@@ -221,17 +287,6 @@ def _on_chosen(
 def sideline(these: Chosen, ask: Ask) -> int:
     """Sideline chosen messages of main."""
     return these.sideline(ask.text("reason_text"))
-
-
-@_on_chosen(
-    "Messages of the sideline return to the tail of main, dead ones too.",
-    "{} would return to the tail of main.",
-    done="{} requeued.",
-    magazine="sideline",
-)
-def requeue(these: Chosen, _: Ask) -> int:
-    """Requeue chosen messages of the sideline."""
-    return these.requeue()
 
 
 @_on_chosen(
@@ -276,6 +331,22 @@ def _on_queue(console: Console, ask: Ask, text: str, act: Callable[[], object]) 
 
     wait = "waits" if waiting == 1 else "wait"
     return PreparedAction(waiting, text.format(f"{wording.messages(waiting)} {wait}"), run)
+
+
+def _redrivable(queue: Queue, chosen: Chosen, to: str | None, force: bool) -> Numbers:
+    """Return the ids of the chosen messages that a redrive moves; *force*: dead ones too."""
+    catalog, wish = queue.store.catalog, Wish(ids=IdSet.of(chosen.ids), force=force)
+    wished = redriving.wished(catalog, queue.info, to, wish)
+    return redriving.find(catalog, queue.store.storage, wished)
+
+
+def _redrive(console: Console, queue: str, job: str) -> Redrive:
+    """Return a redrive of a queue; raises `BadOption` if it has no such one."""
+    with console.store.catalog.read() as connection:
+        for each in redrives.of_queue(connection, queue):
+            if each.job == job:
+                return each
+    raise BadOption(f"job={job!r}: queue {queue!r} has no such redrive")
 
 
 def _rate(ask: Ask) -> float | None:

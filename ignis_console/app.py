@@ -94,7 +94,11 @@ def _notice(console: Console, number: str) -> str | None:
     entry = console.log.find(number)
     if entry is None or entry.messages is None:
         return None
-    return acting.said(ACTIONS[entry.action], entry)
+    redrive = None
+    if entry.job is not None:
+        _, found = console.redrives().seen
+        redrive = next((each for each in found if each.job == entry.job), None)
+    return acting.said(ACTIONS[entry.action], entry, redrive)
 
 
 def _message_by_id(call: Call) -> Response:

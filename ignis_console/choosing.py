@@ -17,7 +17,9 @@ from queue_core.verbs.operator.chosen import ALL, Chosen
 MOST_IDS = 10_000
 
 
-def choose(console: Console, ask: Ask, magazine: str | None) -> Chosen | None:
+def choose(
+    console: Console, ask: Ask, magazine: str | None, *, all_by_default: bool = False
+) -> Chosen | None:
     """
     Return the messages that a form chooses now, or None if it chooses none.
 
@@ -25,7 +27,7 @@ def choose(console: Console, ask: Ask, magazine: str | None) -> Chosen | None:
     `BadOutcome` for an id of another queue, `BadSelector`, and `Conflict` for a count that the
     console has forgotten.
     """
-    chosen = _choose(console, ask, magazine)
+    chosen = _choose(console, ask, magazine, all_by_default)
     shown = ask.text("shown")
     if chosen is None or shown is None:
         return chosen
@@ -38,18 +40,20 @@ def choose(console: Console, ask: Ask, magazine: str | None) -> Chosen | None:
     return console.store.queue(ask.queue).choose(both, magazine=magazine)
 
 
-def _choose(console: Console, ask: Ask, magazine: str | None) -> Chosen | None:
+def _choose(
+    console: Console, ask: Ask, magazine: str | None, all_by_default: bool
+) -> Chosen | None:
     queue = console.store.queue(ask.queue)
     ids, selector, every = ask.text("ids"), ask.text("selector"), ask.flag("all")
     if ask.flag("group"):
-        if every or ids or selector or ask.text("magazine") == "main":
-            raise BadOption(
-                "group: choose either a group of the sideline, or messages by ids, selector, all "
-                "or magazine"
-            )
+        if every or ask.text("magazine") == "main":
+            raise BadOption("group: choose either a group of the sideline, or all, or main")
         rows = console.store.view("sideline", ask.queue)
         found = sideline.members(rows, *ask.group).column("message_id")
-        return queue.choose(found.combine_chunks().cast(pa.int64()), magazine="sideline")
+        members = IdSet.of(found.combine_chunks().cast(pa.int64()))
+        if ids is not None:
+            members &= IdSet.of(_numbers(ids))
+        return queue.choose(members, selector, magazine="sideline")
     if any(ask.group):
         raise BadOption(
             "kind, fingerprint and reason choose a group of the sideline: send group=1 with them"
@@ -57,7 +61,7 @@ def _choose(console: Console, ask: Ask, magazine: str | None) -> Chosen | None:
     if every and (ids or selector):
         raise BadOption("choose either all messages, or some by id or selector")
     if not (every or ids or selector):
-        return None
+        return queue.choose(ALL, magazine=magazine) if all_by_default else None
     by_id = None if ids is None else _numbers(ids)
     return queue.choose(ALL if every else by_id, selector, magazine)
 

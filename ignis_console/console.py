@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import gc
 import time
+from collections.abc import Hashable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import NamedTuple
 
 import pyarrow as pa
 
+from ignis_console import redrives
 from ignis_console.action_log import ActionLog
 from ignis_console.auth import Auth
 from ignis_console.config import ConsoleOptions
 from ignis_console.details import Details, read_queue, read_sideline
+from ignis_console.facets import Sample, sample
 from ignis_console.problems import Problem, find
+from ignis_console.redrives import Redrive
 from ignis_console.shared import Look, Remembered, Shared
 from queue_core.errors import CatalogUnavailable, IgnisError
 from queue_core.store import Store
@@ -69,6 +73,8 @@ class Console:
         self._overviews: Shared[Overview] = Shared(FIGURES_SECONDS)
         self._queues: Shared[Details] = Shared(QUEUE_SECONDS)
         self._sidelines: Shared[tuple[int, pa.Table]] = Shared(SIDELINE_SECONDS)
+        self._samples: Shared[Sample] = Shared(SIDELINE_SECONDS)
+        self._redrives: Shared[tuple[int, tuple[Redrive, ...]]] = Shared(QUEUE_SECONDS)
         #: When a person last acted on a queue.
         self._acted: dict[str, float] = {}
         self._metrics: Shared[str] = Shared(METRICS_SECONDS)
@@ -103,6 +109,18 @@ class Console:
             queue, lambda: read_sideline(self.store, queue), hasty=self._in_haste(queue)
         )
 
+    def sample(self, queue: str, group: Hashable, members: Numbers, shown: Numbers) -> Sample:
+        """Return a sample of a group of the sideline, at most some seconds old."""
+
+        def read() -> Sample:
+            return sample(self.store.queue(queue), members, shown)
+
+        return self._samples.get((queue, group), read, hasty=self._in_haste(queue)).seen
+
+    def redrives(self) -> Look[tuple[int, tuple[Redrive, ...]]]:
+        """Return the catalog's time and the redrives of the store, at most some seconds old."""
+        return self._redrives.get("", lambda: redrives.read(self.store))
+
     def metrics(self) -> str:
         """Return the metrics of the store for Prometheus, at most a second old."""
         look = self._metrics.get("", lambda: prometheus.page(self.store))
@@ -124,7 +142,8 @@ class Console:
     def changed(self, queue: str) -> None:
         """Forget what was read before an action on a queue."""
         self._acted[queue] = time.monotonic()
-        for each in (self._overviews, self._queues, self._sidelines, self._metrics):
+        kept = (self._overviews, self._queues, self._sidelines, self._samples, self._redrives)
+        for each in (*kept, self._metrics):
             each.forget()
 
     def close(self) -> None:

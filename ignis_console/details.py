@@ -9,7 +9,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from ignis_console.wording import moment
+from ignis_console import redrives
+from ignis_console.redrives import Redrive
+from ignis_console.wording import EPOCH, moment
 from queue_core.catalog import dialect, queues
 from queue_core.catalog.records import acts
 from queue_core.catalog.records.samples import FINEST
@@ -64,6 +66,8 @@ class Details:
     span: str
     samples: tuple[FigureSample, ...]
     acts: tuple[ActMark, ...]
+    #: Those that go on, or ended within the last hour.
+    redrives: tuple[Redrive, ...]
     figures: QueueFigures = field(metadata=HIDDEN)
 
 
@@ -82,6 +86,7 @@ def read_queue(store: Store, name: str, span: str) -> Details:
         holders = tuple(present.read_holders(connection, now, info.id))
         history = samples(*SPANS[span])
         marked = acts.rows(connection, [name], MARKS)
+        own = redrives.of_queue(connection, name)
     aside = {row["shard"]: row["waiting"] for row in rows if row["magazine"] == "sideline"}
     shards = tuple(
         ShardRow(
@@ -105,6 +110,7 @@ def read_queue(store: Store, name: str, span: str) -> Details:
         span=span,
         samples=history,
         acts=tuple(ActMark(row.begun_at / 1e6, row.verb, row.who) for row in marked),
+        redrives=redrives.recent(own, moment(now) or EPOCH),
         figures=figures,
     )
 

@@ -7,17 +7,21 @@ from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 from sqlalchemy import Connection
 
 from ignis_console.wording import moment
 from queue_core.catalog import queues
+from queue_core.catalog.holders import holders
 from queue_core.catalog.holders.consumers import names_of
 from queue_core.catalog.records import failures
 from queue_core.catalog.slices import id_map
 from queue_core.catalog.slices.conditions import of_few_segments
 from queue_core.catalog.slices.slices import fetch
 from queue_core.errors import DamagedSegment
+from queue_core.queue.queue import Queue
 from queue_core.store import Store
 from queue_core.values.due import NEVER
 from queue_core.values.ids import IdSet
@@ -105,6 +109,20 @@ def life(store: Store, queue: str, message_id: int) -> Life:
     names = [field.name for field in fields(Failure)]
     failed = tuple(Failure(**row) for row in own.select(names).to_pylist())
     return Life(message_id, place, payload, failed, events(place, failed))
+
+
+def in_flight(queue: Queue, count: int, selector: str | None, consumer: str | None) -> pa.Table:
+    """Return messages in flight, at most *count*, as `Queue.browse`, with their ``_consumer``."""
+    with queue.store.catalog.read() as connection:
+        held = holders.held(connection, queue.info.id, consumer)
+        names = names_of(connection, {each.consumer_id for each in held if each.consumer_id})
+        ids = id_map.ids_of(connection, [(each, each.rows) for each in held])
+    found = ids if selector is None else queue.choose(ids, selector).ids.to_numpy()
+    rows = queue.choose(found[:count]).rows().sort_by("_fired_at")
+    of = np.repeat([each.consumer_id for each in held], [len(each.rows) for each in held])
+    order = np.argsort(ids)
+    at = order[np.searchsorted(ids[order], rows.column("_message_id").to_numpy())]
+    return rows.append_column("_consumer", pa.array([names.get(of[each]) for each in at]))
 
 
 def events(place: MessagePlace | None, failed: Sequence[Failure]) -> tuple[MessageEvent, ...]:

@@ -11,14 +11,18 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple, get_type_hints
 
+import numpy as np
+
 from ignis_console import messages, sideline, wording
 from ignis_console.action_log import KEPT, LogEntry
 from ignis_console.ask import GROUP, Ask, Parameter
 from ignis_console.console import Console
 from ignis_console.details import SPANS, Details
+from ignis_console.facets import Sample
 from ignis_console.messages import Life
 from ignis_console.openapi import Operation
 from ignis_console.problems import Problem, of_queue
+from ignis_console.redrives import Redrive
 from ignis_console.shared import Look
 from ignis_console.sideline import Groups, LiteralReason, within
 from queue_core.catalog.records import acts
@@ -221,6 +225,8 @@ class SidelinePage(Groups):
     reasons: tuple[LiteralReason, ...]
     members: int
     rows: tuple[SidelineRow, ...]
+    #: What the messages of the chosen group have in them; null: none is chosen.
+    sample: Sample | None
 
 
 @_page(
@@ -246,6 +252,10 @@ def sideline_page(console: Console, ask: Ask) -> SidelinePage:
         groups |= {"page": page, "pages": pages}
     names = list(SidelineRow.__dataclass_fields__)
     shown = found.select(names).slice((page - 1) * GROUP_ROWS, GROUP_ROWS)
+    sample = None
+    if chosen:
+        members, here = (each.column("message_id").to_numpy() for each in (found, shown))
+        sample = console.sample(ask.queue, (*ask.group, page), np.sort(members), here)
     return SidelinePage(
         **groups,
         fresh=freshness(look, now),
@@ -259,16 +269,20 @@ def sideline_page(console: Console, ask: Ask) -> SidelinePage:
         reasons=reasons[: sideline.MOST_REASONS],
         members=found.num_rows,
         rows=tuple(SidelineRow(**row) for row in shown.to_pylist()),
+        sample=sample,
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessagesPage:
-    """Messages that wait."""
+    """Messages that wait, or that are in flight."""
 
     queue: str
     selector: str | None
     magazine: str
+    #: ``waiting``, or ``in flight``: then those of both magazines, with their ``_consumer``.
+    state: str
+    consumer: str | None
     count: int
     #: The columns of the queue, and those of them that are numbers.
     columns: tuple[str, ...]
@@ -278,25 +292,33 @@ class MessagesPage:
 
 @_page(
     "/queues/{queue}/messages",
-    "Messages that wait, without taking them.",
+    "Messages that wait or are in flight, without taking them.",
     Parameter("selector", "A SQL condition on the messages."),
-    Parameter("magazine", "main or sideline."),
+    Parameter("magazine", "main or sideline, of messages that wait."),
+    Parameter("state", "waiting or in flight."),
+    Parameter("consumer", "Only messages in flight that this consumer holds."),
     Parameter("count", "The most messages: 1 to 200.", kind="number"),
 )
 def messages_page(console: Console, ask: Ask) -> MessagesPage:
-    """Return messages that wait; raises `BadSelector`."""
+    """Return messages that wait or are in flight; raises `BadSelector`."""
     selector, magazine = ask.text("selector"), ask.one_of("magazine", ("main", "sideline"))
     count = ask.number("count", 20, 1, MOST_MESSAGES)
     queue = console.store.queue(ask.queue)
-    found = valid_table(queue.peek(count, selector=selector, magazine=magazine))
+    state, consumer = ask.one_of("state", ("waiting", "in flight")), ask.text("consumer")
+    if state == "waiting":
+        found = queue.peek(count, selector=selector, magazine=magazine)
+    else:
+        found = messages.in_flight(queue, count, selector, consumer)
     return MessagesPage(
         queue=ask.queue,
         selector=selector,
         magazine=magazine,
+        state=state,
+        consumer=consumer,
         count=count,
         columns=tuple(queue.schema.names),
         numbers=tuple(each.name for each in queue.schema if str(each.type).startswith(_NUMBERS)),
-        messages=tuple(json.loads(as_json(found.to_pylist()))),
+        messages=tuple(json.loads(as_json(valid_table(found).to_pylist()))),
     )
 
 
@@ -334,6 +356,22 @@ def problems_page(console: Console, _: Ask) -> ProblemsPage:
     look = console.overview()
     fresh = freshness(look, look.seen.figures.now)
     return ProblemsPage(fresh=fresh, problems=tuple(look.seen.problems))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RedrivesPage:
+    """The redrives of the last week that go on as jobs."""
+
+    fresh: Freshness
+    redrives: tuple[Redrive, ...]
+
+
+@_page("/redrives", "Redrives as jobs: those that go on, and the latest ones of the last week.")
+def redrives_page(console: Console, _: Ask) -> RedrivesPage:
+    """Return the redrives of the store."""
+    look = console.redrives()
+    now, found = look.seen
+    return RedrivesPage(fresh=freshness(look, now), redrives=found)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -56,7 +56,7 @@
   }
 
   const keys = document.getElementById("keys");
-  const places = { q: "/", p: "/problems", l: "/log" };
+  const places = { q: "/", p: "/problems", r: "/redrives", l: "/log" };
   let begun = 0;
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || (keys && keys.open)) return;

@@ -2,6 +2,7 @@
 
 import json
 import re
+import socket
 
 import pytest
 from sqlalchemy import update
@@ -13,9 +14,11 @@ from queue_core.catalog.records import acts
 from queue_core.catalog.tables import consumers
 from queue_core.queue.admin import QueueAdmin
 from queue_core.selection import rounds
+from queue_core.upkeep.tasks.shovel import Retries
 from tests.console.clients import log_in, logged, token
 from tests.dump import backdate
-from tests.factories import orders
+from tests.factories import make_queue, orders
+from tests.job_steps import run_job
 
 
 def act(client, name, *, api=True, **fields):
@@ -60,31 +63,94 @@ def test_scale(operator, queue):
         assert operator.get(path, params={"concurrency": wrong}).status_code == 400
 
 
-def test_shovel(operator, queue):
-    shown, done = act(operator, "shovel", limit=1)
+def test_redrive(operator, queue):
+    shown, done = act(operator, "redrive", limit=1)
 
     assert (shown["messages"], done["messages"]) == (1, 1)
     assert counts(queue) == (7, 2, 1)
-    assert act(operator, "shovel")[1]["messages"] == 1
-    assert act(operator, "shovel")[1]["messages"] == 0
+    assert act(operator, "redrive")[1]["messages"] == 1
+    assert act(operator, "redrive")[1]["messages"] == 0
     for rate in ["0", "-1", "nan", "inf", "x"]:
-        refused = operator.get("/api/queues/orders/actions/shovel", params={"rate": rate})
+        refused = operator.get("/api/queues/orders/actions/redrive", params={"rate": rate})
         assert refused.status_code == 400
         assert "more than 0" in refused.json()["message"]
+    refused = operator.get("/api/queues/orders/actions/redrive", params={"to": "ordres"}).json()
+    assert "did you mean 'orders'" in refused["message"]
 
 
-def test_a_shovel_with_a_rate_is_a_job(operator, store, queue):
-    _, done = act(operator, "shovel", rate="5", selector="number >= 0")
+def test_dead_messages_that_match_are_named_and_the_button_waits_for_them(operator, queue):
+    queue.choose("all", magazine="main").sideline("gone")
+    group = {"group": "1", "kind": "by_hand", "fingerprint": "gone"}
+    few = group | {"selector": "number >= 8"}
+    many = operator.get("/queues/orders/actions/redrive", params=group)
+    assert "6 dead ones match: tick “Dead messages too”" in many.text
+    assert re.search(r'<button class="primary" disabled>Redrive', many.text)
 
+    shown, done = act(operator, "redrive", **few, force="1")
+
+    dead = shown["messages"]
+    assert 0 < dead < 6
+    assert "dead ones" not in shown["text"]
+    assert (done["messages"], counts(queue)) == (dead, (dead, 2, 8 - dead))
+
+
+def test_one_tenant_of_a_reason_goes_to_a_queue_at_a_rate(operator, store, queue):
+    other = make_queue(store, "other")
+    chosen = sorted(queue.choose("all", magazine="sideline").ids.to_pylist())
+    number = queue.choose(chosen[0]).rows().column("number")[0].as_py()
+    fields = GROUP | {"selector": f"number = {number}", "ids": " ".join(map(str, chosen))}
+    fields |= {"rate": "5", "to": "other"}
+
+    shown, done = act(operator, "redrive", **fields)
+
+    assert shown["messages"] == 1
+    assert "to queue other. At 5/s, this takes 0.2 s. A process" in shown["text"]
     (job,) = store.view("jobs").to_pylist()
-    assert (job["who"], job["rate"], job["limit"]) == ("console", 5.0, 2)
+    assert (job["who"], job["rate"], job["by_id"], job["target"]) == ("console", 5.0, True, "other")
     assert done["job"] == job["job"]
-    assert done["text"].startswith(f"Job {job['job']} was started: it may shovel 2 messages.")
-    (entry,) = logged(operator)
-    assert entry["job"] == job["job"]
-    notice = operator.get(f"/queues/orders?done={entry['number']}").text
-    assert f"Job {job['job']} was started" in notice
-    assert "shovelled." not in notice
+    run_job(store, job["job"])
+    assert other.browse().column("number").to_pylist() == [number]
+
+
+def test_a_redrive_with_a_rate_is_followed_and_cancelled(operator, store, queue):
+    _, done = act(operator, "redrive", rate="1")
+    job = done["job"]
+
+    assert done["text"] == f"Redrive {job} of 2 messages was started, as a job."
+    (number,) = [each.number for each in operator.app.state.console.log.latest()]
+    after = f"/queues/orders?done={number}"
+    assert f"Redrive {job} waits for a process" in operator.get(after).text
+    Retries(store.catalog, store.storage).run(["orders"], job)
+    operator.app.state.console.changed("orders")
+    for path in (after, "/redrives"):
+        page = operator.get(path).text
+        assert f'<progress max="2" value="1" aria-label="Redrive {job}: 1 of 2 messages">' in page
+        assert f"/queues/orders/actions/cancel?job={job}" in page
+        assert "at most 1/s · 1.0 s left" in page
+    assert f"Redrive {job} is running" in operator.get(after).text
+
+    shown, done = act(operator, "cancel", job=job)
+
+    assert shown["text"] == "It has moved 1 message. 1 message would stay in the sideline."
+    assert done["text"] == "The redrive is cancelled; it had moved 1 message."
+    assert "cancelled: it has moved 1 of 2 messages." in operator.get(after).text
+    assert counts(queue) == (7, 2, 1)
+    path = "/api/queues/orders/actions/cancel"
+    for wrong, why in ((job, "has ended: it is cancelled"), ("nope", "no such redrive")):
+        assert why in operator.get(path, params={"job": wrong}).json()["message"]
+
+
+def test_who_holds_messages_in_flight_is_said_and_they_can_be_taken_back(operator, queue):
+    page = operator.get("/queues/orders").text
+    assert "messages?state=in+flight&amp;consumer=till" in page
+    assert socket.gethostname() in page
+    for action, fields in (("sweep", {"older_than": 0}), ("reload", {"all": "1"})):
+        path = f"/queues/orders/actions/{action}"
+        text = operator.get("/api" + path, params=fields).json()["text"]
+        assert "2 messages are held by till (process" in text
+        assert "which is alive; take them back with: ignis reload orders --consumer till" in text
+        link = "/queues/orders/actions/reload?all=1&amp;consumer=till"
+        assert link in operator.get(path, params=fields).text
 
 
 def test_sweep_takes_messages_of_dead_consumers(operator, store, queue):
@@ -99,7 +165,7 @@ def test_sweep_takes_messages_of_dead_consumers(operator, store, queue):
     assert counts(queue) == (6, 0, 4)
 
 
-def test_sideline_by_selector_and_requeue_by_group(operator, queue):
+def test_sideline_by_selector_and_redrive_by_group(operator, queue):
     waiting = sorted(queue.peek(100).column("number").to_pylist())
     condition = f"number = {waiting[0]}"
     shown, done = act(operator, "sideline", selector=condition, reason_text="looks wrong")
@@ -107,7 +173,7 @@ def test_sideline_by_selector_and_requeue_by_group(operator, queue):
 
     assert (shown["messages"], done["messages"]) == (1, 1)
     assert counts(queue) == (5, 2, 3)
-    assert act(operator, "requeue", **group)[1]["messages"] == 1
+    assert act(operator, "redrive", **group, force="1")[1]["messages"] == 1
     assert counts(queue) == (6, 2, 2)
 
 
@@ -191,9 +257,10 @@ def test_a_busy_queue_can_be_paused(operator, queue, name):
 
 
 def test_no_action_runs_unseen(operator, queue):
+    job = queue.start_shovel()
     for name in ACTIONS:
         known = {field.name for field in ACTIONS[name].fields}
-        fields = {"concurrency": 1, "all": "1", "consumer": "till"}
+        fields = {"concurrency": 1, "all": "1", "consumer": "till", "job": job}
         fields = {key: fields[key] for key in fields.keys() & known} | {"confirm": "orders"}
         headers = {"X-CSRF-Token": token(operator)}
 
@@ -222,11 +289,11 @@ def test_the_page_says_for_which_values_it_has_counted(operator, queue):
         "Magazine": "main",
     }
     assert counted("scale", concurrency="3") == {"Concurrency": "3"}
-    assert counted("shovel") == {"Every field": "empty"}
+    assert counted("redrive") == {"Every field": "empty"}
 
 
 def test_an_action_without_a_choice_asks_for_one(operator, queue):
-    for name in ["sideline", "requeue", "reload", "delete", "scale"]:
+    for name in ["sideline", "cancel", "reload", "delete", "scale"]:
         page = operator.get(f"/queues/orders/actions/{name}")
 
         assert "Choose messages first" in page.text
@@ -264,8 +331,6 @@ GROUP = {"group": "1", "kind": "exception", "reason": "no such customer"}
         ({"selector": "number > 0", "magazin": "sideline"}, "did you mean 'magazine'?"),
         ({"all": "1", "selectr": "number = 1"}, "did you mean 'selector'?"),
         ({"all": "maybe"}, "false"),
-        (GROUP | {"selector": "number = 1"}, "either a group"),
-        (GROUP | {"ids": "1"}, "either a group"),
         (GROUP | {"all": "1"}, "either a group"),
         (GROUP | {"magazine": "main"}, "either a group"),
         ({"all": "1", "kind": "exception"}, "group=1"),
@@ -287,15 +352,15 @@ def test_a_wrong_choice_is_refused_with_its_reason(operator, queue, fields, hint
 
 
 def test_the_page_after_an_action_says_what_was_done(operator, queue):
-    _, page = act(operator, "shovel", api=False)
+    _, page = act(operator, "redrive", api=False)
 
     assert page.status_code == 200
-    assert "2 messages shovelled." in page.text
-    assert "shovelled." not in operator.get("/queues/orders?done=7").text
+    assert "2 messages redriven." in page.text
+    assert "redriven." not in operator.get("/queues/orders?done=7").text
 
 
 def test_the_log_has_the_names_of_the_fields(operator, queue):
-    act(operator, "requeue", **GROUP)
+    act(operator, "redrive", **GROUP)
     act(operator, "sideline", selector="number > 0", reason_text="odd")
     act(operator, "sideline", all="no", selector="number > 0")
     act(operator, "sideline", all="1")

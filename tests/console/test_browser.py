@@ -99,7 +99,9 @@ def pages_of(queue):
         "messages": f"{at}/messages?selector=number+%3E+1",
         "message": f"{at}/messages/{message}",
         "delete": f"{at}/actions/delete?all=1",
-        "shovel": f"{at}/actions/shovel",
+        "redrive": f"{at}/actions/redrive",
+        "redrives": "/redrives",
+        "in flight": f"{at}/messages?state=in+flight",
     }
 
 
@@ -273,7 +275,7 @@ FILLED = {
     "scale": {"concurrency": "3"},
     "sideline": {"selector": "number > 0", "reason_text": SCRIPT},
     "delete": {"selector": "number > 0"},
-    "requeue": {"selector": "number >= 0"},
+    "redrive": {"selector": "number >= 0"},
 }
 
 
@@ -283,7 +285,7 @@ FILLED = {
         ("sideline", {"selector": "number = 5"}, {"selector": " OR number > 5"}),
         ("sideline", {"selector": "number = 5"}, {"reason_text": "typed later"}),
         ("scale", {"concurrency": "2"}, {"concurrency": "1"}),
-        ("shovel", {}, {"force": None}),
+        ("redrive", {}, {"force": None}),
     ],
 )
 def test_the_button_acts_only_on_what_was_counted(page, queue, name, counted, edited):
@@ -471,9 +473,9 @@ def tab_to(page, of, wanted):
 def test_it_works_without_script(page, queue):
     page.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
     try:
-        open_action(page, queue, "shovel")
+        open_action(page, queue, "redrive")
         css(page, "form[method=post][data-once] button").click()
-        assert css(page, ".notice").text == "2 messages shovelled."
+        assert css(page, ".notice").text == "2 messages redriven."
     finally:
         page.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
 

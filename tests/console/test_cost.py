@@ -103,10 +103,10 @@ def test_actions_write_one_row_each_to_the_log_of_tasks_which_a_vacuum_forgets(
     path = "/api/queues/orders/actions/"
     csrf = token(operator)
     for _ in range(3):
-        for action in ("sideline", "requeue", "pause", "resume"):
+        for action in ("sideline", "redrive", "pause", "resume"):
             body = {"expected": 100, "csrf": csrf}
-            if action in ("sideline", "requeue"):
-                body["all"] = True
+            if action in ("sideline", "redrive"):
+                body["all" if action == "sideline" else "force"] = True
             answer = operator.post(path + action, json=body)
             assert answer.status_code == 200, answer.text
             operator.get("/problems")

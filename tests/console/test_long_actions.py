@@ -93,7 +93,7 @@ def test_the_log_shows_how_many_messages_are_done(operator, queue, monkeypatch):
     assert entry["messages"] == 6
 
 
-def test_sweeps_and_shovels_of_the_console_have_brief_rounds(operator, store, queue, monkeypatch):
+def test_sweeps_and_redrives_of_the_console_have_brief_rounds(operator, store, queue, monkeypatch):
     """Those of other processes may keep a firing waiting for longer."""
     monkeypatch.setattr(acting, "ANSWER_SECONDS", 60)
     monkeypatch.setattr(rounds, "WHOLE_SLICES", 2)
@@ -101,13 +101,15 @@ def test_sweeps_and_shovels_of_the_console_have_brief_rounds(operator, store, qu
     load_singly(queue, 6)
     queue.fire("all")
     backdate(store, 100_000)
-    for action, fields in (("sweep", {"older_than": "10"}), ("shovel", {"force": "1"})):
+    monkeypatch.setattr(rounds, "PART_SLICES", 2)
+    acts = (("sweep", "sweep", {"older_than": "10"}), ("redrive", "by_hand", {"force": "1"}))
+    for action, task, fields in acts:
         path = f"/queues/singles/actions/{action}"
         sent = {"csrf": token(operator), "expected": "6"} | fields
 
         assert operator.post(path, data=sent, follow_redirects=False).status_code == 303
         with store.catalog.read() as connection:
-            found = task_log.read(connection, [queue.info], [action]).to_pylist()
+            found = task_log.read(connection, [queue.info], [task]).to_pylist()
         assert [row["moved"] for row in found] == [2, 2, 2]
 
 

@@ -93,7 +93,7 @@ def test_a_group_of_the_sideline_is_a_described_choice(document):
     group = {"group", "kind", "fingerprint", "reason"}
     sideline = document["paths"]["/api/queues/{queue}/sideline"]["get"]["parameters"]
     assert group <= {each["name"] for each in sideline}
-    for action in ["requeue", "delete", "sideline", "reload"]:
+    for action in ["redrive", "delete", "sideline", "reload"]:
         path = document["paths"][f"/api/queues/{{queue}}/actions/{action}"]
         body = path["post"]["requestBody"]["content"]["application/json"]["schema"]["properties"]
 

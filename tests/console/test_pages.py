@@ -227,7 +227,7 @@ def test_characters_that_turn_a_text_around_are_shown_as_escapes(operator, queue
         operator.get("/queues/orders/sideline"),
         operator.get("/queues/orders/sideline", params=group),
         operator.get(f"/queues/orders/messages/{message}"),
-        operator.get("/queues/orders/actions/requeue", params=group),
+        operator.get("/queues/orders/actions/redrive", params=group | {"force": "1"}),
         operator.get("/queues/orders/actions/sideline", params=by_selector),
     ]
 
@@ -235,9 +235,9 @@ def test_characters_that_turn_a_text_around_are_shown_as_escapes(operator, queue
         assert "\\u202e" in page.text
         # But the values of fields come back as they are.
         assert TURN not in re.sub(r'value="[^"]*"', "", page.text)
-    form = group | {"expected": "1", "csrf": token(operator)}
+    form = group | {"force": "1", "expected": "1", "csrf": token(operator)}
     assert f'name="reason" value="{reason}"' in pages[3].text
-    assert "1 message requeued." in operator.post("/queues/orders/actions/requeue", data=form).text
+    assert "1 message redriven." in operator.post("/queues/orders/actions/redrive", data=form).text
 
 
 @pytest.mark.parametrize("path", ["/queues", "/queues/orders", "/queues/orders/sideline"])
@@ -338,7 +338,8 @@ def test_a_store_that_is_gone_is_an_error_page(address, operator, store, queue):
 
         paths += ["/queues/none", "/queues/orders/messages?selector=number+>+1"]
         for name, action in ACTIONS.items():
-            every = "?all=1" if "all" in [each.name for each in action.fields] else ""
+            known = [each.name for each in action.fields]
+            every = "?all=1" if "all" in known else "?job=1" if "job" in known else ""
             paths.append(f"/queues/orders/actions/{name}{every}")
         found = {path: client.get(path) for path in paths}
 
@@ -397,8 +398,8 @@ def test_an_action_is_seen_by_the_next_look_and_in_haste_after_it(operator, stor
     path, csrf = "/api/queues/orders/sideline", token(operator)
     assert operator.get(path).json()["messages"] == 2
 
-    body = {"all": True, "expected": 2, "csrf": csrf}
-    assert operator.post("/api/queues/orders/actions/requeue", json=body).status_code == 200
+    body = {"force": True, "expected": 2, "csrf": csrf}
+    assert operator.post("/api/queues/orders/actions/redrive", json=body).status_code == 200
     assert operator.get(path).json()["messages"] == 0
     for number in range(12):
         operator.get(f"/queues/mail-{number}/sideline")

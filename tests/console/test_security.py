@@ -14,10 +14,10 @@ FORMS = {
     "pause": {},
     "resume": {},
     "scale": {"concurrency": "3"},
-    "shovel": {},
+    "redrive": {},
     "sweep": {"older_than": "0"},
     "sideline": {"all": "1"},
-    "requeue": {"all": "1"},
+    "cancel": {"job": "1"},
     "reload": {"all": "1", "consumer": "till"},
     "delete": {"all": "1", "confirm": "orders"},
 }

@@ -6,11 +6,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, and_, bindparam, func, select
+from sqlalchemy import ColumnElement, Connection, and_, bindparam, func, select
 
 from queue_core.catalog import dialect
 from queue_core.catalog.holders.consumers import NOT_AGAIN, by_name, life, names_of, own_ids
-from queue_core.catalog.slices.conditions import Eligible
+from queue_core.catalog.slices.conditions import IN_FLIGHT, Eligible
+from queue_core.catalog.slices.slices import fetch
 from queue_core.catalog.tables import consumers, slices
 from queue_core.errors import BadOption
 from queue_core.values.ids import IdSet
@@ -74,6 +75,18 @@ def of_others(connection: Connection, fired: Iterable[Slice], ids: IdSet) -> dic
             left[piece.consumer_id] += len(piece.rows & ids.rows(piece.segment_id))
     names = names_of(connection, left.keys() - set(own_ids(connection)))
     return {name: left[id] for id, name in names.items() if left[id]}
+
+
+def held(connection: Connection, queue_id: int, name: str | None = None) -> list[Slice]:
+    """Return the slices in flight of a queue, those of the oldest firing first; *name*: of one."""
+    # In the index of tickets, as in `holding`.
+    if name is None:
+        whose: ColumnElement[bool] = slices.c.consumer_id.is_not(None)
+    else:
+        whose = slices.c.consumer_id == id_of(connection, name)
+    here = dialect.not_indexed(slices.c.queue_id) == queue_id
+    found = fetch(connection, whose, here, *IN_FLIGHT)
+    return sorted(found, key=lambda each: each.fired_at or 0)
 
 
 def holding(connection: Connection, queue_id: int | None = None) -> Sequence[Any]:

@@ -21,6 +21,7 @@ from queue_core.selection.request import Candidates, FireRequest, Horizon
 from queue_core.selection.rounds import still_there
 from queue_core.values.ids import IdSet
 from queue_core.values.model import Magazine, QueueInfo
+from queue_core.values.rows import Numbers
 from queue_core.values.schema import check_insertable
 from queue_core.values.settings import check_count, check_rate
 from queue_core.verbs.quarantine import quarantining
@@ -99,14 +100,12 @@ def count(catalog: Catalog, storage: Storage, redriving: Redriving) -> int:
     return there if limit is None else min(there, limit)
 
 
-def find(catalog: Catalog, storage: Storage, queue: QueueInfo, wish: Wish) -> IdSet:
-    """Return which of the messages *wish.ids* would be moved now, the lowest ids first."""
-    assert wish.ids is not None, "others are counted"
-    redriving = wished(catalog, queue, None, wish)
+def find(catalog: Catalog, storage: Storage, redriving: Redriving) -> Numbers:
+    """Return the ids, among those of the wish, of the messages that could be moved now."""
     request = redriving.shovelful(storage.uri).request(redriving.queue)
-    found = _candidates(catalog, storage, request, wish.ids)
+    found = _candidates(catalog, storage, request, redriving.wish.ids)
     assert found is not None, "ids are given"
-    return IdSet.of(found.ids.numbers()[: wish.limit])
+    return found.ids.numbers()
 
 
 def _candidates(
