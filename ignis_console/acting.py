@@ -75,7 +75,10 @@ def do(action: Action, call: Call) -> Response:
 def api_show(action: Action, call: Call) -> Response:
     """Tell a script what an action would do."""
     prepared = _prepare(call, action)
-    messages, text = (prepared.messages, prepared.text) if prepared else (None, action.about)
+    messages, text = None, action.about
+    if prepared:
+        messages = prepared.messages
+        text = " ".join([prepared.text, *(f"{each}." for each in prepared.held.values())])
     shown = _remembered(call, prepared)
     return in_json(ActionAnswer(action.name, call.ask.queue, messages, text, shown=shown))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from math import inf
 from typing import NamedTuple
 
@@ -21,7 +21,6 @@ from queue_core.values.rows import Numbers
 from queue_core.verbs.operator import redriving
 from queue_core.verbs.operator.chosen import Chosen
 from queue_core.watching.holders import holding, sentences
-from queue_core.watching.present import Holder
 
 
 class Started(NamedTuple):
@@ -40,8 +39,8 @@ class PreparedAction(NamedTuple):
     run: Callable[[str], int | Started]
     #: The ids of the messages; None: a rule says which they are when it runs.
     ids: Numbers | None = None
-    #: If there are none: the consumers that hold messages of the queue.
-    holders: Sequence[Holder] = ()
+    #: If there are none: who holds messages of the queue in flight, by consumer, in words.
+    held: Mapping[str, str] = {}
 
 
 #: Returns None if the form does not say yet which messages are meant.
@@ -225,13 +224,12 @@ def sweep(console: Console, ask: Ask) -> PreparedAction:
         f"{wording.messages(count)} of consumers that are dead, or fired too often, would move to "
         "the sideline."
     )
-    held = [] if count else holding(console.store.catalog, queue.info.id)
     # Further messages may become stuck in the meantime.
     return PreparedAction(
         count,
-        " ".join([text, *(f"{each}." for each in sentences(held, queue.name))]),
+        text,
         lambda _: queue.sweep(older_than, limit=count) if count else 0,
-        holders=held,
+        held={} if count else _held(queue),
     )
 
 
@@ -264,11 +262,8 @@ def _on_chosen(
             if there > len(ids):
                 stay = wording.messages(there - len(ids))
                 words += f" {stay} that you chose would stay as they are."
-            held: list[Holder] = []
-            if run.__name__ == "reload" and not len(ids):
-                queue = console.store.queue(ask.queue)
-                held = holding(console.store.catalog, queue.info.id)
-                words = " ".join([words, *(f"{each}." for each in sentences(held, queue.name))])
+            is_empty = run.__name__ == "reload" and not len(ids)
+            held = _held(console.store.queue(ask.queue)) if is_empty else {}
             return PreparedAction(len(ids), words, lambda _: run(concerned, ask), ids, held)
 
         name, all_fields = run.__name__, (_IDS, _SELECTOR, _ALL, *fields)
@@ -347,6 +342,12 @@ def _redrive(console: Console, queue: str, job: str) -> Redrive:
             if each.job == job:
                 return each
     raise BadOption(f"job={job!r}: queue {queue!r} has no such redrive")
+
+
+def _held(queue: Queue) -> dict[str, str]:
+    holders = holding(queue.store.catalog, queue.info.id)
+    found = [each.name for each in holders]
+    return dict(zip(found, sentences(holders, queue.name), strict=False))
 
 
 def _rate(ask: Ask) -> float | None:
