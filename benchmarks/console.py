@@ -293,9 +293,8 @@ def actions(store: Store, messages: int, singles: int) -> None:
                 print(f"{name} {fields}: {counts}, {len(waits)} firings: {shown}", flush=True)
                 for each in (first, queue):
                     each.choose("all").delete()
-    for number, (name, _, fields) in enumerate(ACTIONS):
-        selected = " with a selector" if name == "shovel" and "selector" in fields else ""
-        table.add_row(name + selected, *found[number], f"{longer[number]} of {of[number]}")
+    for number, (name, _, _) in enumerate(ACTIONS):
+        table.add_row(name, *found[number], f"{longer[number]} of {of[number]}")
     table.show()
 
 
@@ -409,10 +408,8 @@ SELECTED = {"selector": "number>=0"}
 ACTIONS: tuple[tuple[str, Setup, dict[str, Any]], ...] = (
     ("delete", waiting, SELECTED),
     ("sideline", waiting, SELECTED),
-    ("requeue", sidelined, SELECTED),
+    ("redrive", sidelined, {"force": 1} | SELECTED),
     ("reload", stuck, SELECTED),
-    ("shovel", sidelined, {"force": 1}),
-    ("shovel", sidelined, {"force": 1} | SELECTED),
     ("sweep", stuck, {"older_than": 10}),
 )
 

@@ -25,7 +25,7 @@ def sentences(holders: Sequence[Holder], queue: str) -> list[str]:
     """Return a sentence for each consumer that holds messages of a queue."""
     found = [_sentence(each, queue) for each in holders[:_MOST]]
     if len(holders) > _MOST:
-        found.append(f"{len(holders) - _MOST:,} more consumers hold messages: ignis consumers")
+        found.append(f"and {len(holders) - _MOST:,} more hold messages: ignis consumers")
     return found
 
 
