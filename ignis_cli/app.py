@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar, get_args, get_origin
 
 import typer
 from typer import Argument, Option
 from typer.models import OptionInfo
 
+from ignis_cli.completion import COMPLETE
 from ignis_cli.display import complain, console, in_json
-from ignis_cli.invocation import BROKEN, Command, Ignis, Invocation, current
+from ignis_cli.invocation import BROKEN, REFUSED, Command, Ignis, Invocation, current
 from queue_core import __version__
-from queue_core.errors import BadOption
+from queue_core.errors import BadOption, IgnisError, NoSuchQueue, Unavailable
 from queue_core.values.durations import parse_seconds
 
 if TYPE_CHECKING:
@@ -30,6 +31,12 @@ Ignis.registered = app.registered_commands
 Function = TypeVar("Function", bound=Callable[..., None])
 
 Name = Annotated[str, Argument(metavar="QUEUE", help="Name of the queue.")]
+Names = Annotated[
+    list[str], Argument(metavar="QUEUE...", help="Names of queues, or patterns such as 'acme.*'.")
+]
+Pattern = Annotated[
+    str, Argument(metavar="QUEUE", help="Name of the queue, or a pattern such as 'acme.*'.")
+]
 AnyName = Annotated[
     str | None, Argument(metavar="[QUEUE]", help="Name of the queue. By default, all queues.")
 ]
@@ -101,10 +108,36 @@ def _queue(store: Store, queue: Name) -> Queue:
     return store.queue(queue)
 
 
+def _matching(store: Store, queue: Pattern) -> list[Queue]:
+    return _each(store, [queue])
+
+
+def _each(store: Store, queues: Names) -> list[Queue]:
+    found: dict[str, None] = {}
+    for text in queues:
+        names = [text]
+        if set("*?[") & set(text):
+            names = [name for name in store.queues() if is_like(name, text)]
+            if not names:
+                raise NoSuchQueue(f"no queue matches {text!r}: ignis queues lists their names")
+        found |= dict.fromkeys(names)
+    return [store.queue(name) for name in found]
+
+
+#: One queue of several that a command line names, each of which the command is for.
+EachQueue: TypeAlias = "Queue"
+#: The same, of one name or pattern.
+MatchingQueue: TypeAlias = "Queue"
+
 #: What a command may get as its first parameter, by the name of its type: a function that makes it
 #: of the store of the invocation, and of what the command line says. By name, since the modules of
 #: commands import these types for mypy alone: `ignis queues` needs no queue, and starts at once.
-TAKES: dict[str, Callable[..., Any]] = {"Store": lambda store: store, "Queue": _queue}
+TAKES: dict[str, Callable[..., Any]] = {
+    "Store": lambda store: store,
+    "Queue": _queue,
+    "EachQueue": _each,
+    "MatchingQueue": _matching,
+}
 
 
 def command(panel: str, name: str | None = None) -> Callable[[Function], Function]:
@@ -132,7 +165,7 @@ def command(panel: str, name: str | None = None) -> Callable[[Function], Functio
                 return
             with current.get().store() as store:
                 made = make(store, **{each.name: given.pop(each.name) for each in own})
-                function(made, **given)
+                for_each(made if isinstance(made, list) else [made], function, given)
 
         run.__name__, run.__module__, run.__doc__ = function.__name__, function.__module__, about
         run.__annotations__ = {each.name: each.annotation for each in shown}
@@ -141,6 +174,24 @@ def command(panel: str, name: str | None = None) -> Callable[[Function], Functio
         return function
 
     return add
+
+
+def for_each(all_made: Sequence[Any], function: Callable[..., None], given: Any) -> None:
+    """Call a function for one queue after another; one that fails does not keep it from others."""
+    codes = [0]
+    for made in all_made:
+        try:
+            function(made, **given)
+        except Unavailable:
+            raise
+        except (IgnisError, typer.Exit) as error:
+            if len(all_made) == 1:
+                raise
+            if isinstance(error, IgnisError):
+                complain(f"{made.name}: {error}", type(error).__name__)
+            codes.append(getattr(error, "exit_code", REFUSED))
+    if max(codes):
+        raise typer.Exit(max(codes))
 
 
 def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
@@ -173,6 +224,7 @@ def _shown(parameter: inspect.Parameter, metavar: str, text: str) -> inspect.Par
         # Otherwise the help has names of Python's types.
         metavar = metavar or info.metavar or names[plain]
     info.help, info.metavar = text or info.help, metavar or info.metavar
+    info.autocompletion = COMPLETE.get((info.metavar or "").strip("[]."))
     return parameter.replace(annotation=Annotated[kind, info])
 
 

@@ -13,12 +13,12 @@ import typer
 from typer import Option
 
 from ignis_cli import row_files
-from ignis_cli.app import TAKES, Count, Name, Where, Yes, ask, command
+from ignis_cli.app import TAKES, Count, EachQueue, Name, Where, Yes, ask, command
 from ignis_cli.counting import between_transactions, counting
 from ignis_cli.display import OutputLost, answer, complain, counted, flush
 from ignis_cli.held import still_held
-from ignis_cli.invocation import REFUSED
-from ignis_cli.tables import show
+from ignis_cli.invocation import BROKEN, REFUSED
+from ignis_cli.tables import say_what_lacks, show
 from queue_core import Chosen, Firing, IgnisError, Queue, Store
 from queue_core.errors import BadOption
 
@@ -41,6 +41,8 @@ class QueueChoice:
 
     queue: Queue
     messages: Chosen
+    #: Whether it names none of them: it may be for no message.
+    every: bool
 
     def change(self, act: str, done: str, yes: bool, for_good: str = "", **how: Any) -> None:
         """
@@ -67,6 +69,8 @@ class QueueChoice:
             others, held = still_held(self.queue)
             lines += others
         answer("\n".join(lines), **{done: changed}, **held)
+        if not (changed or self.every):
+            raise typer.Exit(BROKEN)
 
 
 def _choose(
@@ -81,7 +85,8 @@ def _choose(
     if every == bool(ids or where):
         raise BadOption("choose the messages with --id, with --where, with both, or with --all")
     found = store.queue(queue)
-    return QueueChoice(found, found.choose("all" if every else ids or None, where, magazine))
+    chosen = found.choose("all" if every else ids or None, where, magazine)
+    return QueueChoice(found, chosen, every)
 
 
 InMain: TypeAlias = Annotated[QueueChoice, "main"]
@@ -94,7 +99,7 @@ TAKES |= {
 
 
 @command(_BY_HAND)
-def pause(queue: Queue) -> None:
+def pause(queue: EachQueue) -> None:
     """
     Pause a queue for every process: no messages are fired until `ignis resume`.
 
@@ -105,7 +110,7 @@ def pause(queue: Queue) -> None:
 
 
 @command(_BY_HAND)
-def resume(queue: Queue) -> None:
+def resume(queue: EachQueue) -> None:
     """Let a queue fire messages again after `ignis pause`."""
     queue.admin.resume()
     name, stays = queue.name, queue.info.is_paused
@@ -117,8 +122,16 @@ def resume(queue: Queue) -> None:
 
 @command(_BY_HAND)
 def get(these: QueueChoice) -> None:
-    """Show chosen messages, waiting or in flight, without taking them."""
-    show(these.messages.rows(), without=("_queue",))
+    """
+    Show chosen messages, waiting or in flight, without taking them.
+
+    The exit code is 1 if none has the --id or fits --where. `ignis message` shows more of one.
+    """
+    rows = these.messages.rows()
+    show(rows, without=("_queue",))
+    if not (rows.num_rows or these.every):
+        complain(f"queue {these.queue.name} has no such message")
+        raise typer.Exit(BROKEN)
 
 
 @command(_BY_HAND)
@@ -154,11 +167,10 @@ def fire(
         flush()
         if delete:
             queue.delete(firing)
-    if not len(firing):
-        if queue.info.is_paused:
-            complain(f"queue {queue.name} is paused: ignis resume {queue.name}")
-    elif not delete:
+    if len(firing) and not delete:
         complain(_in_flight(queue, len(firing)))
+    if len(firing) < count:
+        say_what_lacks(queue, len(firing))
 
 
 @command(_BY_HAND)
@@ -166,7 +178,8 @@ def delete(these: QueueChoice, *, yes: Yes = False) -> None:
     """
     Remove chosen messages that wait, for good.
 
-    Messages in flight stay: reload them first. The exit code is 1 if you answer no.
+    Messages in flight stay: reload them first. The exit code is 1 if you answer no, or no message
+    with the --id or that fits --where was removed; so it is of the commands below.
     """
     these.change("delete", "deleted", yes, " for good")
 
@@ -204,8 +217,8 @@ def reload(these: QueueChoice, *, consumer: str | None = None, yes: Yes = False)
     if you answer no.
 
     Args:
-        consumer (NAME): Take the messages from this consumer, even if it is alive. By default, from
-            consumers without a sign of life for a minute.
+        consumer (CONSUMER): Take the messages from this consumer, even if it is alive. By default,
+            from consumers without a sign of life for a minute.
     """
     these.change("reload", "reloaded", yes, consumer=consumer)
 

@@ -11,7 +11,7 @@ from itertools import chain
 import pyarrow as pa
 
 from ignis_cli import row_files
-from ignis_cli.app import Format, Name, Positive, Yes, ask, command
+from ignis_cli.app import EachQueue, Format, MatchingQueue, Name, Positive, Yes, ask, command
 from ignis_cli.counting import Interrupts, bar, between_transactions
 from ignis_cli.ddl import columns as parse_columns
 from ignis_cli.display import answer, complain, counted
@@ -124,7 +124,7 @@ def load(
 
 
 @command(_CHANGE, "set")
-def change(queue: Queue, settings: list[str]) -> None:
+def change(queue: MatchingQueue, settings: list[str]) -> None:
     """
     Change settings of a queue, even while it is in use.
 
@@ -136,18 +136,18 @@ def change(queue: Queue, settings: list[str]) -> None:
     queue.admin.change_settings(**values)
     shown = {name: "none" if value is None else json.dumps(value) for name, value in values.items()}
     text = ", ".join(f"{name} is {value}" for name, value in shown.items())
-    answer(f"{queue.name}: {text}", **values)
+    answer(f"{queue.name}: {text}", queue=queue.name, **values)
 
 
 @command(_CHANGE)
-def deactivate(queue: Queue) -> None:
+def deactivate(queue: EachQueue) -> None:
     """Deactivate a queue for good: it accepts and fires no more messages."""
     queue.admin.deactivate()
     answer(f"queue {queue.name} is deactivated", deactivated=queue.name)
 
 
 @command(_CHANGE)
-def drop(queue: Queue, *, yes: Yes = False) -> None:
+def drop(queue: EachQueue, *, yes: Yes = False) -> None:
     """
     Remove a deactivated queue with all its messages, and free its name.
 

@@ -18,7 +18,7 @@ import typer
 from ignis_cli.app import AnyName, Count, Host, Last, Port, command, duration, is_like
 from ignis_cli.display import complain, console, in_json, put, show_json
 from ignis_cli.invocation import BROKEN, current
-from ignis_cli.tables import cell, grid, show, show_table
+from ignis_cli.tables import cell, grid, say_what_lacks, show, show_table
 from queue_core.catalog.queues import find_all
 from queue_core.errors import BadOption
 from queue_core.support.import_paths import missing
@@ -124,6 +124,46 @@ def peek(
         count, selector=selector, order_by=order_by, order=order, magazine=magazine
     )
     show(messages, without=("_queue", "_fired_at"))
+    if messages.num_rows < count:
+        say_what_lacks(queue, messages.num_rows)
+
+
+@command(_INSPECT)
+def message(queue: Queue, message: int) -> None:
+    """
+    Show one message: its state, magazine, holder, failures and life.
+
+    The exit code is 1 if the queue has no such message now.
+
+    Args:
+        message (ID): Id of the message, as _message_id.
+    """
+    # Not at the top: only this command needs it.
+    from ignis_console.messages import life
+
+    found = life(queue.store, queue.name, message)
+    place = found.place
+    if in_json.get():
+        show_json({"queue": queue.name, **{each: getattr(found, each) for each in found.__slots__}})
+    else:
+        state = f"{place.state} in {place.magazine}" if place else "gone: deleted, expired or moved"
+        facts: dict[str, Any] = {"message": message, "state": state}
+        for each in place.__slots__ if place else ():
+            facts.setdefault(each, getattr(place, each))
+        named = facts | dict(found.payload or {})
+        show_table(
+            pa.table({"name": [*named], "value": [cell("_id", each) for each in named.values()]})
+        )
+        events = [
+            {"at": each.at, "event": each.text, "consumer": each.consumer}
+            | {name: getattr(each.failure, name, None) for name in ("kind", "reason")}
+            for each in found.events
+        ]
+        if events:
+            put("\n")
+            show_table(pa.Table.from_pylist(events))
+    if place is None:
+        raise typer.Exit(BROKEN)
 
 
 #: The most important columns of views that have further ones before them.

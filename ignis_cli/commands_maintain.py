@@ -6,13 +6,13 @@ from typing import Any
 
 import typer
 
-from ignis_cli.app import command, duration, working
+from ignis_cli.app import EachQueue, command, duration, working
 from ignis_cli.counting import counting
 from ignis_cli.display import answer, counted
 from ignis_cli.held import still_held
 from ignis_cli.invocation import BROKEN, current
 from ignis_cli.tables import show
-from queue_core import Queue, Store
+from queue_core import Store
 from queue_core.catalog.holders.consumers import reserving
 from queue_core.catalog.identity.clock import look
 from queue_core.errors import BadOption
@@ -22,14 +22,14 @@ _MAINTAIN = "Maintain"
 
 
 @command(_MAINTAIN)
-def sweep(queue: Queue, *, older_than: str | None = None, consumer: str | None = None) -> None:
+def sweep(queue: EachQueue, *, older_than: str | None = None, consumer: str | None = None) -> None:
     """
     Sideline messages that were fired too long ago and never settled.
 
     Args:
         older_than (TIME): Time since the firing, such as 20m. By default, the queue's setting
             sweep_after.
-        consumer (NAME): Sweep only messages of this dead consumer, even if they wait for the
+        consumer (CONSUMER): Sweep only messages of this dead consumer, even if they wait for the
             restart of its query. Use it for a query that will not restart.
     """
     with counting("sweep"):
@@ -47,7 +47,7 @@ def sweep(queue: Queue, *, older_than: str | None = None, consumer: str | None =
     if not moved:
         others, held = still_held(queue, without=waiting)
         lines, figures = lines + others, figures | held
-    answer("\n".join(lines), swept=moved, **figures)
+    answer("\n".join(lines), queue=queue.name, swept=moved, **figures)
 
 
 @command(_MAINTAIN)
@@ -104,7 +104,7 @@ def forget(
 
 
 @command(_MAINTAIN)
-def repair(queue: Queue) -> None:
+def repair(queue: EachQueue) -> None:
     """
     Put quarantined messages back whose segment files are restored.
 
@@ -119,26 +119,26 @@ def repair(queue: Queue) -> None:
         for each in done.left
     ]
     left = [each._asdict() for each in done.left]
-    answer("\n".join(lines), repaired=done.messages, left=left)
+    answer("\n".join(lines), queue=queue.name, repaired=done.messages, left=left)
     if left:
         raise typer.Exit(BROKEN)
 
 
 @command(_MAINTAIN)
-def compact(queue: Queue) -> None:
+def compact(queue: EachQueue) -> None:
     """Rewrite the waiting messages of small or mostly finished segments into fewer segments."""
     with counting("compact"):
         rewritten = queue.admin.compact()
-    answer(f"{counted(rewritten)} of {queue.name} rewritten", compacted=rewritten)
+    answer(f"{counted(rewritten)} of {queue.name} rewritten", queue=queue.name, compacted=rewritten)
 
 
 @command(_MAINTAIN)
-def expire(queue: Queue) -> None:
+def expire(queue: EachQueue) -> None:
     """Remove waiting messages that have expired."""
     with counting("expire"):
         expired = queue.admin.expire()
     said = counted(expired, "expired message", "expired messages")
-    answer(f"{said} of {queue.name} removed", expired=expired)
+    answer(f"{said} of {queue.name} removed", queue=queue.name, expired=expired)
 
 
 @command(_MAINTAIN)

@@ -7,7 +7,7 @@ from typing import Any
 
 import typer
 
-from ignis_cli.app import AnyName, Last, Limit, Where, command
+from ignis_cli.app import AnyName, EachQueue, Last, Limit, Where, command
 from ignis_cli.counting import bar, counting
 from ignis_cli.display import answer, complain, counted
 from ignis_cli.invocation import BROKEN
@@ -25,7 +25,7 @@ _LOOK_SECONDS = 0.2
 
 @command(_MAINTAIN)
 def shovel(
-    queue: Queue,
+    queue: EachQueue,
     *,
     limit: Limit = None,
     to: str | None = None,
@@ -76,10 +76,16 @@ def shovel(
         if dead:
             complain(f"{counted(dead, 'dead message matches', 'dead messages match')}: use --force")
     if dry_run:
-        answer(f"{counted(moved)} would go to {place}", dry_run=True, shovelled=moved)
+        here = f"to {to}" if to else "back to main"
+        text = f"{counted(moved)} would go from the sideline of {queue.name} {here}"
+        answer(text, queue=queue.name, dry_run=True, would_move=moved)
         return
     where_now = f"in {to}" if to else f"back in {queue.name}"
-    answer(f"{counted(moved, 'message is', 'messages are')} {where_now}", shovelled=moved)
+    answer(
+        f"{counted(moved, 'message is', 'messages are')} {where_now}",
+        queue=queue.name,
+        shovelled=moved,
+    )
 
 
 @command(_INSPECT)

@@ -19,6 +19,8 @@ from queue_core.values.valid_text import valid_table
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from queue_core import Queue
+
 # Arrow looks for pandas at its first array, and would import it, which takes half a second. A later
 # `to_pandas` looks again.
 if "pandas" not in sys.modules:
@@ -56,6 +58,21 @@ def show(
         show_table(rows.select(names))
     if left_out:
         complain(f"{left_out:,} earlier rows are not shown; show more with --last")
+
+
+def say_what_lacks(queue: Queue, found: int) -> None:
+    """Say why a queue gives only some messages: damage, a pause, or there are no more."""
+    (row,) = queue.store.view("queues", queue.info.name).to_pylist()
+    name, damaged = queue.info.name, row["damaged"]
+    if damaged:
+        several = "message is" if damaged == 1 else "messages are"
+        text = f"{damaged:,} {several} quarantined, because segments are damaged"
+        complain(f"queue {name}: {text}: ignis repair {name}")
+    if row["state"] == "paused":
+        way = f"set {name} concurrency=8" if row["paused_at"] is None else f"resume {name}"
+        complain(f"queue {name} is paused: ignis {way}")
+    elif not found:
+        complain(f"queue {queue.name} has no message to fire here and now")
 
 
 def show_table(rows: pa.Table, title: str | None = None) -> None:

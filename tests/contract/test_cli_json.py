@@ -36,6 +36,7 @@ CALLS = {
     "limits": (),
     "log": (),
     "load": ("orders", "-"),
+    "message": ("orders", "{message}"),
     "metrics": ("--once",),
     "pause": ("orders",),
     "peek": ("orders",),
@@ -60,14 +61,14 @@ CALLS = {
 }
 #: What some of them answer.
 ANSWERS = {
-    "compact": {"compacted": 0},
+    "compact": {"queue": "orders", "compacted": 0},
     "deactivate": {"deactivated": "orders"},
-    "expire": {"expired": 0},
+    "expire": {"queue": "orders", "expired": 0},
     "fsck": {"broken": 0, "repaired": 0},
     "recover": {"recovered": 0},
-    "repair": {"repaired": 0, "left": []},
-    "shovel": {"shovelled": 2},
-    "sweep": {"swept": 1},
+    "repair": {"queue": "orders", "repaired": 0, "left": []},
+    "shovel": {"queue": "orders", "shovelled": 2},
+    "sweep": {"queue": "orders", "swept": 1},
     "vacuum": {"dry_run": False, "files": []},
 }
 #: Those that serve until a signal, or have tests of their own with what they need.

@@ -22,7 +22,7 @@ def queue(store):
 def test_a_dry_run_counts(ignis, queue):
     asked = ["--json", "shovel", "orders", "--dry-run"]
 
-    assert answer(ignis(*asked)) == [{"dry_run": True, "shovelled": 6}]
+    assert answer(ignis(*asked)) == [{"queue": "orders", "dry_run": True, "would_move": 6}]
     assert answer(ignis(*asked, "--where", "number < 2", "--to", "other"))[0]["shovelled"] == 2
     assert ignis("shovel", "orders", "--dry-run").stdout == "6 messages would go to orders\n"
     assert queue.browse().num_rows == 0
@@ -83,7 +83,9 @@ def test_a_reason_a_selector_and_a_rate_go_together(ignis, store, queue):
     queue.sideline(firing.ids.slice(0, 4), reason="Timeout: the card service")
     queue.sideline(firing.ids.slice(4), reason="no such customer")
     chosen = ["orders", "--reason", "CARD service", "--where", "number >= 2", "--rate", 100]
-    assert ignis("shovel", *chosen, "--dry-run").stdout == "2 messages would go to orders\n"
+    assert ignis("shovel", *chosen, "--dry-run").stdout == (
+        "2 messages would go from the sideline of orders back to main\n"
+    )
     assert "is done: 2 messages are in orders" in ignis("shovel", *chosen, "--wait").stdout
     assert store.view("jobs").column("by_id").to_pylist() == [True]
     queue.choose("all", magazine="sideline").requeue()

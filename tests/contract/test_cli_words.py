@@ -43,7 +43,9 @@ def test_one_message_is_one(store, ignis):
     queue.load(orders(1))
     queue.sideline(queue.fire(1).ids, "declined")
 
-    assert ignis("shovel", "orders", "--dry-run").stdout == "1 message would go to orders\n"
+    assert ignis("shovel", "orders", "--dry-run").stdout == (
+        "1 message would go from the sideline of orders back to main\n"
+    )
     assert ignis("shovel", "orders").stdout == "1 message is back in orders\n"
     assert ignis("shovel", "orders").stdout == "0 messages are back in orders\n"
 

@@ -1,0 +1,147 @@
+"""Commands for several queues and one message, their exit codes, and what the shell completes."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from ignis_cli.app import app
+from tests.command_line import answer, refusal
+from tests.factories import make_queue, orders
+
+
+@pytest.fixture
+def tenants(store):
+    return [make_queue(store, name) for name in ("acme.emails", "acme.orders", "globex.orders")]
+
+
+def paused(store) -> list[str]:
+    return [row["queue"] for row in store.view("queues").to_pylist() if row["state"] == "paused"]
+
+
+def test_a_command_is_for_several_names_and_patterns(ignis, store, tenants):
+    assert ignis("pause", "acme.*", "globex.orders", "acme.orders").stdout.splitlines() == [
+        f"queue {queue.name} is paused" for queue in tenants
+    ]
+    assert len(paused(store)) == 3
+    assert answer(ignis("resume", "*.orders", "--json")) == [
+        {"queue": name, "paused": False} for name in ("acme.orders", "globex.orders")
+    ]
+    assert paused(store) == ["acme.emails"]
+    tenants[0].admin.resume()
+    for queue in tenants:
+        queue.load(orders(2))
+        queue.sideline(queue.fire(2))
+    moved = answer(ignis("shovel", "acme.*", "--force", "--json"))
+    assert [row["shovelled"] for row in moved] == [2, 2]
+
+
+def test_a_setting_is_changed_for_a_pattern(ignis, store, tenants):
+    assert ignis("set", "acme.*", "concurrency=0").exit_code == 0
+    assert paused(store) == ["acme.emails", "acme.orders"]
+
+
+def test_a_queue_that_refuses_does_not_keep_the_others_from_it(ignis, store, tenants):
+    tenants[0].admin.deactivate()
+
+    result = ignis("pause", "acme.*")
+
+    assert result.exit_code == 2
+    assert "acme.emails: queue 'acme.emails' was deactivated" in result.stderr
+    assert paused(store) == ["acme.orders"]
+
+
+def test_a_name_or_a_pattern_of_no_queue_changes_nothing(ignis, store, tenants):
+    assert "did you mean" in refusal(ignis("pause", "acme.emails", "acme.order"))
+    assert "no queue matches 'amce.*'" in refusal(ignis("pause", "acme.emails", "amce.*"))
+    assert paused(store) == []
+
+
+def test_queues_are_chosen_and_sorted(ignis, store, tenants):
+    tenants[1].load(orders(3))
+
+    def names(*how):
+        return [row["queue"] for row in answer(ignis("queues", "--json", *how))]
+
+    assert names("--sort", "waiting")[0] == "acme.orders"
+    assert names("--match", "*.orders", "--sort", "queue") == ["acme.orders", "globex.orders"]
+    assert ignis("queues", "--match", "none.*").exit_code == 1
+    assert "did you mean 'waiting'" in refusal(ignis("queues", "--sort", "waitin"))
+    (row,) = answer(ignis("queues", "--json", "--match", "acme.o*"))
+    assert row["columns"][0] == {"column": "number", "type": "int64", "required": True}
+    assert row["settings"]["concurrency"] == 8
+
+
+def test_the_exit_code_is_1_if_no_message_was_meant(ignis, store):
+    queue = make_queue(store)
+    queue.load(orders(3))
+    (message, *_) = queue.peek(1)["_message_id"].to_pylist()
+
+    assert ignis("delete", "orders", "--id", message, "--yes").exit_code == 0
+    for again in (
+        ("delete", "orders", "--id", message, "--yes"),
+        ("get", "orders", "--id", message),
+        ("requeue", "orders", "--where", "number = 1", "--yes"),
+        ("message", "orders", message),
+    ):
+        assert ignis(*again).exit_code == 1, again
+    assert ignis("requeue", "orders", "--all", "--yes").exit_code == 0
+
+
+def test_a_message_is_shown_with_its_life(ignis, store):
+    queue = make_queue(store)
+    queue.load(orders(2))
+    fired = queue.fire(1)
+    (message,) = fired.ids.to_pylist()
+    assert answer(ignis("message", "orders", message, "--json"))[0]["place"]["state"] == "in flight"
+    queue.sideline(fired, reason="declined")
+
+    (shown,) = answer(ignis("message", "orders", message, "--json"))
+
+    assert (shown["queue"], shown["place"]["magazine"]) == ("orders", "sideline")
+    assert [each["reason"] for each in shown["failures"]] == ["declined"]
+    text = ignis("message", "orders", message).stdout
+    assert "state\twaiting in sideline" in text
+    assert "declined" in text
+
+
+def test_an_empty_or_paused_queue_says_so(ignis, store):
+    queue = make_queue(store)
+
+    for command in ("fire", "peek"):
+        assert "has no message to fire" in ignis(command, "orders").stderr
+    queue.load(orders(1))
+    queue.admin.pause()
+    assert ignis("fire", "orders").stderr == "ignis: queue orders is paused: ignis resume orders\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        ("ignis peek ac", ["acme.emails", "acme.orders"]),
+        ("ignis pause globex.orders acme.o", ["acme.orders"]),
+        ("ignis set acme.orders conc", ["concurrency="]),
+        ("ignis reload acme.orders --consumer py", None),
+    ],
+)
+def test_the_shell_completes_names_of_the_store(store, address, tenants, words, found):
+    env = {
+        "IGNIS_CATALOG": address.catalog,
+        "IGNIS_STORAGE": address.storage,
+        "_IGNIS_COMPLETE": "complete_bash",
+        "COMP_WORDS": words,
+        "COMP_CWORD": str(len(words.split()) - 1),
+    }
+    if found is None:
+        found = [store.consumer().name]
+
+    result = CliRunner().invoke(app, [], prog_name="ignis", env=env)
+
+    assert result.stdout.split() == found
+
+
+def test_errors_are_json_if_it_is_asked_for(ignis):
+    for call in (("--json", "peek", "nosuch"), ("peek", "--json", "--nosuch"), ("--json", "--no")):
+        said = json.loads(ignis(*call).stderr)
+        assert sorted(said) == ["error", "message"]
+    assert said["error"] == "BadOption"
