@@ -6,17 +6,18 @@ import json
 import signal
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from enum import StrEnum
 from itertools import groupby, islice
+from textwrap import indent
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import typer
 
 from ignis_cli.app import AnyName, Count, Host, Last, Port, command, duration, is_like
-from ignis_cli.display import complain, console, in_json, put, show_json
+from ignis_cli.display import complain, console, counted, in_json, put, say, show_json
 from ignis_cli.invocation import BROKEN, current
 from ignis_cli.tables import cell, grid, say_what_lacks, show, show_table
 from queue_core.catalog.queues import find_all
@@ -207,11 +208,49 @@ _view("slices", "slices", _SLICES, 1000)
 _view("shards", "shards", "Show the pointers and counters of each shard.")
 _view("consumers", "consumers", "Show the consumers and the messages that they hold.")
 _view("limits", "limits", "Show the limits of queues, and how many messages they allow now.")
-_view("failures", "failures", "Show why messages were sidelined.", 100)
 _view("retries", "sideline", _RETRIES, 100)
 _view("reports", "reports", "Show how many messages each run of a side task moved.", 100)
 _view("log", "acts", "Show what persons did by hand, and who they are.", 100)
 _view("breakers", "breakers", "List the circuit breakers that have opened, and their states.")
+
+
+@command(_INSPECT)
+def failures(store: Store, queue: AnyName = None, *, last: Last = 100, trace: bool = False) -> None:
+    """
+    Show why messages were sidelined.
+
+    Args:
+        trace: Show instead, of failures that are alike, how many there are, and the end of the
+            trace of one of them: those that most messages had first.
+    """
+    rows = store.view("failures", queue)
+    if not trace:
+        columns = [*_FIRST["failures"].split(), *rows.column_names]
+        show(rows, [*dict.fromkeys(columns)], last=last, without=("fingerprint",))
+        return
+    for each in _alike(rows, store.view("traces", queue), last):
+        if in_json.get():
+            show_json(each)
+            continue
+        say(f"{each['queue']}: {each['kind']}: {each['fingerprint'] or 'no reason'}")
+        latest = f"the latest at {each['last_at']:%Y-%m-%d %H:%M:%S}"
+        say(f"  {counted(each['failures'], 'failure', 'failures')}, {latest}")
+        if each["trace"] is not None:
+            say(f"  message {each['message_id']}:")
+            say(indent(each["trace"], "    "))
+
+
+def _alike(failures: pa.Table, traces: pa.Table, most: int) -> Iterator[dict[str, Any]]:
+    """Yield the groups of failures that are alike, the largest first, with their traces."""
+    keys = ["queue", "kind", "fingerprint"]
+    known = {tuple(row[key] for key in keys): row for row in traces.to_pylist()}
+    counts = [("message_id", "count"), ("failed_at", "min"), ("failed_at", "max")]
+    groups = failures.group_by(keys).aggregate(counts)
+    groups = groups.rename_columns([*keys, "failures", "first_at", "last_at"])
+    order = [("failures", "descending"), *((key, "ascending") for key in keys)]
+    for row in groups.sort_by(order).slice(0, most).to_pylist():
+        kept = known.get(tuple(row[key] for key in keys), {})
+        yield row | {name: kept.get(name) for name in ("message_id", "trace")}
 
 
 @command(_INSPECT, "top")

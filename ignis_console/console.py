@@ -72,7 +72,7 @@ class Console:
         self.refusals: Remembered[str] = Remembered(MOST_REFUSALS)
         self._overviews: Shared[Overview] = Shared(FIGURES_SECONDS)
         self._queues: Shared[Details] = Shared(QUEUE_SECONDS)
-        self._sidelines: Shared[tuple[int, pa.Table]] = Shared(SIDELINE_SECONDS)
+        self._sidelines: Shared[tuple[int, pa.Table, pa.Table]] = Shared(SIDELINE_SECONDS)
         self._samples: Shared[Sample] = Shared(SIDELINE_SECONDS)
         self._redrives: Shared[tuple[int, tuple[Redrive, ...]]] = Shared(QUEUE_SECONDS)
         #: When a person last acted on a queue.
@@ -103,8 +103,8 @@ class Console:
             (name, span), lambda: read_queue(self.store, name, span), hasty=self._in_haste(name)
         )
 
-    def sideline(self, queue: str) -> Look[tuple[int, pa.Table]]:
-        """Return the view ``sideline`` of a queue, at most some seconds old."""
+    def sideline(self, queue: str) -> Look[tuple[int, pa.Table, pa.Table]]:
+        """Return the sideline of a queue and its traces, at most some seconds old."""
         return self._sidelines.get(
             queue, lambda: read_sideline(self.store, queue), hasty=self._in_haste(queue)
         )

@@ -115,8 +115,9 @@ def read_queue(store: Store, name: str, span: str) -> Details:
     )
 
 
-def read_sideline(store: Store, queue: str) -> tuple[int, pa.Table]:
-    """Return the catalog's time and the view `sideline` of a queue; raises `NoSuchQueue`."""
+def read_sideline(store: Store, queue: str) -> tuple[int, pa.Table, pa.Table]:
+    """Return the catalog's time, and the views `sideline` and `traces`; raises `NoSuchQueue`."""
     with store.catalog.read() as connection:
-        now = dialect.read_clock(connection)
-        return now, views.read(connection, "sideline", queue, store.storage.uri)
+        now, uri = dialect.read_clock(connection), store.storage.uri
+        rows, traces = (views.read(connection, name, queue, uri) for name in ("sideline", "traces"))
+        return now, rows, traces

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from sqlalchemy import Connection
 
+from ignis_console.sideline import KeptTrace, trace_of
 from ignis_console.wording import moment
 from queue_core.catalog import queues
 from queue_core.catalog.holders import holders
@@ -24,10 +25,12 @@ from queue_core.errors import DamagedSegment
 from queue_core.queue.queue import Queue
 from queue_core.store import Store
 from queue_core.values.due import NEVER
+from queue_core.values.fingerprints import fingerprints
 from queue_core.values.ids import IdSet
 from queue_core.values.model import Slice
 from queue_core.values.schema import METADATA
 from queue_core.values.valid_text import valid_table
+from queue_core.watching import views
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +42,8 @@ class Failure:
     reason: str | None
     attempt: int
     consumer: str | None
+    #: The end of the trace of its exception, or of that of a failure that is alike.
+    trace: KeptTrace | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +101,7 @@ def life(store: Store, queue: str, message_id: int) -> Life:
         found = _slice_of(connection, info.id, message_id)
         place = None if found is None else _place(connection, found)
         log = failures.of_queue(connection, info.id)
+        kept = views.read(connection, "traces", info, store.storage.uri)
     payload: dict[str, Any] | None = None
     if place is not None and place.state != "damaged":
         try:
@@ -106,8 +112,12 @@ def life(store: Store, queue: str, message_id: int) -> Life:
             metadata = set(METADATA.names)
             payload = {name: value for name, value in rows[0].items() if name not in metadata}
     own = log.filter(pc.equal(log.column("message_id"), message_id))
-    names = [field.name for field in fields(Failure)]
-    failed = tuple(Failure(**row) for row in own.select(names).to_pylist())
+    names = [field.name for field in fields(Failure) if field.name != "trace"]
+    alike = fingerprints(own.column("kind"), own.column("reason")).to_pylist()
+    failed = tuple(
+        Failure(**row, trace=trace_of(kept, row["kind"], fingerprint))
+        for row, fingerprint in zip(own.select(names).to_pylist(), alike, strict=True)
+    )
     return Life(message_id, place, payload, failed, events(place, failed))
 
 

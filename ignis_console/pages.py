@@ -24,7 +24,7 @@ from ignis_console.openapi import Operation
 from ignis_console.problems import Problem, of_queue
 from ignis_console.redrives import Redrive
 from ignis_console.shared import Look
-from ignis_console.sideline import Groups, LiteralReason, within
+from ignis_console.sideline import Groups, KeptTrace, LiteralReason, within
 from queue_core.catalog.records import acts
 from queue_core.errors import BadOption
 from queue_core.values.json_text import as_json
@@ -223,6 +223,8 @@ class SidelinePage(Groups):
     #: Of a group: how many first lines there are, and those of the most messages.
     all_reasons: int
     reasons: tuple[LiteralReason, ...]
+    #: Of a group: the trace of one of its failures; null: none had an exception, or it is gone.
+    trace: KeptTrace | None
     members: int
     rows: tuple[SidelineRow, ...]
     #: What the messages of the chosen group have in them; null: none is chosen.
@@ -240,7 +242,7 @@ class SidelinePage(Groups):
 def sideline_page(console: Console, ask: Ask) -> SidelinePage:
     """Return the groups of a sideline, and the messages of one of them."""
     look = console.sideline(ask.queue)
-    now, rows = look.seen
+    now, rows, traces = look.seen
     chosen, search = ask.flag("group"), ask.text("q") or ""
     groups = vars(sideline.group(rows, search, 1 if chosen else _number(ask)))
     kind, fingerprint, reason = ask.group
@@ -267,6 +269,7 @@ def sideline_page(console: Console, ask: Ask) -> SidelinePage:
         reason=reason,
         all_reasons=len(reasons),
         reasons=reasons[: sideline.MOST_REASONS],
+        trace=sideline.trace_of(traces, kind, fingerprint) if chosen else None,
         members=found.num_rows,
         rows=tuple(SidelineRow(**row) for row in shown.to_pylist()),
         sample=sample,

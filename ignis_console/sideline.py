@@ -41,6 +41,15 @@ class LiteralReason:
     dead: int
 
 
+@dataclass(frozen=True, slots=True)
+class KeptTrace:
+    """The end of the trace of one failure of a group."""
+
+    message_id: int
+    failed_at: datetime
+    trace: str
+
+
 @dataclass(frozen=True, kw_only=True)
 class Groups:
     """One page of the groups that a search finds, those with the most messages first."""
@@ -121,6 +130,14 @@ def reasons(rows: pa.Table) -> tuple[LiteralReason, ...]:
     ordered = found.sort_by([("message_id_count", "descending"), ("line", "ascending")])
     names = [field.name for field in fields(LiteralReason)]
     return tuple(LiteralReason(**row) for row in ordered.rename_columns(names).to_pylist())
+
+
+def trace_of(traces: pa.Table, kind: str | None, fingerprint: str | None) -> KeptTrace | None:
+    """Return the trace of a group, from the view ``traces``."""
+    of_kind = traces.filter(_is(traces.column("kind"), kind))
+    found = of_kind.filter(_is(of_kind.column("fingerprint"), fingerprint))
+    names = [field.name for field in fields(KeptTrace)]
+    return next((KeptTrace(**row) for row in found.select(names).to_pylist()), None)
 
 
 def _shown(rows: pa.Table) -> pa.Table:

@@ -41,8 +41,9 @@ _TYPES = {
     "not_before": ("timestamp", "void"),
     "delay": ("double", "float", "int", "bigint", "smallint", "tinyint", "decimal", "void"),
     "dead": ("boolean", "void"),
+    "trace": ("string", "void"),
 }
-_OPTIONAL = ("kind", "reason", "not_before", "delay", "dead")
+_OPTIONAL = ("kind", "reason", "not_before", "delay", "dead", "trace")
 
 
 class SettleStreamWriter(DataSourceStreamArrowWriter):
@@ -115,7 +116,7 @@ def check_settlement(options: SinkOptions, schema: StructType) -> NoSuchQueue | 
             raise BadOutcome(
                 f"mode=settle needs the column {name!r}{nearest(name, schema.names)}; the "
                 "DataFrame has _message_id (long), outcome (string) and, optionally, kind, "
-                "reason, not_before, delay and dead"
+                "reason, not_before, delay, dead and trace"
             )
         actual = schema[name].dataType.simpleString()
         if actual.partition("(")[0] not in types:

@@ -123,7 +123,7 @@ def _by_python(messages: DataFrame, runner: HandlerRunner | RunnerByQueue) -> Da
             "open files where they are used, inside the handler"
         ) from error
     times = "not_before TIMESTAMP, delay DOUBLE, dead BOOLEAN"
-    texts = f"outcome STRING, kind STRING, reason STRING, {times}, {REFUSAL} STRING"
+    texts = f"outcome STRING, kind STRING, reason STRING, {times}, trace STRING, {REFUSAL} STRING"
     if isinstance(runner, HandlerRunner) and runner.breaker is not None:
         texts += f", {STOPPED} BOOLEAN"
     return messages.mapInArrow(checked(runner).run_task, f"_message_id LONG, {texts}")

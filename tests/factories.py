@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from pyroaring import BitMap
 
-from queue_core import Queue, Store
+from queue_core import Queue, Settlement, Store
 from queue_core.catalog.holders import consumers
 from queue_core.errors import CatalogUnavailable, StorageUnavailable
 from queue_core.segments.stager import Stager
@@ -92,6 +92,18 @@ def with_sidelined(
     queue = make_filled(store, count, name, **settings)
     queue.sideline(queue.fire("all"), reason=reason)
     return queue
+
+
+def sideline_traced(queue: Queue, ids: pa.Array, *, reason: str = "ValueError: no 7") -> None:
+    """Sideline messages as a handler does that raises an exception for all of them."""
+    columns = {
+        "outcome": "sideline",
+        "kind": "exception",
+        "reason": reason,
+        "trace": f"at\n{reason}",
+    }
+    same = {name: pa.repeat(text, len(ids)) for name, text in columns.items()}
+    queue.settle(Settlement.of(pa.table({"_message_id": ids, **same})))
 
 
 def load_singly(queue: Queue, count: int, first: int = 0) -> list[int]:

@@ -412,6 +412,24 @@ failures = Table(
     Index("failures_of_queue", "queue_id", "failed_at"),
 )
 
+#: The traces of failures: one for each queue, kind and fingerprint.
+traces = Table(
+    "traces",
+    metadata,
+    Column("queue_id", BigInteger, primary_key=True),
+    #: The kind of the failures.
+    Column("kind", String(32), primary_key=True),
+    #: The first line of their reasons, with ``*`` for values; empty if they have none.
+    Column("fingerprint", String(300), primary_key=True),
+    #: The message of this failure.
+    Column("message_id", BigInteger, nullable=False),
+    #: When it failed. An hour later, a newer failure takes its place.
+    Column("failed_at", BigInteger, nullable=False),
+    #: The end of the trace of its exception.
+    Column("trace", Text, nullable=False),
+    _seal(),
+)
+
 #: The log of side tasks: one row per transaction that moved something, with an Arrow table.
 task_log = Table(
     "task_log",

@@ -39,6 +39,7 @@ from queue_core.catalog.tables import (
     shards,
     slices,
     token_buckets,
+    traces,
 )
 from queue_core.values.model import Magazine, State
 from queue_core.values.views import SHARDS, VIEWS
@@ -49,6 +50,7 @@ _TABLES = {
     "shards": (shards, shard_locks, counters),
     "slices": (slices,),
     "consumers": (consumers, interests),
+    "traces": (traces,),
     "jobs": (jobs,),
     "acts": (acts,),
     "breakers": (breakers,),

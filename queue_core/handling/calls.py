@@ -30,6 +30,7 @@ from queue_core.handling.objects.python_rows import Unreadable
 from queue_core.handling.output import Given, Output, joined
 from queue_core.handling.payloads import Call
 from queue_core.handling.results import Later, Results
+from queue_core.handling.traces import Tracer
 from queue_core.handling.verdicts import CallOutcome, Verdicts, of_error
 from queue_core.support.interruption import TimedOut
 from queue_core.values.failure_kinds import (
@@ -94,6 +95,8 @@ class HandlerCalls(ABC, Generic[Outcome]):
         self.timed_out = False
         #: The gate of the handler's circuit breaker, if it has one.
         self.gate: Gate | None = None
+        #: Makes the traces of exceptions.
+        self.tracer: Tracer | None = None
 
     def run(self, handle: Callable[..., Any]) -> None:
         """Make the remaining calls; raises `Superseded` when another thread has taken over."""
@@ -115,13 +118,13 @@ class HandlerCalls(ABC, Generic[Outcome]):
             if self.results.refused:
                 self.cancel()
 
-    def time_out(self, number: int, reason: str) -> bool:
-        """Time out the call of that number; False when it has ended."""
+    def time_out(self, number: int, reason: str, trace: str | None = None) -> bool:
+        """Time out the call of that number, which is at *trace*; False when it has ended."""
         with self._lock:
             if self.completed != number or number == self._count:
                 return False
             self._takeovers += 1
-            outcome = self._timed_out(reason)
+            outcome = self._timed_out(reason, trace)
             self._store(number, outcome)
             self.completed += 1
         if self.gate is not None:
@@ -141,7 +144,12 @@ class HandlerCalls(ABC, Generic[Outcome]):
 
     def of_error(self, error: BaseException) -> CallOutcome:
         """Return the outcome of a message for which the handler has raised or returned an error."""
-        return of_error(error, self._ignorable, self._retry)
+        made = of_error(error, self._ignorable, self._retry)
+        trace = self._trace(error) if made.outcome == SIDELINE and made.kind == EXCEPTION else None
+        return made if trace is None else made._replace(trace=trace)
+
+    def _trace(self, error: BaseException) -> str | None:
+        return None if self.tracer is None else self.tracer.trace_of(error)
 
     @property
     @abstractmethod
@@ -164,7 +172,7 @@ class HandlerCalls(ABC, Generic[Outcome]):
     def _store(self, number: int, outcome: Outcome) -> None: ...
 
     @abstractmethod
-    def _timed_out(self, reason: str) -> Outcome: ...
+    def _timed_out(self, reason: str, trace: str | None) -> Outcome: ...
 
     @abstractmethod
     def _reloaded(self, *, begun: bool) -> Outcome: ...
@@ -236,9 +244,9 @@ class MessageCalls(HandlerCalls[CallOutcome]):
             _pass_on_interrupt(error)
             return self.of_error(error)
         except Uncommitted as error:
-            return CallOutcome(SIDELINE, EXCEPTION, str(error))
+            return CallOutcome(SIDELINE, EXCEPTION, str(error), trace=self._trace(error))
         except TimedOut as late:
-            return self._timed_out(str(late))
+            return self._timed_out(str(late), self._trace(late))
         if decision is None and self.results.none():
             return _DELETED._replace(rows=rows)
         if self.output is not None and isinstance(decision, str) and decision in OUTCOMES:
@@ -261,8 +269,8 @@ class MessageCalls(HandlerCalls[CallOutcome]):
         if outcome.kind == TIMEOUT:
             self.timed_out = True
 
-    def _timed_out(self, reason: str) -> CallOutcome:
-        return CallOutcome(SIDELINE, TIMEOUT, reason)
+    def _timed_out(self, reason: str, trace: str | None) -> CallOutcome:
+        return CallOutcome(SIDELINE, TIMEOUT, reason, trace=trace)
 
     def _reloaded(self, *, begun: bool) -> CallOutcome:
         return _RELOADED if begun else _UNHANDLED
@@ -355,13 +363,14 @@ class BatchCall(HandlerCalls[Verdicts]):
         except _FAILURES as error:
             _pass_on_interrupt(error)
             made = self.of_error(error)
-            return Verdicts.same(
+            failed = Verdicts.same(
                 self._messages, made.outcome, made.kind, made.reason, dead=made.dead
             )
+            return failed.traced(made.trace)
         except Uncommitted as error:
-            return self._same(SIDELINE, EXCEPTION, str(error))
+            return self._same(SIDELINE, EXCEPTION, str(error)).traced(self._trace(error))
         except TimedOut as late:
-            return self._timed_out(str(late))
+            return self._timed_out(str(late), self._trace(late))
         if _decides_nothing(decisions):
             # As of a function without a return, called for each message.
             decisions = None
@@ -384,8 +393,8 @@ class BatchCall(HandlerCalls[Verdicts]):
         self._verdicts = outcome
         self.timed_out = pc.index(outcome.kinds, TIMEOUT).as_py() >= 0
 
-    def _timed_out(self, reason: str) -> Verdicts:
-        return self._same(SIDELINE, TIMEOUT, reason)
+    def _timed_out(self, reason: str, trace: str | None) -> Verdicts:
+        return self._same(SIDELINE, TIMEOUT, reason).traced(trace)
 
     def _reloaded(self, *, begun: bool) -> Verdicts:
         return self._same(RELOAD, None if begun else UNHANDLED, None)

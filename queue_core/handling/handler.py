@@ -20,6 +20,7 @@ from queue_core.handling.objects.python_rows import rows_of
 from queue_core.handling.output import OUTPUT, Output, loadable, packed
 from queue_core.handling.payloads import Call, ObjectPayload, Payload
 from queue_core.handling.results import REFUSAL, Results
+from queue_core.handling.traces import Tracer
 from queue_core.handling.verdicts import SETTLEMENT, Verdicts
 from queue_core.values.retry import Retry
 
@@ -110,6 +111,7 @@ class HandlerRunner:
 
         With an output, the column `OUTPUT` has the rows for it.
         """
+        tracer = Tracer()
         with ExitStack() as stack:
             handle = self.handler
             if self.timeout is not None:
@@ -117,6 +119,7 @@ class HandlerRunner:
             for batch in batches:
                 if batch.num_rows:
                     calls = self.calls_for(batch)
+                    calls.tracer = tracer
                     calls.run(handle)
                     settled = settlement(batch, calls)
                     yield settled if self.output is None else self._with_output(settled, calls)

@@ -33,6 +33,8 @@ SETTLEMENT = pa.schema(
         ("kind", pa.string()),
         ("reason", pa.string()),
         *waits.COLUMNS.items(),
+        #: Of some of the messages whose handler raised an exception.
+        ("trace", pa.string()),
     ]
 )
 
@@ -49,6 +51,8 @@ class CallOutcome(NamedTuple):
     dead: bool = False
     #: The rows that its handler gives to the output queue, if any.
     rows: Any = None
+    #: The trace of its exception, if it is due.
+    trace: str | None = None
 
 
 def of_error(
@@ -75,12 +79,17 @@ class Verdicts(NamedTuple):
     waits: Mapping[str, pa.Array] = MappingProxyType({})
     #: The rows that the handler gives to the output queue (`queue_core.handling.output.Given`).
     given: Sequence[Any] = ()
+    #: The ends of the traces of exceptions; None: there are none.
+    traces: pa.Array | None = None
 
     @property
     def columns(self) -> list[pa.Array]:
         """The columns of `SETTLEMENT` after the id."""
-        nothing = {name: pa.nulls(len(self.outcomes), kind) for name, kind in waits.COLUMNS.items()}
-        return [self.outcomes, self.kinds, self.reasons, *(nothing | dict(self.waits)).values()]
+        count = len(self.outcomes)
+        nothing = {name: pa.nulls(count, kind) for name, kind in waits.COLUMNS.items()}
+        traces = pa.nulls(count, pa.string()) if self.traces is None else self.traces
+        times = (nothing | dict(self.waits)).values()
+        return [self.outcomes, self.kinds, self.reasons, *times, traces]
 
     @staticmethod
     def same(
@@ -103,13 +112,15 @@ class Verdicts(NamedTuple):
     @staticmethod
     def of(made: Sequence[CallOutcome]) -> Verdicts:
         """Return the outcomes of single messages as columns."""
-        columns = list(zip(*made, strict=True)) if made else [()] * 5
+        columns = list(zip(*made, strict=True)) if made else [()] * 7
         outcomes, kinds, reasons = (pa.array(column, pa.string()) for column in columns[:3])
-        delays, dead = columns[3:5]
+        delays, dead, _, traces = columns[3:]
+        has_none = traces.count(None) == len(traces)
+        kept = None if has_none else pa.array(traces, pa.string())
         if not any(dead) and all(delay is None for delay in delays):
-            return Verdicts(outcomes, kinds, reasons)
+            return Verdicts(outcomes, kinds, reasons, traces=kept)
         times = {"delay": pa.array(delays, pa.float64()), "dead": pa.array(dead)}
-        return Verdicts(outcomes, kinds, reasons, times)
+        return Verdicts(outcomes, kinds, reasons, times, traces=kept)
 
     @staticmethod
     def of_batch(
@@ -141,6 +152,12 @@ class Verdicts(NamedTuple):
         kinds = pc.if_else(done, _NONE, kinds)
         return Verdicts(outcomes, kinds, pa.nulls(count, pa.string()))
 
+    def traced(self, trace: str | None) -> Verdicts:
+        """Return the same verdicts of one call, with the trace of its exception."""
+        if trace is None or not len(self.outcomes):
+            return self
+        return self._replace(traces=pa.array([trace, *[None] * (len(self.outcomes) - 1)]))
+
     def among(self, unreadable: list[str | None]) -> Verdicts:
         """
         Insert the verdicts of the messages that cannot be read.
@@ -156,6 +173,7 @@ class Verdicts(NamedTuple):
             pc.if_else(readable, self.kinds.take(rows), UNREADABLE),
             pc.if_else(readable, self.reasons.take(rows), reasons),
             {name: column.take(rows) for name, column in self.waits.items()},
+            traces=None if self.traces is None else self.traces.take(rows),
         )
 
     @property

@@ -34,6 +34,7 @@ class PoolBatch:
         #: In a fair queue, the ids with the values of its column.
         self.flows = source.flows(taken.messages)
         self.calls = runner.calls_for(self.messages)
+        self.calls.tracer = source.tracer
         #: The bytes that the pool counts for them.
         self.bytes = taken.bytes
         #: Ids of messages that were settled in a transaction of the handler.

@@ -22,6 +22,7 @@ from sqlalchemy import Connection
 from queue_core.catalog.holders import interests
 from queue_core.catalog.holders.tickets import Window, close_tickets
 from queue_core.errors import ConsumerFenced, Unavailable
+from queue_core.handling.traces import Tracer
 from queue_core.pool.breaking import OPEN_SECONDS, PoolBreaker
 from queue_core.pool.held_batch import HeldBatch, divided
 from queue_core.pool.held_bytes import HeldBytes
@@ -79,6 +80,8 @@ class MessageSource(ABC):
         self.output: PoolOutput | None = None
         #: What keeps the pool from taking messages.
         self.trouble = Trouble(queue.name, on_available)
+        #: Makes the traces of failures.
+        self.tracer = Tracer()
         #: Seconds after which to look again, since limits, a breaker or suspects that wait for
         #: empty hands have refused messages; None if none were refused lately.
         self.refused_for: float | None = None

@@ -22,6 +22,7 @@ from queue_core.errors import Damaged, IgnisError, NoSuchQueue, QueueDeactivated
 from queue_core.handling.calls import Superseded
 from queue_core.handling.handler import HandlerRunner
 from queue_core.handling.results import refusal
+from queue_core.handling.traces import trace_of_thread
 from queue_core.pool.batch import PoolBatch
 from queue_core.pool.credit import Credit
 from queue_core.pool.dispatcher import QueueDispatcher
@@ -157,7 +158,8 @@ class Worker:
         elif time.monotonic() - self._since > seconds:
             reason = f"not done after {seconds:g} s"
             with self._taking_over:
-                if not batch.calls.time_out(seen[1], reason):
+                at = None if self._thread is None else trace_of_thread(self._thread)
+                if not batch.calls.time_out(seen[1], reason, at):
                     return
                 if batch.flows is not None:
                     # Other messages of its value would be late too, and keep the rest waiting.

@@ -38,6 +38,8 @@ REASONS = pa.schema(
         pa.field("reason", pa.string()),
     ]
 )
+#: The ends of the traces of exceptions, of some of the messages that have a reason.
+TRACES = pa.schema([("message_id", pa.int64()), ("trace", pa.string())])
 #: The same, as the catalog stores them.
 FAILURES = pa.schema(
     [
@@ -57,12 +59,20 @@ FAILURE_LOG = pa.schema(
 )
 #: Characters of a reason that are kept.
 REASON_LENGTH = 2000
+#: Characters of a trace that are kept.
+TRACE_LENGTH = 6000
 
 
 @cache
 def no_reasons() -> pa.Table:
     """Return `REASONS` without a row."""
     return REASONS.empty_table()
+
+
+@cache
+def no_traces() -> pa.Table:
+    """Return `TRACES` without a row."""
+    return TRACES.empty_table()
 
 
 def check_kind(kind: str) -> str:
@@ -89,6 +99,18 @@ def check_reasons(reasons: pa.Table) -> None:
         raise BadOutcome(f"a reason has {longest} characters; {REASON_LENGTH} are kept: cut it")
 
 
+def traces_of(ids: pa.Array | pa.ChunkedArray, traces: pa.Array | pa.ChunkedArray) -> pa.Table:
+    """Return the `TRACES` of the messages that have one, each cut to its end."""
+    table = pa.table([ids, traces], schema=TRACES).filter(traces.is_valid())
+    if not table.num_rows:
+        return no_traces()
+    import pyarrow.compute as pc
+
+    ends = pc.utf8_slice_codeunits(table.column("trace"), -TRACE_LENGTH)
+    # PostgreSQL keeps no null characters in texts.
+    return table.set_column(1, "trace", pc.replace_substring(ends, "\0", "\\x00"))
+
+
 def check_table(name: str, table: pa.Table, schema: pa.Schema) -> None:
     """Raise `BadOutcome` unless a field of a settlement has a schema, and an id in each row."""
     if not isinstance(table, pa.Table) or not table.schema.equals(schema):
@@ -101,8 +123,12 @@ def check_table(name: str, table: pa.Table, schema: pa.Schema) -> None:
 def readable(reason: str) -> str:
     """Return a reason as it is stored: cut to length, with invalid characters escaped."""
     # A reason can quote a file name, whose bytes need not be valid characters.
-    shown = reason[:REASON_LENGTH].encode(errors="backslashreplace").decode()
-    return shown[:REASON_LENGTH]
+    return escaped(reason[:REASON_LENGTH])[:REASON_LENGTH]
+
+
+def escaped(text: str) -> str:
+    """Return a text with its invalid characters escaped."""
+    return text.encode(errors="backslashreplace").decode()
 
 
 def reason_of(error: BaseException) -> str:

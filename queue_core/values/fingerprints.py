@@ -13,6 +13,8 @@ LENGTH = 300
 _VALUE = "*"
 #: The class of an exception, such as ``S3Error:``, whose digits stay.
 _PARTS = r"^(?P<head>[A-Za-z_]\w*(?:: |$))?(?P<rest>.*)$"
+#: Characters of words, without those of punctuation. Unicode's own classes take long to compile.
+_WORD = r"\w\x{C0}-\x{1FFF}\x{2C00}-\x{2DFF}\x{3040}-\x{10FFFF}-"
 _VARIABLE = "|".join(
     (
         # Quoted values. An apostrophe within a word is none, as in "John's".
@@ -31,7 +33,9 @@ _VARIABLE = "|".join(
         # Hexadecimal numbers without a digit, and then each word with a digit: numbers, ids, dates,
         # addresses of IPv4 and of objects, and such parts of paths.
         r"\b[0-9a-fA-F]{7,}\b",
-        r"[\pL\pN_-]*\pN[\pL\pN_-]*",
+        rf"[{_WORD}]*\d[{_WORD}]*",
+        # No catalog keeps it in a text.
+        r"\x00",
     )
 )
 #: Neighbouring values, which become one: a list has any number of them.
@@ -48,7 +52,9 @@ def fingerprints(kinds: pa.ChunkedArray, reasons: pa.ChunkedArray) -> pa.Array:
     known = pc.unique(reasons)
     parts = pc.extract_regex(first_lines(known), _PARTS)
     head, rest = (pc.struct_field(parts, name) for name in ("head", "rest"))
-    rest, others = _without_values(rest), _without_values(head)
+    # In one call, which compiles the patterns.
+    without = _without_values(pa.concat_arrays([head, rest]))
+    others, rest = without.slice(0, len(head)), without.slice(len(head))
     place = pc.index_in(reasons, value_set=known)
     classes = pc.fill_null(pc.equal(kinds, EXCEPTION), False)
     heads = pc.if_else(classes, head.take(place), others.take(place))

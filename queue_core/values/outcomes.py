@@ -15,10 +15,14 @@ from queue_core.values.failure_kinds import (
     REASON_LENGTH,
     REASONS,
     REJECTED,
+    TRACES,
     check_kind,
     check_reasons,
+    check_table,
     no_reasons,
+    no_traces,
     readable,
+    traces_of,
 )
 from queue_core.values.ids import IdSet, numbers_of
 from queue_core.values.names import nearest
@@ -27,7 +31,7 @@ from queue_core.values.waits import check_waits, dead_of, no_waits, waits_of
 DELETE, SIDELINE, RELOAD = "delete", "sideline", "reload"
 OUTCOMES = (DELETE, SIDELINE, RELOAD)
 #: The columns of a table of outcomes.
-_COLUMNS = ("_message_id", "outcome", "kind", "reason", "not_before", "delay", "dead")
+_COLUMNS = ("_message_id", "outcome", "kind", "reason", "not_before", "delay", "dead", "trace")
 #: The kind of reloaded messages that no handler has seen.
 UNHANDLED = "unhandled"
 
@@ -50,6 +54,9 @@ class Settlement:
     #: When messages are due again, or that they are dead: ``message_id``, ``not_before`` and
     #: ``delay`` (int64, microseconds) and ``dead`` (boolean). Others wait as the policy says.
     waits: pa.Table = field(default_factory=no_waits)
+    #: The ends of the traces of exceptions, of some sidelined messages: ``message_id`` (int64) and
+    #: ``trace`` (string). The catalog keeps one for each queue, kind and fingerprint.
+    traces: pa.Table = field(default_factory=no_traces)
 
     def __len__(self) -> int:
         return len(self.deleted) + len(self.sidelined) + len(self.reloaded)
@@ -92,7 +99,8 @@ class Settlement:
                 (number, seconds from the settlement on) and ``dead`` (boolean). A message with a
                 time waits in the sideline until then: reloaded, without a failure; or sidelined,
                 at this time instead of the policy's. A sidelined message with ``dead`` is not
-                tried again.
+                tried again. The optional column ``trace`` (string) has the end of an exception's
+                trace; one for each queue, kind and fingerprint is kept.
 
         Returns:
             The settlement.
@@ -125,6 +133,7 @@ class Settlement:
             unhandled=_unhandled(rows, reloaded),
             reasons=_reasons(rows, sidelined),
             waits=waits_of(rows, sidelined, reloaded),
+            traces=_traces(rows, sidelined),
         )
         settlement.check()
         return settlement
@@ -144,7 +153,7 @@ class Settlement:
             BadOutcome: A message has two outcomes.
         """
         deleted, sidelined, reloaded, unhandled = IdSet(), IdSet(), IdSet(), IdSet()
-        reasons, waits = [no_reasons()], [no_waits()]
+        reasons, waits, traces = [no_reasons()], [no_waits()], [no_traces()]
         for settlement in settlements:
             deleted |= settlement.deleted
             sidelined |= settlement.sidelined
@@ -152,7 +161,8 @@ class Settlement:
             unhandled |= settlement.unhandled
             reasons.append(settlement.reasons)
             waits.append(settlement.waits)
-        tables = (pa.concat_tables(reasons), pa.concat_tables(waits))
+            traces.append(settlement.traces)
+        tables = map(pa.concat_tables, (reasons, waits, traces))
         merged = Settlement(deleted, sidelined, reloaded, unhandled, *tables)
         merged.check()
         return merged
@@ -173,6 +183,7 @@ class Settlement:
                 )
         check_reasons(self.reasons)
         check_waits(self.waits)
+        check_table("traces", self.traces, TRACES)
         dead = dead_of(self.waits) & self.reloaded
         if len(dead):
             raise BadOutcome(
@@ -230,6 +241,15 @@ def _reasons(rows: pa.RecordBatch | pa.Table, sidelined: npt.NDArray[np.bool_]) 
         }
     ).cast(REASONS)
     return table.filter(pc.or_(kinds.is_valid(), reasons.is_valid()))
+
+
+def _traces(rows: pa.RecordBatch | pa.Table, sidelined: npt.NDArray[np.bool_]) -> pa.Table:
+    if "trace" not in rows.schema.names:
+        return no_traces()
+    if rows.column("trace").null_count == rows.num_rows:
+        return no_traces()
+    traces = _texts("trace", rows.column("trace")).filter(sidelined)
+    return traces_of(rows.column("_message_id").filter(sidelined), traces)
 
 
 def _texts(name: str, column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:

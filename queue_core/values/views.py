@@ -167,6 +167,15 @@ _FAILURES = (
     ViewColumn("fingerprint", _TEXT, _FINGERPRINT),
 )
 
+_TRACES = (
+    _QUEUE,
+    ViewColumn("kind", _TEXT, "Kind of the failures."),
+    ViewColumn("fingerprint", _TEXT, _FINGERPRINT),
+    ViewColumn("message_id", _LONG, "Id of the message of one of the failures."),
+    ViewColumn("failed_at", TIMESTAMP, "Time of its failure."),
+    ViewColumn("trace", _TEXT, "End of the trace of its exception."),
+)
+
 _SIDELINE = (
     _QUEUE,
     ViewColumn("message_id", _LONG, "Id of the message."),
@@ -314,6 +323,8 @@ COLUMNS = {
     "sideline": _SIDELINE,
     #: One row for each failure; a message can have several.
     "failures": _FAILURES,
+    #: One row for each queue, kind and fingerprint of failures with an exception.
+    "traces": _TRACES,
     #: One row for each shard in which a transaction of a side task moved messages.
     "reports": _REPORTS,
     #: One row for each shovel that runs as a job; ended jobs are kept for a week.

@@ -26,7 +26,7 @@ from queue_core.catalog import queues as catalog_queues
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.holders import holders
 from queue_core.catalog.holders.consumers import deleting_on_commit
-from queue_core.catalog.records import failures
+from queue_core.catalog.records import failures, traces
 from queue_core.catalog.records.publications import is_new_batch
 from queue_core.catalog.slices import id_map, segment_lookup, shard_locks
 from queue_core.catalog.slices.changes import CLEARED, Changes
@@ -216,6 +216,8 @@ def _settle(
         failures.record_each(
             connection, queue_id, name, taken, settlement.reasons, now, compacted=found.compacted
         )
+        if settlement.traces.num_rows:
+            traces.keep(connection, queue_id, taken, settlement, now)
     return done
 
 
@@ -249,6 +251,7 @@ def _located(
         unhandled=id_map.located(connection, queue_ids, settlement.unhandled),
         reasons=_with_rows(connection, queue_ids, settlement.reasons),
         waits=_with_rows(connection, queue_ids, settlement.waits),
+        traces=_with_rows(connection, queue_ids, settlement.traces),
     )
 
 

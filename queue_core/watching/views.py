@@ -12,7 +12,16 @@ from sqlalchemy import Connection
 
 from queue_core.catalog import queues, view_rows
 from queue_core.catalog.database import Catalog
-from queue_core.catalog.records import acts, breakers, failures, figures, jobs, samples, task_log
+from queue_core.catalog.records import (
+    acts,
+    breakers,
+    failures,
+    figures,
+    jobs,
+    samples,
+    task_log,
+    traces,
+)
 from queue_core.values.fingerprints import fingerprints
 from queue_core.values.model import QueueInfo
 from queue_core.values.views import FAILURES
@@ -40,7 +49,7 @@ def read(
     connection: Connection, name: str, queue: str | QueueInfo | None, storage: str
 ) -> pa.Table:
     """Return the same in a transaction of the caller."""
-    if isinstance(queue, str) and queue and name in ("failures", "sideline"):
+    if isinstance(queue, str) and queue and name in ("failures", "sideline", "traces"):
         queue, _ = queues.find_magazine(connection, queue)
     found = _asked(connection, queue)
     if name == "reports":
@@ -168,6 +177,14 @@ def _acts(connection: Connection, shown: Shown) -> Iterable[Mapping[str, Any]]:
     return (row._asdict() | {"act": row.id} for row in acts.rows(connection, names, None))
 
 
+def _traces(connection: Connection, shown: Shown) -> Iterable[Mapping[str, Any]]:
+    for row in traces.read(connection, list(shown.infos)):
+        yield dict(row) | {
+            "queue": shown.infos[row["queue_id"]].name,
+            "fingerprint": row["fingerprint"] or None,
+        }
+
+
 def _breakers(connection: Connection, _: Shown) -> Iterable[Mapping[str, Any]]:
     for row in breakers.all_states(connection):
         yield dict(row) | {"breaker": row["name"]}
@@ -186,6 +203,7 @@ _QUERIES = {
     "shards": _shards,
     "slices": _slices,
     "consumers": _consumers,
+    "traces": _traces,
     "jobs": _jobs,
     "acts": _acts,
     "breakers": _breakers,

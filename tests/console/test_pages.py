@@ -21,7 +21,7 @@ from queue_core.upkeep.tasks.sample import sample
 from tests.console.clients import ORIGIN, log_in, token
 from tests.console.clients import on_both as catalog_url  # noqa: F401 - a fixture
 from tests.dump import load_earlier
-from tests.factories import make_queue, orders
+from tests.factories import make_queue, orders, sideline_traced
 from tests.foreign import foreign_orders, load_as_before
 from tests.waiting import PATIENCE
 
@@ -421,3 +421,35 @@ def test_the_figures_of_a_page_are_of_one_moment(operator, store, queue):
         page = operator.get("/api/queues/orders").json()
         assert sum(row["waiting"] for row in page["details"]["shards"]) == page["queue"]["waiting"]
         assert page["fresh"]["at"][:19] == moment(page["details"]["now"] * 1e6).isoformat()[:19]
+
+
+def test_a_group_and_each_of_its_messages_have_the_trace_of_one(operator, store):
+    queue = make_queue(store, "traced", shards=1)
+    queue.load(orders(3))
+    firing = queue.fire(3)
+    sideline_traced(queue, firing.ids[:1], reason="ValueError: <b>8</b>")
+    sideline_traced(queue, firing.ids[1:2], reason="ValueError: <b>9</b>")
+    queue.sideline(firing.ids[2:], "no trace")
+    first, second, third = firing.ids.to_pylist()
+    path = "/api/queues/traced"
+    group = {"group": "1", "kind": "exception", "fingerprint": "ValueError: <b>*</b>"}
+
+    found = operator.get(f"{path}/sideline", params=group).json()
+    assert (found["members"], found["trace"]["message_id"]) == (2, first)
+    assert [each["reason"] for each in found["reasons"]] == [
+        f"ValueError: <b>{n}</b>" for n in (8, 9)
+    ]
+    page = operator.get(f"{path[4:]}/sideline", params=group).text
+    assert "at\nValueError: &lt;b&gt;8&lt;/b&gt;" in page
+    assert (
+        operator.get(f"{path}/sideline", params={"group": "1", "kind": "rejected"}).json()["trace"]
+        is None
+    )
+    for message, own in ((first, True), (second, False)):
+        (failure,) = operator.get(f"{path}/messages/{message}").json()["life"]["failures"]
+        assert failure["trace"]["message_id"] == first
+        page = operator.get(f"{path[4:]}/messages/{message}").text
+        assert ("which failed alike" not in page) == own
+        assert "at\nValueError: &lt;b&gt;8&lt;/b&gt;" in page
+    (failure,) = operator.get(f"{path}/messages/{third}").json()["life"]["failures"]
+    assert failure["trace"] is None

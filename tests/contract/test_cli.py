@@ -18,7 +18,7 @@ from queue_core.segments import stager
 from queue_core.values.model import Magazine, State
 from tests.books import audit
 from tests.command_line import answer, refusal
-from tests.factories import make_queue, numbers_of, orders
+from tests.factories import make_filled, make_queue, numbers_of, orders, sideline_traced
 
 
 def test_create_makes_the_store_and_a_queue_as_it_is_described(ignis, address):
@@ -467,3 +467,23 @@ def test_forgetting_consumers(ignis, store):
     assert "till" in ignis("forget", "till", "--dry-run").stdout
     assert answer(ignis("--json", "forget", "till", "--idle", "90d"))[0]["forgotten"] == ["till"]
     assert store.view("consumers").column("consumer").to_pylist() == ["clerk"]
+
+
+def test_failures_that_are_alike_are_shown_with_a_trace(ignis, store):
+    for name, count in (("orders", 5), ("others", 1)):
+        queue = make_filled(store, count, name)
+        firing = queue.fire(count)
+        sideline_traced(queue, firing.ids[1:], reason="ValueError: no 8")
+        queue.sideline(firing.ids[:1], "by 5 hands")
+
+    shown = ignis("failures", "--trace").stdout.splitlines()
+    assert shown[0] == "orders: exception: ValueError: no *"
+    assert shown[1].startswith("  4 failures, the latest at 20")
+    assert shown[2].startswith("  message ")
+    assert shown[3:5] == ["    at", "    ValueError: no 8"]
+    assert shown[5] == "orders: rejected: by * hands"
+    assert shown[6].startswith("  1 failure, the latest at 20")
+    assert shown[7] == "others: rejected: by * hands"
+
+    groups = answer(ignis("--json", "failures", "orders", "--trace", "--last", 1))
+    assert [(row["failures"], row["trace"]) for row in groups] == [(4, "at\nValueError: no 8")]

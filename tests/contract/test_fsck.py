@@ -39,6 +39,7 @@ from queue_core.catalog.tables import (
     task_log,
     tickets,
     token_buckets,
+    traces,
     waiters,
 )
 from queue_core.segments import stager
@@ -243,6 +244,9 @@ DAMAGES = {
     "slices": BREAKERS["I1"],
     "task_log": added(task_log, queue_id=99, task="t", done_at=1, arrow=b""),
     "tickets": BREAKERS["I22"],
+    "traces": added(
+        traces, queue_id=99, kind="k", fingerprint="f", message_id=1, failed_at=1, trace="t"
+    ),
     "shard_locks": write(update(shard_locks).values(fired=7)),
     "waiters": added(waiters, queue_id=1, verb="load", joined_at=1, alive_until=2**52),
 }

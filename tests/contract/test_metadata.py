@@ -8,7 +8,7 @@ from queue_core.errors import BadOption, NoSuchQueue
 from queue_core.upkeep.tasks.sample import sample
 from queue_core.values.views import VIEWS
 from tests.dump import backdate
-from tests.factories import make_queue, numbers_of, orders
+from tests.factories import make_queue, numbers_of, orders, sideline_traced
 
 pytestmark = pytest.mark.each_catalog
 
@@ -170,7 +170,7 @@ def test_every_view_has_its_schema_with_and_without_rows(store):
         assert store.view(name).schema.equals(schema), name
     queue = make_queue(store)
     queue.load(orders(5))
-    queue.sideline(queue.fire("all"), reason="x")
+    sideline_traced(queue, queue.fire("all").ids)
     queue.shovel(2)
     queue.start_shovel()
     store.admin.breaker("orders").open()

@@ -29,7 +29,15 @@ from queue_core.upkeep.tasks.sample import sample
 from queue_core.values.views import VIEWS
 from queue_core.waiting.publish import publish_once
 from tests.arrow_types import KEPT
-from tests.factories import make_batch, make_queue, make_staged, orders, planned, seen
+from tests.factories import (
+    make_batch,
+    make_queue,
+    make_staged,
+    orders,
+    planned,
+    seen,
+    sideline_traced,
+)
 
 HERE = Path(__file__).parent
 #: The query of the store, which has died with two tickets: one that was planned, one that was not.
@@ -107,6 +115,10 @@ def fill(store: Store) -> None:
     small.admin.compact()
     small.fire(2)
     small.sweep(older_than=0)
+
+    traced = make_queue(store, "traced", shards=1, **FOR_EVER)
+    traced.load(orders(2))
+    sideline_traced(traced, traced.fire(2).ids)
 
     ring = make_queue(store, "ring", max_size=3, overflow="ring", **FOR_EVER)
     ring.load(orders(5))

@@ -19,6 +19,7 @@ from queue_core.catalog.tables import (
     queues,
     schemas,
     task_log,
+    traces,
 )
 from queue_core.segments.ipc import unpack
 from queue_core.values.names import check_queue
@@ -55,6 +56,7 @@ def check_records(scope: Scope) -> Iterator[Finding]:
     readers: dict[Table, Callable[[Any], object]] = {
         publications: lambda row: json.loads(row.content or "{}"),
         failures: lambda row: unpack(row.arrow),
+        traces: lambda row: str(row.trace),
         task_log: lambda row: unpack(row.arrow),
         jobs: lambda row: (json.loads(row.pointers), float(row.rate or 1), row.moved + row.total),
     }

@@ -57,6 +57,7 @@ _CONSUMER: dict[Table, Rights] = {
     t.publications: (_READ, _ADD, _CHANGE),
     t.failures: (_READ, _ADD),
     t.tallies: (_READ, _ADD, _CHANGE),
+    t.traces: _ALL,
     t.task_log: (_READ, _ADD),
     t.schedule: (_READ, _ADD, _CHANGE),
     t.jobs: (_READ, _ADD, _CHANGE),

@@ -19,7 +19,7 @@ from queue_core.catalog import dialect
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.holders import consumers, idle_consumers
 from queue_core.catalog.identity import clock
-from queue_core.catalog.records import acts, dedup, failures, jobs, schedule, task_log
+from queue_core.catalog.records import acts, dedup, failures, jobs, schedule, task_log, traces
 
 #: Seconds for which reports, failures of messages that are gone, and idle consumers are kept.
 KEPT_SECONDS = 7 * 24 * 3600.0
@@ -45,6 +45,7 @@ def purge(catalog: Catalog, older_than: float = KEPT_SECONDS) -> None:
         # First, in the order of locks: a firing locks its consumer before all else.
         idle_consumers.forget(connection, before)
         failures.forget(connection, until)
+        traces.forget(connection, before)
         task_log.forget(connection, before)
         jobs.forget(connection, before)
         acts.forget(connection)

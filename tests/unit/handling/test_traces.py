@@ -1,0 +1,162 @@
+"""The end of a trace, with the handler's line and without the frames of ignis."""
+
+import sqlite3
+import threading
+
+import pytest
+
+from queue_core.handling import traces
+from queue_core.handling.deadline import interruptibly
+from queue_core.handling.traces import Tracer, trace_of, trace_of_thread
+from queue_core.values.failure_kinds import TRACE_LENGTH
+
+
+def caught(function, *arguments):
+    with pytest.raises(Exception) as raised:  # noqa: PT011 - each test looks at its error
+        interruptibly(function, *arguments)
+    # Without the frame of this function, as if a worker had called the handler.
+    return raised.value.with_traceback(raised.tb.tb_next)
+
+
+def lines_of(trace):
+    return [line for line in trace.splitlines() if line.startswith("  File")]
+
+
+def failing(message):
+    return helper(message)
+
+
+def helper(message):
+    raise LookupError(message)
+
+
+def test_it_begins_with_the_handler():
+    trace = trace_of(caught(failing, "no such customer"))
+
+    assert trace.splitlines()[0] == "Traceback (most recent call last):"
+    first, last = lines_of(trace)
+    assert first.endswith("in failing")
+    assert last.endswith("in helper")
+    assert trace.endswith("LookupError: no such customer")
+
+
+def test_frames_of_ignis_stay_if_the_handler_has_called_them():
+    def handler():
+        interruptibly(sqlite3.connect, None)
+
+    first, second = lines_of(trace_of(caught(handler)))
+    assert first.endswith("in handler")
+    assert second.endswith("in interruptibly")
+
+
+def test_causes_come_before_it_and_can_be_suppressed():
+    def handler(cause):
+        try:
+            helper("the cause")
+        except LookupError as error:
+            raise ValueError("the end") from (error if cause else None)
+
+    with_cause, without = trace_of(caught(handler, True)), trace_of(caught(handler, False))
+    assert (
+        with_cause.index("the cause")
+        < with_cause.index("direct cause")
+        < with_cause.index("the end")
+    )
+    assert "the cause" not in without
+
+
+def test_a_group_shows_its_parts():
+    def handler():
+        raise ExceptionGroup("both", [LookupError("first"), ValueError("second")])
+
+    trace = trace_of(caught(handler))
+    assert trace.index("first") < trace.index("second") < trace.index("both (2 sub-exceptions)")
+
+
+def deep(depth, message):
+    if depth:
+        # Each on a line of its own, so that Python shows each.
+        return [deep, deeper][depth % 2](depth - 1, message)
+    raise ValueError(message)
+
+
+def deeper(depth, message):
+    return deep(depth - 1, message) if depth else helper(message)
+
+
+@pytest.mark.parametrize(
+    "message",
+    ["short", "x" * 100_000, "first\n" * 5000, "\ud800"],
+    ids=["short", "long", "lines", "invalid"],
+)
+def test_the_ends_of_a_deep_one_are_kept(message):
+    def handler():
+        return deep(200, message)
+
+    trace = trace_of(caught(handler))
+    assert len(trace) <= TRACE_LENGTH
+    assert lines_of(trace)[0].endswith("in handler")
+    assert "frames are left out" in trace
+    trace.encode()
+
+
+def test_the_end_of_a_long_chain_is_kept():
+    def handler(left=30):
+        try:
+            helper("x" * 1000)
+        except LookupError as error:
+            if left:
+                handler(left - 1)
+            raise ValueError("the end") from error
+
+    trace = trace_of(caught(handler))
+    assert len(trace) <= TRACE_LENGTH
+    assert trace.startswith("…\n")
+    assert trace.endswith("ValueError: the end")
+
+
+def test_a_thread_is_where_the_handler_is():
+    entered, end = threading.Event(), threading.Event()
+
+    def handler():
+        entered.set()
+        end.wait(60)
+
+    thread = threading.Thread(target=interruptibly, args=(handler,))
+    thread.start()
+    entered.wait(60)
+    try:
+        assert lines_of(trace_of_thread(thread))[0].endswith("in handler")
+    finally:
+        end.set()
+        thread.join()
+    assert trace_of_thread(thread) is None
+
+
+def test_a_tracer_makes_one_of_each_place_and_one_of_each_time(monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr(traces.time, "monotonic", lambda: now[0])
+    tracer = Tracer()
+    one, same, other = caught(failing, "1"), caught(failing, "2"), caught(deep, 0, "3")
+
+    assert tracer.trace_of(one).endswith("1")
+    assert tracer.trace_of(same) is None
+    assert tracer.trace_of(other).endswith("3")
+    now[0] += traces.EVERY_SECONDS
+    assert tracer.trace_of(same).endswith("2")
+    assert tracer.trace_of(ValueError("never raised")) is None
+
+
+def test_an_exception_that_cannot_be_shown_has_none():
+    class Odd(Exception):
+        def __str__(self):
+            raise ValueError("no text")
+
+        @property
+        def __notes__(self):
+            raise ValueError("no notes")
+
+    def handler():
+        raise Odd
+
+    Tracer().trace_of(caught(handler))
