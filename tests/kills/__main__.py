@@ -1,5 +1,5 @@
 """
-Kill processes at random while they work in transactions of their own: ``python -m tests.kills``.
+Kill processes in transactions of their own, and pools with an output: ``python -m tests.kills``.
 
 Prints what the processes did when they were killed. Ends with an error if a row of the caller and
 its message ever disagree.

@@ -5,6 +5,9 @@ A caller has tables beside the catalog's: ``sales`` has a row for each message t
 ``done`` one for each message that it has deleted, and ``failed`` one for each failure that it has
 noted. Each row is written in the transaction of its message. So at any time each sale is either a
 message or done, and never both, and a message has failed at least as often as was noted.
+
+A pool with an output returns some rows for each message: those in the queue ``results`` are done,
+and none of their rows is missing or there twice.
 """
 
 from __future__ import annotations
@@ -47,6 +50,8 @@ NOTED = ("number", "_attempt")
 LOADED = 4
 #: Messages that one transaction fires.
 FIRED = 3
+#: Rows that a handler returns for each message.
+RETURNED = 2
 
 
 @dataclass
@@ -68,6 +73,7 @@ def prepare(store: Store) -> Queue:
             "CREATE TABLE failed (number INTEGER, attempt INTEGER, UNIQUE (number, attempt))"
         )
         connection.commit()
+    store.create_queue("results", SCHEMA, shards=4)
     return store.create_queue("sales", SCHEMA, shards=4)
 
 
@@ -148,6 +154,10 @@ def check(store: Store) -> tuple[int, int]:
             set(connection.exec_driver_sql(f"SELECT number FROM {table}").scalars())
             for table in ("sales", "done")
         )
+        returned = Counter(store.queue("results").browse().column("number").to_pylist())
+        torn = {number for number, count in returned.items() if count != RETURNED}
+        assert not torn, f"rows are missing, or there twice: {sorted(torn)}"
+        done |= set(returned)
         noted = connection.exec_driver_sql("SELECT number, attempt FROM failed").all()
     messages = pa.concat_tables([queue.browse(), queue.browse(magazine="sideline")])
     waiting = messages.column("number").to_pylist()
@@ -230,7 +240,7 @@ def handle_batches(address: Address, first: int, shared: mmap.mmap) -> None:
     @batch_handler
     def judged(batch: pa.RecordBatch, connection: sa.Connection) -> pa.Array:
         accepted = []
-        for number, attempt in zip(*(batch.column(n).to_pylist() for n in NOTED), strict=True):
+        for number, attempt in _pairs(batch):
             accepted.append(attempt > 1 or number % 3 > 0)
             text = "done VALUES (:number)" if accepted[-1] else "failed VALUES (:number, :attempt)"
             row = {"number": number, "attempt": attempt}
@@ -240,7 +250,41 @@ def handle_batches(address: Address, first: int, shared: mmap.mmap) -> None:
     _handle(address, first, shared, judged)
 
 
-def _handle(address: Address, first: int, shared: mmap.mmap, handler: Callable[..., Any]) -> None:
+def give(address: Address, first: int, shared: mmap.mmap) -> None:
+    """Load in transactions of the caller, and return rows from a pool, until killed."""
+
+    def rows(message: dict[str, Any]) -> Any:
+        number = message["number"]
+        # Some fail twice.
+        good = message["_attempt"] > 1 or number % 3 > 0
+        return good, [{"number": number}] * RETURNED
+
+    _handle(address, first, shared, rows, output="results")
+
+
+def give_batches(address: Address, first: int, shared: mmap.mmap) -> None:
+    """Do the same with a handler of batches."""
+
+    @batch_handler
+    def rows(batch: pa.RecordBatch) -> Any:
+        good = [attempt > 1 or number % 3 > 0 for number, attempt in _pairs(batch)]
+        table = pa.Table.from_batches([batch.select(["_message_id", "number"])])
+        return good, pa.concat_tables([table] * RETURNED)
+
+    _handle(address, first, shared, rows, output="results")
+
+
+def _pairs(batch: pa.RecordBatch) -> list[tuple[int, int]]:
+    return list(zip(*(batch.column(name).to_pylist() for name in NOTED), strict=True))
+
+
+def _handle(
+    address: Address,
+    first: int,
+    shared: mmap.mmap,
+    handler: Callable[..., Any],
+    output: str | None = None,
+) -> None:
     tell = _telling(shared)
     with Store(address) as store:
         queue = store.queue("sales")
@@ -250,7 +294,14 @@ def _handle(address: Address, first: int, shared: mmap.mmap, handler: Callable[.
         engine = sa.create_engine(address.catalog)
         _follow(tell)
         with ConsumerPool(
-            store, "sales", handler, transactional=True, concurrency=2, batch=5, tasks=[]
+            store,
+            "sales",
+            handler,
+            transactional=output is None,
+            output=output,
+            concurrency=2,
+            batch=5,
+            tasks=[],
         ):
             for number in range(first, first + 100, LOADED):
                 numbers = range(number, number + LOADED)
@@ -303,4 +354,6 @@ WORKS: dict[str, Callable[[Address, int, mmap.mmap], None]] = {
     "caller": trade,
     "pool": handle,
     "pool of batches": handle_batches,
+    "output": give,
+    "output of batches": give_batches,
 }
