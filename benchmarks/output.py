@@ -1,10 +1,10 @@
 """Measure what an output costs a pool: ``python -m benchmarks.output``.
 
 Pools with and without ``output`` handle the same messages in turn, in batches of 100, and each
-message gives one row. Each round prints the rates of both and their ratio; the last line has the
-medians. ``--catalog URL --storage DIR`` measures on PostgreSQL, ``--handler message`` calls the
-handler for each message. For comparison, ``load`` loads the rows of a batch in the handler, which
-gives them at least once.
+message gives one row. A line has the rates of both, and their ratio by the clock and by the CPU of
+the process; the last line has the medians. ``--catalog URL --storage DIR`` measures on PostgreSQL,
+``--handler message`` calls the handler for each message. For comparison, a third pool loads the
+rows of a batch in its handler, which gives them at least once.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -29,11 +29,18 @@ BODY = "x" * 100
 BATCH = 100
 
 
+class Rate(NamedTuple):
+    """Messages per second, by the clock and by the CPU of the process."""
+
+    clock: float
+    cpu: float
+
+
 def main() -> int:
     """Measure and print."""
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     arguments.add_argument("--messages", type=int, default=50_000)
-    arguments.add_argument("--rounds", type=int, default=7)
+    arguments.add_argument("--rounds", type=int, default=9)
     arguments.add_argument("--workers", type=int, default=4)
     arguments.add_argument("--handler", choices=("batch", "message"), default="batch")
     arguments.add_argument("--catalog")
@@ -45,33 +52,33 @@ def main() -> int:
         else:
             address = Address.of(Path(folder) / "store")
         with Store(address) as store:
-            measure(store, given.messages, given.rounds, given.workers, given.handler)
+            measure(store, given)
     return 0
 
 
-def measure(store: Store, messages: int, rounds: int, workers: int, kind: str) -> None:
+def measure(store: Store, given: argparse.Namespace) -> None:
     """Print the rates of each round, and the medians."""
-    ratios, loads = [], []
-    for number in range(rounds):
+    ratios: dict[str, list[float]] = {}
+    # The first round warms.
+    for number in range(given.rounds + 1):
         name = f"output-{os.getpid()}-{number}"
         results = store.create_queue(f"{name}-results", SCHEMA)
-        plain = rate(store, f"{name}-plain", handler(kind, with_rows=False), messages, workers)
-        output = rate(
-            store, f"{name}-output", handler(kind, with_rows=True), messages, workers, results.name
-        )
-        assert len(results.fire("all")) == messages, "each message gives one row"
-        loading = rate(store, f"{name}-load", loader(results), messages, workers)
-        ratios.append(output / plain)
-        loads.append(loading / plain)
-        print(
-            f"without output {plain:,.0f}/s, with {output:,.0f}/s: {ratios[-1]:.2f}; "
-            f"load in the handler {loading:,.0f}/s: {loads[-1]:.2f}",
-            flush=True,
-        )
-    print(
-        f"median of {rounds} rounds: {statistics.median(ratios):.2f} with output, "
-        f"{statistics.median(loads):.2f} with a load in the handler"
-    )
+        plain = rate(store, given, f"{name}-plain", handler(given.handler, with_rows=False))
+        giving = handler(given.handler, with_rows=True)
+        output = rate(store, given, f"{name}-output", giving, results.name)
+        if len(results.fire("all")) != given.messages:
+            raise RuntimeError("a message gives one row")
+        loading = rate(store, given, f"{name}-load", loader(results))
+        line = [f"without output {plain.clock:,.0f}/s"]
+        for what, found in (("with output", output), ("with a load in the handler", loading)):
+            by_clock, by_cpu = found.clock / plain.clock, found.cpu / plain.cpu
+            line.append(f"{what} {found.clock:,.0f}/s ({by_clock:.2f}, CPU {by_cpu:.2f})")
+            if number:
+                ratios.setdefault(f"{what}", []).append(by_clock)
+                ratios.setdefault(f"{what}, CPU", []).append(by_cpu)
+        print("; ".join(line), flush=True)
+    medians = ", ".join(f"{what} {statistics.median(each):.2f}" for what, each in ratios.items())
+    print(f"median of {given.rounds} rounds: {medians}")
 
 
 def handler(kind: str, *, with_rows: bool) -> Callable[..., Any]:
@@ -97,22 +104,22 @@ def loader(results: Queue) -> Callable[..., Any]:
 
 def rate(
     store: Store,
+    given: argparse.Namespace,
     name: str,
     handle: Callable[..., Any],
-    messages: int,
-    workers: int,
     output: str | None = None,
-) -> float:
-    """Return messages per second of a pool, from its start until all are settled."""
-    queue = store.create_queue(name, SCHEMA)
+) -> Rate:
+    """Return the rates of a pool, from its start until all messages are settled."""
+    queue, messages = store.create_queue(name, SCHEMA), given.messages
     queue.load(pa.table({"number": range(messages), "text": [BODY] * messages}, schema=SCHEMA))
-    began = time.perf_counter()
+    began, cpu = time.perf_counter(), time.process_time()
     with ConsumerPool(
-        store, name, handle, concurrency=workers, batch=BATCH, output=output, tasks=()
+        store, name, handle, concurrency=given.workers, batch=BATCH, output=output, tasks=()
     ) as pool:
         if not pool.drain(600) or pool.counts != {"deleted": messages}:
             raise RuntimeError(f"{pool!r} did not handle all: {pool.counts}")
-        return messages / (time.perf_counter() - began)
+        took = time.perf_counter() - began
+        return Rate(messages / took, messages / (time.process_time() - cpu))
 
 
 if __name__ == "__main__":

@@ -230,7 +230,7 @@ class MessageCalls(HandlerCalls[CallOutcome]):
             return CallOutcome(SIDELINE, UNREADABLE, call[0].reason)
         try:
             decision = handle(*call)
-            if not isinstance(decision, bool):
+            if not isinstance(decision, bool | dict):
                 decision = finish(decision)
             rows = None
             if self.output is not None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -54,6 +55,9 @@ class Output:
 
     def of_message(self, result: Any) -> tuple[Any, Any]:
         """Return the decision about a message and its rows, if any; raises `SchemaMismatch`."""
+        if type(result) is dict:
+            # The result of most handlers; it is not looked at any further.
+            return True, [result]
         if result is None or isinstance(result, bool | np.bool_ | Exception):
             return result, None
         if _is_pair(result) and (result[0] is None or isinstance(result[0], bool | np.bool_ | str)):
@@ -72,7 +76,7 @@ class Output:
                 outcomes = [outcomes] * count
             return outcomes, self._by_message(rows, count, ids)
         if _is_table(result):
-            return [True] * count, self._by_message(result, count, ids)
+            return pa.repeat(True, count), self._by_message(result, count, ids)
         if isinstance(result, list | tuple) and not all(map(_decides, result)):
             self._check_count(len(result), count)
             split = [self.of_message(each) for each in result]
@@ -163,7 +167,7 @@ def loadable(
     deleted = pc.equal(settlement.column("outcome"), DELETE).to_numpy()
     found: list[OutputRows] = []
     failures: dict[int, Exception] = {}
-    for each in given:
+    for each in _merged(given):
         counts = deleted[each.numbers]
         if not counts.all():
             each = _only(each, counts)
@@ -179,6 +183,29 @@ def loadable(
     numbers = np.concatenate([each.numbers for each in found])
     table = pa.concat_tables([each.rows for each in found])
     return settled, OutputRows(numbers, table)
+
+
+def _merged(given: Sequence[Given]) -> list[Given]:
+    """Return rows in few parts: lists together, and tables of one schema."""
+    merged: list[list[Given]] = []
+    for each in given:
+        last = merged[-1][-1].rows if merged else None
+        if isinstance(each.rows, list):
+            joins = isinstance(last, list)
+        else:
+            joins = isinstance(last, pa.Table) and last.schema.equals(each.rows.schema)
+        if joins:
+            merged[-1].append(each)
+        else:
+            merged.append([each])
+    parts = []
+    for several in merged:
+        rows: Any = several[0].rows
+        if len(several) > 1:
+            all_rows = [each.rows for each in several]
+            rows = list(chain(*all_rows)) if isinstance(rows, list) else pa.concat_tables(all_rows)
+        parts.append(Given(np.concatenate([each.numbers for each in several]), rows))
+    return parts
 
 
 def failed(
