@@ -11,10 +11,12 @@ import typer
 from ignis_cli.app import Limit, Positive, command, duration
 from ignis_cli.display import answer, complain
 from ignis_cli.invocation import REFUSED, current
-from queue_core import ConsumerPool, IgnisError
+from ignis_cli.supervising import supervised
+from queue_core import Breaker, ConsumerPool, IgnisError
 from queue_core.errors import BadOption
 from queue_core.pool.held_bytes import MAX_BYTES
 from queue_core.support.import_paths import imported, is_path
+from queue_core.values.names import check_consumer, of_process
 
 _CHANGE = "Change"
 
@@ -28,6 +30,11 @@ def work(
     batch: Positive = 100,
     max_bytes: Positive = MAX_BYTES,
     name: str | None = None,
+    output: str | None = None,
+    selector: str | None = None,
+    retry: str | None = None,
+    breaker: str | None = None,
+    processes: Positive = 1,
     drain: bool = False,
     stop_after: str = "30s",
 ) -> None:
@@ -35,7 +42,8 @@ def work(
     Handle messages in threads, until SIGTERM or Ctrl-C.
 
     At the end, the threads finish their current batches, and messages that no handler saw are put
-    back. The log goes to standard error.
+    back. The log goes to standard error. With --processes, a process that dies is started again,
+    under its name: so a message that kills its process is found, and set aside.
 
     Args:
         handler (MODULE:HANDLER): Import path of the handler: a function of one message, a function
@@ -45,7 +53,16 @@ def work(
         workers: Number of threads. By default, the queues' concurrency.
         batch: Messages that a thread takes at once.
         max_bytes: Bytes of messages, fired and not settled, that the threads hold at once.
-        name: Name of the consumer. By default, one of the process.
+        name: Name of the consumer. By default, one of the process. With several processes, each
+            adds its number.
+        output (QUEUE): Queue for the rows that the handler returns. They are loaded in the
+            transaction that deletes their message.
+        selector (SELECTOR): SQL condition on the messages, such as 'amount > 10'.
+        retry (POLICY): Policy of retries, such as 'Retry(attempts=3, backoff=constant(60))'. By
+            default, the queues' setting.
+        breaker (JSON): Circuit breaker, such as '{"of": 50, "pause": 2}'; '{}' for the defaults.
+            The processes share it.
+        processes: Number of processes, each with its own threads.
         drain: End when no message is left, instead of waiting.
         stop_after (TIME): Time that the handlers have at the end; then their messages are put back.
     """
@@ -62,22 +79,56 @@ def work(
             batch=batch,
             max_bytes=max_bytes,
             name=name,
+            output=output,
+            selector=selector,
+            retry=retry,
+            breaker=None if breaker is None else Breaker.parse(breaker),
         )
-        try:
-            if drain:
-                with pool:
-                    pool.drain()
-            else:
-                complain(f"working on {', '.join(queue)}; Ctrl-C ends")
-                pool.run(seconds)
-        except IgnisError as error:
-            if error is not pool.error:
-                raise
-            # The log, which goes to the same place, has it already.
-            raise typer.Exit(REFUSED) from error
-        counts = pool.counts
+        # What cannot work was refused above, once for all processes.
+        counts = {} if processes > 1 else _run(pool, queue, seconds, drain=drain)
+    if processes > 1:
+        options = {
+            "workers": workers,
+            "batch": batch,
+            "max-bytes": max_bytes,
+            "output": output,
+            "selector": selector,
+            "retry": retry,
+            "breaker": breaker,
+            "stop-after": stop_after,
+        }
+        arguments = ["work", handler, *(f"--queue={each}" for each in queue)]
+        arguments += [f"--{key}={value}" for key, value in options.items() if value is not None]
+        arguments += ["--drain"] if drain else []
+        names = [_name_of(name, number) for number in range(1, processes + 1)]
+        complain(f"working on {', '.join(queue)} in {processes} processes; Ctrl-C ends")
+        counts = supervised([[*arguments, f"--name={each}"] for each in names], seconds)
     text = ", ".join(f"{count:,} {outcome}" for outcome, count in sorted(counts.items()))
     answer(text or "no message was handled", **counts)
+
+
+def _run(pool: ConsumerPool, queues: list[str], seconds: float, *, drain: bool) -> dict[str, int]:
+    """Run a pool in this process; return what it has counted."""
+    try:
+        if drain:
+            with pool:
+                pool.drain()
+        else:
+            complain(f"working on {', '.join(queues)}; Ctrl-C ends")
+            pool.run(seconds)
+    except IgnisError as error:
+        if error is not pool.error:
+            raise
+        # The log, which goes to the same place, has it already.
+        raise typer.Exit(REFUSED) from error
+    return pool.counts
+
+
+def _name_of(name: str | None, number: int) -> str:
+    """Return the name of the consumer of a process, which the next one in its place has too."""
+    return (
+        f"pool:work{number}@{of_process()}" if name is None else check_consumer(f"{name}-{number}")
+    )
 
 
 def _imported(path: str) -> Any:

@@ -129,6 +129,13 @@ def _setting(default: Any, allowed: Allowed, about: str) -> Any:
     return field(default=default, metadata={"about": about, "allowed": allowed})
 
 
+#: How some messages come before others in a fair queue.
+_URGENT = (
+    "; for urgent messages first and a fair order among them, keep fair_by, and run a second pool "
+    "with a selector, such as 'urgency > 1'"
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueSettings:
     """
@@ -378,7 +385,7 @@ class QueueSettings:
             if getattr(self, other) is not None:
                 raise BadOption(
                     f"fair_by cannot be combined with {other}: each says which message is next; "
-                    f"set {other} or fair_by to none"
+                    f"set {other} or fair_by to none" + _URGENT * (other == "priority")
                 )
         if self.fair_weights and self.fair_by is None:
             raise BadOption("fair_weights: it needs a column; set fair_by too")

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 
+import psutil
 import pytest
 
 from tests.command_line import answer, refusal
@@ -33,6 +34,13 @@ def slow(order):
     return True
 
 desk = Desk()
+
+def copy(order):
+    return charge(order) and {"number": order["number"]}
+
+def slow_copy(order):
+    time.sleep(0.01)
+    return {"number": order["number"]}
 """
 
 
@@ -108,3 +116,78 @@ def test_a_signal_ends_it_and_nothing_stays_in_flight(store, address, shop):
     assert f'"deleted": {2000 - row["waiting"]}' in said
     assert (row["in_flight"], row["sidelined"]) == (0, 0)
     assert 0 < row["waiting"] < 2000
+
+
+def test_rows_of_a_handler_go_to_the_output(ignis, store, shop):
+    queue = make_queue(store)
+    results = store.create_queue("results", queue.schema)
+    queue.load(orders(10))
+
+    said = ignis(
+        "work", "shop_of_test:copy", "--queue", "orders", "--output", "results", "--drain",
+        "--selector", "number < 8", "--retry", "Retry(attempts=1)", "--breaker", '{"of": 50}',
+        "--json",
+    )  # fmt: skip
+
+    assert answer(said) == [{"deleted": 7, "sidelined": 1}]
+    assert sorted(numbers_of(results.browse())) == [0, 1, 2, 4, 5, 6, 7]
+    assert store.view("sideline").column("dead").to_pylist() == [True]
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "why"),
+    [
+        ("--output", "result", "did you mean 'results'"),
+        ("--retry", "often", "write it as Retry"),
+        ("--breaker", "50", "give a JSON object"),
+        ("--processes", "0", "greater than or equal to 1"),
+    ],
+)
+def test_an_option_that_cannot_be_is_refused_before_a_process_starts(
+    ignis, store, shop, option, value, why
+):
+    store.create_queue("results", make_queue(store).schema)
+    args = ("--processes", 2, option, value)
+    assert why in refusal(ignis("work", "shop_of_test:copy", "--queue", "orders", *args))
+
+
+def test_processes_that_die_are_started_again(store, address, shop):
+    queue = make_queue(store, shards=4)
+    results = store.create_queue("results", queue.schema)
+    queue.load(orders(3000))
+    process = subprocess.Popen(
+        [
+            *(sys.executable, "-m", "ignis_cli", "--json"),
+            *("--catalog", address.catalog, "--storage", address.storage),
+            *("work", "shop_of_test:slow_copy", "--queue", "orders", "--workers", "1"),
+            *("--processes", "2", "--output", "results", "--batch", "5"),
+        ],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+    )  # fmt: skip
+    children = []
+
+    def found():
+        children[:] = psutil.Process(process.pid).children()
+        return len(children) == 2
+
+    eventually(found)
+    eventually(lambda: results.browse().num_rows > 20)
+    victim = children[0].pid
+    os.kill(victim, signal.SIGKILL)
+    eventually(lambda: found() and victim not in {child.pid for child in children})
+    there = results.browse().num_rows
+    eventually(lambda: results.browse().num_rows > there + 50)
+    process.send_signal(signal.SIGTERM)
+    said, log = process.communicate(timeout=120)
+
+    assert process.returncode == 0, log
+    assert f"process {victim} was killed by signal 9; another starts in 0.5 s" in log
+    assert '"deleted": ' in said
+    done, left = numbers_of(results.browse()), queue.browse()
+    assert len(done) == len(set(done))
+    assert not set(done) & set(numbers_of(left))
+    assert len(done) + left.num_rows == 3000
+    # Messages of the killed process came back with its name, and nothing stays in flight.
+    (row,) = [row for row in store.view("queues").to_pylist() if row["queue"] == "orders"]
+    assert row["sidelined"] == 0
