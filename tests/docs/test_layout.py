@@ -75,6 +75,7 @@ FACES = {
     "console",
     "consume",
     "handle",
+    "work",
 }
 
 
