@@ -31,6 +31,8 @@ def console(
     tls_certificate: Path | None = None,
     tls_key: Path | None = None,
     plain: bool = False,
+    root_path: str = "",
+    secure_cookie: bool = False,
     look_only: bool = False,
     action_log: Path | None = None,
     metrics_token: Path | None = None,
@@ -54,6 +56,10 @@ def console(
         tls_certificate: File of the TLS certificate, in PEM.
         tls_key: File of its private key, in PEM.
         plain: Let other machines connect without TLS, such as a proxy that has it.
+        root_path (PATH): Path under which a reverse proxy has the console, such as /ignis. With
+            --proxy-header, the header X-Forwarded-Prefix may also say it.
+        secure_cookie: Let browsers send the cookie of the login over TLS alone. By default, if the
+            console has TLS, or the header X-Forwarded-Proto of the proxy says https.
         look_only: No login may change anything.
         action_log: File to which each action is appended, as a line of JSON.
         metrics_token: File with a token, with which Prometheus reads /metrics, but no page.
@@ -70,6 +76,8 @@ def console(
         certificate=tls_certificate,
         private_key=tls_key,
         plain=plain,
+        root_path=root_path.rstrip("/"),
+        secure_cookie=secure_cookie,
         look_only=look_only,
         action_log=action_log,
         metrics_token=metrics_token,

@@ -21,10 +21,10 @@ from ignis_console.console import Console
 from ignis_console.guard import Guard
 from ignis_console.pages import PAGES, Page
 from ignis_console.passwords import Role
-from ignis_console.rendering import STATIC
+from ignis_console.rendering import ROOT, STATIC
 from ignis_console.web import Call, Handler, failure, guarded, in_json, page, status_of
 from queue_core import __version__
-from queue_core.errors import IgnisError, Invalid, NoSuchQueue
+from queue_core.errors import BadOption, IgnisError, Invalid, NoSuchQueue
 from queue_core.store import Store
 from queue_core.watching.prometheus import CONTENT_TYPE
 
@@ -54,6 +54,8 @@ def create_app(store: Store, options: ConsoleOptions) -> Starlette:
     metrics = guarded(console, _metrics, Role.LOOK, by_token=True)
     routes.append(Route("/metrics", metrics))
     routes.append(Mount("/static", _Static(directory=STATIC)))
+    if options.root_path in {f"/{each.path.split('/')[1]}" for each in routes}:
+        raise BadOption(f"--root-path {options.root_path}: the console has a page of this name")
     app = Starlette(
         routes=routes,
         middleware=[Middleware(Guard, options=options)],
@@ -125,7 +127,8 @@ def _session(call: Call) -> Response:
 def _openapi(_: Call) -> Response:
     operations = [each.operation for each in PAGES]
     operations += [each for action in ACTIONS.values() for each in acting.operations(action)]
-    return in_json(openapi.document(operations, __version__))
+    document = openapi.document(operations, __version__)
+    return in_json(document | {"servers": [{"url": ROOT.get()}]} if ROOT.get() else document)
 
 
 class _Static(StaticFiles):

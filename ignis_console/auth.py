@@ -21,6 +21,7 @@ from starlette.requests import Request
 from ignis_console import passwords
 from ignis_console.config import ConsoleOptions
 from ignis_console.passwords import Login, Role
+from ignis_console.rendering import ROOT
 from ignis_console.shared import Remembered
 from queue_core.errors import BadOption
 
@@ -110,11 +111,19 @@ class Auth:
 
         A browser sends all cookies of a host to each of its ports: with one name, a login at one
         console would end that at another. With TLS, no other host and no plain connection can set
-        it.
+        it, unless the console is under a path of its own.
         """
         port = request.headers.get("host", "").rpartition(":")[2]
-        name = "__Host-ignis" if self._options.has_tls else "ignis"
+        name = "ignis"
+        if self.is_secure(request):
+            name = "__Secure-ignis" if ROOT.get() else "__Host-ignis"
         return f"{name}-{port}" if port.isdecimal() else name
+
+    def is_secure(self, request: Request) -> bool:
+        """Return whether the browser speaks TLS, as far as the console or its proxy knows."""
+        # Whoever sends a wrong header gets a cookie that the own browser does not send.
+        by_proxy = request.headers.get("x-forwarded-proto", "").lower() == "https"
+        return self._options.has_tls or self._options.secure_cookie or by_proxy
 
     @property
     def by_proxy(self) -> bool:

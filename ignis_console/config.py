@@ -20,6 +20,8 @@ _OF_BROWSERS = re.compile(
     "range|referer|te|trailer|transfer-encoding|upgrade|user-agent|via|x-csrf-token|x-live",
     re.IGNORECASE,
 )
+#: Paths before those of the console.
+_ROOT = re.compile(r"(/[A-Za-z0-9._~-]+)+")
 #: The port by default.
 PORT = 8413
 #: Seconds after its load at which a waiting message is a problem, as in docs/monitoring/alerts.yml.
@@ -57,8 +59,14 @@ class ConsoleOptions:
     #: A file with the token for the metrics.
     metrics_token: Path | None = None
     oldest_wanted: float = OLDEST_WANTED
+    #: The path under which a reverse proxy has the console, such as ``/ignis``.
+    root_path: str = ""
+    #: Whether cookies are for TLS alone, even if neither the console nor a header speaks of it.
+    secure_cookie: bool = False
 
     def __post_init__(self) -> None:
+        if self.root_path and not is_root(self.root_path):
+            raise BadOption(f"--root-path {self.root_path!r}: use a path such as /ignis")
         if self.users is not None and self.proxy_header is not None:
             raise BadOption("give either --users or --proxy-header, not both")
         if self.proxy_operators and self.proxy_header is None:
@@ -103,11 +111,16 @@ class ConsoleOptions:
 
     def url(self, port: int) -> str:
         """Return the address of the console: for a browser on this machine, or by its name."""
-        if self.names and not self.is_local:
-            return f"{'https' if self.has_tls else 'http'}://{next(iter(self.names))}:{port}"
         host = f"[{self.host}]" if ":" in self.host else self.host
         host = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}.get(host, host)
-        return f"{'https' if self.has_tls else 'http'}://{host}:{port}"
+        if self.names and not self.is_local:
+            host = next(iter(self.names))
+        return f"{'https' if self.has_tls else 'http'}://{host}:{port}{self.root_path}"
+
+
+def is_root(path: str) -> bool:
+    """Return whether a path may be before those of the console."""
+    return bool(_ROOT.fullmatch(path))
 
 
 def _check_header(name: str) -> None:

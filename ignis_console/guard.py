@@ -13,7 +13,8 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ignis_console.config import ConsoleOptions
+from ignis_console.config import ConsoleOptions, is_root
+from ignis_console.rendering import ROOT
 
 #: Sent with every response.
 HEADERS: Mapping[str, str] = {
@@ -42,6 +43,7 @@ class Guard:
         self._app = app
         self._names = options.allowed_names
         self._tls = options.has_tls
+        self._options = options
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or refuse it."""
@@ -52,25 +54,44 @@ class Guard:
             await self._app(scope, receive, send)
             return
 
+        root = self._root(scope)
+        path = scope["path"]
+        # Some proxies pass the root on, and some do not.
+        if root and (path == root or path.startswith(f"{root}/")):
+            scope = {**scope, "path": path.removeprefix(root) or "/"}
+
         async def send_safely(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
                 for name, value in HEADERS.items():
                     headers[name] = value
                 headers.setdefault("Cache-Control", "no-store")
+                if headers.get("Location", "").startswith("/"):
+                    headers["Location"] = root + headers["Location"]
                 if self._tls:
                     headers["Strict-Transport-Security"] = "max-age=31536000"
             await send(message)
 
         refused = self._refusal(scope["method"], Headers(scope=scope))
         if refused is None:
-            await self._app(scope, receive, send_safely)
+            token = ROOT.set(root)
+            try:
+                await self._app(scope, receive, send_safely)
+            finally:
+                ROOT.reset(token)
             return
         status, text = refused
         answer: Response = PlainTextResponse(text + "\n", status)
         if scope["path"].startswith("/api/"):
             answer = JSONResponse({"error": "Refused", "message": text}, status)
         await answer(scope, receive, send_safely)
+
+    def _root(self, scope: Scope) -> str:
+        """Return the path before those of the console in the browser."""
+        given = Headers(scope=scope).get("x-forwarded-prefix", "").rstrip("/")
+        sender = (scope.get("client") or ("",))[0]
+        trusted = self._options.proxy_header and sender in self._options.trusted_addresses
+        return given if trusted and is_root(given) else self._options.root_path
 
     def _refusal(self, method: str, headers: Headers) -> tuple[int, str] | None:
         hosts = headers.getlist("host")

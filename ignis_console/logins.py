@@ -11,7 +11,7 @@ from starlette.routing import Route
 from ignis_console.auth import SESSION_SECONDS, address_of
 from ignis_console.console import Console
 from ignis_console.passwords import Role
-from ignis_console.rendering import render
+from ignis_console.rendering import ROOT, render
 from ignis_console.web import Call, fields_of, guarded, read_body
 
 
@@ -61,10 +61,10 @@ def _log_in(console: Console, request: Request, name: str, password: str, wanted
         token,
         max_age=int(SESSION_SECONDS),
         httponly=True,
-        secure=console.options.has_tls,
+        secure=console.auth.is_secure(request),
         # Lax, so that a link in an alert leads to its page. Forms bring a token besides.
         samesite="lax",
-        path="/",
+        path=f"{ROOT.get()}/",
     )
     return response
 
@@ -73,7 +73,8 @@ def _log_out(call: Call) -> Response:
     cookie = call.console.auth.cookie(call.request)
     call.console.auth.log_out(call.request.cookies.get(cookie, ""))
     response = RedirectResponse("/login", 303)
-    response.delete_cookie(cookie, path="/", secure=call.console.options.has_tls)
+    secure = call.console.auth.is_secure(call.request)
+    response.delete_cookie(cookie, path=f"{ROOT.get()}/", secure=secure)
     return response
 
 

@@ -10,12 +10,14 @@ import hashlib
 import json
 import re
 from collections.abc import Sequence
+from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2.ext import Extension
 
 from ignis_console import charts, wording
 from queue_core.catalog.records.samples import FINEST
@@ -27,6 +29,20 @@ _TURNING = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 _HERE = Path(__file__).parent
 STATIC = _HERE / "static"
+
+
+#: What is before each path of the console in the browser of a request, such as ``/ignis``.
+ROOT: ContextVar[str] = ContextVar("ROOT", default="")
+#: The links of templates that begin at the root.
+_LINKS = re.compile(r'\b(href|action|src)="/')
+
+
+class _Rooted(Extension):
+    """Puts the root of the console before the links of templates, which do without it."""
+
+    def preprocess(self, source: str, name: str | None, filename: str | None = None) -> str:
+        """Return the text of a template with its links."""
+        return _LINKS.sub(r'\1="{{ root() }}/', source)
 
 
 class Exact(str):
@@ -67,6 +83,7 @@ def environment() -> Environment:
         finalize=_visible,
         trim_blocks=True,
         lstrip_blocks=True,
+        extensions=[_Rooted],
     )
     made.filters |= {
         "number": wording.number,
@@ -79,7 +96,8 @@ def environment() -> Environment:
         "path": lambda text: quote(str(text), safe=""),
     }
     made.globals |= {
-        "asset": asset,
+        "asset": lambda name: ROOT.get() + asset(name),
+        "root": ROOT.get,
         "query": lambda **values: urlencode({k: v for k, v in values.items() if v is not None}),
         "spark": spark,
         "history": history,

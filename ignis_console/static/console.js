@@ -56,6 +56,7 @@
   }
 
   const keys = document.getElementById("keys");
+  const root = document.querySelector(".brand").getAttribute("href").replace(/\/$/, "");
   const places = { q: "/", p: "/problems", r: "/redrives", l: "/log" };
   let begun = 0;
   document.addEventListener("keydown", (event) => {
@@ -66,7 +67,7 @@
     }
     const search = document.querySelector("[data-search]");
     if (event.timeStamp - begun < 1500 && places[event.key]) {
-      location.assign(places[event.key]);
+      location.assign(root + places[event.key]);
     } else if (event.key === "g") {
       begun = event.timeStamp;
       return;

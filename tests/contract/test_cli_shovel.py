@@ -23,8 +23,10 @@ def test_a_dry_run_counts(ignis, queue):
     asked = ["--json", "shovel", "orders", "--dry-run"]
 
     assert answer(ignis(*asked)) == [{"queue": "orders", "dry_run": True, "would_move": 6}]
-    assert answer(ignis(*asked, "--where", "number < 2", "--to", "other"))[0]["shovelled"] == 2
-    assert ignis("shovel", "orders", "--dry-run").stdout == "6 messages would go to orders\n"
+    assert answer(ignis(*asked, "--where", "number < 2", "--to", "other"))[0]["would_move"] == 2
+    assert ignis("shovel", "orders", "--dry-run").stdout == (
+        "6 messages would go from the sideline of orders back to main\n"
+    )
     assert queue.browse().num_rows == 0
 
 
@@ -92,7 +94,7 @@ def test_a_reason_a_selector_and_a_rate_go_together(ignis, store, queue):
     queue.choose("all", magazine="main").sideline("card service again")
 
     none = ignis("shovel", *chosen, "--dry-run")
-    assert none.stdout == "0 messages would go to orders\n"
+    assert none.stdout.startswith("0 messages would go from the sideline of orders")
     assert "4 dead messages match: use --force" in none.stderr
 
 
