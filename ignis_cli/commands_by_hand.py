@@ -16,11 +16,11 @@ from ignis_cli import row_files
 from ignis_cli.app import TAKES, Count, EachQueue, Name, Where, Yes, ask, command
 from ignis_cli.counting import between_transactions, counting
 from ignis_cli.display import OutputLost, answer, complain, counted, flush
-from ignis_cli.held import still_held
 from ignis_cli.invocation import BROKEN, REFUSED
 from ignis_cli.tables import say_what_lacks, show
 from queue_core import Chosen, Firing, IgnisError, Queue, Store
 from queue_core.errors import BadOption
+from queue_core.watching.holders import holding
 
 _BY_HAND = "By hand"
 
@@ -64,11 +64,12 @@ class QueueChoice:
             with counting(act, concerned):
                 changed = getattr(messages, act)(**how)
         lines = [f"{counted(changed)} of {self.queue.name} {done}"]
-        held: dict[str, Any] = {}
+        figures: dict[str, Any] = {done: changed}
         if act == "reload" and not changed:
-            others, held = still_held(self.queue)
-            lines += others
-        answer("\n".join(lines), **{done: changed}, **held)
+            sentences, held = holding(self.queue.store.catalog, self.queue.info)
+            lines += sentences.values()
+            figures |= {"held": held} if held else {}
+        answer("\n".join(lines), **figures)
         if not (changed or self.every):
             raise typer.Exit(BROKEN)
 

@@ -9,7 +9,6 @@ import typer
 from ignis_cli.app import EachQueue, command, duration, working
 from ignis_cli.counting import counting
 from ignis_cli.display import answer, counted
-from ignis_cli.held import still_held
 from ignis_cli.invocation import BROKEN, current
 from ignis_cli.tables import show
 from queue_core import Store
@@ -17,6 +16,7 @@ from queue_core.catalog.holders.consumers import reserving
 from queue_core.catalog.identity.clock import look
 from queue_core.errors import BadOption
 from queue_core.upkeep.tasks.vacuum import GRACE_SECONDS
+from queue_core.watching.holders import holding
 
 _MAINTAIN = "Maintain"
 
@@ -45,8 +45,9 @@ def sweep(queue: EachQueue, *, older_than: str | None = None, consumer: str | No
     ]
     figures: dict[str, Any] = {"for_restart": waiting} if waiting else {}
     if not moved:
-        others, held = still_held(queue, without=waiting)
-        lines, figures = lines + others, figures | held
+        sentences, held = holding(queue.store.catalog, queue.info, without=waiting)
+        lines += sentences.values()
+        figures |= {"held": held} if held else {}
     answer("\n".join(lines), queue=queue.name, swept=moved, **figures)
 
 

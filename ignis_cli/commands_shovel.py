@@ -146,7 +146,8 @@ def _progress(queue: Queue, job: str) -> dict[str, Any]:
     store = queue.store
     steps = Retries(store.catalog, store.storage)
     moved, left, row = 0, 0.0, _row(store, job)
-    with bar(f"job {job}", row["total"], row["rate"]) as shown:
+    takes = f", {row['total'] / row['rate']:,.0f} s at its rate" if row["rate"] else ""
+    with bar(f"job {job}{takes}", row["total"]) as shown:
         while row["ended_at"] is None:
             time.sleep(min(left, _LOOK_SECONDS))
             _, left = steps.run([queue.name], job)

@@ -7,19 +7,9 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import timedelta
-from math import ceil
 from typing import Any
 
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    Task,
-    TextColumn,
-    TimeRemainingColumn,
-)
-from rich.text import Text
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from ignis_cli.display import complain, console, counted, in_json
 from queue_core.catalog.records import progress
@@ -115,27 +105,9 @@ def counting(
             raise
 
 
-class _TimeLeft(TimeRemainingColumn):
-    """The time that is left: by the rate that was asked for, until another one is measured."""
-
-    def __init__(self, rate: float | None) -> None:
-        super().__init__()
-        self._rate = rate
-
-    def render(self, task: Task) -> Text:
-        if self._rate is None or task.remaining is None or task.time_remaining is not None:
-            return super().render(task)
-        left = timedelta(seconds=ceil(task.remaining / self._rate))
-        return Text(str(left), style="progress.remaining")
-
-
 @contextmanager
-def bar(doing: str, total: int | None, rate: float | None = None) -> Iterator[progress.Listener]:
-    """
-    Show a bar on a terminal, unless the command answers in JSON; yield what moves it.
-
-    *rate*: the most that is done in a second, if there is a limit.
-    """
+def bar(doing: str, total: int | None) -> Iterator[progress.Listener]:
+    """Show a bar on a terminal, unless the command answers in JSON; yield what moves it."""
     screen = console(stderr=True)
     if in_json.get() or not screen.is_terminal:
         yield lambda *_: None
@@ -144,7 +116,7 @@ def bar(doing: str, total: int | None, rate: float | None = None) -> Iterator[pr
         TextColumn(doing),
         BarColumn(),
         MofNCompleteColumn(),
-        _TimeLeft(rate),
+        TimeRemainingColumn(),
         console=screen,
         transient=True,
     )

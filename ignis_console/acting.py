@@ -12,7 +12,7 @@ from urllib.parse import quote, urlencode
 from starlette.exceptions import HTTPException
 from starlette.responses import RedirectResponse, Response
 
-from ignis_console import wording
+from ignis_console import redrives, wording
 from ignis_console.action_log import LogEntry
 from ignis_console.actions import ACTIONS, Action, PreparedAction, Started
 from ignis_console.ask import YES, Ask, Parameter
@@ -111,7 +111,7 @@ def said(action: Action, entry: LogEntry, redrive: Redrive | None = None) -> str
     """Return what has happened, in words; *redrive*: as it is now, if the action started one."""
     of = wording.messages(entry.messages or 0)
     if redrive is not None:
-        return redrive.said()
+        return redrives.said(redrive)
     if entry.job is not None:
         return f"Redrive {entry.job} of {of} was started, as a job."
     return action.done.format(of)

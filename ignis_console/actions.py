@@ -20,7 +20,7 @@ from queue_core.values.ids import IdSet
 from queue_core.values.rows import Numbers
 from queue_core.verbs.operator import redriving
 from queue_core.verbs.operator.chosen import Chosen
-from queue_core.watching.holders import holding, sentences
+from queue_core.watching.holders import holding
 
 
 class Started(NamedTuple):
@@ -194,17 +194,17 @@ def cancel(console: Console, ask: Ask) -> PreparedAction | None:
     if job is None:
         return None
     found = _redrive(console, ask.queue, job)
-    if found.ended_at is not None:
-        raise BadOption(f"redrive {job} has ended: it is {found.state}")
-    left = wording.messages(max(found.total - found.moved, 0))
-    text = f"It has moved {wording.messages(found.moved)}. {left} would stay in the sideline."
+    if found["ended_at"] is not None:
+        raise BadOption(f"redrive {job} has ended: it is {found['state']}")
+    left = wording.messages(max(found["total"] - found["moved"], 0))
+    text = f"It has moved {wording.messages(found['moved'])}. {left} would stay in the sideline."
 
     def run(_: str) -> int:
         if not console.store.admin.cancel(job):
             raise Conflict(f"nothing was changed: redrive {job} has just ended")
-        return _redrive(console, ask.queue, job).moved
+        return int(_redrive(console, ask.queue, job)["moved"])
 
-    return PreparedAction(found.moved, text, run)
+    return PreparedAction(found["moved"], text, run)
 
 
 @_action(
@@ -229,7 +229,7 @@ def sweep(console: Console, ask: Ask) -> PreparedAction:
         count,
         text,
         lambda _: queue.sweep(older_than, limit=count) if count else 0,
-        held={} if count else _held(queue),
+        held={} if count else holding(queue.store.catalog, queue.info)[0],
     )
 
 
@@ -262,8 +262,9 @@ def _on_chosen(
             if there > len(ids):
                 stay = wording.messages(there - len(ids))
                 words += f" {stay} that you chose would stay as they are."
-            is_empty = run.__name__ == "reload" and not len(ids)
-            held = _held(console.store.queue(ask.queue)) if is_empty else {}
+            held: dict[str, str] = {}
+            if run.__name__ == "reload" and not len(ids):
+                held, _ = holding(console.store.catalog, console.store.queue(ask.queue).info)
             return PreparedAction(len(ids), words, lambda _: run(concerned, ask), ids, held)
 
         name, all_fields = run.__name__, (_IDS, _SELECTOR, _ALL, *fields)
@@ -339,15 +340,9 @@ def _redrive(console: Console, queue: str, job: str) -> Redrive:
     """Return a redrive of a queue; raises `BadOption` if it has no such one."""
     with console.store.catalog.read() as connection:
         for each in redrives.of_queue(connection, queue):
-            if each.job == job:
+            if each["job"] == job:
                 return each
     raise BadOption(f"job={job!r}: queue {queue!r} has no such redrive")
-
-
-def _held(queue: Queue) -> dict[str, str]:
-    holders = holding(queue.store.catalog, queue.info.id)
-    found = [each.name for each in holders]
-    return dict(zip(found, sentences(holders, queue.name), strict=False))
 
 
 def _rate(ask: Ask) -> float | None:

@@ -99,7 +99,7 @@ def _notice(console: Console, number: str) -> str | None:
     redrive = None
     if entry.job is not None:
         _, found = console.redrives().seen
-        redrive = next((each for each in found if each.job == entry.job), None)
+        redrive = next((each for each in found if each["job"] == entry.job), None)
     return acting.said(ACTIONS[entry.action], entry, redrive)
 
 

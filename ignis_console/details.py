@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 
 from ignis_console import redrives
-from ignis_console.redrives import Redrive
-from ignis_console.wording import EPOCH, moment
+from ignis_console.redrives import RECENT_MICROS, Redrive
+from ignis_console.wording import moment
 from queue_core.catalog import dialect, queues
 from queue_core.catalog.records import acts
 from queue_core.catalog.records.samples import FINEST
@@ -86,7 +86,7 @@ def read_queue(store: Store, name: str, span: str) -> Details:
         holders = tuple(present.read_holders(connection, now, info.id))
         history = samples(*SPANS[span])
         marked = acts.rows(connection, [name], MARKS)
-        own = redrives.of_queue(connection, name)
+        own = redrives.of_queue(connection, name, now - RECENT_MICROS)
     aside = {row["shard"]: row["waiting"] for row in rows if row["magazine"] == "sideline"}
     shards = tuple(
         ShardRow(
@@ -110,7 +110,7 @@ def read_queue(store: Store, name: str, span: str) -> Details:
         span=span,
         samples=history,
         acts=tuple(ActMark(row.begun_at / 1e6, row.verb, row.who) for row in marked),
-        redrives=redrives.recent(own, moment(now) or EPOCH),
+        redrives=own,
         figures=figures,
     )
 

@@ -3,30 +3,24 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Container
 
 from queue_core.catalog import dialect
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.holders.consumers import DEAD_AFTER_SECONDS, DELETES_ON_COMMIT
+from queue_core.values.model import QueueInfo
 from queue_core.watching.present import Holder, read_holders
 
-#: The most consumers that are named.
-_MOST = 5
 
-
-def holding(catalog: Catalog, queue_id: int) -> list[Holder]:
-    """Return the consumers that hold messages of a queue now, those of the most messages first."""
+def holding(
+    catalog: Catalog, queue: QueueInfo, without: Container[str] = ()
+) -> tuple[dict[str, str], dict[str, int]]:
+    """Return a sentence for each consumer that holds messages of a queue, and their numbers."""
     with catalog.read() as connection:
-        found = read_holders(connection, dialect.read_clock(connection), queue_id)
-        return sorted(found, key=lambda each: -each.held)
-
-
-def sentences(holders: Sequence[Holder], queue: str) -> list[str]:
-    """Return a sentence for each consumer that holds messages of a queue."""
-    found = [_sentence(each, queue) for each in holders[:_MOST]]
-    if len(holders) > _MOST:
-        found.append(f"and {len(holders) - _MOST:,} more hold messages: ignis consumers")
-    return found
+        found = list(read_holders(connection, dialect.read_clock(connection), queue.id))
+    holders = [each for each in found if each.name not in without]
+    sentences = {each.name: _sentence(each, queue.name) for each in holders}
+    return sentences, {each.name: each.held for each in holders}
 
 
 def _sentence(holder: Holder, queue: str) -> str:
