@@ -20,6 +20,7 @@ from ignis_cli.invocation import BROKEN, REFUSED
 from ignis_cli.tables import say_what_lacks, show
 from queue_core import Chosen, Firing, IgnisError, Queue, Store
 from queue_core.errors import BadOption
+from queue_core.values.names import nearest
 from queue_core.watching.holders import holding
 
 _BY_HAND = "By hand"
@@ -247,29 +248,32 @@ def edit(
 
 
 #: What a person does with a breaker.
-Turn = StrEnum("Turn", ["open", "close", "auto"])
+Turn = StrEnum("Turn", ["open", "close", "auto", "forget"])
 
 
 @command(_BY_HAND)
-def breaker(store: Store, turn: Turn, name: str) -> None:
+def breaker(store: Store, turn: Turn, name: str, *, create: bool = False) -> None:
     """
     Open or close a circuit breaker by hand.
 
     While it is open, its handler gets no messages. Processes notice it within a second.
 
     Args:
-        turn: open, close, or auto, which lets it work by itself again.
+        turn: open, close, auto, which lets it work by itself again, or forget, which removes its
+            state, as if it had never opened.
         name: The breaker: by default, its queues.
+        create: Accept a name that has never opened and is not that of queues, such as that of a
+            handler that was not started yet.
     """
-    unknown = _is_unknown(store, name)
+    _check_known(store, turn, name, create)
     switch = store.admin.breaker(name)
-    {Turn.open: switch.open, Turn.close: switch.close, Turn.auto: switch.release}[turn]()
-    done = {Turn.open: "open", Turn.close: "closed", Turn.auto: "left to itself"}[turn]
-    if unknown:
-        complain(
-            f"no breaker {name!r} has opened so far, and no queue has this name; check it with: "
-            "ignis breakers"
-        )
+    act, done = {
+        Turn.open: (switch.open, "open"),
+        Turn.close: (switch.close, "closed"),
+        Turn.auto: (switch.release, "left to itself"),
+        Turn.forget: (switch.forget, "forgotten"),
+    }[turn]
+    act()
     answer(f"breaker {name} is {done}", breaker=name, turn=turn.value)
 
 
@@ -301,12 +305,19 @@ def _way_back(queue: Queue) -> str:
     return f"put them back with: ignis reload {name} --all --consumer {holder}"
 
 
-def _is_unknown(store: Store, name: str) -> bool:
+def _check_known(store: Store, turn: Turn, name: str, create: bool) -> None:
     """
-    Return whether no handler is known that has a breaker of that name.
+    Raise `BadOption` for a breaker that no handler is known to have.
 
     The catalog learns a name when its breaker opens; by default, it consists of names of queues.
     """
-    if name in store.view("breakers").column("breaker").to_pylist():
-        return False
-    return not set(name.split(",")) <= set(store.queues())
+    known, of_queues = store.view("breakers").column("breaker").to_pylist(), store.queues()
+    if turn is Turn.forget:
+        create, of_queues = False, []
+    if create or name in known or set(name.split(",")) <= set(of_queues):
+        return
+    remedy = "" if turn is Turn.forget else ", or --create if its handler is still to start"
+    raise BadOption(
+        f"no breaker {name!r} has ever opened, and no queue has this name"
+        f"{nearest(name, [*known, *of_queues])}; see: ignis breakers{remedy}"
+    )

@@ -20,6 +20,7 @@ from ignis_cli.setting_values import parse_settings
 from queue_core import IgnisError, Queue
 from queue_core.errors import BadOption, QueueExists
 from queue_core.values.settings import DEFAULT_SHARDS
+from queue_core.watching.present import read_queue
 
 _CHANGE = "Change"
 
@@ -140,8 +141,18 @@ def change(queue: MatchingQueue, settings: list[str]) -> None:
 
 
 @command(_CHANGE)
-def deactivate(queue: EachQueue) -> None:
-    """Deactivate a queue for good: it accepts and fires no more messages."""
+def deactivate(queue: EachQueue, *, yes: Yes = False) -> None:
+    """
+    Deactivate a queue for good: it accepts and fires no more messages.
+
+    Pools and queries of the queue end. The exit code is 1 if you answer no.
+    """
+    if not yes and queue.info.deactivated_at is None:
+        seen = read_queue(queue.store.catalog, queue.name)
+        ask(
+            f"deactivate queue {queue.name} for good, with {counted(seen.waiting or 0)} waiting "
+            f"and {counted(seen.consumers or 0, 'consumer', 'consumers')} connected"
+        )
     queue.admin.deactivate()
     answer(f"queue {queue.name} is deactivated", deactivated=queue.name)
 

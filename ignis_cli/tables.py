@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from ignis_cli.display import complain, console, in_json, put, show_json, visible
-from ignis_console import wording
 from queue_core.values.json_text import as_json
 from queue_core.values.valid_text import valid_table
+from queue_core.watching import wording
 
 if TYPE_CHECKING:
     from rich.table import Table

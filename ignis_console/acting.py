@@ -12,7 +12,7 @@ from urllib.parse import quote, urlencode
 from starlette.exceptions import HTTPException
 from starlette.responses import RedirectResponse, Response
 
-from ignis_console import redrives, wording
+from ignis_console import redrives
 from ignis_console.action_log import LogEntry
 from ignis_console.actions import ACTIONS, Action, PreparedAction, Started
 from ignis_console.ask import YES, Ask, Parameter
@@ -24,6 +24,7 @@ from queue_core.catalog.records import progress
 from queue_core.catalog.records.acts import DOER, Doer
 from queue_core.errors import BadOption, Conflict, IgnisError, Invalid, NoSuchQueue, NoSuchStore
 from queue_core.selection import rounds
+from queue_core.watching import wording
 
 #: What the fields of actions are called on pages.
 LABELS = {each.name: each.label for action in ACTIONS.values() for each in action.parameters}

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from math import inf
 from typing import NamedTuple
 
-from ignis_console import redrives, wording
+from ignis_console import redrives
 from ignis_console.ask import GROUP, Ask, Parameter
 from ignis_console.choosing import choose
 from ignis_console.console import Console
@@ -20,6 +20,7 @@ from queue_core.values.ids import IdSet
 from queue_core.values.rows import Numbers
 from queue_core.verbs.operator import redriving
 from queue_core.verbs.operator.chosen import Chosen
+from queue_core.watching import wording
 from queue_core.watching.holders import holding
 
 
@@ -65,7 +66,7 @@ class Action(NamedTuple):
     def label(self) -> str:
         """What its page and its button are called."""
         labels = {"reload": "Take back", "cancel": "Cancel the redrive"}
-        return labels.get(self.name, self.name.capitalize())
+        return labels.get(self.name, self.name.replace("_", " ").capitalize())
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
@@ -231,6 +232,40 @@ def sweep(console: Console, ask: Ask) -> PreparedAction:
         lambda _: queue.sweep(older_than, limit=count) if count else 0,
         held={} if count else holding(queue.store.catalog, queue.info)[0],
     )
+
+
+@_action(
+    "Messages are fired again, in all processes. It opens again if too many calls fail.",
+    Parameter("breaker", "Its name, as ignis breakers shows it.", "Breaker"),
+    done="The breaker is closed.",
+    on_messages=False,
+)
+def close_breaker(console: Console, ask: Ask) -> PreparedAction | None:
+    """Close a breaker, and leave it to itself."""
+    name, store = ask.text("breaker"), console.store.queue(ask.queue).store
+    if name is None:
+        return None
+    switch = store.admin.breaker(name)
+
+    def close() -> None:
+        switch.close()
+        switch.release()
+
+    return _on_queue(console, ask, f"Breaker {name} is closed. {{}}.", close)
+
+
+@_action(
+    "Damaged messages wait again if their files are whole. The others stay as they are.",
+    done="{} put back.",
+)
+def repair(console: Console, ask: Ask) -> PreparedAction:
+    """Put damaged messages back whose files were restored."""
+    queue = console.store.queue(ask.queue)
+    with console.store.catalog.read() as connection:
+        (row,) = figures.read(connection, [queue.info.id])
+    count = int(row.damaged or 0)
+    text = f"{wording.messages(count)} would wait again, as far as their files are whole."
+    return PreparedAction(count, text, lambda _: queue.admin.repair().messages)
 
 
 def _on_chosen(

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from queue_core.errors import BadOption
+from queue_core.watching.problems import OLDEST_WANTED
 
 #: The addresses of this machine alone.
 LOOPBACK = frozenset({"127.0.0.1", "::1"})
@@ -24,8 +25,6 @@ _OF_BROWSERS = re.compile(
 _ROOT = re.compile(r"(/[A-Za-z0-9._~-]+)+")
 #: The port by default.
 PORT = 8413
-#: Seconds after its load at which a waiting message is a problem, as in docs/monitoring/alerts.yml.
-OLDEST_WANTED = 900.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,6 @@ from ignis_console.auth import Auth
 from ignis_console.config import ConsoleOptions
 from ignis_console.details import Details, read_queue, read_sideline
 from ignis_console.facets import Sample, sample
-from ignis_console.problems import Problem, find
 from ignis_console.redrives import Redrive
 from ignis_console.shared import Look, Remembered, Shared
 from queue_core.errors import CatalogUnavailable, IgnisError
@@ -25,6 +24,7 @@ from queue_core.store import Store
 from queue_core.values.rows import Numbers
 from queue_core.watching import prometheus
 from queue_core.watching.present import Figures, FiguresReader
+from queue_core.watching.problems import Problem, ProblemGroup, find, grouped
 
 #: Seconds for which the figures of the store, a queue, and its sideline are shown before they are
 #: read again. On PostgreSQL, each reading counts as two transactions: the test of the connection is
@@ -52,6 +52,7 @@ class Overview(NamedTuple):
     figures: Figures
     #: The worst first.
     problems: list[Problem]
+    groups: list[ProblemGroup]
 
 
 class Console:
@@ -62,7 +63,7 @@ class Console:
         self.options = options
         self.auth = Auth(options)
         self.log = ActionLog(options.action_log)
-        self._reader = FiguresReader(store.catalog)
+        self._reader = FiguresReader(store.catalog, store.storage)
         #: In threads of their own, so that pages always find a connection.
         self.actions = ThreadPoolExecutor(ACTIONS, "ignis-action")
         #: The ids of messages that an action has counted, as a page or a script has been shown.
@@ -95,7 +96,8 @@ class Console:
 
     def _read_overview(self) -> Overview:
         figures = self._reader.read()
-        return Overview(figures, find(figures, self.options.oldest_wanted))
+        problems = find(figures, self.options.oldest_wanted)
+        return Overview(figures, problems, grouped(problems))
 
     def queue(self, name: str, span: str) -> Look[Details]:
         """Return a queue in detail, at most some seconds old."""

@@ -11,17 +11,21 @@ import pyarrow as pa
 
 from ignis_console import redrives
 from ignis_console.redrives import RECENT_MICROS, Redrive
-from ignis_console.wording import moment
 from queue_core.catalog import dialect, queues
 from queue_core.catalog.records import acts
 from queue_core.catalog.records.samples import FINEST
 from queue_core.store import Store
 from queue_core.values.json_text import HIDDEN
 from queue_core.watching import present, views
-from queue_core.watching.present import SPAN_SECONDS, FigureSample, Holder, QueueFigures
+from queue_core.watching.blocked import look
+from queue_core.watching.causes import Blocked, Holder
+from queue_core.watching.present import SPAN_SECONDS, FigureSample, QueueFigures
+from queue_core.watching.wording import moment
 
 #: The most acts that the charts mark, the latest ones.
 MARKS = 50
+#: Of a queue with more waiting messages, only `ignis why` looks for the rule that holds them back.
+MOST_LOOKED_AT = 100_000
 #: The times that the charts can show: seconds of each sample, and seconds in all.
 SPANS = {"hour": (10, 3600), "day": (60, 86_400), "month": (3600, 30 * 86_400)}
 
@@ -69,10 +73,16 @@ class Details:
     #: Those that go on, or ended within the last hour.
     redrives: tuple[Redrive, ...]
     figures: QueueFigures = field(metadata=HIDDEN)
+    #: The rules that hold back each message that waits.
+    blocked: tuple[Blocked, ...] = field(default=(), metadata=HIDDEN)
 
 
 def read_queue(store: Store, name: str, span: str) -> Details:
-    """Read a queue in one short transaction; raises `NoSuchQueue`."""
+    """
+    Read a queue in one short transaction; raises `NoSuchQueue`.
+
+    If consumers take nothing, further ones look for the rule that holds its messages back.
+    """
     with store.catalog.read() as connection:
         now = dialect.read_clock(connection)
         info = queues.find(connection, name)
@@ -81,12 +91,15 @@ def read_queue(store: Store, name: str, span: str) -> Details:
             return present.read_samples(connection, info.id, each, now - seconds * 1_000_000)
 
         latest = {info.id: samples(FINEST, SPAN_SECONDS)}
-        ((_, figures),) = present.read_queues(connection, now, latest, info.id)
+        figures = present.read_queues(connection, now, latest, info.id)[info.id]
         rows = views.read(connection, "shards", name, store.storage.uri).to_pylist()
         holders = tuple(present.read_holders(connection, now, info.id))
         history = samples(*SPANS[span])
         marked = acts.rows(connection, [name], MARKS)
         own = redrives.of_queue(connection, name, now - RECENT_MICROS)
+    rules: list[Blocked] = []
+    if 0 < (figures.waiting or 0) <= MOST_LOOKED_AT and not figures.fired_per_s:
+        rules = look(store.catalog, store.storage.uri, info)
     aside = {row["shard"]: row["waiting"] for row in rows if row["magazine"] == "sideline"}
     shards = tuple(
         ShardRow(
@@ -112,6 +125,7 @@ def read_queue(store: Store, name: str, span: str) -> Details:
         acts=tuple(ActMark(row.begun_at / 1e6, row.verb, row.who) for row in marked),
         redrives=own,
         figures=figures,
+        blocked=tuple(rules),
     )
 
 

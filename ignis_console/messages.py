@@ -13,7 +13,6 @@ import pyarrow.compute as pc
 from sqlalchemy import Connection
 
 from ignis_console.sideline import KeptTrace, trace_of
-from ignis_console.wording import moment
 from queue_core.catalog import queues
 from queue_core.catalog.holders import holders
 from queue_core.catalog.holders.consumers import names_of
@@ -31,6 +30,7 @@ from queue_core.values.model import Slice
 from queue_core.values.schema import METADATA
 from queue_core.values.valid_text import valid_table
 from queue_core.watching import views
+from queue_core.watching.wording import moment
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, NamedTuple, get_type_hints
 
 import numpy as np
 
-from ignis_console import messages, sideline, wording
+from ignis_console import messages, sideline
 from ignis_console.action_log import KEPT, LogEntry
 from ignis_console.ask import GROUP, Ask, Parameter
 from ignis_console.console import Console
@@ -21,7 +21,6 @@ from ignis_console.details import SPANS, Details
 from ignis_console.facets import Sample
 from ignis_console.messages import Life
 from ignis_console.openapi import Operation
-from ignis_console.problems import Problem, of_queue
 from ignis_console.redrives import Redrive
 from ignis_console.shared import Look
 from ignis_console.sideline import Groups, KeptTrace, LiteralReason, within
@@ -29,13 +28,17 @@ from queue_core.catalog.records import acts
 from queue_core.errors import BadOption
 from queue_core.values.json_text import as_json
 from queue_core.values.valid_text import valid_table
+from queue_core.watching import wording
 from queue_core.watching.present import QueueFigures
+from queue_core.watching.problems import Problem, ProblemGroup, Severity, of_queue, why
 
 #: How the names of Arrow's types of numbers begin.
 _NUMBERS = ("int", "uint", "float", "double", "half", "decimal")
 #: Queues on one page, and rows of a group of the sideline.
 PER_PAGE = 100
 GROUP_ROWS = 100
+#: Problems of each kind on the page of all kinds.
+GROUP_PROBLEMS = 20
 #: The most messages that one page shows.
 MOST_MESSAGES = 200
 
@@ -101,6 +104,8 @@ class QueueRow(QueueFigures):
     """The figures of a queue. Null: it is not known, except for the age: none waits."""
 
     problems: int
+    #: That of the worst problem.
+    severity: Severity | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +133,11 @@ SORTS: dict[str, Callable[[QueueRow], Any]] = {
     "oldest": lambda row: (-(row.oldest_age or 0), row.name),
     "in_flight": lambda row: (-(row.in_flight or 0), row.name),
     "sidelined": lambda row: (-(row.sidelined or 0), row.name),
-    "problems": lambda row: (-row.problems, row.name),
+    "problems": lambda row: (
+        list(Severity).index(row.severity) if row.severity else len(Severity),
+        -(row.waiting or 0),
+        row.name,
+    ),
 }
 
 
@@ -173,6 +182,8 @@ class QueuePage:
 
     fresh: Freshness
     queue: QueueRow
+    #: Why its messages are not handled, or not fast enough; the weightiest reason first.
+    why: tuple[Problem, ...]
     problems: tuple[Problem, ...]
     details: Details
 
@@ -189,6 +200,7 @@ def queue_page(console: Console, ask: Ask) -> QueuePage:
     return QueuePage(
         fresh=freshness(look, round(details.now * 1e6)),
         queue=_row(console, details.figures),
+        why=tuple(why(details.figures, details.blocked)),
         problems=tuple(of_queue(details.figures, wanted)),
         details=details,
     )
@@ -347,18 +359,38 @@ def message_page(console: Console, ask: Ask) -> MessagePage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProblemsPage:
-    """What a person should look at, the worst first."""
+    """What a person should look at by kind, the worst first."""
 
     fresh: Freshness
-    problems: tuple[Problem, ...]
+    #: The chosen kind; null: all, with the first problems of each.
+    kind: str | None
+    page: int
+    pages: int
+    groups: tuple[ProblemGroup, ...]
 
 
-@_page("/problems", "What a person should look at, the worst first.")
-def problems_page(console: Console, _: Ask) -> ProblemsPage:
+@_page(
+    "/problems",
+    "What a person should look at by kind, the worst first; the first 20 of each kind.",
+    Parameter("kind", "Only this kind, 100 per page."),
+    Parameter("page", "The number of the page of a kind, from 1.", kind="number"),
+)
+def problems_page(console: Console, ask: Ask) -> ProblemsPage:
     """Return the problems of the store."""
-    look = console.overview()
-    fresh = freshness(look, look.seen.figures.now)
-    return ProblemsPage(fresh=fresh, problems=tuple(look.seen.problems))
+    look, kind = console.overview(), ask.text("kind")
+    groups = [each for each in look.seen.groups if kind in (None, each.kind)]
+    most, page, pages = GROUP_PROBLEMS, 1, 1
+    if kind is not None:
+        most = PER_PAGE
+        page, pages = within(_number(ask), sum(each.count for each in groups), most)
+    part = slice((page - 1) * most, page * most)
+    return ProblemsPage(
+        fresh=freshness(look, look.seen.figures.now),
+        kind=kind,
+        page=page,
+        pages=pages,
+        groups=tuple(replace(each, problems=each.problems[part]) for each in groups),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -432,5 +464,6 @@ def _number(ask: Ask) -> int:
 
 
 def _row(console: Console, queue: QueueFigures) -> QueueRow:
-    problems = sum(1 for _ in of_queue(queue, console.options.oldest_wanted))
-    return QueueRow(**vars(queue), problems=problems)
+    found = of_queue(queue, console.options.oldest_wanted)
+    worst = found[0].severity if found else None
+    return QueueRow(**vars(queue), problems=len(found), severity=worst)

@@ -7,10 +7,10 @@ from typing import Any, TypeAlias
 
 from sqlalchemy import Connection
 
-from ignis_console.wording import EPOCH, moment
 from queue_core.catalog import dialect
 from queue_core.store import Store
 from queue_core.watching import views
+from queue_core.watching.wording import EPOCH, moment
 
 #: The most redrives that are shown.
 MOST = 100

@@ -19,9 +19,10 @@ from urllib.parse import quote, urlencode
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from jinja2.ext import Extension
 
-from ignis_console import charts, wording
+from ignis_console import charts
 from queue_core.catalog.records.samples import FINEST
 from queue_core.values.json_text import as_json
+from queue_core.watching import wording
 from queue_core.watching.present import SPAN_SECONDS, FigureSample
 
 #: Characters that change the direction of the text around them.

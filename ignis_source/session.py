@@ -20,7 +20,7 @@ from ignis_source.presence import QueryPresence
 from ignis_source.progress import Progress
 from ignis_source.queue_refresh import located
 from ignis_source.requests import Requests
-from queue_core.catalog.holders import consumers
+from queue_core.catalog.holders import consumers, interests
 from queue_core.catalog.holders.tickets import ticket_behind
 from queue_core.catalog.identity.handle import StoreHandle
 from queue_core.catalog.poller import Watch
@@ -34,6 +34,8 @@ from queue_core.verbs.quarantine import quarantine
 from queue_core.verbs.recover import recover
 
 if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
     from queue_core.catalog.records.breakers import SharedBreaker
     from queue_core.upkeep.tasks.thread import TaskThread
 
@@ -213,8 +215,10 @@ class Session:
         if presence is None or presence.consumer.name != name:
             if presence is not None:
                 presence.stop()
-            consumer = self.store.catalog.write(
-                lambda connection: consumers.enlist(
+            queue_ids = [info.id for info in self._queues.infos]
+
+            def begin(connection: Connection) -> Consumer:
+                life = consumers.enlist(
                     connection,
                     name,
                     beats=True,
@@ -222,7 +226,11 @@ class Session:
                     sweepable=self._options.sweepable,
                     follows=self._last_life,
                 )
-            )
+                if not self._options.is_ranked:
+                    interests.show(connection, life, queue_ids)
+                return life
+
+            consumer = self.store.catalog.write(begin)
             self._last_life = None if self._options.consumer is None else consumer.epoch
             if self._options.reset:
                 self._put_back(consumer)
@@ -230,7 +238,7 @@ class Session:
                 self.store.catalog,
                 self._options,
                 consumer,
-                [info.id for info in self._queues.infos],
+                queue_ids,
                 lambda: bool(self._queues.running),
             )
             self._latest = self._acknowledged = -1

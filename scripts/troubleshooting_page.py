@@ -34,7 +34,7 @@ Not every problem raises an error:
 
 | what you see | why, and what to do |
 |---|---|
-| a query fires nothing, and no error | `ignis queues` shows whether the queue is paused or empty, and `ignis consumers` who holds its messages. The selector may match no message, an exclusive consumer may have the queue, or a limit may be used up, which `ignis limits` shows. |
+| a query fires nothing, and no error | `ignis why QUEUE` says whether the queue is paused or empty, a breaker is open, a limit is used up, or a group or a time holds its messages back, and `ignis consumers` who holds its messages. The selector may match no message, or an exclusive consumer may have the queue. |
 | failed messages do not come back | No process runs side tasks, or the messages are dead: `ignis retries` shows it. A query, a pool, a manager and `with store.side_tasks()` run them. |
 | messages stay in flight after a crash | They belong to a consumer that did not come back, and return when it starts again. After 20 minutes, a sweep sidelines messages of pools, of plain Python, and of queries with handlers. Messages of other queries wait for a restart: if the query will not restart, run `ignis sweep QUEUE --consumer NAME`. |
 | messages stay in flight after a query failed before its first batch, for example because of a wrong option of its sink | Nobody has read these messages. After a minute, `ignis recover` or the next sweep puts them back. |

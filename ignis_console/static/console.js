@@ -19,7 +19,11 @@
         const focused = here.contains(document.activeElement) ? document.activeElement : null;
         const scrolled = [...here.querySelectorAll(".scroll")].map((each) => each.scrollLeft);
         const href = focused && focused.getAttribute("href");
+        const unfolded = new Map([...here.querySelectorAll("details[id]")].map((each) => [each.id, each.open]));
+        const group = focused && focused.matches("summary") && focused.parentNode.id;
         here.replaceChildren(...fresh.childNodes);
+        here.querySelectorAll("details[id]").forEach((each) => (each.open = unfolded.get(each.id) ?? each.open));
+        if (group && document.getElementById(group)) document.getElementById(group).querySelector("summary").focus({ preventScroll: true });
         here.querySelectorAll(".scroll").forEach((each, place) => (each.scrollLeft = scrolled[place] || 0));
         if (href) {
           const again = [...here.querySelectorAll("a")].find((each) => each.getAttribute("href") === href);

@@ -347,7 +347,7 @@ interests = Table(
     Column("consumer_id", BigInteger, primary_key=True),
     #: The higher one goes first; null precedes all.
     Column("priority", Integer),
-    #: ``shared``, ``exclusive`` or ``single``.
+    #: ``shared``, ``exclusive``, ``single``, or ``none`` of a query that only shows itself.
     Column("claim", String(16), nullable=False),
     #: Whether it would take messages now.
     Column("interested", Boolean, nullable=False),
@@ -625,6 +625,8 @@ breakers = Table(
     Column("opened", BigInteger, nullable=False),
     #: The consumer that changed it last; null for a person.
     Column("consumer", String(200)),
+    #: When it opened, whatever its probes have shown since; null while it is closed.
+    Column("opened_at", BigInteger),
 )
 
 #: The figures of each queue at one moment, or the highest and the sums of a longer time.

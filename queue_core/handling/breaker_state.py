@@ -26,6 +26,8 @@ class BreakerState:
     pause: int = 0
     #: How often it has opened.
     opened: int = 0
+    #: Since when it is not closed, whatever its probes showed; None: it is closed.
+    opened_at: int | None = None
 
     @property
     def stops(self) -> bool:
@@ -45,7 +47,7 @@ class BreakerState:
         relapsed = self.opened > 0 and now - self.since < _micros(RELAPSE_SECONDS)
         pause = self.pause if relapsed else _micros(breaker.pause)
         pause = min(max(pause, 1), _micros(breaker.max_pause))
-        return BreakerState(OPEN, False, now, now + pause, pause, self.opened + 1)
+        return BreakerState(OPEN, False, now, now + pause, pause, self.opened + 1, now)
 
     def claimed(self, lease: float, now: int) -> BreakerState | None:
         """Return the state after a process claims the probe that is due, for *lease* seconds."""
@@ -58,14 +60,15 @@ class BreakerState:
         if self.forced or not self.stops:
             return None
         if failed is False:
-            return replace(self, state=CLOSED, since=now, until=None)
+            return replace(self, state=CLOSED, since=now, until=None, opened_at=None)
         pause = min(2 * self.pause, _micros(breaker.max_pause)) if failed else self.pause
         return replace(self, state=OPEN, since=now, until=now + pause, pause=pause)
 
     def turned(self, to: str, now: int) -> BreakerState:
         """Return the state after a person opens or closes the breaker."""
         opened = self.opened + (to == OPEN and not self.stops)
-        return BreakerState(to, True, now, None, self.pause, opened)
+        since = None if to == CLOSED else self.opened_at if self.stops else now
+        return BreakerState(to, True, now, None, self.pause, opened, since)
 
     def released(self, now: int) -> BreakerState | None:
         """Return the state after a person leaves the breaker to itself: a probe is due at once."""

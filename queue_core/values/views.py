@@ -276,6 +276,9 @@ _BREAKERS = (
     ViewColumn("state", _TEXT, "`closed`; `open`: no messages are fired; or `probing`."),
     ViewColumn("forced", pa.bool_(), "Whether a person has opened or closed it."),
     ViewColumn("since_at", TIMESTAMP, "Time at which it came into this state."),
+    ViewColumn(
+        "opened_at", TIMESTAMP, "Time at which it opened, before all probes; null: it is closed."
+    ),
     ViewColumn("until_at", TIMESTAMP, "Time of the next probe; null: none is planned."),
     ViewColumn("opened", _LONG, "How often it has opened."),
     ViewColumn("consumer", _TEXT, "Consumer that changed its state last; null: a person."),

@@ -18,6 +18,7 @@ from queue_core.catalog.records.task_log import Moves
 from queue_core.catalog.slices import amounts, segments, shard_locks
 from queue_core.catalog.transact import transact
 from queue_core.errors import BadOption
+from queue_core.handling.breaker import name_for
 from queue_core.values.model import Magazine, QueueInfo
 
 
@@ -54,7 +55,8 @@ def drop(
         segments.release(connection, segments.of_queue(connection, queue.id))
         table_rows.remove(connection, table_rows.REST, queue.id)
         jobs.fail_into(connection, queue)
-        breakers.forget(connection, queue.name)
+        # That of a handler without a name of the user's.
+        breakers.forget(connection, name_for([queue.name]))
         acts.note(connection, len(moves) or None)
         return len(moves)
 

@@ -9,7 +9,8 @@ from queue_core.catalog import dialect
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.holders.consumers import DEAD_AFTER_SECONDS, DELETES_ON_COMMIT
 from queue_core.values.model import QueueInfo
-from queue_core.watching.present import Holder, read_holders
+from queue_core.watching.causes import Holder
+from queue_core.watching.present import read_holders
 
 
 def holding(

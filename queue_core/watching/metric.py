@@ -1,8 +1,8 @@
 """The metrics: their names after the conventions of Prometheus and OpenTelemetry, and labels.
 
 Labels have values from closed sets: names of queues, of consumers that hold messages, of breakers,
-of side tasks, and of damaged files, kinds of failures, states of jobs, and limits. Nothing in a
-message becomes a label.
+of side tasks, and of damaged files, kinds of failures and of problems, states of jobs, and limits.
+Nothing in a message becomes a label.
 """
 
 from __future__ import annotations
@@ -183,6 +183,13 @@ OPEN_BREAKERS = Metric(
     "1 while the breaker lets no messages be fired.",
     ("breaker",),
 )
+PROBLEMS = Metric(
+    "ignis_problems",
+    "ignis.problems",
+    PLAIN,
+    "Problems as `ignis problems` lists them, by kind; the queue is empty for those of the store.",
+    ("queue", "kind"),
+)
 TASK_AGE = Metric(
     "ignis_side_task_age_seconds",
     "ignis.task.age",
@@ -230,6 +237,7 @@ METRICS = (
     HELD,
     HEARTBEAT_AGE,
     OPEN_BREAKERS,
+    PROBLEMS,
     TASK_AGE,
     FREE_BYTES,
     DISK_BYTES,

@@ -17,12 +17,18 @@ from sqlalchemy import Connection
 from queue_core.catalog import dialect, queues
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.holders.holders import holding
-from queue_core.catalog.records import breakers, figures, jobs, retries, samples, schedule, stuck
+from queue_core.catalog.records import acts, figures, jobs, retries, samples, schedule, stuck
 from queue_core.catalog.records.samples import FINEST
 from queue_core.catalog.slices import quarantined
+from queue_core.segments.storage import Storage
 from queue_core.values.json_text import HIDDEN
 from queue_core.values.settings import QueueSettings
+from queue_core.watching import causes, space
+from queue_core.watching.causes import Causes, CausesReader, Holder, OpenBreaker
+from queue_core.watching.space import Space
 
+#: The seconds of the samples that `read` reads.
+MINUTE = 60
 #: Samples of a queue that are remembered, and the seconds that they are of.
 REMEMBERED = 60
 SPAN_SECONDS = REMEMBERED * FINEST
@@ -70,6 +76,8 @@ class QueueFigures:
     damaged: int | None
     shards: int
     concurrency: int
+    #: Consumers that are connected; None: it is not known.
+    consumers: int | None = None
     #: The rates of the newest sample; None: it says nothing about the present.
     #: New messages, and those that came back from the sideline.
     loaded_per_s: float | None = None
@@ -82,6 +90,8 @@ class QueueFigures:
     overflow: str = field(metadata=HIDDEN)
     #: Since a person paused it; None: nobody did.
     paused_for: float | None = field(metadata=HIDDEN)
+    #: Who did; None: it is not known, or nobody.
+    paused_by: str | None = field(default=None, metadata=HIDDEN)
     #: Whether each failed message has a time at which it returns.
     retries: bool = field(metadata=HIDDEN)
     #: Since the first message of the sideline was due to return; None: none is late.
@@ -95,6 +105,7 @@ class QueueFigures:
     stuck_for: float | None = field(default=None, metadata=HIDDEN)
     #: The segment files whose messages cannot be read.
     damaged_files: tuple[str, ...] = field(default=(), metadata=HIDDEN)
+    causes: Causes = field(default=Causes(), metadata=HIDDEN)
     #: The latest ones, oldest first.
     samples: tuple[FigureSample, ...] = field(default=(), metadata=HIDDEN)
 
@@ -102,31 +113,6 @@ class QueueFigures:
     def is_paused(self) -> bool:
         """Whether a person or its concurrency keeps it from firing."""
         return self.paused_for is not None or self.concurrency == 0
-
-
-@dataclass(frozen=True, slots=True)
-class Holder:
-    """A consumer that holds messages, of one queue or of all."""
-
-    name: str
-    held: int
-    #: Since its first firing that is not settled.
-    held_for: float | None
-    #: Since its last heartbeat; None: it sends none.
-    silent_for: float | None
-    #: The machine and the process that started it; None: they are not known.
-    host: str | None = None
-    pid: int | None = None
-    #: How its query finishes messages; None: it is not a query.
-    ack: str | None = None
-
-
-class OpenBreaker(NamedTuple):
-    """A breaker that lets no messages be fired."""
-
-    name: str
-    state: str
-    since: float
 
 
 class FailedJob(NamedTuple):
@@ -144,41 +130,33 @@ class Figures:
     #: The catalog's time, in microseconds since 1970.
     now: int
     queues: tuple[QueueFigures, ...]
-    holders: tuple[Holder, ...] = ()
     breakers: tuple[OpenBreaker, ...] = ()
     failed_jobs: tuple[FailedJob, ...] = ()
     #: Since each side task last began, in any process.
     tasks: dict[str, float] = field(default_factory=dict)
+    spaces: tuple[Space, ...] = ()
 
 
 class FiguresReader:
     """Reads `Figures` for one thread at a time, and remembers the samples that it has read."""
 
-    def __init__(self, catalog: Catalog) -> None:
+    def __init__(self, catalog: Catalog, storage: Storage) -> None:
         self._catalog = catalog
+        self._storage = storage
         self._lock = threading.Lock()
         self._newest = 0
         self._samples: dict[int, deque[FigureSample]] = {}
 
     def read(self) -> Figures:
         """Read the present figures; raises `CatalogUnavailable`."""
+        spaces = space.read(self._catalog, self._storage)
         with self._lock, self._catalog.read() as connection:
             now = dialect.read_clock(connection)
             self._follow_samples(connection, now)
-            found = dict(read_queues(connection, now, self._samples))
-            for queue_id in self._samples.keys() - found:
+            found = read_queues(connection, now, self._samples)
+            for queue_id in self._samples.keys() - found.keys():
                 del self._samples[queue_id]
-            return Figures(
-                now,
-                tuple(found.values()),
-                tuple(read_holders(connection, now)),
-                tuple(
-                    OpenBreaker(row["name"], row["state"], max(now - row["since_at"], 0) / 1e6)
-                    for row in breakers.opened(connection)[:100]
-                ),
-                tuple(FailedJob(*row) for row in jobs.failed(connection, 20)),
-                read_tasks(connection, now),
-            )
+            return _figures(connection, now, found, spaces)
 
     def _follow_samples(self, connection: Connection, now: int) -> None:
         begin = max(self._newest, now - SPAN_SECONDS * 1_000_000)
@@ -192,14 +170,51 @@ class FiguresReader:
             self._samples.clear()
 
 
+def read(catalog: Catalog, storage: Storage) -> Figures:
+    """Read the figures once; raises `CatalogUnavailable`."""
+    spaces = space.read(catalog, storage)
+    with catalog.read() as connection:
+        return read_within(connection, dialect.read_clock(connection), spaces)
+
+
+def read_within(connection: Connection, now: int, spaces: tuple[Space, ...]) -> Figures:
+    """Return the figures within a transaction, with samples of whole minutes."""
+    past: dict[int, list[FigureSample]] = defaultdict(list)
+    for row in samples.since(connection, MINUTE, now - SPAN_SECONDS * 1_000_000, upto=now):
+        past[row.queue_id].append(_sample_of(row))
+    return _figures(connection, now, read_queues(connection, now, past), spaces)
+
+
+def read_queue(catalog: Catalog, name: str) -> QueueFigures:
+    """Return the figures of one queue; raises `NoSuchQueue`."""
+    with catalog.read() as connection:
+        queue_id, now = queues.find(connection, name).id, dialect.read_clock(connection)
+        past = read_samples(connection, queue_id, FINEST, now - SPAN_SECONDS * 1_000_000)
+        return read_queues(connection, now, {queue_id: past}, queue_id)[queue_id]
+
+
+def _figures(
+    connection: Connection, now: int, found: dict[int, QueueFigures], spaces: tuple[Space, ...]
+) -> Figures:
+    names = {id: queue.name for id, queue in found.items()}
+    return Figures(
+        now,
+        tuple(found.values()),
+        causes.read_breakers(connection, now, names),
+        tuple(FailedJob(*row) for row in jobs.failed(connection, 20)),
+        read_tasks(connection, now),
+        spaces,
+    )
+
+
 def read_queues(
     connection: Connection,
     now: int,
     samples_of: Mapping[int, Sequence[FigureSample]],
     only: int | None = None,
-) -> Iterator[tuple[int, QueueFigures]]:
+) -> dict[int, QueueFigures]:
     """
-    Yield the ids and the figures of all queues, in order of their names, or of the queue *only*.
+    Return the figures of all queues by their ids, in order of their names, or of the queue *only*.
 
     *now*: the catalog's time. *samples_of*: the latest samples by the ids of the queues.
     """
@@ -208,7 +223,11 @@ def read_queues(
     shovels = schedule.begun_by_queue(connection, "shovel", only)
     overdue = retries.overdue(connection, now, only)
     held_long = stuck.read(connection, now, known.values(), everything=only is None)
+    why = CausesReader.read(connection, now, known.values(), only)
+    paused_at = {row.name: row.paused_at for row in known.values() if row.paused_at is not None}
+    who = acts.doers(connection, "pause", paused_at)
     rows = sorted(figures.read(connection, ids), key=lambda each: str(each.queue))
+    found = {}
     files: dict[int, list[str]] = defaultdict(list)
     damaged = [row.queue_id for row in rows if row.damaged]
     for one in quarantined.find(connection, damaged) if damaged else ():
@@ -222,27 +241,28 @@ def read_queues(
         paused = about.paused_at is not None or not settings.concurrency
         state = "paused" if paused else "active"
         long = held_long.get(row.queue_id)
-        yield (
-            row.queue_id,
-            QueueFigures(
-                name=row.queue,
-                state=state if about.deactivated_at is None else "deactivated",
-                oldest_age=None if row.oldest_age is None else row.oldest_age / 1e6,
-                longest_wait=None if row.longest_wait is None else row.longest_wait / 1e6,
-                shards=about.shards,
-                **{name: getattr(row, name) for name in _COUNTS},
-                **rates,
-                **{name: getattr(settings, name) for name in _SETTINGS},
-                paused_for=since(about.paused_at, now),
-                retries=settings.retry is not None,
-                overdue_for=since(overdue.get(row.queue_id), now),
-                shovelled_before=since(shovels.get(row.queue_id), now),
-                stuck=long.messages if long else 0,
-                stuck_for=since(long.fired_at, now) if long else None,
-                damaged_files=tuple(files[row.queue_id]),
-                samples=tuple(past),
-            ),
+        found[row.queue_id] = QueueFigures(
+            name=row.queue,
+            state=state if about.deactivated_at is None else "deactivated",
+            oldest_age=None if row.oldest_age is None else row.oldest_age / 1e6,
+            longest_wait=None if row.longest_wait is None else row.longest_wait / 1e6,
+            shards=about.shards,
+            consumers=why.connected.get(row.queue_id, 0),
+            **{name: getattr(row, name) for name in _COUNTS},
+            **rates,
+            **{name: getattr(settings, name) for name in _SETTINGS},
+            paused_for=since(about.paused_at, now),
+            paused_by=who.get(row.queue),
+            retries=settings.retry is not None,
+            overdue_for=since(overdue.get(row.queue_id), now),
+            shovelled_before=since(shovels.get(row.queue_id), now),
+            stuck=long.messages if long else 0,
+            stuck_for=since(long.fired_at, now) if long else None,
+            damaged_files=tuple(files[row.queue_id]),
+            causes=why.of(row.queue_id, row.queue, settings.limits, row.main_in_flight or 0),
+            samples=tuple(past),
         )
+    return found
 
 
 def read_samples(

@@ -6,7 +6,7 @@ is not known has no value.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import version
 from typing import Any, NamedTuple, Protocol, TypeAlias
@@ -15,7 +15,7 @@ from sqlalchemy import Connection
 
 from queue_core.catalog import dialect, queues
 from queue_core.catalog.database import Catalog
-from queue_core.catalog.holders import interests
+from queue_core.catalog.holders import connected
 from queue_core.catalog.records import breakers, figures, jobs, stuck, tallies, token_buckets
 from queue_core.catalog.records.pauses import is_paused
 from queue_core.catalog.slices import amounts, quarantined
@@ -26,8 +26,9 @@ from queue_core.values.limits import Limit
 from queue_core.values.model import Magazine, State
 from queue_core.values.settings import QueueSettings
 from queue_core.watching import metric as m
-from queue_core.watching import present
+from queue_core.watching import present, space
 from queue_core.watching.metric import Metric
+from queue_core.watching.problems import find
 
 #: The values of a metric's labels.
 Labels: TypeAlias = tuple[str, ...]
@@ -50,6 +51,7 @@ class AnyStore(Protocol):
 def read(store: AnyStore) -> Readings:
     """Read all metrics of a store."""
     found: Readings = {metric: [] for metric in m.METRICS}
+    spaces = space.read(store.catalog, store.storage)
     with store.catalog.read() as connection:
         now = dialect.read_clock(connection)
         _of_queues(connection, found, now)
@@ -58,6 +60,8 @@ def read(store: AnyStore) -> Readings:
             found[m.HEARTBEAT_AGE] += _known([(holder.name,)], [holder.silent_for])
         for row in breakers.opened(connection):
             found[m.OPEN_BREAKERS].append(((row["name"],), 1))
+        problems = find(present.read_within(connection, now, spaces))
+        found[m.PROBLEMS] += Counter((each.queue or "", each.kind) for each in problems).items()
         for task, age in present.read_tasks(connection, now).items():
             found[m.TASK_AGE].append(((task,), age))
         for queue, state, count in jobs.by_state(connection):
@@ -113,7 +117,7 @@ def _of_queues(connection: Connection, found: Readings, now: int) -> None:
     sizes: dict[int, dict[tuple[Magazine, State], int]] = defaultdict(dict)
     for row in amounts.sizes(connection):
         sizes[row.queue_id][Magazine(row.magazine), State(row.state)] = row.bytes
-    consumers, spent = interests.connected(connection), token_buckets.of_queues(connection)
+    consumers, spent = connected.count(connection, now), token_buckets.of_queues(connection)
     for queue in states:
         name, bytes_of = queue.name, sizes[queue.id]
         settings = queues.settings_of(name, queue.settings)

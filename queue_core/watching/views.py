@@ -12,6 +12,7 @@ from sqlalchemy import Connection
 
 from queue_core.catalog import queues, view_rows
 from queue_core.catalog.database import Catalog
+from queue_core.catalog.holders.interests import NONE, SHARED
 from queue_core.catalog.records import (
     acts,
     breakers,
@@ -158,13 +159,13 @@ def _consumers(connection: Connection, shown: Shown) -> Iterable[Mapping[str, An
         wants = [
             shown.infos[each.queue_id].name
             for each in own
-            if each.interested and each.queue_id in shown.infos
+            if (each.interested or each.claim == NONE) and each.queue_id in shown.infos
         ]
         yield dict(row) | {
             "consumer_id": row["id"],
             "priority": own[0].priority if own else None,
             "interested": ", ".join(wants) if own else None,
-            "claim": own[0].claim if own else None,
+            "claim": (SHARED if own[0].claim == NONE else own[0].claim) if own else None,
         }
 
 

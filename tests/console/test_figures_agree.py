@@ -6,8 +6,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from sqlalchemy import text
 
-from ignis_console import wording
 from queue_core.upkeep.tasks.sample import sample
+from queue_core.watching import wording
 from queue_core.watching.prometheus import page
 from tests.command_line import answer, runner
 from tests.console.clients import on_both as catalog_url  # noqa: F401 - a fixture

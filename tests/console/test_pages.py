@@ -13,11 +13,11 @@ from ignis_console.app import create_app
 from ignis_console.config import ConsoleOptions
 from ignis_console.console import SIDELINE_SECONDS
 from ignis_console.pages import PAGES
-from ignis_console.wording import moment
 from queue_core import CatalogUnavailable, Store
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.tables import samples
 from queue_core.upkeep.tasks.sample import sample
+from queue_core.watching.wording import moment
 from tests.console.clients import ORIGIN, log_in, token
 from tests.console.clients import on_both as catalog_url  # noqa: F401 - a fixture
 from tests.dump import load_earlier
@@ -301,8 +301,10 @@ def test_a_message_that_returned_from_the_sideline_was_not_fired_since(operator,
 def test_a_requeued_message_is_as_old_as_its_load(operator, store):
     """The page, its twin, the view and the metrics have one age; it is no problem by itself."""
     queue = make_queue(store, shards=1)
-    queue.load(orders(1))
+    queue.load(orders(2))
     queue.sideline(queue.fire(1).ids)
+    # One with messages in flight, so that the queue has a consumer.
+    queue.fire(1, consumer=store.consumer("till", beats=True))
     load_earlier(store, 7200)
     queue.choose("all").requeue()
     wanted = replace(operator.app.state.console.options, oldest_wanted=60.0)

@@ -71,7 +71,7 @@ def test_an_equal_queue_is_accepted_if_asked_for(ignis, store):
     assert "with --if-missing, an equal queue is accepted" in refusal(ignis(*same))
     assert answer(ignis(*same, "--if-missing", "--json")) == [{"queue": "orders", "created": False}]
     assert "orders" in refusal(ignis("create", "orders", "id LONG", "--if-missing"))
-    ignis("deactivate", "orders")
+    ignis("deactivate", "orders", "--yes")
     assert "queue 'orders' was deactivated at" in refusal(ignis(*same))
 
 
@@ -292,7 +292,7 @@ def test_a_deactivated_queue_is_dropped_after_a_question(ignis, store):
     queue.fire(1)
 
     assert "in use; run ignis deactivate orders first" in refusal(ignis("drop", "orders", "--yes"))
-    ignis("deactivate", "orders")
+    ignis("deactivate", "orders", "--yes")
     asked = ignis("drop", "orders", input="n\n")
     assert "drop queue orders with 5 messages? [y/N]" in asked.stderr
     assert (asked.exit_code, store.queues()) == (1, ["orders"])

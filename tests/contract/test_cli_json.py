@@ -12,14 +12,14 @@ from tests.factories import make_queue, orders
 CALLS = {
     "adopt": (),
     "backup": ("{folder}",),
-    "breaker": ("open", "bank"),
+    "breaker": ("open", "bank", "--create"),
     "breakers": (),
     "cancel": ("{job}",),
     "clock": (),
     "compact": ("orders",),
     "consumers": (),
     "create": ("more", "number bigint"),
-    "deactivate": ("orders",),
+    "deactivate": ("orders", "--yes"),
     "delete": ("orders", "--all", "--yes"),
     "describe": ("orders",),
     "drop": ("ended", "--yes"),
@@ -40,6 +40,7 @@ CALLS = {
     "metrics": ("--once",),
     "pause": ("orders",),
     "peek": ("orders",),
+    "problems": (),
     "queues": (),
     "recover": (),
     "reload": ("orders", "--all", "--yes"),
@@ -57,6 +58,7 @@ CALLS = {
     "sweep": ("orders", "--older-than", "0s"),
     "top": ("--once",),
     "vacuum": (),
+    "why": ("orders",),
     "work": ("tests.contract.test_cli_json:handle", "--queue", "orders", "--drain"),
 }
 #: What some of them answer.

@@ -67,17 +67,26 @@ def test_an_error_of_a_pool_is_said_once(store, ignis, caplog):
     assert len(said) + result.stderr.count("ignis: ") == 1, result.stderr
 
 
-def test_a_breaker_that_no_handler_is_known_to_have_is_told_of(store, ignis):
+def test_a_breaker_that_no_handler_is_known_to_have_is_refused(store, ignis):
     make_queue(store)
     make_queue(store, "clicks")
 
     for known in ("orders", "clicks,orders"):
         assert ignis("breaker", "open", known).stderr == ""
     for name in ("refunds", "orders,refunds"):
-        result = ignis("breaker", "open", name)
-        assert result.exit_code == 0, "its handler may start later"
-        assert f"no breaker '{name}' has opened so far, and no queue has this name" in result.stderr
+        for turn in ("open", "close", "auto", "forget"):
+            said = refusal(ignis("breaker", turn, name))
+            assert f"no breaker '{name}' has ever opened, and no queue has this name" in said
+        assert ignis("breaker", "open", name, "--create").exit_code == 0, "it may start later"
         assert ignis("breaker", "close", name).stderr == "", "it is known by now"
+    assert "did you mean 'refunds'?" in refusal(ignis("breaker", "open", "refund"))
+
+    assert ignis("breaker", "forget", "refunds").exit_code == 0
+
+    names = store.view("breakers").column("breaker").to_pylist()
+    assert names == ["clicks,orders", "orders", "orders,refunds"]
+    assert "no breaker 'refunds'" in refusal(ignis("breaker", "forget", "refunds"))
+    assert "no breaker 'clicks'" in refusal(ignis("breaker", "forget", "clicks", "--create"))
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select, update
 
-from ignis_console.problems import of_queue
 from queue_core import Queue
 from queue_core.catalog.tables import segments
 from queue_core.errors import DamagedSegment, StorageUnavailable
@@ -15,6 +14,7 @@ from queue_core.segments.storage import Storage
 from queue_core.verbs.quarantine import quarantine
 from queue_core.watching import readings
 from queue_core.watching.present import FiguresReader
+from queue_core.watching.problems import of_queue
 from tests.books import audit
 from tests.dump import dump
 from tests.factories import make_queue, numbers_of, orders, planned, seen

@@ -24,7 +24,7 @@ from queue_core.catalog.tables import (
 )
 
 #: The claims that an interest can make.
-_CLAIMS = ("shared", "exclusive", "single")
+_CLAIMS = ("shared", "exclusive", "single", "none")
 #: How a consumer can finish its messages.
 _ACKS = (None, "onCommit", "settle", "browse")
 #: Microseconds by which a time may be ahead of the clock, which may have been set back a little.

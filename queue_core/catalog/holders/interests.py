@@ -13,7 +13,7 @@ consumers fire at the same time, they still never get the same message.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from sqlalchemy import (
     ColumnElement,
@@ -36,18 +36,18 @@ from queue_core.catalog.holders import consumers, leases, waiters
 from queue_core.catalog.queues import check_unchanged, dropped, given_up_error
 from queue_core.catalog.records.pauses import is_paused
 from queue_core.catalog.tables import consumers as consumer_rows
-from queue_core.catalog.tables import interests, queues, slices
+from queue_core.catalog.tables import interests, queues
 from queue_core.errors import QueueTaken
 from queue_core.values.model import Consumer, QueueInfo
 
 SHARED, EXCLUSIVE, SINGLE = "shared", "exclusive", "single"
+#: The claim of a consumer that only shows that it is there: it holds no other one back.
+NONE = "none"
 
 #: Seconds between two heartbeats of a consumer with an interest.
 BEAT_SECONDS = 0.65
 #: Seconds without a heartbeat after which a consumer holds no others back.
 GONE_SECONDS = 1.5
-#: Seconds without a heartbeat after which nobody counts it as connected.
-CONNECTED_SECONDS = 60.0
 #: Seconds without a heartbeat after which its interests are removed.
 _FORGOTTEN_SECONDS = 60.0
 
@@ -82,23 +82,35 @@ def register(
     theirs = dialect.one_of(interests.c.queue_id, queue_ids)
     silent = select(consumer_rows.c.id).where(~_beats_since(_FORGOTTEN_SECONDS))
     connection.execute(delete(interests).where(theirs, interests.c.consumer_id.in_(silent)))
-    in_the_way = [] if claim == EXCLUSIVE else [interests.c.claim == EXCLUSIVE]
+    claims = (SHARED, SINGLE, EXCLUSIVE) if claim == EXCLUSIVE else (EXCLUSIVE,)
     taken = connection.execute(
         select(queues.c.name, consumer_rows.c.name.label("by"), interests.c.claim)
         .select_from(interests.join(consumer_rows, consumer_rows.c.id == interests.c.consumer_id))
         .join(queues, queues.c.id == interests.c.queue_id)
-        .where(theirs, interests.c.consumer_id != consumer.id, _beats(GONE_SECONDS), *in_the_way)
+        .where(
+            theirs,
+            interests.c.consumer_id != consumer.id,
+            _beats(GONE_SECONDS),
+            interests.c.claim.in_(claims),
+        )
     ).first()
     if taken is not None:
         raise _taken(taken.name, taken.by, taken.claim == EXCLUSIVE)
     connection.execute(delete(interests).where(theirs, interests.c.consumer_id == consumer.id))
-    row = {
-        "consumer_id": consumer.id,
-        "priority": priority,
-        "claim": claim,
-        "interested": True,
-        "registered_at": dialect.read_clock(connection),
-    }
+    _add(connection, consumer, queue_ids, priority=priority, claim=claim, interested=True)
+
+
+def show(connection: Connection, consumer: Consumer, queue_ids: Collection[int]) -> None:
+    """Note that a consumer reads some queues, which has no say in who else may."""
+    connection.execute(delete(interests).where(interests.c.consumer_id == consumer.id))
+    _add(connection, consumer, queue_ids, priority=None, claim=NONE, interested=False)
+
+
+def _add(
+    connection: Connection, consumer: Consumer, queue_ids: Collection[int], **how: Any
+) -> None:
+    at = dialect.read_clock(connection)
+    row = {"consumer_id": consumer.id, "registered_at": at, **how}
     for queue_id in queue_ids:
         connection.execute(insert(interests).values(queue_id=queue_id, **row))
 
@@ -165,23 +177,6 @@ def open_to(
             closed.add(row.queue_id)
     found = tuple(queue_id for queue_id in queue_ids if queue_id not in closed)
     return Open(found, sum(row.ahead for row in rows if row.id not in closed))
-
-
-def connected(connection: Connection) -> dict[int, int]:
-    """
-    Return how many living consumers each queue has that has some, by its id.
-
-    Those that are registered with it, and those that hold its messages.
-    """
-    registered = select(interests.c.queue_id, interests.c.consumer_id)
-    # The index of tickets has the messages in flight, and no others.
-    holding = select(slices.c.queue_id, slices.c.consumer_id).where(slices.c.consumer_id > 0)
-    both = registered.union(holding).subquery()
-    query = select(both.c.queue_id, func.count()).join(
-        consumer_rows, consumer_rows.c.id == both.c.consumer_id
-    )
-    alive = _beats(CONNECTED_SECONDS)
-    return dict(connection.execute(query.where(alive).group_by(both.c.queue_id)).all())
 
 
 def held_back(connection: Connection, consumer: Consumer, queue_id: int) -> float | None:
@@ -268,7 +263,7 @@ def _taken(queue: str, by: str, exclusively: bool) -> QueueTaken:
 
 _RANKED = exists().where(
     interests.c.queue_id == queues.c.id,
-    interests.c.priority.is_not(None) | (interests.c.claim != SHARED),
+    interests.c.priority.is_not(None) | interests.c.claim.in_((EXCLUSIVE, SINGLE)),
 )
 #: What opens and closes some queues to consumers.
 _DOORS = select(

@@ -197,6 +197,20 @@ def rows(connection: Connection, queues: Sequence[str] | None, most: int | None)
     return list(reversed(connection.execute(query).all()))
 
 
+def doers(connection: Connection, verb: str, at: Mapping[str, int]) -> dict[str, str]:
+    """Return who did a verb at some times, as ``user@host``; *at*: by their queue or breaker."""
+    if not at:
+        return {}
+    # The time of an act is read a little after that of what it changes.
+    query = select(acts).where(acts.c.verb == verb, acts.c.begun_at >= min(at.values()))
+    found: dict[str, str] = {}
+    for row in connection.execute(query.order_by(acts.c.begun_at)):
+        subject = str(row.queue or chosen_of(row).get("breaker"))
+        if subject in at and row.begun_at >= at[subject]:
+            found.setdefault(subject, f"{row.who}@{row.host}")
+    return found
+
+
 def chosen_of(row: Row[Any]) -> dict[str, Any]:
     """Return the arguments of an act; raises `DamagedCatalog`."""
     with decoding(acts, f"id {row.id}"):

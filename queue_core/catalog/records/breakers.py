@@ -17,7 +17,7 @@ from queue_core.catalog import dialect
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.records.acts import Subject, by_hand, noting
 from queue_core.catalog.tables import breakers
-from queue_core.handling.breaker import Breaker, check_name, name_for
+from queue_core.handling.breaker import Breaker, check_name
 from queue_core.handling.breaker_state import CLOSED, OPEN, BreakerState
 from queue_core.support.interruption import shielded
 
@@ -138,6 +138,18 @@ class BreakerSwitch:
         """
         self._turn(BreakerState.released)
 
+    @by_hand
+    def forget(self) -> None:
+        """
+        Remove what the catalog knows of the breaker, as if it had never opened.
+
+        A handler that has it goes on, and it opens again when too many calls fail.
+
+        Raises:
+            CatalogUnavailable: The catalog cannot be reached.
+        """
+        self._catalog.write(noting(lambda connection: forget(connection, self.name)))
+
     def _turn(self, transition: _Transition) -> None:
         self._catalog.write(
             noting(lambda connection: _change(connection, self.name, transition, None))
@@ -161,9 +173,9 @@ def opened(connection: Connection) -> Sequence[RowMapping]:
     return [row for row in all_states(connection) if row["state"] != CLOSED]
 
 
-def forget(connection: Connection, queue: str) -> None:
-    """Remove the state of the breaker that has the name of a queue, unless the user gives one."""
-    connection.execute(delete(breakers).where(breakers.c.name == name_for([queue])))
+def forget(connection: Connection, name: str) -> None:
+    """Remove the state of a breaker."""
+    connection.execute(delete(breakers).where(breakers.c.name == name))
 
 
 def _change(
@@ -188,6 +200,7 @@ def _change(
         "until_at": new.until,
         "pause": new.pause,
         "opened": new.opened,
+        "opened_at": new.opened_at,
     }
     by = {} if consumer is None else {"consumer": consumer}
     connection.execute(update(breakers).where(breakers.c.name == name).values(**values, **by))
@@ -196,5 +209,11 @@ def _change(
 
 def _state(row: Row[Any]) -> BreakerState:
     return BreakerState(
-        row.state, bool(row.forced), row.since_at, row.until_at, row.pause, row.opened
+        row.state,
+        bool(row.forced),
+        row.since_at,
+        row.until_at,
+        row.pause,
+        row.opened,
+        row.opened_at,
     )

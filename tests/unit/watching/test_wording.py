@@ -2,7 +2,7 @@
 
 import pytest
 
-from ignis_console import wording
+from queue_core.watching import wording
 
 
 @pytest.mark.parametrize(

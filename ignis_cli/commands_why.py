@@ -1,0 +1,85 @@
+"""Commands that say what is wrong: the problems of a store, and why a queue does not move."""
+
+from __future__ import annotations
+
+import typer
+
+from ignis_cli.app import AnyName, command
+from ignis_cli.display import counted, in_json, say, show_json
+from ignis_cli.invocation import BROKEN
+from queue_core import Queue, Store
+from queue_core.values.json_text import shown_fields
+from queue_core.watching import blocked, present
+from queue_core.watching import problems as engine
+from queue_core.watching.problems import Problem, ProblemGroup, Severity
+from queue_core.watching.wording import age
+
+_INSPECT = "Inspect"
+#: The most queues that are shown for one kind of problem.
+MOST_SHOWN = 20
+
+
+@command(_INSPECT)
+def problems(store: Store, queue: AnyName = None) -> None:
+    """
+    List what a person should look at, the worst first, with what to do.
+
+    The exit code is 1 if a problem is critical. With --json, each problem is a line.
+    """
+    if queue is None:
+        found = engine.find(present.read(store.catalog, store.storage))
+    else:
+        found = engine.of_queue(present.read_queue(store.catalog, queue))
+    if in_json.get():
+        _show_json(found)
+    elif not found:
+        say("there are no problems")
+    else:
+        for group in engine.grouped(found):
+            _show(group)
+    if any(each.severity is Severity.CRITICAL for each in found):
+        raise typer.Exit(BROKEN)
+
+
+@command(_INSPECT)
+def why(queue: Queue) -> None:
+    """
+    Say why the messages of a queue are not handled, or not fast enough, and what to do.
+
+    With --json, each reason is a line.
+    """
+    store = queue.store
+    figures = present.read_queue(store.catalog, queue.name)
+    rules = []
+    if figures.waiting and figures.state == "active":
+        rules = blocked.look(store.catalog, store.storage.uri, queue.info)
+    found = engine.why(figures, rules)
+    if in_json.get():
+        _show_json(found)
+        return
+    oldest = "" if figures.oldest_age is None else f", the oldest for {age(figures.oldest_age)}"
+    say(
+        f"{queue.name}: {figures.waiting or 0:,} waiting{oldest}; {figures.in_flight or 0:,} in "
+        f"flight; {counted(figures.consumers or 0, 'consumer', 'consumers')} connected"
+    )
+    for each in found:
+        say(f"- {each.text}\n  {each.advice}")
+    if not found:
+        say("Nothing holds its messages back." if figures.waiting else "No message waits.")
+
+
+def _show(group: ProblemGroup) -> None:
+    """Print the problems of a kind."""
+    of = [counted(group.queues, "queue", "queues")] if group.queues else []
+    of += [counted(group.messages)] if group.messages else []
+    title = f"{group.title}: {', '.join(of)}" if of else group.title
+    say(f"{group.severity or '':8}  {title}\n          {group.advice}")
+    for each in group.problems[:MOST_SHOWN]:
+        say(f"  {each.queue}  {each.text}" if each.queue else f"  {each.text}")
+    if (left := group.count - MOST_SHOWN) > 0:
+        say(f"  and {left:,} more; --json lists all")
+
+
+def _show_json(found: list[Problem]) -> None:
+    for each in found:
+        show_json({field.name: getattr(each, field.name) for field in shown_fields(each)})

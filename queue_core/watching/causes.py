@@ -1,0 +1,184 @@
+"""Causes: what keeps messages of queues from being handled, read with their figures.
+
+Whoever reads them decides nothing: `queue_core.watching.problems` does.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from sqlalchemy import Connection
+
+from queue_core.catalog.holders import connected
+from queue_core.catalog.records import acts, breakers, retries, token_buckets
+from queue_core.values import buckets
+from queue_core.values.limits import Limit
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """A consumer that holds messages, of one queue or of all."""
+
+    name: str
+    held: int
+    #: Since its first firing that is not settled.
+    held_for: float | None
+    #: Since its last heartbeat; None: it sends none.
+    silent_for: float | None
+    #: The machine and the process that started it; None: they are not known.
+    host: str | None = None
+    pid: int | None = None
+    #: How its query finishes messages; None: it is not a query.
+    ack: str | None = None
+
+
+class OpenBreaker(NamedTuple):
+    """A breaker that lets no messages be fired."""
+
+    name: str
+    state: str
+    #: Seconds since it opened, whatever its probes have shown since.
+    since: float
+    #: Whether a person has opened it.
+    forced: bool = False
+    #: Who did; None: it is not known, or nobody.
+    who: str | None = None
+    #: The queues of its handler, as far as they are known.
+    queues: tuple[str, ...] = ()
+
+
+class LimitState(NamedTuple):
+    """A limit of a whole queue at a moment."""
+
+    limit: Limit
+    #: Messages in flight from main.
+    in_flight: int
+    #: How many messages may be fired now; None: it has no rate.
+    tokens: int | None
+    #: Seconds until there are more tokens.
+    opens_in: float
+
+
+class Blocked(NamedTuple):
+    """A rule of a queue that holds back each message that waits."""
+
+    #: ``group``, ``limits`` or ``hold_until``.
+    rule: str
+    #: Its column, or its limits.
+    name: str
+    #: Seconds until the first message may be fired; None: that depends on others.
+    seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Causes:
+    """What keeps the messages of a queue from being handled."""
+
+    #: Consumers that hold messages, and have sent no heartbeat for a minute.
+    silent: tuple[Holder, ...] = ()
+    breakers: tuple[OpenBreaker, ...] = ()
+    limits: tuple[LimitState, ...] = ()
+    #: Of one queue alone: seconds until the first message of the sideline returns.
+    next_due: float | None = None
+
+
+@dataclass(slots=True)
+class CausesReader:
+    """The causes of some queues, from one state of the catalog."""
+
+    #: By the ids of the queues.
+    connected: Mapping[int, int]
+    breakers: tuple[OpenBreaker, ...]
+    _silent: Mapping[int, list[Any]]
+    _spent: Mapping[int, int | None]
+    _due: Mapping[str, float]
+    _now: int
+    _by_queue: dict[str, list[OpenBreaker]] = field(default_factory=lambda: defaultdict(list))
+
+    def __post_init__(self) -> None:
+        for breaker in self.breakers:
+            for queue in breaker.queues:
+                self._by_queue[queue].append(breaker)
+
+    @staticmethod
+    def read(
+        connection: Connection, now: int, states: Iterable[Any], only: int | None = None
+    ) -> CausesReader:
+        """Read those of some queues, as `queues.states` returns them; *only*: of this one."""
+        known = {row.id: row for row in states}
+        names = None if only is None else [known[only].name]
+        due = [] if names is None else retries.next_due(connection, names)
+        return CausesReader(
+            connected.count(connection, now, only),
+            read_breakers(connection, now, {row.id: row.name for row in known.values()}),
+            connected.silent(connection, now, only),
+            token_buckets.of_queues(connection),
+            {each.queue: each.left / 1e6 for each in due if each.job is None},
+            now,
+        )
+
+    def of(self, queue_id: int, name: str, limits: Iterable[Limit], in_flight: int) -> Causes:
+        """Return the causes of a queue; *in_flight*: messages in flight from main."""
+        spent, now = self._spent.get(queue_id), self._now
+        return Causes(
+            tuple(
+                Holder(
+                    row.name,
+                    int(row.held),
+                    held_for=_since(row.fired_at, now),
+                    silent_for=_since(row.heartbeat_at, now),
+                )
+                for row in self._silent.get(queue_id, ())
+            ),
+            tuple(self._by_queue[name]),
+            tuple(_state(each, spent, in_flight, now) for each in limits if each.column is None),
+            self._due.get(name),
+        )
+
+
+def read_breakers(
+    connection: Connection, now: int, names: Mapping[int, str]
+) -> tuple[OpenBreaker, ...]:
+    """
+    Return the breakers that are not closed, at most a hundred.
+
+    *names*: those of the queues by their ids. The queues of a breaker are those that its name
+    consists of, and those of the consumer that has opened it.
+    """
+    rows = breakers.opened(connection)[:100]
+    of = connected.queues_of(connection, {row["consumer"] for row in rows if row["consumer"]})
+    opened = {row["name"]: row["since_at"] for row in rows if row["forced"]}
+    who = acts.doers(connection, "open", opened)
+    known, found = set(names.values()), []
+    for row in rows:
+        own = known.intersection(row["name"].split(","))
+        own.update(names[id] for id in of.get(row["consumer"], ()) if id in names)
+        opened_at = row["since_at"] if row["opened_at"] is None else row["opened_at"]
+        since = _since(opened_at, now) or 0.0
+        found.append(
+            OpenBreaker(
+                row["name"],
+                row["state"],
+                since,
+                bool(row["forced"]),
+                who.get(row["name"]),
+                tuple(sorted(own)),
+            )
+        )
+    return tuple(found)
+
+
+def _state(limit: Limit, spent: int | None, in_flight: int, now: int) -> LimitState:
+    if limit.per_second is None:
+        return LimitState(limit, in_flight, None, 0.0)
+    tokens = buckets.tokens(limit, spent, now)
+    return LimitState(
+        limit, in_flight, tokens, 0.0 if tokens else buckets.wait(limit, spent, now) / 1e6
+    )
+
+
+def _since(at: int | None, now: int) -> float | None:
+    return None if at is None else max(now - at, 0) / 1e6

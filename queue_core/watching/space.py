@@ -1,0 +1,34 @@
+"""Space: how much room the disks of the catalog and of the storage have left."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from typing import NamedTuple
+
+from queue_core.catalog.database import Catalog
+from queue_core.segments.storage import Storage
+from queue_core.support.disk import disk_of
+
+
+class Space(NamedTuple):
+    """The room of a disk."""
+
+    #: What lies on it: ``catalog``, ``storage``, or both.
+    of: str
+    path: str
+    free: int
+    size: int
+
+
+def read(catalog: Catalog, storage: Storage) -> tuple[Space, ...]:
+    """Return the room of the local disks; a server and a bucket have none that is known here."""
+    found: dict[int, Space] = {}
+    for of, path in (("catalog", catalog.file), ("storage", storage.folder)):
+        disk = None if path is None else disk_of(path)
+        if path is not None and disk is not None:
+            with suppress(OSError):
+                device = os.stat(path).st_dev
+                also = f"{found[device].of} and {of}" if device in found else of
+                found[device] = Space(also, str(path), disk.free, disk.size)
+    return tuple(found.values())

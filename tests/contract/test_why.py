@@ -1,0 +1,287 @@
+"""Why messages of a queue are not handled: from a real store, with its consumers and its rules."""
+
+from datetime import UTC, datetime, timedelta
+
+import pyarrow as pa
+import pytest
+from sqlalchemy import update
+
+from queue_core import Breaker, ConsumerPool, Retry, constant, limit
+from queue_core.catalog.holders import interests
+from queue_core.catalog.tables import consumers, slices
+from queue_core.errors import QueueTaken
+from queue_core.values.model import INLINE
+from queue_core.verbs.quarantine import set_apart
+from queue_core.watching import blocked, present, readings
+from queue_core.watching.metric import PROBLEMS
+from queue_core.watching.problems import find, why
+from tests.command_line import answer, refusal
+from tests.contract.pools import Recorder, eventually
+from tests.factories import make_queue, orders
+
+pytestmark = pytest.mark.each_catalog
+
+LONG_AGO = 7200 * 1_000_000
+
+
+def reasons(queue):
+    """The reasons of a queue, the weightiest first, as `ignis why` finds them."""
+    store = queue.store
+    figures = present.read_queue(store.catalog, queue.name)
+    rules = blocked.look(store.catalog, store.storage.uri, queue.info)
+    return why(figures, rules)
+
+
+def kinds(queue):
+    return [each.kind for each in reasons(queue)]
+
+
+def problems(store):
+    return {(each.kind, each.queue) for each in find(present.read(store.catalog, store.storage))}
+
+
+def connected(queue):
+    return present.read_queue(queue.store.catalog, queue.name).consumers
+
+
+def age(queue, seconds):
+    """Make the messages of a queue older."""
+    store, own = queue.store, slices.c.queue_id == queue.info.id
+    times = {name: slices.c[name] - int(seconds * 1e6) for name in ("loaded_at", "moved_at")}
+    older = update(slices).where(own).values(times)
+    store.catalog.write(lambda connection: connection.execute(older))
+
+
+def test_a_queue_without_a_consumer_is_a_problem_after_some_minutes(store):
+    queue, other = make_queue(store), make_queue(store, "clicks")
+    for each in (queue, other):
+        each.load(orders(3))
+
+    assert kinds(queue) == ["unconsumed"]
+    assert problems(store) == {("tasks", None)}, "they have just come"
+
+    for each in (queue, other):
+        age(each, 200)
+    handler = Recorder()
+    handler.open.clear()
+    with ConsumerPool(store, "clicks", handler, concurrency=1, tasks=["sample"]):
+        handler.wait()
+        assert (connected(queue), connected(other)) == (0, 1)
+        assert ("unconsumed", "orders") in problems(store)
+        assert ("unconsumed", "clicks") not in problems(store)
+        handler.open.set()
+    assert connected(other) == 0, "a pool that has stopped is not connected"
+
+
+def test_consumers_of_each_kind_are_connected(store):
+    queue, other = make_queue(store), make_queue(store, "clicks")
+    queue.load(orders(9))
+    script = queue.fire(1)
+    beating = store.consumer("till", beats=True)
+    queue.fire(1, consumer=beating)
+    query = store.consumer("query", beats=True)
+    both = [queue.info.id, other.info.id]
+    store.catalog.write(lambda connection: interests.show(connection, query, both))
+    # It counts once, however it is known.
+    queue.fire(1, consumer=query)
+
+    assert (connected(queue), connected(other)) == (3, 1)
+
+    queue.delete(script)
+    silent = update(consumers).values(heartbeat_at=consumers.c.heartbeat_at - LONG_AGO)
+    store.catalog.write(lambda connection: connection.execute(silent))
+    assert (connected(queue), connected(other)) == (0, 0)
+    texts = [each.text for each in reasons(queue) if each.kind == "silent"]
+    assert len(texts) == 2
+    assert texts[1].startswith("Consumer till holds 1 message, and has sent no heartbeat for 2 h")
+
+
+def test_a_query_that_shows_itself_holds_back_no_other_consumer(store):
+    queue = make_queue(store)
+    queue.load(orders(3))
+    query, pool = (store.consumer(name, beats=True) for name in ("query", "pool"))
+    shows = [queue.info.id]
+    store.catalog.write(lambda connection: interests.show(connection, query, shows))
+
+    for claim in (interests.SHARED, interests.SINGLE, interests.EXCLUSIVE):
+        how = {"priority": 1, "claim": claim}
+        store.catalog.write(lambda c, how=how: interests.register(c, pool, shows, **how))
+        assert len(queue.fire(1, consumer=pool)) == 1
+    with pytest.raises(QueueTaken):
+        queue.fire(1, consumer=query)
+    (shown,) = (row for row in store.view("consumers").to_pylist() if row["consumer"] == "query")
+    assert (shown["interested"], shown["claim"]) == ("orders", "shared")
+    assert not len(store.admin.fsck())
+
+
+def test_who_paused_a_queue_and_who_opened_a_breaker_are_named(store, ignis):
+    queue, other = make_queue(store), make_queue(store, "clicks")
+    for each in (queue, other):
+        each.load(orders(2))
+    ignis("pause", "clicks")
+    other.admin.resume()
+    ignis("pause", "orders")
+    ignis("breaker", "open", "clicks")
+
+    (paused, *_), (opened, *_) = reasons(queue), reasons(other)
+
+    assert paused.kind == "paused"
+    assert "@" in paused.text.split(" paused the queue ")[0]
+    assert (opened.kind, opened.action) == ("breaker", "close_breaker")
+    assert opened.text.endswith(" opened it.")
+    assert "@" in opened.text
+    assert opened.advice.endswith("ignis breaker auto clicks.")
+
+
+def fails(_):
+    raise ConnectionError("503")
+
+
+def test_a_breaker_with_a_name_is_a_reason_of_its_queues_since_its_first_opening(store):
+    queue = make_queue(store, retry=None)
+    queue.load(orders(50))
+    make_queue(store, "clicks").load(orders(1))
+    own = Breaker(of=2, pause=0.05, max_pause=0.05, name="hooks.example")
+
+    with ConsumerPool(store, "orders", fails, concurrency=1, batch=1, breaker=own, tasks=[]):
+        eventually(lambda: kinds(queue)[:1] == ["breaker"])
+        (row,) = store.view("breakers").to_pylist()
+        # Its probes fail, and each gives it a new state.
+        eventually(lambda: store.view("breakers").to_pylist()[0]["since_at"] > row["since_at"])
+        assert store.view("breakers").to_pylist()[0]["opened_at"] == row["opened_at"]
+        assert reasons(queue)[0].text.startswith("Breaker hooks.example has been open for ")
+        assert "breaker" not in kinds(store.queue("clicks"))
+        assert ("breaker", "orders") in problems(store)
+
+
+def test_the_limit_of_a_queue_is_a_reason_and_no_problem(store):
+    queue = make_queue(store, limits=[limit(per_second=0.01, window="1h")])
+    queue.load(orders(60))
+    consumer = store.consumer("till", beats=True)
+    queue.delete(queue.fire(30, consumer=consumer))
+    assert "limit" not in kinds(queue), "it has tokens left"
+    queue.fire(30, consumer=consumer)
+
+    (reached,) = (each for each in reasons(queue) if each.kind == "limit")
+
+    assert "limit(per_second=0.01, window=3600.0) is reached: it gives more in " in reached.text
+    assert "limit" not in {kind for kind, _ in problems(store)}
+    queue.admin.change_settings(limits=[limit(in_flight=6)])
+    (reached,) = (each for each in reasons(queue) if each.kind == "limit")
+    assert "6 messages are in flight" in reached.text
+
+
+HELD = pa.schema(
+    [("number", pa.int64()), ("tenant", pa.string()), ("at", pa.timestamp("us", "UTC"))]
+)
+
+
+def held_orders(count, tenant="acme", hours=0.0):
+    at = datetime.now(UTC) + timedelta(hours=hours)
+    rows = {"number": range(count), "tenant": [tenant] * count, "at": [at] * count}
+    return pa.table(rows, schema=HELD)
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"group": "tenant"}, "behind one of its tenant that is in flight"),
+        ({"limits": [limit("tenant", in_flight=1)]}, "is reached for each value that waits"),
+        ({"limits": [limit("tenant", in_flight=1)], "group": "tenant"}, "is in flight or held"),
+        ({"hold_until": "at"}, "is held by its at, the first for 1 h 59 min more."),
+        ({"hold_until": "at", "fair_by": "tenant"}, "is held by its at, the first for 1 h"),
+    ],
+)
+def test_the_rule_that_holds_back_each_message_is_found(store, settings, said):
+    queue = make_queue(store, schema=HELD, shards=2, **settings)
+    by_time = "hold_until" in settings
+    if not by_time:
+        queue.load(held_orders(1))
+        queue.fire(1, consumer=store.consumer("till", beats=True))
+    queue.load(held_orders(5, hours=3))
+    queue.load(held_orders(5, hours=2))
+
+    found = [each.text for each in reasons(queue) if each.kind in ("group", "limit", "later")]
+
+    assert [said in text for text in found] == [True], found
+    # A message that may be fired is enough for no reason.
+    queue.load(held_orders(1, tenant="globex", hours=-1))
+    assert not {"group", "limit", "later"}.intersection(kinds(queue))
+
+
+def test_messages_of_the_sideline_that_return_later_are_a_reason(store):
+    queue = make_queue(store, retry=Retry(attempts=5, backoff=constant(600)))
+    queue.load(orders(2))
+    queue.sideline(queue.fire(2).ids, "no")
+
+    (later,) = reasons(queue)
+
+    assert "2 messages of the sideline return later, the first in 9 min" in later.text
+
+
+def test_the_command_line_tells_problems_and_reasons(store, ignis):
+    queue, other = make_queue(store), make_queue(store, "clicks")
+    for each in (queue, other):
+        each.load(orders(3))
+        age(each, 1000)
+    other.admin.pause()
+
+    listed = ignis("problems")
+
+    assert listed.exit_code == 0, "none is critical"
+    assert "warning   Queues without a consumer: 1 queue, 3 messages" in listed.stdout
+    assert "  orders  No consumer is connected, and 3 messages wait." in listed.stdout
+    found = {(each["kind"], each["queue"]) for each in answer(ignis("--json", "problems"))}
+    assert found == problems(store) == {
+        ("unconsumed", "orders"), ("paused", "clicks"), ("tasks", None)
+    }  # fmt: skip
+    (only,) = answer(ignis("problems", "clicks", "--json"))
+    assert (only["kind"], only["messages"], only["action"]) == ("paused", 3, "resume")
+    assert "no queue 'order'; did you mean 'orders'?" in refusal(ignis("problems", "order"))
+
+    told = ignis("why", "orders").stdout
+    assert "orders: 3 waiting, the oldest for 16 min" in told
+    assert "0 consumers connected\n- No consumer is connected, and 3 messages wait.\n" in told
+    (reason,) = answer(ignis("--json", "why", "orders"))
+    assert (reason["kind"], reason["severity"]) == ("unconsumed", "warning")
+    queue.fire(3)
+    assert ignis("why", "orders").stdout.endswith("No message waits.\n")
+
+    spoiled = make_queue(store, "spoiled").load(orders(1))[0].as_py() >> 20
+    store.catalog.write(lambda connection: set_apart(connection, [f"{INLINE}{spoiled}"]))
+    assert ignis("problems").exit_code == ignis("problems", "spoiled").exit_code == 1
+    assert ignis("problems").stdout.startswith("critical  Damaged messages: 1 queue, 1 message\n")
+    assert ignis("problems", "orders").stdout == "there are no problems\n"
+
+
+def test_the_metrics_have_the_same_problems(store):
+    for name in ("orders", "clicks"):
+        queue = make_queue(store, name)
+        queue.load(orders(1))
+        age(queue, 1000)
+    queue.admin.pause()
+
+    values = readings.read(store)[PROBLEMS]
+
+    assert dict(values) == {(queue or "", kind): 1 for kind, queue in problems(store)}
+    assert (("clicks", "paused"), 1) in values
+
+
+def test_a_deactivation_asks_and_says_what_waits(store, ignis):
+    queue = make_queue(store)
+    queue.load(orders(7))
+    handler = Recorder()
+    handler.open.clear()
+    with ConsumerPool(store, "orders", handler, concurrency=1, batch=1, tasks=[]):
+        handler.wait()
+        refused = ignis("deactivate", "orders", input="n\n")
+        handler.open.set()
+
+    assert refused.exit_code == 1
+    assert "for good, with 6 messages waiting and 1 consumer connected?" in refused.stderr
+    assert store.queue("orders").info.deactivated_at is None
+    queue.load(orders(2, 10))
+    assert ignis("deactivate", "orders", input="y\n").exit_code == 0
+    (only,) = reasons(store.queue("orders"))
+    assert only.text.endswith(" messages wait in it.")
+    assert ignis("deactivate", "orders").exit_code == 0, "it is no further question"

@@ -1,0 +1,246 @@
+"""Each problem is found when the figures show it, and not otherwise."""
+
+from dataclasses import replace
+
+import pytest
+
+from queue_core import limit
+from queue_core.watching.causes import Blocked, Causes, Holder, LimitState, OpenBreaker
+from queue_core.watching.present import FailedJob, Figures, FigureSample, QueueFigures
+from queue_core.watching.problems import Severity, find, grouped, why
+from queue_core.watching.space import Space
+
+WELL = QueueFigures(
+    name="orders",
+    state="active",
+    waiting=10,
+    oldest_age=5.0,
+    longest_wait=5.0,
+    in_flight=2,
+    sidelined=3,
+    retrying=3,
+    dead=0,
+    damaged=0,
+    shards=8,
+    concurrency=8,
+    max_size=None,
+    overflow="block",
+    paused_for=None,
+    retries=True,
+    overdue_for=None,
+    shovelled_before=None,
+    shovel_interval=600.0,
+    consumers=1,
+)
+TASKS = {"sample": 5.0, "sweep": 800.0, "expire": 100.0, "compact": 100.0, "vacuum": 3000.0}
+
+
+def sample(sidelined):
+    return FigureSample(0.0, 1, 1.0, 1.0, 0, sidelined, None, None, None, None, None)
+
+
+def history(first, step, *, gets, gives, each=60, count=5):
+    """Samples of a queue whose waiting messages become more by a step."""
+    return tuple(
+        FigureSample(
+            place * each, first + step * place, 1.0, 1.0, 0, 0, gets - 1, 1.0, gives, gives, 0.0
+        )
+        for place in range(count)
+    )
+
+
+def kinds(*queues, **others):
+    figures = Figures(now=0, queues=queues, **({"tasks": TASKS} | others))
+    return [problem.kind for problem in find(figures, 900.0)]
+
+
+def test_a_healthy_store_has_no_problems():
+    assert kinds(WELL) == []
+    assert kinds(tasks={}) == []
+
+
+#: A sideline that grows, and no shovel is planned.
+GROWING = {
+    "retries": False,
+    "samples": (sample(2), sample(3)),
+    "shovel_interval": 600.0,
+    "shovelled_before": 1801.0,
+}
+
+
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [
+        ({"longest_wait": 901.0}, ["old"]),
+        ({"longest_wait": 900.0}, []),
+        ({"longest_wait": None}, []),
+        ({"overdue_for": 61.0}, ["overdue"]),
+        ({"overdue_for": 60.0}, []),
+        ({"dead": 1}, ["dead"]),
+        ({"damaged": 1}, ["damaged"]),
+        ({"stuck": 1, "stuck_for": 1201.0}, ["stuck"]),
+        ({"max_size": 10}, ["full"]),
+        ({"max_size": 11}, []),
+        ({"max_size": 10, "overflow": "ring"}, []),
+        ({"max_size": 0}, []),
+        ({"damaged": None, "dead": None, "waiting": None, "max_size": 1}, []),
+        ({"paused_for": 3.0}, ["paused"]),
+        ({"paused_for": 3.0, "state": "deactivated"}, ["deactivated"]),
+        ({"state": "deactivated", "longest_wait": 9999.0, "dead": 1}, ["deactivated"]),
+        ({"state": "deactivated", "waiting": 0, "sidelined": 0}, []),
+        ({"consumers": 0, "longest_wait": 181.0}, ["unconsumed"]),
+        ({"consumers": 0, "longest_wait": 179.0}, []),
+        ({"consumers": 0, "longest_wait": 9999.0, "fired_per_s": 1.0}, ["old"]),
+        # A queue without a consumer is not late as well.
+        ({"consumers": 0, "longest_wait": 9999.0}, ["unconsumed"]),
+        ({"consumers": 0, "longest_wait": 9999.0, "waiting": 0}, ["old"]),
+        ({"consumers": None, "longest_wait": 9999.0}, ["old"]),
+        ({"causes": Causes(breakers=(OpenBreaker("bank", "open", 5.0),))}, ["breaker"]),
+        ({"causes": Causes(silent=(Holder("till", 3, 100.0, 61.0),))}, ["silent"]),
+        ({"causes": Causes(limits=(LimitState(limit(per_second=1), 0, 0, 0.3),))}, []),
+        # A paused queue is not late as well.
+        ({"paused_for": 1.0, "longest_wait": 9999.0}, ["paused"]),
+        ({"concurrency": 0, "longest_wait": 9999.0}, ["paused"]),
+        (GROWING, ["growing"]),
+        (GROWING | {"shovel_interval": None}, ["growing"]),
+        (GROWING | {"shovelled_before": None}, ["growing"]),
+        (GROWING | {"shovelled_before": 600.0}, []),
+        (GROWING | {"retries": True}, []),
+        (GROWING | {"sidelined": 2}, []),
+        (GROWING | {"sidelined": None}, []),
+        (GROWING | {"samples": ()}, []),
+        (GROWING | {"samples": (sample(None),)}, []),
+    ],
+)
+def test_the_problems_of_a_queue(change, found):
+    assert kinds(replace(WELL, **change)) == found
+
+
+@pytest.mark.parametrize(
+    ("figures", "found"),
+    [
+        ({"tasks": {}}, ["tasks"]),
+        ({"tasks": {"sample": 601.0, "sweep": 700.0}}, ["tasks"]),
+        ({"tasks": TASKS | {"sweep": 2701.0}}, ["task"]),
+        ({"tasks": {"sample": 5.0}}, []),
+        ({"spaces": (Space("catalog", "/x", 9, 100),)}, ["space"]),
+        ({"spaces": (Space("catalog", "/x", 10, 100),)}, []),
+        ({"breakers": (OpenBreaker("bank", "open", 5.0, queues=("orders",)),)}, []),
+        ({"breakers": (OpenBreaker("bank", "open", 5.0),)}, ["breaker"]),
+        ({"failed_jobs": (FailedJob("abc", "orders", None),)}, ["job"]),
+    ],
+)
+def test_the_problems_of_a_store(figures, found):
+    assert kinds(WELL, **figures) == found
+
+
+def test_the_worst_comes_first():
+    queues = (replace(WELL, name="a", paused_for=1.0), replace(WELL, name="b", damaged=4))
+
+    assert kinds(*queues) == ["damaged", "paused"]
+
+
+def test_each_problem_says_what_to_do():
+    queue = replace(WELL, longest_wait=7500.0, dead=2, damaged=1, max_size=10, stuck=1)
+    for problem in find(Figures(now=0, queues=(queue,)), 900.0):
+        assert problem.text.endswith(".")
+        assert problem.advice.endswith(".")
+
+
+FINE = history(1000, 1000, gets=9.0, gives=2.0, each=10, count=30)
+GROWS = {"waiting": 5000, "samples": history(1000, 1000, gets=159.0, gives=29.0)}
+
+
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [
+        (GROWS, [("behind", "warning")]),
+        (
+            GROWS | {"samples": history(1000, 1000, gets=9.0, gives=2.0, each=10, count=30)},
+            [("behind", "warning")],
+        ),
+        # Half a minute of samples says nothing.
+        (GROWS | {"samples": history(1000, 1000, gets=9.0, gives=2.0, each=10, count=3)}, []),
+        # It is no problem if it grows by little, or has not grown all the time.
+        (GROWS | {"waiting": 1000}, [("behind", None)]),
+        (GROWS | {"samples": history(1000, 0, gets=159.0, gives=29.0)}, [("behind", None)]),
+        (GROWS | {"samples": history(9000, -1000, gets=10.0, gives=20.0)}, [("draining", None)]),
+        (GROWS | {"samples": history(9000, 0, gets=0.0, gives=0.0)}, []),
+        (GROWS | {"paused_for": 1.0}, [("paused", "note")]),
+        # The reason is that nobody takes anything.
+        (GROWS | {"consumers": 0}, [("unconsumed", None), ("behind", None)]),
+    ],
+)
+def test_a_queue_that_grows_is_a_problem_before_its_messages_are_old(change, found):
+    assert [(each.kind, each.severity) for each in why(replace(WELL, **change))] == found
+
+
+def test_the_pace_of_a_queue_is_said_with_its_end():
+    grows = why(replace(WELL, **GROWS))[0].text
+    drains = replace(WELL, waiting=600, samples=history(9000, -60, gets=10.0, gives=20.0))
+
+    assert (
+        grows == "It gets 159/s and hands out 29/s, so it grows by 130/s: it will never be empty."
+    )
+    assert why(drains)[0].text == "It gets 10/s and hands out 20/s: it will be empty in 1 min."
+
+
+def because(**causes):
+    return {"causes": Causes(**causes)}
+
+
+def of_limit(limit, in_flight=0, tokens=None, opens_in=0.0):
+    return because(limits=(LimitState(limit, in_flight, tokens, opens_in),))
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"paused_for": 180.0, "paused_by": "ann@vm"}, "ann@vm paused the queue 3 min ago."),
+        ({"concurrency": 0}, "its concurrency is 0"),
+        (because(breakers=[OpenBreaker("bank", "probing", 1200.0)]), "been open for 20 min: too"),
+        (because(breakers=[OpenBreaker("b", "open", 1.0, True, "bob@vm")]), "bob@vm opened it."),
+        (of_limit(limit(in_flight=2), 2), "Its limit(in_flight=2) is reached: 2 messages are in"),
+        (of_limit(limit(per_second=10), 0, 0, 0.5), "it gives more in 0.5 s."),
+        (of_limit(limit(per_second=10), 0, 1) | {"fired_per_s": 9.5}, "it hands out 9.5/s."),
+        ({"in_flight": 3, "fired_per_s": 0.0}, "3 messages are in flight."),
+        (because(next_due=300.0) | {"waiting": 0, "retrying": 5}, "later, the first in 5 min."),
+        (because(next_due=1.0) | {"state": "deactivated"}, "It was deactivated for good"),
+    ],
+)
+def test_each_reason_is_said(change, said):
+    (reason,) = why(replace(WELL, **change))
+
+    assert said in reason.text
+
+
+@pytest.mark.parametrize(
+    ("blocked", "said"),
+    [
+        (Blocked("group", "tenant"), "behind one of its tenant"),
+        (Blocked("limits", "limit('tenant', in_flight=1)"), "is reached for each value that waits"),
+        (Blocked("hold_until", "at", 7200.0), "is held by its at, the first for 2 h more."),
+    ],
+)
+def test_a_rule_that_holds_back_what_waits_is_a_reason(blocked, said):
+    (reason,) = why(WELL, [blocked])
+
+    assert said in reason.text
+    assert reason.severity is None
+
+
+def test_a_queue_that_is_well_has_no_reason():
+    assert why(WELL) == []
+
+
+def test_problems_of_a_kind_are_a_group_and_the_most_messages_come_first():
+    queues = [replace(WELL, name=f"q{n}", waiting=n, longest_wait=1000.0) for n in range(1, 24)]
+    queues += [replace(WELL, name="bad", damaged=1), replace(WELL, name="full", max_size=5)]
+
+    damaged, old, full = grouped(find(Figures(now=0, queues=tuple(queues), tasks=TASKS)))
+
+    assert (damaged.kind, damaged.severity) == ("damaged", Severity.CRITICAL)
+    assert (old.kind, old.count, old.queues, old.messages) == ("old", 23, 23, 276)
+    assert [each.queue for each in old.problems[:2]] == ["q23", "q22"]
+    assert (full.kind, full.problems[0].action) == ("full", "scale")
+    assert full.advice == full.problems[0].advice
