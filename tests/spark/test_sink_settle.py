@@ -6,7 +6,7 @@ from pyspark.sql import functions as F
 
 from queue_core import Breaker
 from tests.factories import numbers_of
-from tests.spark.rig import counts, finish
+from tests.spark.rig import assert_rows, counts, finish
 
 NAMED = {"ack": "settle", "consumer": "judge"}
 SETTLE = {"mode": "settle", "consumer": "judge"}
@@ -38,15 +38,14 @@ def test_a_stream_gives_each_message_its_outcome_and_its_reason(rig):
     assert sorted(numbers_of(sidelined)) == [1, 4, 7, 10]
     assert set(sidelined.column("_attempt").to_pylist()) == {1}
     ids = dict(zip(numbers_of(sidelined), sidelined.column("_message_id").to_pylist(), strict=True))
-    failures = {row.message_id: row for row in rig.view("failures").collect()}
-    told = {number: (failures[ids[number]].kind, failures[ids[number]].reason) for number in ids}
-    assert told == {
-        1: ("rejected", None),
-        4: ("late", "too late"),
-        7: ("late", None),
-        10: ("late", None),
-    }
-    assert {(row.consumer, row.attempt) for row in failures.values()} == {("judge", 0)}
+    failures = rig.view("failures").select("message_id", "kind", "reason", "consumer", "attempt")
+    assert_rows(
+        failures,
+        (ids[1], "rejected", None, "judge", 0),
+        (ids[4], "late", "too late", "judge", 0),
+        (ids[7], "late", None, "judge", 0),
+        (ids[10], "late", None, "judge", 0),
+    )
 
 
 def test_a_table_settles_what_is_in_flight(rig):
