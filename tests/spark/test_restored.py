@@ -54,7 +54,7 @@ def test_messages_loaded_after_a_restore_are_neither_lost_nor_deleted_unseen(rig
 
     assert arrived(rig) == [*range(20), *range(1000, 1030)]
     lost = rig.view("reports").where("task = 'restore'")
-    assert_rows(lost.selectExpr("substring_index(`from`, ' of ', 1)"), *named)
+    assert_rows(lost.selectExpr("substring_index(`from`, ' of ', 1) AS ticket"), *named)
 
 
 def test_a_store_that_is_made_again_under_a_kept_checkpoint_loses_no_batch(rig):

@@ -1,6 +1,5 @@
 """`spark.read`: a queue as a table, and the views of a store."""
 
-
 import pytest
 from pyspark.errors import PySparkException
 
@@ -50,8 +49,8 @@ def test_the_views_show_a_store(rig):
     assert_rows(rig.view("queues").select("queue"), "blue", "red")
     figures = rig.view("queues", "red").select("waiting", "in_flight", "sidelined")
     assert_rows(figures, (2, 3, 1))
-    settings = rig.view("queues", "blue").selectExpr("get_json_object(settings, '$.concurrency')")
-    assert_rows(settings, "8")
+    concurrency = "get_json_object(settings, '$.concurrency') AS concurrency"
+    assert_rows(rig.view("queues", "blue").selectExpr(concurrency), "8")
     shards = rig.view("shards", "red")
     assert shards.count() == 4
     assert_rows(shards.selectExpr("sum(fired)", "sum(sidelined)"), (4, 1))
