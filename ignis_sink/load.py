@@ -15,8 +15,8 @@ from pyspark.sql.datasource import DataSourceArrowWriter
 
 from ignis_sink.arrow_streams import DataSourceStreamArrowWriter
 from ignis_sink.message import (
+    AnyTarget,
     LoadMessage,
-    Target,
     current_batch,
     current_query,
     read_entry,
@@ -28,7 +28,7 @@ from queue_core.support import faults
 from queue_core.support.brief_errors import briefly
 from queue_core.support.collector import pass_over_imports
 from queue_core.values.model import Batch
-from queue_core.values.schema import conform
+from queue_core.values.settings import MAX_SHARDS
 
 # The module `publishing` is imported by the commits alone: executors need no SQL library.
 
@@ -42,7 +42,7 @@ class LoadStreamWriter(DataSourceStreamArrowWriter):
     raise errors of the target, because Spark reports no error if the abort fails too.
     """
 
-    def __init__(self, options: SinkOptions, target: Target | IgnisError) -> None:
+    def __init__(self, options: SinkOptions, target: AnyTarget | IgnisError) -> None:
         self._options = options
         self._target = target
 
@@ -61,14 +61,12 @@ class LoadStreamWriter(DataSourceStreamArrowWriter):
         tasks = [message for message in messages if message is not None]
         faults.point("sink.before_commit")
         if tasks:
-            from ignis_sink.publishing import in_turn, open_queue, publish
+            from ignis_sink.publishing import publish_tasks
 
             pass_over_imports()
-            target, query = tasks[0].target, tasks[0].query_id
+            query = tasks[0].query_id
             # Without it, batches of different queries would look the same.
             assert query is not None, "a task of a streaming query knows its query"
-            store, queue = open_queue(target, self._options, batchId)
-            staged = in_turn(tasks, batchId * len(tasks), target.spec.shards)
             entry, tickets = read_entry(self._options.checkpoint, batchId)
             batch = Batch(
                 query_id=query,
@@ -78,7 +76,7 @@ class LoadStreamWriter(DataSourceStreamArrowWriter):
                 entry=entry,
                 tickets=tickets,
             )
-            publish(store, queue, staged, self._options, batch)
+            publish_tasks(tasks, self._options, batchId * len(tasks), batch)
         faults.point("sink.committed")
 
     def abort(self, messages: list[Any], batchId: int) -> None:
@@ -88,7 +86,7 @@ class LoadStreamWriter(DataSourceStreamArrowWriter):
 class LoadBatchWriter(DataSourceArrowWriter):
     """Loads a DataFrame into a queue."""
 
-    def __init__(self, options: SinkOptions, target: Target) -> None:
+    def __init__(self, options: SinkOptions, target: AnyTarget) -> None:
         self._options = options
         self._target = target
 
@@ -100,24 +98,22 @@ class LoadBatchWriter(DataSourceArrowWriter):
     @briefly
     def commit(self, messages: list[Any]) -> None:
         """Publish all rows in one transaction."""
-        from ignis_sink.publishing import in_turn, open_queue, publish
+        from ignis_sink.publishing import publish_tasks
 
         tasks = [message for message in messages if message is not None]
-        store, queue = open_queue(self._target, self._options)
-        shards = self._target.spec.shards
-        staged = in_turn(tasks, random.randrange(shards), shards)
-        publish(store, queue, staged, self._options, None)
+        batch = self._options.transaction
+        publish_tasks(tasks, self._options, random.randrange(MAX_SHARDS), batch, self._target)
 
     def abort(self, messages: list[Any]) -> None:
         """Leave staged files to vacuum."""
 
 
 def stage(
-    batches: Iterable[pa.RecordBatch], target: Target, *, digested: bool = False
+    batches: Iterable[pa.RecordBatch], target: AnyTarget, *, digested: bool = False
 ) -> LoadMessage:
     """Stage rows as durable segments that no slice names yet; with *digested*, describe them."""
     pass_over_imports()
-    stager = target.stager()
+    intake = target.intake()
     rows = digest = 0
     try:
         for batch in batches:
@@ -125,13 +121,10 @@ def stage(
             if digested:
                 digest += digest_of(batch)
             faults.point("sink.writing")
-            # One row of a stranger must not stop the query.
-            spec = target.spec
-            for part in conform(batch, spec.schema, spec.queue, mends=True).to_batches():
-                stager.add(part)
-        staged = stager.finish()
+            intake.add(batch)
+        staged = intake.finish()
     except BaseException:
-        stager.discard()
+        intake.discard()
         raise
     faults.point("sink.staged")
     return LoadMessage(

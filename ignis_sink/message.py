@@ -5,11 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 from urllib.parse import unquote, urlsplit
 
+import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 
@@ -18,6 +20,7 @@ from queue_core.segments.stager import Stager
 from queue_core.segments.staging_spec import StagingSpec
 from queue_core.segments.storage import Storage
 from queue_core.values.model import Staged
+from queue_core.values.schema import conform
 
 if TYPE_CHECKING:
     # Not at the top: a query that loads waits for imports, and settles nothing.
@@ -26,6 +29,29 @@ if TYPE_CHECKING:
 
 _QUERY_ID = "sql.streaming.queryId"
 _BATCH_ID = "streaming.sql.batchId"
+
+
+class AnyTarget(Protocol):
+    """What the tasks of a load know of one queue, or of several."""
+
+    def check_there(self, batch: int) -> None:
+        """Raise an error if the store or the queue is gone."""
+
+    def intake(self) -> AnyIntake:
+        """Return what takes the rows of one task."""
+
+
+class AnyIntake(Protocol):
+    """What takes the rows of one task."""
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Take rows."""
+
+    def finish(self) -> Mapping[str, tuple[Staged, ...]]:
+        """Write the waiting rows; return the segments of each queue, which are durable."""
+
+    def discard(self) -> None:
+        """Remove the staged segments if possible."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,9 +71,35 @@ class Target:
         if self.missing is not None:
             check_first(self.missing, batch, self.spec.queue)
 
-    def stager(self) -> Stager:
-        """Return a stager for one task."""
-        return Stager(Storage.open(self.storage).of_store(self.store), self.spec)
+    def intake(self) -> Intake:
+        """Return what takes the rows of one task."""
+        return Intake(Storage.open(self.storage).of_store(self.store), self.spec)
+
+
+class Intake:
+    """Takes the rows of a task for one queue; `finish` returns the staged segments."""
+
+    def __init__(self, storage: Storage, spec: StagingSpec) -> None:
+        self._spec = spec
+        self._stager = Stager(storage, spec)
+        self.discard = self._stager.discard
+        self.flush = self._stager.flush
+
+    @property
+    def waiting(self) -> int:
+        """How many bytes of rows wait to be written."""
+        return self._stager.waiting
+
+    def finish(self) -> Mapping[str, tuple[Staged, ...]]:
+        """Write the waiting rows; return the segments, which are durable."""
+        return {self._spec.queue: self._stager.finish()}
+
+    def add(self, rows: pa.RecordBatch | pa.Table) -> None:
+        """Take rows, with the columns that the queue has."""
+        # One row of a stranger must not stop the query.
+        spec = self._spec
+        for part in conform(rows, spec.schema, spec.queue, mends=True).to_batches():
+            self._stager.add(part)
 
 
 def check_first(missing: NoSuchStore | NoSuchQueue, batch: int, queue: str) -> None:
@@ -82,8 +134,9 @@ def check_first(missing: NoSuchStore | NoSuchQueue, batch: int, queue: str) -> N
 class LoadMessage(WriterCommitMessage):
     """The segments that a task has staged, and their target."""
 
-    target: Target
-    staged: tuple[Staged, ...]
+    target: AnyTarget
+    #: By the name of the queue.
+    staged: Mapping[str, tuple[Staged, ...]]
     query_id: str | None
     #: In a streaming query: the number of rows of the task, and their digest.
     rows: int = 0

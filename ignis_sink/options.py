@@ -10,6 +10,7 @@ from queue_core.errors import BadOption
 from queue_core.handling.breaker import Breaker
 from queue_core.values.address import Address
 from queue_core.values.durations import parse_seconds
+from queue_core.values.model import Batch
 from queue_core.values.names import check_consumer, check_queue
 from queue_core.values.options import STORE, Option, boolean, one_of, parse, size, whole, words
 from queue_core.values.retry import Retry
@@ -74,8 +75,30 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "queues",
         "With `mode=settle`, the `queues` of the source, separated by commas. A name such as "
-        "`orders_SIDELINE` settles messages of the queue `orders`, here and in `queue`.",
+        "`orders_SIDELINE` settles messages of the queue `orders`, here and in `queue`. With "
+        "`queueColumn`, the queues to which rows may go; by default, all of the store.",
         words,
+    ),
+    Option(
+        "queueColumn",
+        "With `mode=load`, the string column that names the queue of each row, instead of `queue`. "
+        "All rows of a batch are loaded in one transaction. The queues do not get the column.",
+    ),
+    Option(
+        "template",
+        "With `queueColumn`, a queue whose columns, shards, key and settings new queues get. By "
+        "default, rows for a queue that does not exist are an error that names it.",
+        check_queue,
+    ),
+    Option(
+        "txnAppId",
+        "In a batch write, such as in `foreachBatch`, with `txnVersion`: the name of the writer. "
+        "Rows are loaded only if the version is greater than the last one of this writer.",
+    ),
+    Option(
+        "txnVersion",
+        "With `txnAppId`, the number of the write, such as the id of the batch in `foreachBatch`.",
+        whole(0),
     ),
     Option(
         "mode",
@@ -199,6 +222,9 @@ OPTIONS: tuple[Option, ...] = (
 #: Options that are settings of the queue.
 SETTINGS = {**_NAMED, **{_camel(name): name for name in _OTHERS}}
 
+#: The most characters of `txnAppId`.
+MAX_APP_ID = 190
+
 # Spark also passes its own options, which this module does not check.
 _SPARKS_OWN = ("checkpointlocation", "queryname")
 
@@ -210,6 +236,11 @@ class SinkOptions:
     address: Address
     queues: tuple[str, ...]
     mode: str
+    #: The column that names the queue of each row; None: all go to `queue`.
+    queue_column: str | None = None
+    template: str | None = None
+    #: The name of a batch writer, and the number of its write.
+    txn: tuple[str, int] | None = None
     key: str | None
     shards: int
     merge_schema: bool
@@ -231,6 +262,11 @@ class SinkOptions:
     def queue(self) -> str:
         """The queue to load."""
         return self.queues[0]
+
+    @property
+    def transaction(self) -> Batch | None:
+        """The batch of a batch writer that names itself: of its rows, nothing is compared."""
+        return None if self.txn is None else Batch(f"txn:{self.txn[0]}", self.txn[1], rows=0)
 
     @property
     def of_new_queue(self) -> dict[str, Any]:
@@ -257,11 +293,15 @@ class SinkOptions:
                 "ignis sink: retry=none is a setting of a new queue: remove it with mode=settle"
             )
         queues = (values["queue"],) if values["queue"] else values["queues"] or ()
-        if not queues or (values["queue"] and values["queues"]):
+        if values["queueColumn"] is not None:
+            _check_routed(values)
+        elif values["template"] is not None:
+            raise BadOption("ignis sink: template is for writes with queueColumn")
+        elif not queues or (values["queue"] and values["queues"]):
             raise BadOption(
                 'ignis sink: set queue or queues, not both, as in .option("queue", "orders")'
             )
-        if len(queues) > 1 and values["mode"] == "load":
+        elif len(queues) > 1 and values["mode"] == "load":
             raise BadOption("ignis sink: mode=load writes one queue: set queue, not queues")
         return SinkOptions(
             address=Address.of(
@@ -269,6 +309,9 @@ class SinkOptions:
             ),
             queues=tuple(check_queue(name) for name in queues),
             mode=values["mode"],
+            queue_column=values["queueColumn"],
+            template=values["template"],
+            txn=_txn(values),
             key=values["key"],
             shards=values["shards"],
             merge_schema=values["mergeSchema"],
@@ -290,3 +333,34 @@ class SinkOptions:
                 if option.lower() in chosen
             },
         )
+
+
+def _check_routed(values: Mapping[str, Any]) -> None:
+    """Raise `BadOption` for options that say something of one queue."""
+    if values["mode"] != "load":
+        raise BadOption("ignis sink: queueColumn is for mode=load; with mode=settle, set queues")
+    if values["queue"] is not None:
+        raise BadOption(
+            "ignis sink: set queue or queueColumn, not both; with queueColumn, queues limits the "
+            "queues to which rows may go, and template is the model of new ones"
+        )
+    of_one = ("key", "mergeSchema", "policy", "dedup", "dedupWindow", *SETTINGS)
+    named = [name for name in of_one if values[name] not in (None, False)]
+    if named:
+        raise BadOption(
+            f"ignis sink: {named[0]} concerns one queue, and queueColumn writes several; set it on "
+            "the queues, or on the queue that template names"
+        )
+
+
+def _txn(values: Mapping[str, Any]) -> tuple[str, int] | None:
+    name, version = values["txnAppId"], values["txnVersion"]
+    if (name is None) != (version is None):
+        raise BadOption("ignis sink: set txnAppId and txnVersion together, or neither")
+    if name is None:
+        return None
+    if values["mode"] != "load":
+        raise BadOption("ignis sink: txnAppId is for mode=load; a settlement happens once anyway")
+    if not 0 < len(name) <= MAX_APP_ID:
+        raise BadOption(f"txnAppId={name!r}: use 1 to {MAX_APP_ID} characters")
+    return name, version

@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from inspect import signature
 from typing import Any
 
 import pyarrow as pa
 from pyspark.errors import PySparkTypeError
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StringType, StructType
 
 from ignis_sink.message import Target
 from ignis_sink.options import SETTINGS, SinkOptions
+from ignis_sink.routing import RoutedTarget
 from queue_core.catalog import queues
 from queue_core.catalog.identity.handle import known_store
-from queue_core.errors import BadOption, NoSuchQueue, NoSuchStore, SchemaMismatch
+from queue_core.errors import (
+    BadOption,
+    NoSuchQueue,
+    NoSuchStore,
+    QueueDeactivated,
+    SchemaMismatch,
+)
 from queue_core.policies import binding
 from queue_core.segments.shard_hash import check_key
 from queue_core.segments.staging_spec import StagingSpec
 from queue_core.values import column_roles
 from queue_core.values.column_roles import described
 from queue_core.values.model import QueueInfo
+from queue_core.values.names import nearest
 from queue_core.values.schema import METADATA, canonical, check_insertable, evolve
 from queue_core.values.settings import QueueSettings
 
@@ -30,12 +39,15 @@ _IN_UTC: dict[str, Any] = (
 )
 
 
-def find_target(options: SinkOptions, rows: StructType) -> Target:
+def find_target(options: SinkOptions, rows: StructType) -> Target | RoutedTarget:
     """
     Return the target of a write of *rows*; a queue that does not exist is not created yet.
 
-    Raises `SchemaMismatch` or `BadOption`.
+    Raises `SchemaMismatch` or `BadOption`; with `queueColumn`, also `NoSuchStore` and
+    `NoSuchQueue`.
     """
+    if options.queue_column is not None:
+        return _find_routes(options, rows, options.queue_column)
     incoming = _incoming(rows)
     identity = None
     missing: NoSuchStore | NoSuchQueue | None = None
@@ -52,6 +64,49 @@ def find_target(options: SinkOptions, rows: StructType) -> Target:
     else:
         spec = _existing_queue(info, options, incoming)
     return Target(storage=options.address.storage, spec=spec, store=identity, missing=missing)
+
+
+def _find_routes(options: SinkOptions, rows: StructType, wanted: str) -> RoutedTarget:
+    """Return the queues that can take *rows* without the column that names them."""
+    column = next((each for each in rows.names if each.lower() == wanted.lower()), None)
+    if column is None:
+        raise BadOption(
+            f"queueColumn={wanted!r}: the rows have no such column{nearest(wanted, rows.names)}"
+        )
+    if not isinstance(rows[column].dataType, StringType):
+        found = rows[column].dataType.simpleString()
+        raise BadOption(f"queueColumn={wanted!r}: the column is {found}, and must be a string")
+    incoming = _incoming(StructType([each for each in rows if each.name != column]))
+    store = known_store(options.address)
+    with store.catalog.read() as connection:
+        infos = queues.find_all(connection)
+    by_name = {info.name: info for info in infos}
+    for name in (*options.queues, *([] if options.template is None else [options.template])):
+        if name not in by_name:
+            raise NoSuchQueue(f"the store has no queue {name!r}{nearest(name, by_name)}")
+    fit: dict[str, StagingSpec] = {}
+    unfit: dict[str, str] = {}
+    for name in {*(options.queues or by_name), options.template} - {None}:
+        info = by_name[str(name)]
+        try:
+            fit[info.name] = _existing_queue(info, replace(options, queues=(info.name,)), incoming)
+            if info.deactivated_at is not None:
+                raise queues.given_up_error(info.name, info.deactivated_at)
+        except (SchemaMismatch, BadOption, QueueDeactivated) as error:
+            if info.name in options.queues or info.name == options.template:
+                raise
+            unfit[info.name] = str(error)
+    if options.queues:
+        others = by_name.keys() - {*options.queues, options.template}
+        unfit |= dict.fromkeys(others, "the option queues does not name it")
+    return RoutedTarget(
+        storage=options.address.storage,
+        store=store.storage.identity,
+        column=column,
+        specs=fit,
+        unfit=unfit,
+        template=None if options.template is None else fit[options.template],
+    )
 
 
 def find_queue(options: SinkOptions) -> QueueInfo:

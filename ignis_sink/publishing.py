@@ -2,22 +2,118 @@
 
 from __future__ import annotations
 
+import json
 import logging
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from ignis_sink.message import LoadMessage, Target, check_first
+from ignis_sink.message import AnyTarget, LoadMessage, Target, check_first
 from ignis_sink.options import SinkOptions
 from ignis_sink.planning import check_queue, find_queue
+from ignis_sink.routing import RoutedTarget
 from queue_core.catalog import queues
 from queue_core.catalog.identity.handle import StoreHandle, known_store
 from queue_core.errors import Conflict, NoSuchQueue, NoSuchStore
 from queue_core.segments.staging_spec import StagingSpec
 from queue_core.values.model import Batch, QueueInfo, Staged
+from queue_core.values.names import listed
 from queue_core.values.schema import deserialize
 from queue_core.verbs.capacity.bounds import OnFull
 from queue_core.waiting import publish as blocking
+from queue_core.waiting.several import LoadIntoSeveral, Routed
 
 _log = logging.getLogger(__name__)
+
+
+def publish_tasks(
+    tasks: list[LoadMessage],
+    options: SinkOptions,
+    turn: int,
+    batch: Batch | None,
+    target: AnyTarget | None = None,
+) -> None:
+    """
+    Load what all tasks have staged, in one transaction, unless their batch was loaded before.
+
+    *turn*: the number of the first task, by which rows without a key get their shards. *target*:
+    the one of a write that may have no task; by default, that of the tasks.
+    """
+    target = target or tasks[0].target
+    if isinstance(target, RoutedTarget):
+        _publish_routed(target, tasks, options, turn, batch)
+        return
+    assert isinstance(target, Target), "there are two kinds"
+    number = 0 if batch is None or options.txn is not None else batch.number
+    store, queue = open_queue(target, options, number)
+    staged = _in_turn([task.staged[target.spec.queue] for task in tasks], turn, target.spec.shards)
+    publish(store, queue, staged, options, batch)
+
+
+def _publish_routed(
+    target: RoutedTarget,
+    tasks: list[LoadMessage],
+    options: SinkOptions,
+    turn: int,
+    batch: Batch | None,
+) -> None:
+    """Load into several queues, and create those that do not exist from the template."""
+    store = known_store(options.address)
+    catalog, storage = store.catalog, store.storage
+    names = sorted({name for task in tasks for name in task.staged})
+    staged, specs = {}, {name: target.spec_of(name) for name in names}
+    for name in names:
+        parts = [task.staged.get(name, ()) for task in tasks]
+        staged[name] = _in_turn(parts, turn, specs[name].shards)
+    if not names and batch is None:
+        return
+    on_full = OnFull(overflow=options.on_full, timeout=options.timeout)
+    while True:
+        infos = _routes(store, specs, options)
+        loads = [_routed(store, infos[name], staged[name]) for name in names]
+        try:
+            is_new = LoadIntoSeveral(catalog, storage, loads, on_full, batch).run() is not None
+        except queues.SettingsChanged:
+            continue
+        rows = sum(segment.rows for parts in staged.values() for segment in parts)
+        _report(listed(names), rows, batch, is_new)
+        return
+
+
+def _routes(
+    store: StoreHandle, specs: Mapping[str, StagingSpec], options: SinkOptions
+) -> dict[str, QueueInfo]:
+    """Return the queues as they are now, with those that are new; raises `NoSuchQueue`."""
+    with store.catalog.read() as connection:
+        found = queues.find_those(connection, [*specs])
+        known = [*found] if options.template is None else [*found, options.template]
+        model = queues.find_those(connection, known).get(options.template or "")
+        missing = [name for name in specs if name not in found]
+        if missing and model is None:
+            raise queues.absent(connection, missing[0])
+    for name in missing:
+        # Not at the top: most batches create nothing.
+        from queue_core.queue.creating import create
+
+        assert model is not None, "it was found above"
+        spec, given = specs[name], json.loads(model.settings.to_json())
+        found[name] = create(
+            store.catalog, name, spec.schema, spec.shards, spec.key, given, exist_ok=True
+        )
+    for name, queue in found.items():
+        _check_shape(store, queue, specs[name])
+    return found
+
+
+def _routed(store: StoreHandle, queue: QueueInfo, staged: list[Staged]) -> Routed:
+    smart = None
+    if queue.settings.policy is not None or queue.settings.dedup:
+        from queue_core.waiting.smart.decide import LoadPolicy
+        from queue_core.waiting.smart.load import of_staged
+
+        policy = LoadPolicy.of(queue)
+        assert policy is not None
+        smart = of_staged(store.catalog, store.storage, queue, policy, staged)
+    return Routed(queue, staged, smart)
 
 
 def open_queue(
@@ -123,18 +219,21 @@ def _publish(
         is_new = blocking.publish_once(catalog, storage, info, staged, batch, on_full)
     else:
         blocking.publish(catalog, storage, info, staged, on_full)
+    _report(info.name, sum(segment.rows for segment in staged), batch, is_new)
+
+
+def _report(name: str, rows: int, batch: Batch | None, is_new: bool) -> None:
     what = "a write" if batch is None else f"query {batch.query_id}, batch {batch.number}"
     if is_new:
-        rows = sum(segment.rows for segment in staged)
-        _log.info("queue %s: loaded the %d rows of %s", info.name, rows, what)
+        _log.info("queue %s: loaded the %d rows of %s", name, rows, what)
     else:
-        _log.info("queue %s: %s was loaded before, and is not loaded again", info.name, what)
+        _log.info("queue %s: %s was loaded before, and is not loaded again", name, what)
 
 
-def in_turn(tasks: list[LoadMessage], turn: int, shards: int) -> list[Staged]:
+def _in_turn(tasks: Sequence[Sequence[Staged]], turn: int, shards: int) -> list[Staged]:
     """Return the segments of all tasks. Without a key, tasks take the shards in turn."""
     return [
         segment.in_shard((turn + number) % shards)
-        for number, task in enumerate(tasks)
-        for segment in task.staged
+        for number, staged in enumerate(tasks)
+        for segment in staged
     ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import cached_property
 from pathlib import Path
@@ -24,6 +24,7 @@ from queue_core.segments.storage import Storage
 from queue_core.support.interruption import shielded
 from queue_core.upkeep.tasks.registry import TASKS
 from queue_core.values.address import Address
+from queue_core.values.durations import Duration, check_timeout
 from queue_core.values.model import Consumer, Magazine
 from queue_core.values.names import check_consumer, check_magazine, nearest
 from queue_core.values.options import CLIENT_ID
@@ -217,6 +218,33 @@ class Store(AbstractContextManager["Store"]):
         from queue_core.waiting.joint_load import JointLoads
 
         return JointLoads(self.catalog, self.storage)
+
+    def load(
+        self, rows: Mapping[str, Any], *, timeout: Duration | None = None
+    ) -> dict[str, pa.Array]:
+        """
+        Publish messages in several queues, in one transaction: all of them, or none.
+
+        Args:
+            rows: The rows for each queue by its name; as in `Queue.load`, but no buffers.
+            timeout: Seconds, or a text such as ``"30s"`` or a ``timedelta``, for which the call
+                waits while one of the queues is full, 0 or more. By default, as long as it takes.
+
+        Returns:
+            The ids of the messages of each queue, as `Queue.load` returns them.
+
+        Raises:
+            BadOption: One of the queues is a rendezvous, or *timeout* is out of range.
+            NoSuchQueue: The store has no queue of one of the names.
+            SchemaMismatch: Rows do not fit the columns of their queue.
+            QueueFull: A queue is full, and *timeout* is over; nothing was loaded.
+            QueueDeactivated: One of the queues was deactivated.
+        """
+        # Not at the top: commands wait for its imports.
+        from queue_core.queue.loading import load_into_several
+
+        opened = {name: self.queue(name).opened for name in rows}
+        return load_into_several(opened, rows, check_timeout("timeout", timeout))
 
     @property
     def admin(self) -> StoreAdmin:

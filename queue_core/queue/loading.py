@@ -6,7 +6,7 @@ A load runs by the columns and settings that are known, and again if others have
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +23,8 @@ from queue_core.values.backoff import check_wait
 from queue_core.values.column_roles import expiring, holding, stamped
 from queue_core.values.durations import Duration, in_seconds
 from queue_core.values.ids import ids_from
-from queue_core.values.model import QueueInfo
+from queue_core.values.model import QueueInfo, Staged
+from queue_core.values.rows import Numbers
 from queue_core.values.schema import (
     EXPIRES_AT,
     HOLD_UNTIL,
@@ -35,9 +36,10 @@ from queue_core.values.schema import (
 from queue_core.verbs.capacity.bounds import OnFull
 from queue_core.waiting.joint_load import JointLoads
 from queue_core.waiting.publish import publish
+from queue_core.waiting.several import LoadIntoSeveral, Routed
 from queue_core.waiting.smart.decide import LoadPolicy
 from queue_core.waiting.smart.incoming import IncomingRows
-from queue_core.waiting.smart.load import SmartLoad, load_rows
+from queue_core.waiting.smart.load import SmartLoad, ids_of_rows, load_rows
 
 if TYPE_CHECKING:
     from queue_core.policies.builtin import Policy
@@ -85,6 +87,74 @@ def load(
         return pa.array(ids_from(first_ids, staged)[order], pa.int64())
 
     return load_each(queue, rows, times, run)
+
+
+def load_into_several(
+    queues_of: Mapping[str, OpenedQueue], rows: Mapping[str, Any], timeout: float | None
+) -> dict[str, pa.Array]:
+    """Load rows into several queues in one transaction; as `Store.load`."""
+    end = None if timeout is None else time.monotonic() + timeout
+    tables: dict[str, Any] = dict(rows)
+    while True:
+        found: dict[str, tuple[QueueInfo, pa.Table]] = {}
+
+        def keep(info: QueueInfo, table: pa.Table) -> pa.Array:
+            found[info.name] = (info, table)  # noqa: B023 - it is called in this round
+            return pa.array([], pa.int64())
+
+        for name, given in tables.items():
+            if isinstance(given, Buffer):
+                raise BadOption(f"rows for queue {name!r}: load a buffer into one queue at a time")
+            load_each(queues_of[name], given, (None, None), keep)
+        left = None if end is None else max(end - time.monotonic(), 0.0)
+        try:
+            loaded = _load_tables(queues_of, found, OnFull(timeout=left))
+        except queues.SettingsChanged:
+            # Rows may be read only once.
+            tables |= {name: table for name, (_, table) in found.items()}
+            for queue in queues_of.values():
+                queue.refresh()
+        else:
+            return {name: loaded.get(name, pa.array([], pa.int64())) for name in rows}
+
+
+def _load_tables(
+    queues_of: Mapping[str, OpenedQueue],
+    tables: Mapping[str, tuple[QueueInfo, pa.Table]],
+    when_full: OnFull,
+) -> dict[str, pa.Array]:
+    if not tables:
+        return {}
+    first = next(iter(queues_of.values()))
+    catalog, storage = first.catalog, first.storage
+    loads: list[Routed] = []
+    ids_of: dict[str, Callable[[list[int]], pa.Array]] = {}
+    plain: list[Staged] = []
+    try:
+        for name, (info, table) in tables.items():
+            stage = partial(queues_of[name].spread.staged, info)
+            policy = LoadPolicy.of(info)
+            if policy is not None:
+                incoming = IncomingRows(info, storage, table, stage)
+                smart = SmartLoad(catalog, storage, info, policy, incoming)
+                loads.append(Routed(info, (), smart))
+                ids_of[name] = partial(ids_of_rows, smart, incoming)
+            else:
+                staged, order = stage(table)
+                plain += staged
+                loads.append(Routed(info, staged))
+                ids_of[name] = partial(_ids, staged, order)
+        with first.quarantining():
+            first_ids = LoadIntoSeveral(catalog, storage, loads, when_full).run()
+    except queues.SettingsChanged:
+        remove_staged(storage, plain)
+        raise
+    assert first_ids is not None, "only a batch can have been loaded before"
+    return {name: ids_of[name](first_ids[name]) for name in ids_of}
+
+
+def _ids(staged: Sequence[Staged], order: Numbers, first_ids: list[int]) -> pa.Array:
+    return pa.array(ids_from(first_ids, staged)[order], pa.int64())
 
 
 def load_each(

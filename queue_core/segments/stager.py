@@ -67,6 +67,15 @@ class Stager:
             if self._waiting.bytes >= RUN_BYTES or self._waiting.rows >= MAX_SEGMENT_ROWS // 2:
                 self._write_run()
 
+    @property
+    def waiting(self) -> int:
+        """How many bytes of rows wait to be written."""
+        return self._waiting.bytes
+
+    def flush(self) -> None:
+        """Write the waiting rows now, as a run of their own."""
+        self._write_run()
+
     def finish(self) -> tuple[Staged, ...]:
         """Write the waiting rows; return all segments, which are durable."""
         if self._open is None and self._waiting.rows > 0 and self._waiting.bytes < INLINE_BYTES:

@@ -348,6 +348,14 @@ class Batch:
     tickets: str | None = None
 
 
+class Place(NamedTuple):
+    """Where a batch for several queues is published: the store, with what a queue would have."""
+
+    id: int
+    #: The names of the queues.
+    name: str
+
+
 class TicketRange(NamedTuple):
     """The tickets of a consumer between two numbers."""
 

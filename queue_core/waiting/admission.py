@@ -58,18 +58,18 @@ class Admission:
         Return the result of the first attempt that does not raise `CapacityExceeded`.
 
         *load* is called with the load's number in the waiting line, or None outside of it. Raises
-        what *load* raises, `QueueFull` instead of another attempt, `QueueDeactivated`, and what
-        `expire` raises.
+        what *load* raises, such as the `CapacityExceeded` of another queue; `QueueFull` instead of
+        another attempt, `QueueDeactivated`, and what `expire` raises.
         """
         try:
             return load(None)
         except CapacityExceeded as error:
-            refused = error
+            refused = self._of_here(error)
         if refused.can_wait and self._expire():
             try:
                 return load(None)
             except CapacityExceeded as error:
-                refused = error
+                refused = self._of_here(error)
         if refused.can_wait and self._blocks():
             timeout = self._when_full.timeout
             with WaitLine(self._catalog, self._queue, waiters.LOAD, timeout) as line:
@@ -80,13 +80,19 @@ class Admission:
                     try:
                         result = load(line.waiter)
                     except CapacityExceeded as error:
-                        refused = error
+                        refused = self._of_here(error)
                     else:
                         line.left = True
                         return result
         full = QueueFull(str(refused))
         full.may_fit = refused.can_wait and self._blocks()
         raise full
+
+    def _of_here(self, error: CapacityExceeded) -> CapacityExceeded:
+        """Return an error of this queue, and raise that of another one."""
+        if error.queue_id != self._queue.id:
+            raise error
+        return error
 
     def _blocks(self) -> bool:
         overflow = self._when_full.overflow or self._queue.settings.overflow

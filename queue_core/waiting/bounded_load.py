@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from sqlalchemy import Connection
 
@@ -20,6 +20,14 @@ from queue_core.verbs.load import load
 Result = TypeVar("Result")
 
 
+class Loading(NamedTuple):
+    """What a transaction loads into one queue; *waiter* is as in `check_capacity`."""
+
+    queue: QueueInfo
+    staged: Sequence[Staged]
+    waiter: int | None = None
+
+
 def load_bounded(
     connection: Connection,
     storage: Storage,
@@ -34,14 +42,29 @@ def load_bounded(
     *waiter* and *overflow* are as in `check_capacity`. Returns and raises as `load` does; raises
     also `CapacityExceeded`, and before any change `SettingsChanged`.
     """
-    hold_settings(connection, queue)
-    overrun = check_capacity(connection, queue, staged, waiter, overflow)
-    first_ids = load(connection, storage, queue, staged)
-    if overrun is not None:
-        evict_oldest(connection, queue, overrun)
-    # The load of a rendezvous stays first in line until its messages are fired.
-    if waiter is not None and not queue.settings.is_rendezvous:
-        waiters.leave(connection, waiter)
+    (first_ids,) = load_all(connection, storage, [Loading(queue, staged, waiter)], overflow)
+    return first_ids
+
+
+def load_all(
+    connection: Connection,
+    storage: Storage,
+    loads: Sequence[Loading],
+    overflow: str | None = None,
+) -> list[list[int]]:
+    """Do the same for several queues, in the order of their ids."""
+    overruns = []
+    for queue, staged, waiter in loads:
+        hold_settings(connection, queue)
+        overruns.append(check_capacity(connection, queue, staged, waiter, overflow))
+    first_ids = []
+    for (queue, staged, waiter), overrun in zip(loads, overruns, strict=True):
+        first_ids.append(load(connection, storage, queue, staged))
+        if overrun is not None:
+            evict_oldest(connection, queue, overrun)
+        # The load of a rendezvous stays first in line until its messages are fired.
+        if waiter is not None and not queue.settings.is_rendezvous:
+            waiters.leave(connection, waiter)
     return first_ids
 
 

@@ -68,7 +68,7 @@ def check_records(scope: Scope) -> Iterator[Finding]:
     for table, read in readers.items():
         query = select(table).execution_options(yield_per=1_000)
         for row in scope.connection.execute(query):
-            owners = known | {STORE} if table is task_log else known
+            owners = known | {STORE} if table in (task_log, publications) else known
             if is_altered(table, row._asdict()):
                 yield of_row(table, row, "I1", ALTERED)
             elif row.queue_id not in owners or not can(read, row):

@@ -20,7 +20,7 @@ from queue_core.catalog.slices import segments
 from queue_core.catalog.tables import consumers, publications, queues, slices
 from queue_core.errors import BadOption, Conflict, PublicationRefused, StaleCheckpoint
 from queue_core.segments.storage import Storage
-from queue_core.values.model import Batch, Consumer, QueueInfo, Staged
+from queue_core.values.model import Batch, Consumer, Place, QueueInfo, Staged
 from queue_core.values.names import is_of_query
 
 
@@ -36,7 +36,7 @@ def claim(connection: Connection, storage: Storage, staged: Iterable[Staged]) ->
         )
 
 
-def is_new_batch(connection: Connection, queue: QueueInfo, batch: Batch) -> bool:
+def is_new_batch(connection: Connection, queue: QueueInfo | Place, batch: Batch) -> bool:
     """
     Record the batch of a query; return False if it needs no work.
 
@@ -67,7 +67,7 @@ def is_new_batch(connection: Connection, queue: QueueInfo, batch: Batch) -> bool
     return False
 
 
-def is_new_load(connection: Connection, queue: QueueInfo, batch: Batch) -> bool:
+def is_new_load(connection: Connection, queue: QueueInfo | Place, batch: Batch) -> bool:
     """
     Do the same as `is_new_batch` for a batch that is loaded.
 
@@ -151,7 +151,7 @@ def forget_tickets(connection: Connection, consumer: Consumer) -> None:
         )
 
 
-def _check_remembered(connection: Connection, queue: QueueInfo, batch: Batch) -> None:
+def _check_remembered(connection: Connection, queue: QueueInfo | Place, batch: Batch) -> None:
     """Raise `Conflict` if the batch has messages of tickets that this catalog has forgotten."""
     for name, ticket in _tickets(batch.tickets).items():
         last = None
@@ -168,13 +168,14 @@ def _check_remembered(connection: Connection, queue: QueueInfo, batch: Batch) ->
             )
 
 
-def _check_elsewhere(connection: Connection, queue: QueueInfo, batch: Batch) -> None:
+def _check_elsewhere(connection: Connection, queue: QueueInfo | Place, batch: Batch) -> None:
     """Raise `BadOption` if the query has published the batch to another queue."""
     others = (
         select(queues.c.name, publications.c.content)
-        .join(publications, publications.c.queue_id == queues.c.id)
+        .select_from(publications)
+        .outerjoin(queues, publications.c.queue_id == queues.c.id)
         .where(
-            queues.c.id != queue.id,
+            publications.c.queue_id != queue.id,
             publications.c.query_id == batch.query_id,
             publications.c.batch_id == batch.number,
         )
@@ -185,10 +186,12 @@ def _check_elsewhere(connection: Connection, queue: QueueInfo, batch: Batch) -> 
             is_same = _is_same(other.content, batch)
         # Without further evidence, the number of rows alone refuses no batch.
         if is_same:
+            where = "several queues" if other.name is None else f"queue {other.name!r}"
+            option = "queueColumn" if other.name is None else f"queue={other.name!r}"
             raise BadOption(
                 f"queue {queue.name!r}: batch {batch.number} of query {batch.query_id} was already "
-                f"published to queue {other.name!r}, and Spark has not committed it; nothing was "
-                f"changed. Run the query once more with the sink's option queue={other.name!r} and "
+                f"published to {where}, and Spark has not committed it; nothing was changed. Run "
+                f"the query once more with the sink's option {option} and "
                 "trigger(availableNow=True), which commits the batch. Then change the option"
             )
 
@@ -199,7 +202,7 @@ def _tickets(text: str | None) -> dict[str, int]:
     return {offset["consumer"]: int(offset["ticket"]) for offset in offsets}
 
 
-def _check_repeated(connection: Connection, queue: QueueInfo, batch: Batch) -> None:
+def _check_repeated(connection: Connection, queue: QueueInfo | Place, batch: Batch) -> None:
     """Raise `StaleCheckpoint` unless the batch is the one that was recorded last."""
     last = connection.execute(
         select(publications.c.batch_id, publications.c.content).where(

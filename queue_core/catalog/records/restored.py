@@ -10,7 +10,7 @@ from queue_core.catalog import dialect
 from queue_core.catalog.damage import decoding
 from queue_core.catalog.records.task_log import Moves
 from queue_core.catalog.tables import clocks, facts, leases, publications, waiters
-from queue_core.values.model import Batch, QueueInfo
+from queue_core.values.model import Batch, Place, QueueInfo
 
 #: The task name in the view of reports for all that a restore has undone.
 RESTORE = "restore"
@@ -52,7 +52,7 @@ def forget_processes(connection: Connection, taken_at: int) -> None:
     connection.execute(insert(clocks).values(seen | {"host_at": 0, "steady_at": 0}))
 
 
-def report_batches(connection: Connection, queue: QueueInfo, batch: Batch) -> None:
+def report_batches(connection: Connection, queue: QueueInfo | Place, batch: Batch) -> None:
     """
     Report the batches of a query that were published after the backup, and are lost with it.
 

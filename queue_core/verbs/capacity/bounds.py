@@ -27,8 +27,9 @@ from queue_core.values.plan import Taken
 class CapacityExceeded(Exception):
     """The queue has no capacity for a load, whose transaction ends."""
 
-    def __init__(self, message: str, *, can_wait: bool = True) -> None:
+    def __init__(self, queue: QueueInfo, message: str, *, can_wait: bool = True) -> None:
         super().__init__(message)
+        self.queue_id = queue.id
         #: Whether the load may fit later.
         self.can_wait = can_wait
 
@@ -65,12 +66,12 @@ def check_capacity(
     if (overflow or usage.settings.overflow) == "ring":
         return _check_ring(connection, queue, usage, load)
     if not can_ever_fit(usage, load):
-        raise CapacityExceeded(_too_large_message(queue, usage, load), can_wait=False)
+        raise CapacityExceeded(queue, _too_large_message(queue, usage, load), can_wait=False)
     number = waiters.LAST if waiter is None else waiter
     ahead = waiters.ahead(connection, queue.id, waiters.LOAD, number)
     must_wait = usage.settings.is_rendezvous and waiter is None
     if ahead or must_wait or not fits(usage, load):
-        raise CapacityExceeded(full_message(queue, usage, load, ahead))
+        raise CapacityExceeded(queue, full_message(queue, usage, load, ahead))
     return None
 
 
@@ -189,6 +190,7 @@ def _check_ring(
     )
     if not fits(replace(usage, held=staying), least):
         raise CapacityExceeded(
+            queue,
             f"queue {queue.name!r} is full ({_bounds(usage)}): {_shown(usage, staying)} "
             f"{_busy(usage)} or damaged cannot be dropped for a load of {_shown(usage, load)}; "
             f"delete or {'reset' if usage.settings.has_room_on_fire else 'reload'} messages "

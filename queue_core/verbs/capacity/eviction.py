@@ -41,8 +41,9 @@ def evict_oldest(connection: Connection, queue: QueueInfo, overrun: Amount) -> N
             break
     else:
         raise CapacityExceeded(
+            queue,
             f"queue {queue.name!r} is a ring, and other transactions have locked the messages to "
-            "drop; try again"
+            "drop; try again",
         )
     changes.apply(connection)
 

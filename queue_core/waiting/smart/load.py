@@ -86,7 +86,7 @@ class SmartLoad:
         try:
             ids = admission.run(lambda waiter: self._try(batch, waiter, when_full, first))
         except IgnisError as error:
-            self._refuse(error)
+            self.refuse(error)
             raise
         if ids is None:
             self._discard()
@@ -100,20 +100,31 @@ class SmartLoad:
         """
 
         def work(connection: Connection) -> list[int]:
-            if self._queue.settings.is_bounded or self._policy.dedup:
-                # With keys, such transactions have the whole queue, one after another. If each had
-                # locked its shards first, they would wait for each other.
-                named_locks.lock_room(connection, self._queue.id)
             try:
-                return self._load_exclusively(connection, None, None)
+                return self.load_within(connection)
             except CapacityExceeded as error:
                 raise QueueFull(str(error)) from error
 
         try:
             return self._catalog.write(work, grows=True)
         except IgnisError as error:
-            self._refuse(error)
+            self.refuse(error)
             raise
+
+    def load_within(
+        self, connection: Connection, waiter: int | None = None, overflow: str | None = None
+    ) -> list[int]:
+        """Do so in a transaction of the caller; raises `CapacityExceeded` instead."""
+        if self._queue.settings.is_bounded or self._policy.dedup:
+            # With keys, such transactions have the whole queue, one after another. If each had
+            # locked its shards first, they would wait for each other.
+            named_locks.lock_room(connection, self._queue.id)
+        return self._load_exclusively(connection, waiter, overflow)
+
+    @property
+    def brought(self) -> Sequence[Staged]:
+        """The segments that it was given."""
+        return self._incoming.brought
 
     def _try(
         self,
@@ -195,7 +206,7 @@ class SmartLoad:
             connection, self._storage, self._queue, self._policy, self._incoming, self._shards
         )
 
-    def _refuse(self, error: IgnisError) -> None:
+    def refuse(self, error: IgnisError) -> None:
         """Remove all files, unless the load may be committed."""
         prepared = self._prepared
         rewritten = () if prepared is None else [one.staged for one in prepared.rewritten]
@@ -223,6 +234,11 @@ def load_rows(
     """
     first_ids = load.run_within() if when_full is None else load.run(when_full, first=first)
     assert first_ids is not None, "only a batch can have been loaded before"
+    return ids_of_rows(load, rows, first_ids)
+
+
+def ids_of_rows(load: SmartLoad, rows: IncomingRows, first_ids: list[int]) -> pa.Array:
+    """Return the id of each row of a table that is loaded; null for rows that are left out."""
     prepared = load.prepared
     ids = np.full(len(rows), -1, np.int64)
     if prepared.staged:
@@ -245,11 +261,22 @@ def load_staged(
 
     *first* is as in `SmartLoad.run`. Returns False if the *batch* was loaded before.
     """
+    load = of_staged(catalog, storage, queue, load_policy, staged)
+    return load.run(when_full, batch, first) is not None
+
+
+def of_staged(
+    catalog: Catalog,
+    storage: Storage,
+    queue: QueueInfo,
+    load_policy: LoadPolicy,
+    staged: Sequence[Staged],
+) -> SmartLoad:
+    """Return the load of segments that the tasks of a sink have staged."""
     schemas = {}
     if any(segment.schema_version != queue.schema_version for segment in staged):
         with catalog.read() as connection:
             older = queues.schemas_of(connection, queue.id)
         schemas = {(queue.name, version): data for version, data in older.items()}
     incoming = IncomingSegments(queue, storage, staged, schemas)
-    load = SmartLoad(catalog, storage, queue, load_policy, incoming)
-    return load.run(when_full, batch, first) is not None
+    return SmartLoad(catalog, storage, queue, load_policy, incoming)

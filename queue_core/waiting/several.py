@@ -1,0 +1,142 @@
+"""Load into several queues in one transaction: all of them get their messages, or none does.
+
+Changes: those of a load for each queue. Guard: as for each load. Queues with a policy or with
+de-duplication come first, and decide with their shards locked, as in a transaction of a caller. The
+others follow in the order of their ids, so that no two such loads wait for each other. A load waits
+in the line of one full queue at a time, and holds no room in the others meanwhile. Crash: as of a
+load, for all queues together.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from sqlalchemy import Connection
+
+from queue_core.catalog.database import Catalog
+from queue_core.catalog.holders import named_locks, waiters
+from queue_core.catalog.records.publications import is_new_load
+from queue_core.catalog.slices import segments
+from queue_core.errors import BadOption, IgnisError
+from queue_core.segments.stager import remove_refused
+from queue_core.segments.storage import Storage
+from queue_core.values.model import Batch, Place, QueueInfo, Staged
+from queue_core.verbs.capacity.bounds import CapacityExceeded, OnFull
+from queue_core.waiting.admission import Admission
+from queue_core.waiting.bounded_load import Loading, commit_load, load_all
+from queue_core.waiting.smart.load import SmartLoad
+
+
+class Routed(NamedTuple):
+    """What one of several queues gets."""
+
+    queue: QueueInfo
+    staged: Sequence[Staged]
+    #: The load that decides about its rows; None: the queue has neither policy nor dedup.
+    smart: SmartLoad | None = None
+
+    @property
+    def files(self) -> Sequence[Staged]:
+        """The segments that exist before the transaction."""
+        return self.staged if self.smart is None else self.smart.brought
+
+
+class LoadIntoSeveral:
+    """One load into several queues, until it is done."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        storage: Storage,
+        loads: Sequence[Routed],
+        when_full: OnFull,
+        batch: Batch | None = None,
+    ) -> None:
+        self._catalog = catalog
+        self._storage = storage
+        self._loads = sorted(loads, key=lambda each: each.queue.id)
+        self._when_full = when_full
+        self._batch = batch
+
+    def run(self) -> dict[str, list[int]] | None:
+        """
+        Load; return the id of the first message of each segment, by queue.
+
+        Returns None if the batch was loaded before. Raises as `publish` and `publish_once` do.
+        """
+        for each in self._loads:
+            check_routable(each.queue)
+        end = (
+            None if self._when_full.timeout is None else time.monotonic() + self._when_full.timeout
+        )
+        try:
+            full: int | None = None
+            while True:
+                try:
+                    return self._attempt(full, end)
+                except CapacityExceeded as error:
+                    full = error.queue_id
+        except IgnisError as error:
+            for each in self._loads:
+                remove_refused(self._storage, each.files, error)
+                if each.smart is not None:
+                    each.smart.refuse(error)
+            raise
+
+    def _attempt(self, full: int | None, end: float | None) -> dict[str, list[int]] | None:
+        """Load, or wait in the line of a queue that was full; raises `CapacityExceeded`."""
+        left = None if end is None else max(end - time.monotonic(), 0.0)
+        if full is None:
+            return self._commit(None, None, left)
+        one = next(each for each in self._loads if each.queue.id == full)
+        on_full = OnFull(overflow=self._when_full.overflow, timeout=left)
+        admission = Admission(self._catalog, self._storage.uri, one.queue, one.staged, on_full)
+        return admission.run(lambda waiter: self._commit(full, waiter, left))
+
+    def _commit(
+        self, full: int | None, waiter: int | None, timeout: float | None
+    ) -> dict[str, list[int]] | None:
+        def work(connection: Connection) -> dict[str, list[int]] | None:
+            if self._batch is not None and not self._is_new(connection, self._batch):
+                names = [one.location for each in self._loads for one in each.files if one.location]
+                segments.discard_unpublished(connection, names)
+                if waiter is not None:
+                    waiters.leave(connection, waiter)
+                return None
+            first_ids = {}
+            for each in self._loads:
+                if each.smart is not None:
+                    own = waiter if each.queue.id == full else None
+                    first_ids[each.queue.name] = each.smart.load_within(
+                        connection, own, self._when_full.overflow
+                    )
+            plain = [each for each in self._loads if each.smart is None]
+            loaded = load_all(
+                connection,
+                self._storage,
+                [
+                    Loading(each.queue, each.staged, waiter if each.queue.id == full else None)
+                    for each in plain
+                ],
+                self._when_full.overflow,
+            )
+            names = [each.queue.name for each in plain]
+            return first_ids | dict(zip(names, loaded, strict=True))
+
+        return commit_load(self._catalog, work, timeout)
+
+    def _is_new(self, connection: Connection, batch: Batch) -> bool:
+        names = ", ".join(each.queue.name for each in self._loads)
+        return is_new_load(connection, Place(named_locks.STORE, names), batch)
+
+
+def check_routable(queue: QueueInfo) -> None:
+    """Raise `BadOption` for a queue that cannot be one of several."""
+    if queue.settings.is_rendezvous:
+        raise BadOption(
+            f"queue {queue.name!r} keeps no messages (max_size=0), so a load waits until they are "
+            "fired, which a load into several queues cannot do; load into it alone, or raise "
+            "max_size"
+        )
