@@ -118,6 +118,7 @@ class Router:
                 f"column {target.column!r} is null in {column.null_count} rows, and must name the "
                 "queue of each row; nothing was loaded"
             )
+        rows = rows.drop_columns([target.column])
         coded = pc.dictionary_encode(column.cast(pa.string()))
         names, codes = coded.dictionary.to_pylist(), coded.indices.to_numpy()
         target.check_all(names)

@@ -161,6 +161,11 @@ class IgnisDataSource(DataSource):
         pass_over_imports()
         options = SinkOptions.of(self.options)
         _refuse_overwrite(overwrite)
+        if options.txn is not None:
+            raise BadOption(
+                "txnAppId is for a batch write, such as in foreachBatch; a stream needs none: "
+                "the sink knows the number of each batch"
+            )
         if options.mode == "settle":
             from ignis_sink.settle import SettleStreamWriter, check_settlement
 

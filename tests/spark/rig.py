@@ -57,22 +57,24 @@ class Rig:
         """Something about the store as a table."""
         return self._reader(self.spark.read, queue, schema, {"view": view}).load(self.path)
 
-    def write(self, rows: DataFrame, queue: str = "orders", **options: Any) -> None:
+    def write(self, rows: DataFrame, queue: str | None = "orders", **options: Any) -> None:
         """Load or settle a table."""
-        writer = rows.write.format("ignis").mode("append").option("queue", queue)
-        writer.options(**options).save(self.path)
+        writer = rows.write.format("ignis").mode("append").options(**options)
+        writer = writer if queue is None else writer.option("queue", queue)
+        writer.save(self.path)
 
     def sink(
         self,
         rows: DataFrame,
-        queue: str = "orders",
+        queue: str | None = "orders",
         *,
         checkpoint: str = "checkpoint",
         trigger: dict[str, Any] = AVAILABLE_NOW,
         **options: Any,
     ) -> StreamingQuery:
         """A query that writes a stream into a queue, or settles it."""
-        writer = rows.writeStream.format("ignis").option("queue", queue).options(**options)
+        writer = rows.writeStream.format("ignis").options(**options)
+        writer = writer if queue is None else writer.option("queue", queue)
         writer = writer.option("checkpointLocation", str(self.folder / checkpoint))
         return writer.trigger(**trigger).start(self.path)
 
