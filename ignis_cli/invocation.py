@@ -18,7 +18,7 @@ from typer.models import CommandInfo
 
 from ignis_cli.display import OutputLost, complain, flush, in_json
 from queue_core.errors import BadOption, IgnisError
-from queue_core.values.address import Address
+from queue_core.values.address import VARIABLES, Address
 
 if TYPE_CHECKING:
     from queue_core import Store
@@ -147,8 +147,7 @@ class Invocation(NamedTuple):
     @staticmethod
     def of(*given: str | None) -> Invocation:
         """Take the address from the options or, if there is none, from the environment."""
-        names = (f"IGNIS_{name.upper()}" for name in Invocation._fields)
-        return Invocation(*(given if any(given) else map(os.environ.get, names)))
+        return Invocation(*(given if any(given) else map(os.environ.get, VARIABLES)))
 
     def address(self) -> Address:
         """Return the address; raises `BadOption`, which names the options of the command line."""

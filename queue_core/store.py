@@ -96,6 +96,9 @@ class Store(AbstractContextManager["Store"]):
         """
         Open a store, and create it if it is new. Give either *path* or *catalog* and *storage*.
 
+        Without any of them, the environment says it, as for the command line and for the options of
+        source and sink: ``IGNIS_PATH``, or ``IGNIS_CATALOG`` and ``IGNIS_STORAGE``.
+
         Args:
             path: Folder of an embedded store, with a SQLite catalog and segment files.
             catalog: Database URL of the catalog, such as ``postgresql+psycopg://host/db`` or

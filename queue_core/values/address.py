@@ -13,6 +13,9 @@ from queue_core.errors import BadOption
 #: Name of an embedded store's catalog file, in its folder.
 CATALOG_FILE = "catalog.db"
 
+#: What gives an address that is given nowhere else: a path, a catalog and a storage.
+VARIABLES = ("IGNIS_PATH", "IGNIS_CATALOG", "IGNIS_STORAGE")
+
 #: ``C:\\store``, and ``dbfs:/store``.
 _DRIVE = re.compile(r"[A-Za-z]:[\\/]")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
@@ -54,8 +57,11 @@ class Address(NamedTuple):
         """
         Return the address of an embedded store's folder, or of a catalog and a storage.
 
-        Raises `BadOption` unless exactly one of these two is given.
+        Without any of them, the environment says it: ``IGNIS_PATH``, or ``IGNIS_CATALOG`` and
+        ``IGNIS_STORAGE``. Raises `BadOption` unless exactly one of these two is given.
         """
+        if not (path or catalog or storage):
+            path, catalog, storage = (os.environ.get(name) or None for name in VARIABLES)
         for option, value in {"path": path, "catalog": catalog, "storage": storage}.items():
             _check_text(option, value)
         if path is not None and (catalog or storage):
@@ -64,7 +70,8 @@ class Address(NamedTuple):
             if not catalog or not storage:
                 raise BadOption(
                     "the store has no address: pass path=some/folder, or both "
-                    "catalog=postgresql+psycopg://… and storage=s3://bucket/prefix"
+                    "catalog=postgresql+psycopg://… and storage=s3://bucket/prefix; or set "
+                    "IGNIS_PATH, or IGNIS_CATALOG and IGNIS_STORAGE"
                 )
             return Address(_catalog(catalog), _storage(storage))
         folder = _folder(str(path))

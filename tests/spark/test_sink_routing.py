@@ -4,8 +4,6 @@ import pytest
 from pyspark.errors import AnalysisException, PySparkException, StreamingQueryException
 from pyspark.sql import functions as F
 
-from queue_core.catalog.database import Catalog
-from queue_core.support import faults
 from tests.factories import make_queue
 from tests.spark.rig import assert_rows, finish
 
@@ -59,22 +57,6 @@ def test_later_batches_follow_and_a_restart_goes_on(rig, routed):
     assert numbers(rig, "even")[-1] == 12
 
 
-def test_all_queues_get_their_rows_or_none(rig, routed, monkeypatch):
-    """The load fails after one queue has its rows."""
-
-    def fail(point):
-        if point == "load.before_commit":
-            raise OSError("the disk is gone")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(faults, "point", fail)
-        with pytest.raises(StreamingQueryException, match="the disk is gone"):
-            finish(rig.sink(routed, None, **ROUTE))
-    assert (numbers(rig, "odd"), numbers(rig, "even")) == ([], [])
-    finish(rig.sink(routed, None, **ROUTE))
-    assert (len(numbers(rig, "odd")), len(numbers(rig, "even"))) == (5, 5)
-
-
 def test_two_queries_route_into_the_same_queues(rig, routed):
     other = rig.source(ack="browse").withColumn("_to", F.lit("odd"))
     both = [
@@ -110,7 +92,9 @@ def test_unknown_queues_are_named_and_nothing_is_loaded(rig, routed):
 
 
 def test_a_template_makes_new_queues_with_its_settings(rig, routed):
-    make_queue(rig.store, "tenant", shards=3, key="customer", concurrency=7, retry="3 in 10s")
+    make_queue(
+        rig.store, "tenant", shards=3, key="customer", concurrency=7, retry="Retry(attempts=2)"
+    )
     rows = rig.source(ack="browse").withColumn("_to", F.concat(F.lit("tenant-"), F.col("number")))
     finish(rig.sink(rows, None, template="tenant", **ROUTE))
 
@@ -144,7 +128,6 @@ def test_the_option_queues_limits_the_routes(rig, routed):
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"queue": "odd"}, "set queue or queueColumn"),
         ({"mode": "settle"}, "queueColumn is for mode=load"),
         ({"key": "number"}, "key concerns one queue"),
         ({"maxSize": "5"}, "maxSize concerns one queue"),
@@ -158,18 +141,24 @@ def test_options_that_do_not_fit_are_refused(rig, routed, options, text):
     rows = rig.read(ack="browse").withColumn("_to", by_parity())
     with pytest.raises((AnalysisException, PySparkException), match=text):
         rig.write(rows, None, **ROUTE | options)
+    with pytest.raises(PySparkException, match="set queue or queueColumn"):
+        rig.write(rows, "odd", **ROUTE)
     assert numbers(rig, "odd") == []
 
 
 def test_a_query_that_changes_from_one_queue_to_several_loads_no_batch_twice(rig, routed):
-    finish(rig.sink(routed, "odd"))
+    plain = routed.drop("_to")
+    finish(rig.sink(plain, "odd"))
     rig.forget_commit()
     with pytest.raises(StreamingQueryException, match=r"already published to queue 'odd'"):
         finish(rig.sink(routed, None, **ROUTE))
-    finish(rig.sink(routed, "odd"))
+    finish(rig.sink(plain, "odd"))
+    rig.store.queue("orders").load([{"number": 10}])
     finish(rig.sink(routed, None, **ROUTE))
     rig.forget_commit()
-    assert numbers(rig, "even") == []
+    with pytest.raises(StreamingQueryException, match=r"already published to several queues"):
+        finish(rig.sink(plain, "odd"))
+    assert (len(numbers(rig, "odd")), numbers(rig, "even")) == (10, [10])
 
 
 def test_a_full_queue_keeps_the_others_waiting(rig, routed):
@@ -182,7 +171,7 @@ def test_a_full_queue_keeps_the_others_waiting(rig, routed):
     assert len(numbers(rig, "odd")) == 5
 
 
-def test_many_rows_for_many_queues_are_bounded_in_memory(rig, monkeypatch):
+def test_many_rows_for_many_queues_are_bounded_in_memory(rig):
     """Rows are divided and written before a task has read all of them."""
     for number in range(20):
         make_queue(rig.store, f"q{number}")
@@ -223,18 +212,3 @@ def test_a_version_of_a_writer_is_loaded_once(rig):
 def test_a_stream_refuses_a_version(rig, routed):
     with pytest.raises((StreamingQueryException, AnalysisException), match="batch write"):
         finish(rig.sink(routed, "odd", txnAppId="etl", txnVersion="1"))
-
-
-def test_the_transaction_is_one(rig, routed, monkeypatch):
-    """However many queues there are."""
-    writes = []
-    write = Catalog.write
-    rows = rig.read(ack="browse").withColumn("_to", by_parity())
-
-    def counted(self, work, **how):
-        writes.append(how.get("grows", False))
-        return write(self, work, **how)
-
-    monkeypatch.setattr(Catalog, "write", counted)
-    rig.write(rows, None, **ROUTE)
-    assert sum(writes) == 1

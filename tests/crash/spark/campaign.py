@@ -75,6 +75,7 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=50, help="random kills of each such run")
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 30))
     parser.add_argument("--only", nargs="*", choices=[run.name for run in runs(0, 1)])
+    parser.add_argument("--routes", type=int, default=0, help="copy to so many queues by a column")
     parser.add_argument("--part", type=_part, default=(1, 1), help="such as 2/5")
     asked = parser.parse_args()
     console = Console(width=None if sys.stdout.isatty() else 150)
@@ -91,7 +92,7 @@ def main() -> int:
     failed = False
     for run in chosen:
         began = time.monotonic()
-        lives = _run(run, folder / run.name, asked.messages, java_options, console)
+        lives = _run(run, folder / run.name, asked.messages, asked.routes, java_options, console)
         wrong = [each for life in lives for each in life.wrong]
         failed = failed or bool(wrong) or not all(life.counts.right for life in lives)
         batches = sum(life.batches for life in lives)
@@ -129,9 +130,9 @@ def _rehearse(folder: Path, console: Console) -> str:
 
 
 def _run(
-    run: Run, folder: Path, messages: int, java_options: str, console: Console
+    run: Run, folder: Path, messages: int, routes: int, java_options: str, console: Console
 ) -> list[Obituary]:
-    scene = Scene(folder, messages)
+    scene = Scene(folder, messages, routes)
     last = Job.of(scene, limit=messages // BATCHES_FOR_POINTS, java_options=java_options)
     job = replace(last, limit=messages // run.batches)
     table = _table(f"{run.name}: {job.limit:,} messages a batch", "death", "notes lost")

@@ -16,7 +16,8 @@ from tests.referee import Counts
 def count(scene: Scene) -> Counts:
     """Count at any time, without taking: messages that are not out yet must still be in."""
     with scene.store() as store:
-        out = store.queue("out").browse().select(SCHEMA.names)
+        outs = [store.queue(name).browse() for name in scene.outs]
+        out = pa.concat_tables([each.select(SCHEMA.names) for each in outs])
         still_in = np.concatenate([_numbers(table) for table in _magazines(store.queue("in"))])
     return _counts(scene, out, still_in)
 
@@ -29,12 +30,13 @@ def at_the_end(scene: Scene, *, rescued: bool = False) -> tuple[Counts, list[str
     """
     with scene.store() as store:
         wrong = [*_left_in(store, scene), *strays(store)]
-        firing = store.queue("out").fire("all")
-        out = firing.messages.select(SCHEMA.names)
+        fired = {name: store.queue(name).fire("all") for name in scene.outs}
+        out = pa.concat_tables([each.messages.select(SCHEMA.names) for each in fired.values()])
         if not rescued and (disorder := _disorder(out)):
             wrong.append(f"{disorder} messages came out before an earlier one of their key")
         still_in = np.concatenate([_numbers(table) for table in _magazines(store.queue("in"))])
-        store.queue("out").delete(firing)
+        for name, firing in fired.items():
+            store.queue(name).delete(firing)
         store.admin.vacuum(grace=0)
         if files := store.storage.list():
             wrong.append(f"{len(files)} files are left of queues in which no message is")

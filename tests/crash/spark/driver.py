@@ -1,5 +1,5 @@
 """
-The driver that is killed: copies the queue `in` to the queue `out`.
+The driver that is killed: copies the queue `in` to the queue `out`, or to several.
 
     python -m tests.crash.spark.driver '{"store": …}'
 
@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import SparkSession
+from pyspark.sql.functions import expr
 from pyspark.sql.streaming import StreamingQuery
 
 from ignis_source.readers import tells_start
@@ -53,6 +54,8 @@ class Job:
     until_empty: bool = True
     master: str = "local[2]"
     java_options: str = ""
+    #: How many queues `out0` and so on it routes to, by the customer; 0: it copies to `out`.
+    routes: int = 0
     #: What its processes are armed with (`queue_core.support.faults`).
     fault: str | None = None
 
@@ -63,6 +66,7 @@ class Job:
             store={"path": str(scene.store_path)},
             checkpoint=str(scene.checkpoint),
             limit=limit,
+            routes=scene.routes,
             **more,
         )
 
@@ -109,12 +113,13 @@ def copy(spark: SparkSession, job: Job) -> StreamingQuery:
         }
         | ({"consumer": job.consumer} if job.consumer else {})
     )
-    writer = (
-        spark.readStream.format("ignis")
-        .options(**source)
-        .load()
-        .writeStream.format("ignis")
-        .options(**job.store, queue="out", key="customer", checkpointLocation=job.checkpoint)
+    rows = spark.readStream.format("ignis").options(**source).load()
+    target = {"queue": "out", "key": "customer"}
+    if job.routes:
+        rows = rows.withColumn("_to", expr(f"concat('out', int(customer) % {job.routes})"))
+        target = {"queueColumn": "_to"}
+    writer = rows.writeStream.format("ignis").options(
+        **job.store, **target, checkpointLocation=job.checkpoint
     )
     # Before Spark 4.2, AvailableNow runs one batch.
     if job.until_empty and tells_start():

@@ -27,8 +27,11 @@ LOAD = 100_000
 class Scene:
     """The scene of a kill: a store, a checkpoint, and the first load."""
 
-    def __init__(self, folder: Path, messages: int) -> None:
+    def __init__(self, folder: Path, messages: int, routes: int = 0) -> None:
         folder.mkdir(parents=True)
+        #: The queues to which messages go: with *routes*, so many, by their customer.
+        self.outs = [f"out{n}" for n in range(routes)] or ["out"]
+        self.routes = routes
         self.store_path = folder / "store"
         self.checkpoint = folder / "checkpoint"
         #: What drivers write to stderr.
@@ -38,7 +41,8 @@ class Scene:
         self.acknowledged = np.zeros(messages, dtype=bool)
         with self.store() as store:
             queue = _make_queue(store, "in")
-            _make_queue(store, "out")
+            for out in self.outs:
+                _make_queue(store, out)
             for first in range(0, messages, LOAD):
                 numbers = np.arange(first, min(first + LOAD, messages))
                 assert len(queue.load(numbered(numbers))) == len(numbers)

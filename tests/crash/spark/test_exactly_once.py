@@ -27,9 +27,10 @@ DEATHS = [
 
 
 @pytest.mark.timeout(1800)
-def test_a_copy_that_dies_again_and_again_is_exactly_once(tmp_path):
+@pytest.mark.parametrize("routes", [0, pytest.param(3, marks=pytest.mark.nightly)])
+def test_a_copy_that_dies_again_and_again_is_exactly_once(tmp_path, routes):
     """In the last life workers die, each when it has staged its third file; tasks are retried."""
-    scene = Scene(tmp_path / "scene", 20_000)
+    scene = Scene(tmp_path / "scene", 20_000, routes)
     job = Job.of(scene, limit=2_000)
     last = replace(job, master="local[2,4]", fault="load.segment_synced:3=exit")
 

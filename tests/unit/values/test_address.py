@@ -8,7 +8,7 @@ import pytest
 
 from queue_core.catalog import dialect
 from queue_core.errors import BadOption
-from queue_core.values.address import Address, masked
+from queue_core.values.address import VARIABLES, Address, masked
 
 POSTGRES = "postgresql+psycopg://me@host/ignis"
 
@@ -174,3 +174,21 @@ def test_a_malformed_url_is_refused_without_its_secret(url):
         dialect.connect(url)
 
     assert "s3cr3t" not in str(error.value)
+
+
+def test_the_environment_gives_an_address_that_is_given_nowhere_else(monkeypatch, tmp_path):
+    for name in VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(BadOption, match=r"no address.*IGNIS_PATH"):
+        Address.of()
+    monkeypatch.setenv("IGNIS_PATH", str(tmp_path))
+    assert Address.of() == Address.of("") == Address.of(tmp_path)
+    assert Address.of("/other") == Address.of("/other", catalog=None)
+    monkeypatch.setenv("IGNIS_CATALOG", "postgresql+psycopg://h/db")
+    with pytest.raises(BadOption, match="not both"):
+        Address.of()
+    monkeypatch.delenv("IGNIS_PATH")
+    with pytest.raises(BadOption, match="no address"):
+        Address.of()
+    monkeypatch.setenv("IGNIS_STORAGE", "s3://b/p")
+    assert Address.of() == Address("postgresql+psycopg://h/db", "s3://b/p")

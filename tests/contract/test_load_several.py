@@ -1,0 +1,165 @@
+"""One load into several queues: all of them get their messages, or none does."""
+
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pyarrow as pa
+import pytest
+
+from queue_core import Store
+from queue_core.errors import BadOption, NoSuchQueue, QueueFull, SchemaMismatch
+from queue_core.support import faults
+from queue_core.values.model import Batch
+from queue_core.verbs.capacity.bounds import OnFull
+from queue_core.waiting.several import LoadIntoSeveral, Routed
+from tests.dump import dump
+from tests.factories import make_queue, make_staged, numbers_of, orders
+
+pytestmark = pytest.mark.each_catalog
+
+
+@pytest.fixture
+def two(store):
+    return make_queue(store, "a", shards=2), make_queue(store, "b")
+
+
+def left(queue):
+    return sorted(numbers_of(queue.browse()))
+
+
+def test_each_queue_gets_its_rows_and_the_ids_are_theirs(store, two):
+    ids = store.load({"b": orders(2, 5), "a": [{"number": 1}]})
+
+    assert {name: len(found) for name, found in ids.items()} == {"b": 2, "a": 1}
+    a, b = two
+    assert (left(a), left(b)) == ([1], [5, 6])
+    assert b.choose(ids["b"][:1]).rows().column("number").to_pylist() == [5]
+    assert store.load({"a": [], "b": []})["a"].to_pylist() == []
+
+
+def test_one_transaction_that_fails_changes_no_queue(store, two, monkeypatch):
+    before = dump(store)
+
+    def fail(point):
+        if point == "load.before_commit":
+            raise OSError("the process ends")
+
+    monkeypatch.setattr(faults, "point", fail)
+    with pytest.raises(OSError, match="the process ends"):
+        store.load({"a": orders(3), "b": orders(3)})
+    assert dump(store) == before
+
+
+@pytest.mark.parametrize(
+    ("rows", "error", "text"),
+    [
+        ({"a": [{"number": 1}], "nope": [{"number": 1}]}, NoSuchQueue, "nope"),
+        ({"a": [{"number": 1}], "b": [{"other": 1}]}, SchemaMismatch, "'b'"),
+        ({"a": [{"number": 1}], "b_SIDELINE": [{"number": 1}]}, BadOption, "sideline"),
+        ({"a": [{"number": 1}], "meeting": [{"number": 1}]}, BadOption, "max_size=0"),
+    ],
+)
+def test_bad_rows_for_one_queue_change_none(store, two, rows, error, text):
+    make_queue(store, "meeting", max_size=0)
+    before = dump(store)
+    with pytest.raises(error, match=text):
+        store.load(rows)
+    assert dump(store) == before
+
+
+def test_a_full_queue_keeps_the_load_waiting_and_the_others_empty(store, two):
+    a, b = two
+    b.admin.change_settings(max_size=2)
+    b.load(orders(2))
+    with pytest.raises(QueueFull, match="'b'"):
+        store.load({"a": orders(1), "b": orders(1)}, timeout=0)
+    loader = threading.Thread(target=store.load, args=({"a": orders(1), "b": orders(1, 9)},))
+    loader.start()
+    time.sleep(0.5)
+    assert left(a) == []
+    b.delete(b.fire(1))
+    loader.join(60)
+    assert (left(a), left(b)) == ([0], [1, 9])
+
+
+def test_loads_that_need_each_others_queues_do_not_wait_for_ever(store, two):
+    """Each waits in the line of one full queue at a time."""
+    for queue in two:
+        queue.admin.change_settings(max_size=4)
+        queue.load(orders(4))
+    loads = [
+        threading.Thread(target=store.load, args=({"a": orders(2, 10), "b": orders(2, 10)},)),
+        threading.Thread(target=store.load, args=({"b": orders(2, 20), "a": orders(2, 20)},)),
+    ]
+    for thread in loads:
+        thread.start()
+    end = time.monotonic() + 90
+    while any(thread.is_alive() for thread in loads) and time.monotonic() < end:
+        for queue in two:
+            queue.delete(queue.fire(1))
+        time.sleep(0.05)
+    for thread in loads:
+        thread.join(1)
+        assert not thread.is_alive()
+
+
+def test_policy_and_dedup_decide_within_the_transaction(store, two):
+    store.queue("b").admin.change_settings(dedup=["number"])
+    latest = make_queue(store, "latest", key="customer", policy="latest")
+    rows = [{"number": 1, "customer": "ann"}, {"number": 2, "customer": "ann"}]
+    ids = store.load({"a": rows, "b": rows, "latest": rows})
+    again = store.load({"a": rows, "b": rows, "latest": rows})
+
+    assert ids["latest"].null_count == 1
+    assert again["b"].null_count == 2
+    assert (left(two[0]), left(two[1]), left(latest)) == ([1, 1, 2, 2], [1, 2], [2])
+    assert store.admin.fsck().num_rows == 0
+
+
+def test_settings_and_columns_that_change_meanwhile(store, two):
+    """Another process has given a queue a bound, and another one a column."""
+    with Store(store.address) as elsewhere:
+        elsewhere.queue("a").admin.add_columns(pa.schema([("note", pa.string())]))
+        elsewhere.queue("b").admin.change_settings(dedup=["number"])
+    store.load({"a": orders(2), "b": [{"number": 1}, {"number": 1}]})
+    assert (left(two[0]), left(two[1])) == ([0, 1], [1])
+
+
+def batch_of(number, rows=3):
+    return Batch("query", number, rows, digest=number + 7)
+
+
+def test_a_batch_is_loaded_once_even_into_other_queues(store, two):
+    other = make_queue(store, "other")
+
+    def load(queues, batch):
+        loads = [Routed(queue.info, make_staged(queue, orders(3))) for queue in queues]
+        how = (store.catalog, store.storage, loads, OnFull(), batch)
+        return LoadIntoSeveral(*how).run() is not None
+
+    assert load(two, batch_of(0, 6))
+    assert not load(two, batch_of(0, 6))
+    assert not load([other], batch_of(0, 6))
+    assert load([other, two[0]], batch_of(1, 6))
+    assert [len(left(queue)) for queue in (*two, other)] == [6, 3, 3]
+    assert store.admin.fsck().num_rows == 0
+
+
+def test_threads_load_and_fire_in_both_orders(store, two):
+    """No deadlock, and nothing is lost."""
+
+    def loads(names, first):
+        for number in range(10):
+            store.load({name: orders(2, first + 2 * number) for name in names})
+        return 0
+
+    def fires(queue):
+        return sum(queue.delete(queue.fire(3)) for _ in range(15))
+
+    with ThreadPoolExecutor(4) as threads:
+        loading = [threads.submit(loads, *each) for each in ((["a", "b"], 0), (["b", "a"], 1000))]
+        firing = [threads.submit(fires, queue) for queue in two]
+        assert [each.result(120) for each in loading] == [0, 0]
+        deleted = [each.result(120) for each in firing]
+    assert [len(left(queue)) + gone for queue, gone in zip(two, deleted, strict=True)] == [40, 40]
