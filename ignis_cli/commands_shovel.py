@@ -91,7 +91,7 @@ def shovel(
 @command(_INSPECT)
 def jobs(store: Store, queue: AnyName = None, *, last: Last = 100) -> None:
     """Show the shovels that run as jobs, and their progress."""
-    shown = "job queue target state moved total rate who begun_at error"
+    shown = "job queue target state moved total rate seconds_left who begun_at error"
     show(store.view("jobs", queue), shown.split(), last=last)
 
 

@@ -6,7 +6,8 @@ A model is a plain value, which the page shows and its twin in the API returns.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, NamedTuple, get_type_hints
@@ -25,7 +26,7 @@ from ignis_console.redrives import Redrive
 from ignis_console.shared import Look
 from ignis_console.sideline import Groups, KeptTrace, LiteralReason, within
 from queue_core.catalog.records import acts
-from queue_core.errors import BadOption
+from queue_core.errors import BadOption, IgnisError
 from queue_core.values.json_text import as_json
 from queue_core.values.valid_text import valid_table
 from queue_core.watching import wording
@@ -428,7 +429,9 @@ def log_page(console: Console, ask: Ask) -> LogPage:
     """Return the latest acts, and actions of this console that have changed nothing."""
     queue = ask.text("queue")
     own = [*console.log.running(), *console.log.latest()]
-    with console.store.catalog.read() as connection:
+    found: Sequence[Any] = ()
+    # Its own actions say what went wrong, also while the store cannot be reached.
+    with suppress(IgnisError), console.store.catalog.read() as connection:
         found = acts.rows(connection, None if queue is None else [queue], KEPT)
     entries = {row.id: _entry(row) for row in found}
     entries |= {each.id: each for each in own if queue in (None, each.queue)}

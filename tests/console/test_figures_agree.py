@@ -96,7 +96,9 @@ class Readers:
             for title, value in re.findall(r"<dt>(.*?)</dt><dd[^>]*>(.*?)</dd>", one)
         }
         holders = re.findall(
-            r'<th scope="row" class="mono">(.*?)</th><td class="n">(.*?)</td>', one
+            r'<th scope="row" class="mono"><a [^>]*>(.*?)</a></th>'
+            r'<td>.*?</td><td class="n">.*?</td><td class="n">(.*?)</td>',
+            one,
         )
         found = {name: number_of(shown[title]) for title, name in _SHOWN.items()}
         return found | {
