@@ -24,6 +24,7 @@ from unittest import mock
 import pyarrow as pa
 
 from queue_core import ConsumerPool, Retry, Store, batch_handler
+from queue_core.handling.failure_log import FailureLog
 from queue_core.handling.traces import Tracer
 from queue_core.values.address import Address
 
@@ -67,6 +68,7 @@ def without() -> Iterator[None]:
     """Make no traces and log no failures."""
     with ExitStack() as stack:
         stack.enter_context(mock.patch.object(Tracer, "trace_of", _nothing))
+        stack.enter_context(mock.patch.object(FailureLog, "note", _nothing))
         yield
 
 

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import typer
 
+from ignis_cli import logs
 from ignis_cli.app import Host, Port, command, duration
 from ignis_cli.display import answer, complain
 from ignis_cli.invocation import current
+from ignis_cli.logs import LogFormat
 from ignis_console import passwords
 from ignis_console.config import LOOPBACK, ConsoleOptions
 from ignis_console.passwords import Role
@@ -37,6 +39,7 @@ def console(
     action_log: Path | None = None,
     metrics_token: Path | None = None,
     oldest: str = "15m",
+    log_format: LogFormat = LogFormat.text,
 ) -> None:
     """
     Serve the console: web pages with the queues of the store, until SIGTERM or Ctrl-C.
@@ -64,6 +67,7 @@ def console(
         action_log: File to which each action is appended, as a line of JSON.
         metrics_token: File with a token, with which Prometheus reads /metrics, but no page.
         oldest: Time in main after which a waiting message is a problem, such as 15m.
+        log_format: Write the log as lines of text, or of json with fields such as queue.
     """
     options = ConsoleOptions(
         host=host,
@@ -88,6 +92,7 @@ def console(
         from ignis_console.server import serve
     except ModuleNotFoundError as error:
         raise missing("console", error, "console") from error
+    logs.start(log_format)
     with current.get().store() as store:
         serve(store, options, lambda url: complain(f"console at {url} ; Ctrl-C ends"))
 

@@ -16,9 +16,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import typer
 
+from ignis_cli import logs
 from ignis_cli.app import AnyName, Count, Host, Last, Port, command, duration, is_like
 from ignis_cli.display import complain, console, counted, in_json, put, say, show_json
 from ignis_cli.invocation import BROKEN, current
+from ignis_cli.logs import LogFormat
 from ignis_cli.tables import cell, grid, say_what_lacks, show, show_table
 from queue_core.catalog.queues import find_all
 from queue_core.errors import BadOption
@@ -338,7 +340,13 @@ def bars(values: Sequence[float | None], width: int) -> str:
 
 
 @command(_INSPECT)
-def metrics(*, host: Host = "127.0.0.1", port: Port = 9464, once: bool = False) -> None:
+def metrics(
+    *,
+    host: Host = "127.0.0.1",
+    port: Port = 9464,
+    once: bool = False,
+    log_format: LogFormat = LogFormat.text,
+) -> None:
     """
     Serve the metrics of the store for Prometheus, until SIGTERM or Ctrl-C.
 
@@ -347,11 +355,13 @@ def metrics(*, host: Host = "127.0.0.1", port: Port = 9464, once: bool = False) 
 
     Args:
         once: Print the metrics and exit.
+        log_format: Write the log as lines of text, or of json with fields such as queue.
     """
     try:
         from queue_core.watching import prometheus, readings
     except ModuleNotFoundError as error:
         raise missing("metrics", error, "metrics") from error
+    logs.start(log_format)
     with current.get().store() as store:
         if once and in_json.get():
             for reading in readings.flat(store):

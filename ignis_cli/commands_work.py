@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import logging
 import sys
 from typing import Any
 
 import typer
 
+from ignis_cli import logs
 from ignis_cli.app import Limit, Positive, command, duration
 from ignis_cli.display import answer, complain
 from ignis_cli.invocation import REFUSED, current
+from ignis_cli.logs import LogFormat
 from ignis_cli.supervising import supervised
 from queue_core import Breaker, ConsumerPool, IgnisError
 from queue_core.errors import BadOption
@@ -37,6 +38,7 @@ def work(
     processes: Positive = 1,
     drain: bool = False,
     stop_after: str = "30s",
+    log_format: LogFormat = LogFormat.text,
 ) -> None:
     """
     Handle messages in threads, until SIGTERM or Ctrl-C.
@@ -65,11 +67,10 @@ def work(
         processes: Number of processes, each with its own threads.
         drain: End when no message is left, instead of waiting.
         stop_after (TIME): Time that the handlers have at the end; then their messages are put back.
+        log_format: Write the log as lines of text, or of json with fields such as queue.
     """
     seconds = duration("stop-after", stop_after)
-    logging.basicConfig(
-        stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s"
-    )
+    logs.start(log_format)
     with current.get().store() as store:
         pool = ConsumerPool(
             store,

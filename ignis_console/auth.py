@@ -181,6 +181,7 @@ class Auth:
         return login
 
     def _note_failure(self, address: str) -> None:
+        _log.warning("a login from %s failed", address, extra={"address": address})
         with self._lock:
             failed = self._failures.find(address) or deque()
             self._failures.put(address, deque([*failed, time.monotonic()], MOST_FAILURES))

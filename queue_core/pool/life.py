@@ -21,6 +21,7 @@ from queue_core.catalog.records import pauses
 from queue_core.consumers.consumer import SuspendReason
 from queue_core.consumers.presence.presence import Presence
 from queue_core.errors import IgnisError, NoSuchQueue, Unavailable
+from queue_core.handling.failure_log import FAILURES
 from queue_core.handling.results import name_of
 from queue_core.pool.breaking import PoolBreaker
 from queue_core.pool.config import PoolConfig
@@ -39,7 +40,7 @@ from queue_core.support.loop import Loop
 from queue_core.upkeep.tasks import background
 from queue_core.upkeep.tasks.thread import TaskThread
 from queue_core.values.model import Consumer, Magazine, QueueInfo
-from queue_core.values.names import check_consumer, of_process, speaking
+from queue_core.values.names import check_consumer, listed, of_process, speaking
 from queue_core.verbs.lose import start_again
 
 #: Seconds between two looks at whether the pool has failed.
@@ -72,6 +73,16 @@ class PoolLife:
         self._config = config
         self._infos = [queue.info for queue in config.queues]
         self._timeout = timeout
+        #: What the limit of a call comes from, for the log.
+        self._limit = "the pool's handler_timeout"
+        if config.contract.timeout is None:
+            settings = min((i.settings for i in self._infos), key=lambda s: s.longest_handling)
+            is_swept = settings.longest_handling < settings.handler_timeout
+            self._limit = (
+                f"half of the setting sweep_after={settings.sweep_after:g}"
+                if is_swept
+                else "the setting handler_timeout"
+            )
         self._follows = follows
         self._lock = threading.Lock()
         self._paused = False
@@ -92,6 +103,7 @@ class PoolLife:
         told = speaking(name_of(contract.handler).rpartition("<locals>.")[2])
         made = f"pool:{told}@{of_process()}"
         consumer = start_again(catalog, check_consumer(config.name or made), browses=config.browse)
+        self.name = consumer.name
         self._presence = Presence(
             catalog,
             consumer,
@@ -143,6 +155,7 @@ class PoolLife:
         self._watcher = Loop("pool watcher", self._watch, every=min(timeout / 4, 1.0))
         self._watcher.start()
         self.workers.increase(config.workers)
+        self._say(f"begins (concurrency {self.concurrency})")
         if config.side_tasks:
             names = [info.name for info in self._infos]
             self._side_tasks = background.background_tasks(
@@ -213,6 +226,14 @@ class PoolLife:
             close_dispatcher(self._store.catalog, info)
         self._presence.leave()
         self.is_stopped = True
+        FAILURES.flush(*(info.name for info in self._infos))
+        self._say("ends")
+
+    def _say(self, what: str) -> None:
+        names = [info.name for info in self._infos]
+        fields = {"consumer": self.name, "queue": ", ".join(names), "workers": self.concurrency}
+        shown = listed(names, quoted=True)
+        _log.info("queue %s: the pool of consumer %s %s", shown, self.name, what, extra=fields)
 
     def _magazine(self, queue: Queue) -> Magazine:
         return queue.opened.demanded(self._config.demand).magazine
@@ -383,7 +404,7 @@ class PoolLife:
         """Time out late calls, reload messages while suspended, and notice a second pool."""
         if self.ended.is_set():
             return
-        self.workers.time_out_after(self._timeout)
+        self.workers.time_out_after(self._timeout, self._limit)
         try:
             self._presence.check()
             self._follow_settings()

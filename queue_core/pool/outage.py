@@ -1,8 +1,9 @@
 """Trouble: an error that keeps a pool from taking messages of a queue, for now.
 
 While the catalog or the storage is unavailable, workers take turns to try again, one at a time and
-not more often than once in `RETRY_SECONDS`. The first error is logged, and each later one that
-differs from the last. Until an attempt succeeds, the queue may have messages that nobody has seen.
+not more often than once in `RETRY_SECONDS`. The first error is logged, each later one that differs
+from the last, one a minute, and the end with its duration. Until an attempt succeeds, the queue may
+have messages that nobody has seen.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from contextlib import contextmanager
 
 from queue_core.errors import Damaged, IgnisError, Unavailable
 from queue_core.pool.timings import RETRY_SECONDS
+from queue_core.support.outage_log import OutageLog
 
 #: The location of a segment in an error, which names another one at each attempt.
 _LOCATION = re.compile(r"\bsegments/\S+")
@@ -29,9 +31,11 @@ class Trouble:
     def __init__(
         self, queue: str, on_over: Callable[[], None], clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._queue = queue
+        #: The name of the queue.
+        self.queue = queue
         self._on_over = on_over
         self._clock = clock
+        self._outage = OutageLog(_log, {"queue": queue}, clock)
         self._lock = threading.Lock()
         self._error: IgnisError | None = None
         self._failed_at = 0.0
@@ -50,25 +54,25 @@ class Trouble:
         try:
             yield
         except (Unavailable, Damaged) as error:
-            self._failed(error)
+            self.failed(error)
             raise
-        if self._error is not None:
-            self._over()
+        self.over()
 
-    def _failed(self, error: IgnisError) -> None:
+    def failed(self, error: IgnisError, doing: str = "take") -> None:
+        """Note an error; the pool cannot *take* or settle messages."""
         with self._lock:
-            is_known = self._error is not None and _kind(self._error) == _kind(error)
             self._error, self._failed_at = error, self._clock()
-        if not is_known:
-            _log.warning(
-                "queue %r: the pool cannot take messages, and tries again: %s", self._queue, error
-            )
+        text = f"queue {self.queue!r}: the pool cannot {doing} messages, and tries again: {error}"
+        self._outage.failed(text, (doing, *_kind(error)))
 
-    def _over(self) -> None:
+    def over(self) -> None:
+        """Note that the pool has taken or settled messages."""
+        if self._error is None:
+            return
         with self._lock:
             was, self._error = self._error, None
         if was is not None:
-            _log.info("queue %r: the pool takes messages again", self._queue)
+            self._outage.over(f"queue {self.queue!r}: the pool takes messages again")
             # Consumers that failed count as having found nothing, until the next arrival.
             self._on_over()
 

@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 
 from queue_core.errors import QueueFull, Unavailable
 from queue_core.pool.batch import PoolBatch, settlement_of, without_committed
+from queue_core.pool.outage import Trouble
 from queue_core.pool.output import PoolOutput, Settled
 from queue_core.pool.source import MessageSource
 from queue_core.pool.timings import LINGER_SECONDS, RETRY_SECONDS
@@ -71,7 +72,7 @@ class OutcomeBuffer:
             rows = settlement_of(batches)
             if source.output is None:
                 left = without_committed(rows, batches)
-                lost = _repeated(partial(source.settle, left), ending)
+                lost = _repeated(partial(source.settle, left), ending, source.trouble)
             else:
                 rows, lost = _with_output(source, source.output, batches, rows, ending)
             del self._by_source[source]
@@ -94,20 +95,26 @@ def _with_output(
         first += batch.messages.num_rows
     outcomes = output.outcomes_of(rows, given)
     try:
-        return _repeated(partial(source.settle_and_load, outcomes), ending)
+        return _repeated(partial(source.settle_and_load, outcomes), ending, source.trouble)
     except QueueFull:
         put_back = output.put_back(outcomes)
-        return Settled(put_back, _repeated(partial(source.settle, put_back), ending))
+        return Settled(
+            put_back, _repeated(partial(source.settle, put_back), ending, source.trouble)
+        )
 
 
-def _repeated(settle: Callable[[], Result], ending: threading.Event) -> Result:
+def _repeated(settle: Callable[[], Result], ending: threading.Event, trouble: Trouble) -> Result:
     """Settle, and again after a while if the catalog is unavailable, until *ending* is set."""
     while True:
         try:
-            return settle()
+            done = settle()
+            trouble.over()
+            return done
         except Unavailable as error:
             # A load into a full queue has waited already.
             pause = 0.0 if isinstance(error, QueueFull) else RETRY_SECONDS
+            if pause:
+                trouble.failed(error, "settle")
             if ending.wait(pause):
                 raise
 

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from sqlalchemy import Connection
 
 from queue_core.errors import BadOption, IgnisError, QueueFull, SchemaMismatch, Unavailable
+from queue_core.handling.failure_log import FAILURES
 from queue_core.handling.output import Given, Output, OutputRows, failed, loadable
 from queue_core.queue import Queue
 from queue_core.queue.loading import load
@@ -171,6 +172,7 @@ class PoolOutput:
 
         opened, loads = self._queue.opened, self._queue.store._loads
         load(opened, loads, output.rows, ROOM_SECONDS, None, (None, None), first)
+        FAILURES.note(queue.name, settlement)
         return lost
 
     def _conformed(self, rows: pa.Table | list[object]) -> pa.Table:

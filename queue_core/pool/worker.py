@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from queue_core.consumers.consumer import QueueConsumer
 from queue_core.consumers.trace import Step, record
 from queue_core.errors import Damaged, IgnisError, NoSuchQueue, QueueDeactivated, Unavailable
-from queue_core.handling.calls import Superseded
+from queue_core.handling.calls import BatchCall, Superseded
 from queue_core.handling.handler import HandlerRunner
 from queue_core.handling.results import refusal
 from queue_core.handling.traces import trace_of_thread
@@ -149,8 +149,8 @@ class Worker:
         """Settle the outcomes of a batch that was cancelled."""
         self._outcomes.settle(self.ending)
 
-    def time_out_after(self, seconds: float) -> None:
-        """Time out the call in progress if checks have seen it for longer than *seconds*."""
+    def time_out_after(self, seconds: float, limit: str) -> None:
+        """Time out the call in progress after *seconds*, the limit of a name."""
         batch = self.batch
         seen = (batch, batch.calls.completed if batch is not None else 0)
         if batch is None or seen != self._seen or batch.waits:
@@ -169,11 +169,21 @@ class Worker:
                 self._abort(self._thread)
                 self._calls.interrupt(TimedOut(reason))
                 self._start_thread()
+            queue, messages = batch.source.trouble.queue, batch.messages
+            at_once = messages.num_rows if isinstance(batch.calls, BatchCall) else 1
+            row = 0 if at_once > 1 else min(seen[1], messages.num_rows - 1)
+            message = messages.column("_message_id")[row].as_py()
             _log.warning(
-                "%s of %s: a call of the handler took longer than %g s; another thread goes on",
+                "queue %r: the call of the handler for message %d%s took longer than %g s, the "
+                "limit of %s; another thread goes on for %s of %s",
+                queue,
+                message,
+                f" and {at_once - 1} others" if at_once > 1 else "",
+                seconds,
+                limit,
                 self.name,
                 self._context.name,
-                seconds,
+                extra={"queue": queue, "message_id": message, "limit": limit, "seconds": seconds},
             )
 
     def _abort(self, late: threading.Thread | None) -> None:

@@ -85,10 +85,10 @@ class Workers:
         for cancelled in [worker for worker in workers if worker.cancel()]:
             cancelled.settle()
 
-    def time_out_after(self, seconds: float) -> None:
+    def time_out_after(self, seconds: float, limit: str) -> None:
         """Time out calls of the handler that take longer than *seconds*."""
         for worker in [*self._current(), *self._leaving]:
-            worker.time_out_after(seconds)
+            worker.time_out_after(seconds, limit)
 
     def check_queues(self) -> None:
         """Have a worker check each queue for messages."""

@@ -6,6 +6,8 @@ import logging
 import threading
 from collections.abc import Callable
 
+from queue_core.support.outage_log import OutageLog
+
 _log = logging.getLogger(__name__)
 
 
@@ -69,6 +71,7 @@ class Loop:
 
     def _run(self) -> None:
         wait: float | None = self._first
+        outage = OutageLog(_log, {"loop": self._name})
         while True:
             self._bell.wait(self._every if wait is None else wait)
             self._bell.clear()
@@ -77,6 +80,7 @@ class Loop:
                 return
             try:
                 wait = self._work()
+                outage.over(f"{self._name}: it works again")
             except Exception as error:  # noqa: BLE001 - nobody else sees an error of this thread
                 wait = self._retry
-                _log.warning("%s: %s; tried again in %g seconds", self._name, error, wait)
+                outage.failed(f"{self._name}: {error}; tried again in {wait:g} seconds")

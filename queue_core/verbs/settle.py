@@ -34,9 +34,11 @@ from queue_core.catalog.slices.conditions import fired_of_segments
 from queue_core.catalog.slices.slices import fetch
 from queue_core.catalog.transact import transact
 from queue_core.errors import BadOption, Conflict
+from queue_core.handling.failure_log import FAILURES
 from queue_core.values.due import DueTimes
 from queue_core.values.ids import IdSet
 from queue_core.values.model import THIS_PROCESS, Batch, Holder, Magazine, QueueInfo, Slice
+from queue_core.values.names import listed
 from queue_core.values.outcomes import Settlement
 from queue_core.values.plan import Taken
 from queue_core.values.retry import Retry
@@ -68,7 +70,9 @@ def settle(
         streaming = batch is not None
         return _settle(connection, queues, settlement, holder, retry, streaming=streaming).messages
 
-    return transact(catalog, "settle", work)
+    done = transact(catalog, "settle", work)
+    FAILURES.note(listed([queue.name for queue in queues]), settlement)
+    return done
 
 
 def settle_or_lose(
@@ -84,7 +88,9 @@ def settle_or_lose(
         done = _settle(connection, [queue], settlement, holder, retry, streaming=False)
         return _lost(connection, done)
 
-    return transact(catalog, "settle", work)
+    lost = transact(catalog, "settle", work)
+    FAILURES.note(queue.name, settlement)
+    return lost
 
 
 class RowsOfLost(Conflict):

@@ -16,6 +16,7 @@ from queue_core.catalog.database import Catalog
 from queue_core.catalog.holders import leases
 from queue_core.errors import IgnisError, NotLeading
 from queue_core.support.loop import Loop
+from queue_core.support.outage_log import OutageLog
 from queue_core.values.names import of_process
 
 #: Seconds for which a lease lasts, and between two renewals.
@@ -46,6 +47,7 @@ class LeaseLeader:
         #: threads see both or neither.
         self._held: tuple[int, float] | None = None
         self._loop: Loop | None = None
+        self._outage = OutageLog(_log, {"holder": self.holder})
 
     def start(self) -> None:
         """Try to take the lease now, and keep trying or renewing it in a thread."""
@@ -82,6 +84,10 @@ class LeaseLeader:
         try:
             term = self._catalog.write(lambda c: leases.hold(c, ROLE, self.holder, self._ttl))
         except IgnisError as error:
-            _log.warning("the lease of the %s could not be renewed: %s", ROLE, error)
+            self._outage.failed(f"the lease of the {ROLE} could not be renewed: {error}")
             return
-        self._held = None if term is None else (term, until)
+        self._outage.over(f"the lease of the {ROLE} can be renewed again")
+        former, self._held = self._held, None if term is None else (term, until)
+        if (former is None) != (term is None):
+            text = f"{self.holder} is {'the' if term is not None else 'no longer the'} {ROLE}"
+            _log.info(text, extra={"holder": self.holder, "leads": term is not None})

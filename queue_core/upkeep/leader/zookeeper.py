@@ -146,6 +146,9 @@ class ZooKeeperLeader:
         active = first and self._assignment(client).get("balancerId") == self.instance
         with self._lock:
             if losses == self._losses:
+                if active != self.leads():
+                    text = f"{self.instance} is {'the' if active else 'no longer the'} leader"
+                    _log.info(text, extra={"holder": self.instance, "leads": active})
                 self._until = begun + self._every + self._session if active else 0.0
 
     def _join(self, client: KazooClient) -> None:

@@ -21,7 +21,7 @@ from queue_core.segments.storage import Storage
 from queue_core.upkeep.leader import Leader
 from queue_core.upkeep.tasks.registry import REGISTRY, TASKS, check_task
 from queue_core.upkeep.tasks.shovel import Retries
-from queue_core.upkeep.tasks.task import RETRY_SECONDS, Ran, Task, TaskContext, Timing, failed
+from queue_core.upkeep.tasks.task import RETRY_SECONDS, Ran, Task, TaskContext, Timing, failed, ran
 from queue_core.values.model import QueueInfo
 from queue_core.verbs.quarantine import quarantining
 from queue_core.verbs.shovel import Shovelful
@@ -208,6 +208,6 @@ class SideTasks:
         name = queue.name if queue else None
         try:
             moved = self._run(self._context._replace(asked_for=False), task, queue)
-            return Ran(task=task.name, queue=name, moved=moved)
+            return ran(task.name, name, moved)
         except IgnisError as error:
             return failed(task.name, name, error)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from queue_core.errors import IgnisError
+from queue_core.support.outage_log import OutageLog
 from queue_core.values.model import QueueInfo
 
 if TYPE_CHECKING:
@@ -124,7 +125,25 @@ class Ran:
     error: IgnisError | None = None
 
 
+#: The outages of tasks, by task and queue.
+_outages: dict[tuple[str, str | None], OutageLog] = {}
+
+
+def ran(task: str, queue: str | None, moved: int) -> Ran:
+    """Log what a task has moved, and return it."""
+    fields = {"task": task, "queue": queue, "moved": moved}
+    where = f"task {task} of {'the store' if queue is None else repr(queue)}"
+    outage = _outages.pop((task, queue), None)
+    if outage is not None:
+        outage.over(f"{where} works again")
+    if moved:
+        _log.info("%s moved %d", where, moved, extra=fields)
+    return Ran(task=task, queue=queue, moved=moved)
+
+
 def failed(task: str, queue: str | None, error: IgnisError) -> Ran:
     """Log the failure of a task, and return it."""
-    _log.warning("task %s of %s failed: %s", task, queue or "the store", error)
+    fields = {"task": task, "queue": queue}
+    outage = _outages.setdefault((task, queue), OutageLog(_log, fields))
+    outage.failed(f"task {task} of {queue or 'the store'} failed: {error}", str(error))
     return Ran(task=task, queue=queue, error=error)

@@ -89,10 +89,11 @@ def test_an_error_is_logged_when_it_is_new(trouble, clock, caplog):
         clock.now += 2 * RETRY_SECONDS
 
     said = [record.message.removeprefix("queue 'orders': the pool ") for record in caplog.records]
+    pause = 2 * RETRY_SECONDS
     assert said == [
         "cannot take messages, and tries again: segments/orders/1.arrow: lost",
-        "cannot take messages, and tries again: lost",
-        "cannot take messages, and tries again: refused",
-        "takes messages again",
+        f"cannot take messages, and tries again: lost (for {2 * pause:.0f} s)",
+        f"cannot take messages, and tries again: refused (for {3 * pause:.0f} s)",
+        f"takes messages again after {4 * pause:.0f} s",
         "cannot take messages, and tries again: refused",
     ]

@@ -12,6 +12,7 @@ from queue_core.handling.handler import HandlerRunner
 from queue_core.pool import outcome_buffer
 from queue_core.pool.batch import PoolBatch
 from queue_core.pool.held_batch import HeldBatch
+from queue_core.pool.outage import Trouble
 from queue_core.pool.outcome_buffer import OutcomeBuffer
 from queue_core.pool.timings import LINGER_SECONDS
 
@@ -20,8 +21,11 @@ class Source:
     """A source that keeps its settlements, after it was unavailable *failures* times."""
 
     output = None
+    tracer = None
+    names = ()
 
     def __init__(self, failures=0, lost=()):
+        self.trouble = Trouble("orders", lambda: None)
         self.failures = failures
         self.lost = lost
         self.settled = []

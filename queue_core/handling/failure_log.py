@@ -1,0 +1,119 @@
+"""The log of failures: the first one a minute of each group, with its trace, and then how many."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from queue_core.values.failure_kinds import (
+    EXCEPTION,
+    REJECTED,
+    TIMEOUT,
+    TRACES,
+    UNDECIDED,
+    UNREADABLE,
+)
+from queue_core.values.fingerprints import fingerprints
+from queue_core.values.outcomes import Settlement
+
+EVERY_SECONDS = 60.0
+#: Kinds that a mistake or an outage causes, and not a decision of the handler.
+_ALARMING = (EXCEPTION, TIMEOUT, UNDECIDED, UNREADABLE)
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _Minute:
+    """What was logged of a queue since the last first failure."""
+
+    timer: threading.Timer
+    seen: set[tuple[str, str | None]] = field(default_factory=set)
+    more: int = 0
+
+
+class FailureLog:
+    """The log of the failures of a process. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._minutes: dict[str, _Minute] = {}
+
+    def note(self, queue: str, settlement: Settlement) -> None:
+        """Note messages that were sidelined; log those that are new among the failures."""
+        count = len(settlement.sidelined)
+        if not count or not _log.isEnabledFor(logging.WARNING):
+            return
+        with self._lock:
+            minute = self._minutes.get(queue)
+            if minute is None:
+                timer = threading.Timer(EVERY_SECONDS, self.flush, [queue])
+                timer.daemon = True
+                minute = self._minutes[queue] = _Minute(timer)
+                timer.start()
+            new = [each for each in _samples(settlement, minute.seen) if _is_new(minute.seen, each)]
+            minute.more += count - len(new)
+        for message_id, kind, reason, fingerprint, trace in new:
+            level = logging.WARNING if kind in _ALARMING else logging.INFO
+            text = ": ".join(each for each in (kind, reason) if each)
+            text += f"\n{trace}" if trace else ""
+            fields = {"queue": queue, "message_id": message_id, "kind": kind}
+            fields |= {"fingerprint": fingerprint}
+            _log.log(
+                level, "queue %r: message %d failed: %s", queue, message_id, text, extra=fields
+            )
+
+    def flush(self, *queues: str) -> None:
+        """Log how many other messages of these queues were sidelined."""
+        for queue in queues:
+            with self._lock:
+                minute = self._minutes.pop(queue, None)
+            if minute is None:
+                continue
+            minute.timer.cancel()
+            if minute.more:
+                fields = {"queue": queue, "messages": minute.more}
+                text = "queue %r: %d more messages failed since then"
+                _log.warning(text, queue, minute.more, extra=fields)
+
+
+_Sample = tuple[int, str, str | None, str | None, str | None]
+
+
+def _is_new(seen: set[tuple[str, str | None]], sample: _Sample) -> bool:
+    key = sample[1], sample[3]
+    is_new = key not in seen
+    seen.add(key)
+    return is_new
+
+
+def _samples(settlement: Settlement, seen: set[tuple[str, str | None]]) -> Iterator[_Sample]:
+    """Yield the messages that have traces, and the first one of each kind that was not seen."""
+    import pyarrow.compute as pc
+
+    reasons, traces = settlement.reasons, settlement.traces
+    if reasons.num_rows < len(settlement.sidelined) and (REJECTED, None) not in seen:
+        given = settlement.sidelined.numbers()
+        silent = pc.is_in(pa.array(given), value_set=reasons.column("message_id").combine_chunks())
+        yield int(given[pc.index(silent, False).as_py()]), REJECTED, None, None, None
+    kinds = {kind for kind, _ in seen}
+    fresh = [kind for kind in pc.unique(reasons.column("kind")).to_pylist() if kind not in kinds]
+    firsts = [pc.index(reasons.column("kind"), kind).as_py() for kind in fresh]
+    ids = reasons.column("message_id").take(pa.array(firsts, pa.int64()))
+    bare = pc.invert(pc.is_in(ids, value_set=traces.column("message_id").combine_chunks()))
+    ids = ids.filter(bare)
+    nothing = pa.chunked_array([pa.nulls(len(ids), pa.string())])
+    these = pa.concat_tables([traces, pa.table([ids, nothing], schema=TRACES)])
+    known = reasons.column("message_id").combine_chunks()
+    these = these.filter(pc.is_in(these.column("message_id"), value_set=known))
+    found = reasons.take(pc.index_in(these.column("message_id"), value_set=known))
+    alike = fingerprints(found.column("kind"), found.column("reason"))
+    columns = (*found.columns, alike, these.column("trace"))
+    yield from zip(*(column.to_pylist() for column in columns), strict=True)
+
+
+#: That of this process.
+FAILURES = FailureLog()

@@ -1,0 +1,31 @@
+"""An outage has a line at its beginning, one a minute, and one at its end."""
+
+import logging
+
+from queue_core.support.outage_log import OutageLog
+
+
+def test_it_has_few_lines_and_its_duration(caplog):
+    caplog.set_level("INFO")
+    now = [100.0]
+    outage = OutageLog(logging.getLogger("x"), {"queue": "orders"}, lambda: now[0])
+
+    outage.over("works again")
+    for _ in range(140):
+        outage.failed("lost", "lost")
+        now[0] += 1
+    outage.failed("refused", "refused")
+    outage.over("works again")
+    outage.over("works again")
+    outage.failed("lost")
+
+    assert [record.getMessage() for record in caplog.records] == [
+        "lost",
+        "lost (for 60 s)",
+        "lost (for 120 s)",
+        "refused (for 140 s)",
+        "works again after 140 s",
+        "lost",
+    ]
+    assert {record.queue for record in caplog.records} == {"orders"}
+    assert caplog.records[4].seconds == 140
