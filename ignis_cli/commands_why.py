@@ -11,7 +11,7 @@ from queue_core import Queue, Store
 from queue_core.values.json_text import shown_fields
 from queue_core.watching import blocked, present
 from queue_core.watching import problems as engine
-from queue_core.watching.problems import Problem, ProblemGroup, Severity
+from queue_core.watching.problems import ProblemGroup, Severity
 from queue_core.watching.wording import age
 
 _INSPECT = "Inspect"
@@ -31,7 +31,8 @@ def problems(store: Store, queue: AnyName = None) -> None:
     else:
         found = engine.of_queue(present.read_queue(store.catalog, queue))
     if in_json.get():
-        _show_json(found)
+        for each in found:
+            show_json({one.name: getattr(each, one.name) for one in shown_fields(each)})
     elif not found:
         say("there are no problems")
     else:
@@ -46,7 +47,7 @@ def why(queue: Queue) -> None:
     """
     Say why the messages of a queue are not handled, or not fast enough, and what to do.
 
-    With --json, each reason is a line.
+    With --json, one object has the figures of the queue and the reasons.
     """
     store = queue.store
     figures = present.read_queue(store.catalog, queue.name)
@@ -55,7 +56,9 @@ def why(queue: Queue) -> None:
         rules = blocked.look(store.catalog, store.storage.uri, queue.info)
     found = engine.why(figures, rules)
     if in_json.get():
-        _show_json(found)
+        names = ("waiting", "oldest_age", "in_flight", "consumers")
+        shown = {name: getattr(figures, name) for name in names}
+        show_json({"queue": queue.name, **shown, "reasons": found})
         return
     oldest = "" if figures.oldest_age is None else f", the oldest for {age(figures.oldest_age)}"
     say(
@@ -78,8 +81,3 @@ def _show(group: ProblemGroup) -> None:
         say(f"  {each.queue}  {each.text}" if each.queue else f"  {each.text}")
     if (left := group.count - MOST_SHOWN) > 0:
         say(f"  and {left:,} more; --json lists all")
-
-
-def _show_json(found: list[Problem]) -> None:
-    for each in found:
-        show_json({field.name: getattr(each, field.name) for field in shown_fields(each)})

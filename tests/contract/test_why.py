@@ -242,7 +242,9 @@ def test_the_command_line_tells_problems_and_reasons(store, ignis):
     told = ignis("why", "orders").stdout
     assert "orders: 3 waiting, the oldest for 16 min" in told
     assert "0 consumers connected\n- No consumer is connected, and 3 messages wait.\n" in told
-    (reason,) = answer(ignis("--json", "why", "orders"))
+    (told,) = answer(ignis("--json", "why", "orders"))
+    assert (told["queue"], told["waiting"], told["consumers"]) == ("orders", 3, 0)
+    (reason,) = told["reasons"]
     assert (reason["kind"], reason["severity"]) == ("unconsumed", "warning")
     queue.fire(3)
     assert ignis("why", "orders").stdout.endswith("No message waits.\n")
