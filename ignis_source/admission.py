@@ -56,7 +56,7 @@ class AdmittedTaskReader(IgnisTaskReader, SupportsTriggerAvailableNow):
 
     @briefly
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """Return the offset of the newest report; *start* if there is none."""
+        """Return the offset of the next round; *start* if there is none."""
         return self.after(start)
 
 

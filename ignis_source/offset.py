@@ -1,4 +1,4 @@
-"""The offsets that Spark checkpoints: a consumer's last ticket, or the last report of side tasks.
+"""The offsets that Spark checkpoints: a consumer's last ticket, or the last round of side tasks.
 
 Spark compares offsets as JSON text. So the keys always have the same order, and an offset changes
 only if there is data to read.
@@ -31,24 +31,27 @@ class Offset(NamedTuple):
             raise _foreign(logged) from error
 
 
-class ReportOffset(NamedTuple):
-    """The reports of side tasks up to number *report*, inclusive."""
+class TaskOffset(NamedTuple):
+    """The rounds of a stream of side tasks up to *round*, and others' reports up to *report*."""
 
-    #: The newest report when the query first began. Each offset has it, because Spark does not log
-    #: the start of the first batch.
+    #: The stream's name, and the newest report when it first began. Each offset has them, because
+    #: Spark does not log the start of the first batch.
+    stream: str
     since: int
+    round: int
     report: int
 
     def to_json(self) -> dict[str, Any]:
         """Return the value that Spark logs."""
-        return {"since": self.since, "report": self.report}
+        return self._asdict()
 
     @staticmethod
-    def from_json(logged: dict[str, Any]) -> ReportOffset:
+    def from_json(logged: dict[str, Any]) -> TaskOffset:
         """Read what `to_json` wrote, by this version or an older one; raises `Damaged`."""
         try:
-            return ReportOffset(int(logged["since"]), int(logged["report"]))
-        except (KeyError, TypeError, ValueError) as error:
+            numbers = (int(logged[name]) for name in TaskOffset._fields[1:])
+            return TaskOffset(check_consumer(logged["stream"]), *numbers)
+        except (BadName, KeyError, TypeError, ValueError) as error:
             raise _foreign(logged) from error
 
 

@@ -39,6 +39,14 @@ def _tasks(text: str) -> tuple[str, ...]:
     return tuple(check_task(name.lower()) for name in words(text))
 
 
+def _some_tasks(text: str) -> tuple[str, ...]:
+    """Parse the same, without `NONE`."""
+    tasks = _tasks(text)
+    if not tasks:
+        raise ValueError(f"any of {', '.join(TASKS)}, or {ALL}")
+    return tasks
+
+
 def _rate(text: str) -> float:
     """Parse a rate in messages per second."""
     allowed = "messages a second, more than 0"
@@ -196,7 +204,8 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "numPartitions",
         "The most partitions of a batch. The rows of a shard stay in one partition. By default, "
-        "the queue's `concurrency`.",
+        "the queue's `concurrency`. With `task`, also the most partitions for one task of one "
+        "queue.",
         whole(1),
     ),
     Option(
@@ -229,11 +238,17 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "task",
-        "A side task, or `all` tasks: the stream runs the task instead of reading messages. It "
-        "runs whenever it is due, for the given queues or for all queues of the store, and the "
-        "rows of the stream report how many messages it moved. With Trigger.AvailableNow, it runs "
-        "once, due or not.",
-        one_of(*TASKS, ALL),
+        "Side tasks, separated by commas, or `all`: the stream runs them instead of reading "
+        "messages. A micro-batch does what is due, for the given queues or for all queues of the "
+        "store, in tasks on the executors, which need the catalog too. Its rows report how many "
+        "messages were moved. With Trigger.AvailableNow, each task runs once, due or not.",
+        _some_tasks,
+    ),
+    Option(
+        "deep",
+        "With `task=fsck` or `task=all`, whether the check also reads all segments.",
+        boolean,
+        False,
     ),
     Option(
         "interval",
@@ -301,6 +316,7 @@ class SourceOptions(NamedTuple):
     tasks: tuple[str, ...]
     reports: bool
     interval: float | None
+    deep: bool
     limit: int | None
     rate: float | None
     zookeeper: str | None
@@ -347,6 +363,7 @@ class SourceOptions(NamedTuple):
             tasks=_tasks_of(values),
             reports=values["task"] is not None,
             interval=values["interval"],
+            deep=values["deep"],
             limit=values["limit"],
             rate=values["rate"],
             zookeeper=values["zookeeper"],
@@ -409,8 +426,7 @@ def _is_sweepable(values: Mapping[str, Any]) -> bool:
 def _tasks_of(values: Mapping[str, Any]) -> tuple[str, ...]:
     if values["task"] is not None:
         named = values["queue"] or values["queues"]
-        tasks = _tasks(values["task"])
-        return tuple(task for task in tasks if not REGISTRY[task].of_store or not named)
+        return tuple(task for task in values["task"] if not REGISTRY[task].of_store or not named)
     if values["tasks"] is not None:
         return tuple(values["tasks"])
     return () if values["ack"] == "browse" else TASKS
@@ -434,25 +450,24 @@ _OF_MESSAGES = (
 
 
 def _check_task(values: Mapping[str, Any]) -> None:
-    task = values["task"]
-    if task is None:
-        for name in ("interval", "limit", "rate"):
-            if values[name] is not None:
+    tasks = values["task"]
+    if tasks is None:
+        for name in ("interval", "deep", "limit", "rate"):
+            if values[name] not in (None, False):
                 raise BadOption(
                     f'ignis source: {name} belongs to a task: set .option("task", …) too'
                 )
         return
+    given = "task=" + repr(ALL if tasks == TASKS else ",".join(tasks))
     for name in _OF_MESSAGES:
         if values[name] not in (None, False):
-            raise BadOption(f"ignis source: task={task!r} reads no messages: remove {name}")
-    if task in REGISTRY and REGISTRY[task].of_store and (values["queue"] or values["queues"]):
-        raise BadOption(f"ignis source: task={task!r} runs on the whole store: remove the queue")
-    if task not in ("shovel", ALL):
-        for name in ("selector", "limit", "rate"):
-            if values[name] is not None:
-                raise BadOption(
-                    f"ignis source: {name} belongs to task='shovel', not to task={task!r}"
-                )
+            raise BadOption(f"ignis source: {given} reads no messages: remove {name}")
+    if all(REGISTRY[task].of_store for task in tasks) and (values["queue"] or values["queues"]):
+        raise BadOption(f"ignis source: {given} runs on the whole store: remove the queue")
+    for owner, names in (("shovel", ("selector", "limit", "rate")), ("fsck", ("deep",))):
+        for name in names:
+            if owner not in tasks and values[name] not in (None, False):
+                raise BadOption(f"ignis source: {name} belongs to task={owner!r}, not to {given}")
 
 
 def _queues(one: str | None, several: tuple[str, ...] | None, other: str | None) -> tuple[str, ...]:

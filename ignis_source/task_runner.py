@@ -31,24 +31,31 @@ def make_runner(
         client_id=options.client_id,
         partitions=lambda: [queue.name for queue in queues()],
     )
+    return make_tasks(store, options, queues(), leader), leader
+
+
+def make_tasks(
+    store: StoreHandle, options: SourceOptions, queues: Sequence[QueueInfo], leader: Leader
+) -> SideTasks:
+    """Return a runner of the tasks that the options name, for a leader; raises `BadSelector`."""
 
     def shovelful(queue: QueueInfo) -> Shovelful:
         selector = options.selector if options.reports else None
         usual = Shovelful.of(queue, store.storage.uri, selector)
         return replace(usual, limit=options.limit or usual.limit, rate=options.rate or usual.rate)
 
-    for queue in queues():
+    for queue in queues:
         # A selector that does not fit a queue is refused before any task runs.
         shovelful(queue)
     timings = {}
     if options.interval is not None:
         timings = {task: Timing(options.interval) for task in options.tasks}
-    tasks = SideTasks(
+    return SideTasks(
         store.catalog,
         store.storage,
         leader,
         tasks=options.tasks,
         timings=timings,
         shovelful=shovelful,
+        deep=options.deep,
     )
-    return tasks, leader

@@ -1,36 +1,42 @@
-"""The driver's side of a query of side tasks: runs them, and follows their log.
+"""The driver's side of a query of side tasks: claims them for its batches, and follows their log.
 
-There is one per query and process, as `ignis_source.session` is for messages.
+There is one per query and process, as `ignis_source.session` is for messages. Executors do the
+work (`ignis_source.task_partition`).
 """
 
 from __future__ import annotations
 
 import logging
 import time
+import uuid
+from collections import Counter
+from collections.abc import Sequence
 
-import pyarrow as pa
-from sqlalchemy import Connection
+from pyspark.sql.datasource import InputPartition
 
-from ignis_source.offset import ReportOffset
+from ignis_source.offset import TaskOffset
 from ignis_source.options import SourceOptions
+from ignis_source.partition import TablePartition
 from ignis_source.queue_refresh import Queues
+from ignis_source.task_partition import TaskPartition
 from ignis_source.task_runner import make_runner
+from queue_core import errors
 from queue_core.catalog import queues
 from queue_core.catalog.identity.handle import StoreHandle
 from queue_core.catalog.poller import BLIND_SECONDS, Poller
-from queue_core.catalog.records import task_log
-from queue_core.errors import CatalogUnavailable, IgnisError, Invalid, NotLeading
+from queue_core.catalog.records import schedule, task_log, task_runs
+from queue_core.catalog.records.task_runs import TaskRun
+from queue_core.errors import CatalogUnavailable, IgnisError
+from queue_core.support import faults
 from queue_core.upkeep.tasks.registry import REGISTRY
-from queue_core.upkeep.tasks.task import RETRY_SECONDS
+from queue_core.upkeep.tasks.runner import RETRY, StreamClaim
 from queue_core.upkeep.tasks.thread import LOOK_SECONDS
 from queue_core.values.model import QueueInfo
 
-#: Attempts of a one-shot task before its query fails.
-TRIES = 3
 #: Seconds to wait until ZooKeeper has elected a leader, or until a report is written.
 PATIENCE_SECONDS = 10.0
-
-_Job = tuple[str, QueueInfo | None]
+#: The most partitions of a batch, unless an option says otherwise: each costs some milliseconds.
+MOST_PARTITIONS = 64
 
 _log = logging.getLogger(__name__)
 
@@ -51,96 +57,131 @@ class TaskSession:
         look = LOOK_SECONDS if "shovel" in options.tasks else BLIND_SECONDS
         self._poller = Poller(None, first=look, last=look, blind=look)
         self._once = False
-        #: The last report of a query that runs its tasks once; None before the run.
-        self._end: int | None = None
+        #: Whether the tasks of a query that runs them once are claimed.
+        self._asked = False
+        self._latest: TaskOffset | None = None
+        #: The last round whose errors are known.
+        self._noted = 0
+        self._claimed: Counter[str] = Counter()
 
-    def begin(self) -> ReportOffset:
+    def begin(self) -> TaskOffset:
         """Return the offset at which a query without a checkpoint begins."""
-        newest = self._newest()
-        return ReportOffset(since=newest, report=newest)
+        newest = self._newest("")
+        return TaskOffset(f"tasks:{uuid.uuid4().hex}", since=newest, round=0, report=newest)
 
     def run_once(self) -> None:
-        """Run the tasks once, due or not, at the next call of `next`; then end the query."""
-        self._once, self._end = True, None
+        """Claim the tasks once, due or not, at the next call of `next`; then end the query."""
+        self._once, self._asked = True, False
 
-    def next(self, start: ReportOffset) -> ReportOffset:
+    def next(self, start: TaskOffset) -> TaskOffset:
         """
-        Run the due tasks, and return the offset of the newest report; *start* if there is none.
+        Claim the due tasks, and return the offset of their round; *start* if there is nothing new.
 
-        If it is too early to look again, it waits a moment, so that Spark does not call it eighty
-        times a second. Raises the error of a one-shot task that failed at each attempt.
+        A round that an earlier run has claimed comes first. If it is too early to look again, it
+        waits a moment, so that Spark does not call it eighty times a second. Raises the error of a
+        one-shot task that failed at each attempt.
         """
-        if self._once:
-            if self._end is None:
-                self._run_all()
-                self._end = self._newest()
-            newest: int | None = self._end
+        left = 0
+        if self._latest != start:
+            with self.store.catalog.read() as connection:
+                left = task_runs.last_round(connection, start.stream)
+        elif self._noted != start.round:
+            self._note_errors(start)
+        if left > start.round:
+            _log.info("%s: round %d, which an earlier run claimed, comes first", start.stream, left)
+            number: int | None = left
+        elif self._once:
+            number = None if self._asked else self._claim_all(start)
+            if not self._asked:
+                start = start._replace(report=max(start.report, self._newest(start.stream)))
+            self._asked = True
+            if number is None:
+                self._leader.stop()
         else:
-            newest = self._look()
-        return start._replace(report=max(start.report, newest or 0))
+            number, start = self._look(start)
+        if number is not None:
+            faults.point("task.claimed")
+            start = start._replace(round=number)
+        self._latest = start
+        return start
 
-    def reports(self, start: ReportOffset, end: ReportOffset) -> pa.Table:
-        """Return the reports after *start* up to *end*."""
+    def plan(self, start: TaskOffset, end: TaskOffset) -> Sequence[InputPartition]:
+        """Return the runs of the rounds after *start* up to *end*, and the reports of others."""
         # The start of batch 0 is not logged, so a restarted query has made up another one.
-        after = start.report if start.since == end.since else end.since
+        same = start.stream == end.stream
+        after = start.report if same else end.since
+        about = self._about()
         with self.store.catalog.read() as connection:
-            return task_log.read(
-                connection, self._about(connection), self._options.tasks, after, end.report
+            runs = task_runs.of_rounds(
+                connection, end.stream, start.round if same else 0, end.round
             )
+            told = task_log.read(
+                connection, about, self._options.tasks, after, end.report, end.stream
+            )
+        self._claimed = Counter(run.task for run in runs)
+        planned: list[InputPartition] = [*self._spread(runs, about)]
+        if told.num_rows or not planned:
+            planned.append(TablePartition.of(told))
+        return planned
+
+    def figures(self) -> dict[str, object] | None:
+        """Return the newest offset, and how many shares of each task its round has."""
+        if self._latest is None:
+            return None
+        return self._latest.to_json() | {"claimed": dict(self._claimed)}
 
     def close(self) -> None:
         """Stop leading and close the store. Spark does not call this; tests do."""
         self._leader.stop()
         self.store.close()
 
-    def _look(self) -> int | None:
+    def _look(self, start: TaskOffset) -> tuple[int | None, TaskOffset]:
+        """Return the number of a new round, and *start* with the newest report of others."""
         if not self._poller.wait(time.monotonic() + self._options.idle_wait):
-            return None
+            return None, start
         self._poller.looked()
         self._queues.refresh_if_due()
         if any(REGISTRY[task].leader_only for task in self._options.tasks):
             self._leader.start()
-        self._tasks.run_due(self._queues.infos)
-        return self._last()
+        number = self._tasks.claim_due(self._queues.infos, self._wanted(start))
+        return number, start._replace(report=max(start.report, self._last(start.stream) or 0))
 
-    def _run_all(self) -> None:
-        """Run all requested tasks; a failed one does not stop the others, and is retried."""
+    def _claim_all(self, start: TaskOffset) -> int | None:
         self._queues.refresh()
-        left: list[_Job] = []
-        for task in self._options.tasks:
-            if REGISTRY[task].of_store:
-                left.append((task, None))
-            else:
-                left.extend(
-                    (task, queue) for queue in self._queues.infos if REGISTRY[task].concerns(queue)
-                )
-        leads = any(REGISTRY[task].leader_only for task, _ in left)
-        try:
-            if leads:
-                self._stand()
-            for attempt in range(1, TRIES + 1):
-                failed = [(job, error) for job in left if (error := self._run(*job))]
-                if not failed:
-                    return
-                left = [job for job, _ in failed]
-                error = failed[0][1]
-                if attempt == TRIES or isinstance(error, Invalid):
-                    raise error
-                time.sleep(RETRY_SECONDS)
-        finally:
-            self._leader.stop()
+        if any(REGISTRY[task].leader_only for task in self._options.tasks):
+            self._stand()
+        return self._tasks.claim_all(self._queues.infos, self._wanted(start))
 
-    def _run(self, task: str, queue: QueueInfo | None) -> IgnisError | None:
-        """Run a task; return its error, if it failed."""
-        name = queue.name if queue else "the store"
-        try:
-            self._tasks.run(task, queue)
-        except NotLeading as error:
-            _log.warning("task %s of %s is left to the leader: %s", task, name, error)
-        except IgnisError as error:
-            _log.warning("task %s of %s failed: %s", task, name, error)
-            return error
-        return None
+    def _wanted(self, start: TaskOffset) -> StreamClaim:
+        return StreamClaim(start.stream, start.round, self._options.partitions)
+
+    def _note_errors(self, start: TaskOffset) -> None:
+        """Raise the first error of a round that ran once; let queues rest where others failed."""
+        self._noted = start.round
+        with self.store.catalog.read() as connection:
+            failed = task_runs.errors(connection, start.stream, start.round)
+        if failed and self._once and self._asked:
+            self._leader.stop()
+            name, _, message = failed[0][1].partition(": ")
+            raise getattr(errors, name, IgnisError)(message)
+        resting = {run.target_id for run, _ in failed if run.task == RETRY}
+        for queue in self._queues.infos:
+            if queue.id in resting:
+                self._tasks.rest(queue)
+
+    def _spread(
+        self, runs: Sequence[TaskRun], about: Sequence[QueueInfo | None]
+    ) -> list[TaskPartition]:
+        """Deal runs to partitions, so that the shares of one task are in different ones."""
+        names: dict[int, str | None] = {
+            queue.id: queue.name for queue in about if queue is not None
+        }
+        names |= {} if self._options.queues else {schedule.STORE: None}
+        count = min(len(runs), self._options.partitions or MOST_PARTITIONS)
+        return [
+            TaskPartition(tuple(runs[n::count]), names, self._leader.grant(), self._once)
+            for n in range(count)
+        ]
 
     def _stand(self) -> None:
         """Stand for election, and wait for ZooKeeper to hold it; a lease needs no wait."""
@@ -149,10 +190,10 @@ class TaskSession:
         while not self._leader.leads() and time.monotonic() < end:
             time.sleep(0.05)
 
-    def _newest(self) -> int:
+    def _newest(self, stream: str) -> int:
         """Return the number of the newest report, after waiting for those being written."""
         end = time.monotonic() + PATIENCE_SECONDS
-        while (newest := self._last()) is None:
+        while (newest := self._last(stream)) is None:
             if time.monotonic() > end:
                 raise CatalogUnavailable(
                     f"{self.store.catalog!r}: a side task has been writing its report for "
@@ -161,15 +202,17 @@ class TaskSession:
             time.sleep(0.02)
         return newest
 
-    def _last(self) -> int | None:
+    def _last(self, stream: str) -> int | None:
+        about = self._about()
         with self.store.catalog.read(locking=True) as connection:
-            return task_log.last(connection, self._about(connection), self._options.tasks)
+            return task_log.last(connection, about, self._options.tasks, stream)
 
-    def _about(self, connection: Connection) -> list[QueueInfo | None]:
+    def _about(self) -> list[QueueInfo | None]:
         """Return the queues whose reports to read: the named ones, or all and the store (None)."""
         if self._options.queues:
             return [*self._queues.infos]
-        return [*queues.find_all(connection), None]
+        with self.store.catalog.read() as connection:
+            return [*queues.find_all(connection), None]
 
     def _requested(self) -> list[QueueInfo]:
         if self._options.queues:

@@ -1,7 +1,8 @@
-"""The streaming reader of side tasks: runs them and returns reports of the messages they moved.
+"""The streaming reader of side tasks: claims due tasks, has executors do them, and reports it.
 
-Its rows come from the catalog's task log. So a batch that is planned again has the same rows, even
-if another process ran the task.
+An offset is a round of claimed runs, as a ticket is for messages (`queue_core.catalog.records.
+task_runs`). The rows of a batch come from the catalog's task log. So a batch that is planned again
+has the same rows, even if another process did its work.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
-from ignis_source.offset import ReportOffset
+from ignis_source.offset import TaskOffset
 from ignis_source.options import SourceOptions
 from ignis_source.partition import TablePartition
 from ignis_source.schema import batch_schema, check_columns
@@ -39,19 +40,27 @@ class IgnisTaskReader(DataSourceStreamReader):
         return self._driver().begin().to_json()
 
     def after(self, start: dict[str, Any]) -> dict[str, Any]:
-        """Run the due tasks, and return the offset of the newest report."""
-        return self._driver().next(ReportOffset.from_json(start)).to_json()
+        """Claim the due tasks, and return the offset of their round."""
+        return self._driver().next(TaskOffset.from_json(start)).to_json()
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        """Return the newest offset, and what its round has claimed, for progress reports."""
+        return None if self._session is None else self._session.figures()
 
     @briefly
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """Return the reports after *start* up to *end*; the same at each call."""
-        reports = self._driver().reports(ReportOffset.from_json(start), ReportOffset.from_json(end))
-        return [TablePartition.of(reports)]
+        """Return the runs of the rounds after *start* up to *end*; the same at each call."""
+        return self._driver().plan(TaskOffset.from_json(start), TaskOffset.from_json(end))
 
     @briefly_yielded
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Return the rows; runs on an executor."""
-        assert isinstance(partition, TablePartition)
+        """Do the work of a partition, and return the reports; runs on an executor."""
+        if not isinstance(partition, TablePartition):
+            # Not at the top: the driver's planning process needs no SQL library.
+            from ignis_source.task_partition import TaskPartition, do_runs
+
+            assert isinstance(partition, TaskPartition)
+            partition = TablePartition.of(do_runs(self._options, partition))
         return partition.batches(self._schema)
 
     def commit(self, end: dict[str, Any]) -> None:
@@ -62,7 +71,7 @@ class IgnisTaskReader(DataSourceStreamReader):
 
     def _driver(self) -> TaskSession:
         if self._session is None:
-            # Not at the top: executors import this module and need no SQL library.
+            # Not at the top: Spark pickles this module's reader to processes that only read.
             from ignis_source.task_session import TaskSession
 
             self._session = TaskSession(self._options)

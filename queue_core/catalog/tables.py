@@ -443,8 +443,11 @@ task_log = Table(
     Column("done_at", BigInteger, nullable=False),
     #: How many messages were moved, by shard, from where and to where, as an IPC stream.
     Column("arrow", LargeBinary, nullable=False),
+    #: The row of `task_runs` that did it, in a task of Spark; null: a process did it by itself.
+    Column("run_id", BigInteger),
     _seal(),
     Index("task_log_of_task", "task", "id"),
+    Index("task_log_of_run", "run_id"),
     sqlite_autoincrement=True,
 )
 
@@ -459,6 +462,33 @@ schedule = Table(
     Column("begun_at", BigInteger, nullable=False),
     #: When it is due again.
     Column("due_at", BigInteger, nullable=False),
+)
+
+#: What streams of side tasks have claimed: one row per share of a task, for one task of Spark.
+task_runs = Table(
+    "task_runs",
+    metadata,
+    Column("id", _Id, primary_key=True, autoincrement=True),
+    #: The stream, as its checkpoint names it, and which of its micro-batches.
+    Column("stream", String(100), nullable=False),
+    Column("round", BigInteger, nullable=False),
+    #: The claimed job of the schedule: 0 for a task of the store, or of the leader.
+    Column("queue_id", BigInteger, nullable=False),
+    Column("task", String(32), nullable=False),
+    #: The queue in which it works; 0: the store.
+    Column("target_id", BigInteger, nullable=False),
+    #: Which share of the work it does, and of how many.
+    Column("share", Integer, nullable=False),
+    Column("shares", Integer, nullable=False),
+    #: Until when nobody else claims the job. Working tasks of Spark put it off.
+    Column("held_until", BigInteger, nullable=False),
+    #: When it was done, or taken over by others; null: not yet.
+    Column("done_at", BigInteger),
+    #: The error that ended it: its class and its text.
+    Column("error", Text),
+    Index("task_runs_of_stream", "stream", "round"),
+    Index("task_runs_of_job", "queue_id", "task", "done_at"),
+    sqlite_autoincrement=True,
 )
 
 #: Shovels that any process continues: to main, or to another queue, at a rate.

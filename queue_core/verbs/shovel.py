@@ -56,6 +56,8 @@ class Shovelful:
     force: bool = False
     #: The most slices of a round that moves them whole; None: as usual.
     round_slices: int | None = None
+    #: Only from these shards; None: from all.
+    shards: tuple[int, ...] | None = None
 
     @staticmethod
     def of(queue: QueueInfo, storage_uri: str, selector: str | None = None) -> Shovelful:
@@ -80,6 +82,7 @@ class Shovelful:
             max_messages=self.limit,
             selection=self.selection,
             rules=rules if self.force or self.early else (*rules, retries.ready()),
+            shards=self.shards,
         )
 
 
@@ -98,7 +101,7 @@ def shovel(
     limit = shovelful.limit
     request = shovelful.request(queue)
     most = min(shovelful.round_slices or ROUND_SLICES, ROUND_SLICES)
-    threads = _threads(catalog, queue, shovelful)
+    threads = 1 if shovelful.shards is not None else workers(catalog, queue, shovelful)
     with catalog.read() as connection:
         horizon = Horizon.of(connection, request.queue_ids, Magazine.SIDELINE)
         request = replace(request, horizon=horizon)
@@ -157,7 +160,8 @@ def move_some(
     return None if taken is None else carry_out(connection, queue, SHOVELLED, taken)
 
 
-def _threads(catalog: Catalog, queue: QueueInfo, shovelful: Shovelful) -> int:
+def workers(catalog: Catalog, queue: QueueInfo, shovelful: Shovelful) -> int:
+    """Return how many threads or processes can divide the shards of a shovel among them."""
     if shovelful.limit or shovelful.rate or not dialect.of(catalog.engine).writes_in_parallel:
         return 1
     return min(queue.settings.shovel_concurrency, queue.shards)

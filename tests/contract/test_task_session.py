@@ -1,15 +1,19 @@
 """A query of side tasks without Spark: its runs, its reports, and its end."""
 
+import pyarrow as pa
 import pytest
 from sqlalchemy import update
 
-from ignis_source import task_session
-from ignis_source.offset import ReportOffset
+from ignis_source import task_partition
+from ignis_source.offset import TaskOffset
 from ignis_source.options import SourceOptions
+from ignis_source.partition import TablePartition
+from ignis_source.task_partition import do_runs
 from ignis_source.task_session import TaskSession
 from queue_core.catalog.holders import leases
 from queue_core.catalog.tables import slices
 from queue_core.errors import BadSelector, CatalogUnavailable, NoSuchQueue
+from queue_core.segments.ipc import unpack
 from queue_core.upkeep.tasks import shovel as shovel_task
 from tests.dump import backdate
 from tests.factories import make_queue, numbers_of, orders
@@ -36,7 +40,7 @@ def session(store):
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch):
     """What failed is tried again at once."""
-    monkeypatch.setattr(task_session, "RETRY_SECONDS", 0.0)
+    monkeypatch.setattr(task_partition, "RETRY_SECONDS", 0.0)
 
 
 def with_sidelined(store, count=5, name="orders", **settings):
@@ -47,15 +51,26 @@ def with_sidelined(store, count=5, name="orders", **settings):
 
 
 def told(session, start, end):
+    """Do the work of a batch as executors do; return its rows."""
+    tables = [
+        unpack(partition.arrow)
+        if isinstance(partition, TablePartition)
+        else do_runs(session._options, partition)
+        for partition in session.plan(start, end)
+    ]
     columns = ["task", "queue", "moved"]
-    return [tuple(row.values()) for row in session.reports(start, end).select(columns).to_pylist()]
+    rows = pa.concat_tables(tables).select(columns).to_pylist()
+    return [tuple(row.values()) for row in rows]
 
 
 def once(session):
     """Run the tasks of a query once; return its reports."""
     session.run_once()
     start = session.begin()
-    return told(session, start, session.next(start))
+    end = session.next(start)
+    rows = told(session, start, end)
+    assert session.next(end) == end
+    return rows
 
 
 def failing(monkeypatch, times, queue="orders"):
@@ -73,20 +88,24 @@ def failing(monkeypatch, times, queue="orders"):
 
 
 def test_what_is_due_is_run_and_told(store, session):
-    with_sidelined(store)
+    queue = with_sidelined(store)
     query = session(**ALWAYS)
     start = query.begin()
 
     end = query.next(start)
 
+    # An offset only claims the work; the tasks of the batch do it.
+    assert queue.browse().num_rows == 0
     assert told(query, start, end) == [("shovel", "orders", 5)]
+    assert queue.browse().num_rows == 5
     assert query.next(end) == end
 
 
 def test_a_query_that_comes_later_begins_behind_what_was_told(store, session):
     with_sidelined(store)
     query = session(**ALWAYS)
-    query.next(query.begin())
+    start = query.begin()
+    told(query, start, query.next(start))
 
     later = session(**ALWAYS)
     start = later.begin()
@@ -106,8 +125,8 @@ def test_what_is_not_due_is_not_run(store, session):
 def test_of_two_queries_one_runs_a_task_and_both_tell_it(store, session):
     with_sidelined(store)
     first, second = session(**ALWAYS), session(interval="600", idleWait="2s")
-    start = second.begin()
-    first.next(first.begin())
+    begin, start = first.begin(), second.begin()
+    told(first, begin, first.next(begin))
 
     assert told(second, start, second.next(start)) == [("shovel", "orders", 5)]
 
@@ -118,8 +137,10 @@ def test_a_batch_that_is_told_again_is_the_same_whatever_was_moved_since(store, 
     query = session(**ALWAYS)
     start = query.begin()
     end = query.next(start)
+    told(query, start, end)
     queue.sideline(queue.fire("all"))
     queue.shovel()
+    queue.sideline(queue.fire("all"))
 
     restarted = session()
     for begin in (start, restarted.begin()):
@@ -194,7 +215,7 @@ def test_options_that_do_not_fit_the_queues_are_refused_at_once(
 
 def test_what_failed_is_tried_again_and_told_once(store, session, monkeypatch, caplog):
     with_sidelined(store)
-    left = failing(monkeypatch, task_session.TRIES - 1)
+    left = failing(monkeypatch, task_partition.TRIES - 1)
 
     assert once(session()) == [("shovel", "orders", 5)]
     assert left == []
@@ -211,7 +232,7 @@ def test_what_fails_again_and_again_fails_the_query_and_keeps_no_other_from_runn
     with pytest.raises(CatalogUnavailable, match="not now"):
         once(session())
 
-    assert len(left) == 10 - task_session.TRIES
+    assert len(left) == 10 - task_partition.TRIES
     assert other.browse().num_rows == 3
 
 
@@ -221,7 +242,10 @@ def test_one_that_runs_on_does_not_fail_when_a_task_does(store, session, monkeyp
     failing(monkeypatch, 1)
     start = query.begin()
 
-    assert query.next(start) == start
+    end = query.next(start)
+    assert told(query, start, end) == []
+    # It is due again at once.
+    assert told(query, end, query.next(end)) == [("shovel", "orders", 5)]
     assert "task shovel of orders failed: not now" in caplog.text
 
 
@@ -282,7 +306,7 @@ def test_queues_that_come_later_are_found(store, session):
 def test_nothing_is_told_twice(store, session):
     queue = with_sidelined(store)
     query = session(**ALWAYS)
-    start = ReportOffset(since=0, report=0)
+    start = TaskOffset("tasks:s", since=0, round=0, report=0)
     rows = []
     for _ in range(3):
         end = query.next(start)

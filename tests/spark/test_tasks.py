@@ -57,7 +57,11 @@ def test_the_checkpoint_says_since_when_and_how_far_the_log_is_read(rig):
     sideline_all(queue)
     rig.batches(report(rig))
 
-    assert rig.log("offsets")[0].read_text().splitlines()[-1] == '{"since": 1, "report": 2}'
+    logged = json.loads(rig.log("offsets")[0].read_text().splitlines()[-1])
+    stream = logged.pop("stream")
+    assert stream.startswith("tasks:")
+    # Of the reports, those of others; its own belong to the round.
+    assert logged == {"since": 1, "round": 1, "report": 1}
 
 
 @pytest.mark.parametrize("lose_commit", [False, True])
@@ -90,16 +94,16 @@ def test_a_query_that_runs_on_runs_its_task_whenever_it_is_due(rig):
     queue = sidelined(rig, 3)
     seen = []
     stream = report(rig, interval="100ms")
-    query = rig.each(stream, lambda batch, _: seen.extend(batch.collect()), trigger={})
-    wait_until(lambda: sum(row.moved for row in seen) == 3, query)
+    query = rig.each(stream, lambda batch, _: seen.append(batch.collect()), trigger={})
+    wait_until(lambda: [row.moved for batch in seen for row in batch] == [3], query)
     queue.sideline(queue.fire(2))
-    wait_until(lambda: sum(row.moved for row in seen) == 5, query)
+    wait_until(lambda: [row.moved for batch in seen for row in batch] == [3, 2], query)
 
     assert counts(queue, "shovelled", magazine="sideline") == [5]
     # Idle in between, it notes nothing.
     logged = [json.loads(file.read_text().splitlines()[-1]) for file in rig.log("offsets").values()]
-    reports = [offset["report"] for offset in logged]
-    assert len(set(reports)) == len(reports)
+    assert [offset["round"] for offset in logged] == [*range(1, 1 + len(logged))]
+    assert len(logged) == len([batch for batch in seen if batch])
 
 
 @pytest.mark.parametrize(

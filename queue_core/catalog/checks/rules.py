@@ -24,6 +24,8 @@ class Scope:
     deep: bool
     #: The time by the catalog's clock, in microseconds.
     now: int
+    #: Which share of the segments it looks at, and of how many.
+    share: tuple[int, int] = (0, 1)
 
 
 #: A check yields its findings.

@@ -63,6 +63,8 @@ def check_bytes(scope: Scope) -> Iterator[Finding]:
     data: ColumnElement[Any] = segments.c.data if scope.deep else literal(None).label("data")
     columns = (segments.c.location, segments.c.rows, segments.c.chunks, rest, data)
     query = select(*_HEAD, *columns).where(_TRUSTED)
+    number, of = scope.share
+    query = query if of == 1 else query.where(segments.c.id % of == number)
     rows = scope.connection.execute(query.execution_options(yield_per=10_000))
     # Listed after the catalog's state is fixed: the files of all of its segments are there by then.
     sizes = scope.storage.sizes()

@@ -60,6 +60,7 @@ _CONSUMER: dict[Table, Rights] = {
     t.traces: _ALL,
     t.task_log: (_READ, _ADD),
     t.schedule: (_READ, _ADD, _CHANGE),
+    t.task_runs: (_READ, _ADD, _CHANGE),
     t.jobs: (_READ, _ADD, _CHANGE),
     # To remove old ones, too.
     t.acts: _ALL,

@@ -1,18 +1,20 @@
 """The schedule of side tasks: many processes ask, and one of them claims a due task.
 
 The time is the catalog's. If the process that claimed a task dies, the task waits until it is due
-again. A task that began in the future is due at once, since the clock was set back.
+again. A task that began in the future is due at once, since the clock was set back. A task that a
+stream has claimed (`task_runs`) is not due while it works, and due at once if it is abandoned.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from sqlalchemy import Connection, delete, func, select, update
+from sqlalchemy import ColumnElement, Connection, delete, func, select, update
 
 from queue_core.catalog import dialect
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.holders import leases, named_locks
+from queue_core.catalog.records import task_runs
 from queue_core.catalog.tables import queues, schedule
 
 #: Instead of a queue's id, for the tasks of the store.
@@ -45,12 +47,22 @@ def claim(
             schedule.c.task == task,
             (schedule.c.due_at <= now)
             | ((schedule.c.begun_at + step <= now) & (schedule.c.due_at > now))
-            | leases.is_ahead(schedule.c.begun_at),
+            | leases.is_ahead(schedule.c.begun_at)
+            | _has_run(task_runs.abandoned()),
+            ~_has_run(task_runs.held()),
         )
         .values(begun_at=now, due_at=now + step)
         .returning(schedule.c.queue_id)
     )
-    return claimed.first() is not None
+    if claimed.first() is None:
+        return False
+    task_runs.give_up(connection, queue_id, task)
+    return True
+
+
+def _has_run(condition: ColumnElement[bool]) -> ColumnElement[bool]:
+    """Return the condition that a stream has claimed a task in a run that meets a condition."""
+    return task_runs.some(schedule.c.queue_id, schedule.c.task, condition)
 
 
 def due(connection: Connection, intervals: Mapping[Job, float]) -> list[Job]:
@@ -60,15 +72,21 @@ def due(connection: Connection, intervals: Mapping[Job, float]) -> list[Job]:
     It changes nothing and can be called often; only `claim` decides whether to run one.
     """
     ids = sorted({queue_id for queue_id, _ in intervals})
-    query = select(schedule, dialect.now().label("now")).where(
-        dialect.one_of(schedule.c.queue_id, ids),
-        ~leases.is_ahead(schedule.c.begun_at),
-    )
+    of_queues = dialect.one_of(schedule.c.queue_id, ids)
+    query = select(
+        schedule,
+        dialect.now().label("now"),
+        _has_run(task_runs.held()).label("held"),
+        (leases.is_ahead(schedule.c.begun_at) | _has_run(task_runs.abandoned())).label("free"),
+    ).where(of_queues)
     resting = {
         (row.queue_id, row.task)
         for row in connection.execute(query)
         if (interval := intervals.get((row.queue_id, row.task))) is not None
-        and min(row.due_at, row.begun_at + int(interval * 1e6)) > row.now
+        and (
+            row.held
+            or (not row.free and min(row.due_at, row.begun_at + int(interval * 1e6)) > row.now)
+        )
     }
     return [job for job in intervals if job not in resting]
 

@@ -8,16 +8,19 @@ all others are committed.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import lru_cache
+from typing import Any
 
 import pyarrow as pa
-from sqlalchemy import ColumnElement, Connection, delete, func, insert, select
+from sqlalchemy import ColumnElement, Connection, Select, delete, func, insert, select
 
 from queue_core.catalog import dialect
 from queue_core.catalog.damage import decoding
 from queue_core.catalog.holders import named_locks
-from queue_core.catalog.records import schedule
+from queue_core.catalog.records import schedule, task_runs
 from queue_core.catalog.slices.slice_batches import SliceBatch
 from queue_core.catalog.tables import task_log
 from queue_core.segments.ipc import pack, unpack
@@ -26,6 +29,17 @@ from queue_core.values.schema import TIMESTAMP
 from queue_core.values.views import MOVED, REPORTS
 
 _INSERT = insert(task_log)
+_run: ContextVar[int | None] = ContextVar("ignis_task_run", default=None)
+
+
+@contextmanager
+def belonging_to(run_id: int) -> Iterator[None]:
+    """Let the reports that are written within belong to a run of a stream."""
+    token = _run.set(run_id)
+    try:
+        yield
+    finally:
+        _run.reset(token)
 
 
 def prepare() -> None:
@@ -68,6 +82,7 @@ class Moves:
         if not self._counts:
             return
         values = {"queue_id": queue_id, "task": task, "arrow": self.packed()}
+        values["run_id"] = _run.get()
         named_locks.share(connection, named_locks.REPORTING)
         values["done_at"] = dialect.read_clock(connection) if at is None else at
         connection.execute(_INSERT, values)
@@ -82,17 +97,20 @@ def _packed(counts: tuple[tuple[int | None, int, str | None, str | None], ...]) 
 
 
 def last(
-    connection: Connection, infos: Iterable[QueueInfo | None], tasks: Collection[str]
+    connection: Connection,
+    infos: Iterable[QueueInfo | None],
+    tasks: Collection[str],
+    stream: str = "",
 ) -> int | None:
     """
     Return the number of the newest report of some queues (None: the store) and tasks, or 0.
 
-    Return None while another transaction writes a report, whose number may be lower: call again.
-    Needs a transaction that may take locks.
+    Without those of the runs of *stream*. Return None while another transaction writes a report,
+    whose number may be lower: call again. Needs a transaction that may take locks.
     """
     if not named_locks.try_alone(connection, named_locks.REPORTING):
         return None
-    which = _about([*infos], tasks)
+    which = (*_about([*infos], tasks), _by_others(stream))
     return int(connection.scalar(select(func.max(task_log.c.id)).where(*which)) or 0)
 
 
@@ -102,17 +120,31 @@ def read(
     tasks: Collection[str] | None = None,
     after: int = 0,
     upto: int | None = None,
+    stream: str = "",
 ) -> pa.Table:
     """
     Return the `REPORTS` of some queues (None: the store), of some tasks or by default of all.
 
-    From number *after* (exclusive) to *upto* (inclusive) of the log.
+    From number *after* (exclusive) to *upto* (inclusive) of the log, without those of the runs of
+    *stream*.
     """
     asked = [*infos]
     names = {info.id: info.name for info in asked if info is not None}
-    query = select(task_log).where(*_about(asked, tasks), task_log.c.id > after)
-    if upto is not None:
-        query = query.where(task_log.c.id <= upto)
+    query = select(task_log).where(*_about(asked, tasks), task_log.c.id > after, _by_others(stream))
+    return _reports(
+        connection, query if upto is None else query.where(task_log.c.id <= upto), names
+    )
+
+
+def read_run(connection: Connection, run_id: int, names: Mapping[int, str | None]) -> pa.Table:
+    """Return the `REPORTS` of a run, about the queues of these numbers and names."""
+    about = dialect.one_of(task_log.c.queue_id, [*names])
+    return _reports(connection, select(task_log).where(task_log.c.run_id == run_id, about), names)
+
+
+def _reports(
+    connection: Connection, query: Select[tuple[Any, ...]], names: Mapping[int, str | None]
+) -> pa.Table:
     tables = [REPORTS.empty_table()]
     for row in connection.execute(query.order_by(task_log.c.id)):
         with decoding(task_log, f"id {row.id}"):
@@ -122,6 +154,12 @@ def read(
             when = pa.repeat(pa.scalar(row.done_at, TIMESTAMP), moved.num_rows)
             tables.append(pa.table([*labels, *moved.columns, when], schema=REPORTS))
     return pa.concat_tables(tables)
+
+
+def _by_others(stream: str) -> ColumnElement[bool]:
+    """Return the condition of reports that no run of *stream* has written."""
+    run = task_log.c.run_id
+    return run.is_(None) | run.not_in(task_runs.ids_of(stream))
 
 
 def _about(

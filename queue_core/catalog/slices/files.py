@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Row, delete, insert, select, update
+from sqlalchemy import Connection, Row, delete, func, insert, select, update
 
 from queue_core.catalog import dialect
 from queue_core.catalog.tables import files
@@ -24,6 +24,12 @@ _FOUND = files.c.state == FOUND
 def all_files(connection: Connection) -> Sequence[Row[Any]]:
     """Return the `location` of each file, its `state`, and `since` when it has that state."""
     return connection.execute(select(files)).all()
+
+
+def count_unnamed(connection: Connection) -> int:
+    """Return how many files no slice names, whether or not they are condemned."""
+    unnamed = files.c.state.in_(("garbage", "condemned"))
+    return int(connection.scalar(select(func.count()).where(unnamed)) or 0)
 
 
 def find(connection: Connection) -> list[str]:

@@ -46,9 +46,18 @@ def large(connection: Connection, queues: Sequence[QueueInfo]) -> set[int]:
     return found
 
 
-def random_place(connection: Connection, queue: QueueInfo, magazine: Magazine) -> Position:
-    """Return where a part begins: often at the first slice of a shard, which no other reaches."""
-    shard = random.randrange(queue.shards)
+def random_place(
+    connection: Connection,
+    queue: QueueInfo,
+    magazine: Magazine,
+    shards: Sequence[int] | None = None,
+) -> Position:
+    """
+    Return where a part begins: often at the first slice of a shard, which no other reaches.
+
+    The shard is one of *shards*, by default any.
+    """
+    shard = random.choice(shards or range(queue.shards))
     here = (*_waiting(queue, magazine), slices.c.shard == shard)
     first, last = (
         connection.scalar(select(slices.c.position).where(*here).order_by(at).limit(1))

@@ -6,7 +6,7 @@ The database counts; no slice is fetched.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, Select, and_, func, or_, select
@@ -60,19 +60,25 @@ def promising(
 
 
 def promising_in_parts(
-    connection: Connection, queue: QueueInfo, worth: Worth, most_sparse: int, most_small: int
+    connection: Connection,
+    queue: QueueInfo,
+    worth: Worth,
+    most_sparse: int,
+    most_small: int,
+    shards: Sequence[int],
 ) -> Shards:
     """
     Return the same by some parts of a large queue.
 
-    A part has at most so many slices, when sparse segments and when small slices are looked for.
+    A part has at most so many slices, when sparse segments and when small slices are looked for. It
+    begins in one of these shards.
     """
     found: Shards = {}
     for magazine in Magazine:
-        begin = parts.random_place(connection, queue, magazine)
+        begin = parts.random_place(connection, queue, magazine, shards)
         for shard in connection.scalars(_sparse_from(queue, magazine, begin, most_sparse, worth)):
             found[magazine, shard] = 0
-        begin = parts.random_place(connection, queue, magazine)
+        begin = parts.random_place(connection, queue, magazine, shards)
         for row in connection.execute(_small_from(queue, magazine, begin, most_small, worth)):
             found[magazine, row.shard] = row.small
     return found

@@ -13,6 +13,7 @@ from sqlalchemy import (
     bindparam,
     delete,
     exists,
+    func,
     insert,
     select,
     update,
@@ -98,6 +99,11 @@ def present(connection: Connection, segment_ids: Collection[int]) -> set[int]:
 def unnamed(connection: Connection) -> Sequence[int]:
     """Return the segments that two settlements have left behind, each relying on the other."""
     return connection.scalars(select(segments.c.id).where(~_NAMED)).all()
+
+
+def count(connection: Connection) -> int:
+    """Return how many segments there are."""
+    return int(connection.scalar(select(func.count()).select_from(segments)) or 0)
 
 
 def locations(connection: Connection) -> Sequence[str]:

@@ -62,16 +62,22 @@ def check(
     deep: bool,
     threads: int,
     progress: Progress | None,
+    share: tuple[int, int] = (0, 1),
 ) -> tuple[list[Finding], dict[int, str]]:
     """
     Return what is wrong with a store, and the names of the queues at that moment.
+
+    *share*: which share of the segments to look at, and of how many. The first share also has all
+    other checks.
 
     Raises `CatalogUnavailable` and `StorageUnavailable`.
     """
     findings = []
     checks = dict(_CATALOG)
     stranger = _find_stranger(storage)
-    if stranger is None:
+    if share[0]:
+        checks = {} if stranger else {"files": _STORAGE["files"]}
+    elif stranger is None:
         checks |= _STORAGE
     else:
         # All of its files would seem to be missing.
@@ -84,7 +90,7 @@ def check(
                 progress(name, next(begun), len(checks))
         with catalog.read() as connection:
             now = dialect.read_clock(connection)
-            scope = Scope(connection=connection, storage=storage, deep=deep, now=now)
+            scope = Scope(connection=connection, storage=storage, deep=deep, now=now, share=share)
             return _run(name, checks[name], scope)
 
     with ThreadPoolExecutor(threads, "ignis-fsck") as pool:
@@ -148,9 +154,16 @@ def fsck(
     repair: bool = False,
     threads: int = THREADS,
     progress: Progress | None = None,
+    share: tuple[int, int] = (0, 1),
 ) -> pa.Table:
-    """Return what is wrong with a store, as rows of `FINDINGS`; raises `CatalogUnavailable`."""
-    before, names = check(catalog, storage, deep=deep, threads=threads, progress=progress)
+    """
+    Return what is wrong with a store, as rows of `FINDINGS`; *share* is as in `check`.
+
+    Raises `CatalogUnavailable`.
+    """
+    before, names = check(
+        catalog, storage, deep=deep, threads=threads, progress=progress, share=share
+    )
     if not repair:
         return report(before, names)
     mend(catalog, before)

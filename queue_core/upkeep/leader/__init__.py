@@ -37,6 +37,13 @@ class Leader(Protocol):
         Call it first in the transaction.
         """
 
+    def grant(self) -> tuple[str, int] | None:
+        """
+        Return the holder and the term of the catalog's lease, for a deputy in another process.
+
+        None if this instance has no lease.
+        """
+
 
 def candidate(
     catalog: Catalog,

@@ -78,6 +78,11 @@ class LeaseLeader:
         if held is None or not leases.holds(connection, ROLE, self.holder, held[0]):
             raise NotLeading(f"{self.holder} is not the {ROLE}: another instance is, or none")
 
+    def grant(self) -> tuple[str, int] | None:
+        """Return the holder and the term of the lease, as last renewed; None without one."""
+        held = self._held
+        return None if held is None else (self.holder, held[0])
+
     def _renew(self) -> None:
         # From before the call, since the catalog counts from a later time.
         until = time.monotonic() + self._ttl

@@ -111,6 +111,9 @@ class ZooKeeperLeader:
         if not self.leads():
             raise NotLeading(f"{self.instance} is not the leader: another instance is, or none")
 
+    def grant(self) -> None:
+        """Return None: the catalog has no lease."""
+
     def _connection_changed(self, state: str) -> None:
         """Note a change of the connection. The client waits for this call, so it must not read."""
         if state != KazooState.CONNECTED:

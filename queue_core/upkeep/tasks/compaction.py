@@ -34,7 +34,7 @@ from queue_core.segments.storage import Storage
 from queue_core.support import faults
 from queue_core.upkeep.tasks import compaction_plan
 from queue_core.upkeep.tasks.compaction_plan import SMALL_BYTES, SPARSE, Condition, Unit, units
-from queue_core.upkeep.tasks.task import TaskContext
+from queue_core.upkeep.tasks.task import Share, TaskContext
 from queue_core.values.model import Magazine, QueueInfo, Staged, State
 
 #: Slices are merged if they were loaded within this part of the expiry time. A slice expires with
@@ -56,8 +56,14 @@ def run(context: TaskContext, queue: QueueInfo) -> int:
         with context.catalog.read() as connection:
             is_large = bool(parts.large(connection, [queue]))
         if is_large:
-            return _compact_parts(context.catalog, context.storage, queue)
-    return compact(context.catalog, context.storage, queue, ROUND_SLICES)
+            return _compact_parts(context.catalog, context.storage, queue, context.share)
+    return compact(context.catalog, context.storage, queue, ROUND_SLICES, context.share)
+
+
+def shares(context: TaskContext, queue: QueueInfo) -> int:
+    """Return how many processes can divide the shards of a large queue among them."""
+    with context.catalog.read() as connection:
+        return queue.shards if parts.large(connection, [queue]) else 1
 
 
 def with_work(catalog: Catalog, some: Sequence[QueueInfo]) -> list[QueueInfo]:
@@ -70,29 +76,42 @@ def with_work(catalog: Catalog, some: Sequence[QueueInfo]) -> list[QueueInfo]:
     return [queue for queue in some if queue.id in large or queue.id in places]
 
 
-def compact(catalog: Catalog, storage: Storage, queue: QueueInfo, most: int | None = None) -> int:
+def compact(
+    catalog: Catalog,
+    storage: Storage,
+    queue: QueueInfo,
+    most: int | None = None,
+    share: Share = Share(),  # noqa: B008 - it cannot change
+) -> int:
     """
     Compact both magazines of a queue where it pays; return how many messages were rewritten.
 
-    It ends once it has looked at *most* slices, by default never. Each segment has its own
-    transaction. Raises `DamagedSegment`, and `PublicationRefused` if a new segment was removed
-    before it was in place.
+    It ends once it has looked at *most* slices, by default never, in the shards of *share*. Each
+    segment has its own transaction. Raises `DamagedSegment`, and `PublicationRefused` if a new
+    segment was removed before it was in place.
     """
     with catalog.read() as connection:
         places = rewritable.promising(connection, [queue.id], _worth()).get(queue.id, {})
-    return _compact_places(catalog, storage, queue, places, most)[0]
+    return _compact_places(catalog, storage, queue, _of_share(places, share), most)[0]
 
 
-def _compact_parts(catalog: Catalog, storage: Storage, queue: QueueInfo) -> int:
+def _of_share(
+    places: Mapping[tuple[Magazine, int], int], share: Share
+) -> dict[tuple[Magazine, int], int]:
+    """Return the places whose shards belong to a share."""
+    return {place: n for place, n in places.items() if place[1] % share.of == share.number}
+
+
+def _compact_parts(catalog: Catalog, storage: Storage, queue: QueueInfo, share: Share) -> int:
     """Compact a large queue part by part, until nothing is rewritten in one; as `compact`."""
     rewritten = looked = 0
     while looked < ROUND_SLICES:
         with catalog.read() as connection:
             places = rewritable.promising_in_parts(
-                connection, queue, _worth(), SPARSE_PART, SMALL_PART
+                connection, queue, _worth(), SPARSE_PART, SMALL_PART, share.shards(queue)
             )
         count, slices_there = _compact_places(
-            catalog, storage, queue, places, ROUND_SLICES - looked
+            catalog, storage, queue, _of_share(places, share), ROUND_SLICES - looked
         )
         rewritten += count
         looked += slices_there

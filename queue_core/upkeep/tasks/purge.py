@@ -1,7 +1,7 @@
 """Remove records that are no longer needed: purge, a part of the vacuum, and forget, by a person.
 
-Reports of tasks, jobs that have ended, failures of messages that are gone, and consumers of
-processes that are gone are kept for a week. Keys of messages are kept for their de-duplication
+Reports and runs of tasks, jobs that have ended, failures of messages that are gone, and consumers
+of processes that are gone are kept for a week. Keys of messages are kept for their de-duplication
 window, and the schedule of a queue as long as the queue. Looks of machines at the clock are kept
 for a month. Consumers of streaming queries, consumers with a chosen name, and publications stay
 until somebody forgets them: they identify a query that returns, and only a person knows which
@@ -19,7 +19,16 @@ from queue_core.catalog import dialect
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.holders import consumers, idle_consumers
 from queue_core.catalog.identity import clock
-from queue_core.catalog.records import acts, dedup, failures, jobs, schedule, task_log, traces
+from queue_core.catalog.records import (
+    acts,
+    dedup,
+    failures,
+    jobs,
+    schedule,
+    task_log,
+    task_runs,
+    traces,
+)
 
 #: Seconds for which reports, failures of messages that are gone, and idle consumers are kept.
 KEPT_SECONDS = 7 * 24 * 3600.0
@@ -47,6 +56,7 @@ def purge(catalog: Catalog, older_than: float = KEPT_SECONDS) -> None:
         failures.forget(connection, until)
         traces.forget(connection, before)
         task_log.forget(connection, before)
+        task_runs.forget(connection, before)
         jobs.forget(connection, before)
         acts.forget(connection)
         schedule.forget(connection)

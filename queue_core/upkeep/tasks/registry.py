@@ -14,6 +14,8 @@ _ROWS = (
         setting="shovel_interval",
         replaced_by="retry",
         living_only=True,
+        chooser="queue_core.upkeep.tasks.shovel:with_work",
+        divider="queue_core.upkeep.tasks.shovel:shares",
     ),
     Task(
         name="sweep",
@@ -38,6 +40,7 @@ _ROWS = (
         timing=Timing(300.0),
         chooser="queue_core.upkeep.tasks.compaction:with_work",
         living_only=True,
+        divider="queue_core.upkeep.tasks.compaction:shares",
     ),
     Task(
         name="vacuum",
@@ -45,6 +48,7 @@ _ROWS = (
         steps=("purge", "vacuum"),
         timing=Timing(3600.0),
         of_store=True,
+        divider="queue_core.upkeep.tasks.vacuum:shares",
     ),
     Task(
         name="sample",
@@ -52,6 +56,7 @@ _ROWS = (
         steps=("sample",),
         timing=Timing(10.0),
         of_store=True,
+        brief=True,
     ),
     Task(
         name="fsck",
@@ -61,6 +66,7 @@ _ROWS = (
         # the future, and such a task has run again by then.
         timing=Timing(86_400.0),
         of_store=True,
+        divider="queue_core.upkeep.tasks.fsck:shares",
     ),
 )
 

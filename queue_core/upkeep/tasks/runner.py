@@ -9,19 +9,34 @@ from running, and its committed transactions remain. The tasks themselves are in
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
+from typing import Any, NamedTuple
 
+from sqlalchemy import Connection
+
+from queue_core.catalog import queues as queue_rows
 from queue_core.catalog.database import Catalog
-from queue_core.catalog.records import schedule
+from queue_core.catalog.records import schedule, task_runs
 from queue_core.errors import BadOption, IgnisError, NotLeading
 from queue_core.segments.storage import Storage
+from queue_core.support import faults
 from queue_core.upkeep.leader import Leader
 from queue_core.upkeep.tasks.registry import REGISTRY, TASKS, check_task
 from queue_core.upkeep.tasks.shovel import Retries
-from queue_core.upkeep.tasks.task import RETRY_SECONDS, Ran, Task, TaskContext, Timing, failed, ran
+from queue_core.upkeep.tasks.task import (
+    RETRY_SECONDS,
+    Ran,
+    Share,
+    Task,
+    TaskContext,
+    Timing,
+    failed,
+    ran,
+)
 from queue_core.values.model import QueueInfo
 from queue_core.verbs.quarantine import quarantining
 from queue_core.verbs.shovel import Shovelful
@@ -29,6 +44,22 @@ from queue_core.verbs.shovel import Shovelful
 #: The most queues for which a task is claimed in one transaction. If the process dies, the task
 #: runs for all of them when it is next due.
 TOGETHER = 64
+#: The task of a stream's run that moves the messages of a queue whose time has come.
+RETRY = "retry"
+#: The most shares of a task of the store, unless a stream wants others.
+DEFAULT_SHARES = 8
+
+_log = logging.getLogger(__name__)
+
+
+class StreamClaim(NamedTuple):
+    """Who claims a round of runs."""
+
+    #: The stream's name, and the number of the last round that it knows.
+    stream: str
+    after: int
+    #: The most shares of a task in one queue, or in the store; None: as many as usual.
+    shares: int | None = None
 
 
 class SideTasks:
@@ -44,6 +75,7 @@ class SideTasks:
         tasks: The names of the tasks to run.
         timings: When tasks are due, instead of the registry's timings and the queues' settings.
         shovelful: Which messages a shovel moves. By default, the queue's settings decide.
+        deep: Whether the task fsck also reads all segments.
 
     Raises:
         BadOption: if a name is not that of a task.
@@ -58,6 +90,7 @@ class SideTasks:
         tasks: Collection[str] = TASKS,
         timings: Mapping[str, Timing] | None = None,
         shovelful: Callable[[QueueInfo], Shovelful] | None = None,
+        deep: bool = False,
     ) -> None:
         for name in (*tasks, *(timings or {})):
             check_task(name)
@@ -66,6 +99,7 @@ class SideTasks:
             storage=storage,
             leader=leader,
             shovelful=shovelful or partial(Shovelful.of, storage_uri=storage.uri),
+            deep=deep,
         )
         self._tasks = [task for task in REGISTRY.values() if task.name in tasks]
         self._retries = Retries(catalog, storage) if "shovel" in tasks else None
@@ -104,6 +138,118 @@ class SideTasks:
         """
         task = REGISTRY[check_task(name)]
         return self._run(self._context, task, queue)
+
+    def claim_due(self, queues: Sequence[QueueInfo], wanted: StreamClaim) -> int | None:
+        """
+        Claim the due tasks of these queues and of the store as a new round of a stream.
+
+        Return its number, or None if nothing is due. The claim, the schedule and the runs of the
+        round are one transaction. Brief tasks and the steps of jobs are run at once. Otherwise as
+        `run_due`, which runs the tasks.
+        """
+        self._ask_leader()
+        jobs = self._jobs(queues)
+        intervals = {job: timing.every for job, (_, timing) in jobs.items()}
+        with self._context.catalog.read() as connection:
+            due = schedule.due(connection, intervals)
+        brief = [job for job in due if REGISTRY[job[1]].brief]
+        for job in brief:
+            self._run_claimed(REGISTRY[job[1]], [job], jobs)
+        targets: dict[schedule.Job, Sequence[QueueInfo | None]] = {}
+        for name, of_task in groupby(due, key=itemgetter(1)):
+            if not REGISTRY[name].brief:
+                targets |= self._targets(REGISTRY[name], {job: jobs[job][0] for job in of_task})
+        named = {queue.name: queue for queue in queues}
+        moving = self._retries.due(named) if self._retries is not None else []
+        moving = [name for name in moving if name in named]
+        if not targets and not moving:
+            return None
+        runs = {job: self._runs(job, of_job, wanted.shares) for job, of_job in targets.items()}
+
+        def work(connection: Connection) -> int | None:
+            claimed = []
+            for job in sorted(runs):
+                if schedule.claim(connection, *job, *jobs[job][1]):
+                    claimed += runs[job]
+            for queue in (named[name] for name in moving):
+                if not task_runs.is_held(connection, queue.id, RETRY):
+                    claimed += self._runs((queue.id, RETRY), [queue], wanted.shares)
+            return self._begin(connection, wanted, claimed)
+
+        return self._context.catalog.write(work)
+
+    def claim_all(self, queues: Sequence[QueueInfo], wanted: StreamClaim) -> int | None:
+        """Claim all tasks as a new round, due or not; those of the leader if it leads."""
+        runs: list[dict[str, Any]] = []
+        for task in self._tasks:
+            concerned = (
+                [None] if task.of_store else [each for each in queues if task.concerns(each)]
+            )
+            for queue in concerned:
+                if task.leader_only and not self._context.leader.leads():
+                    named = queue.name if queue else "the store"
+                    _log.warning("task %s of %s is left to the leader", task.name, named)
+                    continue
+                job = (queue.id if queue else schedule.STORE, task.name)
+                runs += self._runs(job, [queue], wanted.shares)
+        return self._context.catalog.write(lambda c: self._begin(c, wanted, runs))
+
+    def run_share(self, run: task_runs.TaskRun, *, asked_for: bool) -> int:
+        """Run a share of a task; return how many messages (vacuum: files) it moved; as `run`."""
+        queue = None
+        if run.target_id != schedule.STORE:
+            with self._context.catalog.read() as connection:
+                queue = queue_rows.by_id(connection, run.target_id)
+        if run.task == RETRY:
+            assert queue is not None, "messages are due in a queue"
+            return Retries(self._context.catalog, self._context.storage).move(queue)
+        share = Share(run.share, run.shares)
+        context = self._context._replace(asked_for=asked_for, share=share)
+        return self._run(context, REGISTRY[run.task], queue)
+
+    def rest(self, queue: QueueInfo) -> None:
+        """Leave the due messages of a queue alone for a while, because moving them failed."""
+        if self._retries is not None:
+            self._retries.rest(queue.name, RETRY_SECONDS)
+
+    def _targets(
+        self, task: Task, queues: Mapping[schedule.Job, QueueInfo | None]
+    ) -> dict[schedule.Job, Sequence[QueueInfo | None]]:
+        """Return where the jobs of a task have work."""
+        if task.leader_only:
+            return {job: task.find_queues(self._context.catalog) for job in queues}
+        working = self._with_work(task, [queue for queue in queues.values() if queue])
+        return {
+            job: [queue] if queue is None or queue.id in working else []
+            for job, queue in queues.items()
+        }
+
+    def _runs(
+        self, job: schedule.Job, targets: Sequence[QueueInfo | None], most: int | None
+    ) -> list[dict[str, Any]]:
+        """Return the runs of a job, by default as many for a queue as its concurrency says."""
+        queue_id, name = job
+        runs = []
+        for queue in targets:
+            count = 1
+            if name in REGISTRY:
+                usual = queue.settings.concurrency if queue else DEFAULT_SHARES
+                count = REGISTRY[name].shares(self._context, queue, most or max(usual, 1))
+            target = queue.id if queue else schedule.STORE
+            row = {"queue_id": queue_id, "task": name, "target_id": target, "shares": count}
+            runs += [row | {"share": number} for number in range(count)]
+        return runs
+
+    def _begin(
+        self, connection: Connection, wanted: StreamClaim, runs: Sequence[dict[str, Any]]
+    ) -> int | None:
+        """Write the runs of a new round; return its number, or None if there are none."""
+        if not runs:
+            return None
+        number = max(task_runs.last_round(connection, wanted.stream), wanted.after) + 1
+        task_runs.claim(connection, wanted.stream, number, runs)
+        faults.point("task.before_claim")
+        return number
 
     def _run(self, context: TaskContext, task: Task, queue: QueueInfo | None) -> int:
         name = task.name

@@ -10,7 +10,7 @@ at intervals, also moves the messages without a time.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from math import inf
 
@@ -18,6 +18,7 @@ from queue_core.catalog import queues
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.records import retries, schedule
 from queue_core.catalog.records.retries import Next
+from queue_core.catalog.slices import which_queues
 from queue_core.errors import IgnisError, NoSuchQueue
 from queue_core.segments.storage import Storage
 from queue_core.upkeep.tasks.task import RETRY_SECONDS, Ran, TaskContext, failed
@@ -25,7 +26,7 @@ from queue_core.values.model import QueueInfo
 from queue_core.verbs.operator.jobs import Jobs
 from queue_core.verbs.quarantine import quarantining
 from queue_core.verbs.retry import retry
-from queue_core.verbs.shovel import shovel
+from queue_core.verbs.shovel import shovel, workers
 
 #: The name of the claims in the schedule.
 _CLAIM = "retry"
@@ -35,8 +36,22 @@ _LOCKED_SECONDS = 1.0
 
 def run(context: TaskContext, queue: QueueInfo) -> int:
     """Return how many messages came back."""
-    shovelful = replace(context.shovelful(queue), early=context.asked_for)
+    share = context.share
+    shards = None if share.of == 1 else share.shards(queue)
+    shovelful = replace(context.shovelful(queue), early=context.asked_for, shards=shards)
     return shovel(context.catalog, queue, shovelful)
+
+
+def with_work(catalog: Catalog, some: Sequence[QueueInfo]) -> list[QueueInfo]:
+    """Return the queues with sidelined messages that may return."""
+    with catalog.read() as connection:
+        chosen = which_queues.with_ready(connection, [queue.id for queue in some])
+    return [queue for queue in some if queue.id in chosen]
+
+
+def shares(context: TaskContext, queue: QueueInfo) -> int:
+    """Return how many shovels can divide the shards among them."""
+    return workers(context.catalog, queue, context.shovelful(queue))
 
 
 class Retries:
@@ -79,6 +94,29 @@ class Retries:
             found = self._find(names, job)
         return ran, min((max(self._left(each), 0.0) for each in found), default=inf)
 
+    def due(self, names: Collection[str]) -> list[str]:
+        """
+        Take the due steps of jobs; return the queues whose messages another process is to `move`.
+
+        A queue is not returned again within a second.
+        """
+        found = [each for each in self._find(names, None) if self._left(each) <= 0]
+        for each in found:
+            if each.job is not None:
+                self._attempt(each)
+            else:
+                self.rest(each.queue, _LOCKED_SECONDS)
+        return [each.queue for each in found if each.job is None]
+
+    def move(self, queue: QueueInfo) -> int:
+        """Move the messages of a queue back to main whose time has come; return how many."""
+        with quarantining(self._catalog, self._storage):
+            return self._retry(queue)
+
+    def rest(self, queue: str, seconds: float, job: str | None = None) -> None:
+        """Leave a queue or a job alone for some seconds."""
+        self._resting[queue, job] = self._clock() + seconds
+
     def _find(self, names: Collection[str] | None, job: str | None) -> list[Next]:
         with self._catalog.read() as connection:
             found = retries.next_due(connection, names)
@@ -98,12 +136,11 @@ class Retries:
             else:
                 with self._catalog.read() as connection:
                     queue = queues.find(connection, name)
-                with quarantining(self._catalog, self._storage):
-                    moved = self._retry(queue)
+                moved = self.move(queue)
         except NoSuchQueue:
             return []
         except IgnisError as error:
-            self._rest(name, RETRY_SECONDS, each.job)
+            self.rest(name, RETRY_SECONDS, each.job)
             return [failed("shovel", name, error)]
         # A job may have more to move, or to wait for: look again.
         return [Ran(task="shovel", queue=name, moved=moved)] if moved or each.job else []
@@ -114,11 +151,11 @@ class Retries:
         if rate is not None and limit is not None:
             every = limit / rate
             if not self._claims(queue, every):
-                self._rest(queue.name, every / 4)
+                self.rest(queue.name, every / 4)
                 return 0
         done = retry(self._catalog, queue, self._storage.uri, limit)
         if done.stopped and not done.moved:
-            self._rest(queue.name, _LOCKED_SECONDS)
+            self.rest(queue.name, _LOCKED_SECONDS)
         else:
             self._resting.pop((queue.name, None), None)
         return done.moved
@@ -127,6 +164,3 @@ class Retries:
         return self._catalog.write(
             lambda connection: schedule.claim(connection, queue.id, _CLAIM, every, first=0.0)
         )
-
-    def _rest(self, queue: str, seconds: float, job: str | None = None) -> None:
-        self._resting[queue, job] = self._clock() + seconds

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import logging
+import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -55,6 +56,11 @@ class Task(NamedTuple):
     chooser: str | None = None
     #: Whether it skips deactivated queues.
     living_only: bool = False
+    #: The function that tells into how many shares its work can be divided, as ``module:name``. It
+    #: takes a `TaskContext` and the queue. Without it, the work is one share.
+    divider: str | None = None
+    #: Whether it takes milliseconds and moves nothing: a stream then needs no micro-batch for it.
+    brief: bool = False
 
     def due(self, queue: QueueInfo | None) -> Timing | None:
         """Return when the task is due for a queue (None: for the store); None: never."""
@@ -86,12 +92,33 @@ class Task(NamedTuple):
         found: list[QueueInfo] = _imported(self.finder)(catalog)
         return [queue for queue in found if self.concerns(queue)]
 
+    def shares(self, context: TaskContext, queue: QueueInfo | None, most: int) -> int:
+        """Return into how many shares to divide the work in a queue, at most *most*."""
+        if self.divider is None or most == 1:
+            return 1
+        return max(1, min(most, int(_imported(self.divider)(context, queue))))
+
 
 def _imported(name: str) -> Callable[..., Any]:
     """Import a function by ``module:name``."""
     module, _, function = name.partition(":")
     found: Callable[..., Any] = getattr(importlib.import_module(module), function)
     return found
+
+
+class Share(NamedTuple):
+    """One of equal shares of the work of a task; by default, all of it."""
+
+    number: int = 0
+    of: int = 1
+
+    def shards(self, queue: QueueInfo) -> tuple[int, ...]:
+        """Return the shards of a queue that belong to this share."""
+        return tuple(range(self.number, queue.shards, self.of))
+
+    def has(self, name: str) -> bool:
+        """Return whether something with a name belongs to this share, the same in any process."""
+        return zlib.crc32(name.encode()) % self.of == self.number
 
 
 class TaskContext(NamedTuple):
@@ -104,6 +131,10 @@ class TaskContext(NamedTuple):
     shovelful: Callable[[QueueInfo], Shovelful]
     #: Whether a person asked for the task, who wants messages moved before their time.
     asked_for: bool = True
+    #: The share of the work to do.
+    share: Share = Share()
+    #: Whether a check also reads all segments.
+    deep: bool = False
 
 
 #: Seconds after which a task that failed is tried again. Source: IgnisMQ.

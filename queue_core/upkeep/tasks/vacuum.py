@@ -25,27 +25,41 @@ from queue_core.catalog.slices import files, segments
 from queue_core.segments.storage import Storage
 from queue_core.support import faults
 from queue_core.upkeep.tasks.purge import KEPT_SECONDS, purge
-from queue_core.upkeep.tasks.task import TaskContext
+from queue_core.upkeep.tasks.task import Share, TaskContext
 
 #: Age in seconds below which a file that no slice names is kept.
 GRACE_SECONDS = 3600.0
+#: For each of so many files that no slice names, there can be one more share.
+SHARE_FILES = 1_000
 
 
 def run(context: TaskContext, _: None = None) -> int:
     """Return how many files were removed."""
-    purge(context.catalog)
-    context.catalog.keep_reserve()
-    return len(vacuum(context.catalog, context.storage))
+    if context.share.number == 0:
+        purge(context.catalog)
+        context.catalog.keep_reserve()
+    return len(vacuum(context.catalog, context.storage, share=context.share))
+
+
+def shares(context: TaskContext, _: None = None) -> int:
+    """Return how many processes divide the files among them: each lists the storage."""
+    with context.catalog.read() as connection:
+        return 1 + files.count_unnamed(connection) // SHARE_FILES
 
 
 def vacuum(
-    catalog: Catalog, storage: Storage, grace: float = GRACE_SECONDS, *, dry_run: bool = False
+    catalog: Catalog,
+    storage: Storage,
+    grace: float = GRACE_SECONDS,
+    *,
+    dry_run: bool = False,
+    share: Share = Share(),  # noqa: B008 - it cannot change
 ) -> list[str]:
-    """Remove unnamed files older than *grace* seconds; return their locations."""
+    """Remove unnamed files of *share* older than *grace* seconds; return their locations."""
     identity = Identity(catalog, storage)
     # Files of another catalog must stay, and a storage that is not mounted would seem empty.
     identity.verify() if dry_run else identity.own()
-    present = storage.list()
+    present = {at: written for at, written in storage.list().items() if share.has(at)}
     if dry_run:
         with catalog.read() as connection:
             strangers, garbage = _removable(connection, present, grace)
@@ -59,8 +73,8 @@ def vacuum(
     def condemn(connection: Connection) -> list[str]:
         segments.release(connection, unnamed)
         strangers, garbage = _removable(connection, present, grace)
-        files.condemn(connection, strangers, garbage)
-        found = files.condemned(connection)
+        files.condemn(connection, strangers, [at for at in garbage if share.has(at)])
+        found = [at for at in files.condemned(connection) if share.has(at)]
         clock.confirm(connection)
         faults.point("vacuum.before_commit")
         return found

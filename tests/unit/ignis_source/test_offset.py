@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from ignis_source.offset import Offset, ReportOffset
+from ignis_source.offset import Offset, TaskOffset
 from queue_core.errors import Damaged
 
 GOLDEN = '{"consumer": "clerk", "ticket": 7}'
@@ -38,13 +38,16 @@ def test_what_is_no_offset_of_ours_is_told_so(logged):
 
 
 def test_how_far_a_log_is_read_is_written_with_its_keys_in_this_order():
-    logged = json.dumps(ReportOffset(since=3, report=7).to_json())
+    offset = TaskOffset("tasks:a", since=3, round=5, report=7)
+    logged = json.dumps(offset.to_json())
 
-    assert logged == '{"since": 3, "report": 7}'
-    assert ReportOffset.from_json(json.loads(logged)) == ReportOffset(since=3, report=7)
+    assert logged == '{"stream": "tasks:a", "since": 3, "round": 5, "report": 7}'
+    assert TaskOffset.from_json(json.loads(logged)) == offset
 
 
-@pytest.mark.parametrize("logged", [{}, {"consumer": "clerk", "ticket": 7}, {"since": 1}, [1]])
+@pytest.mark.parametrize(
+    "logged", [{}, {"consumer": "clerk", "ticket": 7}, {"stream": "tasks:a", "since": 1}, [1]]
+)
 def test_what_is_no_place_in_a_log_is_told_so(logged):
     with pytest.raises(Damaged, match="which is not an offset of an ignis source"):
-        ReportOffset.from_json(logged)
+        TaskOffset.from_json(logged)

@@ -42,6 +42,7 @@ def test_without_options_a_source_reads_main_and_deletes_what_is_committed():
         tasks=TASKS,
         reports=False,
         interval=None,
+        deep=False,
         limit=None,
         rate=None,
         zookeeper=None,
@@ -129,7 +130,7 @@ def test_all_wrong_options_are_told_at_once_each_with_what_was_meant():
         "idleWait='-1s': use a duration of 0 or more",
         "consumer='no spaces': consumer name 'no spaces': use a letter or digit",
         "tasks='shovel, sleep': task='sleep'",
-        f"task='sweeep': use {', '.join(TASKS)}, all; did",
+        f"task='sweeep'; did you mean 'sweep'?; use {', '.join(TASKS)}",
         "rate='0': use messages a second, more than 0",
     ):
         assert part in told

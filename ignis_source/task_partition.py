@@ -1,0 +1,100 @@
+"""The partitions of a stream of side tasks, and how executors do their work. Needs the catalog."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql.datasource import InputPartition
+from sqlalchemy import Connection
+
+from ignis_source.options import SourceOptions
+from ignis_source.task_runner import make_tasks
+from queue_core.catalog.identity.handle import StoreHandle, known_store
+from queue_core.catalog.records import schedule, task_log, task_runs
+from queue_core.catalog.records.task_runs import RENEW_SECONDS, TaskRun
+from queue_core.errors import IgnisError, Invalid, NoSuchQueue, NotLeading
+from queue_core.support import faults
+from queue_core.support.loop import Loop
+from queue_core.upkeep.leader.deputy import Deputy
+from queue_core.upkeep.tasks.task import RETRY_SECONDS
+from queue_core.values.views import REPORTS
+
+#: Attempts of a task that was asked for, before its query fails.
+TRIES = 3
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass
+class TaskPartition(InputPartition):
+    """Some runs of a round, which one task of Spark does one after the other."""
+
+    runs: tuple[TaskRun, ...]
+    #: The numbers and names of the queues whose reports are told; 0: the store.
+    names: Mapping[int, str | None]
+    #: The lease of the leader that has claimed them; None: it has none.
+    grant: tuple[str, int] | None
+    #: Whether a person asked for the tasks, due or not.
+    asked_for: bool
+
+
+def do_runs(options: SourceOptions, partition: TaskPartition) -> pa.Table:
+    """
+    Do the runs of a partition, unless they are done; return the reports of what they moved.
+
+    A run that is repeated continues, and a run that was done is only reported. An error does not
+    keep other runs from being done, and is noted in the catalog.
+    """
+    store = known_store(options.address)
+    ids = [run.id for run in partition.runs]
+
+    def hold() -> None:
+        store.catalog.write(lambda connection: task_runs.hold(connection, ids))
+
+    loop = Loop("runs", hold, every=RENEW_SECONDS)
+    loop.start()
+    try:
+        for run in partition.runs:
+            if store.catalog.write(lambda c: task_runs.hold(c, [run.id])):  # noqa: B023
+                _do(store, options, partition, run)
+    finally:
+        loop.stop()
+    with store.catalog.read() as connection:
+        told = [task_log.read_run(connection, run, partition.names) for run in ids]
+    return pa.concat_tables([REPORTS.empty_table(), *told])
+
+
+def _do(store: StoreHandle, options: SourceOptions, partition: TaskPartition, run: TaskRun) -> None:
+    """Do a run, and note that it is done."""
+    tasks = make_tasks(store, options, (), Deputy(partition.grant, run.id))
+    name = partition.names.get(run.target_id) or f"queue {run.target_id}"
+    if run.target_id == schedule.STORE:
+        name = "the store"
+    failure: IgnisError | None = None
+    for left in reversed(range(TRIES if partition.asked_for else 1)):
+        try:
+            with task_log.belonging_to(run.id):
+                tasks.run_share(run, asked_for=partition.asked_for)
+            failure = None
+        except (NotLeading, NoSuchQueue) as error:
+            _log.warning("task %s of %s is left to others: %s", run.task, name, error)
+        except IgnisError as error:
+            _log.warning("task %s of %s failed: %s", run.task, name, error)
+            failure = error
+        if failure is None or isinstance(failure, Invalid):
+            break
+        if left:
+            time.sleep(RETRY_SECONDS)
+    faults.point("task.done")
+    told = None if failure is None else f"{type(failure).__name__}: {failure}"
+
+    def finish(connection: Connection) -> None:
+        task_runs.finish(connection, run.id, told)
+        if failure is not None:
+            schedule.hasten(connection, run.queue_id, run.task, RETRY_SECONDS)
+
+    store.catalog.write(finish)
