@@ -49,6 +49,7 @@ def consume(
     consumer: str | None = None,
     trigger: Mapping[str, Any] | None = None,
     name: str | None = None,
+    side_tasks: str = "thread",
     **options: Any,
 ) -> StreamingQuery:
     """
@@ -110,6 +111,10 @@ def consume(
         trigger: One argument of ``DataStreamWriter.trigger``, such as ``{"availableNow": True}``,
             ``{"once": True}`` or ``{"processingTime": "5 seconds"}``.
         name: The query's name.
+        side_tasks: Where the side tasks run. ``thread``: those of the query's queues, in a thread
+            of its process. ``stream``: those of the whole store, in a second query, whose tasks
+            run on the executors; it keeps its checkpoint within *checkpoint*, is shared with other
+            queries of the session, and stops with the last of them. ``none``: nowhere.
         **options: More options of the source (docs/options.md).
 
     Returns:
@@ -137,6 +142,7 @@ def consume(
         trigger=trigger,
         name=name,
         options=options,
+        side_tasks=side_tasks,
     )
     contract = Contract.of(
         handler,

@@ -95,8 +95,8 @@ class ManagedQuery:
         try:
             self._query = self._start()
         except Exception as error:  # noqa: BLE001 - the other queues continue; `state` reports it
-            names = listed([info.name for info in infos])
-            _log.warning("the query of queue %s cannot be started: %s", names, error)
+            names = f"queue {listed([info.name for info in infos])}" if infos else "the side tasks"
+            _log.warning("the query of %s cannot be started: %s", names, error)
             self._query, self._error = None, error
             return
         self.shape = shape

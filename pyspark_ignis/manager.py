@@ -25,6 +25,7 @@ from pyspark_ignis.managed_query import (
 )
 from pyspark_ignis.queue_stats import QueueStats, queue_stats
 from pyspark_ignis.shared_queries import SharedQueries, SharedQuery
+from pyspark_ignis.side_tasks import STREAM, THREAD, check_side_tasks, side_task_stream
 from queue_core.catalog import queues
 from queue_core.errors import BadOption, CatalogUnavailable
 from queue_core.queue import Queue
@@ -88,6 +89,9 @@ class IgnisManager:
             handler's arguments have their own. The queues of a shared query share it evenly, or by
             their setting ``weight``. By default, all waiting messages.
         tasks: The side tasks to run, by name. The default names all of them.
+        side_tasks: Where they run. ``thread``: in threads of this process. ``stream``: in a query
+            of their own, whose tasks run on the executors; `side_task_query` is this query, and its
+            progress shows what it moved. ``none``: nowhere.
 
     Raises:
         BadOption: An argument is unknown, malformed or out of range.
@@ -111,6 +115,7 @@ class IgnisManager:
         shared: bool = False,
         max_messages: int | None = None,
         tasks: Collection[str] = TASKS,
+        side_tasks: str = "thread",
     ) -> None:
         self._spark = spark
         if not isinstance(checkpoints, str | os.PathLike):
@@ -148,9 +153,22 @@ class IgnisManager:
         except BaseException:
             self._store.close()
             raise
+        in_threads = check_side_tasks(side_tasks) == THREAD
         #: Whether to stand for election. With a leader that does not sweep, nobody would.
-        self._stands = any(REGISTRY[task].leader_only for task in tasks)
-        self._shovels = "shovel" in tasks
+        self._stands = in_threads and any(REGISTRY[task].leader_only for task in tasks)
+        self._shovels = in_threads and "shovel" in tasks
+        self._in_threads = in_threads
+        #: The query of side tasks, if they run in one.
+        self._task_query: ManagedQuery | None = None
+        if side_tasks == STREAM:
+            options = {
+                "zookeeper": zookeeper,
+                "clientId": client_id,
+                "refreshInterval": self._every,
+            }
+            self._task_query = ManagedQuery(
+                partial(side_task_stream, spark, self._address | options, self._checkpoints, tasks)
+            )
         self._started = False
         self._threads: list[Loop] = []
         #: Held while queries are started or stopped; re-entrant, because refreshes nest.
@@ -177,7 +195,11 @@ class IgnisManager:
                 Loop("refresh", self.refresh, every=self._every, first=self._first),
                 *self._retries(),
                 *self._mending(),
-                Loop("tasks", self._run_tasks, every=_TASK_SECONDS),
+                *(
+                    [Loop("tasks", self._run_tasks, every=_TASK_SECONDS)]
+                    if self._in_threads
+                    else []
+                ),
             ]
             for thread in self._threads:
                 thread.start()
@@ -202,9 +224,10 @@ class IgnisManager:
         for thread in threads:
             thread.stop()
         with self._lock:
-            running = {managed.running for managed in self._queries.values()} - {None}
+            every = [*self._queries.values(), *([self._task_query] if self._task_query else [])]
+            running = {managed.running for managed in every} - {None}
             stop_between_batches([query for query in running if query is not None], patience)
-            for managed in self._queries.values():
+            for managed in every:
                 managed.leave("stopped")
             if self._shared is not None:
                 self._shared.settle_in()
@@ -231,6 +254,8 @@ class IgnisManager:
                     managed.attend([existing[queue]])
             if self._shared is not None:
                 self._shared.settle_in()
+            if self._task_query is not None:
+                self._task_query.attend([])
 
     def create_queue(
         self,
@@ -458,6 +483,11 @@ class IgnisManager:
         managed = dict(self._queries)
         return {queue: each.state(queue in paused) for queue, each in managed.items()}
 
+    @property
+    def side_task_query(self) -> StreamingQuery | None:
+        """The query that runs the side tasks; None if it does not run, or they have none."""
+        return None if self._task_query is None else self._task_query.running
+
     def _paused(self) -> set[str]:
         """Return the names of the paused queues; none if the catalog cannot be reached."""
         if not self._started:
@@ -499,13 +529,14 @@ class IgnisManager:
 
     def _mending(self) -> list[Loop]:
         """Start failed queries again soon, if many queues depend on one."""
-        shared = self._shared
-        if shared is None:
+        shared, tasks = self._shared, self._task_query
+        if shared is None and tasks is None:
             return []
 
         def mend() -> None:
             with self._lock:
-                if shared.failed:
+                failed = shared is not None and shared.failed
+                if failed or (tasks is not None and tasks.state().status == "failed"):
                     self.refresh()
 
         return [Loop("mending", mend, every=MENDING_SECONDS)]

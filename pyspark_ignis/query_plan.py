@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from inspect import signature
@@ -19,6 +17,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
 
 from ignis_source.options import OPTIONS
+from pyspark_ignis.side_tasks import STREAM, THREAD, beside, check_side_tasks
+from pyspark_ignis.spark_session import activate, finding_ignis
 from queue_core.errors import BadOption
 from queue_core.values.durations import in_seconds
 from queue_core.values.names import nearest, speaking
@@ -45,6 +45,8 @@ class QueryPlan:
     #: At most one argument of ``DataStreamWriter.trigger``.
     trigger: dict[str, Any]
     name: str | None
+    #: Where the side tasks run.
+    side_tasks: str = THREAD
 
     @staticmethod
     def of(
@@ -61,9 +63,15 @@ class QueryPlan:
         name: str | None,
         options: Mapping[str, Any],
         magazine: str = "main",
+        side_tasks: str = THREAD,
     ) -> QueryPlan:
         """Return the plan for these arguments of *call*, such as `consume`; raises `BadOption`."""
         folder = checkpoint_folder(checkpoint)
+        if check_side_tasks(side_tasks) != THREAD and any(n.lower() == "tasks" for n in options):
+            raise BadOption(
+                f"{call.__name__}: tasks= names the tasks of the thread; remove it, or "
+                f"side_tasks={side_tasks!r}"
+            )
         several = not isinstance(queues, str)
         given = _allowed(options, call) | {
             "path": None if path is None else str(path),
@@ -75,11 +83,14 @@ class QueryPlan:
             "consumer": consumer or consumer_of(folder),
             "ack": "settle",
         }
+        if side_tasks != THREAD:
+            given["tasks"] = "none"
         return QueryPlan(
             checkpoint=folder,
             source={key: _text(value) for key, value in given.items() if value is not None},
             trigger=_checked_trigger(trigger),
             name=name,
+            side_tasks=side_tasks,
         )
 
     def messages(
@@ -109,8 +120,11 @@ class QueryPlan:
             writer = writer.trigger(**self.trigger)
         if self.name is not None:
             writer = writer.queryName(self.name)
-        _activate(spark)
-        return writer.start()
+        activate(spark)
+        query = writer.start()
+        if self.side_tasks == STREAM:
+            beside(spark, query, self.source, self.checkpoint)
+        return query
 
 
 def consumer_of(checkpoint: str | Path) -> str:
@@ -196,33 +210,3 @@ def _checked_trigger(trigger: Mapping[str, Any] | None) -> dict[str, Any]:
                 f"trigger={given!r}: use one of {', '.join(_TRIGGERS)}{nearest(kind, _TRIGGERS)}"
             )
     return given
-
-
-def _activate(spark: SparkSession) -> None:
-    """
-    Make a session the active one of this thread, by creating a DataFrame.
-
-    Spark looks in the active session for formats that are written in Python, and a new thread has
-    none.
-    """
-    spark.createDataFrame([], "nothing INT")
-
-
-_CONDITION = "DATA_SOURCE_NOT_FOUND"
-
-
-@contextmanager
-def finding_ignis() -> Iterator[None]:
-    """Raise `BadOption` in place of Spark's error if Spark's Python does not find ignis."""
-    try:
-        yield
-    except Exception as error:
-        # It may come from the JVM as it is, or translated by PySpark.
-        if _CONDITION not in str(error):
-            raise
-        theirs = os.environ.get("PYSPARK_PYTHON") or "the python3 of the PATH"
-        raise BadOption(
-            f"Spark does not find ignis: Spark runs {theirs}, and this program runs "
-            f"{sys.executable}; set PYSPARK_PYTHON={sys.executable} before Spark starts, or "
-            "install ignis in Spark's Python"
-        ) from error

@@ -468,17 +468,21 @@ schedule = Table(
 task_runs = Table(
     "task_runs",
     metadata,
+    #: The number of the run.
     Column("id", _Id, primary_key=True, autoincrement=True),
-    #: The stream, as its checkpoint names it, and which of its micro-batches.
+    #: The name of the stream, which its checkpoint has.
     Column("stream", String(100), nullable=False),
+    #: The micro-batch of the stream, counted from 1.
     Column("round", BigInteger, nullable=False),
     #: The claimed job of the schedule: 0 for a task of the store, or of the leader.
     Column("queue_id", BigInteger, nullable=False),
+    #: The name of the side task; `retry`: messages of the queue whose time has come.
     Column("task", String(32), nullable=False),
     #: The queue in which it works; 0: the store.
     Column("target_id", BigInteger, nullable=False),
-    #: Which share of the work it does, and of how many.
+    #: Which share of the work it does, counted from 0.
     Column("share", Integer, nullable=False),
+    #: Into how many shares the work is divided.
     Column("shares", Integer, nullable=False),
     #: Until when nobody else claims the job. Working tasks of Spark put it off.
     Column("held_until", BigInteger, nullable=False),

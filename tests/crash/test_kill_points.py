@@ -24,7 +24,7 @@ pytestmark = pytest.mark.crash
 #: What runs beside the life of messages, and may be killed at any time.
 TASKS = ("shovel.", "sweep.", "settle.", "compact.", "vacuum.", "expire.", "abandon.")
 #: Those of Spark, and those of upgrades, have tests of their own.
-OTHERS = ("source.", "sink.", "migrate.")
+OTHERS = ("source.", "task.", "sink.", "migrate.")
 #: Where something may be in a bucket of which the catalog does not know, or the reverse.
 IN_BUCKETS = ("load.writing", "load.before_commit", "compact.written", "vacuum.removing")
 CORE_POINTS = {name for name in faults.POINTS if not name.startswith(OTHERS)}

@@ -1,0 +1,42 @@
+"""What each start of a query needs of a Spark session: to be active, and to find ignis."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from pyspark.sql import SparkSession
+
+from queue_core.errors import BadOption
+
+
+def activate(spark: SparkSession) -> None:
+    """
+    Make a session the active one of this thread, by creating a DataFrame.
+
+    Spark looks in the active session for formats that are written in Python, and a new thread has
+    none.
+    """
+    spark.createDataFrame([], "nothing INT")
+
+
+_CONDITION = "DATA_SOURCE_NOT_FOUND"
+
+
+@contextmanager
+def finding_ignis() -> Iterator[None]:
+    """Raise `BadOption` in place of Spark's error if Spark's Python does not find ignis."""
+    try:
+        yield
+    except Exception as error:
+        # It may come from the JVM as it is, or translated by PySpark.
+        if _CONDITION not in str(error):
+            raise
+        theirs = os.environ.get("PYSPARK_PYTHON") or "the python3 of the PATH"
+        raise BadOption(
+            f"Spark does not find ignis: Spark runs {theirs}, and this program runs "
+            f"{sys.executable}; set PYSPARK_PYTHON={sys.executable} before Spark starts, or "
+            "install ignis in Spark's Python"
+        ) from error
