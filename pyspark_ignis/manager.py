@@ -160,7 +160,7 @@ class IgnisManager:
         self._in_threads = in_threads
         #: The query of side tasks, if they run in one.
         self._task_query: ManagedQuery | None = None
-        if side_tasks == STREAM:
+        if side_tasks == STREAM and tasks:
             options = {
                 "zookeeper": zookeeper,
                 "clientId": client_id,

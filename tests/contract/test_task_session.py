@@ -1,25 +1,19 @@
 """A query of side tasks without Spark: its runs, its reports, and its end."""
 
-import pyarrow as pa
 import pytest
 from sqlalchemy import update
 
 from ignis_source import task_partition
 from ignis_source.offset import TaskOffset
 from ignis_source.options import SourceOptions
-from ignis_source.partition import TablePartition
-from ignis_source.task_partition import do_runs
 from ignis_source.task_session import TaskSession
 from queue_core.catalog.holders import leases
 from queue_core.catalog.tables import slices
 from queue_core.errors import BadSelector, CatalogUnavailable, NoSuchQueue
-from queue_core.segments.ipc import unpack
 from queue_core.upkeep.tasks import shovel as shovel_task
+from tests.contract.task_streams import ALWAYS, told, with_sidelined
 from tests.dump import backdate
 from tests.factories import make_queue, numbers_of, orders
-
-#: Due whenever somebody looks.
-ALWAYS = {"interval": "0", "idleWait": "2s"}
 
 
 @pytest.fixture
@@ -41,26 +35,6 @@ def session(store):
 def _impatient(monkeypatch):
     """What failed is tried again at once."""
     monkeypatch.setattr(task_partition, "RETRY_SECONDS", 0.0)
-
-
-def with_sidelined(store, count=5, name="orders", **settings):
-    queue = make_queue(store, name, retry=None, **settings)
-    queue.load(orders(count))
-    queue.sideline(queue.fire("all"))
-    return queue
-
-
-def told(session, start, end):
-    """Do the work of a batch as executors do; return its rows."""
-    tables = [
-        unpack(partition.arrow)
-        if isinstance(partition, TablePartition)
-        else do_runs(session._options, partition)
-        for partition in session.plan(start, end)
-    ]
-    columns = ["task", "queue", "moved"]
-    rows = pa.concat_tables(tables).select(columns).to_pylist()
-    return [tuple(row.values()) for row in rows]
 
 
 def once(session):

@@ -1,0 +1,113 @@
+"""The side tasks of a whole store in a query of their own, beside consumers and in a manager."""
+
+import pytest
+
+from pyspark_ignis import IgnisManager, consume
+from queue_core.errors import BadOption
+from tests.dump import backdate
+from tests.factories import orders
+from tests.spark.rig import assert_rows, counts, wait_until
+
+
+def refuse(order):
+    return False
+
+
+def started(rig, name="orders", **how):
+    return consume(
+        rig.spark, name, refuse, path=rig.path, checkpoint=rig.folder / f"of-{name}",
+        name=name, side_tasks="stream", idleWait="100ms", **how,
+    )  # fmt: skip
+
+
+def side_queries(rig):
+    return [query for query in rig.spark.streams.active if query.name.startswith("ignis side")]
+
+
+def moved(query):
+    """The observed counts of a query, summed over its progress."""
+    observed = [
+        progress.observedMetrics.get("ignis_side_tasks") for progress in query.recentProgress
+    ]
+    return {name: sum(row[name] for row in observed if row) for name in ("shovel", "sweep")}
+
+
+def test_consumers_share_one_query_of_side_tasks_that_ends_with_the_last(rig):
+    """It shovels for both, and for a queue that nobody consumes; its progress tells it."""
+    queues = [
+        rig.orders(2, name, retry=None, shovel_interval=0.2)
+        for name in ("orders", "bills", "third")
+    ]
+    queues[2].sideline(queues[2].fire("all"))
+    first, second = started(rig), started(rig, "bills")
+    (tasks,) = side_queries(rig)
+
+    wait_until(lambda: all(counts(q, "shovelled", magazine="sideline")[0] >= 2 for q in queues))
+    wait_until(lambda: moved(tasks)["shovel"] >= 6, tasks)
+    latest = next(each for each in tasks.recentProgress if each.numInputRows).sources[0]
+    assert '"claimed"' in latest.latestOffset
+
+    first.stop()
+    assert side_queries(rig) != []
+    second.stop()
+    wait_until(lambda: side_queries(rig) == [])
+
+
+def test_a_manager_runs_the_side_tasks_in_a_query_and_starts_it_again(rig):
+    queue = rig.orders(3, retry=None, shovel_interval=0.2)
+    other = rig.orders(4, "other", sweep_after=60.0)
+    other.fire("all")
+    backdate(rig.store, 7200)
+    rig.store.catalog.write(_make_sweep_due)
+    manager = IgnisManager(
+        rig.spark, path=rig.path, handlers={"orders": refuse}, tasks=("shovel", "sweep"),
+        checkpoints=rig.folder / "checkpoints", side_tasks="stream",
+    )  # fmt: skip
+    with manager:
+        tasks = manager.side_task_query
+        wait_until(lambda: counts(queue, "shovelled", magazine="sideline")[0] >= 3, tasks)
+        wait_until(lambda: counts(other, "swept") == [4], tasks)
+        wait_until(lambda: moved(tasks)["sweep"] == 4, tasks)
+        tasks.stop()
+        assert manager.side_task_query is None
+        manager.refresh()
+        again = manager.side_task_query
+        wait_until(lambda: moved(again)["shovel"] >= 3, again)
+        # What it has done is done: a restart reports nothing twice.
+        assert moved(again)["sweep"] == 0
+    assert rig.spark.streams.active == []
+    swept = rig.view("reports").where("task = 'sweep'").selectExpr("sum(moved)")
+    assert_rows(swept, 4)
+
+
+def _make_sweep_due(connection):
+    from queue_core.catalog.tables import schedule
+
+    values = {"queue_id": 0, "task": "sweep", "begun_at": 0, "due_at": 0}
+    connection.execute(schedule.insert().values(**values))
+
+
+def test_none_runs_none(rig):
+    queue = rig.orders(2, retry=None, shovel_interval=0.1)
+    query = consume(
+        rig.spark, "orders", refuse, path=rig.path, checkpoint=rig.folder / "checkpoint",
+        side_tasks="none",
+    )  # fmt: skip
+    wait_until(lambda: counts(queue, "sidelined") == [2], query)
+    queue.load(orders(1, first=9))
+    wait_until(lambda: counts(queue, "sidelined") == [3], query)
+    assert counts(queue, "shovelled", magazine="sideline") == [0]
+    assert side_queries(rig) == []
+
+
+@pytest.mark.parametrize(
+    ("how", "told"),
+    [
+        ({"side_tasks": "streams"}, "side_tasks='streams': use 'thread'"),
+        ({"side_tasks": "none", "tasks": "sweep"}, "tasks= names the tasks of the thread"),
+    ],
+)
+def test_what_contradicts_is_refused(rig, how, told):
+    rig.orders(1)
+    with pytest.raises(BadOption, match=told):
+        consume(rig.spark, "orders", refuse, path=rig.path, checkpoint="/nowhere", **how)
