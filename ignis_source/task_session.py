@@ -45,11 +45,11 @@ class TaskSession:
     """The state that a reader of side tasks keeps between Spark's calls."""
 
     def __init__(self, options: SourceOptions) -> None:
-        self._options = options
+        self.options = options
         self.store = StoreHandle(options.address)
         try:
             self._queues = Queues(lambda _: self._requested(), options.refresh_interval)
-            self._tasks, self._leader = make_runner(self.store, options, lambda: self._queues.infos)
+            self._tasks, self.leader = make_runner(self.store, options, lambda: self._queues.infos)
         except IgnisError:
             self.store.close()
             raise
@@ -96,7 +96,7 @@ class TaskSession:
                 start = start._replace(report=max(start.report, self._newest(start.stream)))
             self._asked = True
             if number is None:
-                self._leader.stop()
+                self.leader.stop()
         else:
             number, start = self._look(start)
         if number is not None:
@@ -116,7 +116,7 @@ class TaskSession:
                 connection, end.stream, start.round if same else 0, end.round
             )
             told = task_log.read(
-                connection, about, self._options.tasks, after, end.report, end.stream
+                connection, about, self.options.tasks, after, end.report, end.stream
             )
         self._claimed = Counter(run.task for run in runs)
         planned: list[InputPartition] = [*self._spread(runs, about)]
@@ -132,28 +132,28 @@ class TaskSession:
 
     def close(self) -> None:
         """Stop leading and close the store. Spark does not call this; tests do."""
-        self._leader.stop()
+        self.leader.stop()
         self.store.close()
 
     def _look(self, start: TaskOffset) -> tuple[int | None, TaskOffset]:
         """Return the number of a new round, and *start* with the newest report of others."""
-        if not self._poller.wait(time.monotonic() + self._options.idle_wait):
+        if not self._poller.wait(time.monotonic() + self.options.idle_wait):
             return None, start
         self._poller.looked()
         self._queues.refresh_if_due()
-        if any(REGISTRY[task].leader_only for task in self._options.tasks):
-            self._leader.start()
+        if any(REGISTRY[task].leader_only for task in self.options.tasks):
+            self.leader.start()
         number = self._tasks.claim_due(self._queues.infos, self._wanted(start))
         return number, start._replace(report=max(start.report, self._last(start.stream) or 0))
 
     def _claim_all(self, start: TaskOffset) -> int | None:
         self._queues.refresh()
-        if any(REGISTRY[task].leader_only for task in self._options.tasks):
+        if any(REGISTRY[task].leader_only for task in self.options.tasks):
             self._stand()
         return self._tasks.claim_all(self._queues.infos, self._wanted(start))
 
     def _wanted(self, start: TaskOffset) -> StreamClaim:
-        return StreamClaim(start.stream, start.round, self._options.partitions)
+        return StreamClaim(start.stream, start.round, self.options.partitions)
 
     def _note_errors(self, start: TaskOffset) -> None:
         """Raise the first error of a round that ran once; let queues rest where others failed."""
@@ -161,7 +161,7 @@ class TaskSession:
         with self.store.catalog.read() as connection:
             failed = task_runs.errors(connection, start.stream, start.round)
         if failed and self._once and self._asked:
-            self._leader.stop()
+            self.leader.stop()
             name, _, message = failed[0][1].partition(": ")
             raise getattr(errors, name, IgnisError)(message)
         resting = {run.target_id for run, _ in failed if run.task == RETRY}
@@ -176,18 +176,18 @@ class TaskSession:
         names: dict[int, str | None] = {
             queue.id: queue.name for queue in about if queue is not None
         }
-        names |= {} if self._options.queues else {schedule.STORE: None}
-        count = min(len(runs), self._options.partitions or MOST_PARTITIONS)
+        names |= {} if self.options.queues else {schedule.STORE: None}
+        count = min(len(runs), self.options.partitions or MOST_PARTITIONS)
         return [
-            TaskPartition(tuple(runs[n::count]), names, self._leader.grant(), self._once)
+            TaskPartition(tuple(runs[n::count]), names, self.leader.grant(), self._once)
             for n in range(count)
         ]
 
     def _stand(self) -> None:
         """Stand for election, and wait for ZooKeeper to hold it; a lease needs no wait."""
-        self._leader.start()
-        end = time.monotonic() + (PATIENCE_SECONDS if self._options.zookeeper else 0.0)
-        while not self._leader.leads() and time.monotonic() < end:
+        self.leader.start()
+        end = time.monotonic() + (PATIENCE_SECONDS if self.options.zookeeper else 0.0)
+        while not self.leader.leads() and time.monotonic() < end:
             time.sleep(0.05)
 
     def _newest(self, stream: str) -> int:
@@ -205,17 +205,17 @@ class TaskSession:
     def _last(self, stream: str) -> int | None:
         about = self._about()
         with self.store.catalog.read(locking=True) as connection:
-            return task_log.last(connection, about, self._options.tasks, stream)
+            return task_log.last(connection, about, self.options.tasks, stream)
 
     def _about(self) -> list[QueueInfo | None]:
         """Return the queues whose reports to read: the named ones, or all and the store (None)."""
-        if self._options.queues:
+        if self.options.queues:
             return [*self._queues.infos]
         with self.store.catalog.read() as connection:
             return [*queues.find_all(connection), None]
 
     def _requested(self) -> list[QueueInfo]:
-        if self._options.queues:
-            return self.store.queues(self._options.queues)
+        if self.options.queues:
+            return self.store.queues(self.options.queues)
         with self.store.catalog.read() as connection:
             return queues.find_all(connection)

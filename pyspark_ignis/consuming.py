@@ -142,8 +142,7 @@ def consume(
         trigger=trigger,
         name=name,
         options=options,
-        side_tasks=side_tasks,
-    )
+    ).with_side_tasks(side_tasks)
     contract = Contract.of(
         handler,
         ignorable=ignorable,

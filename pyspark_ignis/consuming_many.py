@@ -116,8 +116,7 @@ def consume_many(
         trigger=trigger,
         name=name,
         options=options,
-        side_tasks=side_tasks,
-    )
+    ).with_side_tasks(side_tasks)
     read = SourceOptions.of(plan.source)
     available = source_schema(read)
     _, queues = look_up(read)

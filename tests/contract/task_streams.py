@@ -29,7 +29,7 @@ def told(session, start, end):
     tables = [
         unpack(partition.arrow)
         if isinstance(partition, TablePartition)
-        else do_runs(session._options, partition)
+        else do_runs(session.options, partition)
         for partition in session.plan(start, end)
     ]
     rows = pa.concat_tables(tables).select(["task", "queue", "moved"]).to_pylist()

@@ -9,7 +9,6 @@ from queue_core.catalog.tables import files, task_runs
 from queue_core.segments import stager
 from queue_core.support import faults
 from queue_core.upkeep.leader.lease import ROLE, LeaseLeader
-from queue_core.upkeep.tasks.compaction import shares as compaction_shares
 from queue_core.upkeep.tasks.runner import SideTasks
 from queue_core.values.retry import Retry, constant
 from tests.contract.task_streams import ALWAYS, Stream, with_sidelined
@@ -95,7 +94,7 @@ def test_a_repeated_task_of_spark_continues_and_reports_what_was_done_before(sto
     (partition,) = one.session.plan(start, end)
     faults.arm("task.done=raise")
     with pytest.raises(faults.InjectedFault):
-        do_runs(one.session._options, partition)
+        do_runs(one.session.options, partition)
     queue.sideline(queue.fire(2))
 
     # It was not noted as done, so what has come since belongs to it too.
@@ -127,7 +126,7 @@ def test_a_deputy_of_a_leader_that_lost_its_lease_sweeps_nothing(store, stream, 
     one = stream("sweep")
     start = one.session.begin()
     end = one.session.next(start)
-    store.catalog.write(lambda c: leases.release(c, ROLE, one.session._leader.holder))
+    store.catalog.write(lambda c: leases.release(c, ROLE, one.session.leader.holder))
     store.catalog.write(lambda c: leases.hold(c, ROLE, "another", 60))
 
     assert one.told(start, end) == []
@@ -153,8 +152,6 @@ def test_shares_of_a_compaction_have_all_shards_once(store, stream, monkeypatch)
     ]
     assert sum(moved for _, _, moved in one.told(start, end)) == 400
     assert sorted(queue.browse().column("number").to_pylist()) == list(range(400))
-    # Nothing is large any more.
-    assert compaction_shares(one.session._tasks._context, queue.info) == 1
 
 
 def test_shares_of_a_vacuum_remove_each_file_once(store, stream, monkeypatch):
