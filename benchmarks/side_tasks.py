@@ -1,6 +1,6 @@
 """Compare a compaction on an object store by a thread and by a stream of 1, 2 and 4 tasks of Spark.
 
-    python -m benchmarks.side_tasks [--segments 20000] [--latency 0.01] [--rounds 2]
+    python -m benchmarks.side_tasks [--segments 100000] [--latency 0.01] [--large 16384]
 
 Puts as many segments of one message into a bucket of a moto server, which answers each request
 *latency* seconds late, as an object store does. Each run compacts a copy of the same catalog until
@@ -11,6 +11,7 @@ Meanwhile a producer loads a message every 50 ms: its waits show the locks of th
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import statistics
 import subprocess
@@ -29,6 +30,7 @@ from rich.table import Table
 
 from pyspark_ignis import tuned
 from queue_core import Queue, Store
+from queue_core.catalog.slices import parts
 from queue_core.segments import stager
 from queue_core.segments.stager import Stager
 from queue_core.segments.staging_spec import StagingSpec
@@ -95,6 +97,15 @@ def load(store: Store, queue: Queue, segments: int) -> None:
             numbers = range(start, min(start + TOGETHER, segments))
             staged = [one for found in pool.map(stage, numbers) for one in found]
             publish(store.catalog, store.storage, queue.info, staged)
+
+
+def divide_from(slices: int, folder: Path) -> None:
+    """Let queues of so many slices be large in all Python processes, so that shares divide them."""
+    (folder / "sitecustomize.py").write_text(
+        f"from queue_core.catalog.slices import parts\nparts.LARGE = {slices}\n"
+    )
+    parts.LARGE = slices
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])
 
 
 class Producer(threading.Thread):
@@ -180,9 +191,10 @@ def measure(address: Address, work: Callable[[Store], None]) -> list[str]:
 def main() -> int:
     """Measure and print."""
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    arguments.add_argument("--segments", type=int, default=20_000)
+    arguments.add_argument("--segments", type=int, default=100_000)
     arguments.add_argument("--latency", type=float, default=0.01)
     arguments.add_argument("--rounds", type=int, default=2)
+    arguments.add_argument("--large", type=int, default=parts.LARGE)
     given = arguments.parse_args()
     stager.INLINE_BYTES = 0
     console = Console(width=120)
@@ -198,9 +210,11 @@ def main() -> int:
         "a load: 50 / 99 / max ms",
     ):
         table.add_column(column, justify="right" if column else "left")
+    folder = Path(tempfile.mkdtemp(prefix="ignis-side-tasks-"))
+    if given.large != parts.LARGE:
+        divide_from(given.large, folder)
     builder = tuned(SparkSession.builder.master("local[4]").config("spark.ui.enabled", "false"))
     spark = builder.config("spark.log.level", "ERROR").getOrCreate()
-    folder = Path(tempfile.mkdtemp(prefix="ignis-side-tasks-"))
     unsynced.begin()
     begun = time.perf_counter()
     (folder / "first").mkdir()

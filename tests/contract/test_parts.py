@@ -121,7 +121,7 @@ def test_small_slices_that_cannot_be_merged_are_looked_at_once(store, queue, mon
 
     assert run_due(store, compaction, queue) == 0
     # For small slices, and for files of which little is left.
-    assert [magazine for _, _, magazine in looked] == [
+    assert [magazine for _, _, magazine, _ in looked] == [
         magazine for magazine in Magazine for _ in range(2)
     ]
 
