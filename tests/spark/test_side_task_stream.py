@@ -41,14 +41,15 @@ def test_consumers_share_one_query_of_side_tasks_that_ends_with_the_last(rig):
         for name in ("orders", "bills", "third")
     ]
     queues[2].sideline(queues[2].fire("all"))
-    first, second = started(rig), started(rig, "bills")
+    first = started(rig)
     (tasks,) = side_queries(rig)
-
     wait_until(lambda: counts(queues[2], "shovelled", magazine="sideline") == [2], tasks)
     wait_until(lambda: moved(tasks)["shovel"] >= 2, tasks)
     latest = next(each for each in tasks.recentProgress if each.numInputRows).sources[0]
     assert '"claimed"' in latest.latestOffset
 
+    second = started(rig, "bills")
+    assert side_queries(rig) == [tasks]
     first.stop()
     assert side_queries(rig) != []
     second.stop()
