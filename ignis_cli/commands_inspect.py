@@ -28,6 +28,7 @@ from queue_core.support.import_paths import missing
 from queue_core.values.model import BY_SHARD
 from queue_core.values.names import nearest
 from queue_core.values.views import VIEWS
+from queue_core.watching import space, wording
 from queue_core.watching.views import read_samples
 
 if TYPE_CHECKING:
@@ -69,8 +70,18 @@ def queues(
             show_json(row | _objects(row, schemas.get(row["queue"], pa.schema([]))))
     else:
         show(rows, _SHOWN + _WIDE if wide else _SHOWN)
+        for disk, text in free_space(store).items() if wide else ():
+            (say if sys.stdout.isatty() else complain)(f"{disk}: {text}")
     if match is not None and not rows.num_rows:
         raise typer.Exit(BROKEN)
+
+
+def free_space(store: Store) -> dict[str, str]:
+    """Return the free space of the disks of catalog and storage, in words."""
+    return {
+        f"disk of {each.of}": f"{wording.size(each.free)} of {wording.size(each.size)} free"
+        for each in space.read(store.catalog, store.storage)
+    }
 
 
 def _objects(row: Mapping[str, Any], schema: pa.Schema) -> dict[str, Any]:
@@ -88,10 +99,14 @@ def describe(queue: Queue) -> None:
     (row,) = queue.store.view("queues", queue.name).to_pylist()
     facts = row | _objects(row, queue.schema)
     counters = queue.metadata()
+    facts["disks"] = [
+        each._asdict() for each in space.read(queue.store.catalog, queue.store.storage)
+    ]
     if in_json.get():
         show_json(facts | {"counters": counters.to_pylist()})
         return
-    columns, settings = facts.pop("columns"), facts.pop("settings")
+    columns, settings, _ = (facts.pop(each) for each in ("columns", "settings", "disks"))
+    facts |= free_space(queue.store)
     named = facts | settings
     show_table(pa.table({"name": [*named], "value": [cell(*each) for each in named.items()]}))
     for title, rows in (

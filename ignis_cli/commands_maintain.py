@@ -16,6 +16,7 @@ from queue_core.catalog.holders.consumers import reserving
 from queue_core.catalog.identity.clock import look
 from queue_core.errors import BadOption
 from queue_core.upkeep.tasks.vacuum import GRACE_SECONDS
+from queue_core.watching import wording
 from queue_core.watching.holders import holding
 
 _MAINTAIN = "Maintain"
@@ -68,11 +69,14 @@ def vacuum(store: Store, *, dry_run: bool = False, grace: str = f"{GRACE_SECONDS
         dry_run: List the files without removing them.
         grace (TIME): Keep files that are younger than this.
     """
+    sizes = store.storage.sizes()
     with counting("vacuum", nouns=("file", "files")):
         removed = store.admin.vacuum(grace=duration("grace", grace), dry_run=dry_run)
-    verb = "would be removed" if dry_run else "removed"
-    lines = [f"{counted(len(removed), 'file', 'files')} {verb}", *removed]
-    answer("\n".join(lines), dry_run=dry_run, files=removed)
+    freed = sum(sizes.get(location, 0) for location in removed)
+    verb = "would be removed, which would free" if dry_run else "removed, which freed"
+    text = f"{counted(len(removed), 'file', 'files')} {verb} {wording.size(freed)}"
+    lines = [text, *(removed if dry_run else ())]
+    answer("\n".join(lines), dry_run=dry_run, files=removed, bytes=freed)
 
 
 @command(_MAINTAIN)

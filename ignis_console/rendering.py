@@ -92,6 +92,7 @@ def environment() -> Environment:
         "age": wording.age,
         "messages": wording.messages,
         "clock": wording.clock,
+        "size": wording.size,
         "shown": shown,
         "exact": Exact,
         "path": lambda text: quote(str(text), safe=""),

@@ -266,7 +266,8 @@ class Catalog:
         if not self._reserve.is_there():
             raise CatalogUnavailable(
                 f"catalog {self._shown()} is on a full disk, and its reserve is for deletions; "
-                "nothing was changed: free some room, or delete messages and vacuum"
+                "nothing was changed: free some room, or delete messages, and run: ignis vacuum "
+                "--grace 0"
             )
 
     def _regain(self) -> None:

@@ -7,6 +7,7 @@ bucket is durable and visible as soon as it is closed.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import time
@@ -390,6 +391,8 @@ class Storage:
             number = getattr(error, "errno", None)
             reason = os.strerror(number) if number else str(error)
             remedy = "" if self._bucket is None else _REMEDY
+            if number in (errno.ENOSPC, errno.EDQUOT):
+                remedy = ": free some room, such as by: ignis vacuum --grace 0"
             raise StorageUnavailable(
                 f"storage {self.name}: {location}: {reason}; nothing was changed{remedy}"
             ) from error

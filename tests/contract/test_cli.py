@@ -166,7 +166,7 @@ def test_vacuum_lists_files_in_a_dry_run_and_then_removes_them(ignis, store):
         sink.write(b"left by a writer that died")
 
     tried = answer(ignis("vacuum", "--grace", "0s", "--dry-run", "--json"))
-    assert tried == [{"dry_run": True, "files": [location]}]
+    assert tried == [{"dry_run": True, "files": [location], "bytes": 26}]
     assert store.storage.exists(location)
     assert "0 files removed" in ignis("vacuum").stdout, "it is too young"
     assert location in ignis("vacuum", "--grace", "0s").stdout

@@ -71,7 +71,7 @@ ANSWERS = {
     "repair": {"queue": "orders", "repaired": 0, "left": []},
     "shovel": {"queue": "orders", "shovelled": 2},
     "sweep": {"queue": "orders", "swept": 1},
-    "vacuum": {"dry_run": False, "files": []},
+    "vacuum": {"dry_run": False, "files": [], "bytes": 0},
 }
 #: Those that serve until a signal, or have tests of their own with what they need.
 OTHERS = {"console", "console-user", "restore"}

@@ -145,3 +145,20 @@ def test_errors_are_json_if_it_is_asked_for(ignis):
         said = json.loads(ignis(*call).stderr)
         assert sorted(said) == ["error", "message"]
     assert said["error"] == "BadOption"
+
+
+def test_the_room_of_a_store_is_told(ignis, store):
+    queue = make_queue(store)
+    queue.load(orders(20_000))
+    queue.delete(queue.fire("all"))
+    sizes = store.storage.sizes()
+
+    assert ignis("vacuum", "--grace", "0s", "--dry-run").stdout.splitlines()[1:] == sorted(sizes)
+    (done,) = answer(ignis("vacuum", "--grace", "0s", "--json"))
+    assert done == {"dry_run": False, "files": sorted(sizes), "bytes": sum(sizes.values())}
+    assert done["bytes"] > 0
+    assert ignis("vacuum").stdout == "0 files removed, which freed 0 bytes\n"
+    (described,) = answer(ignis("describe", "orders", "--json"))
+    assert described["disks"][0]["free"] > 0
+    assert "disk of " in ignis("queues", "--wide").stderr
+    assert "\tbytes\t" in ignis("queues", "--wide").stdout

@@ -142,7 +142,7 @@ class Sqlite(Dialect):
             6: "is locked",
             8: "is read-only; give this user the right to write the folder",
             10: "had an input/output error",
-            13: "is on a full disk; free some room",
+            13: "is on a full disk; free some room, such as by: ignis vacuum --grace 0",
             14: "cannot be opened; check that the folder exists and can be written",
         },
         is_unsure=_is_unsure,
