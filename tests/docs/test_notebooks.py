@@ -78,6 +78,16 @@ assert held == {"on_delete": 5, "on_fire": 6}
 assert (expired, problems, restored) == (1, 0, 3)
 assert len(picture.axes) == 2
 """,
+    "06_manager_and_leader": """
+assert held == before.in_flight == 3_000
+assert moved.loc[("sweep", "main", "sideline")].moved == 3_000
+assert moved.loc[("shovel", "sideline", "main")].moved == 3_000
+assert 0 < took < 400
+assert states[1] == "running" != states[0]
+assert (end.deleted, end.in_flight, end.sideline, end.waiting) == (total, 0, 0, 0)
+assert manager.stats()["month-2"].consumed == winter.num_rows - total
+assert len(picture.axes) == 2
+""",
 }
 
 # A busy machine needs long to start workers; and what is compiled fast runs sooner.

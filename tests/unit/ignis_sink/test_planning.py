@@ -9,10 +9,9 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from ignis_sink import publishing
 from ignis_sink.load import stage
-from ignis_sink.message import LoadMessage
 from ignis_sink.options import SinkOptions
 from ignis_sink.planning import find_target
-from ignis_sink.publishing import in_turn, open_queue, publish
+from ignis_sink.publishing import open_queue, publish_tasks
 from queue_core import Retry, Store
 from queue_core.errors import Conflict, Invalid, NoSuchQueue, QueueExists, SchemaMismatch
 from queue_core.values.limits import Limit
@@ -127,8 +126,7 @@ def test_a_task_that_fails_removes_what_it_has_written(tmp_path):
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 
-def test_segments_without_a_shard_take_the_shards_in_turn_one_for_each_task(tmp_path):
-    target = find_target(options(tmp_path), ROWS)
+def test_segments_without_a_shard_take_the_shards_in_turn_one_for_each_task():
     staged = [
         Staged(
             location=None,
@@ -141,9 +139,8 @@ def test_segments_without_a_shard_take_the_shards_in_turn_one_for_each_task(tmp_
         )
         for shard in (None, None, 5)
     ]
-    tasks = [LoadMessage(target=target, staged=(staged[0], staged[1]), query_id=None)] * 2
-    keyed = [LoadMessage(target=target, staged=(staged[2],), query_id=None)]
-    shards = [segment.runs[0].shard for segment in in_turn([*tasks, *keyed], 7, 4)]
+    tasks = [staged[:2], staged[:2], staged[2:]]
+    shards = [segment.runs[0].shard for segment in publishing._in_turn(tasks, 7, 4)]
     assert shards == [3, 3, 0, 0, 5]
 
 
@@ -156,9 +153,9 @@ def test_the_options_are_settings_of_the_new_queue_also_for_the_rows_that_create
     chosen = SinkOptions.of(SETTINGS | {"path": str(tmp_path), "queue": "q", "shards": "1"})
     table = orders(10, customers=2)
     task = stage(table.to_batches(), find_target(chosen, from_arrow_schema(table.schema)))
-    store, queue = open_queue(task.target, chosen)
-    publish(store, queue, in_turn([task], 0, 1), chosen, None)
+    publish_tasks([task], chosen, 0, None)
 
+    queue = open_queue(task.target, chosen)[1]
     settings = queue.settings
     assert (settings.attributes, settings.categories) == (("number", "amount"), ("customer",))
     assert (settings.priority, settings.priority_aging) == ("amount", 3600.0)
