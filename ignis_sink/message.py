@@ -20,6 +20,7 @@ from queue_core.segments.stager import Stager
 from queue_core.segments.staging_spec import StagingSpec
 from queue_core.segments.storage import Storage
 from queue_core.values.model import Staged
+from queue_core.values.rows import Numbers
 from queue_core.values.schema import conform
 
 if TYPE_CHECKING:
@@ -143,6 +144,15 @@ class LoadMessage(WriterCommitMessage):
     digest: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class StagedOutput:
+    """The rows that a handler has returned in a task."""
+
+    staged: tuple[Staged, ...]
+    #: The message of each row, over all segments.
+    ids: Numbers
+
+
 @dataclass
 class SettleMessage(WriterCommitMessage):
     """The outcomes that a task has collected."""
@@ -153,6 +163,8 @@ class SettleMessage(WriterCommitMessage):
     refusal: str | None = None
     #: The calls of the handler in this task, if it has a breaker.
     tally: Tally | None = None
+    #: The rows that the handler has returned for the output queue, if any.
+    output: StagedOutput | None = None
 
 
 def current_query() -> str | None:

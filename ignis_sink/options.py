@@ -217,6 +217,12 @@ OPTIONS: tuple[Option, ...] = (
         "`exception` or `timeout`.",
         Breaker.parse,
     ),
+    Option(
+        "output",
+        "With `mode=settle`, the queue for the rows that the handler of `consume` returns. They "
+        "are loaded in the transaction that settles their messages.",
+        check_queue,
+    ),
 )
 
 #: Options that are settings of the queue.
@@ -246,6 +252,7 @@ class SinkOptions:
     merge_schema: bool
     consumer: str | None
     breaker: Breaker | None = None
+    output: str | None = None
     on_full: str | None = None
     timeout: float = 600.0
     policy: str | None = None
@@ -317,6 +324,7 @@ class SinkOptions:
             merge_schema=values["mergeSchema"],
             consumer=values["consumer"],
             breaker=values["breaker"],
+            output=values["output"],
             policy=values["policy"],
             dedup=values["dedup"],
             dedup_window=values["dedupWindow"],

@@ -12,12 +12,19 @@ from pyspark.sql.datasource import DataSourceArrowWriter
 from pyspark.sql.types import StructType
 
 from ignis_sink.arrow_streams import DataSourceStreamArrowWriter
-from ignis_sink.message import SettleMessage, current_batch, current_query, read_entry
+from ignis_sink.message import (
+    SettleMessage,
+    Target,
+    current_batch,
+    current_query,
+    read_entry,
+)
 from ignis_sink.options import SinkOptions
 from queue_core.errors import BadOption, BadOutcome, NoSuchQueue
 from queue_core.handling.breaker import Breaker, name_for
 from queue_core.handling.breaker_state import PROBING
 from queue_core.handling.gate import Tally, Window
+from queue_core.handling.output import OUTPUT
 from queue_core.handling.results import REFUSAL, refusal
 from queue_core.segments.row_digest import digest_of_ids
 from queue_core.support import faults
@@ -49,9 +56,15 @@ _OPTIONAL = ("kind", "reason", "not_before", "delay", "dead", "trace")
 class SettleStreamWriter(DataSourceStreamArrowWriter):
     """Settles the messages of a streaming query's micro-batches."""
 
-    def __init__(self, options: SinkOptions, missing: NoSuchQueue | None = None) -> None:
+    def __init__(
+        self,
+        options: SinkOptions,
+        missing: NoSuchQueue | None = None,
+        target: Target | None = None,
+    ) -> None:
         self._options = options
         self._missing = missing
+        self._target = target
 
     @briefly
     def write(self, iterator: Iterator[pa.RecordBatch]) -> SettleMessage:
@@ -59,7 +72,7 @@ class SettleStreamWriter(DataSourceStreamArrowWriter):
         if self._missing is not None and not current_batch():
             # Before a later batch, the queue was there, and was dropped since.
             raise self._missing
-        return gather(iterator, self._options.breaker)
+        return gather(iterator, self._options.breaker, self._target)
 
     @briefly
     def commit(self, messages: list[Any], batchId: int) -> None:
@@ -125,9 +138,24 @@ def check_settlement(options: SinkOptions, schema: StructType) -> NoSuchQueue | 
     return missing
 
 
-def gather(batches: Iterable[pa.RecordBatch], breaker: Breaker | None = None) -> SettleMessage:
-    """Reduce rows to one bitmap per segment and outcome, the reasons, and the breaker's tally."""
+def gather(
+    batches: Iterable[pa.RecordBatch],
+    breaker: Breaker | None = None,
+    target: Target | None = None,
+) -> SettleMessage:
+    """
+    Reduce rows to one bitmap per segment and outcome, the reasons, and the breaker's tally.
+
+    With a *target*, stage the rows that the handler has returned for it.
+    """
     pass_over_imports()
+    output = None
+    if target is not None:
+        from ignis_sink.output import stage_output
+
+        kept: list[pa.RecordBatch] = []
+        output = stage_output(_rows_in(batches, kept), target)
+        batches = kept
     refused: list[str] = []
     tally = None if breaker is None else Tally()
 
@@ -142,7 +170,14 @@ def gather(batches: Iterable[pa.RecordBatch], breaker: Breaker | None = None) ->
 
     settlement = Settlement.merge(settlements())
     faults.point("sink.staged")
-    return SettleMessage(settlement, current_query(), next(iter(refused), None), tally)
+    return SettleMessage(settlement, current_query(), next(iter(refused), None), tally, output)
+
+
+def _rows_in(batches: Iterable[pa.RecordBatch], kept: list[pa.RecordBatch]) -> Iterator[bytes]:
+    """Yield the rows for the output queue, and keep the outcomes without them."""
+    for batch in batches:
+        yield from batch.column(OUTPUT).drop_null().to_pylist()
+        kept.append(batch.drop_columns([OUTPUT]))
 
 
 def _report(options: SinkOptions, tasks: list[SettleMessage]) -> None:
@@ -188,7 +223,13 @@ def apply(options: SinkOptions, tasks: list[SettleMessage], batch: tuple[str, in
             )
     settlement = Settlement.merge(task.settlement for task in tasks)
     known = _described(options, settlement, batch)
-    settled = settle(store.catalog, queues, settlement, consumer, known, options.retry)
+    outputs = [task.output for task in tasks if task.output is not None]
+    if outputs:
+        from ignis_sink.output import settle_and_load
+
+        settled = settle_and_load(options, queues, settlement, consumer, known, outputs)
+    else:
+        settled = settle(store.catalog, queues, settlement, consumer, known, options.retry)
     _log.info(
         "queue %s: %s settled %d messages; it asked to delete %d, sideline %d, reload %d",
         listed(options.queues),

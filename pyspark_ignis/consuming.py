@@ -10,6 +10,8 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from ignis_sink.options import SinkOptions
+from ignis_sink.output import find_output
 from ignis_source.options import SourceOptions
 from ignis_source.queue_refresh import look_up
 from ignis_source.schema import source_schema
@@ -19,6 +21,7 @@ from queue_core.errors import BadOption
 from queue_core.handling.breaker import Breaker, name_for, text_of
 from queue_core.handling.columns import check_columns
 from queue_core.handling.contract import Contract, Ignorable, MagazineHandler
+from queue_core.handling.output import Output
 from queue_core.handling.payloads import ObjectPayload
 from queue_core.values.durations import Duration
 from queue_core.values.model import Magazine
@@ -43,6 +46,7 @@ def consume(
     on_none: str | None = None,
     retry: Retry | str | None = None,
     breaker: Breaker | None = None,
+    output: str | None = None,
     columns: Sequence[str] | None = None,
     magazine: str = "main",
     max_messages: int | None = None,
@@ -101,6 +105,11 @@ def consume(
             probes. Each task also stops by itself, and its other messages are reloaded. Queries and
             pools whose breakers have the same name share it. By default, none. Python handlers
             only.
+        output: The name of a queue of the same store for the rows that the handler returns, as in
+            `ConsumerPool`: they are loaded in the transaction that settles the micro-batch. While
+            a bounded queue has no room, the commit waits as that of a sink does; a queue that
+            refuses the rows ends the query. By default, handlers return only decisions. Python
+            handlers only.
         columns: The columns that the handler gets. Other columns are not read. By default, the
             queue's own columns with ``_message_id``, ``_queue`` and ``_attempt``; with a payload or
             a *message_type*, only the object.
@@ -165,8 +174,23 @@ def consume(
     check_columns(read.queues, available.names, chosen)
     messages = plan.messages(spark, chosen, available)
     is_main = place is Magazine.MAIN
-    settled = settlement(messages, contract, timeout, _sent(named), may_put_off=is_main)
-    return plan.start(spark, settled, contract.retry)
+    settled = settlement(
+        messages,
+        contract,
+        timeout,
+        _sent(named),
+        may_put_off=is_main,
+        output=None if output is None else _output(plan.source, output),
+    )
+    return plan.start(spark, settled, contract.retry, output)
+
+
+def _output(source: Mapping[str, str], name: str) -> Output:
+    """Return the queue for the rows of a handler; raises `NoSuchQueue` and `BadOption`."""
+    place = {key: source[key] for key in ("path", "catalog", "storage") if key in source}
+    target = find_output(SinkOptions.of({**place, "queue": name, "mode": "settle", "output": name}))
+    assert target is not None
+    return Output(target.spec.queue, target.spec.schema, target.spec.key)
 
 
 def _named(breaker: Any, queues: Sequence[str]) -> Breaker | None:

@@ -109,14 +109,20 @@ class QueryPlan:
             return reader.schema(StructType([available[name] for name in columns])).load()
 
     def start(
-        self, spark: SparkSession, settled: DataFrame, retry: Retry | None = None
+        self,
+        spark: SparkSession,
+        settled: DataFrame,
+        retry: Retry | None = None,
+        output: str | None = None,
     ) -> StreamingQuery:
-        """Start the query, which writes the outcomes *settled*."""
+        """Start the query, which writes the outcomes *settled*, and rows to the *output*."""
         shared = {key: self.source[key] for key in _SHARED if key in self.source}
         writer = settled.writeStream.format("ignis").options(mode="settle", **shared)
         writer = writer.option("checkpointLocation", self.checkpoint)
         if retry is not None:
             writer = writer.option("retry", str(retry.by_kinds()))
+        if output is not None:
+            writer = writer.option("output", output)
         if self.trigger:
             writer = writer.trigger(**self.trigger)
         if self.name is not None:

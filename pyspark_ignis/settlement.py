@@ -20,6 +20,7 @@ from queue_core.handling.columns import check_payload
 from queue_core.handling.contract import Contract
 from queue_core.handling.gate import STOPPED
 from queue_core.handling.handler import BatchHandler, HandlerRunner, RowHandler
+from queue_core.handling.output import OUTPUT, Output
 from queue_core.handling.payloads import Payload
 from queue_core.handling.results import REFUSAL
 from queue_core.values.failure_kinds import REJECTED, UNDECIDED
@@ -40,18 +41,20 @@ def settlement(
     breaker: Breaker | None = None,
     *,
     may_put_off: bool = True,
+    output: Output | None = None,
 ) -> DataFrame:
     """
     Return the outcomes of *messages*, as the settle sink takes them.
 
-    A Python call may take *timeout* seconds. Messages of a sideline cannot be put off
-    (*may_put_off*). Raises `BadOption` for a handler that cannot be used.
+    With an *output*, they have the rows for it. A Python call may take *timeout* seconds. Messages
+    of a sideline cannot be put off (*may_put_off*). Raises `BadOption` for a handler that cannot be
+    used.
     """
     if isinstance(contract.handler, Column):
-        if not contract.is_plain or breaker is not None:
+        if not contract.is_plain or breaker is not None or output is not None:
             raise BadOption(
-                "ignorable, handler_timeout, payload, on_none and breaker are for handlers in "
-                "Python; an expression raises no exceptions, cannot be interrupted, and can use "
+                "ignorable, handler_timeout, payload, on_none, breaker and output are for handlers "
+                "in Python; an expression raises no exceptions, cannot be interrupted, and can use "
                 "from_json and coalesce"
             )
         if contract.retry is not None and contract.retry.classes:
@@ -62,7 +65,7 @@ def settlement(
             )
         return _observed(_by_expression(messages, contract.handler))
     runner = runner_of(contract, timeout, messages.schema, may_put_off=may_put_off)
-    return _observed(_by_python(messages, replace(runner, breaker=breaker)))
+    return _observed(_by_python(messages, replace(runner, breaker=breaker, output=output)))
 
 
 def settlement_by_queue(messages: DataFrame, runner: RunnerByQueue) -> DataFrame:
@@ -123,7 +126,10 @@ def _by_python(messages: DataFrame, runner: HandlerRunner | RunnerByQueue) -> Da
             "open files where they are used, inside the handler"
         ) from error
     times = "not_before TIMESTAMP, delay DOUBLE, dead BOOLEAN"
-    texts = f"outcome STRING, kind STRING, reason STRING, {times}, trace STRING, {REFUSAL} STRING"
+    texts = f"outcome STRING, kind STRING, reason STRING, {times}, trace STRING"
+    if isinstance(runner, HandlerRunner) and runner.output is not None:
+        texts += f", {OUTPUT} BINARY"
+    texts += f", {REFUSAL} STRING"
     if isinstance(runner, HandlerRunner) and runner.breaker is not None:
         texts += f", {STOPPED} BOOLEAN"
     return messages.mapInArrow(checked(runner).run_task, f"_message_id LONG, {texts}")

@@ -170,7 +170,10 @@ class IgnisDataSource(DataSource):
             from ignis_sink.settle import SettleStreamWriter, check_settlement
 
             missing = check_settlement(options, schema)
-            return checked(stream_writer(SettleStreamWriter(options, missing), schema))
+            from ignis_sink.output import find_output
+
+            output = find_output(options)
+            return checked(stream_writer(SettleStreamWriter(options, missing, output), schema))
         from ignis_sink.load import LoadStreamWriter
         from ignis_sink.planning import find_target
 

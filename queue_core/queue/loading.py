@@ -34,6 +34,7 @@ from queue_core.values.schema import (
     of_data_frame,
 )
 from queue_core.verbs.capacity.bounds import OnFull
+from queue_core.verbs.settle import RowsOfLost
 from queue_core.waiting.joint_load import JointLoads
 from queue_core.waiting.publish import publish
 from queue_core.waiting.several import LoadIntoSeveral, Routed
@@ -78,7 +79,7 @@ def load(
         staged, order = stage(table)
         try:
             first_ids = publish(catalog, storage, info, staged, OnFull(timeout=left), first)
-        except queues.SettingsChanged:
+        except (queues.SettingsChanged, RowsOfLost):
             remove_staged(storage, staged)
             raise
         if len(staged) == 1:

@@ -93,7 +93,7 @@ def settle_or_lose(
     return lost
 
 
-class RowsOfLost(Conflict):
+class RowsOfLost(Exception):
     """Rows would be loaded that belong to messages which the holder does not hold any more."""
 
     def __init__(self, lost: Numbers) -> None:
