@@ -24,7 +24,7 @@ from queue_core.pool.batch import PoolBatch, settlement_of, without_committed
 from queue_core.pool.outage import Trouble
 from queue_core.pool.output import PoolOutput, Settled
 from queue_core.pool.source import MessageSource
-from queue_core.pool.timings import LINGER_SECONDS, RETRY_SECONDS
+from queue_core.pool.timings import LINGER_SECONDS, LOAD_LINGER_SECONDS, RETRY_SECONDS
 from queue_core.values.outcomes import DELETE, RELOAD, SIDELINE
 from queue_core.values.rows import Numbers
 
@@ -59,7 +59,9 @@ class OutcomeBuffer:
     @property
     def is_due(self) -> bool:
         """Whether to settle before the next batch is handled."""
-        return bool(self._by_source) and time.monotonic() - self._since >= self._linger
+        loads = any(source.output is not None for source in self._by_source)
+        linger = LOAD_LINGER_SECONDS if loads and self._linger else self._linger
+        return bool(self._by_source) and time.monotonic() - self._since >= linger
 
     def settle(self, ending: threading.Event) -> None:
         """
