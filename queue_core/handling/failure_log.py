@@ -101,6 +101,9 @@ def _samples(settlement: Settlement, seen: set[tuple[str, str | None]]) -> Itera
         yield int(given[pc.index(silent, False).as_py()]), REJECTED, None, None, None
     kinds = {kind for kind, _ in seen}
     fresh = [kind for kind in pc.unique(reasons.column("kind")).to_pylist() if kind not in kinds]
+    if not (fresh or traces.num_rows):
+        # Most settlements of a flood have nothing new.
+        return
     firsts = [pc.index(reasons.column("kind"), kind).as_py() for kind in fresh]
     ids = reasons.column("message_id").take(pa.array(firsts, pa.int64()))
     bare = pc.invert(pc.is_in(ids, value_set=traces.column("message_id").combine_chunks()))

@@ -1,7 +1,8 @@
 """Traces of exceptions that handlers raise: their ends, cut so that the handler's line is in.
 
-A trace is made of the first failure of each second, and of each that comes from another line. So
-thousands of failures a second cost next to nothing, and each cause has its trace.
+A trace is made of one failure in two seconds, and of each that comes from another line. In a
+flood of failures, only each fourth one of a known class is looked at. So thousands of failures a
+second cost next to nothing, and each cause has its trace.
 """
 
 from __future__ import annotations
@@ -18,8 +19,11 @@ from types import CodeType
 from queue_core.values.failure_kinds import TRACE_LENGTH, escaped
 
 #: Seconds between two traces from one place, and how many places are remembered.
-EVERY_SECONDS = 1.0
+EVERY_SECONDS = 2.0
 _MOST_PLACES = 1000
+#: How many failures are passed over if two that were looked at come within so many seconds.
+_FLOOD = 3
+_FLOOD_SECONDS = 0.01
 #: The first frames of the handler, and the last ones of the trace.
 _FIRST = _LAST = 8
 #: Characters of a frame or a message: all of a trace then fit into `TRACE_LENGTH`.
@@ -37,11 +41,18 @@ class Tracer:
     def __init__(self) -> None:
         #: When the next trace is due, from any place.
         self._due = 0.0
+        #: When a failure was last looked at, and how many of the next ones are passed over.
+        self._looked = 0.0
+        self._passed = 0
+        self._classes: set[type[BaseException]] = set()
         #: Lines that have raised, whose code stays in memory meanwhile.
         self._places: dict[tuple[int, int], CodeType] = {}
 
     def trace_of(self, error: BaseException) -> str | None:
         """Return the trace of an exception, if it is due."""
+        if self._passed > 0 and type(error) in self._classes:
+            self._passed -= 1
+            return None
         end = error.__traceback__
         if end is None:
             return None
@@ -51,13 +62,17 @@ class Tracer:
         # By its id, because the hash of code is slow.
         place = id(code), end.tb_lasti
         now = time.monotonic()
+        self._passed = _FLOOD if now - self._looked < _FLOOD_SECONDS else 0
+        self._looked = now
         if now < self._due and place in self._places:
             return None
         # Two threads at once may make one more.
         self._due = now + EVERY_SECONDS
         if len(self._places) >= _MOST_PLACES:
             self._places.clear()
+            self._classes.clear()
         self._places[place] = code
+        self._classes.add(type(error))
         try:
             return trace_of(error)
         except Exception:  # noqa: BLE001 - an exception of a user can fail in any way when it is shown

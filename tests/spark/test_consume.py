@@ -53,6 +53,9 @@ def test_a_function_of_a_message_decides_by_what_it_returns_or_raises(start, tmp
         "error": ("exception", "KeyError: 'customer'"),
     }
     assert counts(queue, "deleted") == [3]
+    (kept,) = queue.store.view("traces").to_pylist()
+    assert kept["fingerprint"] == "KeyError: *"
+    assert kept["trace"].splitlines()[1].endswith("in decide")
 
 
 def test_an_exception_class_of_the_test_itself_reaches_the_executors(start, tmp_path):
@@ -145,6 +148,7 @@ def test_a_call_that_takes_too_long_is_sidelined(start, tmp_path):
     start(wait, handler_timeout=3)
 
     assert reasons(queue) == {"slow": ("timeout", "not done after 3 s")}
+    assert "in wait" in queue.store.view("traces").column("trace")[0].as_py()
     assert counts(queue, "deleted") == [1]
 
 

@@ -143,7 +143,9 @@ def test_a_tracer_makes_one_of_each_place_and_one_of_each_time(monkeypatch):
     assert tracer.trace_of(same) is None
     assert tracer.trace_of(other).endswith("3")
     now[0] += traces.EVERY_SECONDS
-    assert tracer.trace_of(same).endswith("2")
+    # They come so fast that not each of them is looked at.
+    (again,) = [trace for trace in [tracer.trace_of(same) for _ in range(5)] if trace]
+    assert again.endswith("2")
     assert tracer.trace_of(ValueError("never raised")) is None
 
 
