@@ -62,7 +62,7 @@ def show(action: Action, call: Call) -> Response:
 def do(action: Action, call: Call) -> Response:
     """Run an action from its form."""
     try:
-        entry = _run(call, action, ANSWER_SECONDS)
+        entry = run(call, action)
     except (NoSuchQueue, NoSuchStore):
         raise
     except (Invalid, Conflict) as error:
@@ -71,6 +71,11 @@ def do(action: Action, call: Call) -> Response:
         return RedirectResponse("/log", 303)
     queue = quote(call.ask.queue, safe="")
     return RedirectResponse(f"/queues/{queue}?done={entry.number}", 303)
+
+
+def run(call: Call, action: Action) -> LogEntry | None:
+    """Run an action, and wait for it as long as its page does."""
+    return _run(call, action, ANSWER_SECONDS)
 
 
 def api_show(action: Action, call: Call) -> Response:

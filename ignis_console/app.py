@@ -13,7 +13,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
-from ignis_console import acting, logins, openapi
+from ignis_console import acting, logins, openapi, several
 from ignis_console.actions import ACTIONS
 from ignis_console.ask import Ask
 from ignis_console.config import ConsoleOptions
@@ -47,6 +47,9 @@ def create_app(store: Store, options: ConsoleOptions) -> Starlette:
         ):
             for at, handler in ((path, run), (f"/api{path}", in_api)):
                 routes.append(_route(console, at, partial(handler, action), Role.OPERATE, method))
+    for name in several.NAMES:
+        for method, answer in several.handlers(name):
+            routes.append(_route(console, f"/actions/{name}", answer, Role.OPERATE, method))
     by_id = "/queues/{queue}/message"
     routes.append(_route(console, by_id, _message_by_id, Role.LOOK))
     routes.append(_route(console, "/api/session", _session, Role.LOOK))

@@ -35,7 +35,7 @@ STATIC = _HERE / "static"
 #: What is before each path of the console in the browser of a request, such as ``/ignis``.
 ROOT: ContextVar[str] = ContextVar("ROOT", default="")
 #: The links of templates that begin at the root.
-_LINKS = re.compile(r'\b(href|action|src)="/')
+_LINKS = re.compile(r'\b(href|(?:form)?action|src)="/')
 
 
 class _Rooted(Extension):

@@ -61,6 +61,9 @@ def guarded(console: Console, handler: Handler, role: Role, *, by_token: bool = 
         if role is Role.OPERATE and not identity.may_operate:
             raise HTTPException(403, f"{identity.name} may look, but not change anything")
         values, booleans = dict(request.query_params), frozenset[str]()
+        if "queues" in values:
+            # A list of ticked boxes.
+            values["queues"] = " ".join(request.query_params.getlist("queues"))
         if request.method not in SAFE:
             values, booleans = fields_of(request, body)
             _check_token(request, identity, values)

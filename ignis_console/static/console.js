@@ -21,7 +21,9 @@
         const href = focused && focused.getAttribute("href");
         const unfolded = new Map([...here.querySelectorAll("details[id]")].map((each) => [each.id, each.open]));
         const group = focused && focused.matches("summary") && focused.parentNode.id;
+        const ticked = new Set([...here.querySelectorAll("input:checked")].map((each) => each.value));
         here.replaceChildren(...fresh.childNodes);
+        here.querySelectorAll("input[type=checkbox]").forEach((each) => (each.checked = ticked.has(each.value)));
         here.querySelectorAll("details[id]").forEach((each) => (each.open = unfolded.get(each.id) ?? each.open));
         if (group && document.getElementById(group)) document.getElementById(group).querySelector("summary").focus({ preventScroll: true });
         here.querySelectorAll(".scroll").forEach((each, place) => (each.scrollLeft = scrolled[place] || 0));
