@@ -106,6 +106,10 @@ class TaskScene:
         with self.store() as store:
             store.catalog.write(lambda c: leases.forget(c, ROLE))
             store.catalog.write(lambda c: c.execute(update(task_runs).values(held_until=0)))
+        # Spark refuses a checkpoint whose first offset was being written when its driver died.
+        for checkpoint in self.job.checkpoints:
+            for file in Path(checkpoint, "offsets").glob(".*.tmp*"):
+                file.unlink(missing_ok=True)
 
     def is_done(self) -> bool:
         """Whether nothing is stuck, and nothing failed that is not in main again."""

@@ -10,7 +10,7 @@ import pytest
 
 from tests.crash.spark.side_tasks import TaskScene, die, finish
 
-pytestmark = [pytest.mark.crash, pytest.mark.spark]
+pytestmark = [pytest.mark.crash, pytest.mark.spark, pytest.mark.slow]
 
 DEATHS = [
     # Claimed, and Spark has not logged it: the next life has to find the round.
