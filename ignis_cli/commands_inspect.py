@@ -39,6 +39,7 @@ _INSPECT = "Inspect"
 #: Columns of `ignis queues`, the most important ones first, and the further ones of ``--wide``.
 _SHOWN = ["queue", "waiting", "oldest_age", "in_flight", "dead", "state"]
 _SHOWN += ["sidelined", "retrying", "damaged"]
+_SHOWN += ["waiting_p50", "waiting_p99", "handling_p50", "handling_p99"]
 _WIDE = ["bytes", "shards", "key", "created_at", "paused_at", "deactivated_at"]
 
 

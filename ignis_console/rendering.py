@@ -90,6 +90,7 @@ def environment() -> Environment:
         "number": wording.number,
         "rate": wording.rate,
         "age": wording.age,
+        "took": wording.took,
         "messages": wording.messages,
         "clock": wording.clock,
         "size": wording.size,

@@ -165,6 +165,8 @@ class SettleMessage(WriterCommitMessage):
     tally: Tally | None = None
     #: The rows that the handler has returned for the output queue, if any.
     output: StagedOutput | None = None
+    #: How long the calls took: values of the column `TOOK`.
+    took: tuple[str, ...] = ()
 
 
 def current_query() -> str | None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter
@@ -26,6 +26,7 @@ from queue_core.handling.breaker_state import PROBING
 from queue_core.handling.gate import Tally, Window
 from queue_core.handling.output import OUTPUT
 from queue_core.handling.results import REFUSAL, refusal
+from queue_core.handling.took import TOOK, read
 from queue_core.segments.row_digest import digest_of_ids
 from queue_core.support import faults
 from queue_core.support.brief_errors import briefly
@@ -33,6 +34,9 @@ from queue_core.support.collector import pass_over_imports
 from queue_core.values.model import Batch, QueueInfo
 from queue_core.values.names import listed, nearest
 from queue_core.values.outcomes import Settlement
+
+if TYPE_CHECKING:
+    from queue_core.catalog.database import Catalog
 
 _log = logging.getLogger(__name__)
 
@@ -157,6 +161,7 @@ def gather(
         output = stage_output(_rows_in(batches, kept), target)
         batches = kept
     refused: list[str] = []
+    took: list[str] = []
     tally = None if breaker is None else Tally()
 
     def settlements() -> Iterator[Settlement]:
@@ -164,13 +169,16 @@ def gather(
         for batch in batches:
             if REFUSAL in batch.schema.names:
                 refused.extend(batch.column(REFUSAL).drop_null().slice(0, 1).to_pylist())
+            if TOOK in batch.schema.names:
+                took.extend(batch.column(TOOK).drop_null().to_pylist())
             if tally is not None:
                 tally = Tally.sum([tally, Tally.of(batch)])
             yield Settlement.of(batch)
 
     settlement = Settlement.merge(settlements())
     faults.point("sink.staged")
-    return SettleMessage(settlement, current_query(), next(iter(refused), None), tally, output)
+    why = next(iter(refused), None)
+    return SettleMessage(settlement, current_query(), why, tally, output, tuple(took))
 
 
 def _rows_in(batches: Iterable[pa.RecordBatch], kept: list[pa.RecordBatch]) -> Iterator[bytes]:
@@ -230,6 +238,8 @@ def apply(options: SinkOptions, tasks: list[SettleMessage], batch: tuple[str, in
         settled = settle_and_load(options, queues, settlement, consumer, known, outputs)
     else:
         settled = settle(store.catalog, queues, settlement, consumer, known, options.retry)
+    if settled:
+        _count_took(store.catalog, queues, tasks)
     _log.info(
         "queue %s: %s settled %d messages; it asked to delete %d, sideline %d, reload %d",
         listed(options.queues),
@@ -239,6 +249,18 @@ def apply(options: SinkOptions, tasks: list[SettleMessage], batch: tuple[str, in
         len(settlement.sidelined),
         len(settlement.reloaded),
     )
+
+
+def _count_took(
+    catalog: Catalog, queues: Sequence[QueueInfo], tasks: Iterable[SettleMessage]
+) -> None:
+    """Count how long the calls of some tasks took."""
+    ids = {queue.name: queue.id for queue in queues} | {"": queues[0].id}
+    for took in read(text for task in tasks for text in task.took):
+        if took.queue in ids:
+            catalog.timings.add(ids[took.queue], took.outcome, took.measured)
+    # At once: Spark ends this process without notice.
+    catalog.timings.flush(catalog.write, at_once=True)
 
 
 def _queues(options: SinkOptions) -> tuple[list[QueueInfo], NoSuchQueue | None]:

@@ -23,6 +23,7 @@ from queue_core.handling.handler import BatchHandler, HandlerRunner, RowHandler
 from queue_core.handling.output import OUTPUT, Output
 from queue_core.handling.payloads import Payload
 from queue_core.handling.results import REFUSAL
+from queue_core.handling.took import TOOK
 from queue_core.values.failure_kinds import REJECTED, UNDECIDED
 from queue_core.values.names import listed
 from queue_core.values.outcomes import DELETE, RELOAD, SIDELINE
@@ -129,7 +130,7 @@ def _by_python(messages: DataFrame, runner: HandlerRunner | RunnerByQueue) -> Da
     texts = f"outcome STRING, kind STRING, reason STRING, {times}, trace STRING"
     if isinstance(runner, HandlerRunner) and runner.output is not None:
         texts += f", {OUTPUT} BINARY"
-    texts += f", {REFUSAL} STRING"
+    texts += f", {TOOK} STRING, {REFUSAL} STRING"
     if isinstance(runner, HandlerRunner) and runner.breaker is not None:
         texts += f", {STOPPED} BOOLEAN"
     return messages.mapInArrow(checked(runner).run_task, f"_message_id LONG, {texts}")

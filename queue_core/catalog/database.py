@@ -18,6 +18,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from queue_core.catalog import connections, dialect, format, notifications
+from queue_core.catalog.records.timings import Timings
 from queue_core.catalog.reserve import Reserve
 from queue_core.catalog.tables import facts
 from queue_core.errors import (
@@ -89,6 +90,8 @@ class Catalog:
         #: The file of a catalog on SQLite; None on a server.
         self.file = self._dialect.file_of(self.engine)
         self._reserve = Reserve(self.file)
+        #: How long messages waited and took, as this process has measured it.
+        self.timings = Timings()
         self._new = new
         #: The id of its store, once it is known: `Identity` notes it.
         self.store: str | None = None

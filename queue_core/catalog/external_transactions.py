@@ -21,6 +21,7 @@ from sqlalchemy.exc import DBAPIError
 from queue_core.catalog import dialect
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.databases.interface import LentConnection
+from queue_core.catalog.records.timings import Timings
 from queue_core.catalog.tables import facts
 from queue_core.errors import BadOption, Conflict, IgnisError
 
@@ -52,6 +53,8 @@ class CallersCatalog(Catalog):
         self.url = catalog.url
         self.engine = connection.engine
         self.file = catalog.file
+        # It ends with the call, and what a caller rolls back was not measured.
+        self.timings = Timings()
         #: The catalog of the store, for reads that need not see the caller's changes.
         self.own = catalog
         self.connection = connection

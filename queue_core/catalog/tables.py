@@ -709,6 +709,17 @@ samples = Table(
     Column("all_deleted", BigInteger),
     #: As `all_loaded`, of sidelined messages.
     Column("all_sidelined", BigInteger),
+    #: Microseconds within which half of the messages of that time were fired, after they had come
+    #: into main; null: none was.
+    Column("waiting_p50", BigInteger),
+    #: The same of 99 of 100 messages.
+    Column("waiting_p99", BigInteger),
+    #: Microseconds within which the handler was done with half of the messages.
+    Column("handling_p50", BigInteger),
+    #: The same of 99 of 100 messages.
+    Column("handling_p99", BigInteger),
+    #: All these messages by bucket, of which the quantiles of longer times are computed.
+    Column("timings", LargeBinary),
     Index("samples_of_queue", "queue_id", "seconds", "taken_at"),
     info={"by_key": True},
 )
@@ -718,12 +729,17 @@ tallies = Table(
     "tallies",
     metadata,
     Column("queue_id", BigInteger, primary_key=True, autoincrement=False),
-    #: ``failures``: messages that failed.
+    #: ``failures``: messages that failed; ``waiting``: how long messages waited in main;
+    #: ``handling``: how long handlers took.
     Column("name", String(16), primary_key=True),
-    #: The kind of the failure.
+    #: The kind of the failure, nothing, or the outcome.
     Column("label", String(40), primary_key=True),
-    #: How many messages there were.
+    #: How many messages there were, or all their microseconds.
     Column("total", BigInteger, nullable=False),
+    #: Of times: the messages by bucket (`queue_core.values.histogram`), as int64.
+    Column("counts", LargeBinary),
+    #: The same at the last sample.
+    Column("sampled", LargeBinary),
 )
 
 #: The buckets of the limits of queues: one row per queue, and per value of a column that has lately

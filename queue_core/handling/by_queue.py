@@ -39,7 +39,7 @@ class RunnerByQueue:
         for batch in batches:
             for name, part in _parts(batch):
                 queue = runners[name]
-                for settled in queue.runner.run([part.select(queue.columns)]):
+                for settled in queue.runner.run([part.select(queue.columns)], queue=name):
                     refusal = queue.runner.refusal
                     why = None if refusal is None else f"queue {name!r}: {refusal}"
                     noted = pa.repeat(pa.scalar(why, pa.string()), settled.num_rows)

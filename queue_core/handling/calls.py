@@ -16,6 +16,8 @@ import threading
 from abc import ABC, abstractmethod
 from asyncio import CancelledError
 from collections.abc import Callable, Sequence
+from math import nan
+from time import perf_counter
 from typing import Any, Generic, TypeAlias, TypeVar
 
 import numpy as np
@@ -87,8 +89,11 @@ class HandlerCalls(ABC, Generic[Outcome]):
         self._lock = threading.Lock()
         #: How many calls have an outcome, which is also the number of the call in progress.
         self.completed = 0
-        #: How many calls have begun.
+        #: How many calls have begun, and when the last one did.
         self._begun = 0
+        self._began_at = 0.0
+        #: The seconds of each call; nan: it was not made.
+        self.seconds = [nan] * count
         #: Incremented when another thread takes over.
         self._takeovers = 0
         #: Whether a call took too long, or the handler says so of a message.
@@ -104,14 +109,18 @@ class HandlerCalls(ABC, Generic[Outcome]):
         while self.completed < self._count:
             self._begun = self.completed + 1
             admitted = self.gate is None or self.gate.admits()
+            self._began_at = perf_counter()
             if admitted:
                 outcome = self._call(handle, self.completed)
+                took = perf_counter() - self._began_at
             else:
+                took = nan
                 outcome = self._reloaded(begun=False)
             with self._lock:
                 if self._takeovers != takeovers:
                     raise Superseded
                 self._store(self.completed, outcome)
+                self.seconds[self.completed] = took
                 self.completed += 1
             if self.gate is not None and admitted:
                 self.gate.note(*self._tally(outcome))
@@ -124,6 +133,7 @@ class HandlerCalls(ABC, Generic[Outcome]):
             if self.completed != number or number == self._count:
                 return False
             self._takeovers += 1
+            self.seconds[number] = perf_counter() - self._began_at
             outcome = self._timed_out(reason, trace)
             self._store(number, outcome)
             self.completed += 1
@@ -150,6 +160,10 @@ class HandlerCalls(ABC, Generic[Outcome]):
 
     def _trace(self, error: BaseException) -> str | None:
         return None if self.tracer is None else self.tracer.trace_of(error)
+
+    def seconds_of(self, messages: int) -> list[float]:
+        """Return the seconds of the call for each of the *messages*."""
+        return self.seconds
 
     @property
     @abstractmethod
@@ -318,6 +332,10 @@ class BatchCall(HandlerCalls[Verdicts]):
         read = [call for call in calls if not isinstance(call[0], Unreadable)]
         lists = tuple(map(list, zip(*read, strict=True)))
         return BatchCall(lists, len(read), ignorable, unreadable, results, retry)
+
+    def seconds_of(self, messages: int) -> list[float]:
+        """Return the seconds of the one call for each of the messages."""
+        return (self.seconds or [nan]) * messages
 
     @property
     def _ids(self) -> pa.Array | None:

@@ -20,6 +20,7 @@ from queue_core.handling.objects.python_rows import rows_of
 from queue_core.handling.output import OUTPUT, Output, loadable, packed
 from queue_core.handling.payloads import Call, ObjectPayload, Payload
 from queue_core.handling.results import REFUSAL, Results
+from queue_core.handling.took import TOOK, took_of
 from queue_core.handling.traces import Tracer
 from queue_core.handling.verdicts import SETTLEMENT, Verdicts
 from queue_core.values.retry import Retry
@@ -105,11 +106,14 @@ class HandlerRunner:
                 setattr(awaited, _MARK, True)
             object.__setattr__(self, "handler", awaited)
 
-    def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def run(
+        self, batches: Iterable[pa.RecordBatch], queue: str | None = None
+    ) -> Iterator[pa.RecordBatch]:
         """
         Handle batch after batch, in a process's main thread; yield their settlements.
 
-        With an output, the column `OUTPUT` has the rows for it.
+        With an output, the column `OUTPUT` has the rows for it. With the name of a *queue*, or an
+        empty one for the only queue, the column `TOOK` says how long the calls took.
         """
         tracer = Tracer()
         with ExitStack() as stack:
@@ -122,7 +126,10 @@ class HandlerRunner:
                     calls.tracer = tracer
                     calls.run(handle)
                     settled = settlement(batch, calls)
-                    yield settled if self.output is None else self._with_output(settled, calls)
+                    took = took_of(pa.Table.from_batches([settled]), calls, queue)
+                    if self.output is not None:
+                        settled = self._with_output(settled, calls)
+                    yield settled if queue is None else settled.append_column(TOOK, took)
 
     def run_task(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """
@@ -132,7 +139,7 @@ class HandlerRunner:
         """
         gate = None if self.breaker is None else Gate(self.breaker)
         runner = replace(self, gate=gate)
-        for settled in runner.run(batches):
+        for settled in runner.run(batches, queue=""):
             refusal = pa.repeat(pa.scalar(runner.refusal, pa.string()), settled.num_rows)
             noted = settled.append_column(REFUSAL, refusal)
             if gate is not None:

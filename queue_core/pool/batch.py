@@ -78,6 +78,14 @@ def settlement_of(batches: Sequence[PoolBatch]) -> pa.Table:
     return joint_settlement([(batch.messages, batch.calls) for batch in batches])
 
 
+def seconds_of(batches: Sequence[PoolBatch]) -> list[float]:
+    """Return the seconds of the call for each message of batches, in the order of their rows."""
+    found: list[float] = []
+    for batch in batches:
+        found += batch.calls.seconds_of(batch.messages.num_rows)
+    return found
+
+
 def without_committed(rows: pa.Table, batches: Sequence[PoolBatch]) -> pa.Table:
     """
     Leave out what transactions of handlers have settled.

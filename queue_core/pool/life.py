@@ -220,6 +220,7 @@ class PoolLife:
         self._give_back()
         if self._transactions is not None:
             self._transactions.close()
+        self._flush_timings(at_once=True)
         if self._breaker is not None:
             self._breaker.stop()
         for info in self._infos:
@@ -234,6 +235,10 @@ class PoolLife:
         fields = {"consumer": self.name, "queue": ", ".join(names), "workers": self.concurrency}
         shown = listed(names, quoted=True)
         _log.info("queue %s: the pool of consumer %s %s", shown, self.name, what, extra=fields)
+
+    def _flush_timings(self, *, at_once: bool = False) -> None:
+        catalog = self._store.catalog
+        catalog.timings.flush(catalog.write, at_once=at_once)
 
     def _magazine(self, queue: Queue) -> Magazine:
         return queue.opened.demanded(self._config.demand).magazine
@@ -410,6 +415,8 @@ class PoolLife:
             self._follow_settings()
             # The transaction of a handler may have the database; only this thread can end it.
             is_free = self._transactions is None or not self._transactions.are_open
+            if is_free:
+                self._flush_timings()
             if is_free and (not self._is_interested() or self.paused_queues):
                 self._give_back()
         except Unavailable:

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from queue_core.errors import QueueFull, Unavailable
-from queue_core.pool.batch import PoolBatch, settlement_of, without_committed
+from queue_core.pool.batch import PoolBatch, seconds_of, settlement_of, without_committed
 from queue_core.pool.outage import Trouble
 from queue_core.pool.output import PoolOutput, Settled
 from queue_core.pool.source import MessageSource
@@ -71,7 +71,7 @@ class OutcomeBuffer:
         """
         while self._by_source:
             source, batches = next(iter(self._by_source.items()))
-            rows = settlement_of(batches)
+            rows = handled = settlement_of(batches)
             if source.output is None:
                 left = without_committed(rows, batches)
                 lost = _repeated(partial(source.settle, left), ending, source.trouble)
@@ -80,7 +80,9 @@ class OutcomeBuffer:
             del self._by_source[source]
             settled = sum(batch.bytes for batch in batches)
             self.bytes -= settled
-            self._on_settled(_counts(rows, lost), settled)
+            counts = _counts(rows, lost)
+            source.note_handled(seconds_of(batches), handled, counts)
+            self._on_settled(counts, settled)
 
 
 def _with_output(

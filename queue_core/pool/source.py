@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
+from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,6 +24,7 @@ from sqlalchemy import Connection
 from queue_core.catalog.holders import interests
 from queue_core.catalog.holders.tickets import Window, close_tickets
 from queue_core.errors import ConsumerFenced, Unavailable
+from queue_core.handling.took import by_outcome
 from queue_core.handling.traces import Tracer
 from queue_core.pool.breaking import OPEN_SECONDS, PoolBreaker
 from queue_core.pool.held_batch import HeldBatch, divided
@@ -102,6 +105,11 @@ class MessageSource(ABC):
 
     def settle_within(self, connection: Connection, settlement: pa.Table) -> None:  # noqa: B027
         """Settle messages that were taken, in the transaction of a handler."""
+
+    def note_handled(  # noqa: B027 - what a browser shows is not handled
+        self, seconds: list[float], rows: pa.Table, counts: Mapping[str, int]
+    ) -> None:
+        """Note the seconds of the call for each message, *rows* of `SETTLEMENT` with *counts*."""
 
     def give_back(self) -> None:  # noqa: B027 - a source that fires nothing has none
         """Reload the messages that were fired ahead, because no worker will ask for them."""
@@ -226,6 +234,15 @@ class AcquiringSource(MessageSource):
         """Settle; raises `NotHeld` if one of the messages is not held any more."""
         outcomes = Settlement.of(settlement)
         self._queue.within(connection).settle(outcomes, self._consumer, retry=self._retry)
+
+    def note_handled(self, seconds: list[float], rows: pa.Table, counts: Mapping[str, int]) -> None:
+        """Note how long the call for each message took."""
+        note = partial(self._queue.store.catalog.timings.note, self._queue.info.id)
+        if counts["deleted"] == rows.num_rows:
+            note(seconds, repeat(1, len(seconds)), "deleted")
+            return
+        for outcome, took in by_outcome(np.array(seconds), rows).items():
+            note(took.tolist(), repeat(1, len(took)), outcome)
 
     def give_back(self) -> None:
         """Reload the messages that were fired ahead."""

@@ -67,6 +67,8 @@ class Fired:
     #: As in `Choice`.
     full: bool = False
     waited: int | None = None
+    #: How long its messages waited in main: the id of their queue, microseconds, and how many.
+    waits: tuple[tuple[int, int, int], ...] = ()
     #: Messages that limits have refused.
     refused: Refusal | None = None
     #: Messages that another transaction has kept, such as a caller's own.

@@ -48,6 +48,19 @@ _FINGERPRINT = (
     "that are alike have the same."
 )
 
+#: How long messages took: in the last five minutes, or in the time of a sample. Null: none was
+#: fired, or handled.
+_TIMES = tuple(
+    ViewColumn(
+        f"{name}_{end}", pa.float64(), f"Seconds within which {part} of the messages {about}."
+    )
+    for name, about in {
+        "waiting": "were fired, after they had come into main",
+        "handling": "were handled, each call by itself",
+    }.items()
+    for end, part in {"p50": "half", "p99": "99 of 100"}.items()
+)
+
 _QUEUES = (
     _QUEUE,
     ViewColumn("shards", _INT, "How many shards it has."),
@@ -61,6 +74,7 @@ _QUEUES = (
     ViewColumn("damaged", _LONG, "Messages whose segment cannot be read."),
     _OLDEST,
     _WAIT,
+    *_TIMES,
     ViewColumn("bytes", _LONG, "Size of all its messages, uncompressed."),
     ViewColumn("settings", _TEXT, "Its settings, as JSON."),
     ViewColumn("created_at", TIMESTAMP, "Time of its creation."),
@@ -310,6 +324,7 @@ _SAMPLES = (
             "sidelined": "Growth of main's counter `sidelined`",
         }.items()
     ),
+    *_TIMES,
 )
 
 #: The columns of each view, by its name.

@@ -93,6 +93,7 @@ def fire(
         fired = firing.stalled(part) if part.waits else firing.fire(part)
         if fired.ticket is not None or fired.stalled or fired.locked is not None:
             break
+    catalog.timings.flush(catalog.write)
     return fired
 
 
@@ -134,6 +135,8 @@ class _Firing:
                 return Fired(refused=candidates.refused or refused)
             fired = self._attempted(request, partial(self._checked, allowed, candidates))
             faults.point("fire.committed")
+            for queue_id, wait, messages in fired.waits:
+                self.catalog.timings.note(queue_id, [max(wait, 0) / 1e6], [messages])
             done = fired.ticket is not None or fired.locked is not None
             if done or candidates is None or not self.waits:
                 return fired
@@ -230,7 +233,14 @@ class _Firing:
         faults.point("fire.before_commit")
         messages = sum(len(rows) for _, rows in taken)
         ticket = Ticket(consumer=self.consumer, number=number, fired_at=fired_at, messages=messages)
-        return Fired(ticket=ticket, plan=plan, full=chosen.full, waited=chosen.waited)
+        times = [(p.queue_id, fired_at - p.moved_at, len(rows)) for p, rows in taken]
+        return Fired(
+            ticket=ticket,
+            plan=plan,
+            full=chosen.full,
+            waited=chosen.waited,
+            waits=tuple(times) if request.magazine is Magazine.MAIN else (),
+        )
 
 
 def _locks(request: FireRequest) -> Sequence[Lock]:

@@ -21,6 +21,8 @@ ATTRIBUTES = {
     "file": "ignis.file",
     "kind": "error.type",
     "state": "ignis.state",
+    "outcome": "ignis.outcome",
+    "le": "le",
     "limit": "ignis.limit",
     "place": "ignis.place",
     "version": "ignis.version",
@@ -197,6 +199,22 @@ TASK_AGE = Metric(
     "Time since a side task last began, in any process and for any queue.",
     ("task",),
 )
+#: Of `Measured` messages: how long they took, by bucket.
+WAITING_SECONDS = Metric(
+    "ignis_waiting_seconds",
+    "ignis.waiting",
+    SECONDS,
+    "Time from a message's coming into main, new or from the sideline, to its firing.",
+    ("queue",),
+)
+HANDLING_SECONDS = Metric(
+    "ignis_handling_seconds",
+    "ignis.handling",
+    SECONDS,
+    "Time of the handler's call for a message, by its outcome.",
+    ("queue", "outcome"),
+)
+HISTOGRAMS = (WAITING_SECONDS, HANDLING_SECONDS)
 FREE_BYTES = Metric(
     "ignis_disk_free_bytes",
     "ignis.disk.free",
@@ -233,6 +251,7 @@ METRICS = (
     CONSUMERS,
     FAILURES,
     JOBS,
+    *HISTOGRAMS,
     *COUNTERS.values(),
     HELD,
     HEARTBEAT_AGE,

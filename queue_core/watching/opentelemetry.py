@@ -15,6 +15,7 @@ from queue_core.watching import readings
 from queue_core.watching.metric import (
     ATTRIBUTES,
     BYTES,
+    HISTOGRAMS,
     MESSAGES,
     METRICS,
     PLAIN,
@@ -40,7 +41,7 @@ class _SharedMeters:
         self._found: readings.Readings = {}
         self._read_at = float("-inf")
 
-    def of(self, metric: Metric, _: CallbackOptions) -> Iterable[Observation]:
+    def of(self, metric: Metric, part: str, _: CallbackOptions) -> Iterable[Observation]:
         with self._lock:
             if time.monotonic() - self._read_at > _SHARED_SECONDS:
                 self._found = readings.read(self._store)
@@ -48,7 +49,10 @@ class _SharedMeters:
             found = self._found[metric]
         names = [ATTRIBUTES[label] for label in metric.labels]
         return [
-            Observation(value, dict(zip(names, labels, strict=True))) for labels, value in found
+            Observation(number, dict(zip(names, labels, strict=True)) | dict(more))
+            for labels, value in found
+            for end, more, number in readings.parts(metric, value)
+            if end == part
         ]
 
 
@@ -56,11 +60,22 @@ def register(store: AnyStore, provider: MeterProvider | None) -> None:
     """Register the instruments of a store with a provider; None: the global one."""
     meter = (provider or get_meter_provider()).get_meter("ignis", version("ignis-queue"))
     shared = _SharedMeters(store)
+    for metric in HISTOGRAMS:
+        # An observable histogram does not exist: counters of its buckets, as Prometheus has them.
+        for part, unit in (("_bucket", MESSAGES), ("_count", MESSAGES), ("_sum", SECONDS)):
+            meter.create_observable_counter(
+                metric.opentelemetry + part.replace("_", "."),
+                callbacks=[partial(shared.of, metric, part)],
+                unit=_UNITS[unit],
+                description=metric.about,
+            )
     for metric in METRICS:
+        if metric in HISTOGRAMS:
+            continue
         make = meter.create_observable_counter if metric.counts else meter.create_observable_gauge
         make(
             metric.opentelemetry,
-            callbacks=[partial(shared.of, metric)],
+            callbacks=[partial(shared.of, metric, "")],
             unit=_UNITS[metric.unit],
             description=metric.about,
         )

@@ -55,6 +55,10 @@ class FigureSample:
     fired_per_s: float | None
     deleted_per_s: float | None
     sidelined_per_s: float | None
+    waiting_p50: float | None = None
+    waiting_p99: float | None = None
+    handling_p50: float | None = None
+    handling_p99: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

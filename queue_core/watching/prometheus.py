@@ -7,26 +7,31 @@ a thousand queues has 30,000 lines, which differ in a few labels only.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from prometheus_client import (
     CONTENT_TYPE_LATEST,
     CollectorRegistry,
     start_http_server,
 )
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+)
 from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
 from queue_core.watching import readings
-from queue_core.watching.metric import METRICS, Metric
-from queue_core.watching.readings import Labels
+from queue_core.watching.metric import HISTOGRAMS, METRICS, Metric
+from queue_core.watching.readings import BOUND_TEXTS, Labels, parts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from queue_core.watching.readings import AnyStore
 
+_Family: TypeAlias = CounterMetricFamily | GaugeMetricFamily | HistogramMetricFamily
 #: From here on, the client writes a number with an exponent.
 _LARGE = 1e6
 #: The type of `page` in HTTP.
@@ -39,16 +44,20 @@ class StoreCollector(Collector):
     def __init__(self, store: AnyStore) -> None:
         self._store = store
 
-    def describe(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
+    def describe(self) -> Iterator[_Family]:
         """Yield the metrics without values, so that to register it reads nothing."""
         return map(_family, METRICS)
 
-    def collect(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
+    def collect(self) -> Iterator[_Family]:
         """Yield the metrics with their present values."""
         for metric, values in readings.read(self._store).items():
             family = _family(metric)
             for labels, value in values:
-                family.add_metric(labels, value)
+                if isinstance(family, HistogramMetricFamily):
+                    counts, seconds = value
+                    family.add_metric(labels, list(zip(BOUND_TEXTS, counts, strict=True)), seconds)
+                else:
+                    family.add_metric(labels, value)
             yield family
 
 
@@ -70,8 +79,17 @@ def page(store: AnyStore) -> str:
         name, kind = metric.prometheus, "gauge"
         if metric.counts:
             name, kind = f"{name}_total", "counter"
+        elif metric in HISTOGRAMS:
+            kind = "histogram"
         lines += [f"# HELP {name} {metric.about}", f"# TYPE {name} {kind}"]
         names = metric.labels
+        if kind == "histogram":
+            for values, value in readings_of:
+                for end, more, number in parts(metric, value):
+                    more_names, more_values = zip(*more, strict=True) if more else ((), ())
+                    text = shown((*names, *more_names), (*values, *more_values))
+                    lines.append(f"{name}{end}{text} {_number(number)}")
+            continue
         lines += [f"{name}{shown(names, values)} {_number(at)}" for values, at in readings_of]
     return "\n".join([*lines, ""])
 
@@ -109,6 +127,8 @@ def _escaped(value: str) -> str:
     return value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
 
 
-def _family(metric: Metric) -> CounterMetricFamily | GaugeMetricFamily:
+def _family(metric: Metric) -> _Family:
+    if metric in HISTOGRAMS:
+        return HistogramMetricFamily(metric.prometheus, metric.about, labels=metric.labels)
     kind = CounterMetricFamily if metric.counts else GaugeMetricFamily
     return kind(metric.prometheus, metric.about, labels=metric.labels)

@@ -16,12 +16,21 @@ from sqlalchemy import Connection
 from queue_core.catalog import dialect, queues
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.holders import connected
-from queue_core.catalog.records import breakers, figures, jobs, stuck, tallies, token_buckets
+from queue_core.catalog.records import (
+    breakers,
+    figures,
+    jobs,
+    stuck,
+    tallies,
+    timings,
+    token_buckets,
+)
 from queue_core.catalog.records.pauses import is_paused
 from queue_core.catalog.slices import amounts, quarantined
 from queue_core.segments.storage import Storage
 from queue_core.support.disk import disk_of
 from queue_core.values import buckets
+from queue_core.values.histogram import SHOWN, shown
 from queue_core.values.limits import Limit
 from queue_core.values.model import Magazine, State
 from queue_core.values.settings import QueueSettings
@@ -30,10 +39,13 @@ from queue_core.watching import present, space
 from queue_core.watching.metric import Metric
 from queue_core.watching.problems import find
 
+#: The bounds of buckets, as Prometheus writes them.
+BOUND_TEXTS = (*map(str, SHOWN), "+Inf")
 #: The values of a metric's labels.
 Labels: TypeAlias = tuple[str, ...]
-#: For each metric, values of its labels and the number.
-Readings: TypeAlias = dict[Metric, list[tuple[Labels, float]]]
+#: For each metric, values of its labels and the number; of a histogram, how many messages took at
+#: most each of the `SHOWN` seconds, how many there are, and all their seconds.
+Readings: TypeAlias = dict[Metric, list[tuple[Labels, Any]]]
 
 
 class AnyStore(Protocol):
@@ -68,6 +80,13 @@ def read(store: AnyStore) -> Readings:
             found[m.JOBS].append(((queue, state), count))
         for tally in tallies.read(connection):
             found[m.FAILURES].append(((tally.queue, tally.label), tally.total))
+        for timing in timings.read(connection):
+            measured = timings.measured(timing)
+            counted = (shown(measured.counts), measured.seconds)
+            if timing.name == timings.WAITING:
+                found[m.WAITING_SECONDS].append(((timing.queue,), counted))
+            else:
+                found[m.HANDLING_SECONDS].append(((timing.queue, timing.label), counted))
         found[m.BUILD].append(((version("ignis-queue"), dialect.of(connection).name), 1))
     for place, path in (("catalog", store.catalog.file), ("storage", store.storage.folder)):
         disk = None if path is None else disk_of(path)
@@ -83,7 +102,20 @@ def flat(store: AnyStore) -> Iterator[dict[str, Any]]:
         name = f"{metric.prometheus}_total" if metric.counts else metric.prometheus
         for labels, value in values:
             named = dict(zip(metric.labels, labels, strict=True))
-            yield {"metric": name, "labels": named, "value": value}
+            for end, more, number in parts(metric, value):
+                yield {"metric": name + end, "labels": named | dict(more), "value": number}
+
+
+def parts(metric: Metric, value: Any) -> Iterator[tuple[str, tuple[tuple[str, str], ...], float]]:
+    """Yield the ends of names, the more labels and the numbers of a value in Prometheus."""
+    if metric not in m.HISTOGRAMS:
+        yield "", (), value
+        return
+    counts, seconds = value
+    for bound, count in zip(BOUND_TEXTS, counts, strict=True):
+        yield "_bucket", (("le", bound),), count
+    yield "_count", (), counts[-1]
+    yield "_sum", (), seconds
 
 
 def _of_queues(connection: Connection, found: Readings, now: int) -> None:

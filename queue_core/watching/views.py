@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 from sqlalchemy import Connection
 
-from queue_core.catalog import queues, view_rows
+from queue_core.catalog import dialect, queues, view_rows
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.holders.interests import NONE, SHARED
 from queue_core.catalog.records import (
@@ -29,6 +29,8 @@ from queue_core.values.views import FAILURES
 from queue_core.watching.limits import limits
 from queue_core.watching.sideline import sideline
 
+#: Microseconds of the samples of how long messages took.
+_LATELY = 300_000_000
 #: The columns of the view of queues that count.
 _COUNTED = ("waiting", "in_flight", "sidelined", "retrying", "dead", "damaged")
 
@@ -108,6 +110,8 @@ def _failures(connection: Connection, shown: Shown) -> pa.Table:
 def _queues(connection: Connection, shown: Shown) -> Iterable[Mapping[str, Any]]:
     sizes = view_rows.sizes(connection, shown.only)
     present = {row.queue_id: row._asdict() for row in figures.read(connection, shown.only)}
+    after = dialect.read_clock(connection) - _LATELY
+    times = samples.timings_since(connection, after, shown.only)
     for info in shown.infos.values():
         counts = present.get(info.id, {})
         ages = {name: counts.get(name) for name in ("oldest_age", "longest_wait")}
@@ -116,6 +120,7 @@ def _queues(connection: Connection, shown: Shown) -> Iterable[Mapping[str, Any]]
             "queue": info.name,
             **{name: None if age is None else age / 1e6 for name, age in ages.items()},
             "bytes": sizes.get(info.id, 0),
+            **{name: took / 1e6 for name, took in times.get(info.id, {}).items() if took},
             "shards": info.shards,
             "key": info.key,
             "columns": ", ".join(f"{field.name} {field.type}" for field in info.schema),

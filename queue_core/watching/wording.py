@@ -49,6 +49,13 @@ def age(seconds: float | None, *, brief: bool = False) -> str:
     return "0 s"
 
 
+def took(seconds: float | None) -> str:
+    """Return the seconds that something took, in milliseconds if they are few."""
+    if seconds is None or seconds >= 1:
+        return age(seconds)
+    return f"{seconds * 1000:.3g} ms"
+
+
 def size(count: float | None) -> str:
     """Return bytes in the largest unit, such as ``1.4 GB``."""
     if count is None:

@@ -216,5 +216,5 @@ def test_the_command_line_shows_the_latest_figures_and_a_line_of_those_before(ig
     assert [row["waiting"] for row in told] == [0, 4, 8, 12]
     shown = ignis("samples", "orders").stdout
     assert "▁▃▆█" in shown
-    assert " 12 " in shown
+    assert "\t12\t" in shown
     assert ignis("samples", "--each", "1h", "--json").stdout == ""

@@ -1,5 +1,6 @@
 """`consume`: each kind of handler gives each message the right outcome."""
 
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
@@ -9,6 +10,8 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F
 
 from pyspark_ignis import batch_handler
+from queue_core.watching.prometheus import page
+from tests.contract.test_metrics import scraped
 from tests.spark.consuming import (
     CASES,
     Declined,
@@ -56,6 +59,24 @@ def test_a_function_of_a_message_decides_by_what_it_returns_or_raises(start, tmp
     (kept,) = queue.store.view("traces").to_pylist()
     assert kept["fingerprint"] == "KeyError: *"
     assert kept["trace"].splitlines()[1].endswith("in decide")
+
+
+def test_how_long_messages_waited_and_handlers_took_is_counted(start, tmp_path):
+    """The tasks measure, and the commit counts."""
+    queue = make_cases(tmp_path, "true", "true", "false")
+
+    def slow(message):
+        time.sleep(0.03)
+        return message["what"] == "true"
+
+    start(slow)
+
+    found = scraped(page(queue.store))
+    for outcome, messages in (("deleted", 2), ("sidelined", 1)):
+        here = (("outcome", outcome), ("queue", "cases"))
+        assert found["ignis_handling_seconds_count", here] == messages
+        assert found["ignis_handling_seconds_sum", here] > 0.03 * messages
+    assert found["ignis_waiting_seconds_count", (("queue", "cases"),)] == 3
 
 
 def test_an_exception_class_of_the_test_itself_reaches_the_executors(start, tmp_path):

@@ -8,27 +8,33 @@ which they were counted. A figure that is not known is null.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable
 from itertools import pairwise
 from typing import Any
 
 from sqlalchemy import (
+    BigInteger,
     ColumnElement,
     Connection,
     Float,
     Row,
     Select,
+    Update,
+    bindparam,
     case,
     cast,
     delete,
     func,
     or_,
     select,
+    update,
 )
 
 from queue_core.catalog import dialect
 from queue_core.catalog.holders import leases
 from queue_core.catalog.records.figures import COUNTED
+from queue_core.catalog.records.timings import HANDLING, QUANTILES, WAITING, merged
 from queue_core.catalog.tables import queues, samples
 
 #: The seconds of a row, from the finest to the coarsest, and for how many seconds it is kept.
@@ -37,6 +43,8 @@ KEPT_SECONDS = {10: 3600, 60: 24 * 3600, 3600: 30 * 24 * 3600}
 FINEST = min(KEPT_SECONDS)
 
 _DEPTHS = ("waiting", "oldest_age", "longest_wait", "in_flight", "sidelined", "retrying", "dead")
+#: How long messages took, of those that were fired or handled in that time.
+_TIMES = tuple(f"{name}_{end}" for name in (WAITING, HANDLING) for end in QUANTILES)
 _NEW = {name: samples.c[f"new_{name}"] for name in COUNTED}
 
 
@@ -45,9 +53,11 @@ def _rate(name: str) -> ColumnElement[float]:
     return (cast(_NEW[name], Float(53)) * 1e6 / known).label(f"{name}_per_s")
 
 
-_AGES = tuple(
-    (cast(samples.c[name], Float(53)) / 1e6).label(name) for name in ("oldest_age", "longest_wait")
-)
+def _seconds(names: Iterable[str]) -> tuple[ColumnElement[float], ...]:
+    return tuple((cast(samples.c[name], Float(53)) / 1e6).label(name) for name in names)
+
+
+_AGES = _seconds(("oldest_age", "longest_wait"))
 _RATES = tuple(map(_rate, COUNTED))
 
 
@@ -87,7 +97,8 @@ def roll_up(connection: Connection, now: int) -> None:
     """Sum up the minutes and hours that are over, and remove rows that are too old."""
     for fine, coarse in pairwise(KEPT_SECONDS):
         length = coarse * 1_000_000
-        done = select(func.max(samples.c.taken_at)).where(samples.c.seconds == coarse)
+        newest = select(func.max(samples.c.taken_at)).where(samples.c.seconds == coarse)
+        done, over = connection.scalar(newest) or 0, now // length * length
         rows = (
             select(
                 cast(coarse, samples.c.seconds.type),
@@ -99,8 +110,8 @@ def roll_up(connection: Connection, now: int) -> None:
             )
             .where(
                 samples.c.seconds == fine,
-                samples.c.taken_at > func.coalesce(done.scalar_subquery(), 0),
-                samples.c.taken_at < now // length * length,
+                samples.c.taken_at > done,
+                samples.c.taken_at < over,
             )
             .group_by(samples.c.queue_id, samples.c.taken_at // length)
         )
@@ -108,11 +119,63 @@ def roll_up(connection: Connection, now: int) -> None:
         names += [column.name for column in _NEW.values()]
         fresh = dialect.insert_new(connection, samples).from_select(names, rows)
         connection.execute(fresh.on_conflict_do_nothing())
+        _merge_timings(connection, fine, coarse, done, over)
     for seconds, kept in KEPT_SECONDS.items():
         old = samples.c.taken_at < now - kept * 1_000_000
         # Rows of the future are those of a clock that was set back.
         gone = or_(old, leases.is_ahead(samples.c.taken_at))
         connection.execute(delete(samples).where(samples.c.seconds == seconds, gone))
+
+
+def _merge_timings(connection: Connection, fine: int, coarse: int, done: int, over: int) -> None:
+    """Set how long messages took in rows of a longer time, from those of a shorter one."""
+    length = coarse * 1_000_000
+    query = select(samples.c.queue_id, samples.c.taken_at, samples.c.timings).where(
+        samples.c.seconds == fine,
+        samples.c.taken_at > done,
+        samples.c.taken_at < over,
+        samples.c.timings.is_not(None),
+    )
+    parts: dict[tuple[int, int], list[bytes]] = defaultdict(list)
+    for row in connection.execute(query):
+        parts[row.queue_id, row.taken_at // length].append(row.timings)
+    changed = [
+        {"of_queue": queue_id, "begin": at * length, "end": (at + 1) * length}
+        | {f"new_{name}": value for name, value in merged(found).items()}
+        for (queue_id, at), found in parts.items()
+    ]
+    if changed:
+        connection.execute(_SET_TIMINGS[coarse], changed)
+
+
+def _setting_timings(seconds: int) -> Update:
+    here = (
+        samples.c.seconds == seconds,
+        samples.c.queue_id == bindparam("of_queue"),
+        samples.c.taken_at >= bindparam("begin", type_=BigInteger),
+        samples.c.taken_at < bindparam("end", type_=BigInteger),
+    )
+    names = (*_TIMES, "timings")
+    return update(samples).where(*here).values({name: bindparam(f"new_{name}") for name in names})
+
+
+_SET_TIMINGS = {seconds: _setting_timings(seconds) for seconds in KEPT_SECONDS}
+
+
+def timings_since(
+    connection: Connection, after: int, queue_ids: Collection[int] | None
+) -> dict[int, dict[str, int | None]]:
+    """Return how many microseconds messages of some queues took after a time; None: of all."""
+    query = select(samples.c.queue_id, samples.c.timings).where(
+        samples.c.seconds == FINEST, samples.c.taken_at > after, samples.c.timings.is_not(None)
+    )
+    if queue_ids is not None:
+        query = query.where(dialect.one_of(samples.c.queue_id, queue_ids))
+    parts: dict[int, list[bytes]] = defaultdict(list)
+    for row in connection.execute(query):
+        parts[row.queue_id].append(row.timings)
+    columns = {queue_id: merged(found) for queue_id, found in parts.items()}
+    return {id: {name: found[name] for name in _TIMES} for id, found in columns.items()}
 
 
 def since(
@@ -129,7 +192,7 @@ def since(
     rates.
     """
     depths = (samples.c.waiting, *_AGES, samples.c.in_flight, samples.c.sidelined)
-    query = select(samples.c.queue_id, samples.c.taken_at, *depths, *_RATES)
+    query = select(samples.c.queue_id, samples.c.taken_at, *depths, *_RATES, *_seconds(_TIMES))
     query = query.where(samples.c.seconds == seconds, samples.c.taken_at > after)
     if upto is not None:
         query = query.where(samples.c.taken_at <= upto)
@@ -151,6 +214,7 @@ def history(taken_at: ColumnElement[Any] = samples.c.taken_at) -> Select[Any]:
         samples.c.retrying,
         samples.c.dead,
         *_RATES,
+        *_seconds(_TIMES),
     ).select_from(samples.join(queues, queues.c.id == samples.c.queue_id))
 
 

@@ -1,7 +1,7 @@
 """Tallies: what happened to the messages of each queue since its creation, by a label.
 
-They say how many messages failed of each kind. A transaction adds to them after all other changes,
-so that others wait for their rows for as short a time as possible.
+They say how many messages failed of each kind; `timings` has others. A transaction adds to them
+after all other changes, so that others wait for their rows for as short a time as possible.
 """
 
 from __future__ import annotations
@@ -32,8 +32,9 @@ def count_failures(connection: Connection, queue_id: int, kinds: Mapping[str, in
 
 
 def read(connection: Connection) -> Sequence[Row[Any]]:
-    """Return the tallies of all queues, each with the name of its `queue`."""
+    """Return the failures of all queues by kind, each with the name of its `queue`."""
     query = select(queues.c.name.label("queue"), tallies).join(
         tallies, tallies.c.queue_id == queues.c.id
     )
-    return connection.execute(query.order_by(queues.c.name, tallies.c.name, tallies.c.label)).all()
+    here = tallies.c.name == FAILURES
+    return connection.execute(query.where(here).order_by(queues.c.name, tallies.c.label)).all()

@@ -10,7 +10,7 @@ from sqlalchemy import Connection
 
 from queue_core.catalog import dialect
 from queue_core.catalog.database import Catalog
-from queue_core.catalog.records import figures, samples
+from queue_core.catalog.records import figures, samples, timings
 from queue_core.upkeep.tasks.task import TaskContext
 
 
@@ -31,7 +31,10 @@ def sample(catalog: Catalog) -> None:
     minute = 60_000_000
 
     def write(connection: Connection) -> None:
-        samples.add(connection, rows)
+        took = timings.take_sample(connection)
+        times = {queue_id: timings.merged([part]) for queue_id, part in took.items()}
+        none = timings.merged([])
+        samples.add(connection, [row | times.get(row["queue_id"], none) for row in rows])
         if before // minute != now // minute:
             samples.roll_up(connection, now)
 
