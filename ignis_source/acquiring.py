@@ -44,9 +44,12 @@ class AcquiringTickets:
     def fire(self, consumer: Consumer, request: FireRequest) -> Fired:
         """Fire a ticket, if there are messages."""
         catalog = self._store.catalog
-        return self._after(
+        fired = self._after(
             consumer, request.after, lambda: fire(catalog, consumer, request, seen=False)
         )
+        # At once: Spark ends this process without notice.
+        catalog.timings.flush(catalog.write, at_once=True)
+        return fired
 
     def acknowledge(self, consumer: Consumer, ticket: int) -> None:
         """Note that all tickets up to *ticket* are committed."""

@@ -59,7 +59,6 @@ class QueryPresence:
     def stop(self) -> None:
         """End this life."""
         self._life.stop()
-        self._catalog.timings.flush(self._catalog.write, at_once=True)
 
     def credit(self) -> int | None:
         """Return how many more messages may be in flight; None for any number."""
