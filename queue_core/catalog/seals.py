@@ -46,7 +46,7 @@ _GROWING = ("shards", "shard_locks", "counters", "consumers")
 #: with each heartbeat or life. Other checks of `queue_core.catalog.checks` cover them.
 _UNSEALED = {
     "segments": {"loaded_at", "data"},
-    "consumers": {"heartbeat_at", "ack"},
+    "consumers": {"heartbeat_at", "ack", "host", "pid"},
     "tickets": {"planned_at", "lives", "planned_epoch"},
     "publications": {"published_at"},
     "acts": {"messages", "ended_at", "error"},

@@ -29,6 +29,18 @@ def test_a_process_is_one_consumer_of_each_store_until_told_otherwise(store, add
         assert other.consumer().id != store.consumer().id
 
 
+def test_a_life_in_another_process_leaves_a_sound_row(store, monkeypatch):
+    store.consumer("till-1")
+    with monkeypatch.context() as patched:
+        patched.setattr(consumers, "host", lambda: "another-machine")
+        patched.setattr(consumers.os, "getpid", lambda: 12345)
+        store.consumer("till-1")
+
+    (row,) = (row for row in store.view("consumers").to_pylist() if row["consumer"] == "till-1")
+    assert (row["host"], row["pid"]) == ("another-machine", 12345)
+    assert store.admin.fsck().to_pylist() == []
+
+
 def test_a_new_life_of_a_consumer_has_its_id_and_its_tickets_and_a_higher_epoch(store):
     queue = make_queue(store)
     ids = queue.load(orders(4))

@@ -67,6 +67,7 @@ def test_a_batch_that_runs_again_loads_nothing(spark, tmp_path, checkpoint):
 
     assert sorted(numbers_of(results.browse())) == list(range(50))
     assert left_in(queue) == []
+    assert queue.store.admin.fsck().num_rows == 0
 
 
 @pytest.mark.parametrize("settings", [{}, {"policy": "latest", "key": "number"}])
