@@ -68,7 +68,7 @@ def test_a_login_that_may_look_can_change_nothing(looker, store, queue):
         # Other methods than those of the table change nothing either.
         for other in ("PUT", "PATCH", "DELETE"):
             assert looker.request(other, path).status_code in (403, 405), path
-    assert posts == 2 * len(FORMS)
+    assert posts > 2 * len(FORMS)
     assert dump(store) == before
     assert logged(looker) == []
 
