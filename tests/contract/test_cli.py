@@ -153,7 +153,7 @@ def test_failures_are_shelved_and_shovelled_back(ignis, store):
 
     assert [row["reason"] for row in shown] == ["declined"] * 3
     assert "2 earlier rows are not shown" in ignis("failures", "--last", 3).stderr
-    assert moved == [{"shovelled": 2}]
+    assert moved == [{"queue": "orders", "shovelled": 2}]
     assert "3 messages are back in orders" in ignis("shovel", "orders").stdout
     assert len(audit(store).ids(Magazine.MAIN, State.LOADED)) == 5
     reports = answer(ignis("reports", "orders", "--json"))
@@ -272,7 +272,7 @@ def test_settings_are_changed_all_or_none(ignis, store):
     make_queue(store)
 
     said = answer(ignis("--json", "set", "orders", "sweep_after=15m", "shovel_interval=null"))
-    assert said == [{"sweep_after": 900, "shovel_interval": None}]
+    assert said == [{"queue": "orders", "sweep_after": 900, "shovel_interval": None}]
     assert "shovel_interval is none" in ignis("set", "orders", "shovel_interval=none").stdout
     before = store.queue("orders").info.settings
     assert (before.sweep_after, before.shovel_interval) == (900, None)
