@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from ignis_console import redrives
 from ignis_console.redrives import RECENT_MICROS, Redrive
-from queue_core.catalog import dialect, queues, view_rows
+from queue_core.catalog import dialect, queues
 from queue_core.catalog.records import acts
 from queue_core.catalog.records.samples import FINEST
 from queue_core.store import Store
@@ -63,8 +63,6 @@ class Details:
     key: str | None
     created_at: datetime | None
     deactivated_at: datetime | None
-    #: Of all its messages, uncompressed.
-    bytes: int
     #: The disks of catalog and storage, unless they are on servers.
     spaces: tuple[Space, ...] = field(metadata=HIDDEN)
     settings: dict[str, Any]
@@ -91,7 +89,6 @@ def read_queue(store: Store, name: str, span: str) -> Details:
     with store.catalog.read() as connection:
         now = dialect.read_clock(connection)
         info = queues.find(connection, name)
-        size = view_rows.sizes(connection, [info.id]).get(info.id, 0)
 
         def samples(each: int, seconds: int) -> tuple[FigureSample, ...]:
             return present.read_samples(connection, info.id, each, now - seconds * 1_000_000)
@@ -122,7 +119,6 @@ def read_queue(store: Store, name: str, span: str) -> Details:
         key=info.key,
         created_at=moment(info.created_at),
         deactivated_at=moment(info.deactivated_at),
-        bytes=size,
         spaces=space.read(store.catalog, store.storage),
         settings=dict(json.loads(info.settings.to_json())),
         shards=shards,

@@ -58,7 +58,7 @@ def visible(store: Store) -> dict[str, Any]:
 def _view(store: Store, name: str) -> Any:
     table = store.view(name)
     # An age is another one at each look.
-    return table.drop_columns(["oldest_age"]) if name == "queues" else table
+    return table.drop_columns(["oldest_age", "longest_wait"]) if name == "queues" else table
 
 
 def _answer(look: Any) -> Any:

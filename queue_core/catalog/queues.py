@@ -278,7 +278,8 @@ def deactivate(connection: Connection, queue: QueueInfo) -> None:
     """Note that a queue is deactivated now, if it is in use."""
     in_use = (queues.c.id == queue.id, queues.c.deactivated_at.is_(None))
     now = dialect.read_clock(connection)
-    seals.change(connection, queues, *in_use, deactivated_at=now)
+    if seals.change(connection, queues, *in_use, deactivated_at=now):
+        acts.note(connection)
     # Those who wait for messages or room of the queue wait in vain.
     notifications.notify(connection, queue.id)
 
@@ -292,6 +293,7 @@ def add_columns(connection: Connection, queue: QueueInfo, schema: pa.Schema) -> 
     version = info.schema_version + 1
     _add_schema(connection, info.id, version, merged)
     seals.change(connection, queues, queues.c.id == info.id, schema_version=version)
+    acts.note(connection)
     return find(connection, info.name)
 
 
@@ -306,6 +308,7 @@ def change_settings(
     imports = "policy" in values
     binding.check(settings, info.schema, info.key, info.shards, imports=imports)
     seals.change(connection, queues, queues.c.id == info.id, settings=settings.to_json())
+    acts.note(connection)
     if info.settings.retry is None and settings.retry is not None:
         retries.begin(connection, info.id)
     if info.settings.fair_by != settings.fair_by:

@@ -140,16 +140,21 @@ def weight(table: Table, column: str) -> int:
 
 def change(
     connection: Connection, table: Table, *where: ColumnElement[bool], **values: Any
-) -> None:
-    """Change values of one row, if it is there; the seal of a damaged row stays wrong."""
+) -> bool:
+    """
+    Change values of one row; return whether it is there.
+
+    The seal of a damaged row stays wrong.
+    """
     found = connection.execute(select(table).where(*where).with_for_update()).first()
     if found is None:
-        return
+        return False
     row = found._asdict()
     new = seal(table, {**row, **values})
     if row["seal"] is not None:
         new += row["seal"] - seal(table, row)
     connection.execute(update(table).where(*where).values(**values, seal=new))
+    return True
 
 
 def numbers_in_sql(table: Table) -> ColumnElement[int]:

@@ -12,7 +12,6 @@ from sqlalchemy import Connection
 
 from queue_core.catalog import queues
 from queue_core.catalog.database import Catalog
-from queue_core.catalog.records.acts import noting
 from queue_core.errors import BadOption, StorageUnavailable
 from queue_core.segments.distributor import Distributor
 from queue_core.segments.reader import read_table
@@ -75,7 +74,7 @@ class OpenedQueue:
         self, work: Callable[[Connection, QueueInfo], QueueInfo], *, grows: bool = False
     ) -> QueueInfo:
         """Change the queue in one transaction; return it as it is then."""
-        self.info = self.catalog.write(noting(lambda c: work(c, self.info)), grows=grows)
+        self.info = self.catalog.write(lambda c: work(c, self.info), grows=grows)
         return self.info
 
     def add_columns(self, schema: pa.Schema) -> None:

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from queue_core.catalog import queues
 from queue_core.catalog.database import Catalog
-from queue_core.catalog.records.acts import noting
 from queue_core.catalog.transact import transact
 from queue_core.values.model import QueueInfo
 
 
 def deactivate(catalog: Catalog, queue: QueueInfo) -> None:
     """Retire a queue after the running loads; a second call changes nothing."""
-    transact(catalog, "deactivate", noting(lambda connection: queues.deactivate(connection, queue)))
+    transact(catalog, "deactivate", lambda connection: queues.deactivate(connection, queue))

@@ -211,7 +211,7 @@ def test_a_broken_invariant_is_named_and_repaired(invariant, store, queue):
 
 
 #: Tables whose damage does no harm, or is noticed without a check, as docs/protocol.md says.
-UNCHECKED = {"facts", "clocks", "locks", "samples", "flows", "task_runs"}
+UNCHECKED = {"facts", "clocks", "locks", "samples", "flows", "tallies", "task_runs"}
 #: A damage to each other table.
 DAMAGES = {
     "token_buckets": added(token_buckets, queue_id=1, of_column="", value="", spent_until=2**52),

@@ -233,7 +233,7 @@ def with_all_states(store: Store, count: int) -> Queue:
 @pytest.mark.parametrize(
     "page",
     [
-        lambda queue: FiguresReader(queue.store.catalog).read(),
+        lambda queue: FiguresReader(queue.store.catalog, queue.store.storage).read(),
         lambda queue: read_queue(queue.store, queue.name, "hour"),
         lambda queue: messages.life(
             queue.store, queue.name, queue.peek(1)["_message_id"][0].as_py()

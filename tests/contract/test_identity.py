@@ -194,7 +194,7 @@ def test_a_task_of_spark_writes_into_no_mount_point(store, queue, tmp_path):
         storage=store.storage.uri, spec=StagingSpec.of(queue.info), store=store.storage.identity
     )
     mount_away(store)
-    writer = target.stager()
+    writer = target.intake()
     writer.add(orders(10).to_batches()[0])
 
     with pytest.raises(StorageUnavailable, match="not mounted"):

@@ -119,6 +119,7 @@ def test_the_view_of_queues_sums_up(store):
         "deactivated_at": None,
         "paused_at": None,
         "state": "active",
+        **dict.fromkeys(("waiting_p50", "waiting_p99", "handling_p50", "handling_p99")),
     }
     assert full["bytes"] > 0
     assert '"concurrency": 5' in full["settings"]

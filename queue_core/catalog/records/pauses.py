@@ -13,6 +13,7 @@ from sqlalchemy import Connection, select
 
 from queue_core.catalog import dialect, notifications, seals
 from queue_core.catalog.queues import find, hold, settings_of
+from queue_core.catalog.records import acts
 from queue_core.catalog.tables import queues
 from queue_core.values.model import QueueInfo
 
@@ -22,14 +23,17 @@ def pause(connection: Connection, queue: QueueInfo) -> QueueInfo:
     hold(connection, queue, alone=True)
     now = dialect.read_clock(connection)
     running = (queues.c.id == queue.id, queues.c.paused_at.is_(None))
-    seals.change(connection, queues, *running, paused_at=now)
+    if seals.change(connection, queues, *running, paused_at=now):
+        acts.note(connection)
     return find(connection, queue.name)
 
 
 def resume(connection: Connection, queue: QueueInfo) -> QueueInfo:
     """Let a queue fire again, and notify those who wait. Raises `QueueDeactivated`."""
     hold(connection, queue, alone=True)
-    seals.change(connection, queues, queues.c.id == queue.id, paused_at=None)
+    paused = (queues.c.id == queue.id, queues.c.paused_at.is_not(None))
+    if seals.change(connection, queues, *paused, paused_at=None):
+        acts.note(connection)
     notifications.notify(connection, queue.id)
     return find(connection, queue.name)
 
