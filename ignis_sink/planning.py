@@ -11,9 +11,8 @@ from pyspark.errors import PySparkTypeError
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StringType, StructType
 
-from ignis_sink.message import Target
+from ignis_sink.message import AnyTarget, Target
 from ignis_sink.options import SETTINGS, SinkOptions
-from ignis_sink.routing import RoutedTarget
 from queue_core.catalog import queues
 from queue_core.catalog.identity.handle import known_store
 from queue_core.errors import (
@@ -39,7 +38,7 @@ _IN_UTC: dict[str, Any] = (
 )
 
 
-def find_target(options: SinkOptions, rows: StructType) -> Target | RoutedTarget:
+def find_target(options: SinkOptions, rows: StructType) -> AnyTarget:
     """
     Return the target of a write of *rows*; a queue that does not exist is not created yet.
 
@@ -66,8 +65,11 @@ def find_target(options: SinkOptions, rows: StructType) -> Target | RoutedTarget
     return Target(storage=options.address.storage, spec=spec, store=identity, missing=missing)
 
 
-def _find_routes(options: SinkOptions, rows: StructType, wanted: str) -> RoutedTarget:
+def _find_routes(options: SinkOptions, rows: StructType, wanted: str) -> AnyTarget:
     """Return the queues that can take *rows* without the column that names them."""
+    # Not at the top: most writes have one queue.
+    from ignis_sink.routing import RoutedTarget
+
     column = next((each for each in rows.names if each.lower() == wanted.lower()), None)
     if column is None:
         raise BadOption(

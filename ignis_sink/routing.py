@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from ignis_sink.message import Intake
 from queue_core.errors import NoSuchQueue, SchemaMismatch
@@ -119,7 +118,7 @@ class Router:
                 "queue of each row; nothing was loaded"
             )
         rows = rows.drop_columns([target.column])
-        coded = pc.dictionary_encode(column.cast(pa.string()))
+        coded = column.cast(pa.string()).dictionary_encode()
         names, codes = coded.dictionary.to_pylist(), coded.indices.to_numpy()
         target.check_all(names)
         if len(names) > 1:

@@ -297,6 +297,8 @@ tallies = Table(
     Column("name", String(16), primary_key=True),
     #: The kind of the failure, nothing, or the outcome.
     Column("label", String(40), primary_key=True),
+    #: Of failures: a shard of their transaction, so that those of other shards do not wait; or 0.
+    Column("shard", Integer, primary_key=True, autoincrement=False),
     #: How many messages there were, or all their microseconds.
     Column("total", BigInteger, nullable=False),
     #: Of times: the messages by bucket (`queue_core.values.histogram`), as int64.

@@ -147,7 +147,8 @@ def _change(
     if taken and intervention.act is Act.SIDELINE:
         if prepared is not None and prepared.are_of(taken):
             kinds = {intervention.kind: prepared.messages}
-            failures.store(connection, queue.id, None, prepared.arrow, kinds)
+            shard = failures.shard_of(taken)
+            failures.store(connection, queue.id, None, prepared.arrow, shard, kinds)
         else:
             kind, reason = intervention.kind, intervention.reason
             failures.record_same(connection, queue.id, taken, kind, reason)

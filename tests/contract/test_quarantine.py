@@ -218,7 +218,8 @@ def told(store, queue):
         for row in readings.flat(store)
         if row["metric"] == "ignis_damaged_messages" and row["labels"]["queue"] == queue
     }
-    (figures,) = (q for q in FiguresReader(store.catalog).read().queues if q.name == queue)
+    read = FiguresReader(store.catalog, store.storage).read()
+    (figures,) = (q for q in read.queues if q.name == queue)
     assert {*figures.damaged_files} == files
     (problem,) = (p for p in of_queue(figures, 900.0) if p.kind == "damaged")
     assert figures.damaged_files[0] in problem.text

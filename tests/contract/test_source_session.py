@@ -152,7 +152,7 @@ def test_no_batch_waits_for_a_task(store, session, monkeypatch):
 
     monkeypatch.setattr(background_tasks, "BLIND_SECONDS", 0.02)
     monkeypatch.setattr(shovel_task, "shovel", slow)
-    queue = make_queue(store, retry=None, shovel_interval=0.01)
+    queue = sidelined(store, retry=None, shovel_interval=0.01)
     query = session(tasks="shovel")
     ask_until(query, begun.is_set)
     queue.load(orders(3))
@@ -171,7 +171,7 @@ def test_a_task_that_fails_does_not_fail_the_query(store, session, monkeypatch, 
 
     monkeypatch.setattr(background_tasks, "BLIND_SECONDS", 0.02)
     monkeypatch.setattr(shovel_task, "shovel", fails)
-    queue = make_queue(store, retry=None, shovel_interval=0.01)
+    queue = sidelined(store, retry=None, shovel_interval=0.01)
     query = session(tasks="shovel")
     ask_until(query, lambda: str(error) in caplog.text)
     queue.load(orders(3))

@@ -72,7 +72,7 @@ def record_same(
     """Store that messages failed for one reason, which nobody held."""
     ids, attempts = _attempts(moved)
     packed = pack_same(connection, ids, attempts, kind, reason)
-    store(connection, queue_id, None, packed, {kind: len(ids)})
+    store(connection, queue_id, None, packed, shard_of(moved), {kind: len(ids)})
 
 
 def record_each(
@@ -107,7 +107,13 @@ def record_each(
     counted = words[0].value_counts()
     kinds = dict(zip(*(counted.field(n).to_pylist() for n in ("values", "counts")), strict=True))
     columns = [*words, pa.array(attempts)]
-    store(connection, queue_id, consumer_name, _packed(*_sorted(ids, columns)), kinds, at)
+    packed = _packed(*_sorted(ids, columns))
+    store(connection, queue_id, consumer_name, packed, shard_of(moved), kinds, at)
+
+
+def shard_of(moved: Moved) -> int:
+    """Return a shard of some messages, the same for those of the same shards."""
+    return min(piece.shard for piece, _ in moved)
 
 
 def pack_same(
@@ -225,10 +231,15 @@ def store(
     queue_id: int,
     consumer_name: str | None,
     arrow: bytes,
+    shard: int,
     kinds: Mapping[str, int],
     at: int | None = None,
 ) -> None:
-    """Store packed failures of a queue's messages, which *consumer_name* held, and count them."""
+    """
+    Store packed failures of a queue's messages, which *consumer_name* held, and count them.
+
+    *shard* is one of the messages' shards.
+    """
     row = {
         "queue_id": queue_id,
         "failed_at": dialect.read_clock(connection) if at is None else at,
@@ -236,7 +247,7 @@ def store(
         "arrow": arrow,
     }
     connection.execute(_INSERT, row)
-    tallies.count_failures(connection, queue_id, kinds)
+    tallies.count_failures(connection, queue_id, shard, kinds)
 
 
 def _unpacked(row: Row[Any]) -> pa.Table:

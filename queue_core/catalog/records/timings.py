@@ -105,7 +105,7 @@ def _write(connection: Connection, found: Mapping[_Key, Measured]) -> None:
     if not keys:
         return
     columns = ("queue_id", "name", "label")
-    rows = [dict(zip(columns, key, strict=True)) | {"total": 0} for key in keys]
+    rows = [dict(zip(columns, key, strict=True)) | {"shard": 0, "total": 0} for key in keys]
     connection.execute(dialect.insert_new(connection, tallies).on_conflict_do_nothing(), rows)
     # In this order, so that no two processes wait for each other.
     query = _rows(dialect.one_of(tallies.c.queue_id, sorted(known)))

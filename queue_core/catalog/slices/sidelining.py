@@ -48,8 +48,9 @@ def set_aside(
     moves.packed()
     changes.move_all(batch, Magazine.SIDELINE, "swept", due_at=due_at[of.reshape(-1)])
     changes.apply(connection, now)
+    shard = int(batch.shard.min())
     for name, packed, count in failed:
-        failures.store(connection, queue.id, name, packed, {kind: count}, now)
+        failures.store(connection, queue.id, name, packed, shard, {kind: count}, now)
     moves.record(connection, queue.id, "sweep", now)
     return len(moves)
 
