@@ -45,7 +45,7 @@ def publish_tasks(
     assert isinstance(target, Target), "there are two kinds"
     number = 0 if batch is None or options.txn is not None else batch.number
     store, queue = open_queue(target, options, number)
-    staged = _in_turn([task.staged[target.spec.queue] for task in tasks], turn, target.spec.shards)
+    staged = in_turn([task.staged[target.spec.queue] for task in tasks], turn, target.spec.shards)
     publish(store, queue, staged, options, batch)
 
 
@@ -63,7 +63,7 @@ def _publish_routed(
     staged, specs = {}, {name: target.spec_of(name) for name in names}
     for name in names:
         parts = [task.staged.get(name, ()) for task in tasks]
-        staged[name] = _in_turn(parts, turn, specs[name].shards)
+        staged[name] = in_turn(parts, turn, specs[name].shards)
     if not names and batch is None:
         return
     on_full = OnFull(overflow=options.on_full, timeout=options.timeout)
@@ -230,7 +230,7 @@ def _report(name: str, rows: int, batch: Batch | None, is_new: bool) -> None:
         _log.info("queue %s: %s was loaded before, and is not loaded again", name, what)
 
 
-def _in_turn(tasks: Sequence[Sequence[Staged]], turn: int, shards: int) -> list[Staged]:
+def in_turn(tasks: Sequence[Sequence[Staged]], turn: int, shards: int) -> list[Staged]:
     """Return the segments of all tasks. Without a key, tasks take the shards in turn."""
     return [
         segment.in_shard((turn + number) % shards)

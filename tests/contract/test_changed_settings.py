@@ -102,7 +102,7 @@ def test_a_sink_that_has_staged_its_rows(store, other):
     task = stage(orders(20).to_batches(), target)
     queue.admin.change_settings(policy="latest")
 
-    publish(store, early.info, in_turn([task], 0, 1), options, None)
+    publish(store, early.info, in_turn([task.staged["orders"]], 0, 1), options, None)
     assert len(waiting(queue)) == 10
 
 

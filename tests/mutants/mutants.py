@@ -210,8 +210,8 @@ MUTANTS = (
     _of(
         "a repeated batch is not compared",
         "queue_core/catalog/records/publications",
-        "    if batch.rows:\n        _check_repeated",
-        "    if False:\n        _check_repeated",
+        "    _check_repeated(connection, queue, batch)\n    return False",
+        "    return False",
         "publish_once",
     ),
     _of(
@@ -578,8 +578,8 @@ MUTANTS = (
     _of(
         "a reason that is no text cannot be stored",
         "queue_core/values/failure_kinds",
-        'reason[:REASON_LENGTH].encode(errors="backslashreplace").decode()',
-        "reason[:REASON_LENGTH]",
+        'return text.encode(errors="backslashreplace").decode()',
+        "return text",
         "sideline",
         "tests/unit/handling/test_handler.py",
     ),

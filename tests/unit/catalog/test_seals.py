@@ -37,7 +37,8 @@ def test_what_users_see_is_sealed():
         *(f"{name}.id" for name in ("consumers", "failures", "queues", "segments")),
         *("jobs.state", "jobs.moved", "jobs.due_at", "jobs.ended_at", "jobs.error"),
         *("slices.id", "task_log.id", "publications.published_at"),
-        *("consumers.ack", "consumers.heartbeat_at"),
+        *("acts.messages", "acts.ended_at", "acts.error"),
+        *("consumers.ack", "consumers.heartbeat_at", "consumers.host", "consumers.pid"),
         *("segments.data", "segments.loaded_at"),
         *("tickets.lives", "tickets.planned_at", "tickets.planned_epoch"),
     }

@@ -36,6 +36,9 @@ class Source:
     def flows(self, messages):
         return None
 
+    def note_handled(self, *_):
+        pass
+
     def settle(self, rows):
         if self.failures:
             self.failures -= 1
