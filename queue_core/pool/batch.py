@@ -49,8 +49,11 @@ class PoolBatch:
 
     def handle(self) -> None:
         """Make the remaining calls, and keep of the messages what their settlement needs."""
-        handled_for.set(self.source.names)
-        self.calls.run(self._handler)
+        token = handled_for.set(self.source.names)
+        try:
+            self.calls.run(self._handler)
+        finally:
+            handled_for.reset(token)
         self.calls.release()
         self.messages = self.messages.select(["_message_id"])
         if self.flows is not None:

@@ -140,7 +140,7 @@ def test_segments_without_a_shard_take_the_shards_in_turn_one_for_each_task():
         for shard in (None, None, 5)
     ]
     tasks = [staged[:2], staged[:2], staged[2:]]
-    shards = [segment.runs[0].shard for segment in publishing._in_turn(tasks, 7, 4)]
+    shards = [segment.runs[0].shard for segment in publishing.in_turn(tasks, 7, 4)]
     assert shards == [3, 3, 0, 0, 5]
 
 
