@@ -117,7 +117,13 @@ class PoolOutput:
                     for each in outcomes
                     for settled in self.settle_all(queue, [each], holder, policy)
                 ]
-            return [self._fail(queue, outcomes[0], error, holder, policy)]
+            (one,) = outcomes
+            if isinstance(error, QueueFull) and one.settlement.num_rows > 1:
+                # Together, they are more than the queue can ever hold.
+                parts = [self.settle_all(queue, [each], holder, policy)[0] for each in _halves(one)]
+                settlement = pa.concat_tables([each.settlement for each in parts])
+                return [Settled(settlement, np.concatenate([each.lost for each in parts]))]
+            return [self._fail(queue, one, error, holder, policy)]
         self._is_full = False
         return [Settled(each.settlement, lost) for each in outcomes]
 
@@ -232,6 +238,11 @@ def chosen_rows(settlement: pa.Table) -> Numbers | None:
     order = np.lexsort((np.arange(len(ids)), deletes, ids))
     last = np.append(ids[order][1:] != ids[order][:-1], True)
     return np.sort(order[last])
+
+
+def _halves(outcomes: PoolOutcomes) -> list[PoolOutcomes]:
+    numbers = np.arange(outcomes.settlement.num_rows)
+    return [_taken(*outcomes, each) for each in np.array_split(numbers, 2)]
 
 
 def _without(outcomes: PoolOutcomes, lost: Numbers) -> PoolOutcomes:

@@ -308,6 +308,22 @@ def test_a_pool_that_stops_while_its_output_is_full_puts_its_messages_back(
     assert numbers_of(queue.fire("all").messages) == [0, 1, 2, 3]
 
 
+def test_messages_whose_rows_are_too_many_together_are_settled_one_after_the_other(store, queue):
+    """The queue has room for two, and a batch gives eight."""
+    results = store.create_queue("results", RESULTS, max_size=2)
+    queue.load(orders(8))
+    found = []
+    handler = batch_handler(lambda batch: batch.select(["number"]))
+    with ConsumerPool(store, "orders", handler, output="results", batch=8, tasks=()) as pool:
+        while len(found) < 8:
+            fired = results.fire(2, timeout=60)
+            found += numbers_of(fired.messages)
+            results.delete(fired)
+        pool.drain()
+    assert sorted(found) == list(range(8))
+    assert queue.failures().num_rows == 0
+
+
 @pytest.mark.parametrize("why", ["fail", "too_large", "dropped"])
 def test_rows_that_the_queue_refuses_fail_their_messages_and_the_pool_goes_on(
     store, queue, why, caplog
