@@ -29,6 +29,7 @@ from sqlalchemy import delete
 
 from queue_core import Limit, Queue, Store, errors
 from queue_core.catalog.identity import clock
+from queue_core.catalog.records.publications import newest_ticket
 from queue_core.catalog.tables import clocks
 from queue_core.segments import stager
 from queue_core.upkeep.tasks.purge import purge
@@ -606,21 +607,25 @@ class _History:
             self.world.pass_time(min(60 << number, 86400) * SECOND)
             store.queue("a").sweep()
             store.admin.recover()
-            self._release_reset_queries(store)
+            self._release_reset_queries(store, far)
             store.queue("a").shovel(force=True)
             far.queue("b").sweep()
         raise Violation(f"the queue is never empty: {sorted(waiting)}")
 
-    def _release_reset_queries(self, store: Store) -> None:
+    def _release_reset_queries(self, store: Store, far: Store) -> None:
         """Sweep what waits for queries whose checkpoint is gone, as a person does."""
         assert self.checkpoint is not None
-        # The newest copy of one that went back is put back when the sink refuses the older one.
-        there = [self.checkpoint, Checkpoint(self.world.folder / "newest")]
-        kept = {
-            each.offset(each.last)["consumer"]
-            for each in there
-            if each.folder.exists() and each.last is not None
-        }
+        newest = Checkpoint(self.world.folder / "newest")
+        kept = set()
+        for each in (self.checkpoint, newest):
+            if each.folder.exists() and each.last is not None:
+                name = each.offset(each.last)["consumer"]
+                with far.catalog.read() as connection:
+                    published = newest_ticket(connection, name)
+                # The sink refuses the older one if it knows batches of the newest, which is then
+                # put back.
+                if each is self.checkpoint or published is not None:
+                    kept.add(name)
         for row in store.view("consumers").to_pylist():
             if row["for_restart"] and row["consumer"] not in kept:
                 # Another one is alive: its checkpoint is there.
