@@ -15,17 +15,14 @@ from sqlalchemy import Connection
 
 from queue_core.catalog import dialect, queues
 from queue_core.catalog.database import Catalog
-from queue_core.catalog.holders import connected
 from queue_core.catalog.records import (
     breakers,
     figures,
     jobs,
-    stuck,
     tallies,
     timings,
     token_buckets,
 )
-from queue_core.catalog.records.pauses import is_paused
 from queue_core.catalog.slices import amounts, quarantined
 from queue_core.segments.storage import Storage
 from queue_core.support.disk import disk_of
@@ -66,15 +63,16 @@ def read(store: AnyStore) -> Readings:
     spaces = space.read(store.catalog, store.storage)
     with store.catalog.read() as connection:
         now = dialect.read_clock(connection)
-        _of_queues(connection, found, now)
+        seen = present.read_within(connection, now, spaces)
+        _of_queues(connection, found, now, seen)
         for holder in present.read_holders(connection, now):
             found[m.HELD].append(((holder.name,), holder.held))
             found[m.HEARTBEAT_AGE] += _known([(holder.name,)], [holder.silent_for])
         for row in breakers.opened(connection):
             found[m.OPEN_BREAKERS].append(((row["name"],), 1))
-        problems = find(present.read_within(connection, now, spaces))
+        problems = find(seen)
         found[m.PROBLEMS] += Counter((each.queue or "", each.kind) for each in problems).items()
-        for task, age in present.read_tasks(connection, now).items():
+        for task, age in seen.tasks.items():
             found[m.TASK_AGE].append(((task,), age))
         for queue, state, count in jobs.by_state(connection):
             found[m.JOBS].append(((queue, state), count))
@@ -118,9 +116,9 @@ def parts(metric: Metric, value: Any) -> Iterator[tuple[str, tuple[tuple[str, st
     yield "_sum", (), seconds
 
 
-def _of_queues(connection: Connection, found: Readings, now: int) -> None:
+def _of_queues(connection: Connection, found: Readings, now: int, seen: present.Figures) -> None:
     states = queues.states(connection)
-    held_long = stuck.read(connection, now, states, everything=True)
+    shown_of = {each.name: each for each in seen.queues}
     rows = figures.read_counters(connection)
     if rows:
         # A store may have many queues: by column, which is faster than by row.
@@ -131,11 +129,7 @@ def _of_queues(connection: Connection, found: Readings, now: int) -> None:
         damaged = [id for id, count in zip(of["queue_id"], of["damaged"], strict=True) if count]
         for one in quarantined.find(connection, damaged) if damaged else ():
             found[m.DAMAGED].append(((one.queue, one.name), one.messages))
-        messages = {queue_id: long.messages for queue_id, long in held_long.items()}
-        found[m.STUCK] += [
-            (label, messages.get(queue_id, 0))
-            for label, queue_id in zip(labels, of["queue_id"], strict=True)
-        ]
+        found[m.STUCK] += [((name,), shown_of[name].stuck) for name in of["queue"]]
         for name, metric in (("oldest_age", m.OLDEST_AGE), ("longest_wait", m.LONGEST_WAIT)):
             ages = [None if age is None else age / 1e6 for age in of[name]]
             found[metric] += _known(labels, ages)
@@ -149,12 +143,12 @@ def _of_queues(connection: Connection, found: Readings, now: int) -> None:
     sizes: dict[int, dict[tuple[Magazine, State], int]] = defaultdict(dict)
     for row in amounts.sizes(connection):
         sizes[row.queue_id][Magazine(row.magazine), State(row.state)] = row.bytes
-    consumers, spent = connected.count(connection, now), token_buckets.of_queues(connection)
+    spent = token_buckets.of_queues(connection)
     for queue in states:
         name, bytes_of = queue.name, sizes[queue.id]
         settings = queues.settings_of(name, queue.settings)
-        found[m.PAUSED].append(((name,), int(is_paused(queue))))
-        found[m.CONSUMERS].append(((name,), consumers.get(queue.id, 0)))
+        found[m.PAUSED].append(((name,), int(shown_of[name].is_paused)))
+        found[m.CONSUMERS].append(((name,), shown_of[name].consumers or 0))
         for magazine in Magazine:
             size = sum(count for (place, _), count in bytes_of.items() if place is magazine)
             if size:
