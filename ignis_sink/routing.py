@@ -41,29 +41,30 @@ class RoutedTarget:
         """Do nothing: a write into several queues never creates the store."""
 
     def spec_of(self, queue: str) -> StagingSpec:
-        """Return what one queue needs; raises `SchemaMismatch`, `NoSuchQueue` and `BadName`."""
+        """
+        Return what one queue needs, whose name `check_all` has seen.
+
+        Raises `SchemaMismatch` and `BadName`.
+        """
         if queue in self.specs:
             return self.specs[queue]
         if queue in self.unfit:
             raise SchemaMismatch(f"column {self.column!r} names a queue: {self.unfit[queue]}")
-        if self.template is None:
-            raise NoSuchQueue(self._unknown([queue]))
+        assert self.template is not None, "check_all has refused the name"
         return replace(self.template, queue=check_queue(queue), schema_version=1)
 
     def check_all(self, names: list[str]) -> None:
         """Raise `NoSuchQueue` that names all of some queues that do not exist."""
-        if self.template is None:
-            unknown = [each for each in names if each not in self.specs and each not in self.unfit]
-            if unknown:
-                raise NoSuchQueue(self._unknown(unknown))
-
-    def _unknown(self, names: list[str]) -> str:
-        near = nearest(names[0], self.specs) if len(names) == 1 else ""
-        return (
-            f"column {self.column!r} names {'a queue' if len(names) == 1 else 'queues'} that the "
-            f"store does not have: {listed(names)}{near}; nothing was loaded. Create them first, "
-            "or set the option template to a queue whose columns, shards, key and settings new "
-            "queues get"
+        unknown = [each for each in names if each not in self.specs and each not in self.unfit]
+        if not unknown or self.template is not None:
+            return
+        what, near = "queues", ""
+        if len(unknown) == 1:
+            what, near = "a queue", nearest(unknown[0], self.specs)
+        raise NoSuchQueue(
+            f"column {self.column!r} names {what} that the store does not have: "
+            f"{listed(unknown)}{near}; nothing was loaded. Create them first, or set the option "
+            "template to a queue whose columns, shards, key and settings new queues get"
         )
 
     def intake(self) -> Router:
