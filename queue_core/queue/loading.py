@@ -85,7 +85,7 @@ def load(
         if len(staged) == 1:
             # The path of every small load, where each step counts.
             return pa.array(order + first_ids[0])
-        return pa.array(ids_from(first_ids, staged)[order], pa.int64())
+        return _ids(staged, order, first_ids)
 
     return load_each(queue, rows, times, run)
 
