@@ -14,7 +14,6 @@ import json
 import logging
 import os
 import secrets
-import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -28,6 +27,7 @@ from queue_core.catalog import dialect
 from queue_core.catalog.damage import decoding
 from queue_core.catalog.tables import acts
 from queue_core.errors import IgnisError
+from queue_core.values.names import host
 
 if TYPE_CHECKING:
     from queue_core.catalog.database import Catalog
@@ -143,7 +143,7 @@ def note(connection: Connection, messages: int | None = None) -> None:
         "queue": act.queue,
         "verb": act.verb,
         "who": doer()[:_WHO_LENGTH],
-        "host": socket.gethostname()[:_WHO_LENGTH],
+        "host": host(),
         "by": DOER.get(_USER).by,
         "selector": None if selector is None else str(selector)[:_LENGTH],
         "chosen": _as_json({k: v for k, v in act.chosen.items() if k != "selector"}),

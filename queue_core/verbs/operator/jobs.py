@@ -7,7 +7,6 @@ continues the job some seconds after its next step was due.
 from __future__ import annotations
 
 import logging
-import socket
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -30,6 +29,7 @@ from queue_core.errors import (
 from queue_core.segments.storage import Storage
 from queue_core.selection.request import Horizon
 from queue_core.values.model import Magazine
+from queue_core.values.names import host
 from queue_core.verbs.operator.redriving import Redriving, Steps, count
 
 #: Seconds after which a step is tried again for which there was no room.
@@ -42,7 +42,7 @@ _log = logging.getLogger(__name__)
 
 def start(catalog: Catalog, storage: Storage, redriving: Redriving, who: str | None) -> str:
     """Start a job; return its id. Raises `BadSelector` and `DamagedSegment`."""
-    who = who or f"{acts.doer()}@{socket.gethostname()}"
+    who = who or f"{acts.doer()}@{host()}"
     total = count(catalog, storage, redriving)
     queue, target = redriving.queue, redriving.target
 
