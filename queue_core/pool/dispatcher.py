@@ -87,3 +87,11 @@ def close_dispatcher(catalog: Catalog, queue: QueueInfo) -> None:
             return
         del _dispatchers[key]
     dispatcher.stop()
+
+
+def notify_loaded(catalog: Catalog, queue: QueueInfo) -> None:
+    """Notify the queue's consumers in this process of a load, before its thread sees it."""
+    with _lock:
+        dispatcher = _dispatchers.get((catalog.url, queue.id))
+    if dispatcher is not None:
+        dispatcher.manager.notify_arrival()

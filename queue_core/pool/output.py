@@ -20,6 +20,7 @@ from sqlalchemy import Connection
 from queue_core.errors import BadOption, IgnisError, QueueFull, SchemaMismatch, Unavailable
 from queue_core.handling.failure_log import FAILURES
 from queue_core.handling.output import Given, Output, OutputRows, failed, loadable
+from queue_core.pool.dispatcher import notify_loaded
 from queue_core.queue import Queue
 from queue_core.queue.loading import load
 from queue_core.values.model import Holder, Magazine, QueueInfo
@@ -178,6 +179,8 @@ class PoolOutput:
 
         opened, loads = self._queue.opened, self._queue.store._loads
         load(opened, loads, output.rows, ROOM_SECONDS, None, (None, None), first)
+        # A pool that reads its own output is not idle once its last batch has loaded some.
+        notify_loaded(self._queue.store.catalog, self._queue.info)
         FAILURES.note(queue.name, settlement)
         return lost
 

@@ -20,6 +20,7 @@ from queue_core import (
     constant,
 )
 from queue_core.pool import output as pool_output
+from queue_core.pool.dispatcher import QueueDispatcher
 from tests.contract.pools import PATIENCE, eventually
 from tests.factories import make_queue, numbers_of, orders
 
@@ -231,7 +232,15 @@ def test_the_settlements_of_many_batches_are_one_load(store, queue, results):
     assert len(store.view("slices").filter(pc.field("queue") == "results")) <= 40
 
 
-def test_a_pool_may_load_into_a_queue_that_it_reads(store):
+def test_a_pool_may_load_into_a_queue_that_it_reads(store, monkeypatch):
+    look = QueueDispatcher._look
+
+    def late(dispatcher):
+        # The thread that sees changes of the catalog sees them long after the workers are idle.
+        time.sleep(0.3)
+        return look(dispatcher)
+
+    monkeypatch.setattr(QueueDispatcher, "_look", late)
     queue = make_queue(store, shards=4, key=None)
     queue.load(orders(20))
 
