@@ -13,13 +13,12 @@ from ignis_console import redrives
 from ignis_console.redrives import RECENT_MICROS, Redrive
 from queue_core.catalog import dialect, queues
 from queue_core.catalog.records import acts
-from queue_core.catalog.records.samples import FINEST
 from queue_core.store import Store
 from queue_core.values.json_text import HIDDEN
 from queue_core.watching import present, space, views
 from queue_core.watching.blocked import look
 from queue_core.watching.causes import Blocked, Holder
-from queue_core.watching.present import SPAN_SECONDS, FigureSample, QueueFigures
+from queue_core.watching.present import FigureSample, QueueFigures
 from queue_core.watching.space import Space
 from queue_core.watching.wording import moment
 
@@ -89,15 +88,12 @@ def read_queue(store: Store, name: str, span: str) -> Details:
     with store.catalog.read() as connection:
         now = dialect.read_clock(connection)
         info = queues.find(connection, name)
-
-        def samples(each: int, seconds: int) -> tuple[FigureSample, ...]:
-            return present.read_samples(connection, info.id, each, now - seconds * 1_000_000)
-
-        latest = {info.id: samples(FINEST, SPAN_SECONDS)}
-        figures = present.read_queues(connection, now, latest, info.id)[info.id]
+        figures = present.read_queue_within(connection, now, info.id)
         rows = views.read(connection, "shards", name, store.storage.uri).to_pylist()
         holders = tuple(present.read_holders(connection, now, info.id))
-        history = samples(*SPANS[span])
+        each, seconds = SPANS[span]
+        begin = now - seconds * 1_000_000
+        history = present.read_samples(connection, info.id, each, begin)
         marked = acts.rows(connection, [name], MARKS)
         own = redrives.of_queue(connection, name, now - RECENT_MICROS)
     rules: list[Blocked] = []

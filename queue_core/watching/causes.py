@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from sqlalchemy import Connection
 
@@ -16,6 +16,7 @@ from queue_core.catalog.holders import connected
 from queue_core.catalog.records import acts, breakers, retries, token_buckets
 from queue_core.values import buckets
 from queue_core.values.limits import Limit
+from queue_core.values.settings import QueueSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,14 @@ class LimitState(NamedTuple):
     #: Seconds until there are more tokens.
     opens_in: float
 
+    @property
+    def allowed(self) -> int:
+        """How many messages it allows to be fired now."""
+        most = [] if self.tokens is None else [self.tokens]
+        if self.limit.in_flight is not None:
+            most.append(max(self.limit.in_flight - self.in_flight, 0))
+        return min(most)
+
 
 class Blocked(NamedTuple):
     """A rule of a queue that holds back each message that waits."""
@@ -85,70 +94,61 @@ class Causes:
     next_due: float | None = None
 
 
-@dataclass(slots=True)
-class CausesReader:
-    """The causes of some queues, from one state of the catalog."""
+def read(
+    connection: Connection,
+    now: int,
+    queues: Mapping[int, tuple[str, QueueSettings]],
+    breakers: Iterable[OpenBreaker],
+    in_flight: Mapping[int, int],
+    only: int | None = None,
+) -> dict[int, Causes]:
+    """
+    Return the causes of queues by their ids; *queues*: their names and settings.
 
-    #: By the ids of the queues.
-    connected: Mapping[int, int]
-    breakers: tuple[OpenBreaker, ...]
-    _silent: Mapping[int, list[Any]]
-    _spent: Mapping[int, int | None]
-    _due: Mapping[str, float]
-    _now: int
-    _by_queue: dict[str, list[OpenBreaker]] = field(default_factory=lambda: defaultdict(list))
-
-    def __post_init__(self) -> None:
-        for breaker in self.breakers:
-            for queue in breaker.queues:
-                self._by_queue[queue].append(breaker)
-
-    @staticmethod
-    def read(
-        connection: Connection, now: int, states: Iterable[Any], only: int | None = None
-    ) -> CausesReader:
-        """Read those of some queues, as `queues.states` returns them; *only*: of this one."""
-        known = {row.id: row for row in states}
-        names = None if only is None else [known[only].name]
-        due = [] if names is None else retries.next_due(connection, names)
-        return CausesReader(
-            connected.count(connection, now, only),
-            read_breakers(connection, now, {row.id: row.name for row in known.values()}),
-            connected.silent(connection, now, only),
-            token_buckets.of_queues(connection),
-            {each.queue: each.left / 1e6 for each in due if each.job is None},
-            now,
-        )
-
-    def of(self, queue_id: int, name: str, limits: Iterable[Limit], in_flight: int) -> Causes:
-        """Return the causes of a queue; *in_flight*: messages in flight from main."""
-        spent, now = self._spent.get(queue_id), self._now
-        return Causes(
+    *breakers*: those of `read_breakers`. *in_flight*: messages in flight from main. *only*: one
+    queue, if these are not all.
+    """
+    silent = connected.silent(connection, now, only)
+    spent = token_buckets.of_queues(connection)
+    due = {} if only is None else retries.next_due(connection, [queues[only][0]])
+    left = {each.queue: each.left / 1e6 for each in due if each.job is None}
+    by_queue: dict[str, list[OpenBreaker]] = defaultdict(list)
+    for breaker in breakers:
+        for name in breaker.queues:
+            by_queue[name].append(breaker)
+    return {
+        queue_id: Causes(
             tuple(
                 Holder(
                     row.name,
                     int(row.held),
-                    held_for=_since(row.fired_at, now),
-                    silent_for=_since(row.heartbeat_at, now),
+                    held_for=since(row.fired_at, now),
+                    silent_for=since(row.heartbeat_at, now),
                 )
-                for row in self._silent.get(queue_id, ())
+                for row in silent.get(queue_id, ())
             ),
-            tuple(self._by_queue[name]),
-            tuple(_state(each, spent, in_flight, now) for each in limits if each.column is None),
-            self._due.get(name),
+            tuple(by_queue[name]),
+            tuple(
+                _state(each, spent.get(queue_id), in_flight.get(queue_id, 0), now)
+                for each in settings.limits
+                if each.column is None
+            ),
+            left.get(name),
         )
+        for queue_id, (name, settings) in queues.items()
+    }
 
 
 def read_breakers(
     connection: Connection, now: int, names: Mapping[int, str]
 ) -> tuple[OpenBreaker, ...]:
     """
-    Return the breakers that are not closed, at most a hundred.
+    Return the breakers that are not closed.
 
     *names*: those of the queues by their ids. The queues of a breaker are those that its name
     consists of, and those of the consumer that has opened it.
     """
-    rows = breakers.opened(connection)[:100]
+    rows = breakers.opened(connection)
     of = connected.queues_of(connection, {row["consumer"] for row in rows if row["consumer"]})
     opened = {row["name"]: row["since_at"] for row in rows if row["forced"]}
     who = acts.doers(connection, "open", opened)
@@ -157,12 +157,12 @@ def read_breakers(
         own = known.intersection(row["name"].split(","))
         own.update(names[id] for id in of.get(row["consumer"], ()) if id in names)
         opened_at = row["since_at"] if row["opened_at"] is None else row["opened_at"]
-        since = _since(opened_at, now) or 0.0
+        open_for = since(opened_at, now) or 0.0
         found.append(
             OpenBreaker(
                 row["name"],
                 row["state"],
-                since,
+                open_for,
                 bool(row["forced"]),
                 who.get(row["name"]),
                 tuple(sorted(own)),
@@ -180,5 +180,6 @@ def _state(limit: Limit, spent: int | None, in_flight: int, now: int) -> LimitSt
     )
 
 
-def _since(at: int | None, now: int) -> float | None:
+def since(at: int | None, now: int) -> float | None:
+    """Return the seconds from a time to another one, which are 0 if the clock was set back."""
     return None if at is None else max(now - at, 0) / 1e6

@@ -16,15 +16,17 @@ from sqlalchemy import Connection
 
 from queue_core.catalog import dialect, queues
 from queue_core.catalog.database import Catalog
+from queue_core.catalog.holders import connected
 from queue_core.catalog.holders.holders import holding
 from queue_core.catalog.records import acts, figures, jobs, retries, samples, schedule, stuck
 from queue_core.catalog.records.samples import FINEST
 from queue_core.catalog.slices import quarantined
+from queue_core.catalog.slices.quarantined import Quarantined
 from queue_core.segments.storage import Storage
 from queue_core.values.json_text import HIDDEN
 from queue_core.values.settings import QueueSettings
 from queue_core.watching import causes, space
-from queue_core.watching.causes import Causes, CausesReader, Holder, OpenBreaker
+from queue_core.watching.causes import Causes, Holder, OpenBreaker, since
 from queue_core.watching.space import Space
 
 #: The seconds of the samples that `read` reads.
@@ -37,7 +39,6 @@ LATEST_SECONDS = 60.0
 
 _COUNTS = ("waiting", "in_flight", "sidelined", "retrying", "dead", "damaged")
 _RATES = tuple(f"{counter}_per_s" for counter in figures.COUNTED)
-_SETTINGS = ("concurrency", "max_size", "overflow", "shovel_interval")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,7 @@ class FigureSample:
 class QueueFigures:
     """The figures of one queue."""
 
+    id: int = field(metadata=HIDDEN)
     name: str
     #: ``active``, ``paused`` or ``deactivated``.
     state: str
@@ -89,29 +91,25 @@ class QueueFigures:
     fired_per_s: float | None = None
     deleted_per_s: float | None = None
     sidelined_per_s: float | None = None
-    #: The bound of messages in main; None: it has none.
-    max_size: int | None = field(default=None, metadata=HIDDEN)
-    overflow: str = field(metadata=HIDDEN)
+    settings: QueueSettings = field(metadata=HIDDEN)
     #: Since a person paused it; None: nobody did.
     paused_for: float | None = field(metadata=HIDDEN)
     #: Who did; None: it is not known, or nobody.
     paused_by: str | None = field(default=None, metadata=HIDDEN)
-    #: Whether each failed message has a time at which it returns.
-    retries: bool = field(metadata=HIDDEN)
     #: Since the first message of the sideline was due to return; None: none is late.
     overdue_for: float | None = field(metadata=HIDDEN)
     #: Without retries: since the task `shovel` last began for it; None: never.
     shovelled_before: float | None = field(metadata=HIDDEN)
-    #: Without retries: seconds between two runs of it; None: it does not run by itself.
-    shovel_interval: float | None = field(metadata=HIDDEN)
     #: Messages in flight for longer than the setting ``sweep_after``, and since when.
     stuck: int = field(default=0, metadata=HIDDEN)
     stuck_for: float | None = field(default=None, metadata=HIDDEN)
-    #: The segment files whose messages cannot be read.
-    damaged_files: tuple[str, ...] = field(default=(), metadata=HIDDEN)
+    #: The segments whose messages cannot be read.
+    quarantined: tuple[Quarantined, ...] = field(default=(), metadata=HIDDEN)
     causes: Causes = field(default=Causes(), metadata=HIDDEN)
     #: The latest ones, oldest first.
     samples: tuple[FigureSample, ...] = field(default=(), metadata=HIDDEN)
+    #: The row of `figures.read`: with all counters, unless only this queue was read.
+    counts: Any = field(default=None, metadata=HIDDEN)
 
     @property
     def is_paused(self) -> bool:
@@ -157,10 +155,10 @@ class FiguresReader:
         with self._lock, self._catalog.read() as connection:
             now = dialect.read_clock(connection)
             self._follow_samples(connection, now)
-            found = read_queues(connection, now, self._samples)
-            for queue_id in self._samples.keys() - found.keys():
+            found = _read(connection, now, self._samples, spaces)
+            for queue_id in self._samples.keys() - {queue.id for queue in found.queues}:
                 del self._samples[queue_id]
-            return _figures(connection, now, found, spaces)
+            return found
 
     def _follow_samples(self, connection: Connection, now: int) -> None:
         begin = max(self._newest, now - SPAN_SECONDS * 1_000_000)
@@ -186,87 +184,104 @@ def read_within(connection: Connection, now: int, spaces: tuple[Space, ...]) -> 
     past: dict[int, list[FigureSample]] = defaultdict(list)
     for row in samples.since(connection, MINUTE, now - SPAN_SECONDS * 1_000_000, upto=now):
         past[row.queue_id].append(_sample_of(row))
-    return _figures(connection, now, read_queues(connection, now, past), spaces)
+    return _read(connection, now, past, spaces)
 
 
 def read_queue(catalog: Catalog, name: str) -> QueueFigures:
     """Return the figures of one queue; raises `NoSuchQueue`."""
     with catalog.read() as connection:
         queue_id, now = queues.find(connection, name).id, dialect.read_clock(connection)
-        past = read_samples(connection, queue_id, FINEST, now - SPAN_SECONDS * 1_000_000)
-        return read_queues(connection, now, {queue_id: past}, queue_id)[queue_id]
+        return read_queue_within(connection, now, queue_id)
 
 
-def _figures(
-    connection: Connection, now: int, found: dict[int, QueueFigures], spaces: tuple[Space, ...]
+def read_queue_within(connection: Connection, now: int, queue_id: int) -> QueueFigures:
+    """Return the figures of one queue within a transaction."""
+    past = read_samples(connection, queue_id, FINEST, now - SPAN_SECONDS * 1_000_000)
+    ((queue,), _) = _read_queues(connection, now, {queue_id: past}, queue_id)
+    return queue
+
+
+def _read(
+    connection: Connection,
+    now: int,
+    samples_of: Mapping[int, Sequence[FigureSample]],
+    spaces: tuple[Space, ...],
 ) -> Figures:
-    names = {id: queue.name for id, queue in found.items()}
-    return Figures(
-        now,
-        tuple(found.values()),
-        causes.read_breakers(connection, now, names),
-        tuple(FailedJob(*row) for row in jobs.failed(connection, 20)),
-        read_tasks(connection, now),
-        spaces,
-    )
+    found, breakers = _read_queues(connection, now, samples_of)
+    failed = tuple(FailedJob(*row) for row in jobs.failed(connection, 20))
+    begun = {task: since(at, now) or 0.0 for task, at in schedule.last_begun(connection).items()}
+    return Figures(now, found, breakers, failed, begun, spaces)
 
 
-def read_queues(
+def _read_queues(
     connection: Connection,
     now: int,
     samples_of: Mapping[int, Sequence[FigureSample]],
     only: int | None = None,
-) -> dict[int, QueueFigures]:
+) -> tuple[tuple[QueueFigures, ...], tuple[OpenBreaker, ...]]:
     """
-    Return the figures of all queues by their ids, in order of their names, or of the queue *only*.
+    Return the figures of all queues in order of their names, or of the queue *only*; and breakers.
 
     *now*: the catalog's time. *samples_of*: the latest samples by the ids of the queues.
     """
     ids = None if only is None else [only]
     known = {row.id: row for row in queues.states(connection, ids)}
+    settings = {row.id: queues.settings_of(row.name, row.settings) for row in known.values()}
+    rows = figures.read(connection, ids, counters=only is None)
+    breakers = causes.read_breakers(connection, now, {row.id: row.name for row in known.values()})
+    why = causes.read(
+        connection,
+        now,
+        {queue_id: (row.name, settings[queue_id]) for queue_id, row in known.items()},
+        breakers,
+        {row.queue_id: row.main_in_flight or 0 for row in rows},
+        only,
+    )
+    consumers = connected.count(connection, now, only)
     shovels = schedule.begun_by_queue(connection, "shovel", only)
     overdue = retries.overdue(connection, now, only)
-    held_long = stuck.read(connection, now, known.values(), everything=only is None)
-    why = CausesReader.read(connection, now, known.values(), only)
+    held_long = stuck.read(connection, now, settings, everything=only is None)
     paused_at = {row.name: row.paused_at for row in known.values() if row.paused_at is not None}
     who = acts.doers(connection, "pause", paused_at)
-    rows = sorted(figures.read(connection, ids), key=lambda each: str(each.queue))
-    found = {}
-    files: dict[int, list[str]] = defaultdict(list)
+    torn: dict[int, list[Quarantined]] = defaultdict(list)
     damaged = [row.queue_id for row in rows if row.damaged]
-    for one in quarantined.find(connection, damaged) if damaged else ():
-        files[one.queue_id].append(one.name)
-    for row in rows:
-        about, past = known[row.queue_id], samples_of.get(row.queue_id, ())
-        settings = QueueSettings.from_json(about.settings)
+    for each in quarantined.find(connection, damaged) if damaged else ():
+        torn[each.queue_id].append(each)
+    found = []
+    for row in sorted(rows, key=lambda each: str(each.queue)):
+        queue_id = row.queue_id
+        about, past = known[queue_id], samples_of.get(queue_id, ())
         is_fresh = past and now / 1e6 - past[-1].taken_at <= LATEST_SECONDS
         latest = past[-1] if is_fresh else None
         rates: dict[str, Any] = {name: getattr(latest, name, None) for name in _RATES}
-        paused = about.paused_at is not None or not settings.concurrency
-        state = "paused" if paused else "active"
-        long = held_long.get(row.queue_id)
-        found[row.queue_id] = QueueFigures(
+        concurrency = settings[queue_id].concurrency
+        state = "active" if about.paused_at is None and concurrency else "paused"
+        long = held_long.get(queue_id)
+        figures_of = QueueFigures(
+            id=queue_id,
             name=row.queue,
             state=state if about.deactivated_at is None else "deactivated",
             oldest_age=None if row.oldest_age is None else row.oldest_age / 1e6,
             longest_wait=None if row.longest_wait is None else row.longest_wait / 1e6,
             shards=about.shards,
-            consumers=why.connected.get(row.queue_id, 0),
+            concurrency=concurrency,
+            consumers=consumers.get(queue_id, 0),
             **{name: getattr(row, name) for name in _COUNTS},
             **rates,
-            **{name: getattr(settings, name) for name in _SETTINGS},
+            settings=settings[queue_id],
             paused_for=since(about.paused_at, now),
             paused_by=who.get(row.queue),
-            retries=settings.retry is not None,
-            overdue_for=since(overdue.get(row.queue_id), now),
-            shovelled_before=since(shovels.get(row.queue_id), now),
+            overdue_for=since(overdue.get(queue_id), now),
+            shovelled_before=since(shovels.get(queue_id), now),
             stuck=long.messages if long else 0,
             stuck_for=since(long.fired_at, now) if long else None,
-            damaged_files=tuple(files[row.queue_id]),
-            causes=why.of(row.queue_id, row.queue, settings.limits, row.main_in_flight or 0),
+            quarantined=tuple(torn[queue_id]),
+            causes=why[queue_id],
             samples=tuple(past),
+            counts=row,
         )
-    return found
+        found.append(figures_of)
+    return tuple(found), breakers
 
 
 def read_samples(
@@ -289,16 +304,6 @@ def read_holders(connection: Connection, now: int, queue_id: int | None = None) 
             pid=row.pid,
             ack=row.ack,
         )
-
-
-def read_tasks(connection: Connection, now: int) -> dict[str, float]:
-    """Return the seconds since each side task last began, in any process."""
-    return {task: max(now - at, 0) / 1e6 for task, at in schedule.last_begun(connection).items()}
-
-
-def since(at: int | None, now: int) -> float | None:
-    """Return the seconds from a time to another one, which are 0 if the clock was set back."""
-    return None if at is None else max(now - at, 0) / 1e6
 
 
 def _sample_of(row: Any) -> FigureSample:

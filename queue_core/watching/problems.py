@@ -330,7 +330,7 @@ def _is_late(queue: QueueFigures, wanted: float) -> bool:
 
 def _damaged(queue: QueueFigures) -> Iterator[_Found]:
     if queue.damaged:
-        first, *others = queue.damaged_files or ("a segment",)
+        first, *others = [each.name for each in queue.quarantined] or ["a segment"]
         more = f" and {number(len(others))} more files are" if others else " is"
         unread = f"cannot be read, because {first}{more} missing, torn or altered."
         yield _Found("damaged", f"{messages(queue.damaged)} {unread}", queue.damaged)
@@ -465,11 +465,10 @@ def _pace(queue: QueueFigures) -> Iterator[_Found]:
 
 
 def _full(queue: QueueFigures) -> Iterator[_Found]:
-    if not queue.max_size or queue.overflow == "ring":
-        return
-    if queue.waiting is not None and queue.waiting >= queue.max_size:
-        what = "wait" if queue.overflow == "block" else "are refused"
-        of = f"{number(queue.waiting)} of {number(queue.max_size)} messages"
+    most, overflow = queue.settings.max_size, queue.settings.overflow
+    if most and overflow != "ring" and queue.waiting is not None and queue.waiting >= most:
+        what = "wait" if overflow == "block" else "are refused"
+        of = f"{number(queue.waiting)} of {number(most)} messages"
         yield _Found("full", f"The queue is full: {of}. Loads {what}.", queue.waiting)
 
 
@@ -492,13 +491,14 @@ def _sideline(queue: QueueFigures) -> Iterator[_Found]:
 def _growing(queue: QueueFigures) -> Iterator[_Found]:
     past = [each.sidelined for each in queue.samples if each.sidelined is not None]
     grows = queue.sidelined is not None and past and queue.sidelined > past[0]
-    if queue.retries or not grows:
+    interval = queue.settings.shovel_interval
+    if queue.settings.retry is not None or not grows:
         return
-    if queue.shovel_interval is None:
+    if interval is None:
         ago = "no shovel is planned"
     elif queue.shovelled_before is None:
         ago = "no process has ever run its shovel"
-    elif queue.shovelled_before > 3 * queue.shovel_interval:
+    elif queue.shovelled_before > 3 * interval:
         ago = f"its shovel last ran {age(queue.shovelled_before)} ago"
     else:
         return

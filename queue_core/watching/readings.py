@@ -9,35 +9,34 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import version
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from operator import attrgetter
+from typing import Any, Protocol, TypeAlias
 
 from sqlalchemy import Connection
 
-from queue_core.catalog import dialect, queues
+from queue_core.catalog import dialect
 from queue_core.catalog.database import Catalog
-from queue_core.catalog.records import (
-    breakers,
-    figures,
-    jobs,
-    tallies,
-    timings,
-    token_buckets,
-)
-from queue_core.catalog.slices import amounts, quarantined
+from queue_core.catalog.records import figures, jobs, tallies, timings
+from queue_core.catalog.slices import amounts
 from queue_core.segments.storage import Storage
 from queue_core.support.disk import disk_of
-from queue_core.values import buckets
 from queue_core.values.histogram import SHOWN, shown
-from queue_core.values.limits import Limit
 from queue_core.values.model import Magazine, State
-from queue_core.values.settings import QueueSettings
 from queue_core.watching import metric as m
 from queue_core.watching import present, space
 from queue_core.watching.metric import Metric
+from queue_core.watching.present import QueueFigures
 from queue_core.watching.problems import find
 
 #: The bounds of buckets, as Prometheus writes them.
 BOUND_TEXTS = (*map(str, SHOWN), "+Inf")
+#: The metrics that are figures of queues, by their names.
+_FIGURES = m.DEPTHS | {
+    "oldest_age": m.OLDEST_AGE,
+    "longest_wait": m.LONGEST_WAIT,
+    "stuck": m.STUCK,
+    "consumers": m.CONSUMERS,
+}
 #: The values of a metric's labels.
 Labels: TypeAlias = tuple[str, ...]
 #: For each metric, values of its labels and the number; of a histogram, how many messages took at
@@ -64,12 +63,11 @@ def read(store: AnyStore) -> Readings:
     with store.catalog.read() as connection:
         now = dialect.read_clock(connection)
         seen = present.read_within(connection, now, spaces)
-        _of_queues(connection, found, now, seen)
+        _of_queues(connection, found, seen.queues)
         for holder in present.read_holders(connection, now):
             found[m.HELD].append(((holder.name,), holder.held))
             found[m.HEARTBEAT_AGE] += _known([(holder.name,)], [holder.silent_for])
-        for row in breakers.opened(connection):
-            found[m.OPEN_BREAKERS].append(((row["name"],), 1))
+        found[m.OPEN_BREAKERS] += [((breaker.name,), 1) for breaker in seen.breakers]
         problems = find(seen)
         found[m.PROBLEMS] += Counter((each.queue or "", each.kind) for each in problems).items()
         for task, age in seen.tasks.items():
@@ -116,86 +114,51 @@ def parts(metric: Metric, value: Any) -> Iterator[tuple[str, tuple[tuple[str, st
     yield "_sum", (), seconds
 
 
-def _of_queues(connection: Connection, found: Readings, now: int, seen: present.Figures) -> None:
-    states = queues.states(connection)
-    shown_of = {each.name: each for each in seen.queues}
-    rows = figures.read_counters(connection)
-    if rows:
-        # A store may have many queues: by column, which is faster than by row.
-        of = dict(zip(rows[0]._fields, zip(*rows, strict=True), strict=True))
-        labels = [(name,) for name in of["queue"]]
-        for name, metric in m.DEPTHS.items():
-            found[metric] += _known(labels, of[name])
-        damaged = [id for id, count in zip(of["queue_id"], of["damaged"], strict=True) if count]
-        for one in quarantined.find(connection, damaged) if damaged else ():
-            found[m.DAMAGED].append(((one.queue, one.name), one.messages))
-        found[m.STUCK] += [((name,), shown_of[name].stuck) for name in of["queue"]]
-        for name, metric in (("oldest_age", m.OLDEST_AGE), ("longest_wait", m.LONGEST_WAIT)):
-            ages = [None if age is None else age / 1e6 for age in of[name]]
-            found[metric] += _known(labels, ages)
-        for magazine in Magazine:
-            both = [(name, magazine.name.lower()) for name in of["queue"]]
-            for name, metric in m.COUNTERS.items():
-                known = _known(both, of[figures.label_of(name, magazine)])
-                always = magazine is Magazine.MAIN and name in m.ALWAYS
-                found[metric] += [each for each in known if each[1] or always]
-    present_of = {row.queue_id: row for row in rows}
+def _of_queues(connection: Connection, found: Readings, seen: Sequence[QueueFigures]) -> None:
+    labels = [(queue.name,) for queue in seen]
+    # A store may have many queues: by column, which is faster than by row.
+    for name, metric in _FIGURES.items():
+        found[metric] += _known(labels, [getattr(queue, name) for queue in seen])
+    found[m.PAUSED] += [((queue.name,), int(queue.is_paused)) for queue in seen]
+    found[m.MAX_MESSAGES] += _known(labels, [queue.settings.max_size for queue in seen])
+    for magazine in Magazine:
+        both = [(queue.name, magazine.name.lower()) for queue in seen]
+        for name, metric in m.COUNTERS.items():
+            counter = attrgetter(figures.label_of(name, magazine))
+            known = _known(both, [counter(queue.counts) for queue in seen])
+            always = magazine is Magazine.MAIN and name in m.ALWAYS
+            found[metric] += [each for each in known if each[1] or always]
     sizes: dict[int, dict[tuple[Magazine, State], int]] = defaultdict(dict)
     for row in amounts.sizes(connection):
         sizes[row.queue_id][Magazine(row.magazine), State(row.state)] = row.bytes
-    spent = token_buckets.of_queues(connection)
-    for queue in states:
-        name, bytes_of = queue.name, sizes[queue.id]
-        settings = queues.settings_of(name, queue.settings)
-        found[m.PAUSED].append(((name,), int(shown_of[name].is_paused)))
-        found[m.CONSUMERS].append(((name,), shown_of[name].consumers or 0))
+    for queue in seen:
+        of_queue = sizes[queue.id]
         for magazine in Magazine:
-            size = sum(count for (place, _), count in bytes_of.items() if place is magazine)
+            size = sum(count for (place, _), count in of_queue.items() if place is magazine)
             if size:
-                found[m.QUEUE_BYTES].append(((name, magazine.name.lower()), size))
-        if settings.max_size is not None:
-            found[m.MAX_MESSAGES].append(((name,), settings.max_size))
-        if present_of[queue.id].waiting is None:
-            continue
-        held = Held.of(present_of[queue.id], bytes_of)
-        found[m.FILL] += _known([(name,)], [held.fill(settings)])
-        for limit in settings.limits:
-            if limit.column is None:
-                allowed = held.allowed(limit, spent.get(queue.id), now)
-                found[m.LIMIT_MESSAGES].append(((name, str(limit)), allowed))
+                found[m.QUEUE_BYTES].append(((queue.name, magazine.name.lower()), size))
+        for one in queue.quarantined:
+            found[m.DAMAGED].append(((one.queue, one.name), one.messages))
+        if queue.waiting is not None:
+            found[m.FILL] += _known([(queue.name,)], [_fill(queue, of_queue)])
+            for each in queue.causes.limits:
+                found[m.LIMIT_MESSAGES].append(((queue.name, str(each.limit)), each.allowed))
 
 
-class Held(NamedTuple):
-    """Messages and bytes in main of a queue."""
-
-    #: All messages, and those that are not in flight.
-    messages: int
-    at_rest: int
-    bytes: int
-    bytes_at_rest: int
-
-    @staticmethod
-    def of(row: Any, sizes: Mapping[tuple[Magazine, State], int]) -> Held:
-        """Return them from a row of the counters, and bytes by magazine and state."""
-        here = {state: count for (place, state), count in sizes.items() if place is Magazine.MAIN}
-        size = sum(here.values())
-        return Held(*figures.in_main(row), size, size - here.get(State.FIRED, 0))
-
-    def fill(self, settings: QueueSettings) -> float | None:
-        """Return the part of the bounds that is used; None for a ring, or without a bound."""
-        used = (self.messages, self.bytes)
-        if settings.has_room_on_fire:
-            used = (self.at_rest, self.bytes_at_rest)
-        bounds = (settings.max_size, settings.max_bytes)
-        parts = [part / most for part, most in zip(used, bounds, strict=True) if most]
-        return max(parts, default=None) if settings.overflow != "ring" else None
-
-    def allowed(self, limit: Limit, spent_until: int | None, now: int) -> int:
-        """Return how many messages a limit of the whole queue allows to be fired."""
-        most = [buckets.tokens(limit, spent_until, now)] if limit.per_second is not None else []
-        if limit.in_flight is not None:
-            most.append(max(limit.in_flight - (self.messages - self.at_rest), 0))
-        return min(most)
+def _fill(queue: QueueFigures, sizes: Mapping[tuple[Magazine, State], int]) -> float | None:
+    """Return the part of the bounds that is used; None for a ring, or without a bound."""
+    settings, counts = queue.settings, queue.counts
+    bounds = (settings.max_size, settings.max_bytes)
+    if settings.overflow == "ring" or not any(bounds):
+        return None
+    used: list[int] = [
+        counts.waiting + counts.main_damaged + counts.main_in_flight,
+        sum(size for (place, _), size in sizes.items() if place is Magazine.MAIN),
+    ]
+    if settings.has_room_on_fire:
+        used[0] -= counts.main_in_flight
+        used[1] -= sizes.get((Magazine.MAIN, State.FIRED), 0)
+    return max(part / most for part, most in zip(used, bounds, strict=True) if most)
 
 
 def _known(labels: Sequence[Labels], values: Sequence[float | None]) -> list[tuple[Labels, float]]:

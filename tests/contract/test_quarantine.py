@@ -220,9 +220,9 @@ def told(store, queue):
     }
     read = FiguresReader(store.catalog, store.storage).read()
     (figures,) = (q for q in read.queues if q.name == queue)
-    assert {*figures.damaged_files} == files
+    assert {each.name for each in figures.quarantined} == files
     (problem,) = (p for p in of_queue(figures, 900.0) if p.kind == "damaged")
-    assert figures.damaged_files[0] in problem.text
+    assert figures.quarantined[0].name in problem.text
     assert f"ignis repair {queue}" in problem.advice
     found = [text for text in problems_of(store) if f"`ignis repair {queue}`" in text]
     assert all(any(file in text for text in found) for file in files)

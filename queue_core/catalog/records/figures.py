@@ -169,15 +169,8 @@ def _heads(only: _Only) -> Select[Any]:
 
 
 def label_of(counter: str, magazine: Magazine) -> str:
-    """Return the name of a counter of a magazine in the rows of `read_counters`."""
+    """Return the name of a counter of a magazine in the rows of `read`."""
     return f"{magazine.name.lower()}_{counter}"
-
-
-def in_main(row: Row[Any]) -> tuple[int, int]:
-    """Return from `read_counters` how many messages main has, and how many are not in flight."""
-    loaded = row.main_loaded + row.sideline_returned
-    left = sum(getattr(row, label_of(name, Magazine.MAIN)) for name in LEFT)
-    return loaded - left, loaded + row.main_reloaded - row.main_fired
 
 
 #: One row per queue: ages in microseconds, ``all_…`` counters of main; null where it is unknown.
@@ -185,14 +178,11 @@ PRESENT = _present()
 _WITH_COUNTERS = _present(everything=True)
 
 
-def read(connection: Connection, queue_ids: Collection[int] | None = None) -> list[Row[Any]]:
-    """Return the present figures of some queues; None: of all."""
+def read(
+    connection: Connection, queue_ids: Collection[int] | None = None, *, counters: bool = False
+) -> list[Row[Any]]:
+    """Return the present figures of some queues; None: of all, with all *counters* if wanted."""
     if queue_ids is None:
-        return list(connection.execute(PRESENT))
+        return list(connection.execute(_WITH_COUNTERS if counters else PRESENT))
     query = _present(lambda column: [dialect.one_of(column, queue_ids)])
     return list(connection.execute(query))
-
-
-def read_counters(connection: Connection) -> list[Row[Any]]:
-    """Return the present figures of all queues, and all their counters (`label_of`)."""
-    return list(connection.execute(_WITH_COUNTERS))

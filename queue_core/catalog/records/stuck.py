@@ -6,15 +6,15 @@ No heartbeat is needed for them, so it also finds those of a process that sent n
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import NamedTuple
 
-from sqlalchemy import Connection, Row, and_, func, or_, select
+from sqlalchemy import Connection, and_, func, or_, select
 
 from queue_core.catalog import dialect
-from queue_core.catalog.queues import settings_of
 from queue_core.catalog.tables import slices
 from queue_core.values.model import Magazine, State
+from queue_core.values.settings import QueueSettings
 
 
 class Stuck(NamedTuple):
@@ -26,19 +26,18 @@ class Stuck(NamedTuple):
 
 
 def read(
-    connection: Connection, now: int, states: Iterable[Row[Any]], *, everything: bool
+    connection: Connection, now: int, queues: Mapping[int, QueueSettings], *, everything: bool
 ) -> dict[int, Stuck]:
     """
     Return the stuck messages of queues that have some, by the ids of the queues.
 
-    *states*: the queues, as `queues.states` returns them. *everything*: whether these are all.
+    *queues*: the settings of the queues by their ids. *everything*: whether these are all.
     """
     alike: dict[tuple[int, int], list[int]] = defaultdict(list)
-    for queue in states:
-        settings = settings_of(queue.name, queue.settings)
+    for queue_id, settings in queues.items():
         # Microseconds after which messages of main and of the sideline are stuck.
         limits = (int(settings.sweep_after * 1e6), int(settings.sideline_sweep_after * 1e6))
-        alike[limits].append(queue.id)
+        alike[limits].append(queue_id)
     found = {}
     # Few queues have limits of their own.
     for (main, sideline), queue_ids in alike.items():

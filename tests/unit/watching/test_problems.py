@@ -4,13 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from queue_core import limit
+from queue_core import QueueSettings, limit
 from queue_core.watching.causes import Blocked, Causes, Holder, LimitState, OpenBreaker
 from queue_core.watching.present import FailedJob, Figures, FigureSample, QueueFigures
 from queue_core.watching.problems import Severity, find, grouped, why
 from queue_core.watching.space import Space
 
 WELL = QueueFigures(
+    id=1,
     name="orders",
     state="active",
     waiting=10,
@@ -23,15 +24,13 @@ WELL = QueueFigures(
     damaged=0,
     shards=8,
     concurrency=8,
-    max_size=None,
-    overflow="block",
+    settings=QueueSettings(),
     paused_for=None,
-    retries=True,
     overdue_for=None,
     shovelled_before=None,
-    shovel_interval=600.0,
     consumers=1,
 )
+FULL = QueueSettings(max_size=5)
 TASKS = {"sample": 5.0, "sweep": 800.0, "expire": 100.0, "compact": 100.0, "vacuum": 3000.0}
 
 
@@ -61,9 +60,8 @@ def test_a_healthy_store_has_no_problems():
 
 #: A sideline that grows, and no shovel is planned.
 GROWING = {
-    "retries": False,
+    "settings": QueueSettings(retry=None, shovel_interval=600.0),
     "samples": (sample(2), sample(3)),
-    "shovel_interval": 600.0,
     "shovelled_before": 1801.0,
 }
 
@@ -79,11 +77,14 @@ GROWING = {
         ({"dead": 1}, ["dead"]),
         ({"damaged": 1}, ["damaged"]),
         ({"stuck": 1, "stuck_for": 1201.0}, ["stuck"]),
-        ({"max_size": 10}, ["full"]),
-        ({"max_size": 11}, []),
-        ({"max_size": 10, "overflow": "ring"}, []),
-        ({"max_size": 0}, []),
-        ({"damaged": None, "dead": None, "waiting": None, "max_size": 1}, []),
+        ({"settings": QueueSettings(max_size=10)}, ["full"]),
+        ({"settings": QueueSettings(max_size=11)}, []),
+        ({"settings": QueueSettings(max_size=10, overflow="ring")}, []),
+        ({"settings": QueueSettings(max_size=0)}, []),
+        (
+            {"damaged": None, "dead": None, "waiting": None, "settings": QueueSettings(max_size=1)},
+            [],
+        ),
         ({"paused_for": 3.0}, ["paused"]),
         ({"paused_for": 3.0, "state": "deactivated"}, ["deactivated"]),
         ({"state": "deactivated", "longest_wait": 9999.0, "dead": 1}, ["deactivated"]),
@@ -102,10 +103,10 @@ GROWING = {
         ({"paused_for": 1.0, "longest_wait": 9999.0}, ["paused"]),
         ({"concurrency": 0, "longest_wait": 9999.0}, ["paused"]),
         (GROWING, ["growing"]),
-        (GROWING | {"shovel_interval": None}, ["growing"]),
+        (GROWING | {"settings": QueueSettings(retry=None, shovel_interval=None)}, ["growing"]),
         (GROWING | {"shovelled_before": None}, ["growing"]),
         (GROWING | {"shovelled_before": 600.0}, []),
-        (GROWING | {"retries": True}, []),
+        (GROWING | {"settings": QueueSettings()}, []),
         (GROWING | {"sidelined": 2}, []),
         (GROWING | {"sidelined": None}, []),
         (GROWING | {"samples": ()}, []),
@@ -141,7 +142,7 @@ def test_the_worst_comes_first():
 
 
 def test_each_problem_says_what_to_do():
-    queue = replace(WELL, longest_wait=7500.0, dead=2, damaged=1, max_size=10, stuck=1)
+    queue = replace(WELL, longest_wait=7500.0, dead=2, damaged=1, settings=FULL, stuck=1)
     for problem in find(Figures(now=0, queues=(queue,)), 900.0):
         assert problem.text.endswith(".")
         assert problem.advice.endswith(".")
@@ -235,7 +236,7 @@ def test_a_queue_that_is_well_has_no_reason():
 
 def test_problems_of_a_kind_are_a_group_and_the_most_messages_come_first():
     queues = [replace(WELL, name=f"q{n}", waiting=n, longest_wait=1000.0) for n in range(1, 24)]
-    queues += [replace(WELL, name="bad", damaged=1), replace(WELL, name="full", max_size=5)]
+    queues += [replace(WELL, name="bad", damaged=1), replace(WELL, name="full", settings=FULL)]
 
     damaged, old, full = grouped(find(Figures(now=0, queues=tuple(queues), tasks=TASKS)))
 
