@@ -45,7 +45,7 @@ def rate(store: Store, name: str, handler: object, messages: int) -> float:
 def without(store: Store, name: str, handler: object, messages: int) -> float:
     """Return the same without the measurement."""
     nothing = mock.Mock(return_value=None)
-    with mock.patch.object(Timings, "note", nothing), mock.patch.object(Timings, "flush", nothing):
+    with mock.patch.object(Timings, "add", nothing), mock.patch.object(Timings, "flush", nothing):
         return rate(store, name, handler, messages)
 
 

@@ -258,7 +258,7 @@ def _count_took(
     ids = {queue.name: queue.id for queue in queues} | {"": queues[0].id}
     for took in read(text for task in tasks for text in task.took):
         if took.queue in ids:
-            catalog.timings.add(ids[took.queue], took.outcome, took.measured)
+            catalog.timings.add(ids[took.queue], took.measured, took.outcome)
     # At once: Spark ends this process without notice.
     catalog.timings.flush(catalog.write, at_once=True)
 

@@ -161,10 +161,6 @@ class HandlerCalls(ABC, Generic[Outcome]):
     def _trace(self, error: BaseException) -> str | None:
         return None if self.tracer is None else self.tracer.trace_of(error)
 
-    def seconds_of(self, messages: int) -> list[float]:
-        """Return the seconds of the call for each of the *messages*."""
-        return self.seconds
-
     @property
     @abstractmethod
     def verdicts(self) -> Verdicts:
@@ -332,10 +328,6 @@ class BatchCall(HandlerCalls[Verdicts]):
         read = [call for call in calls if not isinstance(call[0], Unreadable)]
         lists = tuple(map(list, zip(*read, strict=True)))
         return BatchCall(lists, len(read), ignorable, unreadable, results, retry)
-
-    def seconds_of(self, messages: int) -> list[float]:
-        """Return the seconds of the one call for each of the messages."""
-        return (self.seconds or [nan]) * messages
 
     @property
     def _ids(self) -> pa.Array | None:

@@ -20,7 +20,7 @@ from queue_core.handling.objects.python_rows import rows_of
 from queue_core.handling.output import OUTPUT, Output, loadable, packed
 from queue_core.handling.payloads import Call, ObjectPayload, Payload
 from queue_core.handling.results import REFUSAL, Results
-from queue_core.handling.took import TOOK, took_of
+from queue_core.handling.took import TOOK, CallTimes, took_column
 from queue_core.handling.traces import Tracer
 from queue_core.handling.verdicts import SETTLEMENT, Verdicts
 from queue_core.values.retry import Retry
@@ -126,10 +126,12 @@ class HandlerRunner:
                     calls.tracer = tracer
                     calls.run(handle)
                     settled = settlement(batch, calls)
-                    took = took_of(pa.Table.from_batches([settled]), calls, queue)
                     if self.output is not None:
                         settled = self._with_output(settled, calls)
-                    yield settled if queue is None else settled.append_column(TOOK, took)
+                    if queue is not None:
+                        times = CallTimes(calls.seconds, batch.num_rows)
+                        settled = settled.append_column(TOOK, took_column(settled, times, queue))
+                    yield settled
 
     def run_task(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """

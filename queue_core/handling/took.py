@@ -7,21 +7,27 @@ has what was measured, as JSON.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from queue_core.handling.calls import HandlerCalls
 from queue_core.values.failure_kinds import UNREADABLE
 from queue_core.values.histogram import Measured
 from queue_core.values.outcomes import DELETE, RELOAD, SIDELINE, UNHANDLED
 
 #: The column of the first rows.
 TOOK = "_took"
+
+
+class CallTimes(NamedTuple):
+    """The seconds of the calls for a batch: one call for each message, or one for all of them."""
+
+    seconds: Sequence[float]
+    messages: int
 
 
 class Took(NamedTuple):
@@ -33,14 +39,41 @@ class Took(NamedTuple):
     measured: Measured
 
 
-def took_of(settled: pa.Table, calls: HandlerCalls[Any], queue: str | None) -> pa.Array:
+def by_outcome(rows: pa.Table) -> dict[str, npt.NDArray[np.bool_]]:
+    """Return which rows of a `SETTLEMENT` have which outcome: ``ignored`` is one of its own."""
+    outcomes, has_kind = rows.column("outcome"), rows.column("kind").is_valid()
+    deleted = pc.equal(outcomes, DELETE)
+    masks = {
+        "deleted": pc.and_not(deleted, has_kind),
+        "ignored": pc.and_(deleted, has_kind),
+        "sidelined": pc.equal(outcomes, SIDELINE),
+        "reloaded": pc.equal(outcomes, RELOAD),
+    }
+    return {outcome: mask.to_numpy() for outcome, mask in masks.items()}
+
+
+def measure(
+    rows: pa.Table, masks: Mapping[str, npt.NDArray[np.bool_]], calls: Iterable[CallTimes]
+) -> dict[str, Measured]:
+    """
+    Return how long messages took by outcome; *rows* and *masks* are those of `by_outcome`.
+
+    Messages that no handler was called for are left out.
+    """
+    seconds = np.concatenate(
+        [np.repeat(took or [np.nan], count // max(len(took), 1)) for took, count in calls]
+    )
+    uncalled = pc.is_in(rows.column("kind"), value_set=pa.array([UNREADABLE, UNHANDLED]))
+    seconds[uncalled.to_numpy()] = np.nan
+    return {outcome: Measured.of(seconds[mask]) for outcome, mask in masks.items() if mask.any()}
+
+
+def took_column(settled: pa.RecordBatch, calls: CallTimes, queue: str) -> pa.Array:
     """Return the column `TOOK` of a batch's outcomes, after all calls were made."""
-    if queue is None:
-        return pa.nulls(settled.num_rows, pa.string())
-    seconds = np.array(calls.seconds_of(settled.num_rows))
+    rows = pa.Table.from_batches([settled])
     found = [
-        (queue, outcome, Measured.of(took, np.ones(len(took), np.int64)).to_list())
-        for outcome, took in by_outcome(seconds, settled).items()
+        (queue, outcome, measured.seconds, measured.counts.tolist())
+        for outcome, measured in measure(rows, by_outcome(rows), [calls]).items()
     ]
     return pa.array([json.dumps(found), *[None] * (settled.num_rows - 1)], pa.string())
 
@@ -48,30 +81,5 @@ def took_of(settled: pa.Table, calls: HandlerCalls[Any], queue: str | None) -> p
 def read(texts: Iterable[str]) -> Iterator[Took]:
     """Yield what values of the column `TOOK` say."""
     for text in texts:
-        for queue, outcome, measured in json.loads(text):
-            yield Took(queue, outcome, Measured.from_list(measured))
-
-
-def by_outcome(
-    seconds: npt.NDArray[np.float64], rows: pa.Table
-) -> dict[str, npt.NDArray[np.float64]]:
-    """
-    Return the seconds of messages by the outcome that counts: ``ignored`` is one of its own.
-
-    *rows*: their `SETTLEMENT`. Messages that no handler was called for are left out.
-    """
-    outcomes, kinds = rows.column("outcome"), rows.column("kind")
-    called = pc.invert(pc.is_in(kinds, value_set=pa.array([UNREADABLE, UNHANDLED])))
-    done = pc.equal(outcomes, DELETE)
-    masks = {
-        "deleted": pc.and_(done, kinds.is_null()),
-        "ignored": pc.and_(done, kinds.is_valid()),
-        "sidelined": pc.equal(outcomes, SIDELINE),
-        "reloaded": pc.equal(outcomes, RELOAD),
-    }
-    found = {}
-    for name, mask in masks.items():
-        took = seconds[pc.and_(called, mask).to_numpy()]
-        if len(took):
-            found[name] = took
-    return found
+        for queue, outcome, seconds, counts in json.loads(text):
+            yield Took(queue, outcome, Measured(np.array(counts, np.int64), seconds))

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from queue_core.handling.deadline import interruptibly
 from queue_core.handling.handler import HandlerRunner, joint_settlement
+from queue_core.handling.took import CallTimes
 from queue_core.pool.held_batch import HeldBatch
 from queue_core.pool.source import MessageSource
 from queue_core.pool.transactions import Transactions
@@ -60,6 +61,11 @@ class PoolBatch:
             self.source.ended(self.flows, self.calls)
             self.flows = None
 
+    @property
+    def times(self) -> CallTimes:
+        """How long its calls took."""
+        return CallTimes(self.calls.seconds, self.messages.num_rows)
+
     @contextmanager
     def waiting(self) -> Iterator[None]:
         """Wait for a transaction within the block."""
@@ -79,14 +85,6 @@ class PoolBatch:
 def settlement_of(batches: Sequence[PoolBatch]) -> pa.Table:
     """Return the outcomes of batches as rows of `SETTLEMENT`, once all their calls are made."""
     return joint_settlement([(batch.messages, batch.calls) for batch in batches])
-
-
-def seconds_of(batches: Sequence[PoolBatch]) -> list[float]:
-    """Return the seconds of the call for each message of batches, in the order of their rows."""
-    found: list[float] = []
-    for batch in batches:
-        found += batch.calls.seconds_of(batch.messages.num_rows)
-    return found
 
 
 def without_committed(rows: pa.Table, batches: Sequence[PoolBatch]) -> pa.Table:

@@ -12,20 +12,21 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TypeVar
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from queue_core.errors import QueueFull, Unavailable
-from queue_core.pool.batch import PoolBatch, seconds_of, settlement_of, without_committed
+from queue_core.handling.took import by_outcome, measure
+from queue_core.pool.batch import PoolBatch, settlement_of, without_committed
 from queue_core.pool.outage import Trouble
 from queue_core.pool.output import PoolOutput, Settled
 from queue_core.pool.source import MessageSource
 from queue_core.pool.timings import LINGER_SECONDS, LOAD_LINGER_SECONDS, RETRY_SECONDS
-from queue_core.values.outcomes import DELETE, RELOAD, SIDELINE
 from queue_core.values.rows import Numbers
 
 Result = TypeVar("Result")
@@ -71,7 +72,7 @@ class OutcomeBuffer:
         """
         while self._by_source:
             source, batches = next(iter(self._by_source.items()))
-            rows = handled = settlement_of(batches)
+            rows = settlement_of(batches)
             if source.output is None:
                 left = without_committed(rows, batches)
                 lost = _repeated(partial(source.settle, left), ending, source.trouble)
@@ -80,8 +81,9 @@ class OutcomeBuffer:
             del self._by_source[source]
             settled = sum(batch.bytes for batch in batches)
             self.bytes -= settled
-            counts = _counts(rows, lost)
-            source.note_handled(seconds_of(batches), handled, counts)
+            masks = by_outcome(rows)
+            source.note_handled(measure(rows, masks, [batch.times for batch in batches]))
+            counts = _counts(rows, masks, lost)
             self._on_settled(counts, settled)
 
 
@@ -123,27 +125,12 @@ def _repeated(settle: Callable[[], Result], ending: threading.Event, trouble: Tr
                 raise
 
 
-def _counts(rows: pa.Table, lost: Numbers) -> Counter[str]:
-    """
-    Return the number of messages per outcome. A deleted message with a kind was ignored.
-
-    Messages that were *lost* count for themselves.
-    """
-    settled = rows
-    if len(lost):
-        gone = pc.is_in(rows.column("_message_id"), value_set=pa.array(lost))
-        settled = rows.filter(pc.invert(gone))
-    outcomes, has_kind = settled.column("outcome"), settled.column("kind").is_valid()
-    deleted = pc.equal(outcomes, DELETE)
-    ignored = _sum(pc.and_(deleted, has_kind))
-    return Counter(
-        deleted=_sum(deleted) - ignored,
-        ignored=ignored,
-        sidelined=_sum(pc.equal(outcomes, SIDELINE)),
-        reloaded=_sum(pc.equal(outcomes, RELOAD)),
-        lost=rows.num_rows - settled.num_rows,
-    )
-
-
-def _sum(mask: pa.ChunkedArray) -> int:
-    return int(pc.sum(mask, min_count=0).as_py())
+def _counts(
+    rows: pa.Table, masks: Mapping[str, npt.NDArray[np.bool_]], lost: Numbers
+) -> Counter[str]:
+    """Return the number of messages per outcome. Those that were *lost* count for themselves."""
+    gone = np.isin(rows.column("_message_id").to_numpy(), lost)
+    counts = Counter(lost=int(np.count_nonzero(gone)))
+    for outcome, mask in masks.items():
+        counts[outcome] = int(np.count_nonzero(mask & ~gone))
+    return counts

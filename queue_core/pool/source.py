@@ -13,8 +13,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
-from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,7 +22,6 @@ from sqlalchemy import Connection
 from queue_core.catalog.holders import interests
 from queue_core.catalog.holders.tickets import Window, close_tickets
 from queue_core.errors import ConsumerFenced, Unavailable
-from queue_core.handling.took import by_outcome
 from queue_core.handling.traces import Tracer
 from queue_core.pool.breaking import OPEN_SECONDS, PoolBreaker
 from queue_core.pool.held_batch import HeldBatch, divided
@@ -39,6 +36,7 @@ from queue_core.segments.reader import read_table
 from queue_core.selection.demand import Demand
 from queue_core.selection.request import FireRequest
 from queue_core.support.coalescing import Coalescer
+from queue_core.values.histogram import Measured
 from queue_core.values.ids import IdSet
 from queue_core.values.model import Consumer, Magazine, Ticket
 from queue_core.values.outcomes import UNHANDLED, Settlement
@@ -107,9 +105,9 @@ class MessageSource(ABC):
         """Settle messages that were taken, in the transaction of a handler."""
 
     def note_handled(  # noqa: B027 - what a browser shows is not handled
-        self, seconds: list[float], rows: pa.Table, counts: Mapping[str, int]
+        self, took: Mapping[str, Measured]
     ) -> None:
-        """Note the seconds of the call for each message, *rows* of `SETTLEMENT` with *counts*."""
+        """Note how long messages took the handler, by outcome."""
 
     def give_back(self) -> None:  # noqa: B027 - a source that fires nothing has none
         """Reload the messages that were fired ahead, because no worker will ask for them."""
@@ -235,14 +233,10 @@ class AcquiringSource(MessageSource):
         outcomes = Settlement.of(settlement)
         self._queue.within(connection).settle(outcomes, self._consumer, retry=self._retry)
 
-    def note_handled(self, seconds: list[float], rows: pa.Table, counts: Mapping[str, int]) -> None:
-        """Note how long the call for each message took."""
-        note = partial(self._queue.store.catalog.timings.note, self._queue.info.id)
-        if counts["deleted"] == rows.num_rows:
-            note(seconds, repeat(1, len(seconds)), "deleted")
-            return
-        for outcome, took in by_outcome(np.array(seconds), rows).items():
-            note(took.tolist(), repeat(1, len(took)), outcome)
+    def note_handled(self, took: Mapping[str, Measured]) -> None:
+        """Note how long messages took the handler, by outcome."""
+        for outcome, measured in took.items():
+            self._queue.store.catalog.timings.add(self._queue.info.id, measured, outcome)
 
     def give_back(self) -> None:
         """Reload the messages that were fired ahead."""

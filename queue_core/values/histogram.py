@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -84,9 +84,14 @@ class Measured(NamedTuple):
     seconds: float
 
     @staticmethod
-    def of(seconds: npt.ArrayLike, messages: npt.ArrayLike) -> Measured:
-        """Return the measures of messages that took these seconds; not known: nan."""
-        times, weights = np.asarray(seconds, np.float64), np.asarray(messages, np.int64)
+    def of(seconds: npt.ArrayLike, messages: npt.ArrayLike | None = None) -> Measured:
+        """
+        Return the measures of messages that took these seconds; not known: nan.
+
+        *messages*: how many took as long as each; by default, one.
+        """
+        times = np.asarray(seconds, np.float64)
+        weights = np.ones(len(times)) if messages is None else np.asarray(messages)
         known = ~np.isnan(times)
         times, weights = times[known], weights[known]
         return Measured(counted(times, weights), float(times @ weights))
@@ -94,20 +99,6 @@ class Measured(NamedTuple):
     def plus(self, other: Measured) -> Measured:
         """Return both together."""
         return Measured(self.counts + other.counts, self.seconds + other.seconds)
-
-    def to_list(self) -> list[object]:
-        """Return the seconds, and the buckets that have messages, as JSON values."""
-        there = np.flatnonzero(self.counts).tolist()
-        return [self.seconds, [[bucket, int(self.counts[bucket])] for bucket in there]]
-
-    @staticmethod
-    def from_list(given: Sequence[Any]) -> Measured:
-        """Return what `to_list` has returned."""
-        seconds, pairs = given
-        counts = nothing()
-        for bucket, messages in pairs:
-            counts[bucket] = messages
-        return Measured(counts, seconds)
 
 
 def bucket_of(seconds: float) -> tuple[float, float]:

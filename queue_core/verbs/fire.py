@@ -34,6 +34,7 @@ from queue_core.selection.request import Candidates, FireRequest, Reading
 from queue_core.selection.shard_choice import Contention, Lock
 from queue_core.selection.suspects import SuspectPart
 from queue_core.support import faults
+from queue_core.values.histogram import Measured
 from queue_core.values.model import Consumer, Magazine, QueueInfo, State, Ticket
 
 #: Seconds to wait for a lock of another transaction: those of ignis take milliseconds, but one of a
@@ -136,7 +137,8 @@ class _Firing:
             fired = self._attempted(request, partial(self._checked, allowed, candidates))
             faults.point("fire.committed")
             for queue_id, wait, messages in fired.waits:
-                self.catalog.timings.note(queue_id, [max(wait, 0) / 1e6], [messages])
+                its = Measured.of([max(wait, 0) / 1e6], [messages])
+                self.catalog.timings.add(queue_id, its)
             done = fired.ticket is not None or fired.locked is not None
             if done or candidates is None or not self.waits:
                 return fired

@@ -20,6 +20,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from queue_core import limit, opentelemetry_instruments, prometheus_collector
+from queue_core.values.histogram import Measured
 from queue_core.values.model import INLINE
 from queue_core.verbs.quarantine import set_apart
 from queue_core.watching import readings
@@ -47,7 +48,7 @@ def work(store):
     firing = queue.fire(20, consumer=store.consumer("till", beats=True))
     queue.delete(firing.ids[:5])
     queue.sideline(firing.ids[5:8])
-    store.catalog.timings.note(queue.info.id, [0.02, 3.0], [1, 2], "deleted")
+    store.catalog.timings.add(queue.info.id, Measured.of([0.02, 3.0], [1, 2]), "deleted")
     store.catalog.timings.flush(store.catalog.write, at_once=True)
     queue.shovel(1, force=True)
     queue.start_shovel(force=True)

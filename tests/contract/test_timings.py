@@ -144,8 +144,7 @@ def test_two_processes_add_up(store):
     queue = make_queue(store)
     timings = [type(store.catalog.timings)() for _ in range(2)]
     for each in timings:
-        each.note(queue.info.id, [0.3], [2], "deleted")
-        each.add(queue.info.id, "deleted", Measured.of([7.0], [1]))
+        each.add(queue.info.id, Measured.of([0.3, 0.3, 7.0]), "deleted")
     for each in timings:
         each.flush(store.catalog.write, at_once=True)
     found = measured(store, outcome="deleted")
@@ -156,7 +155,7 @@ def test_two_processes_add_up(store):
 def test_what_cannot_be_written_is_kept_and_what_is_not_due_waits(store):
     queue = make_queue(store)
     timings = store.catalog.timings
-    timings.note(queue.info.id, [0.3], [1], "deleted")
+    timings.add(queue.info.id, Measured.of([0.3]), "deleted")
 
     def refused(_):
         raise CatalogUnavailable("no")
@@ -167,7 +166,7 @@ def test_what_cannot_be_written_is_kept_and_what_is_not_due_waits(store):
     timings.flush(store.catalog.write, at_once=True)
     assert measured(store, outcome="deleted")[float("inf")] == 1
     # A queue that was dropped in the meantime.
-    timings.note(queue.info.id, [0.3], [1], "deleted")
+    timings.add(queue.info.id, Measured.of([0.3]), "deleted")
     queue.admin.deactivate()
     queue.admin.drop()
     timings.flush(store.catalog.write, at_once=True)
@@ -179,7 +178,7 @@ def test_a_longer_time_has_the_quantiles_of_all_its_messages(store):
     queue, begin = make_queue(store), 1_000_000_020
     timings = store.catalog.timings
     for at, seconds in ((5, 0.3), (15, 0.3), (25, 40.0), (65, 40.0)):
-        timings.note(queue.info.id, [seconds], [1], "deleted")
+        timings.add(queue.info.id, Measured.of([seconds]), "deleted")
         timings.flush(store.catalog.write, at_once=True)
         (part,) = store.catalog.write(take_sample).values()
         row = {"seconds": 10, "taken_at": (begin + at) * 1_000_000, "queue_id": queue.info.id}

@@ -44,33 +44,18 @@ class Timings:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        #: Seconds, and how many messages took them: to count them is for later.
-        self._noted: dict[_Key, tuple[list[float], list[int]]] = {}
-        self._counted: dict[_Key, Measured] = {}
+        self._measured: dict[_Key, Measured] = {}
         self._since = time.monotonic()
 
-    def note(
-        self,
-        queue_id: int,
-        seconds: Iterable[float],
-        messages: Iterable[int],
-        outcome: str | None = None,
-    ) -> None:
-        """Note how long messages took a handler with an *outcome*, or waited, without one."""
+    def add(self, queue_id: int, measured: Measured, outcome: str | None = None) -> None:
+        """Add how long messages took a handler with an *outcome*, or waited, without one."""
         key = (queue_id, WAITING, "") if outcome is None else (queue_id, HANDLING, outcome)
         with self._lock:
-            times, weights = self._noted.setdefault(key, ([], []))
-            times.extend(seconds)
-            weights.extend(messages)
-
-    def add(self, queue_id: int, outcome: str, measured: Measured) -> None:
-        """Count messages that another process has measured."""
-        with self._lock:
-            self._add((queue_id, HANDLING, outcome), measured)
+            self._add(key, measured)
 
     def _add(self, key: _Key, measured: Measured) -> None:
-        before = self._counted.get(key)
-        self._counted[key] = measured if before is None else before.plus(measured)
+        before = self._measured.get(key)
+        self._measured[key] = measured if before is None else before.plus(measured)
 
     def flush(self, write: Callable[[_Work], object], *, at_once: bool = False) -> None:
         """
@@ -81,9 +66,7 @@ class Timings:
         if not at_once and time.monotonic() - self._since < FLUSH_SECONDS:
             return
         with self._lock:
-            for key, (times, weights) in self._noted.items():
-                self._add(key, Measured.of(times, weights))
-            found, self._counted, self._noted = self._counted, {}, {}
+            found, self._measured = self._measured, {}
             self._since = time.monotonic()
         if not found:
             return
