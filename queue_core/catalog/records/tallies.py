@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import BigInteger, Connection, func, select
 
 from queue_core.catalog import dialect
 from queue_core.catalog.tables import queues, tallies
@@ -35,7 +35,7 @@ def count_failures(
 
 def read(connection: Connection) -> Sequence[Any]:
     """Return the failures of all queues by kind, each with the name of its `queue`."""
-    total = func.sum(tallies.c.total).label("total")
+    total = func.sum(tallies.c.total).cast(BigInteger).label("total")
     query = select(queues.c.name.label("queue"), tallies.c.label, total).join(
         tallies, tallies.c.queue_id == queues.c.id
     )
