@@ -19,7 +19,7 @@ import pyarrow as pa
 from queue_core.errors import DamagedSegment, StorageUnavailable
 from queue_core.segments import trials
 from queue_core.segments.format import decode
-from queue_core.segments.storage import Storage
+from queue_core.segments.storage import AT_ONCE, Storage
 from queue_core.values.model import Chunk, Part, ReadPlan, ScanTask, SegmentRef
 from queue_core.values.rows import RowNumbers
 from queue_core.values.schema import (
@@ -222,7 +222,7 @@ def _read_tasks(
     stored: dict[tuple[str, int], pa.Schema],
     decoder: Decoder,
 ) -> Iterator[_Piece]:
-    for task in tasks:
+    def read_one(task: ScanTask) -> Iterator[_Piece]:
         try:
             yield from _read_task(storage, task, layout, stored, decoder)
         except DamagedSegment as error:
@@ -230,6 +230,35 @@ def _read_tasks(
             with suppress(StorageUnavailable):
                 storage.report_damage(task.segment.name, str(error))
             raise
+
+    if storage.folder is not None or len(tasks) < 2:
+        for task in tasks:
+            yield from read_one(task)
+        return
+    # Not at the top: only servers need it.
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(min(AT_ONCE, len(tasks)), "ignis-reader") as pool:
+        for some in _side_by_side(tasks):
+            if len(some) == 1:
+                yield from read_one(some[0])
+            else:
+                for pieces in pool.map(lambda task: [*read_one(task)], some):
+                    yield from pieces
+
+
+def _side_by_side(tasks: Sequence[ScanTask]) -> Iterator[list[ScanTask]]:
+    """Divide tasks into those that are read side by side: each is a few round trips."""
+    some: list[ScanTask] = []
+    memory = 0
+    for task in tasks:
+        size = sum(chunk.length for _, chunk in task.segment.chunks)
+        if some and (len(some) == 4 * AT_ONCE or memory + size > GATHER_MEMORY):
+            yield some
+            some, memory = [], 0
+        some.append(task)
+        memory += size
+    yield some
 
 
 def _read_task(

@@ -37,7 +37,7 @@ _IDENTITY = "identity"
 #: Seconds for which a bucket that was checked is trusted: it is never unmounted.
 _TRUSTED_SECONDS = 60.0
 #: Concurrent requests to a server: each takes a round trip.
-_AT_ONCE = 16
+AT_ONCE = 16
 #: Advice when a bucket refuses or does not answer.
 _REMEDY = (
     "; check that the server and the bucket can be reached from here, and that the credentials "
@@ -238,13 +238,16 @@ class Storage:
         # Not at the top: only servers need it.
         from concurrent.futures import ThreadPoolExecutor
 
-        with ThreadPoolExecutor(min(_AT_ONCE, len(ordered))) as pool:
+        with ThreadPoolExecutor(min(AT_ONCE, len(ordered))) as pool:
             found = pool.map(self.exists, ordered)
             return {location for location, exists in zip(ordered, found, strict=True) if not exists}
 
     def read(self, handle: Any, offset: int, length: int, location: str) -> pa.Buffer:
         """Return *length* bytes at *offset*, or fewer if the file ends before."""
         with self._mapped(location):
+            if not self._local and offset > handle.size():
+                # A file has no bytes there; an object refuses to say so.
+                return pa.py_buffer(b"")
             handle.seek(offset)
             return handle.read_buffer(length)
 

@@ -1,6 +1,7 @@
 """A bucket: its address, its errors, and the verbs in it."""
 
 import socket
+import threading
 import time
 import traceback
 from contextlib import contextmanager
@@ -9,8 +10,8 @@ import pytest
 
 from queue_core import Store
 from queue_core.errors import DamagedSegment, StorageUnavailable
-from queue_core.segments import filesystems, stager
-from queue_core.segments.storage import Storage
+from queue_core.segments import filesystems, reader, stager
+from queue_core.segments.storage import AT_ONCE, Storage
 from queue_core.upkeep.tasks import compaction_plan
 from queue_core.values.views import VIEWS
 from tests.books import audit, leftover_files
@@ -190,3 +191,40 @@ def test_a_policy_rewrites_what_is_in_a_bucket(store, filed):
     messages = queue.fire("all").messages
     assert sorted(numbers_of(messages)) == [18, 19]
     assert sum(messages.column("amount").to_pylist()) == sum(range(20)) / 4
+
+
+@IN_A_BUCKET
+def test_small_segments_are_read_side_by_side_and_in_order(store, filed, monkeypatch):
+    queue = make_queue(store)
+    load_singly(queue, 30)
+    queue.load(orders(1000, 30))
+    load_singly(queue, 40, 1030)
+    opened, reading, most = Storage.opened, threading.Semaphore(0), []
+
+    def slowly(storage, location):
+        reading.release()
+        time.sleep(0.02)
+        most.append(reading._value)
+        handle = opened(storage, location)
+        reading.acquire()
+        return handle
+
+    monkeypatch.setattr(Storage, "opened", slowly)
+    # The large segment is more than one look ahead keeps in memory.
+    monkeypatch.setattr(reader, "GATHER_MEMORY", 10_000)
+
+    assert numbers_of(queue.browse()) == list(range(1070))
+    assert 4 < max(most) <= AT_ONCE
+
+
+@IN_A_BUCKET
+def test_a_damaged_one_among_segments_that_are_read_side_by_side_is_named(store, filed):
+    queue = make_queue(store)
+    load_singly(queue, 20)
+    files = Files(store.storage.uri)
+    name = sorted(name for name in files.names() if name.startswith("segments/"))[7]
+    files.file(name).write_bytes(b"spoilt")
+
+    with pytest.raises(DamagedSegment, match=name):
+        queue.fire("all")
+    assert len(queue.fire("all")) == 19
