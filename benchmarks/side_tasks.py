@@ -1,17 +1,22 @@
 """Compare a compaction on an object store by a thread and by a stream of 1, 2 and 4 tasks of Spark.
 
     python -m benchmarks.side_tasks [--segments 100000] [--latency 0.01] [--large 16384]
+    python -m benchmarks.side_tasks --due 40
 
 Puts as many segments of one message into a bucket of a moto server, which answers each request
 *latency* seconds late, as an object store does. Each run compacts a copy of the same catalog until
 nothing is left, so all do the same work.
 Meanwhile a producer loads a message every 50 ms: its waits show the locks of the catalog.
+
+With ``--due``, it measures how late failed messages come back in a local store, for a thread and
+for a stream, and the CPU that both take while nothing is due.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import random
 import shutil
 import statistics
 import subprocess
@@ -23,13 +28,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import psutil
 import pyarrow as pa
 from pyspark.sql import SparkSession
 from rich.console import Console
 from rich.table import Table
 
 from pyspark_ignis import tuned
-from queue_core import Queue, Store
+from pyspark_ignis.side_tasks import side_task_stream
+from queue_core import Queue, Retry, Store, constant
 from queue_core.catalog.slices import parts
 from queue_core.segments import stager
 from queue_core.segments.stager import Stager
@@ -188,6 +195,58 @@ def measure(address: Address, work: Callable[[Store], None]) -> list[str]:
     ]  # fmt: skip
 
 
+def due(messages: int) -> int:
+    """Measure how late messages come back; print it."""
+    folder = Path(tempfile.mkdtemp(prefix="ignis-due-"))
+    builder = tuned(SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false"))
+    spark = builder.config("spark.log.level", "ERROR").getOrCreate()
+    table = Table(title=f"{messages} messages that are due one by one")
+    for column in ("", "late: 50 / 90 / max ms", "idle: CPU ms a second"):
+        table.add_column(column, justify="right" if column else "left")
+    with Store.open(folder / "store") as store:
+        queue = store.create_queue("orders", SCHEMA, retry=Retry(2, constant(1.0)))
+
+        def measured(name: str) -> None:
+            late = [lateness(queue) for _ in range(messages + 3)][3:]
+            quantile = statistics.quantiles(late, n=10)
+            begun, before = time.perf_counter(), cpu_seconds()
+            time.sleep(20)
+            cpu = (cpu_seconds() - before) / (time.perf_counter() - begun)
+            table.add_row(
+                name, f"{quantile[4]:.0f} / {quantile[8]:.0f} / {max(late):.0f}", f"{1e3 * cpu:.0f}"
+            )
+
+        with store.side_tasks():
+            measured("thread")
+        stream = side_task_stream(spark, {"path": folder / "store"}, str(folder / "checkpoint"))
+        measured("stream")
+        stream.stop()
+    Console(width=120).print(table)
+    spark.stop()
+    shutil.rmtree(folder, ignore_errors=True)
+    return 0
+
+
+def lateness(queue: Queue) -> float:
+    """Let a message fail; return how many milliseconds after its time it waits in main again."""
+    queue.load([{"key": "k", "payload": b"x"}])
+    # At any moment of the thread's and the stream's rounds.
+    time.sleep(random.random())
+    queue.sideline(queue.fire(1))
+    when = time.monotonic() + 1.0
+    while queue.peek(1).num_rows == 0:
+        time.sleep(0.002)
+    late = time.monotonic() - when
+    queue.delete(queue.fire(1))
+    return 1e3 * late
+
+
+def cpu_seconds() -> float:
+    """Return the CPU time of this process and its children, in seconds."""
+    me = psutil.Process()
+    return sum(sum(each.cpu_times()[:2]) for each in [me, *me.children(recursive=True)])
+
+
 def main() -> int:
     """Measure and print."""
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -195,7 +254,10 @@ def main() -> int:
     arguments.add_argument("--latency", type=float, default=0.01)
     arguments.add_argument("--rounds", type=int, default=2)
     arguments.add_argument("--large", type=int, default=parts.LARGE)
+    arguments.add_argument("--due", type=int, default=0)
     given = arguments.parse_args()
+    if given.due:
+        return due(given.due)
     stager.INLINE_BYTES = 0
     console = Console(width=120)
     title = f"{given.segments:,} segments, {given.latency * 1000:g} ms a request"
