@@ -1,5 +1,6 @@
 """The command `ignis`, also as ``python -m ignis_cli``."""
 
+import gc
 import signal
 import sys
 
@@ -11,6 +12,8 @@ _INTERRUPTED = 130
 
 def main() -> None:
     """Run the command `ignis`, or say what is missing for it."""
+    # Imports make many objects that stay, through which Python would otherwise look each time.
+    gc.set_threshold(50_000)
     # Whoever starts it may have chosen that it ignores Ctrl-C.
     interruptible = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if interruptible:

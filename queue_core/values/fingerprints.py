@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from queue_core.values.failure_kinds import EXCEPTION
 
@@ -49,6 +48,9 @@ def fingerprints(kinds: pa.ChunkedArray, reasons: pa.ChunkedArray) -> pa.Array:
     Values are numbers, words with a digit, quoted texts, hexadecimal numbers, e-mail addresses, and
     network addresses. The class of an exception stays as it is. Null: there is no reason.
     """
+    # Not at the top: commands such as `ignis queues` wait for imports, and need none.
+    import pyarrow.compute as pc
+
     known = pc.unique(reasons)
     parts = pc.extract_regex(first_lines(known), _PARTS)
     head, rest = (pc.struct_field(parts, name) for name in ("head", "rest"))
@@ -65,9 +67,13 @@ def fingerprints(kinds: pa.ChunkedArray, reasons: pa.ChunkedArray) -> pa.Array:
 
 def first_lines(texts: pa.Array) -> pa.Array:
     """Return the first line of each text."""
+    import pyarrow.compute as pc
+
     return pc.replace_substring_regex(texts, r"(?s)\r?\n.*", "")
 
 
 def _without_values(texts: pa.Array) -> pa.Array:
+    import pyarrow.compute as pc
+
     shown = pc.replace_substring_regex(texts, _VARIABLE, _VALUE)
     return pc.replace_substring_regex(shown, _NEIGHBOURS, _VALUE)

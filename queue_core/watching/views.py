@@ -27,7 +27,6 @@ from queue_core.values.fingerprints import fingerprints
 from queue_core.values.model import QueueInfo
 from queue_core.values.views import FAILURES
 from queue_core.watching.limits import limits
-from queue_core.watching.sideline import sideline
 
 #: Microseconds of the samples of how long messages took.
 _LATELY = 300_000_000
@@ -62,6 +61,9 @@ def read(
     if name == "failures":
         return _failures(connection, shown)
     if name == "sideline":
+        # Not at the top: commands that show other views wait for imports.
+        from queue_core.watching.sideline import sideline
+
         return sideline(connection, {info.id: info.name for info in found})
     rows = _QUERIES[name](connection, shown)
     return view_rows.as_table([dict(row) for row in rows], name)

@@ -7,6 +7,7 @@ failures that it may belong to.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -18,8 +19,10 @@ from queue_core.catalog.tables import failures, traces
 from queue_core.values.failure_kinds import REJECTED
 from queue_core.values.fingerprints import fingerprints
 from queue_core.values.ids import IdSet, first_id
-from queue_core.values.outcomes import Settlement
 from queue_core.values.plan import Taken
+
+if TYPE_CHECKING:
+    from queue_core.values.outcomes import Settlement
 
 #: The most traces of a queue: the newest ones.
 KEPT = 100
