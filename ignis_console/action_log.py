@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import json
 import logging
-import secrets
 import threading
 from collections import deque
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+from queue_core.catalog.records.acts import new_id
 from queue_core.errors import BadOption
 
 #: The most actions that the page of the log shows.
@@ -69,7 +69,7 @@ class ActionLog:
 
     def begin(self, entry: LogEntry) -> LogEntry:
         """Write that an action begins; return it with its id, for `end`."""
-        entry = replace(entry, id=secrets.token_hex(8), ended=False)
+        entry = replace(entry, id=new_id(), ended=False)
         with self._lock:
             self._write(entry)
             self._running[entry.id] = entry

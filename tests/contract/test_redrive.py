@@ -1,5 +1,6 @@
 """A person moves the sideline to another queue, or back to main: at once, or as a job."""
 
+import logging
 import threading
 import time
 
@@ -214,7 +215,8 @@ def test_a_job_says_how_fast_it_is_and_how_long_it_takes(store):
 
 
 @pytest.mark.parametrize("to", [None, "other"])
-def test_a_process_with_side_tasks_runs_a_job(store, to):
+def test_a_process_with_side_tasks_runs_a_job(store, to, caplog):
+    caplog.set_level(logging.INFO, "queue_core")
     queue = with_sidelined(store, 30, shards=2)
     make_queue(store, "other")
     job = queue.start_shovel(25, to=to, selector="number >= 2", who="Ann")
@@ -230,6 +232,10 @@ def test_a_process_with_side_tasks_runs_a_job(store, to):
     assert len(aside(queue)) == 5
     assert the_job(store)["ended_at"] is not None
     assert not store.admin.cancel(job)
+    begun, ended = (each for each in caplog.records if getattr(each, "job", None) == job)
+    assert (begun.queue, begun.moved, ended.state) == ("orders", 0, "done")
+    acts = [each for each in caplog.records if getattr(each, "verb", None) == "start_shovel"]
+    assert [each.message.split()[-1] for each in acts] == ["begins", "ended"]
 
 
 def test_a_job_moves_what_was_there_when_it_began(store):

@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache, wraps
+from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, cast
 
 from sqlalchemy import Connection, Row, delete, select, update
@@ -39,6 +40,8 @@ _LENGTH = 2000
 #: The most characters of a person's name.
 _WHO_LENGTH = 200
 
+#: The numbers of the acts of this process.
+_ACTS = count(1)
 _log = logging.getLogger(__name__)
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 _Result = TypeVar("_Result")
@@ -103,6 +106,11 @@ def by_hand(method: _Method) -> _Method:
     return cast(_Method, act)
 
 
+def new_id() -> str:
+    """Return the id of a new act: in order of those of this process at the same moment."""
+    return f"{next(_ACTS) % (1 << 24):06x}{secrets.token_hex(5)}"
+
+
 @contextmanager
 def acting(
     catalog: Catalog, verb: str, queue: str | None, chosen: Mapping[str, Any]
@@ -112,9 +120,12 @@ def acting(
         yield
         return
     given = {name: value for name, value in chosen.items() if value is not None}
-    act = _Act(verb, queue, given, DOER.get(_USER).id or secrets.token_hex(8))
+    act = _Act(verb, queue, given, DOER.get(_USER).id or new_id())
     token = _current.set(act)
     error: str | None = None
+    fields = {"act": act.id, "verb": verb, "queue": queue, "who": doer()}
+    what = f"{verb} of {'the store' if queue is None else repr(queue)} by {fields['who']}"
+    _log.info("%s begins", what, extra=fields)
     try:
         yield
     except BaseException as raised:
@@ -122,6 +133,8 @@ def acting(
         raise
     finally:
         _current.reset(token)
+        ended = "has ended" if error is None else f"failed: {error}"
+        _log.info("%s %s", what, ended, extra=fields)
         if act.goes_on:
             end(catalog, act, error)
 

@@ -99,7 +99,6 @@ class Jobs:
             self._forbidden.add(job_id)
             _log.warning("job %s is left to other processes: %s", job_id, error)
         except IgnisError as error:
-            _log.warning("job %s failed: %s", job_id, error)
             self._end(job_id, jobs.FAILED, str(error))
         return 0
 
@@ -130,6 +129,9 @@ class Jobs:
             target = None if job.target_id is None else queues.by_id(connection, job.target_id)
         redriving = Redriving(queue, target, job.wish)
         redriving.check()
+        fields = {"job": job_id, "queue": queue.name, "moved": job.moved}
+        text = "job %s of queue %r begins here; it has moved %d"
+        _log.info(text, job_id, queue.name, job.moved, extra=fields)
         horizon = Horizon(pointers=job.pointers, at=job.begun_at)
         return job, Steps(self._catalog, self._storage, redriving, horizon)
 
@@ -137,3 +139,6 @@ class Jobs:
         self._begun.pop(job_id, None)
         with suppress(jobs.NotMine):
             self._catalog.write(partial(jobs.end, job_id=job_id, state=state, error=error))
+            level = logging.INFO if error is None else logging.WARNING
+            text = f"job {job_id} is {state}" + (f": {error}" if error else "")
+            _log.log(level, text, extra={"job": job_id, "state": state, "error": error})
