@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
-from functools import cache, lru_cache, partial, reduce
+from functools import cache, partial, reduce
 from operator import or_
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -19,17 +18,17 @@ import pyarrow as pa
 from queue_core.errors import DamagedSegment, StorageUnavailable
 from queue_core.segments import trials
 from queue_core.segments.format import decode
-from queue_core.segments.storage import AT_ONCE, Storage
-from queue_core.values.model import Chunk, Part, ReadPlan, ScanTask, SegmentRef
-from queue_core.values.rows import RowNumbers
-from queue_core.values.schema import (
-    COMPACTED,
-    METADATA,
-    TIMESTAMP,
-    deserialize,
-    output_schema,
-    upgrade,
+from queue_core.segments.pieces import (
+    Layout,
+    Piece,
+    joined,
+    layout_of,
+    repeated_in,
+    without_kept,
 )
+from queue_core.segments.storage import AT_ONCE, Storage
+from queue_core.values.model import Chunk, ReadPlan, ScanTask, SegmentRef
+from queue_core.values.schema import COMPACTED, deserialize, upgrade
 
 #: Smaller batches are joined to batches of up to this many rows and bytes: a join copies, which
 #: pays only for small ones.
@@ -82,7 +81,7 @@ def read(
     """
     storage = Storage.open(plan.storage)
     trials.begin(storage, plan)
-    layout = _layout(plan, columns)
+    layout = layout_of(plan, columns)
     stored = {version: deserialize(data) for version, data in plan.schemas.items()}
     yield from _gathered(_read_tasks(storage, plan.tasks, layout, stored, decoder), layout)
 
@@ -91,51 +90,8 @@ def read_table(
     plan: ReadPlan, columns: Sequence[str] | None = None, decoder: Decoder = decode_all
 ) -> pa.Table:
     """Return the messages of a plan as one table."""
-    schema = _layout(plan, columns).output
+    schema = layout_of(plan, columns).output
     return pa.Table.from_batches(read(plan, columns, decoder), schema=schema)
-
-
-@dataclass(frozen=True, slots=True)
-class _Layout:
-    """The columns of the batches, worked out once: a plan can have many small chunks."""
-
-    #: All columns of the queue, as they are now.
-    queue: pa.Schema
-    #: Those of them that are read.
-    own: pa.Schema
-    #: The columns that are returned.
-    output: pa.Schema
-    names: list[str]
-    #: The names of the returned columns that are the same in all rows of a part.
-    repeated: list[str]
-
-
-def _layout(plan: ReadPlan, columns: Sequence[str] | None) -> _Layout:
-    return _layout_of(plan.schema, None if columns is None else tuple(columns))
-
-
-# A consumer reads many small plans, of the same columns.
-@lru_cache(maxsize=64)
-def _layout_of(schema: bytes, columns: tuple[str, ...] | None) -> _Layout:
-    queue = deserialize(schema)
-    output = output_schema(queue, columns)
-    names: list[str] = output.names
-    own = pa.schema([field for field in queue if field.name in names])
-    return _Layout(queue, own, output, names, [n for n in names if n in _OF_TASKS])
-
-
-@dataclass(frozen=True, slots=True)
-class _Piece:
-    """Rows of one chunk, and what their metadata are made of."""
-
-    task: ScanTask
-    numbers: RowNumbers
-    #: The queue's columns that are read.
-    own: pa.RecordBatch
-    #: Metadata that a compacted segment has kept.
-    kept: dict[str, pa.Array]
-    #: Returns the metadata that all rows of the task share, for as many rows at least.
-    repeated: Callable[[], dict[str, pa.Array]]
 
 
 class _Size:
@@ -160,9 +116,9 @@ class _Size:
         return self._bytes > limit
 
 
-def _gathered(pieces: Iterator[_Piece], layout: _Layout) -> Iterator[pa.RecordBatch]:
+def _gathered(pieces: Iterator[Piece], layout: Layout) -> Iterator[pa.RecordBatch]:
     """Join small pieces: messages that were loaded one by one need not be read one by one."""
-    small: list[_Piece] = []
+    small: list[Piece] = []
     rows = memory = 0
     size = _Size()
     for piece in pieces:
@@ -170,59 +126,25 @@ def _gathered(pieces: Iterator[_Piece], layout: _Layout) -> Iterator[pa.RecordBa
         rows, memory = rows + count, memory + kept
         size.add(piece.own, kept)
         if small and (rows > GATHER_ROWS or memory > GATHER_MEMORY or size.exceeds(GATHER_BYTES)):
-            yield _joined(small, layout)
+            yield joined(small, layout)
             small, rows, memory, size = [], count, kept, _Size()
             size.add(piece.own, kept)
         small.append(piece)
         if rows > GATHER_ROWS or size.exceeds(GATHER_BYTES):
-            yield _joined(small, layout)
+            yield joined(small, layout)
             small, rows, memory, size = [], 0, 0, _Size()
     if small:
-        yield _joined(small, layout)
-
-
-def _joined(pieces: list[_Piece], layout: _Layout) -> pa.RecordBatch:
-    """Return the rows of some pieces with their metadata."""
-    if len(pieces) == 1:
-        return _assemble(pieces[0], layout)
-    counts = [len(piece.numbers) for piece in pieces]
-    own: dict[str, pa.Array] = {}
-    if len(layout.own):
-        joined = pa.concat_batches([piece.own for piece in pieces])
-        own = dict(zip(layout.own.names, joined.columns, strict=True))
-    columns = []
-    for name in layout.names:
-        if name in own:
-            columns.append(own[name])
-        elif name not in _OF_TASKS or not all(_is_shared(name, piece) for piece in pieces):
-            columns.append(pa.concat_arrays([_metadata(name, piece) for piece in pieces]))
-        else:
-            # To make one array takes far less time than to make one for each piece.
-            values = [_OF_TASKS[name](piece.task) for piece in pieces]
-            columns.append(_repeat(values, counts, METADATA.field(name).type))
-    return pa.RecordBatch.from_arrays(columns, schema=layout.output)
-
-
-def _repeat(values: list[Any], counts: list[int], kind: pa.DataType) -> pa.Array:
-    """Return each value as often as its count says."""
-    first = values[0]
-    if all(value == first for value in values):
-        return pa.repeat(pa.scalar(first, kind), sum(counts))
-    if pa.types.is_string(kind) or None in values:
-        each = zip(values, counts, strict=True)
-        return pa.concat_arrays([pa.repeat(pa.scalar(value, kind), n) for value, n in each])
-    numbers = np.repeat(np.array(values, np.int64), counts)
-    return pa.array(numbers).cast(kind)
+        yield joined(small, layout)
 
 
 def _read_tasks(
     storage: Storage,
     tasks: Sequence[ScanTask],
-    layout: _Layout,
+    layout: Layout,
     stored: dict[tuple[str, int], pa.Schema],
     decoder: Decoder,
-) -> Iterator[_Piece]:
-    def read_one(task: ScanTask) -> Iterator[_Piece]:
+) -> Iterator[Piece]:
+    def read_one(task: ScanTask) -> Iterator[Piece]:
         try:
             yield from _read_task(storage, task, layout, stored, decoder)
         except DamagedSegment as error:
@@ -264,17 +186,17 @@ def _side_by_side(tasks: Sequence[ScanTask]) -> Iterator[list[ScanTask]]:
 def _read_task(
     storage: Storage,
     task: ScanTask,
-    layout: _Layout,
+    layout: Layout,
     stored: dict[tuple[str, int], pa.Schema],
     decoder: Decoder,
-) -> Iterator[_Piece]:
+) -> Iterator[Piece]:
     rows = reduce(or_, (part.rows for part in task.parts))
     written = stored.get((task.queue, task.segment.schema_version), layout.queue)
     if task.segment.compacted:
         written = pa.schema([*written, *COMPACTED])
     chunks = task.segment.chunks
     most = min(len(rows), max((chunk.rows for _, chunk in chunks), default=0))
-    repeated = cache(partial(_repeated, task, layout, most))
+    repeated = cache(partial(repeated_in, task, layout, most))
     with _chunk_reader(storage, task.segment) as read_chunk:
         for first, chunk in chunks:
             wanted = rows.between(first, first + chunk.rows)
@@ -288,8 +210,8 @@ def _read_task(
                 batch = _at(batch, numbers - np.uint32(first))
             kept: dict[str, pa.Array] = {}
             if task.segment.compacted:
-                batch, kept = _without_kept(batch)
-            yield _Piece(task, numbers, upgrade(batch, layout.own), kept, repeated)
+                batch, kept = without_kept(batch)
+            yield Piece(task, numbers, upgrade(batch, layout.own), kept, repeated)
 
 
 @contextmanager
@@ -312,90 +234,3 @@ def _at(batch: pa.RecordBatch, indices: npt.NDArray[np.integer]) -> pa.RecordBat
     if last - first + 1 == len(indices):
         return batch.slice(first, len(indices))
     return batch.take(pa.array(indices))
-
-
-def _is_shared(name: str, piece: _Piece) -> bool:
-    """Return whether all rows of a piece have the same value."""
-    return name not in piece.kept and (len(piece.task.parts) == 1 or name not in _OF_PARTS)
-
-
-def _repeated(task: ScanTask, layout: _Layout, count: int) -> dict[str, pa.Array]:
-    """Return the metadata that all rows of a task share, *count* times."""
-    return {
-        name: pa.repeat(pa.scalar(_OF_TASKS[name](task), METADATA.field(name).type), count)
-        for name in layout.repeated
-        if len(task.parts) == 1 or name not in _OF_PARTS
-    }
-
-
-def _assemble(piece: _Piece, layout: _Layout) -> pa.RecordBatch:
-    columns = [
-        _metadata(name, piece) if name in _METADATA else piece.own.column(name)
-        for name in layout.names
-    ]
-    return pa.RecordBatch.from_arrays(columns, schema=layout.output)
-
-
-def _metadata(name: str, piece: _Piece) -> pa.Array:
-    if name in piece.kept:
-        return piece.kept[name]
-    if name in _OF_TASKS and _is_shared(name, piece):
-        return piece.repeated()[name].slice(0, len(piece.numbers))
-    return _OF_ROWS[name](piece.task, piece.numbers)
-
-
-def _without_kept(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, dict[str, pa.Array]]:
-    """Split a compacted segment's batch into the queue's columns and the kept `METADATA`."""
-    own = batch.num_columns - len(COMPACTED)
-    kept = dict(zip(COMPACTED.names, batch.columns[own:], strict=True))
-    if not own:
-        # All requested columns were added later; only the number of rows counts.
-        return pa.record_batch([pa.nulls(batch.num_rows)], [""]), kept
-    fields = [batch.schema.field(index) for index in range(own)]
-    queues = pa.RecordBatch.from_arrays(batch.columns[:own], schema=pa.schema(fields))
-    return queues, {name: kept[name] for name in kept if name in METADATA.names}
-
-
-def _ids(task: ScanTask, numbers: RowNumbers) -> pa.Array:
-    return pa.array(numbers.astype(np.int64) + task.segment.first_id)
-
-
-def _attempts(task: ScanTask, numbers: RowNumbers) -> pa.Array:
-    values = np.zeros(len(numbers), dtype=np.int32)
-    for part, indices in _indices(task.parts, numbers):
-        values[indices] = part.attempts
-    return pa.array(values)
-
-
-def _fired_at(task: ScanTask, numbers: RowNumbers) -> pa.Array:
-    values = np.zeros(len(numbers), dtype=np.int64)
-    unknown = np.ones(len(numbers), dtype=np.bool_)
-    for part, indices in _indices(task.parts, numbers):
-        if part.fired_at is not None:
-            values[indices] = part.fired_at
-            unknown[indices] = False
-    return pa.array(values, mask=unknown).cast(TIMESTAMP)
-
-
-def _indices(
-    parts: tuple[Part, ...], numbers: RowNumbers
-) -> Iterator[tuple[Part, np.ndarray[tuple[int], np.dtype[np.intp]]]]:
-    """Yield each part with the indices of its rows among *numbers*."""
-    for part in parts:
-        rows = part.rows.between(int(numbers[0]), int(numbers[-1]) + 1)
-        yield part, np.searchsorted(numbers, rows.numbers())
-
-
-#: Metadata that differs between the parts of a task.
-_OF_PARTS = {"_attempt": _attempts, "_fired_at": _fired_at}
-#: Metadata that may differ between the rows of a task.
-_OF_ROWS = {"_message_id": _ids, **_OF_PARTS}
-#: Metadata that is one value for all rows of a task, or of a part.
-_OF_TASKS: dict[str, Callable[[ScanTask], Any]] = {
-    "_queue": lambda task: task.queue,
-    "_shard": lambda task: task.shard,
-    "_attempt": lambda task: task.parts[0].attempts,
-    "_loaded_at": lambda task: task.segment.loaded_at,
-    "_fired_at": lambda task: task.parts[0].fired_at,
-}
-_METADATA = frozenset(METADATA.names)

@@ -199,14 +199,16 @@ def test_small_segments_are_read_side_by_side_and_in_order(store, filed, monkeyp
     load_singly(queue, 30)
     queue.load(orders(1000, 30))
     load_singly(queue, 40, 1030)
-    opened, reading, most = Storage.opened, threading.Semaphore(0), []
+    opened, lock, reading, most = Storage.opened, threading.Lock(), set(), []
 
     def slowly(storage, location):
-        reading.release()
+        with lock:
+            reading.add(location)
+            most.append(len(reading))
         time.sleep(0.02)
-        most.append(reading._value)
         handle = opened(storage, location)
-        reading.acquire()
+        with lock:
+            reading.remove(location)
         return handle
 
     monkeypatch.setattr(Storage, "opened", slowly)

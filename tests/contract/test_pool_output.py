@@ -19,8 +19,8 @@ from queue_core import (
     batch_handler,
     constant,
 )
+from queue_core.catalog.poller import Poller
 from queue_core.pool import output as pool_output
-from queue_core.pool.dispatcher import QueueDispatcher
 from tests.contract.pools import PATIENCE, eventually
 from tests.factories import make_queue, numbers_of, orders
 
@@ -233,14 +233,14 @@ def test_the_settlements_of_many_batches_are_one_load(store, queue, results):
 
 
 def test_a_pool_may_load_into_a_queue_that_it_reads(store, monkeypatch):
-    look = QueueDispatcher._look
+    wait = Poller.wait
 
-    def late(dispatcher):
+    def late(poller, until):
         # The thread that sees changes of the catalog sees them long after the workers are idle.
         time.sleep(0.3)
-        return look(dispatcher)
+        return wait(poller, until)
 
-    monkeypatch.setattr(QueueDispatcher, "_look", late)
+    monkeypatch.setattr(Poller, "wait", late)
     queue = make_queue(store, shards=4, key=None)
     queue.load(orders(20))
 

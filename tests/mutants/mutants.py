@@ -520,6 +520,20 @@ MUTANTS = (
         "tests/unit/segments/test_stager.py",
     ),
     _of(
+        "the rows of a part have the attempts of another",
+        "queue_core/segments/pieces",
+        "yield part, np.searchsorted(numbers, rows.numbers())",
+        "yield parts[0], np.searchsorted(numbers, rows.numbers())",
+        "tests/unit/segments/test_reader.py",
+    ),
+    _of(
+        "small objects are read one after the other",
+        "queue_core/segments/reader",
+        "if some and (len(some) == 4 * AT_ONCE or",
+        "if some and (len(some) == 1 or",
+        "tests/contract/test_bucket.py",
+    ),
+    _of(
         "any number of categories is told apart",
         "queue_core/segments/stager",
         "if len(firsts) > MOST:",
