@@ -32,7 +32,7 @@ from ignis_source.offset import Offset
 from ignis_source.options import SourceOptions
 from ignis_source.session import Session
 from queue_core import Store
-from queue_core.catalog.tables import schedule
+from queue_core.catalog.record_tables import schedule
 
 SCHEMA = pa.schema([("number", pa.int64())])
 T = TypeVar("T")

@@ -14,7 +14,7 @@ from pathlib import Path
 from sqlalchemy import Column, Table
 from sqlalchemy.dialects import postgresql, sqlite
 
-from queue_core.catalog import record_tables, tables
+from queue_core.catalog import holder_tables, record_tables, tables
 from scripts.catalog_statements import recorded
 from scripts.docstrings import markdown
 
@@ -24,7 +24,7 @@ _HEAD = """# The catalog in SQL
 
 This page describes a store so exactly that you can write a reader in any language. The example
 [plain_reader.py](../examples/plain_reader.py) does so in Python, in fewer than 200 lines without ignis, and a test compares it with
-`Queue.browse()`. `make docs` generates the tables from `queue_core/catalog/tables.py` and `record_tables.py`, and records the statements while it runs the
+`Queue.browse()`. `make docs` generates the tables from `queue_core/catalog/tables.py`, `holder_tables.py` and `record_tables.py`, and records the statements while it runs the
 verbs; a test fails when this page is out of date.
 
 This is format 1. A later version may have another, and changes the number: read it first, and refuse a number that you do not
@@ -268,7 +268,8 @@ def _comments() -> dict[str, str]:
     """Return the comments of tables, by name, and of columns, as ``table.column``."""
     found: dict[str, str] = {}
     table, lines = "", []
-    source = "\n".join(Path(each.__file__).read_text() for each in (tables, record_tables))
+    modules = (tables, holder_tables, record_tables)
+    source = "\n".join(Path(each.__file__).read_text() for each in modules)
     for line in source.splitlines():
         declared = _DECLARED.match(line)
         if declared:

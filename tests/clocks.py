@@ -6,19 +6,9 @@ from sqlalchemy import Connection, select, update
 
 from queue_core import Store
 from queue_core.catalog import seals
-from queue_core.catalog.tables import (
-    SEALED,
-    clocks,
-    consumers,
-    files,
-    leases,
-    queues,
-    schedule,
-    segments,
-    slices,
-    token_buckets,
-    waiters,
-)
+from queue_core.catalog.holder_tables import consumers, leases, waiters
+from queue_core.catalog.record_tables import schedule
+from queue_core.catalog.tables import SEALED, clocks, files, queues, segments, slices, token_buckets
 from queue_core.values.due import NEVER
 
 DAY = 24 * 3600 * 1_000_000

@@ -11,11 +11,9 @@ from sqlalchemy import Integer, LargeBinary, SmallInteger, String, select, updat
 from sqlalchemy.exc import DBAPIError
 
 from queue_core import Store
-from queue_core.catalog.tables import (
-    consumers,
-    metadata,
-    publications,
-)
+from queue_core.catalog.holder_tables import consumers
+from queue_core.catalog.record_tables import publications
+from queue_core.catalog.tables import metadata
 from queue_core.values.views import VIEWS
 
 #: The time of the last heartbeat changes each second, and nobody can know whether it is right.

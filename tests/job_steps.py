@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import update
 
 from queue_core import Store
-from queue_core.catalog.tables import jobs
+from queue_core.catalog.record_tables import jobs
 from queue_core.upkeep.tasks.shovel import Retries
 
 

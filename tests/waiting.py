@@ -12,8 +12,8 @@ from sqlalchemy import insert, select
 
 from queue_core import Queue, Store
 from queue_core.catalog import dialect
+from queue_core.catalog.holder_tables import waiters
 from queue_core.catalog.poller import Poller
-from queue_core.catalog.tables import waiters
 from queue_core.verbs.capacity import wait_line
 from queue_core.waiting import fire
 

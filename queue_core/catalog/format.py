@@ -12,10 +12,10 @@ from sqlalchemy import Connection, Float, Select, cast, insert, inspect, select,
 from queue_core.catalog import dialect
 from queue_core.catalog.databases.error_codes import LACKING
 from queue_core.catalog.holders import named_locks
+from queue_core.catalog.record_tables import samples as sample_rows
 from queue_core.catalog.records import samples
 from queue_core.catalog.records.figures import PRESENT
 from queue_core.catalog.tables import facts, locks, metadata
-from queue_core.catalog.tables import samples as sample_rows
 from queue_core.errors import DamagedCatalog, FormatTooNew, NoSuchStore
 from queue_core.support import faults
 

@@ -23,15 +23,14 @@ from sqlalchemy import (
 
 from queue_core.catalog import dialect, seals
 from queue_core.catalog.damage import UNREADABLE, decoding
+from queue_core.catalog.holder_tables import consumers, interests
+from queue_core.catalog.record_tables import samples
 from queue_core.catalog.tables import (
-    consumers,
     counters,
     dedup,
     flows,
-    interests,
     metadata,
     queues,
-    samples,
     segments,
     shard_locks,
     shards,

@@ -22,24 +22,19 @@ from sqlalchemy import (
 
 from queue_core.catalog import dialect
 from queue_core.catalog.damage import UNREADABLE, decoding
+from queue_core.catalog.holder_tables import consumers, interests
 from queue_core.catalog.holders.consumers import reserved
+from queue_core.catalog.record_tables import acts, breakers, jobs, samples, traces
 from queue_core.catalog.tables import (
     LEFT,
-    acts,
-    breakers,
-    consumers,
     counters,
-    interests,
-    jobs,
     queues,
-    samples,
     segments,
     shard_locks,
     shard_totals,
     shards,
     slices,
     token_buckets,
-    traces,
 )
 from queue_core.values.model import Magazine, State
 from queue_core.values.views import SHARDS, VIEWS

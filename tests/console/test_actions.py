@@ -10,8 +10,8 @@ from sqlalchemy import update
 from ignis_console.actions import ACTIONS
 from queue_core import CatalogUnavailable
 from queue_core.catalog.database import Catalog
+from queue_core.catalog.holder_tables import consumers
 from queue_core.catalog.records import acts
-from queue_core.catalog.tables import consumers
 from queue_core.queue.admin import QueueAdmin
 from queue_core.selection import rounds
 from queue_core.upkeep.tasks.shovel import Retries

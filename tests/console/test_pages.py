@@ -15,7 +15,7 @@ from ignis_console.console import SIDELINE_SECONDS
 from ignis_console.pages import PAGES
 from queue_core import CatalogUnavailable, Store
 from queue_core.catalog.database import Catalog
-from queue_core.catalog.tables import samples
+from queue_core.catalog.record_tables import samples
 from queue_core.upkeep.tasks.sample import sample
 from queue_core.watching.wording import moment
 from tests.console.clients import ORIGIN, log_in, token

@@ -10,9 +10,9 @@ from sqlalchemy import update
 
 from queue_core import Store
 from queue_core.catalog.database import Catalog
+from queue_core.catalog.record_tables import acts as rows
 from queue_core.catalog.records import acts
 from queue_core.catalog.records.acts import DOER, Doer
-from queue_core.catalog.tables import acts as rows
 from queue_core.errors import CatalogUnavailable
 from queue_core.selection import rounds
 from queue_core.upkeep.tasks.purge import purge

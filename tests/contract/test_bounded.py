@@ -7,9 +7,10 @@ from collections import Counter
 import pytest
 from sqlalchemy import event, update
 
+from queue_core.catalog.holder_tables import waiters
 from queue_core.catalog.holders import waiters as waiting
 from queue_core.catalog.records.publications import is_new_load
-from queue_core.catalog.tables import slices, waiters
+from queue_core.catalog.tables import slices
 from queue_core.errors import BadOption, QueueDeactivated, QueueFull
 from queue_core.verbs.capacity.bounds import OnFull
 from queue_core.waiting import admission

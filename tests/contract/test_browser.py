@@ -3,7 +3,7 @@
 import pytest
 from sqlalchemy import update
 
-from queue_core.catalog import tables
+from queue_core.catalog import holder_tables
 from queue_core.errors import ConsumerFenced
 from queue_core.segments.reader import read_table
 from queue_core.selection.request import FireRequest, Horizon
@@ -111,7 +111,7 @@ def test_a_new_life_goes_on_where_the_last_one_ended(store, browser):
     # A browser keeps its last ticket, which says where it stands.
     acknowledge(store.catalog, browser, first.number, delete=False)
     # Even if it was dead for long: its tickets hold nothing that would have to be given back.
-    long_ago = update(tables.consumers).values(heartbeat_at=0)
+    long_ago = update(holder_tables.consumers).values(heartbeat_at=0)
     store.catalog.write(lambda connection: connection.execute(long_ago))
     assert store.admin.recover() == 0
     assert shown(store, queue, ticket) == [4, 5, 6]

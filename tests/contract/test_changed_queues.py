@@ -4,7 +4,8 @@ import pytest
 from sqlalchemy import select
 
 from ignis_source.offset import Offset
-from queue_core.catalog.tables import slices, tickets
+from queue_core.catalog.holder_tables import tickets
+from queue_core.catalog.tables import slices
 from queue_core.errors import BadOption
 from queue_core.segments.reader import read_table
 from tests.books import audit

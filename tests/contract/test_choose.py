@@ -6,8 +6,9 @@ import pytest
 from sqlalchemy import update
 
 from queue_core import ConsumerPool
+from queue_core.catalog.holder_tables import consumers
 from queue_core.catalog.holders import consumers as consumer_rows
-from queue_core.catalog.tables import consumers, slices
+from queue_core.catalog.tables import slices
 from queue_core.errors import BadOption, BadOutcome, BadSelector, DamagedSegment
 from queue_core.segments import stager
 from queue_core.upkeep.tasks.compaction import compact

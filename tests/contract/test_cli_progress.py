@@ -3,8 +3,9 @@
 import pytest
 from sqlalchemy import select, update
 
+from queue_core.catalog.holder_tables import consumers
 from queue_core.catalog.records import progress
-from queue_core.catalog.tables import consumers, segments
+from queue_core.catalog.tables import segments
 from queue_core.errors import DamagedSegment
 from queue_core.segments import stager
 from queue_core.upkeep.tasks import compaction_plan

@@ -4,11 +4,11 @@ import pytest
 from sqlalchemy import select
 
 from queue_core.catalog import dialect
+from queue_core.catalog.holder_tables import leases as lease_rows
 from queue_core.catalog.holders import interests, leases, waiters
 from queue_core.catalog.holders.leases import LONGEST_LEASE_SECONDS
 from queue_core.catalog.identity import clock
 from queue_core.catalog.records import schedule
-from queue_core.catalog.tables import leases as lease_rows
 from queue_core.errors import BadOption
 from tests.clocks import jump
 from tests.factories import make_queue, numbers_of, orders

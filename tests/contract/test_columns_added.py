@@ -9,8 +9,8 @@ from sqlalchemy import func, select
 
 from ignis_source.offset import Offset
 from queue_core import ConsumerPool, ConsumerTarget, batch_handler
+from queue_core.catalog.holder_tables import waiters
 from queue_core.catalog.holders import interests
-from queue_core.catalog.tables import waiters
 from queue_core.errors import SchemaMismatch
 from queue_core.segments.reader import read_table
 from tests.books import audit

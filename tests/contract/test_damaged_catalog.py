@@ -11,7 +11,7 @@ from sqlalchemy import delete, insert, select, text, update
 from sqlalchemy.exc import OperationalError
 
 from queue_core import ConsumerPool, Settlement, Store
-from queue_core.catalog import format, tables
+from queue_core.catalog import format, holder_tables, record_tables, tables
 from queue_core.catalog.identity.handle import known_store
 from queue_core.catalog.tables import facts
 from queue_core.errors import (
@@ -394,10 +394,10 @@ def everything(store):
         # Its messages would be read by another schema.
         (tables.segments.c.schema_version, 9, lambda queue: queue.browse()),
         (tables.id_map.c.arrow, b"\xff", lambda queue: queue.delete([1 << 20])),
-        (tables.failures.c.arrow, b"\xff", lambda queue: queue.failures()),
-        (tables.task_log.c.arrow, b"\xff", lambda queue: queue.store.view("reports")),
+        (record_tables.failures.c.arrow, b"\xff", lambda queue: queue.failures()),
+        (record_tables.task_log.c.arrow, b"\xff", lambda queue: queue.store.view("reports")),
         (
-            tables.publications.c.content,
+            record_tables.publications.c.content,
             "{",
             lambda queue: settle(
                 queue.store.catalog, [queue.info], Settlement(), batch=Batch("query", 3, 2)
@@ -476,9 +476,9 @@ def _backup(queue):
         (tables.shard_locks.c.fired, _view("shards"), "with queue_id 1.*fsck"),
         (tables.counters.c.deleted, _view("shards"), "with queue_id 1.*fsck"),
         (tables.slices.c.position, _view("slices"), "with id .*fsck"),
-        (tables.consumers.c.epoch, _view("consumers"), "with id 1.*fsck"),
-        (tables.failures.c.failed_at, _view("failures"), "with id 1.*fsck"),
-        (tables.task_log.c.done_at, _view("reports"), "with id 1.*fsck"),
+        (holder_tables.consumers.c.epoch, _view("consumers"), "with id 1.*fsck"),
+        (record_tables.failures.c.failed_at, _view("failures"), "with id 1.*fsck"),
+        (record_tables.task_log.c.done_at, _view("reports"), "with id 1.*fsck"),
         (tables.clocks.c.host_at, lambda queue: queue.admin.expire(), ""),
         (tables.clocks.c.steady_at, lambda queue: queue.sweep(), ""),
         (tables.segments.c.bytes, lambda queue: queue.admin.compact(), ""),

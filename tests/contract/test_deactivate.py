@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import select
 
 from queue_core import Store
-from queue_core.catalog import tables
+from queue_core.catalog import record_tables
 from queue_core.errors import QueueDeactivated
 from queue_core.upkeep.tasks.expire import retire
 from queue_core.upkeep.tasks.purge import purge
@@ -170,7 +170,7 @@ def test_notes_of_messages_that_are_gone_are_forgotten(store, address):
     purge(store.catalog, 0)
     assert queue.failures().num_rows == 2, "the messages are there still"
     with store.catalog.read() as connection:
-        assert connection.execute(select(tables.task_log)).all() == []
+        assert connection.execute(select(record_tables.task_log)).all() == []
 
     with Store(address) as another:
         # Not as the consumer that the purge has removed.

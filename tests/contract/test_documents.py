@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from sqlalchemy import update
 
 from queue_core import ConsumerPool, Store
-from queue_core.catalog.tables import schedule
+from queue_core.catalog.record_tables import schedule
 from queue_core.consumers.consumer import QueueConsumer
 from queue_core.consumers.lists import ConsumerLists
 from queue_core.upkeep.leader.lease import LeaseLeader

@@ -4,7 +4,8 @@ import pytest
 from sqlalchemy import func, select, update
 
 from queue_core import BadOption, Conflict
-from queue_core.catalog.tables import consumers, publications
+from queue_core.catalog.holder_tables import consumers
+from queue_core.catalog.record_tables import publications
 from queue_core.values.model import Batch
 from queue_core.values.names import of_query
 from queue_core.values.outcomes import Settlement

@@ -14,33 +14,31 @@ from sqlalchemy import delete, insert, select, update
 
 from queue_core import Store
 from queue_core.catalog import seals
+from queue_core.catalog.holder_tables import consumers, interests, leases, tickets, waiters
 from queue_core.catalog.holders import interests as interest_rows
-from queue_core.catalog.tables import (
+from queue_core.catalog.record_tables import (
     acts,
     breakers,
-    consumers,
+    failures,
+    jobs,
+    publications,
+    schedule,
+    task_log,
+    traces,
+)
+from queue_core.catalog.tables import (
     counters,
     dedup,
-    failures,
     files,
     id_map,
-    interests,
-    jobs,
-    leases,
     metadata,
-    publications,
     queues,
-    schedule,
     schemas,
     segments,
     shard_locks,
     shards,
     slices,
-    task_log,
-    tickets,
     token_buckets,
-    traces,
-    waiters,
 )
 from queue_core.segments import stager
 from queue_core.upkeep.leader.lease import LeaseLeader

@@ -3,8 +3,8 @@
 import pytest
 import sqlalchemy as sa
 
+from queue_core.catalog.holder_tables import consumers as rows
 from queue_core.catalog.holders import interests
-from queue_core.catalog.tables import consumers as rows
 from queue_core.errors import ConsumerFenced, QueueTaken
 from tests.dump import dump
 from tests.factories import make_queue, numbers_of, orders

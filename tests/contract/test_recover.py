@@ -3,8 +3,8 @@
 import pytest
 from sqlalchemy import select
 
+from queue_core.catalog.holder_tables import tickets
 from queue_core.catalog.holders.tickets import ticket_behind
-from queue_core.catalog.tables import tickets
 from queue_core.errors import ConsumerFenced
 from queue_core.values.model import Magazine
 from queue_core.verbs.acknowledge import acknowledge

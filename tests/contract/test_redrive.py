@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 from queue_core import Store
+from queue_core.catalog.record_tables import jobs as job_table
 from queue_core.catalog.records import jobs as job_rows
-from queue_core.catalog.tables import jobs as job_table
 from queue_core.errors import (
     BadOption,
     BadOutcome,

@@ -10,8 +10,10 @@ from ignis_source.offset import Offset
 from ignis_source.options import SourceOptions
 from ignis_source.session import Session
 from queue_core import Store
+from queue_core.catalog.holder_tables import consumers
+from queue_core.catalog.record_tables import publications
 from queue_core.catalog.records.publications import forget_tickets, newest_ticket
-from queue_core.catalog.tables import consumers, publications, shard_locks, slices
+from queue_core.catalog.tables import shard_locks, slices
 from queue_core.errors import Conflict
 from queue_core.segments.reader import read_table
 from queue_core.values.model import Consumer, State

@@ -8,10 +8,10 @@ from sqlalchemy import event, func, insert, select, update
 
 from queue_core import Retry, Settlement, constant
 from queue_core.catalog.format import FIGURES, SAMPLES
+from queue_core.catalog.record_tables import samples as rows
 from queue_core.catalog.records import samples
 from queue_core.catalog.records.samples import KEPT_SECONDS
 from queue_core.catalog.tables import counters, slices
-from queue_core.catalog.tables import samples as rows
 from queue_core.upkeep.tasks.sample import sample
 from queue_core.values.model import INLINE
 from queue_core.verbs.quarantine import set_apart

@@ -11,7 +11,8 @@ import pytest
 from sqlalchemy import update
 
 from queue_core import BadOption, Store
-from queue_core.catalog.tables import consumers, slices
+from queue_core.catalog.holder_tables import consumers
+from queue_core.catalog.tables import slices
 from tests.factories import make_queue
 
 DISPLAY = pa.schema([("kind", pa.string()), ("text", pa.string()), ("times", pa.int32())])

@@ -7,8 +7,8 @@ import pytest
 from sqlalchemy import update
 
 from ignis_source.offset import Offset
+from queue_core.catalog.holder_tables import consumers as consumer_rows
 from queue_core.catalog.holders import consumers
-from queue_core.catalog.tables import consumers as consumer_rows
 from queue_core.errors import ConsumerFenced
 from queue_core.segments.reader import read_table
 from tests.factories import make_queue, numbers_of, orders

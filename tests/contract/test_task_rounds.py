@@ -5,7 +5,8 @@ from sqlalchemy import update
 
 from ignis_source.task_partition import do_runs
 from queue_core.catalog.holders import leases
-from queue_core.catalog.tables import files, task_runs
+from queue_core.catalog.record_tables import task_runs
+from queue_core.catalog.tables import files
 from queue_core.segments import stager
 from queue_core.support import faults
 from queue_core.upkeep.leader.lease import ROLE, LeaseLeader

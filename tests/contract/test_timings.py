@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 
 from queue_core import ConsumerPool, batch_handler
+from queue_core.catalog.record_tables import tallies
 from queue_core.catalog.records import samples
 from queue_core.catalog.records.timings import merged, take_sample
-from queue_core.catalog.tables import tallies
 from queue_core.errors import CatalogUnavailable
 from queue_core.upkeep.tasks.sample import sample
 from queue_core.values.histogram import Measured, bucket_of

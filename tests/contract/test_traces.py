@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import update
 
 from queue_core import ConsumerPool, IgnisError, Store, batch_handler
-from queue_core.catalog import tables
+from queue_core.catalog import record_tables
 from queue_core.catalog.records import traces
 from queue_core.upkeep.tasks.purge import purge
 from tests.contract.pools import PATIENCE
@@ -95,8 +95,8 @@ def test_it_is_renewed_after_an_hour_and_not_before(store):
     sideline_traced(queue, second)
     assert kept(store)["ValueError: no *"]["message_id"] == first[0].as_py()
 
-    hour = update(tables.traces).values(
-        failed_at=tables.traces.c.failed_at - traces.RENEWED, seal=None
+    hour = update(record_tables.traces).values(
+        failed_at=record_tables.traces.c.failed_at - traces.RENEWED, seal=None
     )
     store.catalog.write(lambda connection: connection.execute(hour))
     sideline_traced(queue, third)

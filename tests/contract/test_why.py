@@ -7,8 +7,9 @@ import pytest
 from sqlalchemy import update
 
 from queue_core import Breaker, ConsumerPool, Retry, constant, limit
+from queue_core.catalog.holder_tables import consumers
 from queue_core.catalog.holders import interests
-from queue_core.catalog.tables import consumers, slices
+from queue_core.catalog.tables import slices
 from queue_core.errors import QueueTaken
 from queue_core.values.model import INLINE
 from queue_core.verbs.quarantine import set_apart

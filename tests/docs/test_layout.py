@@ -120,16 +120,19 @@ NO_SQL = {
 }
 
 
+TABLES = {f"queue_core.catalog.{name}" for name in ("tables", "holder_tables", "record_tables")}
+
+
 def builds_sql(file: Path) -> bool:
     """Whether a module imports parts of statements, or the tables, or sends a statement."""
     for node in ast.walk(ast.parse(file.read_text())):
         match node:
             case ast.Import(names=names) if any(a.name.startswith("sqlalchemy") for a in names):
                 return True
-            case ast.ImportFrom(module="queue_core.catalog.tables"):
+            case ast.ImportFrom(module=str(module)) if module in TABLES:
                 return True
             case ast.ImportFrom(module="queue_core.catalog", names=names):
-                if any(alias.name == "tables" for alias in names):
+                if any(f"queue_core.catalog.{alias.name}" in TABLES for alias in names):
                     return True
             case ast.ImportFrom(module=str(module), names=names) if module.startswith("sqlalchemy"):
                 if {alias.name for alias in names} - NO_SQL:

@@ -3,7 +3,8 @@
 import pytest
 from sqlalchemy import delete, update
 
-from queue_core.catalog.tables import consumers, slices
+from queue_core.catalog.holder_tables import consumers
+from queue_core.catalog.tables import slices
 from queue_core.values.model import State
 from tests.factories import make_queue, orders
 from tests.model import journal

@@ -16,7 +16,7 @@ from sqlalchemy import update
 
 from queue_core import Store
 from queue_core.catalog import dialect
-from queue_core.catalog.tables import leases
+from queue_core.catalog.holder_tables import leases
 from queue_core.errors import BadOption, NotLeading
 from queue_core.upkeep.leader import Leader, candidate
 from queue_core.upkeep.leader.lease import LeaseLeader

@@ -27,9 +27,9 @@ from hypothesis.stateful import (
 from sqlalchemy import update
 
 from queue_core import Store
+from queue_core.catalog.holder_tables import consumers as consumer_rows
 from queue_core.catalog.holders import consumers
 from queue_core.catalog.slices.id_map import physical
-from queue_core.catalog.tables import consumers as consumer_rows
 from queue_core.errors import BadOption, SchemaMismatch
 from queue_core.segments import stager
 from queue_core.segments.reader import read_table

@@ -84,7 +84,7 @@ def test_a_manager_runs_the_side_tasks_in_a_query_and_starts_it_again(rig):
 
 
 def _make_sweep_due(connection):
-    from queue_core.catalog.tables import schedule
+    from queue_core.catalog.record_tables import schedule
 
     values = {"queue_id": 0, "task": "sweep", "begun_at": 0, "due_at": 0}
     connection.execute(schedule.insert().values(**values))

@@ -4,7 +4,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from sqlalchemy import update
 
-from queue_core.catalog.tables import consumers
+from queue_core.catalog.holder_tables import consumers
 from tests.dump import backdate
 from tests.factories import orders
 from tests.spark.rig import PATIENCE, counts, finish, wait_until

@@ -10,17 +10,9 @@ from sqlalchemy import Table, select
 
 from queue_core.catalog.checks.finding import Finding
 from queue_core.catalog.checks.rules import ALTERED, Scope, can, is_altered, of_row
+from queue_core.catalog.record_tables import acts, failures, jobs, publications, task_log, traces
 from queue_core.catalog.records.schedule import STORE
-from queue_core.catalog.tables import (
-    acts,
-    failures,
-    jobs,
-    publications,
-    queues,
-    schemas,
-    task_log,
-    traces,
-)
+from queue_core.catalog.tables import queues, schemas
 from queue_core.segments.ipc import unpack
 from queue_core.values.names import check_queue
 from queue_core.values.schema import deserialize

@@ -9,19 +9,9 @@ from sqlalchemy import or_, select
 
 from queue_core.catalog.checks.finding import Finding, Remedy
 from queue_core.catalog.checks.rules import ALTERED, Scope, can, find_rows, is_altered, of_row
-from queue_core.catalog.tables import (
-    breakers,
-    consumers,
-    dedup,
-    interests,
-    leases,
-    queues,
-    schedule,
-    slices,
-    tickets,
-    token_buckets,
-    waiters,
-)
+from queue_core.catalog.holder_tables import consumers, interests, leases, tickets, waiters
+from queue_core.catalog.record_tables import breakers, schedule
+from queue_core.catalog.tables import dedup, queues, slices, token_buckets
 
 #: The claims that an interest can make.
 _CLAIMS = ("shared", "exclusive", "single", "none")

@@ -20,6 +20,7 @@ from sqlalchemy import (
 )
 
 from queue_core.catalog import dialect
+from queue_core.catalog.holder_tables import consumers
 from queue_core.catalog.holders.consumers import IS_KEEPER, awaits, is_alive, reserved
 from queue_core.catalog.slices.conditions import (
     IN_FLIGHT,
@@ -30,7 +31,7 @@ from queue_core.catalog.slices.conditions import (
     in_magazines,
     in_queue,
 )
-from queue_core.catalog.tables import consumers, slices
+from queue_core.catalog.tables import slices
 from queue_core.values.model import Consumer, Magazine
 
 _HOLDER = select(consumers.c.id).where(consumers.c.id == slices.c.consumer_id)

@@ -9,8 +9,9 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Row, and_, func, or_, select, union
 
 from queue_core.catalog import dialect
+from queue_core.catalog.holder_tables import consumers, interests
 from queue_core.catalog.holders.consumers import DEAD_AFTER_SECONDS
-from queue_core.catalog.tables import consumers, interests, slices
+from queue_core.catalog.tables import slices
 from queue_core.values.model import State
 
 # The index of tickets has the messages in flight, and no others, as in `stuck.read`.

@@ -28,9 +28,10 @@ from sqlalchemy import (
 from sqlalchemy.engine import URL
 
 from queue_core.catalog import dialect, seals
+from queue_core.catalog.holder_tables import consumers
 from queue_core.catalog.records.restored import RESTORE
 from queue_core.catalog.records.task_log import Moves
-from queue_core.catalog.tables import consumers, queues, slices
+from queue_core.catalog.tables import queues, slices
 from queue_core.errors import BadOption, ConsumerFenced
 from queue_core.values.model import Consumer, State
 from queue_core.values.names import KEEPER, host, nearest

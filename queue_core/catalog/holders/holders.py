@@ -9,10 +9,11 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, and_, bindparam, func, select
 
 from queue_core.catalog import dialect
+from queue_core.catalog.holder_tables import consumers
 from queue_core.catalog.holders.consumers import NOT_AGAIN, by_name, life, names_of, own_ids
 from queue_core.catalog.slices.conditions import IN_FLIGHT, Eligible
 from queue_core.catalog.slices.slices import fetch
-from queue_core.catalog.tables import consumers, slices
+from queue_core.catalog.tables import slices
 from queue_core.errors import BadOption
 from queue_core.values.ids import IdSet
 from queue_core.values.model import Consumer, Holder, Slice, Ticket

@@ -7,7 +7,9 @@ from collections.abc import Iterable, Sequence
 from sqlalchemy import ColumnElement, Connection, delete, exists, func, select
 
 from queue_core.catalog import dialect
-from queue_core.catalog.tables import consumers, interests, publications, slices, tickets
+from queue_core.catalog.holder_tables import consumers, interests, tickets
+from queue_core.catalog.record_tables import publications
+from queue_core.catalog.tables import slices
 from queue_core.errors import Conflict
 from queue_core.values.names import is_of_process
 

@@ -32,11 +32,12 @@ from sqlalchemy import (
 from sqlalchemy.sql.selectable import FromClause
 
 from queue_core.catalog import dialect, notifications, seals
+from queue_core.catalog.holder_tables import consumers as consumer_rows
+from queue_core.catalog.holder_tables import interests
 from queue_core.catalog.holders import consumers, leases, waiters
 from queue_core.catalog.queues import check_unchanged, dropped, given_up_error
 from queue_core.catalog.records.pauses import is_paused
-from queue_core.catalog.tables import consumers as consumer_rows
-from queue_core.catalog.tables import interests, queues
+from queue_core.catalog.tables import queues
 from queue_core.errors import QueueTaken
 from queue_core.values.model import Consumer, QueueInfo
 

@@ -15,7 +15,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, case, delete, select, update
 
 from queue_core.catalog import dialect
-from queue_core.catalog.tables import consumers, leases
+from queue_core.catalog.holder_tables import consumers, leases
 
 #: The beginning of the roles of backups that are being written.
 BACKUP = "backup:"

@@ -29,10 +29,11 @@ from sqlalchemy import (
 
 from queue_core.catalog import dialect
 from queue_core.catalog.damage import decoding
+from queue_core.catalog.holder_tables import consumers, tickets
 from queue_core.catalog.holders.consumers import acknowledge, next_ticket
 from queue_core.catalog.slices.conditions import Rules
 from queue_core.catalog.slices.slices import ShardKey
-from queue_core.catalog.tables import consumers, slices, tickets
+from queue_core.catalog.tables import slices
 from queue_core.values.model import Consumer, TicketRange
 
 #: The first place (inclusive) and the last one (exclusive), by shard.

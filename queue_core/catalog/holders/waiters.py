@@ -22,8 +22,8 @@ from sqlalchemy import (
 )
 
 from queue_core.catalog import dialect, notifications
+from queue_core.catalog.holder_tables import waiters
 from queue_core.catalog.holders import leases
-from queue_core.catalog.tables import waiters
 
 #: The two lines of a queue.
 LOAD, FIRE = "load", "fire"

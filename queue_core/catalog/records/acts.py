@@ -26,7 +26,7 @@ from sqlalchemy import Connection, Row, delete, select, update
 
 from queue_core.catalog import dialect
 from queue_core.catalog.damage import decoding
-from queue_core.catalog.tables import acts
+from queue_core.catalog.record_tables import acts
 from queue_core.errors import IgnisError
 from queue_core.values.names import host
 

@@ -15,8 +15,8 @@ from sqlalchemy import Connection, Row, RowMapping, delete, select, update
 
 from queue_core.catalog import dialect
 from queue_core.catalog.database import Catalog
+from queue_core.catalog.record_tables import breakers
 from queue_core.catalog.records.acts import Subject, by_hand, noting
-from queue_core.catalog.tables import breakers
 from queue_core.handling.breaker import Breaker, check_name
 from queue_core.handling.breaker_state import CLOSED, OPEN, BreakerState
 from queue_core.support.interruption import shielded

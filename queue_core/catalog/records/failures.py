@@ -15,10 +15,11 @@ from sqlalchemy import Connection, Row, delete, func, insert, select
 
 from queue_core.catalog import dialect
 from queue_core.catalog.damage import decoding
+from queue_core.catalog.record_tables import failures
 from queue_core.catalog.records import tallies
 from queue_core.catalog.slices import id_map
 from queue_core.catalog.slices.slices import first_loaded
-from queue_core.catalog.tables import failures, shards, slices
+from queue_core.catalog.tables import shards, slices
 from queue_core.segments.ipc import pack, unpack
 from queue_core.values.failure_kinds import FAILURE_LOG, REJECTED
 from queue_core.values.ids import first_id

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from sqlalchemy import Table
 
+from queue_core.catalog import holder_tables, record_tables
 from queue_core.catalog import tables as t
 from queue_core.errors import BadOption
 from queue_core.values.names import nearest
@@ -34,10 +35,10 @@ _PRODUCER: dict[Table, Rights] = {
     t.files: (_ADD, "SELECT (location)"),
     # The sizes of messages, for queues that are bounded by their bytes.
     t.slices: (_ADD, "SELECT (id, queue_id, magazine, shard, state, count, bytes)"),
-    t.publications: (_READ, _ADD, _CHANGE),
-    t.waiters: _ALL,
+    record_tables.publications: (_READ, _ADD, _CHANGE),
+    holder_tables.waiters: _ALL,
     t.locks: (_READ, _ADD, "UPDATE (queue_id)"),
-    t.task_log: (_ADD, "SELECT (id)"),
+    record_tables.task_log: (_ADD, "SELECT (id)"),
 }
 
 _CONSUMER: dict[Table, Rights] = {
@@ -51,27 +52,27 @@ _CONSUMER: dict[Table, Rights] = {
     t.id_map: (_READ, _REMOVE),
     t.files: (_READ, "UPDATE (state, since)"),
     t.slices: _ALL,
-    t.consumers: _ALL,
-    t.interests: _ALL,
-    t.tickets: _ALL,
-    t.publications: (_READ, _ADD, _CHANGE),
-    t.failures: (_READ, _ADD),
-    t.tallies: (_READ, _ADD, _CHANGE),
-    t.traces: _ALL,
-    t.task_log: (_READ, _ADD),
-    t.schedule: (_READ, _ADD, _CHANGE),
-    t.task_runs: (_READ, _ADD, _CHANGE),
-    t.jobs: (_READ, _ADD, _CHANGE),
+    holder_tables.consumers: _ALL,
+    holder_tables.interests: _ALL,
+    holder_tables.tickets: _ALL,
+    record_tables.publications: (_READ, _ADD, _CHANGE),
+    record_tables.failures: (_READ, _ADD),
+    record_tables.tallies: (_READ, _ADD, _CHANGE),
+    record_tables.traces: _ALL,
+    record_tables.task_log: (_READ, _ADD),
+    record_tables.schedule: (_READ, _ADD, _CHANGE),
+    record_tables.task_runs: (_READ, _ADD, _CHANGE),
+    record_tables.jobs: (_READ, _ADD, _CHANGE),
     # To remove old ones, too.
-    t.acts: _ALL,
-    t.leases: (_READ, _ADD, _CHANGE),
-    t.waiters: _ALL,
+    record_tables.acts: _ALL,
+    holder_tables.leases: (_READ, _ADD, _CHANGE),
+    holder_tables.waiters: _ALL,
     t.locks: (_READ, _ADD, "UPDATE (queue_id)"),
     # To compare the clock before its tasks. Without DELETE, it cannot accept the clock.
     t.clocks: (_READ, _ADD, "UPDATE (catalog_at, host_at, steady_at, jumped_at)"),
     t.dedup: (_READ,),
-    t.breakers: _ALL,
-    t.samples: _ALL,
+    record_tables.breakers: _ALL,
+    record_tables.samples: _ALL,
     t.token_buckets: _ALL,
     t.flows: _ALL,
 }

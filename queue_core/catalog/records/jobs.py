@@ -20,8 +20,9 @@ from sqlalchemy import Connection, RowMapping, Update, func, insert, select, upd
 from queue_core.catalog import dialect
 from queue_core.catalog.damage import decoding
 from queue_core.catalog.queues import dropped
+from queue_core.catalog.record_tables import jobs
 from queue_core.catalog.slices.slices import ShardKey
-from queue_core.catalog.tables import jobs, queues
+from queue_core.catalog.tables import queues
 from queue_core.errors import BadOption
 from queue_core.values.ids import IdSet, from_text, to_text
 from queue_core.values.model import QueueInfo

@@ -15,9 +15,11 @@ from sqlalchemy import Connection, select
 
 from queue_core.catalog import dialect, seals
 from queue_core.catalog.damage import decoding
+from queue_core.catalog.holder_tables import consumers
+from queue_core.catalog.record_tables import publications
 from queue_core.catalog.records import restored
 from queue_core.catalog.slices import segments
-from queue_core.catalog.tables import consumers, publications, queues, slices
+from queue_core.catalog.tables import queues, slices
 from queue_core.errors import BadOption, Conflict, PublicationRefused, StaleCheckpoint
 from queue_core.segments.storage import Storage
 from queue_core.values.model import Batch, Consumer, Place, QueueInfo, Staged

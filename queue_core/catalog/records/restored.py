@@ -8,8 +8,10 @@ from sqlalchemy import Connection, delete, insert, select
 
 from queue_core.catalog import dialect
 from queue_core.catalog.damage import decoding
+from queue_core.catalog.holder_tables import leases, waiters
+from queue_core.catalog.record_tables import publications
 from queue_core.catalog.records.task_log import Moves
-from queue_core.catalog.tables import clocks, facts, leases, publications, waiters
+from queue_core.catalog.tables import clocks, facts
 from queue_core.values.model import Batch, Place, QueueInfo
 
 #: The task name in the view of reports for all that a restore has undone.

@@ -14,7 +14,8 @@ from typing import NamedTuple
 from sqlalchemy import ColumnElement, Connection, func, null, select, update
 
 from queue_core.catalog import dialect, seals
-from queue_core.catalog.tables import jobs, queues, slices
+from queue_core.catalog.record_tables import jobs
+from queue_core.catalog.tables import queues, slices
 from queue_core.values.due import NEVER
 from queue_core.values.model import Magazine, State
 

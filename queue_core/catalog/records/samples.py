@@ -33,9 +33,10 @@ from sqlalchemy import (
 
 from queue_core.catalog import dialect
 from queue_core.catalog.holders import leases
+from queue_core.catalog.record_tables import samples
 from queue_core.catalog.records.figures import COUNTED
 from queue_core.catalog.records.timings import HANDLING, QUANTILES, WAITING, merged
-from queue_core.catalog.tables import queues, samples
+from queue_core.catalog.tables import queues
 
 #: The seconds of a row, from the finest to the coarsest, and for how many seconds it is kept.
 KEPT_SECONDS = {10: 3600, 60: 24 * 3600, 3600: 30 * 24 * 3600}

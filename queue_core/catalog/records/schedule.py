@@ -14,8 +14,9 @@ from sqlalchemy import ColumnElement, Connection, delete, func, select, update
 from queue_core.catalog import dialect
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.holders import leases, named_locks
+from queue_core.catalog.record_tables import schedule
 from queue_core.catalog.records import task_runs
-from queue_core.catalog.tables import queues, schedule
+from queue_core.catalog.tables import queues
 
 #: Instead of a queue's id, for the tasks of the store.
 STORE = named_locks.STORE

@@ -12,7 +12,8 @@ from typing import Any
 from sqlalchemy import BigInteger, Connection, func, select
 
 from queue_core.catalog import dialect
-from queue_core.catalog.tables import queues, tallies
+from queue_core.catalog.record_tables import tallies
+from queue_core.catalog.tables import queues
 
 #: Messages that failed, by the kind of the failure.
 FAILURES = "failures"

@@ -20,9 +20,9 @@ from sqlalchemy import ColumnElement, Connection, Select, delete, func, insert, 
 from queue_core.catalog import dialect
 from queue_core.catalog.damage import decoding
 from queue_core.catalog.holders import named_locks
+from queue_core.catalog.record_tables import task_log
 from queue_core.catalog.records import schedule, task_runs
 from queue_core.catalog.slices.slice_batches import SliceBatch
-from queue_core.catalog.tables import task_log
 from queue_core.segments.ipc import pack, unpack
 from queue_core.values.model import Magazine, QueueInfo
 from queue_core.values.schema import TIMESTAMP

@@ -27,7 +27,7 @@ from sqlalchemy import (
 
 from queue_core.catalog import dialect
 from queue_core.catalog.holders import leases
-from queue_core.catalog.tables import task_runs
+from queue_core.catalog.record_tables import task_runs
 
 #: Seconds for which a claim holds, and until which a working task of Spark must have renewed it.
 HOLD_SECONDS = 60.0

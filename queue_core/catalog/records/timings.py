@@ -16,7 +16,8 @@ import numpy as np
 from sqlalchemy import Connection, Row, bindparam, select, update
 
 from queue_core.catalog import dialect
-from queue_core.catalog.tables import queues, tallies
+from queue_core.catalog.record_tables import tallies
+from queue_core.catalog.tables import queues
 from queue_core.errors import IgnisError, Unavailable
 from queue_core.values.histogram import (
     BUCKETS,

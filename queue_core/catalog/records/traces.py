@@ -14,8 +14,8 @@ import pyarrow as pa
 from sqlalchemy import Connection, RowMapping, delete, select
 
 from queue_core.catalog import dialect
+from queue_core.catalog.record_tables import failures, traces
 from queue_core.catalog.slices import id_map
-from queue_core.catalog.tables import failures, traces
 from queue_core.values.failure_kinds import REJECTED
 from queue_core.values.fingerprints import fingerprints
 from queue_core.values.ids import IdSet, first_id

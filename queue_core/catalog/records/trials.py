@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 from sqlalchemy import Connection, select
 
+from queue_core.catalog.holder_tables import consumers, tickets
 from queue_core.catalog.holders.consumers import SETTLES
-from queue_core.catalog.tables import consumers, tickets
 from queue_core.values.model import Slice
 
 

@@ -19,8 +19,9 @@ from sqlalchemy import (
 )
 
 from queue_core.catalog import dialect
+from queue_core.catalog.holder_tables import consumers
 from queue_core.catalog.slices.conditions import IN_FLIGHT, Eligible, Rules, in_magazines
-from queue_core.catalog.tables import consumers, slices
+from queue_core.catalog.tables import slices
 from queue_core.values.model import Magazine, State
 
 # As the index has it.

@@ -14,12 +14,12 @@ from operator import sub
 from sqlalchemy import Connection, Select, bindparam, func, select, true
 
 from queue_core.catalog.damage import decoding
+from queue_core.catalog.holder_tables import consumers
 from queue_core.catalog.holders.consumers import IS_KEEPER
 from queue_core.catalog.queues import check_in_use, dropped
 from queue_core.catalog.slices.conditions import DAMAGED, IN_FLIGHT, in_state
 from queue_core.catalog.tables import (
     LEFT,
-    consumers,
     counters,
     queues,
     shard_locks,

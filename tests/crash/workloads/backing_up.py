@@ -7,7 +7,7 @@ from pathlib import Path
 from sqlalchemy import update
 
 from queue_core import Store
-from queue_core.catalog.tables import leases
+from queue_core.catalog.holder_tables import leases
 from queue_core.upkeep.backup.folder import BackupFolder
 from tests.children import Journal
 from tests.crash.workloads.common import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlalchemy import update
 
 from queue_core import Store
-from queue_core.catalog.tables import consumers
+from queue_core.catalog.holder_tables import consumers
 from tests.books import audit
 from tests.children import Journal
 from tests.crash.workloads.common import (

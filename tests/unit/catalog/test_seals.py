@@ -4,7 +4,8 @@ import pytest
 from sqlalchemy import Boolean, Integer, LargeBinary, String, create_engine, insert, select, update
 
 from queue_core.catalog import seals
-from queue_core.catalog.tables import SEALED, consumers, counters, metadata, slices
+from queue_core.catalog.holder_tables import consumers
+from queue_core.catalog.tables import SEALED, counters, metadata, slices
 
 
 def row_of(table):
