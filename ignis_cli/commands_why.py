@@ -11,7 +11,7 @@ from queue_core import Queue, Store
 from queue_core.values.json_text import shown_fields
 from queue_core.watching import blocked, present
 from queue_core.watching import problems as engine
-from queue_core.watching.problems import ProblemGroup, Severity
+from queue_core.watching.problem_kinds import ProblemGroup, Severity, grouped
 from queue_core.watching.wording import age
 
 _INSPECT = "Inspect"
@@ -36,7 +36,7 @@ def problems(store: Store, queue: AnyName = None) -> None:
     elif not found:
         say("there are no problems")
     else:
-        for group in engine.grouped(found):
+        for group in grouped(found):
             _show(group)
     if any(each.severity is Severity.CRITICAL for each in found):
         raise typer.Exit(BROKEN)

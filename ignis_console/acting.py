@@ -231,7 +231,7 @@ def _check(call: Call, action: Action, prepared: PreparedAction) -> None:
     shown = call.ask.number("expected", 0, 0, 10**18)
     if action.on_messages and prepared.messages > shown:
         raise Conflict(
-            f"nothing was changed: {wording.messages(shown)} {'was' if shown == 1 else 'were'} "
+            f"nothing was changed: {wording.messages(shown, 'was', 'were')} "
             f"shown, and now there are {wording.number(prepared.messages)}; look again"
         )
     if action.destroys and call.ask.text("confirm") != call.ask.queue:

@@ -360,8 +360,7 @@ def _on_queue(console: Console, ask: Ask, text: str, act: Callable[[], object]) 
         act()
         return waiting
 
-    wait = "waits" if waiting == 1 else "wait"
-    return PreparedAction(waiting, text.format(f"{wording.messages(waiting)} {wait}"), run)
+    return PreparedAction(waiting, text.format(wording.messages(waiting, "waits", "wait")), run)
 
 
 def _redrivable(queue: Queue, chosen: Chosen, to: str | None, force: bool) -> Numbers:

@@ -24,7 +24,8 @@ from queue_core.store import Store
 from queue_core.values.rows import Numbers
 from queue_core.watching import prometheus
 from queue_core.watching.present import Figures, FiguresReader
-from queue_core.watching.problems import Problem, ProblemGroup, find, grouped
+from queue_core.watching.problem_kinds import Problem, ProblemGroup, grouped
+from queue_core.watching.problems import find
 
 #: Seconds for which the figures of the store, a queue, and its sideline are shown before they are
 #: read again. On PostgreSQL, each reading counts as two transactions: the test of the connection is

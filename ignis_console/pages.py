@@ -31,7 +31,8 @@ from queue_core.values.json_text import as_json
 from queue_core.values.valid_text import valid_table
 from queue_core.watching import wording
 from queue_core.watching.present import QueueFigures
-from queue_core.watching.problems import Problem, ProblemGroup, Severity, of_queue, why
+from queue_core.watching.problem_kinds import Problem, ProblemGroup, Severity
+from queue_core.watching.problems import of_queue, why
 
 #: How the names of Arrow's types of numbers begin.
 _NUMBERS = ("int", "uint", "float", "double", "half", "decimal")

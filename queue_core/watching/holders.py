@@ -11,6 +11,7 @@ from queue_core.catalog.holders.consumers import DEAD_AFTER_SECONDS, DELETES_ON_
 from queue_core.values.model import QueueInfo
 from queue_core.watching.causes import Holder
 from queue_core.watching.present import read_holders
+from queue_core.watching.wording import messages
 
 
 def holding(
@@ -25,7 +26,6 @@ def holding(
 
 
 def _sentence(holder: Holder, queue: str) -> str:
-    number = "1 message is" if holder.held == 1 else f"{holder.held:,} messages are"
     place = "" if holder.host is None else f" (process {holder.pid} on {holder.host})"
     silent = holder.silent_for
     is_alive = silent is not None and silent <= DEAD_AFTER_SECONDS
@@ -33,6 +33,7 @@ def _sentence(holder: Holder, queue: str) -> str:
         life = "sends no heartbeats"
     else:
         life = "is alive" if is_alive else f"has sent no heartbeat for {silent:,.0f} s"
+    number = messages(holder.held, "is", "are")
     held = f"{number} held by {holder.name}{place}, which {life}"
     names = f"{queue} --consumer {shlex.quote(holder.name)}"
     if holder.ack == DELETES_ON_COMMIT:

@@ -69,9 +69,10 @@ def size(count: float | None) -> str:
     return f"{count:,.1f} TB"
 
 
-def messages(count: int | None) -> str:
-    """Return a number of messages, such as ``1 message``."""
-    return f"{number(count)} message" + ("" if count == 1 else "s")
+def messages(count: int | None, one: str = "", more: str = "") -> str:
+    """Return a number of messages, such as ``1 message``, with its verb: of *one*, or of *more*."""
+    noun, verb = ("message", one) if count == 1 else ("messages", more)
+    return f"{number(count)} {noun} {verb}".rstrip()
 
 
 def moment(micros: int | None) -> datetime | None:

@@ -7,7 +7,8 @@ import pytest
 from queue_core import QueueSettings, limit
 from queue_core.watching.causes import Blocked, Causes, Holder, LimitState, OpenBreaker
 from queue_core.watching.present import FailedJob, Figures, FigureSample, QueueFigures
-from queue_core.watching.problems import Severity, find, grouped, why
+from queue_core.watching.problem_kinds import Severity, grouped
+from queue_core.watching.problems import find, why
 from queue_core.watching.space import Space
 
 WELL = QueueFigures(
