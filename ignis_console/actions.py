@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import wraps
 from math import inf
 from typing import NamedTuple
 
@@ -90,6 +91,24 @@ def _action(
     return add
 
 
+def _on_named(
+    about: str, field: Parameter, *, done: str
+) -> Callable[[Callable[[Console, Ask, str], PreparedAction]], None]:
+    """Add the action of a function on what a field says; an empty one chooses nothing yet."""
+
+    def add(prepare: Callable[[Console, Ask, str], PreparedAction]) -> None:
+        @wraps(prepare)
+        def named(console: Console, ask: Ask) -> PreparedAction | None:
+            # A queue that is gone has no form.
+            console.store.queue(ask.queue)
+            text = ask.text(field.name)
+            return None if text is None else prepare(console, ask, text)
+
+        _action(about, field, done=done, on_messages=False)(named)
+
+    return add
+
+
 _IDS = Parameter("ids", "Message ids, with spaces or commas between them.", "Ids", "ids")
 _SELECTOR = Parameter("selector", "A SQL condition, such as amount > 10.", "Selector")
 _ALL = Parameter("all", label="All messages", kind="check")
@@ -119,17 +138,14 @@ def resume(console: Console, ask: Ask) -> PreparedAction:
     return _on_queue(console, ask, text, queue.admin.resume)
 
 
-@_action(
+@_on_named(
     "Running queries and pools follow the concurrency of the queue.",
     Parameter("concurrency", "0 to 100; 0 pauses the queue.", "Concurrency", "number"),
     done="The concurrency is changed.",
-    on_messages=False,
 )
-def scale(console: Console, ask: Ask) -> PreparedAction | None:
+def scale(console: Console, ask: Ask, _: str) -> PreparedAction:
     """Change the concurrency of the queue."""
     queue = console.store.queue(ask.queue)
-    if ask.text("concurrency") is None:
-        return None
     wanted, now = ask.number("concurrency", 0, 0, 100), queue.info.settings.concurrency
     text = f"The concurrency goes from {now} to {wanted}. {{}}."
     text += " Nothing is fired at 0." if not wanted else ""
@@ -183,17 +199,13 @@ def redrive(console: Console, ask: Ask) -> PreparedAction:
     return PreparedAction(len(ids), text, run, ids)
 
 
-@_action(
+@_on_named(
     "The redrive stops. Messages that it has moved stay where they are.",
     Parameter("job", "Its id, as the page of redrives shows it.", "Redrive"),
     done="The redrive is cancelled; it had moved {}.",
-    on_messages=False,
 )
-def cancel(console: Console, ask: Ask) -> PreparedAction | None:
+def cancel(console: Console, ask: Ask, job: str) -> PreparedAction:
     """Cancel a redrive of the queue."""
-    job = ask.text("job")
-    if job is None:
-        return None
     found = _redrive(console, ask.queue, job)
     if found["ended_at"] is not None:
         raise BadOption(f"redrive {job} has ended: it is {found['state']}")
@@ -234,18 +246,14 @@ def sweep(console: Console, ask: Ask) -> PreparedAction:
     )
 
 
-@_action(
+@_on_named(
     "Messages are fired again, in all processes. It opens again if too many calls fail.",
     Parameter("breaker", "Its name, as ignis breakers shows it.", "Breaker"),
     done="The breaker is closed.",
-    on_messages=False,
 )
-def close_breaker(console: Console, ask: Ask) -> PreparedAction | None:
+def close_breaker(console: Console, ask: Ask, name: str) -> PreparedAction:
     """Close a breaker, and leave it to itself."""
-    name, store = ask.text("breaker"), console.store.queue(ask.queue).store
-    if name is None:
-        return None
-    switch = store.admin.breaker(name)
+    switch = console.store.admin.breaker(name)
 
     def close() -> None:
         switch.close()

@@ -19,7 +19,8 @@ from ignis_console.ask import Ask
 from ignis_console.config import ConsoleOptions
 from ignis_console.console import Console
 from ignis_console.guard import Guard
-from ignis_console.pages import PAGES, Page
+from ignis_console.page_table import Page
+from ignis_console.pages import PAGES
 from ignis_console.passwords import Role
 from ignis_console.rendering import ROOT, STATIC
 from ignis_console.web import Call, Handler, failure, guarded, in_json, page, status_of

@@ -7,7 +7,7 @@ Nothing in a message becomes a label.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 MESSAGES, SECONDS, BYTES, RATIO, PLAIN = "messages", "seconds", "bytes", "ratio", ""
 
@@ -44,20 +44,31 @@ class Metric(NamedTuple):
     counts: bool = False
 
 
+#: All metrics, in the order of a scrape.
+METRICS: list[Metric] = []
+
+
+def _metric(*of: Any, **more: Any) -> Metric:
+    METRICS.append(Metric(*of, **more))
+    return METRICS[-1]
+
+
 def _of_queue(name: str, about: str) -> Metric:
-    return Metric(f"ignis_{name}_messages", f"ignis.queue.{name}", MESSAGES, about, ("queue",))
+    return _metric(f"ignis_{name}_messages", f"ignis.queue.{name}", MESSAGES, about, ("queue",))
 
 
 def _counter(name: str, about: str) -> Metric:
     labels = ("queue", "magazine")
-    return Metric(f"ignis_{name}_messages", f"ignis.messages.{name}", MESSAGES, about, labels, True)
+    return _metric(
+        f"ignis_{name}_messages", f"ignis.messages.{name}", MESSAGES, about, labels, True
+    )
 
 
 #: Present numbers of messages, by the name of the figure.
 DEPTHS = {
     "waiting": _of_queue("waiting", "Messages that wait in main."),
     "in_flight": _of_queue("in_flight", "Messages that were fired and are not settled."),
-    "sidelined": Metric(
+    "sidelined": _metric(
         "ignis_sideline_messages",
         "ignis.queue.sidelined",
         MESSAGES,
@@ -67,21 +78,21 @@ DEPTHS = {
     "retrying": _of_queue("retrying", "Messages of the sideline that return to main at a time."),
     "dead": _of_queue("dead", "Messages of the sideline that are not tried again."),
 }
-DAMAGED = Metric(
+DAMAGED = _metric(
     "ignis_damaged_messages",
     "ignis.queue.damaged",
     MESSAGES,
     "Messages that cannot be read, by the segment file to restore; absent: there are none.",
     ("queue", "file"),
 )
-OLDEST_AGE = Metric(
+OLDEST_AGE = _metric(
     "ignis_oldest_message_age_seconds",
     "ignis.queue.oldest_age",
     SECONDS,
     "Time since the oldest message at the head of a shard was loaded; absent: none waits.",
     ("queue",),
 )
-LONGEST_WAIT = Metric(
+LONGEST_WAIT = _metric(
     "ignis_longest_wait_seconds",
     "ignis.queue.longest_wait",
     SECONDS,
@@ -89,49 +100,49 @@ LONGEST_WAIT = Metric(
     ("queue",),
 )
 STUCK = _of_queue("stuck", "Messages in flight for longer than the setting `sweep_after`.")
-PAUSED = Metric(
+PAUSED = _metric(
     "ignis_queue_paused",
     "ignis.queue.paused",
     PLAIN,
     "1 while the queue is paused, by a person or by the concurrency 0.",
     ("queue",),
 )
-QUEUE_BYTES = Metric(
+QUEUE_BYTES = _metric(
     "ignis_queue_bytes",
     "ignis.queue.bytes",
     BYTES,
     "Bytes of all messages, uncompressed; absent: there are none.",
     ("queue", "magazine"),
 )
-MAX_MESSAGES = Metric(
+MAX_MESSAGES = _metric(
     "ignis_queue_max_messages",
     "ignis.queue.max",
     MESSAGES,
     "The setting `max_size`; absent: it has none.",
     ("queue",),
 )
-FILL = Metric(
+FILL = _metric(
     "ignis_queue_fill_ratio",
     "ignis.queue.fill",
     RATIO,
     "Used part of `max_size` or `max_bytes`, the larger of both; absent: a ring, or no bound.",
     ("queue",),
 )
-LIMIT_MESSAGES = Metric(
+LIMIT_MESSAGES = _metric(
     "ignis_limit_available_messages",
     "ignis.limit.available",
     MESSAGES,
     "Messages that a limit of the whole queue allows to be fired now.",
     ("queue", "limit"),
 )
-CONSUMERS = Metric(
+CONSUMERS = _metric(
     "ignis_consumers",
     "ignis.consumer.count",
     PLAIN,
     "Consumers with a heartbeat that are registered with the queue, or hold its messages.",
     ("queue",),
 )
-FAILURES = Metric(
+FAILURES = _metric(
     "ignis_failures",
     "ignis.failures",
     PLAIN,
@@ -139,7 +150,7 @@ FAILURES = Metric(
     ("queue", "kind"),
     True,
 )
-JOBS = Metric(
+JOBS = _metric(
     "ignis_jobs",
     "ignis.job.count",
     PLAIN,
@@ -164,35 +175,35 @@ COUNTERS = {
 #: Counters of main that each queue has from the beginning, so that a rate sees the first message.
 #: The others have a series once they were above 0.
 ALWAYS = ("loaded", "fired", "deleted", "sidelined")
-HELD = Metric(
+HELD = _metric(
     "ignis_consumer_in_flight_messages",
     "ignis.consumer.in_flight",
     MESSAGES,
     "Messages that a consumer holds.",
     ("consumer",),
 )
-HEARTBEAT_AGE = Metric(
+HEARTBEAT_AGE = _metric(
     "ignis_consumer_heartbeat_age_seconds",
     "ignis.consumer.heartbeat_age",
     SECONDS,
     "Time since the last heartbeat of a consumer that holds messages.",
     ("consumer",),
 )
-OPEN_BREAKERS = Metric(
+OPEN_BREAKERS = _metric(
     "ignis_open_breakers",
     "ignis.breaker.open",
     PLAIN,
     "1 while the breaker lets no messages be fired.",
     ("breaker",),
 )
-PROBLEMS = Metric(
+PROBLEMS = _metric(
     "ignis_problems",
     "ignis.problems",
     PLAIN,
     "Problems as `ignis problems` lists them, by kind; the queue is empty for those of the store.",
     ("queue", "kind"),
 )
-TASK_AGE = Metric(
+TASK_AGE = _metric(
     "ignis_side_task_age_seconds",
     "ignis.task.age",
     SECONDS,
@@ -200,14 +211,14 @@ TASK_AGE = Metric(
     ("task",),
 )
 #: Of `Measured` messages: how long they took, by bucket.
-WAITING_SECONDS = Metric(
+WAITING_SECONDS = _metric(
     "ignis_waiting_seconds",
     "ignis.waiting",
     SECONDS,
     "Time from a message's coming into main, new or from the sideline, to its firing.",
     ("queue",),
 )
-HANDLING_SECONDS = Metric(
+HANDLING_SECONDS = _metric(
     "ignis_handling_seconds",
     "ignis.handling",
     SECONDS,
@@ -215,50 +226,24 @@ HANDLING_SECONDS = Metric(
     ("queue", "outcome"),
 )
 HISTOGRAMS = (WAITING_SECONDS, HANDLING_SECONDS)
-FREE_BYTES = Metric(
+FREE_BYTES = _metric(
     "ignis_disk_free_bytes",
     "ignis.disk.free",
     BYTES,
     "Free bytes on the disk of the catalog or the storage of this machine; absent: a server.",
     ("place",),
 )
-DISK_BYTES = Metric(
+DISK_BYTES = _metric(
     "ignis_disk_size_bytes",
     "ignis.disk.size",
     BYTES,
     "Size of that disk.",
     ("place",),
 )
-BUILD = Metric(
+BUILD = _metric(
     "ignis_build_info",
     "ignis.build",
     PLAIN,
     "Always 1: the version of ignis that answers, and the database of the catalog.",
     ("version", "database"),
-)
-
-METRICS = (
-    *DEPTHS.values(),
-    DAMAGED,
-    OLDEST_AGE,
-    LONGEST_WAIT,
-    STUCK,
-    PAUSED,
-    QUEUE_BYTES,
-    MAX_MESSAGES,
-    FILL,
-    LIMIT_MESSAGES,
-    CONSUMERS,
-    FAILURES,
-    JOBS,
-    *HISTOGRAMS,
-    *COUNTERS.values(),
-    HELD,
-    HEARTBEAT_AGE,
-    OPEN_BREAKERS,
-    PROBLEMS,
-    TASK_AGE,
-    FREE_BYTES,
-    DISK_BYTES,
-    BUILD,
 )

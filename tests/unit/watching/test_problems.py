@@ -7,7 +7,6 @@ import pytest
 from queue_core import QueueSettings, limit
 from queue_core.watching.causes import Blocked, Causes, Holder, LimitState, OpenBreaker
 from queue_core.watching.present import FailedJob, Figures, FigureSample, QueueFigures
-from queue_core.watching.problem_kinds import Severity, grouped
 from queue_core.watching.problems import find, why
 from queue_core.watching.space import Space
 
@@ -233,16 +232,3 @@ def test_a_rule_that_holds_back_what_waits_is_a_reason(blocked, said):
 
 def test_a_queue_that_is_well_has_no_reason():
     assert why(WELL) == []
-
-
-def test_problems_of_a_kind_are_a_group_and_the_most_messages_come_first():
-    queues = [replace(WELL, name=f"q{n}", waiting=n, longest_wait=1000.0) for n in range(1, 24)]
-    queues += [replace(WELL, name="bad", damaged=1), replace(WELL, name="full", settings=FULL)]
-
-    damaged, old, full = grouped(find(Figures(now=0, queues=tuple(queues), tasks=TASKS)))
-
-    assert (damaged.kind, damaged.severity) == ("damaged", Severity.CRITICAL)
-    assert (old.kind, old.count, old.queues, old.messages) == ("old", 23, 23, 276)
-    assert [each.queue for each in old.problems[:2]] == ["q23", "q22"]
-    assert (full.kind, full.problems[0].action) == ("full", "scale")
-    assert full.advice == full.problems[0].advice
