@@ -19,8 +19,7 @@ from queue_core.errors import NoSuchQueue, NoSuchStore
 from queue_core.segments.stager import Stager
 from queue_core.segments.staging_spec import StagingSpec
 from queue_core.segments.storage import Storage
-from queue_core.values.model import Staged
-from queue_core.values.rows import Numbers
+from queue_core.values.model import Staged, StagedOutput
 from queue_core.values.schema import conform
 
 if TYPE_CHECKING:
@@ -142,15 +141,6 @@ class LoadMessage(WriterCommitMessage):
     #: In a streaming query: the number of rows of the task, and their digest.
     rows: int = 0
     digest: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class StagedOutput:
-    """The rows that a handler has returned in a task."""
-
-    staged: tuple[Staged, ...]
-    #: The message of each row, over all segments.
-    ids: Numbers
 
 
 @dataclass

@@ -31,6 +31,7 @@ from queue_core.values.model import QueueInfo
 from queue_core.values.names import nearest
 from queue_core.values.schema import METADATA, canonical, check_insertable, evolve
 from queue_core.values.settings import QueueSettings
+from queue_core.verbs.capacity.bounds import check_keeps
 
 #: Spark passes timestamps in UTC. Before 4.2, its function knows no other zone.
 _IN_UTC: dict[str, Any] = (
@@ -124,11 +125,8 @@ def check_queue(info: QueueInfo, options: SinkOptions) -> None:
             f"queue={options.queue!r} is the sideline of queue {info.name!r}; messages are loaded "
             f"into main: write queue={info.name!r}"
         )
-    if info.settings.is_rendezvous and (options.dedup or info.settings.dedup):
-        raise BadOption(
-            f"queue {info.name!r} is a rendezvous (max_size=0), whose messages a write with dedup "
-            "does not wait for; remove dedup, or change the queue's max_size"
-        )
+    if options.dedup or info.settings.dedup:
+        check_keeps(info, "a write with dedup does not wait for", "remove dedup")
     for option in ("policy", "dedup"):
         chosen, own = getattr(options, option), getattr(info.settings, option)
         if chosen and own and chosen != own:

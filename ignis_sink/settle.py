@@ -233,9 +233,9 @@ def apply(options: SinkOptions, tasks: list[SettleMessage], batch: tuple[str, in
     known = _described(options, settlement, batch)
     outputs = [task.output for task in tasks if task.output is not None]
     if outputs:
-        from ignis_sink.output import settle_and_load
+        from ignis_sink.output import settle_tasks
 
-        settled = settle_and_load(options, queues, settlement, consumer, known, outputs)
+        settled = settle_tasks(options, queues, settlement, consumer, known, outputs)
     else:
         settled = settle(store.catalog, queues, settlement, consumer, known, options.retry)
     if settled:

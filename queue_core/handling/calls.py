@@ -29,7 +29,7 @@ from queue_core.handling.call_parts import Calls
 from queue_core.handling.deadline import finish
 from queue_core.handling.gate import COUNTED, Gate, failures_of
 from queue_core.handling.objects.python_rows import Unreadable
-from queue_core.handling.output import Given, Output, joined
+from queue_core.handling.output import Given, Output, joined, only
 from queue_core.handling.payloads import Call
 from queue_core.handling.results import Later, Results
 from queue_core.handling.traces import Tracer
@@ -169,7 +169,7 @@ class HandlerCalls(ABC, Generic[Outcome]):
     @property
     @abstractmethod
     def given(self) -> list[Given]:
-        """The rows for the output queue, with the numbers of their messages."""
+        """The rows of deleted messages for the output queue, with the numbers of the messages."""
 
     @abstractmethod
     def release(self) -> None:
@@ -212,6 +212,8 @@ class MessageCalls(HandlerCalls[CallOutcome]):
         super().__init__(len(calls), ignorable, results, retry)
         self._calls: Calls = calls
         self._outcomes: list[CallOutcome] = [_UNHANDLED] * len(calls)
+        #: The numbers of deleted messages with rows for the output queue, and the rows.
+        self._rows: list[tuple[int, Any]] = []
 
     @property
     def verdicts(self) -> Verdicts:
@@ -226,11 +228,11 @@ class MessageCalls(HandlerCalls[CallOutcome]):
     @property
     def given(self) -> list[Given]:
         """The rows of all messages."""
-        return joined([(number, each.rows) for number, each in enumerate(self._outcomes)])
+        return joined(self._rows)
 
     def release(self) -> None:
         """Drop the rows or objects."""
-        self._calls = ()
+        self._calls, self._rows = (), []
 
     def _call(self, handle: Callable[..., Any], number: int) -> CallOutcome:
         if self.results.refused:
@@ -275,6 +277,9 @@ class MessageCalls(HandlerCalls[CallOutcome]):
         return _DELETED if rows is None else CallOutcome(DELETE, rows=rows)
 
     def _store(self, number: int, outcome: CallOutcome) -> None:
+        if outcome.rows is not None:
+            self._rows.append((number, outcome.rows))
+            outcome = _DELETED
         self._outcomes[number] = outcome
         if outcome.kind == TIMEOUT:
             self.timed_out = True
@@ -347,7 +352,11 @@ class BatchCall(HandlerCalls[Verdicts]):
     @property
     def given(self) -> list[Given]:
         """The rows that the handler has returned."""
-        given = list(self._verdicts.given)
+        verdicts = self._verdicts
+        if not verdicts.given:
+            return []
+        deleted = pc.equal(verdicts.outcomes, DELETE).to_numpy(zero_copy_only=False)
+        given = [only(each, deleted[each.numbers]) for each in verdicts.given]
         if self._unreadable is None:
             return given
         readable = np.array([n for n, why in enumerate(self._unreadable) if why is None], int)
@@ -356,6 +365,7 @@ class BatchCall(HandlerCalls[Verdicts]):
     def release(self) -> None:
         """Drop the batch or the objects."""
         self._arguments = ()
+        self._verdicts = self._verdicts._replace(given=())
 
     def _call(self, handle: Callable[..., Any], _: int) -> Verdicts:
         if self.results.refused:

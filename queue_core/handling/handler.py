@@ -17,7 +17,7 @@ from queue_core.handling.calls import BatchCall, HandlerCalls, MessageCalls
 from queue_core.handling.deadline import Awaited, Deadline, is_coroutine
 from queue_core.handling.gate import STOPPED, Gate
 from queue_core.handling.objects.python_rows import rows_of
-from queue_core.handling.output import OUTPUT, Output, loadable, packed
+from queue_core.handling.output import OUTPUT, Output, failed, fitted, packed
 from queue_core.handling.payloads import Call, ObjectPayload, Payload
 from queue_core.handling.results import REFUSAL, Results
 from queue_core.handling.took import TOOK, CallTimes, took_column
@@ -150,12 +150,13 @@ class HandlerRunner:
 
     def _with_output(self, settled: pa.RecordBatch, calls: HandlerCalls[Any]) -> pa.RecordBatch:
         assert self.output is not None
-        table = pa.Table.from_batches([settled])
-        table, rows = loadable(table, calls.given, self.output.conformed, self.retry)
-        batch = table.combine_chunks().to_batches()[0]
-        data = None if rows is None else packed(rows, batch.column("_message_id"))
-        nothing = [None] * (batch.num_rows - 1)
-        return batch.append_column(OUTPUT, pa.array([data, *nothing], pa.binary()))
+        rows, failures = fitted(calls.given, self.output.conformed)
+        if failures:
+            table = failed(pa.Table.from_batches([settled]), failures, self.retry)
+            (settled,) = table.combine_chunks().to_batches()
+        data = None if rows is None else packed(rows, settled.column("_message_id"))
+        nothing = [None] * (settled.num_rows - 1)
+        return settled.append_column(OUTPUT, pa.array([data, *nothing], pa.binary()))
 
     def of_sideline(self) -> HandlerRunner:
         """Return the runner for messages of a sideline, which cannot be put off."""

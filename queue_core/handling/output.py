@@ -8,18 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from queue_core.errors import BadOutcome, IgnisError, SchemaMismatch
 from queue_core.handling.objects.fields import is_message_class
 from queue_core.handling.objects.message_class import as_table
-from queue_core.values.failure_kinds import EXCEPTION, reason_of
-from queue_core.values.outcomes import DELETE, SIDELINE
+from queue_core.handling.verdicts import Verdicts, of_error
 from queue_core.values.retry import Retry
 from queue_core.values.rows import Numbers
 from queue_core.values.schema import conform, of_data_frame
@@ -42,6 +42,31 @@ class OutputRows(NamedTuple):
     #: The number of the message of each row.
     numbers: Numbers
     rows: pa.Table
+
+    @staticmethod
+    def joined(parts: Iterable[tuple[OutputRows | None, int]]) -> OutputRows | None:
+        """Return the rows of settlements, each with its length, as those of one; None without."""
+        numbers, rows, first = [], [], 0
+        for part, length in parts:
+            if part is not None and len(part.numbers):
+                numbers.append(part.numbers + first)
+                rows.append(part.rows)
+            first += length
+        if not rows:
+            return None
+        if len(rows) == 1:
+            return OutputRows(numbers[0], rows[0])
+        # Columns that were added meanwhile are null in rows of those that did not know them.
+        table = pa.concat_tables(rows, promote_options="default")
+        return OutputRows(np.concatenate(numbers), table)
+
+
+class Fitted(NamedTuple):
+    """The rows of a batch as the output queue takes them."""
+
+    rows: OutputRows | None = None
+    #: Why rows of messages do not fit the queue, by the number of the message.
+    failures: Mapping[int, Exception] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,85 +176,52 @@ def joined(by_message: Sequence[tuple[int, Any]]) -> list[Given]:
     return [Given(np.array(numbers, np.int64), rows), *found] if rows else found
 
 
-def loadable(
-    settlement: pa.Table,
-    given: Sequence[Given],
-    conformed: Callable[[Any], pa.Table],
-    retry: Retry | None,
-) -> tuple[pa.Table, OutputRows | None]:
-    """
-    Return a settlement with the rows of its deleted messages, whose numbers are its rows.
-
-    A message whose rows do not fit the queue fails; the policy *retry* may not retry it.
-    """
-    if not given:
-        return settlement, None
-    deleted = pc.equal(settlement.column("outcome"), DELETE).to_numpy()
-    found: list[OutputRows] = []
+def fitted(given: Sequence[Given], conformed: Callable[[Any], pa.Table]) -> Fitted:
+    """Return the rows of deleted messages with the columns of the queue."""
+    found: list[OutputRows | None] = []
     failures: dict[int, Exception] = {}
-    for each in _merged(given):
-        counts = deleted[each.numbers]
-        if not counts.all():
-            each = _only(each, counts)
+    for each in given:
         try:
             found.append(OutputRows(each.numbers, conformed(each.rows)))
         except (IgnisError, pa.ArrowException) as error:
+            messages = np.unique(each.numbers)
+            if len(messages) == 1:
+                failures[int(messages[0])] = error
+                continue
             # One message after the other, to find those that are the reason.
-            found += _one_by_one(each, error, conformed, failures)
-    found = [each for each in found if len(each.numbers)]
-    settled = failed(settlement, failures, retry)
-    if not found:
-        return settled, None
-    numbers = np.concatenate([each.numbers for each in found])
-    table = pa.concat_tables([each.rows for each in found])
-    return settled, OutputRows(numbers, table)
-
-
-def _merged(given: Sequence[Given]) -> list[Given]:
-    """Return rows in few parts: lists together, and tables of one schema."""
-    merged: list[list[Given]] = []
-    for each in given:
-        last = merged[-1][-1].rows if merged else None
-        if isinstance(each.rows, list):
-            joins = isinstance(last, list)
-        else:
-            joins = isinstance(last, pa.Table) and last.schema.equals(each.rows.schema)
-        if joins:
-            merged[-1].append(each)
-        else:
-            merged.append([each])
-    parts = []
-    for several in merged:
-        rows: Any = several[0].rows
-        if len(several) > 1:
-            all_rows = [each.rows for each in several]
-            rows = list(chain(*all_rows)) if isinstance(rows, list) else pa.concat_tables(all_rows)
-        parts.append(Given(np.concatenate([each.numbers for each in several]), rows))
-    return parts
+            alone = fitted([only(each, each.numbers == one) for one in messages], conformed)
+            failures |= alone.failures
+            found.append(alone.rows)
+    return Fitted(OutputRows.joined((rows, 0) for rows in found), failures)
 
 
 def failed(
     settlement: pa.Table, failures: Mapping[int, Exception], retry: Retry | None
 ) -> pa.Table:
-    """Return a settlement in which some rows, by their numbers, are failures of the handler."""
+    """
+    Return a settlement in which some rows, by their numbers, are failures of the handler.
+
+    The policy *retry* says which of them are tried again.
+    """
     if not failures:
         return settlement
-    mask = np.zeros(settlement.num_rows, bool)
-    mask[list(failures)] = True
-    errors = [failures[number] for number in sorted(failures)]
-    dead = [retry is not None and not retry.retries_error(error) for error in errors]
-    values = {
-        "outcome": [SIDELINE] * len(errors),
-        "kind": [EXCEPTION] * len(errors),
-        "reason": list(map(reason_of, errors)),
-        "dead": dead,
-    }
-    for name, new in values.items():
-        at = settlement.schema.get_field_index(name)
-        column = settlement.column(at).combine_chunks()
-        column = pc.replace_with_mask(column, pa.array(mask), pa.array(new, column.type))
-        settlement = settlement.set_column(at, settlement.schema.field(at), column)
-    return settlement
+    numbers = np.array(sorted(failures))
+    made = Verdicts.of([of_error(failures[number], (), retry) for number in numbers.tolist()])
+    ids = settlement.column("_message_id").take(numbers).combine_chunks()
+    failing = pa.table([ids, *made.columns], schema=settlement.schema)
+    others = np.setdiff1d(np.arange(settlement.num_rows), numbers)
+    order = np.argsort(np.concatenate([others, numbers]))
+    return pa.concat_tables([settlement.take(others), failing]).take(order)
+
+
+def only(given: Given, wanted: npt.NDArray[np.bool_]) -> Given:
+    """Return only some of the rows."""
+    if wanted.all():
+        return given
+    numbers, rows = given
+    if isinstance(rows, pa.Table):
+        return Given(numbers[wanted], rows.filter(pa.array(wanted)))
+    return Given(numbers[wanted], [rows[at] for at in np.flatnonzero(wanted)])
 
 
 def packed(rows: OutputRows, ids: pa.Array) -> bytes:
@@ -246,33 +238,6 @@ def unpacked(data: bytes) -> pa.Table:
     """Return the rows that `packed` has made, with the column ``_message_id``."""
     with pa.ipc.open_stream(data) as reader:
         return reader.read_all()
-
-
-def _one_by_one(
-    given: Given,
-    error: Exception,
-    conformed: Callable[[Any], pa.Table],
-    failures: dict[int, Exception],
-) -> list[OutputRows]:
-    numbers = np.unique(given.numbers)
-    if len(numbers) == 1:
-        failures[int(numbers[0])] = error
-        return []
-    found = []
-    for number in numbers:
-        alone = _only(given, given.numbers == number)
-        try:
-            found.append(OutputRows(alone.numbers, conformed(alone.rows)))
-        except (IgnisError, pa.ArrowException) as own:
-            failures[int(number)] = own
-    return found
-
-
-def _only(given: Given, wanted: Any) -> Given:
-    numbers, rows = given
-    if isinstance(rows, pa.Table):
-        return Given(numbers[wanted], rows.filter(pa.array(wanted)))
-    return Given(numbers[wanted], [rows[at] for at in np.flatnonzero(wanted)])
 
 
 def _is_pair(result: Any) -> bool:

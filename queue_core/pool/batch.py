@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from queue_core.handling.deadline import interruptibly
 from queue_core.handling.handler import HandlerRunner, joint_settlement
+from queue_core.handling.output import Fitted
 from queue_core.handling.took import CallTimes
 from queue_core.pool.held_batch import HeldBatch
 from queue_core.pool.source import MessageSource
@@ -36,6 +37,7 @@ class PoolBatch:
         self.flows = source.flows(taken.messages)
         self.calls = runner.calls_for(self.messages)
         self.calls.tracer = source.tracer
+        self._fitted: Fitted | None = None
         #: The bytes that the pool counts for them.
         self.bytes = taken.bytes
         #: Ids of messages that were settled in a transaction of the handler.
@@ -55,11 +57,20 @@ class PoolBatch:
             self.calls.run(self._handler)
         finally:
             handled_for.reset(token)
+        # Now, while the messages of the next batch are not there yet: rows of Python take memory.
+        self.fit()
         self.calls.release()
         self.messages = self.messages.select(["_message_id"])
         if self.flows is not None:
             self.source.ended(self.flows, self.calls)
             self.flows = None
+
+    def fit(self) -> Fitted:
+        """Return the rows that the handler has given for the output queue, if there is one."""
+        if self._fitted is None:
+            output = self.source.output
+            self._fitted = Fitted() if output is None else output.fitted(self.calls.given)
+        return self._fitted
 
     @property
     def times(self) -> CallTimes:

@@ -158,7 +158,7 @@ def _check_output(config: PoolConfig, output: Queue) -> None:
             "transactional=True cannot be combined with output: load the rows in the transaction "
             f"of the call, with store.queue({output.name!r}).within(connection).load(rows)"
         )
-    check_output(output.name, output.opened.only, output.info.settings)
+    check_output(output)
 
 
 def _check_whole(name: str, value: int | None, least: int, most: int | None = None) -> None:

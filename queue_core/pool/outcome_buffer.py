@@ -1,4 +1,4 @@
-"""PoolOutcomes of handled messages, which are settled together.
+"""Outcomes of handled messages, which are settled together.
 
 A settlement of many messages costs about as much as one of few. So with quick handlers, the
 outcomes of several batches are settled together: after `LINGER_SECONDS`, or as soon as no message
@@ -12,9 +12,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from typing import TypeVar
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import numpy.typing as npt
@@ -23,13 +21,10 @@ import pyarrow as pa
 from queue_core.errors import QueueFull, Unavailable
 from queue_core.handling.took import by_outcome, measure
 from queue_core.pool.batch import PoolBatch, settlement_of, without_committed
-from queue_core.pool.outage import Trouble
-from queue_core.pool.output import PoolOutput, Settled
+from queue_core.pool.output import PoolOutcomes, Settled
 from queue_core.pool.source import MessageSource
 from queue_core.pool.timings import LINGER_SECONDS, LOAD_LINGER_SECONDS, RETRY_SECONDS
 from queue_core.values.rows import Numbers
-
-Result = TypeVar("Result")
 
 
 class OutcomeBuffer:
@@ -73,54 +68,38 @@ class OutcomeBuffer:
         while self._by_source:
             source, batches = next(iter(self._by_source.items()))
             rows = settlement_of(batches)
-            if source.output is None:
-                left = without_committed(rows, batches)
-                lost = _repeated(partial(source.settle, left), ending, source.trouble)
-            else:
-                rows, lost = _with_output(source, source.output, batches, rows, ending)
+            left = without_committed(rows, batches)
+            outcomes = PoolOutcomes(left)
+            if source.output is not None:
+                parts = [(batch.fit(), batch.messages.num_rows) for batch in batches]
+                outcomes = source.output.outcomes_of(left, parts)
+            try:
+                settled = _settled(source, outcomes, ending)
+            except QueueFull:
+                settled = _settled(source, outcomes.put_back(), ending)
+            if left is rows:
+                rows = settled.settlement
             del self._by_source[source]
-            settled = sum(batch.bytes for batch in batches)
-            self.bytes -= settled
+            size = sum(batch.bytes for batch in batches)
+            self.bytes -= size
             masks = by_outcome(rows)
             source.note_handled(measure(rows, masks, [batch.times for batch in batches]))
-            counts = _counts(rows, masks, lost)
-            self._on_settled(counts, settled)
+            counts = _counts(rows, masks, settled.lost)
+            self._on_settled(counts, size)
 
 
-def _with_output(
-    source: MessageSource,
-    output: PoolOutput,
-    batches: Sequence[PoolBatch],
-    rows: pa.Table,
-    ending: threading.Event,
-) -> Settled:
-    """Settle, and load the rows of the handler."""
-    given, first = [], 0
-    for batch in batches:
-        given += [each._replace(numbers=each.numbers + first) for each in batch.calls.given]
-        first += batch.messages.num_rows
-    outcomes = output.outcomes_of(rows, given)
-    try:
-        return _repeated(partial(source.settle_and_load, outcomes), ending, source.trouble)
-    except QueueFull:
-        put_back = output.put_back(outcomes)
-        return Settled(
-            put_back, _repeated(partial(source.settle, put_back), ending, source.trouble)
-        )
-
-
-def _repeated(settle: Callable[[], Result], ending: threading.Event, trouble: Trouble) -> Result:
+def _settled(source: MessageSource, outcomes: PoolOutcomes, ending: threading.Event) -> Settled:
     """Settle, and again after a while if the catalog is unavailable, until *ending* is set."""
     while True:
         try:
-            done = settle()
-            trouble.over()
+            done = source.settle(outcomes)
+            source.trouble.over()
             return done
         except Unavailable as error:
             # A load into a full queue has waited already.
             pause = 0.0 if isinstance(error, QueueFull) else RETRY_SECONDS
             if pause:
-                trouble.failed(error, "settle")
+                source.trouble.failed(error, "settle")
             if ending.wait(pause):
                 raise
 

@@ -15,20 +15,22 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from sqlalchemy import Connection
 
+from queue_core.catalog.database import Catalog
+from queue_core.catalog.queues import SettingsChanged
 from queue_core.errors import BadOption, IgnisError, QueueFull, SchemaMismatch, Unavailable
-from queue_core.handling.failure_log import FAILURES
-from queue_core.handling.output import Given, Output, OutputRows, failed, loadable
+from queue_core.handling.output import Fitted, Given, Output, OutputRows, failed, fitted
 from queue_core.pool.dispatcher import notify_loaded
 from queue_core.queue import Queue
-from queue_core.queue.loading import load
-from queue_core.values.model import Holder, Magazine, QueueInfo
+from queue_core.queue.loading import load_each
+from queue_core.segments.stager import remove_staged
+from queue_core.values.model import Holder, QueueInfo, StagedOutput
 from queue_core.values.outcomes import DELETE, RELOAD, Settlement
 from queue_core.values.retry import Retry
 from queue_core.values.rows import Numbers
-from queue_core.values.settings import QueueSettings
-from queue_core.verbs.settle import RowsOfLost, settle_before_load, settle_or_lose
+from queue_core.verbs.capacity.bounds import OnFull, check_keeps
+from queue_core.verbs.settle import settle_or_lose
+from queue_core.waiting.settled_load import BEFORE_SETTLEMENT, settle_and_load
 
 #: The seconds for which a settlement waits for room in the output queue before it begins again.
 ROOM_SECONDS = 2.0
@@ -41,6 +43,47 @@ class PoolOutcomes(NamedTuple):
     settlement: pa.Table
     #: Their numbers are rows of the settlement; None without any.
     output: OutputRows | None = None
+
+    @staticmethod
+    def joint(parts: Sequence[PoolOutcomes]) -> PoolOutcomes:
+        """
+        Return the outcomes of several workers as one, with one row for each message.
+
+        A message that was put back during its call may be in the hands of another worker, or of
+        the same one again. If one of its calls deletes it, its work is done, and only the rows of
+        that call are loaded. Otherwise the last one counts.
+        """
+        settlement = pa.concat_tables([each.settlement for each in parts])
+        rows = ((each.output, each.settlement.num_rows) for each in parts)
+        joint = PoolOutcomes(settlement, OutputRows.joined(rows))
+        ids = settlement.column("_message_id").to_numpy()
+        if len(np.unique(ids)) == len(ids):
+            return joint
+        deletes = pc.equal(settlement.column("outcome"), DELETE).to_numpy()
+        order = np.lexsort((np.arange(len(ids)), deletes, ids))
+        last = np.append(ids[order][1:] != ids[order][:-1], True)
+        return joint.take(np.sort(order[last]))
+
+    def take(self, kept: Numbers) -> PoolOutcomes:
+        """Return only some rows of the settlement, with their rows for the output queue."""
+        output = self.output
+        if output is not None:
+            places = np.full(self.settlement.num_rows, -1)
+            places[kept] = np.arange(len(kept))
+            numbers = places[output.numbers]
+            there = numbers >= 0
+            left = OutputRows(numbers[there], output.rows.filter(pa.array(there)))
+            output = left if len(left.numbers) else None
+        return PoolOutcomes(self.settlement.take(kept), output)
+
+    def put_back(self) -> PoolOutcomes:
+        """Return outcomes that reload the messages that have rows."""
+        assert self.output is not None
+        settlement = self.settlement
+        mask = np.isin(np.arange(settlement.num_rows), self.output.numbers)
+        outcomes = pc.if_else(mask, RELOAD, settlement.column("outcome"))
+        at = settlement.schema.get_field_index("outcome")
+        return PoolOutcomes(settlement.set_column(at, settlement.schema.field(at), outcomes))
 
 
 class Settled(NamedTuple):
@@ -71,20 +114,21 @@ class PoolOutput:
         info = self._queue.info
         return Output(info.name, info.schema, info.key)
 
-    def outcomes_of(self, settlement: pa.Table, given: Sequence[Given]) -> PoolOutcomes:
-        """Return a settlement with the rows that the handler has given for its messages."""
-        return PoolOutcomes(*loadable(settlement, given, self._conformed, self._retry))
+    def fitted(self, given: Sequence[Given]) -> Fitted:
+        """Return the rows of a batch with the columns of the queue."""
+        return fitted(given, self._conformed)
 
-    def put_back(self, outcomes: PoolOutcomes) -> pa.Table:
-        """Return a settlement that reloads the messages that have rows."""
-        settlement, output = outcomes
-        assert output is not None
-        mask = np.zeros(settlement.num_rows, bool)
-        mask[output.numbers] = True
-        at = settlement.schema.get_field_index("outcome")
-        column = settlement.column(at).combine_chunks()
-        column = pc.if_else(pa.array(mask), pa.scalar(RELOAD, column.type), column)
-        return settlement.set_column(at, settlement.schema.field(at), column)
+    def outcomes_of(
+        self, settlement: pa.Table, parts: Sequence[tuple[Fitted, int]]
+    ) -> PoolOutcomes:
+        """Return the outcomes of batches; *parts*: the rows of each, and its number of messages."""
+        failures: dict[int, Exception] = {}
+        first = 0
+        for part, messages in parts:
+            failures |= {first + number: error for number, error in part.failures.items()}
+            first += messages
+        rows = OutputRows.joined((part.rows, messages) for part, messages in parts)
+        return PoolOutcomes(failed(settlement, failures, self._retry), rows)
 
     def settle_all(
         self,
@@ -99,7 +143,7 @@ class PoolOutput:
         If the rows cannot be loaded, each worker's are settled alone, and those that are the reason
         fail. Raises `Unavailable`, also while the output queue has no room.
         """
-        joint = _joint(outcomes)
+        joint = PoolOutcomes.joint(outcomes)
         try:
             lost = self._settle(queue, joint, holder, policy)
         except IgnisError as error:
@@ -121,7 +165,9 @@ class PoolOutput:
             (one,) = outcomes
             if isinstance(error, QueueFull) and one.settlement.num_rows > 1:
                 # Together, they are more than the queue can ever hold.
-                parts = [self.settle_all(queue, [each], holder, policy)[0] for each in _halves(one)]
+                numbers = np.arange(one.settlement.num_rows)
+                halves = [one.take(half) for half in np.array_split(numbers, 2)]
+                parts = [self.settle_all(queue, [half], holder, policy)[0] for half in halves]
                 settlement = pa.concat_tables([each.settlement for each in parts])
                 return [Settled(settlement, np.concatenate([each.lost for each in parts]))]
             return [self._fail(queue, one, error, holder, policy)]
@@ -153,36 +199,40 @@ class PoolOutput:
         self, queue: QueueInfo, outcomes: PoolOutcomes, holder: Holder, policy: Retry | None
     ) -> Numbers:
         """Settle and load in one transaction; return the ids of messages that are not held."""
-        gone = np.empty(0, np.int64)
-        while True:
-            try:
-                return np.union1d(gone, self._try(queue, outcomes, holder, policy))
-            except RowsOfLost as error:
-                # Without them: another consumer may have them, and load their rows.
-                gone = np.union1d(gone, error.lost)
-                outcomes = _without(outcomes, gone)
+        opened = self._queue.opened
+        if outcomes.output is None:
+            return settle_rows(opened.catalog, queue, outcomes.settlement, holder, policy)
+        settlement = Settlement.of(outcomes.settlement)
+        numbers, rows = outcomes.output
+        lost: Numbers | None = None
+        ids = outcomes.settlement.column("_message_id").to_numpy()[numbers]
 
-    def _try(
-        self, queue: QueueInfo, outcomes: PoolOutcomes, holder: Holder, policy: Retry | None
-    ) -> Numbers:
-        settlement, output = Settlement.of(outcomes.settlement), outcomes.output
-        if output is None or not len(output.numbers):
-            return settle_or_lose(self._queue.store.catalog, queue, settlement, holder, policy)
-        check_output(self._queue.name, None, self._queue.info.settings)
-        ids = outcomes.settlement.column("_message_id").to_numpy()[output.numbers]
-        lost = np.empty(0, np.int64)
-
-        def first(connection: Connection) -> None:
+        def load(info: QueueInfo, table: pa.Table) -> pa.Array:
             nonlocal lost
-            info = self._queue.info
-            lost = settle_before_load(connection, [queue], settlement, holder, policy, info, ids)
+            staged, order = opened.spread.staged(info, table)
+            of_rows = np.empty_like(ids)
+            of_rows[order] = ids
+            try:
+                lost = settle_and_load(
+                    opened.catalog,
+                    opened.storage,
+                    [queue],
+                    settlement,
+                    holder,
+                    policy,
+                    info,
+                    StagedOutput(tuple(staged), of_rows),
+                    OnFull(timeout=ROOM_SECONDS),
+                )
+            except SettingsChanged:
+                remove_staged(opened.storage, staged)
+                raise
+            return pa.array([], pa.int64())
 
-        opened, loads = self._queue.opened, self._queue.store._loads
-        load(opened, loads, output.rows, ROOM_SECONDS, None, (None, None), first)
+        load_each(opened, rows, (None, None), load)
         # A pool that reads its own output is not idle once its last batch has loaded some.
-        notify_loaded(self._queue.store.catalog, self._queue.info)
-        FAILURES.note(queue.name, settlement)
-        return lost
+        notify_loaded(opened.catalog, self._queue.info)
+        return _known(lost)
 
     def _conformed(self, rows: pa.Table | list[object]) -> pa.Table:
         known = self._queue.info
@@ -195,70 +245,20 @@ class PoolOutput:
             return self.known.conformed(rows)
 
 
-def check_output(name: str, only: Magazine | None, settings: QueueSettings) -> None:
+def settle_rows(
+    catalog: Catalog, queue: QueueInfo, rows: pa.Table, holder: Holder, policy: Retry | None
+) -> Numbers:
+    """Settle rows of `SETTLEMENT`; return the ids of messages that are not held."""
+    return _known(settle_or_lose(catalog, [queue], Settlement.of(rows), holder, retry=policy))
+
+
+def _known(lost: Numbers | None) -> Numbers:
+    assert lost is not None, "only a batch of a query can have been settled before"
+    return lost
+
+
+def check_output(queue: Queue) -> None:
     """Raise `BadOption` for a queue that cannot be the output of a handler."""
-    if only is not None:
-        raise BadOption(f"output={name!r} is opened as a sideline: name the queue itself")
-    if settings.is_rendezvous:
-        raise BadOption(
-            f"output={name!r}: the queue keeps no messages (max_size=0), so a load waits until "
-            "they are fired, which cannot happen before the settlement; raise max_size"
-        )
-
-
-def _joint(outcomes: Sequence[PoolOutcomes]) -> PoolOutcomes:
-    """
-    Return the outcomes of several workers as one, with one row for each message.
-
-    A message that was put back during its call may be in the hands of another worker, or of the
-    same one again. If one of its calls deletes it, its work is done, and only the rows of that call
-    are loaded. Otherwise the last one counts.
-    """
-    settlement = pa.concat_tables([each.settlement for each in outcomes])
-    numbers, rows, first = [], [], 0
-    for each in outcomes:
-        if each.output is not None:
-            numbers.append(each.output.numbers + first)
-            rows.append(each.output.rows)
-        first += each.settlement.num_rows
-    output = None
-    if rows:
-        # Columns that were added meanwhile are null in the rows of workers that did not know them.
-        joint = pa.concat_tables(rows, promote_options="default")
-        output = OutputRows(np.concatenate(numbers), joint)
-    chosen = chosen_rows(settlement)
-    return (
-        PoolOutcomes(settlement, output) if chosen is None else _taken(settlement, output, chosen)
-    )
-
-
-def chosen_rows(settlement: pa.Table) -> Numbers | None:
-    """Return the row of each message that counts; None if each message has one row."""
-    ids = settlement.column("_message_id").to_numpy()
-    if len(np.unique(ids)) == len(ids):
-        return None
-    deletes = pc.equal(settlement.column("outcome"), DELETE).to_numpy().astype(bool)
-    order = np.lexsort((np.arange(len(ids)), deletes, ids))
-    last = np.append(ids[order][1:] != ids[order][:-1], True)
-    return np.sort(order[last])
-
-
-def _halves(outcomes: PoolOutcomes) -> list[PoolOutcomes]:
-    numbers = np.arange(outcomes.settlement.num_rows)
-    return [_taken(*outcomes, each) for each in np.array_split(numbers, 2)]
-
-
-def _without(outcomes: PoolOutcomes, lost: Numbers) -> PoolOutcomes:
-    ids = outcomes.settlement.column("_message_id").to_numpy()
-    return _taken(*outcomes, np.flatnonzero(~np.isin(ids, lost)))
-
-
-def _taken(settlement: pa.Table, output: OutputRows | None, kept: Numbers) -> PoolOutcomes:
-    """Return only some rows of a settlement, with their rows for the output queue."""
-    if output is not None:
-        places = np.full(settlement.num_rows, -1)
-        places[kept] = np.arange(len(kept))
-        numbers = places[output.numbers]
-        there = numbers >= 0
-        output = OutputRows(numbers[there], output.rows.filter(pa.array(there)))
-    return PoolOutcomes(settlement.take(kept), output)
+    if queue.opened.only is not None:
+        raise BadOption(f"output={queue.name!r} is opened as a sideline: name the queue itself")
+    check_keeps(queue.info, BEFORE_SETTLEMENT)

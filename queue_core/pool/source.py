@@ -28,7 +28,7 @@ from queue_core.pool.held_batch import HeldBatch, divided
 from queue_core.pool.held_bytes import HeldBytes
 from queue_core.pool.late_flows import LateFlows
 from queue_core.pool.outage import Trouble
-from queue_core.pool.output import PoolOutcomes, PoolOutput, Settled, chosen_rows
+from queue_core.pool.output import PoolOutcomes, PoolOutput, Settled, settle_rows
 from queue_core.pool.prefetch import MAX_FACTOR, Prefetch
 from queue_core.pool.timings import STALL_SECONDS
 from queue_core.queue import Queue
@@ -41,10 +41,8 @@ from queue_core.values.ids import IdSet
 from queue_core.values.model import Consumer, Magazine, Ticket
 from queue_core.values.outcomes import UNHANDLED, Settlement
 from queue_core.values.retry import Retry
-from queue_core.values.rows import Numbers
 from queue_core.verbs.browse import browse, browse_next
 from queue_core.verbs.quarantine import quarantining
-from queue_core.verbs.settle import settle_or_lose
 from queue_core.waiting.firing import Firing
 
 if TYPE_CHECKING:
@@ -93,13 +91,9 @@ class MessageSource(ABC):
     def take(self, limit: int) -> HeldBatch | None:
         """Take up to *limit* messages; None when there are none. The caller gives bytes back."""
 
-    def settle(self, settlement: pa.Table) -> Numbers:
-        """Settle messages that were taken: rows of `SETTLEMENT`; return the ids of lost ones."""
-        return np.empty(0, np.int64)
-
-    def settle_and_load(self, outcomes: PoolOutcomes) -> Settled:
+    def settle(self, outcomes: PoolOutcomes) -> Settled:
         """Settle messages that were taken, and load the rows for the output queue."""
-        return Settled(outcomes.settlement, self.settle(outcomes.settlement))
+        return Settled(outcomes.settlement, np.empty(0, np.int64))
 
     def settle_within(self, connection: Connection, settlement: pa.Table) -> None:  # noqa: B027
         """Settle messages that were taken, in the transaction of a handler."""
@@ -194,7 +188,8 @@ class AcquiringSource(MessageSource):
         exclusion = threading.Lock()
         self._fire = Coalescer(self._in_room, exclusion)
         self._settle = Coalescer(self._settle_all, exclusion)
-        self._settle_and_load = Coalescer(self._settle_and_load_all, exclusion)
+        # Apart, since it may wait for room in the output queue.
+        self._settle_and_load = Coalescer(self._settle_all, exclusion)
 
     def take(self, limit: int) -> HeldBatch | None:
         """Return messages that were fired ahead, or fire some."""
@@ -216,16 +211,12 @@ class AcquiringSource(MessageSource):
     def _next_alone(self) -> HeldBatch | None:
         return self._alone.next(1) if self._late else None
 
-    def settle(self, settlement: pa.Table) -> Numbers:
+    def settle(self, outcomes: PoolOutcomes) -> Settled:
         """Settle; others of their groups, or below limits in flight, can be fired then."""
-        lost = self._settle(settlement)
-        self._note_settled()
-        return lost
-
-    def settle_and_load(self, outcomes: PoolOutcomes) -> Settled:
-        """Settle, and load the rows for the output queue in the same transaction."""
-        settled = self._settle_and_load(outcomes)
-        self._note_settled()
+        settled = (self._settle if outcomes.output is None else self._settle_and_load)(outcomes)
+        limited = any(limit.in_flight is not None for limit in self._queue.opened.limits)
+        if limited or self._queue.info.settings.group is not None:
+            self._on_available()
         return settled
 
     def settle_within(self, connection: Connection, settlement: pa.Table) -> None:
@@ -353,20 +344,13 @@ class AcquiringSource(MessageSource):
             self._late = None if column is None else LateFlows(column, self._held.workers)
             self._is_outdated = True
 
-    def _note_settled(self) -> None:
-        limited = any(limit.in_flight is not None for limit in self._queue.opened.limits)
-        if limited or self._queue.info.settings.group is not None:
-            self._on_available()
-
-    def _settle_and_load_all(self, outcomes: list[PoolOutcomes]) -> Sequence[Settled]:
-        assert self.output is not None
-        return self.output.settle_all(self._queue.info, outcomes, self._consumer, self._retry)
-
-    def _settle_all(self, settlements: list[pa.Table]) -> Sequence[Numbers]:
-        catalog = self._queue.store.catalog
-        merged = Settlement.of(_once(pa.concat_tables(settlements)))
-        lost = settle_or_lose(catalog, self._queue.info, merged, self._consumer, self._retry)
-        return [lost] * len(settlements)
+    def _settle_all(self, outcomes: list[PoolOutcomes]) -> Sequence[Settled]:
+        queue, consumer = self._queue.info, self._consumer
+        if self.output is not None:
+            return self.output.settle_all(queue, outcomes, consumer, self._retry)
+        rows = PoolOutcomes.joint(outcomes).settlement
+        lost = settle_rows(self._queue.store.catalog, queue, rows, consumer, self._retry)
+        return [Settled(each.settlement, lost) for each in outcomes]
 
 
 class BrowsingSource(MessageSource):
@@ -441,14 +425,3 @@ class BrowsingSource(MessageSource):
                 lambda connection: close_tickets(connection, self._consumer, ticket.number - 1)
             )
         return messages
-
-
-def _once(settlement: pa.Table) -> pa.Table:
-    """
-    Return one row for each message.
-
-    A message that was put back during its call may be in the hands of another worker, or of the
-    same one again. If one of its calls deletes it, its work is done. Otherwise the last one counts.
-    """
-    chosen = chosen_rows(settlement)
-    return settlement if chosen is None else settlement.take(chosen)

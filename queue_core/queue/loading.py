@@ -11,7 +11,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from sqlalchemy import Connection
 
 from queue_core.catalog import queues
 from queue_core.errors import BadOption, SchemaMismatch
@@ -34,7 +33,6 @@ from queue_core.values.schema import (
     of_data_frame,
 )
 from queue_core.verbs.capacity.bounds import OnFull
-from queue_core.verbs.settle import RowsOfLost
 from queue_core.waiting.joint_load import JointLoads
 from queue_core.waiting.publish import publish
 from queue_core.waiting.several import LoadIntoSeveral, Routed
@@ -54,13 +52,8 @@ def load(
     timeout: float | None,
     policy: Policy | Check | str | None,
     times: tuple[Duration | None, Duration | None],
-    first: Callable[[Connection], object] | None = None,
 ) -> pa.Array:
-    """
-    Load rows in a transaction of this call, or of *loads*; the arguments are `Queue.load`'s.
-
-    *first* does something else in the same transaction, before the load.
-    """
+    """Load rows in a transaction of this call, or of *loads*; the arguments are `Queue.load`'s."""
     end = None if timeout is None else time.monotonic() + timeout
     catalog, storage = queue.catalog, queue.storage
 
@@ -72,14 +65,14 @@ def load(
             incoming = IncomingRows(info, storage, table, stage)
             smart = SmartLoad(catalog, storage, info, load_policy, incoming)
             with queue.quarantining():
-                return load_rows(smart, incoming, OnFull(timeout=left), first)
+                return load_rows(smart, incoming, OnFull(timeout=left))
         # Those of other threads may wait for longer.
-        if left is None and first is None and loads.joins(info, table):
+        if left is None and loads.joins(info, table):
             return loads(info, table, stage)
         staged, order = stage(table)
         try:
-            first_ids = publish(catalog, storage, info, staged, OnFull(timeout=left), first)
-        except (queues.SettingsChanged, RowsOfLost):
+            first_ids = publish(catalog, storage, info, staged, OnFull(timeout=left))
+        except queues.SettingsChanged:
             remove_staged(storage, staged)
             raise
         if len(staged) == 1:

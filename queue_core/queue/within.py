@@ -51,7 +51,7 @@ from queue_core.values.outcomes import Settlement
 from queue_core.values.retry import Retry
 from queue_core.values.schema import Loadable, output_schema
 from queue_core.values.settings import check_count
-from queue_core.verbs.capacity.bounds import CapacityExceeded
+from queue_core.verbs.capacity.bounds import CapacityExceeded, check_keeps
 from queue_core.verbs.fire import fire
 from queue_core.verbs.read_tickets import plan_firing
 from queue_core.verbs.settle import settle
@@ -253,12 +253,8 @@ class QueueInTransaction(Settling):
 
 def _check(catalog: CallersCatalog, queue: QueueInfo, load_policy: LoadPolicy | None) -> None:
     """Raise `BadOption` for a queue whose loads cannot be a part of this transaction."""
-    if queue.settings.is_rendezvous:
-        raise BadOption(
-            f"queue {queue.name!r} keeps no messages (max_size=0), so a load waits until they are "
-            "fired, which cannot happen before your transaction is committed; load without "
-            "Queue.within, or raise max_size"
-        )
+    cannot = "cannot happen before your transaction is committed"
+    check_keeps(queue, cannot, "load without Queue.within")
     ruled = queue.settings.is_bounded or load_policy is not None
     if ruled and not catalog.sees_commits():
         raise BadOption(

@@ -115,7 +115,7 @@ def handle(
     to = None
     if output is not None:
         target = queue.store.queue(output)
-        check_output(output, target.opened.only, target.info.settings)
+        check_output(target)
         if transactional:
             raise BadOption("transactional=True cannot be combined with output, as in ConsumerPool")
         to = PoolOutput(target, contract.retry)

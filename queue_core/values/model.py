@@ -11,7 +11,7 @@ import pyarrow as pa
 from queue_core.errors import BadOption
 from queue_core.values.names import nearest
 from queue_core.values.ranks import Ranking
-from queue_core.values.rows import Rows
+from queue_core.values.rows import Numbers, Rows
 from queue_core.values.settings import QueueSettings
 
 #: A message id is the number of its segment, followed by the number of its row in this many bits.
@@ -145,6 +145,15 @@ class Staged:
         """Return the segment with *shard* for the runs that have none yet."""
         decided = (replace(run, shard=shard) if run.shard is None else run for run in self.runs)
         return replace(self, runs=tuple(decided))
+
+
+@dataclass(frozen=True, slots=True)
+class StagedOutput:
+    """Rows that a handler has given, as segments that no slice names yet."""
+
+    staged: tuple[Staged, ...]
+    #: The message of each row, over all segments.
+    ids: Numbers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

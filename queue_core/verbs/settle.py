@@ -28,12 +28,12 @@ from queue_core.catalog.holders import holders
 from queue_core.catalog.holders.consumers import deleting_on_commit
 from queue_core.catalog.records import failures, traces
 from queue_core.catalog.records.publications import is_new_batch
-from queue_core.catalog.slices import id_map, segment_lookup, shard_locks
+from queue_core.catalog.slices import id_map, segment_lookup
 from queue_core.catalog.slices.changes import CLEARED, Changes
 from queue_core.catalog.slices.conditions import fired_of_segments
 from queue_core.catalog.slices.slices import fetch
 from queue_core.catalog.transact import transact
-from queue_core.errors import BadOption, Conflict
+from queue_core.errors import BadOption
 from queue_core.handling.failure_log import FAILURES
 from queue_core.values.due import DueTimes
 from queue_core.values.ids import IdSet
@@ -63,82 +63,44 @@ def settle(
     assigned, `StaleCheckpoint`, and `BadOption` for messages of a query with ``ack=onCommit``; then
     nothing is changed.
     """
-
-    def work(connection: Connection) -> int:
-        if batch and not is_new_batch(connection, queues[0], batch):
-            return 0
-        streaming = batch is not None
-        return _settle(connection, queues, settlement, holder, retry, streaming=streaming).messages
-
-    done = transact(catalog, "settle", work)
-    FAILURES.note(listed([queue.name for queue in queues]), settlement)
-    return done
+    lost = settle_or_lose(catalog, queues, settlement, holder, batch, retry)
+    return 0 if lost is None else len(_all_of(settlement)) - len(lost)
 
 
 def settle_or_lose(
     catalog: Catalog,
-    queue: QueueInfo,
+    queues: Sequence[QueueInfo],
     settlement: Settlement,
-    holder: Holder,
+    holder: Holder = None,
+    batch: Batch | None = None,
     retry: Retry | None = None,
-) -> Numbers:
-    """Settle messages of a queue; return the ids of those that *holder* held no longer."""
+) -> Numbers | None:
+    """
+    Do the same; return the ids of the messages that *holder* held no longer.
 
-    def work(connection: Connection) -> Numbers:
-        done = _settle(connection, [queue], settlement, holder, retry, streaming=False)
-        return _lost(connection, done)
+    Returns None if the *batch* was settled before.
+    """
+
+    def work(connection: Connection) -> Numbers | None:
+        if batch and not is_new_batch(connection, queues[0], batch):
+            return None
+        return settle_within(connection, queues, settlement, holder, batch, retry)
 
     lost = transact(catalog, "settle", work)
-    FAILURES.note(queue.name, settlement)
+    FAILURES.note(listed([queue.name for queue in queues]), settlement)
     return lost
 
 
-class RowsOfLost(Exception):
-    """Rows would be loaded that belong to messages which the holder does not hold any more."""
-
-    def __init__(self, lost: Numbers) -> None:
-        super().__init__("messages with rows for the output queue are not held any more")
-        #: The ids of all messages of the settlement that are not held.
-        self.lost = lost
-
-
-class SettledBefore(Conflict):
-    """The batch of a query was settled before, and its rows were loaded."""
-
-
-def settle_before_load(
+def settle_within(
     connection: Connection,
     queues: Sequence[QueueInfo],
     settlement: Settlement,
     holder: Holder,
+    batch: Batch | None,
     retry: Retry | None,
-    output: QueueInfo,
-    ids: Numbers,
-    batch: Batch | None = None,
 ) -> Numbers:
-    """
-    Settle messages within the transaction that loads their rows into *output*.
-
-    *ids*: the messages that have rows. Returns the ids of those that *holder* held no longer; if
-    one of them has rows, raises `RowsOfLost`. Raises `SettledBefore` for a *batch* of a query that
-    was settled before.
-    """
-    if batch is not None and not is_new_batch(connection, queues[0], batch):
-        raise SettledBefore("the batch was settled before")
-    if output.id <= min(queue.id for queue in queues):
-        # Otherwise, two transactions between the same queues could wait for each other.
-        shard_locks.lock_load_pointers(connection, [output.id])
-    streaming = batch is not None
-    lost = _lost(
-        connection,
-        _settle(connection, queues, settlement, holder, retry, streaming=streaming),
-    )
-    if len(lost) and np.isin(ids, lost).any():
-        raise RowsOfLost(lost)
-    return lost
-
-
-def _lost(connection: Connection, done: _Settled) -> Numbers:
+    """Settle in a transaction of the caller, which has recorded the *batch*; return as before."""
+    done = _settle(connection, queues, settlement, holder, retry, streaming=batch is not None)
     if done.messages == len(done.given):
         return np.empty(0, np.int64)
     lost = np.setdiff1d(done.given.numbers(), done.settled.numbers())

@@ -19,11 +19,11 @@ from queue_core.catalog.database import Catalog
 from queue_core.catalog.holders import named_locks, waiters
 from queue_core.catalog.records.publications import is_new_load
 from queue_core.catalog.slices import segments
-from queue_core.errors import BadOption, IgnisError
+from queue_core.errors import IgnisError
 from queue_core.segments.stager import remove_refused
 from queue_core.segments.storage import Storage
 from queue_core.values.model import Batch, Place, QueueInfo, Staged
-from queue_core.verbs.capacity.bounds import CapacityExceeded, OnFull
+from queue_core.verbs.capacity.bounds import CapacityExceeded, OnFull, check_keeps
 from queue_core.waiting.admission import Admission
 from queue_core.waiting.bounded_load import Loading, commit_load, load_all
 from queue_core.waiting.smart.load import SmartLoad
@@ -67,7 +67,7 @@ class LoadIntoSeveral:
         Returns None if the batch was loaded before. Raises as `publish` and `publish_once` do.
         """
         for each in self._loads:
-            check_routable(each.queue)
+            check_keeps(each.queue, "a load into several queues cannot do", "load into it alone")
         end = (
             None if self._when_full.timeout is None else time.monotonic() + self._when_full.timeout
         )
@@ -130,13 +130,3 @@ class LoadIntoSeveral:
     def _is_new(self, connection: Connection, batch: Batch) -> bool:
         names = ", ".join(each.queue.name for each in self._loads)
         return is_new_load(connection, Place(named_locks.STORE, names), batch)
-
-
-def check_routable(queue: QueueInfo) -> None:
-    """Raise `BadOption` for a queue that cannot be one of several."""
-    if queue.settings.is_rendezvous:
-        raise BadOption(
-            f"queue {queue.name!r} keeps no messages (max_size=0), so a load waits until they are "
-            "fired, which a load into several queues cannot do; load into it alone, or raise "
-            "max_size"
-        )

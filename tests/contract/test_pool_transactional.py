@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from queue_core import BadOption, ConsumerPool, Retry, batch_handler, constant
 from queue_core.catalog import dialect
 from queue_core.pool import transactions
-from queue_core.pool.source import AcquiringSource
+from queue_core.pool.source import AcquiringSource, MessageSource
 from tests.contract.callers import INSERT, caller_of, sell
 from tests.contract.pools import PATIENCE, eventually
 from tests.factories import make_queue, numbers_of, orders
@@ -139,7 +139,7 @@ def test_all_messages_of_a_call_are_settled_with_its_rows(store, caller, monkeyp
         return pa.table({**columns, "delay": waits})
 
     # The settlement that follows the call is that of a process that dies.
-    monkeypatch.setattr(AcquiringSource, "settle", lambda *_: pa.array([], pa.int64()).to_numpy())
+    monkeypatch.setattr(AcquiringSource, "settle", MessageSource.settle)
     with ConsumerPool(store, "orders", handler, transactional=True, concurrency=1, batch=6) as pool:
         eventually(lambda: caller.sold() == list(range(6)))
         eventually(lambda: store.view("queues").column("in_flight").to_pylist() == [0])

@@ -7,6 +7,7 @@ import pytest
 
 from queue_core import Breaker, ConsumerPool, batch_handler
 from queue_core.pool.held_bytes import HeldBytes
+from queue_core.pool.output import PoolOutcomes
 from queue_core.pool.source import AcquiringSource
 from queue_core.selection.demand import Demand
 from queue_core.values.ids import IdSet
@@ -61,7 +62,7 @@ def test_what_a_pool_has_fired_ahead_comes_back_as_it_was(store):
         settled = (
             taken[-1].messages.select(["_message_id"]).append_column("outcome", ["delete"] * 4)
         )
-        source.settle(pa.Table.from_batches([settled]))
+        source.settle(PoolOutcomes(pa.Table.from_batches([settled])))
         taken.append(source.take(4))
 
     source.give_back()

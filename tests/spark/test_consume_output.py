@@ -72,11 +72,11 @@ def test_a_batch_that_runs_again_loads_nothing(spark, tmp_path, checkpoint):
 
 @pytest.mark.parametrize("settings", [{}, {"policy": "latest", "key": "number"}])
 def test_rows_of_messages_that_others_have_got_are_left_out(tmp_path, settings):
-    from ignis_sink.message import StagedOutput
     from ignis_sink.options import SinkOptions
-    from ignis_sink.output import find_output, settle_and_load, stage_output
+    from ignis_sink.output import find_output, settle_tasks, stage_output
     from queue_core import IdSet, Settlement
     from queue_core.handling.output import OutputRows, packed
+    from queue_core.values.model import StagedOutput
 
     queue = make_cases(tmp_path, *["one"] * 9)
     results = queue.store.create_queue("results", RESULTS, shards=3, **settings)
@@ -93,9 +93,7 @@ def test_rows_of_messages_that_others_have_got_are_left_out(tmp_path, settings):
     queue.reload(ids.take([1, 4, 8]).to_pylist())
     settlement = Settlement(deleted=IdSet.of(ids))
 
-    done = settle_and_load(
-        options, [queue.info], settlement, firing.ticket.consumer, None, [staged]
-    )
+    done = settle_tasks(options, [queue.info], settlement, firing.ticket.consumer, None, [staged])
 
     assert done == 6
     left = {numbers_of(messages)[place] for place in (1, 4, 8)}

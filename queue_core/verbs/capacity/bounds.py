@@ -18,6 +18,7 @@ from sqlalchemy import Connection
 
 from queue_core.catalog.holders import named_locks, waiters
 from queue_core.catalog.slices.usage import Amount, Usage, read_usage, unevictable
+from queue_core.errors import BadOption
 from queue_core.selection.acquire import acquire
 from queue_core.selection.request import Candidates, FireRequest
 from queue_core.values.model import QueueInfo, Staged
@@ -42,6 +43,20 @@ class OnFull:
     overflow: str | None = None
     #: The most seconds to wait; None: no limit.
     timeout: float | None = None
+
+
+def check_keeps(queue: QueueInfo, cannot: str, remedy: str = "") -> None:
+    """
+    Raise `BadOption` for a rendezvous, whose loads wait until their messages are fired.
+
+    *cannot*: why this load is not able to wait for it. *remedy*: another one than to change the
+    queue.
+    """
+    if queue.settings.is_rendezvous:
+        raise BadOption(
+            f"queue {queue.name!r} keeps no messages (max_size=0), so a load waits until they are "
+            f"fired, which {cannot}; {remedy and f'{remedy}, or '}raise max_size"
+        )
 
 
 def check_capacity(

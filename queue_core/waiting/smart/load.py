@@ -221,18 +221,13 @@ class SmartLoad:
             self._prepared = None
 
 
-def load_rows(
-    load: SmartLoad,
-    rows: IncomingRows,
-    when_full: OnFull | None,
-    first: Callable[[Connection], object] | None = None,
-) -> pa.Array:
+def load_rows(load: SmartLoad, rows: IncomingRows, when_full: OnFull | None) -> pa.Array:
     """
     Load the rows of a table; return the id of each, null for rows that are left out.
 
-    Without *when_full*, load within a larger transaction. *first* is as in `SmartLoad.run`.
+    Without *when_full*, load within a larger transaction.
     """
-    first_ids = load.run_within() if when_full is None else load.run(when_full, first=first)
+    first_ids = load.run_within() if when_full is None else load.run(when_full)
     assert first_ids is not None, "only a batch can have been loaded before"
     return ids_of_rows(load, rows, first_ids)
 

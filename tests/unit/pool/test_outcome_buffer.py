@@ -14,6 +14,7 @@ from queue_core.pool.batch import PoolBatch
 from queue_core.pool.held_batch import HeldBatch
 from queue_core.pool.outage import Trouble
 from queue_core.pool.outcome_buffer import OutcomeBuffer
+from queue_core.pool.output import Settled
 from queue_core.pool.timings import LINGER_SECONDS
 
 
@@ -39,12 +40,13 @@ class Source:
     def note_handled(self, *_):
         pass
 
-    def settle(self, rows):
+    def settle(self, outcomes):
         if self.failures:
             self.failures -= 1
             raise CatalogUnavailable("gone")
-        self.settled.append(rows.column("_message_id").to_pylist())
-        return np.array([number for number in self.settled[-1] if number in self.lost], np.int64)
+        self.settled.append(outcomes.settlement.column("_message_id").to_pylist())
+        lost = [number for number in self.settled[-1] if number in self.lost]
+        return Settled(outcomes.settlement, np.array(lost, np.int64))
 
 
 def noting(counts, sizes):
