@@ -127,7 +127,7 @@ def test_a_table_that_nobody_fires_is_withdrawn(rig):
     with pytest.raises(PySparkException, match=r"keeps no messages \(max_size=0\)"):
         rig.write(rig.read(), "copy", timeout="2s")
     assert len(copy.fire("all")) == 0
-    with pytest.raises(PySparkException, match="whose messages a write with dedup does not wait"):
+    with pytest.raises(PySparkException, match="which a write with dedup does not wait for"):
         rig.write(rig.read(), "copy", dedup="number")
 
 
