@@ -936,16 +936,16 @@ MUTANTS = (
     ),
     _of(
         "rows of messages that others have got are loaded",
-        "queue_core/verbs/settle",
-        "    if len(lost) and np.isin(ids, lost).any():",
-        "    if False:",
+        "queue_core/waiting/settled_load",
+        "        if np.isin(rows.ids, lost).any():",
+        "        if False:",
         "pool_output",
     ),
     _of(
         "rows of messages that fail are loaded",
-        "queue_core/handling/output",
-        "        counts = deleted[each.numbers]",
-        "        counts = deleted[each.numbers] | True",
+        "queue_core/handling/calls",
+        "        given = [only(each, deleted[each.numbers]) for each in verdicts.given]",
+        "        given = list(verdicts.given)",
         "tests/unit/handling/test_output.py",
     ),
 )
