@@ -31,7 +31,6 @@ SEAMS = {
     "tests/contract/test_buffers.py: _Checksummed",
     "tests/contract/test_joint_loads.py: _loads",
     "tests/contract/test_pool_interrupts.py: _loads",
-    "tests/contract/test_pool_output.py: _look",
     "tests/contract/test_storage.py: _found",
     "tests/processes/test_connections.py: _timeout",
 }
