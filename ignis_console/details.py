@@ -90,7 +90,6 @@ def read_queue(store: Store, name: str, span: str) -> Details:
         info = queues.find(connection, name)
         figures = present.read_queue_within(connection, now, info.id)
         rows = views.read(connection, "shards", name, store.storage.uri).to_pylist()
-        holders = tuple(present.read_holders(connection, now, info.id))
         each, seconds = SPANS[span]
         begin = now - seconds * 1_000_000
         history = present.read_samples(connection, info.id, each, begin)
@@ -119,7 +118,7 @@ def read_queue(store: Store, name: str, span: str) -> Details:
         settings=dict(json.loads(info.settings.to_json())),
         shards=shards,
         skew=max(row.waiting for row in shards) * len(shards) / waiting if waiting else None,
-        holders=holders,
+        holders=figures.causes.holders,
         span=span,
         samples=history,
         acts=tuple(ActMark(row.begun_at / 1e6, row.verb, row.who) for row in marked),

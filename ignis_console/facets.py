@@ -16,6 +16,7 @@ import pyarrow.types as pt
 
 from queue_core.errors import BadSelector, DamagedSegment
 from queue_core.queue.queue import Queue
+from queue_core.selection.queue_rules import quoted
 from queue_core.selection.selection import condition_of
 from queue_core.values.model import ROW_BITS
 from queue_core.values.rows import Numbers
@@ -111,14 +112,14 @@ def facet(values: pa.ChunkedArray, field: pa.Field, schema: pa.Schema) -> Facet:
 
 def selector(column: str, value: Any, schema: pa.Schema) -> str | None:
     """Return the condition that a column has a value; None: SQL cannot say it."""
-    name = column if column.isidentifier() else "`" + column.replace("`", "``") + "`"
+    name = column if column.isidentifier() else quoted(column)
     if value is None:
         text = f"{name} IS NULL"
     elif isinstance(value, bool | int | float):
         text = f"{name} = {str(value).lower()}"
     else:
-        quoted = str(value).replace("'", "''")
-        text = f"{name} = '{quoted}'"
+        inside = str(value).replace("'", "''")
+        text = f"{name} = '{inside}'"
     try:
         condition_of(text, schema)
     except BadSelector:

@@ -60,7 +60,7 @@ def _not_expired(queue: QueueInfo) -> str | None:
 
 def _not_held(queue: QueueInfo) -> str | None:
     column = holding(queue.settings, queue.schema)
-    return f"NOT (({_quoted(column)} > {NOW}) IS TRUE)" if column else None
+    return f"NOT (({quoted(column)} > {NOW}) IS TRUE)" if column else None
 
 
 def _order(queue: QueueInfo) -> str | None:
@@ -68,13 +68,14 @@ def _order(queue: QueueInfo) -> str | None:
     if priority is None:
         return None
     if aging is None:
-        return f"{_quoted(priority)} DESC"
-    return f"coalesce({_quoted(priority)}, 0) + {AGE} / {float(aging)!r} DESC"
+        return f"{quoted(priority)} DESC"
+    return f"coalesce({quoted(priority)}, 0) + {AGE} / {float(aging)!r} DESC"
 
 
 def _reached(column: str) -> str:
-    return f"({_quoted(column)} <= {NOW}) IS TRUE"
+    return f"({quoted(column)} <= {NOW}) IS TRUE"
 
 
-def _quoted(name: str) -> str:
+def quoted(name: str) -> str:
+    """Return the name of a column as conditions and orders may always have it."""
     return "`" + name.replace("`", "``") + "`"

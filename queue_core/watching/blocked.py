@@ -14,7 +14,7 @@ from queue_core.catalog.database import Catalog
 from queue_core.errors import IgnisError
 from queue_core.segments.reader import read_table
 from queue_core.selection.demand import Demand
-from queue_core.selection.queue_rules import of_moving
+from queue_core.selection.queue_rules import of_moving, quoted
 from queue_core.selection.selection import Selection
 from queue_core.values.column_roles import holding
 from queue_core.values.limits import text_of
@@ -49,9 +49,8 @@ def look(catalog: Catalog, storage: str, queue: QueueInfo) -> list[Blocked]:
 
 def _held(catalog: Catalog, storage: str, queue: QueueInfo, column: str) -> list[Blocked]:
     """Return when the first message may be fired that its own time holds back."""
-    quoted = "`" + column.replace("`", "``") + "`"
     # All that wait, except for expired ones.
-    found = Selection.parse([queue], storage, order_by=quoted, eligibility=of_moving)
+    found = Selection.parse([queue], storage, order_by=quoted(column), eligibility=of_moving)
     free = _without(queue, "limits", "group", "fair_by")
     request = Demand(max_messages=1).request([free], found)
     first = read_table(peek(catalog, storage, queue, request)).column(column)

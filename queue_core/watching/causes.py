@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection
 
-from queue_core.catalog.holders import connected
+from queue_core.catalog.holders import connected, holders
+from queue_core.catalog.holders.consumers import DEAD_AFTER_SECONDS
 from queue_core.catalog.records import acts, breakers, retries, token_buckets
 from queue_core.values import buckets
 from queue_core.values.limits import Limit
@@ -86,12 +87,16 @@ class Blocked(NamedTuple):
 class Causes:
     """What keeps the messages of a queue from being handled."""
 
-    #: Consumers that hold messages, and have sent no heartbeat for a minute.
-    silent: tuple[Holder, ...] = ()
+    holders: tuple[Holder, ...] = ()
     breakers: tuple[OpenBreaker, ...] = ()
     limits: tuple[LimitState, ...] = ()
     #: Of one queue alone: seconds until the first message of the sideline returns.
     next_due: float | None = None
+
+    @property
+    def silent(self) -> list[Holder]:
+        """The holders that have sent no heartbeat for a minute."""
+        return [each for each in self.holders if (each.silent_for or 0) > DEAD_AFTER_SECONDS]
 
 
 def read(
@@ -108,7 +113,7 @@ def read(
     *breakers*: those of `read_breakers`. *in_flight*: messages in flight from main. *only*: one
     queue, if these are not all.
     """
-    silent = connected.silent(connection, now, only)
+    holding = read_holders(connection, now, only)
     spent = token_buckets.of_queues(connection)
     due = {} if only is None else retries.next_due(connection, [queues[only][0]])
     left = {each.queue: each.left / 1e6 for each in due if each.job is None}
@@ -118,15 +123,7 @@ def read(
             by_queue[name].append(breaker)
     return {
         queue_id: Causes(
-            tuple(
-                Holder(
-                    row.name,
-                    int(row.held),
-                    held_for=since(row.fired_at, now),
-                    silent_for=since(row.heartbeat_at, now),
-                )
-                for row in silent.get(queue_id, ())
-            ),
+            tuple(holding[queue_id]),
             tuple(by_queue[name]),
             tuple(
                 _state(each, spent.get(queue_id), in_flight.get(queue_id, 0), now)
@@ -137,6 +134,25 @@ def read(
         )
         for queue_id, (name, settings) in queues.items()
     }
+
+
+def read_holders(
+    connection: Connection, now: int, queue_id: int | None = None
+) -> dict[int, list[Holder]]:
+    """Return the consumers that hold messages, of one queue or of all, by the ids of the queues."""
+    found: dict[int, list[Holder]] = defaultdict(list)
+    for row in holders.holding(connection, queue_id):
+        holder = Holder(
+            name=row.name,
+            held=int(row.held),
+            held_for=since(row.fired_at, now),
+            silent_for=since(row.heartbeat_at, now),
+            host=row.host,
+            pid=row.pid,
+            ack=row.ack,
+        )
+        found[row.queue_id].append(holder)
+    return found
 
 
 def read_breakers(

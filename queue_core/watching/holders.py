@@ -9,8 +9,7 @@ from queue_core.catalog import dialect
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.holders.consumers import DEAD_AFTER_SECONDS, DELETES_ON_COMMIT
 from queue_core.values.model import QueueInfo
-from queue_core.watching.causes import Holder
-from queue_core.watching.present import read_holders
+from queue_core.watching.causes import Holder, read_holders
 from queue_core.watching.wording import messages
 
 
@@ -19,8 +18,8 @@ def holding(
 ) -> tuple[dict[str, str], dict[str, int]]:
     """Return a sentence for each consumer that holds messages of a queue, and their numbers."""
     with catalog.read() as connection:
-        found = list(read_holders(connection, dialect.read_clock(connection), queue.id))
-    holders = [each for each in found if each.name not in without]
+        found = read_holders(connection, dialect.read_clock(connection), queue.id)
+    holders = [each for each in found[queue.id] if each.name not in without]
     sentences = {each.name: _sentence(each, queue.name) for each in holders}
     return sentences, {each.name: each.held for each in holders}
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict, deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -17,7 +17,6 @@ from sqlalchemy import Connection
 from queue_core.catalog import dialect, queues
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.holders import connected
-from queue_core.catalog.holders.holders import holding
 from queue_core.catalog.records import acts, figures, jobs, retries, samples, schedule, stuck
 from queue_core.catalog.records.samples import FINEST
 from queue_core.catalog.slices import quarantined
@@ -26,7 +25,7 @@ from queue_core.segments.storage import Storage
 from queue_core.values.json_text import HIDDEN
 from queue_core.values.settings import QueueSettings
 from queue_core.watching import causes, space
-from queue_core.watching.causes import Causes, Holder, OpenBreaker, since
+from queue_core.watching.causes import Causes, OpenBreaker, since
 from queue_core.watching.space import Space
 
 #: The seconds of the samples that `read` reads.
@@ -290,20 +289,6 @@ def read_samples(
     """Return the samples of a queue after a time, one for *seconds* each, oldest first."""
     found = samples.since(connection, seconds, begin, queue_id=queue_id)
     return tuple(map(_sample_of, found))
-
-
-def read_holders(connection: Connection, now: int, queue_id: int | None = None) -> Iterator[Holder]:
-    """Yield the consumers that hold messages, of one queue or of all."""
-    for row in holding(connection, queue_id):
-        yield Holder(
-            name=row.name,
-            held=int(row.held),
-            held_for=since(row.fired_at, now),
-            silent_for=since(row.heartbeat_at, now),
-            host=row.host,
-            pid=row.pid,
-            ack=row.ack,
-        )
 
 
 def _sample_of(row: Any) -> FigureSample:

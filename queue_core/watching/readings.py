@@ -64,9 +64,6 @@ def read(store: AnyStore) -> Readings:
         now = dialect.read_clock(connection)
         seen = present.read_within(connection, now, spaces)
         _of_queues(connection, found, seen.queues)
-        for holder in present.read_holders(connection, now):
-            found[m.HELD].append(((holder.name,), holder.held))
-            found[m.HEARTBEAT_AGE] += _known([(holder.name,)], [holder.silent_for])
         found[m.OPEN_BREAKERS] += [((breaker.name,), 1) for breaker in seen.breakers]
         problems = find(seen)
         found[m.PROBLEMS] += Counter((each.queue or "", each.kind) for each in problems).items()
@@ -128,6 +125,15 @@ def _of_queues(connection: Connection, found: Readings, seen: Sequence[QueueFigu
             known = _known(both, [counter(queue.counts) for queue in seen])
             always = magazine is Magazine.MAIN and name in m.ALWAYS
             found[metric] += [each for each in known if each[1] or always]
+    held: Counter[str] = Counter()
+    silent_for: dict[str, float | None] = {}
+    for queue in seen:
+        for holder in queue.causes.holders:
+            held[holder.name] += holder.held
+            silent_for[holder.name] = holder.silent_for
+    found[m.HELD] += [((name,), count) for name, count in sorted(held.items())]
+    consumers = [(name,) for name in silent_for]
+    found[m.HEARTBEAT_AGE] += _known(consumers, [*silent_for.values()])
     sizes: dict[int, dict[tuple[Magazine, State], int]] = defaultdict(dict)
     for row in amounts.sizes(connection):
         sizes[row.queue_id][Magazine(row.magazine), State(row.state)] = row.bytes

@@ -421,8 +421,8 @@ MUTANTS = (
     _of(
         "the least priority comes first",
         "queue_core/selection/queue_rules",
-        'return f"{_quoted(priority)} DESC"',
-        'return f"{_quoted(priority)} ASC"',
+        'return f"{quoted(priority)} DESC"',
+        'return f"{quoted(priority)} ASC"',
         "eligibility",
     ),
     _of(
@@ -735,15 +735,15 @@ MUTANTS = (
     _of(
         "a priority may not be null",
         "queue_core/selection/queue_rules",
-        "coalesce({_quoted(priority)}, 0) + ",
-        "{_quoted(priority)} + ",
+        "coalesce({quoted(priority)}, 0) + ",
+        "{quoted(priority)} + ",
         "eligibility",
     ),
     _of(
         "a message without an expiry time expires",
         "queue_core/selection/queue_rules",
-        'return f"({_quoted(column)} <= {NOW}) IS TRUE"',
-        'return f"coalesce({_quoted(column)} <= {NOW}, true)"',
+        'return f"({quoted(column)} <= {NOW}) IS TRUE"',
+        'return f"coalesce({quoted(column)} <= {NOW}, true)"',
         "eligibility",
     ),
     _of(

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Sequence
-from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, and_, func, or_, select, union
+from sqlalchemy import ColumnElement, Connection, and_, func, or_, select, union
 
 from queue_core.catalog import dialect
 from queue_core.catalog.holder_tables import consumers, interests
@@ -41,37 +40,6 @@ def count(connection: Connection, now: int, queue_id: int | None = None) -> dict
     found = union(registered, holding).subquery("connected")
     query = select(found.c.queue_id, func.count()).group_by(found.c.queue_id)
     return dict(connection.execute(query).all())
-
-
-def silent(
-    connection: Connection, now: int, queue_id: int | None = None
-) -> dict[int, list[Row[Any]]]:
-    """
-    Return the consumers that hold messages and have sent no heartbeat for long, by their queues.
-
-    Each with its `name`, the number of messages `held`, when the first of them was `fired_at`, and
-    its `heartbeat_at`.
-    """
-    query = (
-        select(
-            slices.c.queue_id,
-            consumers.c.name,
-            func.sum(slices.c.count).label("held"),
-            func.min(slices.c.fired_at).label("fired_at"),
-            consumers.c.heartbeat_at,
-        )
-        .where(
-            _HOLDS,
-            consumers.c.heartbeat_at < now - int(DEAD_AFTER_SECONDS * 1e6),
-            *_of(dialect.not_indexed(slices.c.queue_id), queue_id),
-        )
-        .group_by(slices.c.queue_id, consumers.c.name, consumers.c.heartbeat_at)
-        .order_by(consumers.c.name)
-    )
-    found: dict[int, list[Any]] = defaultdict(list)
-    for row in connection.execute(query):
-        found[row.queue_id].append(row)
-    return found
 
 
 def queues_of(connection: Connection, names: Collection[str]) -> dict[str, Sequence[int]]:

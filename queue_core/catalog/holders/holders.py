@@ -92,23 +92,26 @@ def held(connection: Connection, queue_id: int, name: str | None = None) -> list
 
 def holding(connection: Connection, queue_id: int | None = None) -> Sequence[Any]:
     """
-    Return the consumers that hold messages, of one queue or of all, by name.
+    Return the consumers that hold messages of each queue, of one or of all, by name.
 
-    Each with its `name`, `heartbeat_at`, `host`, `pid` and `ack`, the number of messages `held`,
-    and when the first of them was `fired_at`.
+    Each with the `queue_id`, its `name`, `heartbeat_at`, `host`, `pid` and `ack`, the number of
+    messages `held`, and when the first of them was `fired_at`.
     """
-    # In the index of tickets, which has few of the slices of a store.
-    here = and_(slices.c.consumer_id == consumers.c.id, slices.c.consumer_id.is_not(None))
+    # In the index of tickets, which has few of the slices of a store. All ids are more than 0, and
+    # without this SQLite would look through all slices.
+    here = and_(slices.c.consumer_id == consumers.c.id, slices.c.consumer_id > 0)
+    of = dialect.not_indexed(slices.c.queue_id)
     if queue_id is not None:
-        here &= dialect.not_indexed(slices.c.queue_id) == queue_id
+        here &= of == queue_id
     own = [consumers.c[name] for name in ("name", "heartbeat_at", "host", "pid", "ack")]
     return connection.execute(
         select(
+            of.label("queue_id"),
             *own,
             func.sum(slices.c.count).label("held"),
             func.min(slices.c.fired_at).label("fired_at"),
         )
         .join(slices, here)
-        .group_by(consumers.c.id, *own)
+        .group_by(of, consumers.c.id, *own)
         .order_by(consumers.c.name)
     ).all()

@@ -97,7 +97,7 @@ GROWING = {
         ({"consumers": 0, "longest_wait": 9999.0, "waiting": 0}, ["old"]),
         ({"consumers": None, "longest_wait": 9999.0}, ["old"]),
         ({"causes": Causes(breakers=(OpenBreaker("bank", "open", 5.0),))}, ["breaker"]),
-        ({"causes": Causes(silent=(Holder("till", 3, 100.0, 61.0),))}, ["silent"]),
+        ({"causes": Causes(holders=(Holder("till", 3, 100.0, 61.0),))}, ["silent"]),
         ({"causes": Causes(limits=(LimitState(limit(per_second=1), 0, 0, 0.3),))}, []),
         # A paused queue is not late as well.
         ({"paused_for": 1.0, "longest_wait": 9999.0}, ["paused"]),
