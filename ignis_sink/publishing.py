@@ -11,7 +11,7 @@ from ignis_sink.message import AnyTarget, LoadMessage, Target, check_first
 from ignis_sink.options import SinkOptions
 from ignis_sink.planning import check_queue, find_queue
 from ignis_sink.routing import RoutedTarget
-from queue_core.catalog import queues
+from queue_core.catalog import queue_changes, queues
 from queue_core.catalog.identity.handle import StoreHandle, known_store
 from queue_core.errors import Conflict, NoSuchQueue, NoSuchStore
 from queue_core.segments.staging_spec import StagingSpec
@@ -135,7 +135,7 @@ def open_queue(
     check_queue(queue, options)
     if options.merge_schema and not set(spec.schema.names) <= set(queue.schema.names):
         queue = store.catalog.write(
-            lambda connection: queues.add_columns(connection, queue, spec.schema), grows=True
+            lambda connection: queue_changes.add_columns(connection, queue, spec.schema), grows=True
         )
     _check_shape(store, queue, spec)
     return store, queue

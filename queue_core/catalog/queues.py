@@ -1,8 +1,8 @@
-"""Queues in the catalog: find, create, describe and change them."""
+"""Queues in the catalog: find and describe them, and keep them as they are."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -10,22 +10,16 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 import pyarrow as pa
-from sqlalchemy import ColumnElement, Connection, Row, bindparam, insert, select
+from sqlalchemy import ColumnElement, Connection, Row, bindparam, select
 
-from queue_core.catalog import dialect, notifications, seals
+from queue_core.catalog import dialect, seals
 from queue_core.catalog.damage import damaged, decoding
-from queue_core.catalog.holders import named_locks
-from queue_core.catalog.records import acts, retries
-from queue_core.catalog.slices import flows
-from queue_core.catalog.tables import counters, locks, queues, schemas, shard_locks, shards
-from queue_core.errors import BadName, IgnisError, NoSuchQueue, QueueDeactivated, QueueExists
-from queue_core.policies import binding
-from queue_core.policies.imported import storable
-from queue_core.values import column_roles
+from queue_core.catalog.tables import queues, schemas
+from queue_core.errors import IgnisError, NoSuchQueue, QueueDeactivated
 from queue_core.values.model import Magazine, QueueInfo
 from queue_core.values.names import SIDELINE_SUFFIX, listed, near_first, nearest
-from queue_core.values.schema import described, deserialize, evolve, serialize
-from queue_core.values.settings import MAX_CONCURRENCY, QueueSettings
+from queue_core.values.schema import deserialize
+from queue_core.values.settings import QueueSettings
 
 # Built once: each firing asks.
 _SHAPE = select(queues.c.schema_version, queues.c.settings).where(queues.c.id == bindparam("queue"))
@@ -221,109 +215,6 @@ def names(connection: Connection) -> list[str]:
     return found
 
 
-def create(
-    connection: Connection,
-    name: str,
-    schema: pa.Schema,
-    *,
-    shards: int,
-    key: str | None,
-    settings: QueueSettings,
-    exist_ok: bool,
-) -> QueueInfo:
-    """
-    Return the queue of that name; create it if it is new.
-
-    Raises `BadName` for a new queue with the name of a sideline. Raises `QueueExists` if the name
-    is taken, unless *exist_ok* is true and the columns, shards and key are the same. Raises
-    `QueueDeactivated` if a deactivated queue has the name.
-    """
-    row = {
-        "name": name,
-        "shards": shards,
-        "key_column": key,
-        "schema_version": 1,
-        "settings": settings.to_json(),
-        "created_at": dialect.read_clock(connection),
-    }
-    queue_id = connection.scalar(
-        dialect.insert_new(connection, queues)
-        .values(row)
-        .on_conflict_do_nothing()
-        .returning(queues.c.id)
-    )
-    if queue_id is not None:
-        if name.endswith(SIDELINE_SUFFIX):
-            raise BadName(
-                f"queue name {name!r}: names that end in {SIDELINE_SUFFIX} are reserved for "
-                "sidelines; choose another name"
-            )
-        _fill(connection, queue_id, schema, shards)
-        if settings.fair_by is not None:
-            flows.begin(connection, queue_id)
-        acts.note(connection)
-    found = find(connection, name)
-    if found.deactivated_at is not None:
-        raise given_up_error(name, found.deactivated_at)
-    if queue_id is None and not exist_ok:
-        raise QueueExists(
-            f"queue {name!r} exists already; open it with store.queue({name!r}), or create it "
-            "with exist_ok=True"
-        )
-    _check_same(found, schema, shards, key)
-    return found
-
-
-def deactivate(connection: Connection, queue: QueueInfo) -> None:
-    """Note that a queue is deactivated now, if it is in use."""
-    in_use = (queues.c.id == queue.id, queues.c.deactivated_at.is_(None))
-    now = dialect.read_clock(connection)
-    if seals.change(connection, queues, *in_use, deactivated_at=now):
-        acts.note(connection)
-    # Those who wait for messages or room of the queue wait in vain.
-    notifications.notify(connection, queue.id)
-
-
-def add_columns(connection: Connection, queue: QueueInfo, schema: pa.Schema) -> QueueInfo:
-    """Append the new columns of *schema*; return the queue. Raises `SchemaMismatch`."""
-    info = _held(connection, queue)
-    merged = evolve(info.schema, schema, queue.name)
-    if merged.equals(info.schema):
-        return info
-    version = info.schema_version + 1
-    _add_schema(connection, info.id, version, merged)
-    seals.change(connection, queues, queues.c.id == info.id, schema_version=version)
-    acts.note(connection)
-    return find(connection, info.name)
-
-
-def change_settings(
-    connection: Connection, queue: QueueInfo, values: Mapping[str, Any]
-) -> QueueInfo:
-    """Change some settings; return the queue. Raises `BadOption`."""
-    info = _held(connection, queue)
-    settings = info.settings.changed(storable(values))
-    column_roles.check(settings, info.schema, info.key)
-    # An operator's machine need not have the module of a policy that it does not change.
-    imports = "policy" in values
-    binding.check(settings, info.schema, info.key, info.shards, imports=imports)
-    seals.change(connection, queues, queues.c.id == info.id, settings=settings.to_json())
-    acts.note(connection)
-    if info.settings.retry is None and settings.retry is not None:
-        retries.begin(connection, info.id)
-    if info.settings.fair_by != settings.fair_by:
-        (flows.begin if settings.fair_by is not None else flows.end)(connection, info.id)
-    # A queue that is no longer paused has messages for waiting consumers.
-    notifications.notify(connection, info.id)
-    return replace(info, settings=settings, stored_settings=settings.to_json())
-
-
-def scale(connection: Connection, queue: QueueInfo, by: int) -> QueueInfo:
-    """Change the concurrency of a queue by a number, within its bounds; return the queue."""
-    wanted = _held(connection, queue).settings.concurrency + by
-    return change_settings(connection, queue, {"concurrency": min(max(wanted, 0), MAX_CONCURRENCY)})
-
-
 def check_in_use(connection: Connection, queue_ids: Sequence[int]) -> None:
     """Raise `QueueDeactivated` if one of the queues is deactivated."""
     given_up = connection.execute(
@@ -379,16 +270,6 @@ def schemas_of(connection: Connection, queue_id: int) -> dict[int, bytes]:
     return found
 
 
-def _held(connection: Connection, queue: QueueInfo) -> QueueInfo:
-    """Lock a queue until the transaction ends; return it as it is now. Raises `NoSuchQueue`."""
-    # In two statements: PostgreSQL would join a row that changed while the lock was awaited with a
-    # schema from before.
-    held = select(queues.c.id).where(queues.c.id == queue.id)
-    if connection.execute(held.with_for_update()).first() is None:
-        raise dropped(queue)
-    return present(connection, queue)
-
-
 def _read(connection: Connection, *where: ColumnElement[bool]) -> list[QueueInfo]:
     """Return some queues, or all, sorted by name."""
     rows = connection.execute(_DESCRIBED.where(*where).order_by(queues.c.name))
@@ -441,37 +322,6 @@ def settings_of(name: str, stored: str) -> QueueSettings:
     """Return the settings of a queue as its row has them; raises `DamagedCatalog`."""
     with decoding(queues, f"name {name!r}"):
         return QueueSettings.from_json(stored)
-
-
-def _fill(connection: Connection, queue_id: int, schema: pa.Schema, count: int) -> None:
-    _add_schema(connection, queue_id, 1, schema)
-    connection.execute(insert(locks).values(name=named_locks.ROOM, queue_id=queue_id))
-    places = [
-        {"queue_id": queue_id, "magazine": int(magazine), "shard": shard}
-        for magazine in Magazine
-        for shard in range(count)
-    ]
-    for table in (shards, shard_locks, counters):
-        zero = dict.fromkeys({*table.c.keys()} - {*places[0], "seal"}, 0)
-        connection.execute(insert(table), [place | zero for place in places])
-
-
-def _add_schema(connection: Connection, queue_id: int, version: int, schema: pa.Schema) -> None:
-    row = {"queue_id": queue_id, "version": version, "arrow": serialize(schema)}
-    connection.execute(insert(schemas).values(row))
-
-
-def _check_same(queue: QueueInfo, schema: pa.Schema, count: int, key: str | None) -> None:
-    for what, there, wanted in (
-        ("shards", queue.shards, count),
-        ("key", queue.key, key),
-        ("columns", described(queue.schema), described(schema)),
-    ):
-        if there != wanted:
-            raise QueueExists(
-                f"queue {queue.name!r} exists already with {what} {there or 'none'}, not "
-                f"{wanted or 'none'}; use it as it is, or take another name"
-            )
 
 
 def ended_error(queue: QueueInfo) -> IgnisError:

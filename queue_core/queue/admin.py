@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from queue_core.catalog import queues
+from queue_core.catalog import queue_changes
 from queue_core.catalog.records import pauses
 from queue_core.catalog.records.acts import Subject, by_hand
 from queue_core.errors import BadOption
@@ -81,7 +81,9 @@ class QueueAdmin:
             NoSuchQueue: The queue was dropped.
             BadOption: A setting is unknown, out of range, or names an unsuitable column.
         """
-        changed = self._queue.change(lambda c, queue: queues.change_settings(c, queue, settings))
+        changed = self._queue.change(
+            lambda c, queue: queue_changes.change_settings(c, queue, settings)
+        )
         return changed.settings
 
     @by_hand
@@ -103,7 +105,7 @@ class QueueAdmin:
         """
         if not is_whole(by):
             raise BadOption(f"by={by!r}: use a whole number")
-        scaled = self._queue.change(lambda c, queue: queues.scale(c, queue, by))
+        scaled = self._queue.change(lambda c, queue: queue_changes.scale(c, queue, by))
         return scaled.settings.concurrency
 
     @by_hand

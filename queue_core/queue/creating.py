@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 from sqlalchemy import Connection
 
-from queue_core.catalog import queues
+from queue_core.catalog import queue_changes
 from queue_core.catalog.database import Catalog
 from queue_core.policies import binding
 from queue_core.policies.imported import storable
@@ -49,7 +49,7 @@ def create(
     binding.check(checked, columns, key, shards)
 
     def work(connection: Connection) -> QueueInfo:
-        created = queues.create(
+        created = queue_changes.create(
             connection,
             name,
             columns,

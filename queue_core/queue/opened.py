@@ -10,7 +10,7 @@ from typing import NoReturn
 import pyarrow as pa
 from sqlalchemy import Connection
 
-from queue_core.catalog import queues
+from queue_core.catalog import queue_changes, queues
 from queue_core.catalog.database import Catalog
 from queue_core.errors import BadOption, StorageUnavailable
 from queue_core.segments.distributor import Distributor
@@ -79,7 +79,7 @@ class OpenedQueue:
 
     def add_columns(self, schema: pa.Schema) -> None:
         """Add columns; raises `NoSuchQueue`, `SchemaMismatch` and `BadName`."""
-        self.change(lambda c, queue: queues.add_columns(c, queue, schema), grows=True)
+        self.change(lambda c, queue: queue_changes.add_columns(c, queue, schema), grows=True)
 
     def magazine(self, name: str) -> Magazine:
         """Return the magazine *name*, or the only one that is opened; raises `BadOption`."""

@@ -7,7 +7,7 @@ before the commit: the queue is still in use.
 
 from __future__ import annotations
 
-from queue_core.catalog import queues
+from queue_core.catalog import queue_changes
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.transact import transact
 from queue_core.values.model import QueueInfo
@@ -15,4 +15,4 @@ from queue_core.values.model import QueueInfo
 
 def deactivate(catalog: Catalog, queue: QueueInfo) -> None:
     """Retire a queue after the running loads; a second call changes nothing."""
-    transact(catalog, "deactivate", lambda connection: queues.deactivate(connection, queue))
+    transact(catalog, "deactivate", lambda connection: queue_changes.deactivate(connection, queue))
