@@ -14,9 +14,10 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter
 
 from ignis_sink.arrow_streams import DataSourceStreamArrowWriter
+from ignis_sink.intake import Intake
 from ignis_sink.message import (
-    AnyTarget,
     LoadMessage,
+    Target,
     current_batch,
     current_query,
     read_entry,
@@ -42,7 +43,7 @@ class LoadStreamWriter(DataSourceStreamArrowWriter):
     raise errors of the target, because Spark reports no error if the abort fails too.
     """
 
-    def __init__(self, options: SinkOptions, target: AnyTarget | IgnisError) -> None:
+    def __init__(self, options: SinkOptions, target: Target | IgnisError) -> None:
         self._options = options
         self._target = target
 
@@ -86,7 +87,7 @@ class LoadStreamWriter(DataSourceStreamArrowWriter):
 class LoadBatchWriter(DataSourceArrowWriter):
     """Loads a DataFrame into a queue."""
 
-    def __init__(self, options: SinkOptions, target: AnyTarget) -> None:
+    def __init__(self, options: SinkOptions, target: Target) -> None:
         self._options = options
         self._target = target
 
@@ -109,11 +110,11 @@ class LoadBatchWriter(DataSourceArrowWriter):
 
 
 def stage(
-    batches: Iterable[pa.RecordBatch], target: AnyTarget, *, digested: bool = False
+    batches: Iterable[pa.RecordBatch], target: Target, *, digested: bool = False
 ) -> LoadMessage:
     """Stage rows as durable segments that no slice names yet; with *digested*, describe them."""
     pass_over_imports()
-    intake = target.intake()
+    intake = Intake(target)
     rows = digest = 0
     try:
         for batch in batches:

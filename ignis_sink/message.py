@@ -6,21 +6,18 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
-import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 
-from queue_core.errors import NoSuchQueue, NoSuchStore
-from queue_core.segments.stager import Stager
+from queue_core.errors import NoSuchQueue, NoSuchStore, SchemaMismatch
 from queue_core.segments.staging_spec import StagingSpec
-from queue_core.segments.storage import Storage
 from queue_core.values.model import Staged, StagedOutput
-from queue_core.values.schema import conform
+from queue_core.values.names import check_queue, listed, nearest
 
 if TYPE_CHECKING:
     # Not at the top: a query that loads waits for imports, and settles nothing.
@@ -31,75 +28,74 @@ _QUERY_ID = "sql.streaming.queryId"
 _BATCH_ID = "streaming.sql.batchId"
 
 
-class AnyTarget(Protocol):
-    """What the tasks of a load know of one queue, or of several."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Routes:
+    """How a column routes rows into several queues."""
 
-    def check_there(self, batch: int) -> None:
-        """Raise an error if the store or the queue is gone."""
-
-    def intake(self) -> AnyIntake:
-        """Return what takes the rows of one task."""
-
-
-class AnyIntake(Protocol):
-    """What takes the rows of one task."""
-
-    def add(self, batch: pa.RecordBatch) -> None:
-        """Take rows."""
-
-    def finish(self) -> Mapping[str, tuple[Staged, ...]]:
-        """Write the waiting rows; return the segments of each queue, which are durable."""
-
-    def discard(self) -> None:
-        """Remove the staged segments if possible."""
+    #: The column with the name of the queue of each row; queues do not get it.
+    column: str
+    #: Why other queues of the store do not take the rows, by name.
+    unfit: Mapping[str, str]
+    #: What queues that do not exist are like; None: their rows are refused.
+    template: StagingSpec | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """The target of a load: a queue, which may not exist yet, and the storage of its segments."""
+    """The target of a load: its queues, and the storage of their segments."""
 
     #: Not shown, as it may have credentials.
     storage: str = field(repr=False)
-    spec: StagingSpec
+    #: The queues that take the rows, by name. Without routes, it is one, which may not exist yet.
+    specs: Mapping[str, StagingSpec]
     #: The id of the store; None if it does not exist yet.
     store: str | None = None
     #: The error that there is no store or no queue; None if both are there.
     missing: NoSuchStore | NoSuchQueue | None = None
+    routes: Routes | None = None
+
+    @property
+    def spec(self) -> StagingSpec:
+        """The only queue of a target without routes."""
+        (spec,) = self.specs.values()
+        return spec
 
     def check_there(self, batch: int) -> None:
         """Raise an error if the store or the queue is gone; see `check_first`."""
         if self.missing is not None:
             check_first(self.missing, batch, self.spec.queue)
 
-    def intake(self) -> Intake:
-        """Return what takes the rows of one task."""
-        return Intake(Storage.open(self.storage).of_store(self.store), self.spec)
+    def spec_of(self, queue: str) -> StagingSpec:
+        """
+        Return what one queue needs, whose name `check_all` has seen.
 
+        Raises `SchemaMismatch` and `BadName`.
+        """
+        if queue in self.specs:
+            return self.specs[queue]
+        assert self.routes is not None, "check_all has refused the name"
+        if queue in self.routes.unfit:
+            why = self.routes.unfit[queue]
+            raise SchemaMismatch(f"column {self.routes.column!r} names a queue: {why}")
+        assert self.routes.template is not None, "check_all has refused the name"
+        return replace(self.routes.template, queue=check_queue(queue), schema_version=1)
 
-class Intake:
-    """Takes the rows of a task for one queue; `finish` returns the staged segments."""
-
-    def __init__(self, storage: Storage, spec: StagingSpec) -> None:
-        self._spec = spec
-        self._stager = Stager(storage, spec)
-        self.discard = self._stager.discard
-        self.flush = self._stager.flush
-
-    @property
-    def waiting(self) -> int:
-        """How many bytes of rows wait to be written."""
-        return self._stager.waiting
-
-    def finish(self) -> Mapping[str, tuple[Staged, ...]]:
-        """Write the waiting rows; return the segments, which are durable."""
-        return {self._spec.queue: self._stager.finish()}
-
-    def add(self, rows: pa.RecordBatch | pa.Table) -> None:
-        """Take rows, with the columns that the queue has."""
-        # One row of a stranger must not stop the query.
-        spec = self._spec
-        for part in conform(rows, spec.schema, spec.queue, mends=True).to_batches():
-            self._stager.add(part)
+    def check_all(self, names: list[str]) -> None:
+        """Raise `NoSuchQueue` that names all of some queues that do not exist."""
+        routes = self.routes
+        if routes is None or routes.template is not None:
+            return
+        unknown = [each for each in names if each not in self.specs and each not in routes.unfit]
+        if not unknown:
+            return
+        what, near = "queues", ""
+        if len(unknown) == 1:
+            what, near = "a queue", nearest(unknown[0], self.specs)
+        raise NoSuchQueue(
+            f"column {routes.column!r} names {what} that the store does not have: "
+            f"{listed(unknown)}{near}; nothing was loaded. Create them first, or set the option "
+            "template to a queue whose columns, shards, key and settings new queues get"
+        )
 
 
 def check_first(missing: NoSuchStore | NoSuchQueue, batch: int, queue: str) -> None:
@@ -134,7 +130,7 @@ def check_first(missing: NoSuchStore | NoSuchQueue, batch: int, queue: str) -> N
 class LoadMessage(WriterCommitMessage):
     """The segments that a task has staged, and their target."""
 
-    target: AnyTarget
+    target: Target
     #: By the name of the queue.
     staged: Mapping[str, tuple[Staged, ...]]
     query_id: str | None

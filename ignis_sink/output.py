@@ -43,8 +43,8 @@ def find_output(options: SinkOptions) -> Target | None:
             f"write output={info.name!r}"
         )
     check_keeps(info, BEFORE_SETTLEMENT)
-    spec = StagingSpec.of(info)
-    return Target(storage=options.address.storage, spec=spec, store=store.storage.identity)
+    specs = {info.name: StagingSpec.of(info)}
+    return Target(storage=options.address.storage, specs=specs, store=store.storage.identity)
 
 
 def stage_output(data: Iterable[bytes], target: Target) -> StagedOutput | None:

@@ -11,7 +11,7 @@ from pyspark.errors import PySparkTypeError
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StringType, StructType
 
-from ignis_sink.message import AnyTarget, Target
+from ignis_sink.message import Routes, Target
 from ignis_sink.options import SETTINGS, SinkOptions
 from queue_core.catalog import queues
 from queue_core.catalog.identity.handle import known_store
@@ -39,7 +39,7 @@ _IN_UTC: dict[str, Any] = (
 )
 
 
-def find_target(options: SinkOptions, rows: StructType) -> AnyTarget:
+def find_target(options: SinkOptions, rows: StructType) -> Target:
     """
     Return the target of a write of *rows*; a queue that does not exist is not created yet.
 
@@ -63,14 +63,16 @@ def find_target(options: SinkOptions, rows: StructType) -> AnyTarget:
         spec = _new_queue(options, incoming)
     else:
         spec = _existing_queue(info, options, incoming)
-    return Target(storage=options.address.storage, spec=spec, store=identity, missing=missing)
+    return Target(
+        storage=options.address.storage,
+        specs={spec.queue: spec},
+        store=identity,
+        missing=missing,
+    )
 
 
-def _find_routes(options: SinkOptions, rows: StructType, wanted: str) -> AnyTarget:
+def _find_routes(options: SinkOptions, rows: StructType, wanted: str) -> Target:
     """Return the queues that can take *rows* without the column that names them."""
-    # Not at the top: most writes have one queue.
-    from ignis_sink.routing import RoutedTarget
-
     column = next((each for each in rows.names if each.lower() == wanted.lower()), None)
     if column is None:
         raise BadOption(
@@ -102,13 +104,12 @@ def _find_routes(options: SinkOptions, rows: StructType, wanted: str) -> AnyTarg
     if options.queues:
         others = by_name.keys() - {*options.queues, options.template}
         unfit |= dict.fromkeys(others, "the option queues does not name it")
-    return RoutedTarget(
+    template = None if options.template is None else fit[options.template]
+    return Target(
         storage=options.address.storage,
-        store=store.storage.identity,
-        column=column,
         specs=fit,
-        unfit=unfit,
-        template=None if options.template is None else fit[options.template],
+        store=store.storage.identity,
+        routes=Routes(column=column, unfit=unfit, template=template),
     )
 
 

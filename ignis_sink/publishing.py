@@ -7,10 +7,9 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from ignis_sink.message import AnyTarget, LoadMessage, Target, check_first
+from ignis_sink.message import LoadMessage, Target, check_first
 from ignis_sink.options import SinkOptions
 from ignis_sink.planning import check_queue, find_queue
-from ignis_sink.routing import RoutedTarget
 from queue_core.catalog import queue_changes, queues
 from queue_core.catalog.identity.handle import StoreHandle, known_store
 from queue_core.errors import Conflict, NoSuchQueue, NoSuchStore
@@ -21,6 +20,8 @@ from queue_core.values.schema import deserialize
 from queue_core.verbs.capacity.bounds import OnFull
 from queue_core.waiting import publish as blocking
 from queue_core.waiting.several import LoadIntoSeveral, Routed
+from queue_core.waiting.smart.decide import LoadPolicy
+from queue_core.waiting.smart.load import load_staged, of_staged
 
 _log = logging.getLogger(__name__)
 
@@ -30,7 +31,7 @@ def publish_tasks(
     options: SinkOptions,
     turn: int,
     batch: Batch | None,
-    target: AnyTarget | None = None,
+    target: Target | None = None,
 ) -> None:
     """
     Load what all tasks have staged, in one transaction, unless their batch was loaded before.
@@ -39,18 +40,18 @@ def publish_tasks(
     the one of a write that may have no task; by default, that of the tasks.
     """
     target = target or tasks[0].target
-    if isinstance(target, RoutedTarget):
+    if target.routes is not None:
         _publish_routed(target, tasks, options, turn, batch)
         return
-    assert isinstance(target, Target), "there are two kinds"
     number = 0 if batch is None or options.txn is not None else batch.number
     store, queue = open_queue(target, options, number)
-    staged = in_turn([task.staged[target.spec.queue] for task in tasks], turn, target.spec.shards)
+    parts = [task.staged.get(target.spec.queue, ()) for task in tasks]
+    staged = in_turn(parts, turn, target.spec.shards)
     publish(store, queue, staged, options, batch)
 
 
 def _publish_routed(
-    target: RoutedTarget,
+    target: Target,
     tasks: list[LoadMessage],
     options: SinkOptions,
     turn: int,
@@ -105,15 +106,10 @@ def _routes(
 
 
 def _routed(store: StoreHandle, queue: QueueInfo, staged: list[Staged]) -> Routed:
-    smart = None
-    if queue.settings.policy is not None or queue.settings.dedup:
-        from queue_core.waiting.smart.decide import LoadPolicy
-        from queue_core.waiting.smart.load import of_staged
-
-        policy = LoadPolicy.of(queue)
-        assert policy is not None
-        smart = of_staged(store.catalog, store.storage, queue, policy, staged)
-    return Routed(queue, staged, smart)
+    policy = LoadPolicy.of(queue)
+    if policy is None:
+        return Routed(queue, staged)
+    return Routed(queue, staged, of_staged(store.catalog, store.storage, queue, policy, staged))
 
 
 def open_queue(
@@ -207,13 +203,8 @@ def _publish(
     on_full = OnFull(overflow=options.on_full, timeout=options.timeout)
     info = replace(queue, settings=options.applied_to(queue.settings))
     is_new = True
-    if info.settings.policy is not None or info.settings.dedup:
-        # Not at the top: most queues have neither, and their sinks need not wait for the imports.
-        from queue_core.waiting.smart.decide import LoadPolicy
-        from queue_core.waiting.smart.load import load_staged
-
-        policy = LoadPolicy.of(info)
-        assert policy is not None
+    policy = LoadPolicy.of(info)
+    if policy is not None:
         is_new = load_staged(catalog, storage, info, policy, staged, on_full, batch)
     elif batch is not None:
         is_new = blocking.publish_once(catalog, storage, info, staged, batch, on_full)

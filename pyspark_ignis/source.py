@@ -23,7 +23,7 @@ from queue_core.support.brief_errors import briefly
 from queue_core.support.collector import pass_over_imports, without_collections
 
 if TYPE_CHECKING:
-    from ignis_sink.message import AnyTarget
+    from ignis_sink.message import Target
     from ignis_source.options import SourceOptions
 
 
@@ -178,7 +178,7 @@ class IgnisDataSource(DataSource):
         from ignis_sink.planning import find_target
 
         try:
-            target: AnyTarget | IgnisError = find_target(options, schema)
+            target: Target | IgnisError = find_target(options, schema)
         except IgnisError as error:
             target = error
         return checked(stream_writer(LoadStreamWriter(options, target), schema))

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import delete, select
 
+from ignis_sink.intake import Intake
 from ignis_sink.message import Target
 from queue_core import Store
 from queue_core.catalog.tables import facts
@@ -191,10 +192,12 @@ def test_a_segment_that_is_missing_from_its_storage_is_damaged_as_ever(store, qu
 
 def test_a_task_of_spark_writes_into_no_mount_point(store, queue, tmp_path):
     target = Target(
-        storage=store.storage.uri, spec=StagingSpec.of(queue.info), store=store.storage.identity
+        storage=store.storage.uri,
+        specs={queue.name: StagingSpec.of(queue.info)},
+        store=store.storage.identity,
     )
     mount_away(store)
-    writer = target.intake()
+    writer = Intake(target)
     writer.add(orders(10).to_batches()[0])
 
     with pytest.raises(StorageUnavailable, match="not mounted"):

@@ -137,7 +137,8 @@ class LoadSink(Sink):
         store = _store_at(self._address)
         info = store.queue(self._queue).info
         identity = store.storage.identity
-        target = Target(storage=self._address.storage, spec=StagingSpec.of(info), store=identity)
+        specs = {info.name: StagingSpec.of(info)}
+        target = Target(storage=self._address.storage, specs=specs, store=identity)
         return replace(stage(rows, target, digested=True), query_id=self._query)
 
     def commit(self, messages: list[Any], number: int) -> None:
