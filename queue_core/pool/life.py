@@ -28,7 +28,7 @@ from queue_core.pool.config import PoolConfig
 from queue_core.pool.credit import Credit
 from queue_core.pool.dispatcher import QueueDispatcher, close_dispatcher, open_dispatcher
 from queue_core.pool.held_bytes import HeldBytes
-from queue_core.pool.output import PoolOutput
+from queue_core.pool.output import known_output
 from queue_core.pool.source import AcquiringSource, BrowsingSource, MessageSource
 from queue_core.pool.transactions import Transactions
 from queue_core.pool.worker import WorkerContext
@@ -123,12 +123,10 @@ class PoolLife:
         is_main = [self._magazine(queue) is Magazine.MAIN for queue in config.queues]
         runner = contract.runner(None, may_put_off=any(is_main))
         runner = replace(runner, gate=None if self._breaker is None else self._breaker.gate)
-        output = None if config.output is None else PoolOutput(config.output, contract.retry)
-        runner = replace(runner, output=None if output is None else output.known)
+        if config.output is not None:
+            runner = replace(runner, output=known_output(config.output))
         self._sources = {
-            dispatcher: self._source(
-                queue, consumer, dispatcher.manager.notify_arrival, held, output
-            )
+            dispatcher: self._source(queue, consumer, dispatcher.manager.notify_arrival, held)
             for dispatcher, queue in zip(dispatchers, config.queues, strict=True)
         }
         context = WorkerContext(
@@ -269,14 +267,12 @@ class PoolLife:
         consumer: Consumer,
         on_available: Callable[[], None],
         held: HeldBytes,
-        output: PoolOutput | None,
     ) -> MessageSource:
         config = self._config
         read = config.contract.read
         if config.browse:
             magazine = self._magazine(queue)
             return BrowsingSource(queue, consumer, read, magazine, on_available, held)
-        retry = config.contract.retry
         return AcquiringSource(
             queue,
             consumer,
@@ -285,9 +281,9 @@ class PoolLife:
             prefetch=config.may_prefetch,
             on_available=on_available,
             held=held,
-            retry=None if retry is None else retry.by_kinds(),
+            retry=config.contract.retry,
             breaker=self._breaker,
-            output=output,
+            output=config.output,
         )
 
     def _is_interested(self) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import NamedTuple
 
 import numpy as np
@@ -95,24 +96,31 @@ class Settled(NamedTuple):
 
 class PoolOutput:
     """
-    The queue for the rows of a handler.
+    The queue for the rows of a handler, and the settlements with them.
 
     Args:
-        queue: The queue. It may be one of those that the pool reads.
-        retry: Which failures are tried again, by class or kind; None: as the queues' settings say.
+        output: The queue. It may be the one that the pool reads.
+        retry: Which failures are tried again, by class or kind; None: as the queue's settings say.
+        queue: The queue whose messages are settled.
+        holder: Who holds them.
+        exclusion: Held during each transaction, and not while files are written.
     """
 
-    def __init__(self, queue: Queue, retry: Retry | None) -> None:
-        self._queue = queue
+    def __init__(
+        self,
+        output: Queue,
+        retry: Retry | None,
+        queue: Queue,
+        holder: Holder,
+        exclusion: AbstractContextManager[object],
+    ) -> None:
+        self._output = output
         self._retry = retry
-        #: Whether the queue had no room at the last settlement.
+        self._queue = queue
+        self._holder = holder
+        self._exclusion = exclusion
+        #: Whether the output queue had no room at the last settlement.
         self._is_full = False
-
-    @property
-    def known(self) -> Output:
-        """The queue as it is known now."""
-        info = self._queue.info
-        return Output(info.name, info.schema, info.key)
 
     def fitted(self, given: Sequence[Given]) -> Fitted:
         """Return the rows of a batch with the columns of the queue."""
@@ -130,13 +138,7 @@ class PoolOutput:
         rows = OutputRows.joined((part.rows, messages) for part, messages in parts)
         return PoolOutcomes(failed(settlement, failures, self._retry), rows)
 
-    def settle_all(
-        self,
-        queue: QueueInfo,
-        outcomes: Sequence[PoolOutcomes],
-        holder: Holder,
-        policy: Retry | None,
-    ) -> list[Settled]:
+    def settle_all(self, outcomes: Sequence[PoolOutcomes]) -> list[Settled]:
         """
         Settle the outcomes of several workers in one transaction, and load their rows.
 
@@ -145,63 +147,51 @@ class PoolOutput:
         """
         joint = PoolOutcomes.joint(outcomes)
         try:
-            lost = self._settle(queue, joint, holder, policy)
+            lost = self._settle(joint)
         except IgnisError as error:
             waits = isinstance(error, Unavailable)
             if isinstance(error, QueueFull):
                 waits = error.may_fit
                 if waits and not self._is_full:
-                    _log.warning("queue %r: the pool waits for room: %s", queue.name, error)
+                    _log.warning("queue %r: the pool waits for room: %s", self._queue.name, error)
                 self._is_full = waits
             if joint.output is None or waits or error.outcome_unknown:
                 raise
             if len(outcomes) > 1:
                 # What is settled before another one is unavailable counts as lost the next time.
-                return [
-                    settled
-                    for each in outcomes
-                    for settled in self.settle_all(queue, [each], holder, policy)
-                ]
+                return [settled for each in outcomes for settled in self.settle_all([each])]
             (one,) = outcomes
             if isinstance(error, QueueFull) and one.settlement.num_rows > 1:
                 # Together, they are more than the queue can ever hold.
                 numbers = np.arange(one.settlement.num_rows)
                 halves = [one.take(half) for half in np.array_split(numbers, 2)]
-                parts = [self.settle_all(queue, [half], holder, policy)[0] for half in halves]
+                parts = [self.settle_all([half])[0] for half in halves]
                 settlement = pa.concat_tables([each.settlement for each in parts])
                 return [Settled(settlement, np.concatenate([each.lost for each in parts]))]
-            return [self._fail(queue, one, error, holder, policy)]
+            return [self._fail(one, error)]
         self._is_full = False
         return [Settled(each.settlement, lost) for each in outcomes]
 
-    def _fail(
-        self,
-        queue: QueueInfo,
-        outcomes: PoolOutcomes,
-        error: IgnisError,
-        holder: Holder,
-        policy: Retry | None,
-    ) -> Settled:
+    def _fail(self, outcomes: PoolOutcomes, error: IgnisError) -> Settled:
         """Settle messages whose rows cannot be loaded: they fail."""
         assert outcomes.output is not None
         numbers = np.unique(outcomes.output.numbers).tolist()
         _log.warning(
             "queue %r: %d messages fail, since their rows cannot be loaded: %s",
-            queue.name,
+            self._queue.name,
             len(numbers),
             error,
         )
         settlement = failed(outcomes.settlement, dict.fromkeys(numbers, error), self._retry)
-        lost = self._settle(queue, PoolOutcomes(settlement), holder, policy)
-        return Settled(settlement, lost)
+        return Settled(settlement, self._settle(PoolOutcomes(settlement)))
 
-    def _settle(
-        self, queue: QueueInfo, outcomes: PoolOutcomes, holder: Holder, policy: Retry | None
-    ) -> Numbers:
+    def _settle(self, outcomes: PoolOutcomes) -> Numbers:
         """Settle and load in one transaction; return the ids of messages that are not held."""
-        opened = self._queue.opened
+        opened, queue = self._output.opened, self._queue.info
+        policy = None if self._retry is None else self._retry.by_kinds()
         if outcomes.output is None:
-            return settle_rows(opened.catalog, queue, outcomes.settlement, holder, policy)
+            with self._exclusion:
+                return settle_rows(opened.catalog, queue, outcomes.settlement, self._holder, policy)
         settlement = Settlement.of(outcomes.settlement)
         numbers, rows = outcomes.output
         lost: Numbers | None = None
@@ -213,17 +203,18 @@ class PoolOutput:
             of_rows = np.empty_like(ids)
             of_rows[order] = ids
             try:
-                lost = settle_and_load(
-                    opened.catalog,
-                    opened.storage,
-                    [queue],
-                    settlement,
-                    holder,
-                    policy,
-                    info,
-                    StagedOutput(tuple(staged), of_rows),
-                    OnFull(timeout=ROOM_SECONDS),
-                )
+                with self._exclusion:
+                    lost = settle_and_load(
+                        opened.catalog,
+                        opened.storage,
+                        [queue],
+                        settlement,
+                        self._holder,
+                        policy,
+                        info,
+                        StagedOutput(tuple(staged), of_rows),
+                        OnFull(timeout=ROOM_SECONDS),
+                    )
             except SettingsChanged:
                 remove_staged(opened.storage, staged)
                 raise
@@ -231,18 +222,24 @@ class PoolOutput:
 
         load_each(opened, rows, (None, None), load)
         # A pool that reads its own output is not idle once its last batch has loaded some.
-        notify_loaded(opened.catalog, self._queue.info)
+        notify_loaded(opened.catalog, self._output.info)
         return _known(lost)
 
     def _conformed(self, rows: pa.Table | list[object]) -> pa.Table:
-        known = self._queue.info
+        known = self._output.info
         try:
-            return self.known.conformed(rows)
+            return known_output(self._output).conformed(rows)
         except SchemaMismatch:
             # Another process may have added columns.
-            if self._queue.opened.follow() is known:
+            if self._output.opened.follow() is known:
                 raise
-            return self.known.conformed(rows)
+            return known_output(self._output).conformed(rows)
+
+
+def known_output(queue: Queue) -> Output:
+    """Return the queue for the rows of a handler as it is known now."""
+    info = queue.info
+    return Output(info.name, info.schema, info.key)
 
 
 def settle_rows(

@@ -168,12 +168,11 @@ class AcquiringSource(MessageSource):
         held: HeldBytes,
         retry: Retry | None = None,
         breaker: PoolBreaker | None = None,
-        output: PoolOutput | None = None,
+        output: Queue | None = None,
     ) -> None:
         super().__init__(queue, consumer, columns, on_available, held)
         self._breaker = breaker
-        self.output = output
-        self._retry = retry
+        self._retry = None if retry is None else retry.by_kinds()
         self._demand = queue.opened.demanded(demand)
         self.is_sideline = self._demand.magazine is Magazine.SIDELINE
         self._prefetch = Prefetch(MAX_FACTOR if prefetch else 1)
@@ -188,8 +187,10 @@ class AcquiringSource(MessageSource):
         exclusion = threading.Lock()
         self._fire = Coalescer(self._in_room, exclusion)
         self._settle = Coalescer(self._settle_all, exclusion)
-        # Apart, since it may wait for room in the output queue.
-        self._settle_and_load = Coalescer(self._settle_all, exclusion)
+        if output is not None:
+            self.output = PoolOutput(output, retry, queue, consumer, exclusion)
+            # It may wait for room in the output queue.
+            self._settle_and_load = Coalescer(self.output.settle_all, threading.Lock())
 
     def take(self, limit: int) -> HeldBatch | None:
         """Return messages that were fired ahead, or fire some."""
@@ -345,11 +346,9 @@ class AcquiringSource(MessageSource):
             self._is_outdated = True
 
     def _settle_all(self, outcomes: list[PoolOutcomes]) -> Sequence[Settled]:
-        queue, consumer = self._queue.info, self._consumer
-        if self.output is not None:
-            return self.output.settle_all(queue, outcomes, consumer, self._retry)
+        catalog, queue = self._queue.store.catalog, self._queue.info
         rows = PoolOutcomes.joint(outcomes).settlement
-        lost = settle_rows(self._queue.store.catalog, queue, rows, consumer, self._retry)
+        lost = settle_rows(catalog, queue, rows, self._consumer, self._retry)
         return [Settled(each.settlement, lost) for each in outcomes]
 
 

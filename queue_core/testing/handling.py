@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ from queue_core.handling.handler import BatchHandler, RowHandler
 from queue_core.handling.output import OUTPUT, OutputRows, unpacked
 from queue_core.handling.results import refusal
 from queue_core.handling.verdicts import SETTLEMENT
-from queue_core.pool.output import PoolOutcomes, PoolOutput, check_output
+from queue_core.pool.output import PoolOutcomes, PoolOutput, check_output, known_output
 from queue_core.queue import Queue
 from queue_core.testing.handled import Handled
 from queue_core.testing.transacting import run_in_transactions
@@ -112,14 +113,13 @@ def handle(
     timeout = None if handler_timeout is None else contract.timeout_for([queue.info])
     is_main = queue.opened.magazine(magazine) is Magazine.MAIN
     runner = contract.runner(timeout, may_put_off=is_main)
-    to = None
+    target = None
     if output is not None:
         target = queue.store.queue(output)
         check_output(target)
         if transactional:
             raise BadOption("transactional=True cannot be combined with output, as in ConsumerPool")
-        to = PoolOutput(target, contract.retry)
-        runner = replace(runner, output=to.known)
+        runner = replace(runner, output=known_output(target))
     names = contract.read(queue.refresh().schema.names)
     contract.check_queue(queue.name, queue.schema, names)
     before = _ids(queue.store)
@@ -133,10 +133,9 @@ def handle(
     policy = None if contract.retry is None else contract.retry.by_kinds()
     if transactional and firing.ticket is not None:
         settled, left = run_in_transactions(queue, firing.ticket, given, runner, magazine, policy)
-    elif to is not None and firing.ticket is not None:
-        ((settled, _),) = to.settle_all(
-            queue.info, [_outcomes(runner.run(given))], firing.ticket, policy
-        )
+    elif target is not None and firing.ticket is not None:
+        to = PoolOutput(target, contract.retry, queue, firing.ticket, nullcontext())
+        ((settled, _),) = to.settle_all([_outcomes(runner.run(given))])
         left = settled.slice(0, 0)
     else:
         settled = left = pa.Table.from_batches(runner.run(given), SETTLEMENT)
