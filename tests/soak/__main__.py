@@ -3,8 +3,10 @@ The soak of `make soak`: servers of its own, and every fault.
 
     python -m tests.soak --minutes 60 --catalog postgresql --seed 7
 
-With SQLite the segments are in a folder, with PostgreSQL in a bucket behind a bad proxy. Ends with
-1 if a promise was broken; then everything is kept.
+With SQLite the segments are in a folder, with PostgreSQL in a bucket behind a bad proxy. A cluster
+is a primary with two standbys, to which the primary replicates before a commit returns
+(``synchronous``) or after (``asynchronous``), and a folder. Ends with 1 if a promise was broken;
+then everything is kept.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
@@ -26,6 +29,7 @@ from queue_core.values.address import Address
 from tests import servers
 from tests.books import audit
 from tests.soak import report
+from tests.soak.cluster import WAYS, TakeOver, cluster
 from tests.soak.growth import Growth
 from tests.soak.nemesis import Fault
 from tests.soak.postgres import SETTINGS, Cut, Failover, Freeze, Restart, Standby
@@ -41,7 +45,6 @@ from tests.soak.workload import Scene
 GRACE = 90.0
 #: Seconds in which the processes may empty the queues, of which Spark may take many.
 EMPTY_SECONDS = 600.0
-CATALOGS = ("sqlite", "postgresql")
 
 
 def main() -> int:
@@ -61,8 +64,7 @@ def main() -> int:
     folder = Path(tempfile.mkdtemp(prefix="ignis-soak-"))
     folder.chmod(0o755)
     console.print(f"histories: {folder}")
-    setting = on_sqlite if asked.catalog == "sqlite" else on_postgresql
-    with setting(folder, asked.seed, spark=not asked.no_spark) as (soak, faults):
+    with CATALOGS[asked.catalog](folder, asked.seed, spark=not asked.no_spark) as (soak, faults):
         result = soak.run(asked.minutes * 60, faults, asked.pause)
         result.broken += books(soak.scene)
     report.show(result, console)
@@ -108,6 +110,38 @@ def on_postgresql(folder: Path, seed: int, *, spark: bool) -> Iterator[tuple[Soa
                 *bad_buckets(bad, soak.chance),
             ]
             yield soak, faults
+
+
+@contextmanager
+def on_cluster(
+    folder: Path, seed: int, *, spark: bool, synchronous: bool
+) -> Iterator[tuple[Soak, list[Fault]]]:
+    """A soak of a store in a replicated server and a folder, and its faults."""
+    with cluster(synchronous=synchronous) as running:
+        address = Address(running.url, str(folder / "store"))
+        with _soak(address, folder, seed, spark) as (soak, faults, _):
+            faults += [
+                TakeOver(
+                    how=how,
+                    shared=spark,
+                    cluster=running,
+                    address=address,
+                    cast=soak.cast,
+                    history=soak.history,
+                    chance=soak.chance,
+                )
+                for how in WAYS
+            ]
+            yield soak, faults
+
+
+#: How to start each kind of soak.
+CATALOGS = {
+    "sqlite": on_sqlite,
+    "postgresql": on_postgresql,
+    "synchronous": partial(on_cluster, synchronous=True),
+    "asynchronous": partial(on_cluster, synchronous=False),
+}
 
 
 @contextmanager
