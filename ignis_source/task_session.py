@@ -62,7 +62,8 @@ class TaskSession:
         self._latest: TaskOffset | None = None
         #: The last round whose errors are known.
         self._noted = 0
-        self._claimed: Counter[str] = Counter()
+        #: A round, and how many shares of each task it has.
+        self._claimed: tuple[int, Counter[str]] = (0, Counter())
 
     def begin(self) -> TaskOffset:
         """Return the offset at which a query without a checkpoint begins."""
@@ -118,7 +119,6 @@ class TaskSession:
             told = task_log.read(
                 connection, about, self.options.tasks, after, end.report, end.stream
             )
-        self._claimed = Counter(run.task for run in runs)
         planned: list[InputPartition] = [*self._spread(runs, about)]
         if told.num_rows or not planned:
             planned.append(TablePartition.of(told))
@@ -128,7 +128,12 @@ class TaskSession:
         """Return the newest offset, and how many shares of each task its round has."""
         if self._latest is None:
             return None
-        return self._latest.to_json() | {"claimed": dict(self._claimed)}
+        stream, number = self._latest.stream, self._latest.round
+        if self._claimed[0] != number:
+            with self.store.catalog.read() as connection:
+                runs = task_runs.of_rounds(connection, stream, number - 1, number)
+            self._claimed = number, Counter(run.task for run in runs)
+        return self._latest.to_json() | {"claimed": dict(self._claimed[1])}
 
     def close(self) -> None:
         """Stop leading and close the store. Spark does not call this; tests do."""

