@@ -26,12 +26,16 @@ _ALARMING = (EXCEPTION, TIMEOUT, UNDECIDED, UNREADABLE)
 _log = logging.getLogger(__name__)
 
 
+#: The kind and the fingerprint of failures, and whether a trace was logged with them.
+_Seen = tuple[str, str | None, bool]
+
+
 @dataclass(slots=True)
 class _Minute:
     """What was logged of a queue since the last first failure."""
 
     timer: threading.Timer
-    seen: set[tuple[str, str | None]] = field(default_factory=set)
+    seen: set[_Seen] = field(default_factory=set)
     more: int = 0
 
 
@@ -83,23 +87,26 @@ class FailureLog:
 _Sample = tuple[int, str, str | None, str | None, str | None]
 
 
-def _is_new(seen: set[tuple[str, str | None]], sample: _Sample) -> bool:
-    key = sample[1], sample[3]
-    is_new = key not in seen
-    seen.add(key)
+def _is_new(seen: set[_Seen], sample: _Sample) -> bool:
+    """Return whether a group was not logged, or is logged with its trace for the first time."""
+    _, kind, _, fingerprint, trace = sample
+    traced = (kind, fingerprint, True)
+    keys = {traced} if trace else {traced, (kind, fingerprint, False)}
+    is_new = keys.isdisjoint(seen)
+    seen.add((kind, fingerprint, trace is not None))
     return is_new
 
 
-def _samples(settlement: Settlement, seen: set[tuple[str, str | None]]) -> Iterator[_Sample]:
+def _samples(settlement: Settlement, seen: set[_Seen]) -> Iterator[_Sample]:
     """Yield the messages that have traces, and the first one of each kind that was not seen."""
     import pyarrow.compute as pc
 
     reasons, traces = settlement.reasons, settlement.traces
-    if reasons.num_rows < len(settlement.sidelined) and (REJECTED, None) not in seen:
+    if reasons.num_rows < len(settlement.sidelined) and (REJECTED, None, False) not in seen:
         given = settlement.sidelined.numbers()
         silent = pc.is_in(pa.array(given), value_set=reasons.column("message_id").combine_chunks())
         yield int(given[pc.index(silent, False).as_py()]), REJECTED, None, None, None
-    kinds = {kind for kind, _ in seen}
+    kinds = {kind for kind, _, _ in seen}
     fresh = [kind for kind in pc.unique(reasons.column("kind")).to_pylist() if kind not in kinds]
     if not (fresh or traces.num_rows):
         # Most settlements of a flood have nothing new.

@@ -1,12 +1,13 @@
 """Traces of exceptions that handlers raise: their ends, cut so that the handler's line is in.
 
-A trace is made of one failure in two seconds, and of each that comes from another line. In a
-flood of failures, only each fourth one of a known class is looked at. So thousands of failures a
-second cost next to nothing, and each cause has its trace.
+A trace is made of one failure in two seconds, and of each that has another line or another text,
+apart from its values. In a flood of failures of which none is new, only each seventh one is looked
+at. So thousands of failures a second cost next to nothing, and each cause has its trace.
 """
 
 from __future__ import annotations
 
+import re
 import sys
 import threading
 import time
@@ -14,16 +15,20 @@ from collections.abc import Sequence
 from itertools import dropwhile
 from pathlib import Path
 from traceback import FrameSummary, StackSummary, TracebackException, extract_stack
-from types import CodeType
+from types import CodeType, TracebackType
 
 from queue_core.values.failure_kinds import TRACE_LENGTH, escaped
 
-#: Seconds between two traces from one place, and how many places are remembered.
+#: Seconds between two traces that are not the first of their text, and how many lines are known.
 EVERY_SECONDS = 2.0
 _MOST_PLACES = 1000
-#: How many failures are passed over if two that were looked at come within so many seconds.
-_FLOOD = 3
-_FLOOD_SECONDS = 0.01
+#: How many texts of one line have traces of their own.
+MOST_TEXTS = 20
+#: After so many failures in sequence that were not new, so many are passed over each time.
+DULL, PASSED = 100, 6
+#: The characters of a text by which failures are told apart, and the values that are left out.
+_TEXT = 200
+_VALUE = re.compile(r"\S*\d\S*|'[^']*'|\"[^\"]*\"")
 #: The first frames of the handler, and the last ones of the trace.
 _FIRST = _LAST = 8
 #: Characters of a frame or a message: all of a trace then fit into `TRACE_LENGTH`.
@@ -41,12 +46,11 @@ class Tracer:
     def __init__(self) -> None:
         #: When the next trace is due, from any place.
         self._due = 0.0
-        #: When a failure was last looked at, and how many of the next ones are passed over.
-        self._looked = 0.0
-        self._passed = 0
+        #: How many failures in sequence were not new, and how many of the next are passed over.
+        self._dull = self._passed = 0
         self._classes: set[type[BaseException]] = set()
-        #: Lines that have raised, whose code stays in memory meanwhile.
-        self._places: dict[tuple[int, int], CodeType] = {}
+        #: Lines that have raised, whose code stays in memory meanwhile, and the texts of each.
+        self._places: dict[tuple[int, int], tuple[CodeType, set[str]]] = {}
 
     def trace_of(self, error: BaseException) -> str | None:
         """Return the trace of an exception, if it is due."""
@@ -56,27 +60,34 @@ class Tracer:
         end = error.__traceback__
         if end is None:
             return None
+        try:
+            return trace_of(error) if self._is_due(error, end) else None
+        except Exception:  # noqa: BLE001 - an exception of a user can fail in any way when it is shown
+            return None
+
+    def _is_due(self, error: BaseException, end: TracebackType) -> bool:
+        """Return whether a failure is new, or the time has come; note it."""
         while end.tb_next is not None:
             end = end.tb_next
         code = end.tb_frame.f_code
-        # By its id, because the hash of code is slow.
-        place = id(code), end.tb_lasti
-        now = time.monotonic()
-        self._passed = _FLOOD if now - self._looked < _FLOOD_SECONDS else 0
-        self._looked = now
-        if now < self._due and place in self._places:
-            return None
-        # Two threads at once may make one more.
-        self._due = now + EVERY_SECONDS
         if len(self._places) >= _MOST_PLACES:
             self._places.clear()
             self._classes.clear()
-        self._places[place] = code
         self._classes.add(type(error))
-        try:
-            return trace_of(error)
-        except Exception:  # noqa: BLE001 - an exception of a user can fail in any way when it is shown
-            return None
+        # By its id, because the hash of code is slow.
+        _, texts = self._places.setdefault((id(code), end.tb_lasti), (code, set()))
+        now = time.monotonic()
+        is_due = now >= self._due
+        if is_due:
+            # Two threads at once may make one more.
+            self._due = now + EVERY_SECONDS
+        text = _VALUE.sub("*", str(error)[:_TEXT])
+        is_new = text not in texts and len(texts) < MOST_TEXTS
+        if is_new:
+            texts.add(text)
+        self._dull = 0 if is_new else self._dull + 1
+        self._passed = PASSED if self._dull >= DULL else 0
+        return is_due or is_new
 
 
 def trace_of(error: BaseException) -> str:

@@ -133,20 +133,32 @@ def test_a_thread_is_where_the_handler_is():
     assert trace_of_thread(thread) is None
 
 
-def test_a_tracer_makes_one_of_each_place_and_one_of_each_time(monkeypatch):
+def test_a_tracer_makes_one_of_each_line_and_text_and_one_of_each_time(monkeypatch):
     now = [100.0]
     monkeypatch.setattr(traces.time, "monotonic", lambda: now[0])
     tracer = Tracer()
-    one, same, other = caught(failing, "1"), caught(failing, "2"), caught(deep, 0, "3")
+    one, same, other = (caught(failing, text) for text in ("no 1", "no 2", "not 'a'"))
 
-    assert tracer.trace_of(one).endswith("1")
+    assert tracer.trace_of(one).endswith("no 1")
     assert tracer.trace_of(same) is None
-    assert tracer.trace_of(other).endswith("3")
+    assert tracer.trace_of(other).endswith("not 'a'")
+    assert tracer.trace_of(caught(deep, 0, "no 3")).endswith("no 3")
     now[0] += traces.EVERY_SECONDS
-    # They come so fast that not each of them is looked at.
-    (again,) = [trace for trace in [tracer.trace_of(same) for _ in range(5)] if trace]
-    assert again.endswith("2")
+    assert tracer.trace_of(same).endswith("no 2")
     assert tracer.trace_of(ValueError("never raised")) is None
+
+
+def test_a_flood_costs_few_traces_and_hides_no_new_text_for_long():
+    tracer = Tracer()
+    known = caught(failing, "no 1")
+    assert [tracer.trace_of(known) is None for _ in range(500)].count(False) == 1
+    new = caught(failing, "another cause")
+    found = [tracer.trace_of(new) for _ in range(traces.PASSED + 1)]
+    assert len([trace for trace in found if trace]) == 1
+
+    texts = [caught(failing, "x" * n) for n in range(3 * traces.MOST_TEXTS)]
+    told = [trace for trace in map(tracer.trace_of, texts) if trace]
+    assert len(told) < traces.MOST_TEXTS
 
 
 def test_an_exception_that_cannot_be_shown_has_none():
