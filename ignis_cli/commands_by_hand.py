@@ -19,6 +19,7 @@ from ignis_cli.display import OutputLost, answer, complain, counted, flush
 from ignis_cli.invocation import BROKEN, REFUSED
 from ignis_cli.tables import say_what_lacks, show
 from queue_core import Chosen, Firing, IgnisError, Queue, Store
+from queue_core.catalog.records import acts
 from queue_core.errors import BadOption
 from queue_core.values.names import nearest
 from queue_core.watching.holders import holding
@@ -168,7 +169,9 @@ def fire(
         # Whoever reads them has them, before they are removed.
         flush()
         if delete:
-            queue.delete(firing)
+            chosen = {"magazine": magazine, "selector": where, "count": count}
+            with acts.acting(queue.store.catalog, "fire and delete", queue.name, chosen):
+                queue.delete(firing)
     if len(firing) and not delete:
         complain(_in_flight(queue, len(firing)))
     if len(firing) < count:

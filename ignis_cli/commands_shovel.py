@@ -13,6 +13,7 @@ from ignis_cli.display import answer, complain, counted
 from ignis_cli.invocation import BROKEN
 from ignis_cli.tables import show
 from queue_core import Queue, Store
+from queue_core.catalog.records import acts
 from queue_core.errors import BadOption
 from queue_core.upkeep.tasks.shovel import Retries
 
@@ -41,7 +42,8 @@ def shovel(
     Move sidelined messages back to main, or to another queue.
 
     With --wait or --background, this is a job: `ignis jobs` shows it, and `ignis cancel` ends it.
-    The exit code is 1 if the job was cancelled, has failed, or is left to other processes.
+    The exit code is 1 if the job was cancelled, has failed, or is left to other processes, or if no
+    message that fits --where or --reason was moved.
 
     Args:
         limit: Move at most this many messages. By default, the queue's setting shovel_limit; for a
@@ -62,6 +64,7 @@ def shovel(
     how: dict[str, Any] = {"selector": where, "rate": rate, "force": force, "to": to}
     if reason is not None:
         how["ids"] = _failed_for(queue, reason)
+        acts.chosen_by(reason=reason)
     if wait or background:
         job = queue.start_shovel(limit, **how)
         if background:
@@ -86,6 +89,8 @@ def shovel(
         queue=queue.name,
         shovelled=moved,
     )
+    if not moved and (where or reason):
+        raise typer.Exit(BROKEN)
 
 
 @command(_INSPECT)

@@ -204,7 +204,7 @@ def _run_now(call: Call, prepared: PreparedAction, entry: LogEntry) -> LogEntry:
     """Run an action in brief rounds, since nothing here may keep a firing waiting; and log it."""
     log = call.console.log
     entry = log.begin(entry)
-    token = DOER.set(Doer("console", entry.who, entry.id))
+    token = DOER.set(Doer("console", entry.who, entry.id, entry.chosen))
     try:
         with rounds.brief(), progress.told_to(partial(log.advance, entry.id)):
             changed = prepared.run(entry.who)

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from sqlalchemy import Connection
 
+from queue_core.catalog import queues
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.holders.consumers import DEAD_AFTER_SECONDS
 from queue_core.catalog.identity import clock
-from queue_core.catalog.records import jobs
+from queue_core.catalog.records import acts, jobs
 from queue_core.catalog.records.acts import Subject, by_hand, noting
 from queue_core.catalog.records.breakers import BreakerSwitch
+from queue_core.errors import NoSuchQueue
 from queue_core.segments.storage import Storage
 from queue_core.support.interruption import shielded
 from queue_core.upkeep.tasks.vacuum import GRACE_SECONDS, vacuum
@@ -224,7 +228,17 @@ class StoreAdmin:
         Raises:
             BadOption: The store has no job of that id.
         """
-        return self._catalog.write(noting(lambda connection: jobs.cancel(connection, job)))
+
+        def work(connection: Connection) -> bool:
+            queue_id = jobs.find(connection, job).queue_id
+            cancelled = jobs.cancel(connection, job)
+            if cancelled:
+                with suppress(NoSuchQueue):
+                    acts.about(queue=queues.by_id(connection, queue_id).name)
+                acts.note(connection)
+            return cancelled
+
+        return self._catalog.write(work)
 
     def breaker(self, name: str) -> BreakerSwitch:
         """

@@ -26,7 +26,7 @@ from queue_core.catalog import queues as catalog_queues
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.holders import holders
 from queue_core.catalog.holders.consumers import deleting_on_commit
-from queue_core.catalog.records import failures, traces
+from queue_core.catalog.records import acts, failures, traces
 from queue_core.catalog.records.publications import is_new_batch
 from queue_core.catalog.slices import id_map, segment_lookup
 from queue_core.catalog.slices.changes import CLEARED, Changes
@@ -84,7 +84,10 @@ def settle_or_lose(
     def work(connection: Connection) -> Numbers | None:
         if batch and not is_new_batch(connection, queues[0], batch):
             return None
-        return settle_within(connection, queues, settlement, holder, batch, retry)
+        lost = settle_within(connection, queues, settlement, holder, batch, retry)
+        # A person may have taken messages by hand.
+        acts.note(connection, len(_all_of(settlement)) - len(lost))
+        return lost
 
     lost = transact(catalog, "settle", work)
     FAILURES.note(listed([queue.name for queue in queues]), settlement)

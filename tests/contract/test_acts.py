@@ -153,6 +153,37 @@ def test_the_command_line_says_so(store):
     assert shown["verb"] == "resume"
 
 
+def test_what_is_taken_by_hand_is_an_act_and_a_cancel_belongs_to_its_queue(store):
+    queue = make_filled(store, 6)
+    ignis = runner(store.address)
+    answer(ignis("--json", "fire", "orders", "--count", "2", "--delete", "--where", "number < 4"))
+    queue.sideline(queue.fire(2, selector="number >= 4"), reason="no stock")
+    answer(ignis("--json", "shovel", "orders", "--reason", "STOCK", "--force", "--limit", "1"))
+    job = queue.start_shovel(rate=1, force=True)
+    answer(ignis("--json", "cancel", job))
+    assert ignis("--json", "cancel", job).exit_code == 1
+    assert ignis("--json", "shovel", "orders", "--reason", "no such").exit_code == 1
+
+    taken, shovelled, _, cancelled = acts_of(store, "orders")
+    assert (taken["verb"], taken["selector"], taken["messages"]) == (
+        "fire and delete",
+        "number < 4",
+        2,
+    )
+    chosen = json.loads(shovelled["chosen"])
+    assert (chosen["reason"], chosen["limit"], "ids" in chosen) == ("STOCK", 1, False)
+    assert (shovelled["messages"], cancelled["verb"]) == (1, "cancel")
+
+
+def test_a_long_list_of_ids_is_cut(store):
+    queue = make_filled(store, 50)
+    queue.start_shovel(ids=queue.choose("all").ids.to_pylist(), force=True)
+
+    ids = json.loads(acts_of(store)[-1]["chosen"])["ids"]
+    assert ids.endswith(" and 30 more")
+    assert ids.count(", ") == 19
+
+
 def test_an_act_that_is_interrupted_shows_how_far_it_came(store, monkeypatch):
     queue = make_filled(store, 5)
     in_small_rounds(monkeypatch)

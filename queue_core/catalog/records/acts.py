@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 KEPT_SECONDS = 90 * 24 * 3600.0
 #: The most characters that are kept of a selector, of an argument, and of an error.
 _LENGTH = 2000
+#: The most values of a list, such as ids, that are kept.
+_SHOWN = 20
 #: The most characters of a person's name.
 _WHO_LENGTH = 200
 
@@ -55,6 +57,8 @@ class Doer(NamedTuple):
     who: str | None = None
     #: The id of the act; None: a random one.
     id: str | None = None
+    #: How the person chose what the call names by ids, such as by a reason.
+    chosen: Mapping[str, Any] = {}
 
 
 #: Who acts in this context.
@@ -119,8 +123,11 @@ def acting(
     if _current.get() is not None:
         yield
         return
-    given = {name: value for name, value in chosen.items() if value is not None}
-    act = _Act(verb, queue, given, DOER.get(_USER).id or new_id())
+    person = DOER.get(_USER)
+    given = {n: value for n, value in chosen.items() if value is not None and n != "progress"}
+    if person.chosen and "ids" not in person.chosen:
+        given.pop("ids", None)
+    act = _Act(verb, queue, {**person.chosen, **given}, person.id or new_id())
     token = _current.set(act)
     error: str | None = None
     fields = {"act": act.id, "verb": verb, "queue": queue, "who": doer()}
@@ -181,11 +188,18 @@ def noting(work: Callable[[Connection], _Result]) -> Callable[[Connection], _Res
     return noted
 
 
-def about(**chosen: Any) -> None:
-    """Add to the act of this context what its call has found out."""
+def about(*, queue: str | None = None, **chosen: Any) -> None:
+    """Add to the act of this context what its call has found out, such as the *queue*."""
     act = _current.get()
     if act is not None:
         act.chosen |= chosen
+        act.queue = queue or act.queue
+
+
+def chosen_by(**chosen: Any) -> None:
+    """Note how the person of this context has chosen messages that a call will name by ids."""
+    known = {name: value for name, value in chosen.items() if value is not None}
+    DOER.set(DOER.get(_USER)._replace(chosen=known))
 
 
 def doer() -> str:
@@ -247,6 +261,9 @@ def end(catalog: Catalog, act: _Act, error: str | None) -> None:
 def _as_json(chosen: Mapping[str, Any]) -> str:
     shown = {}
     for name, value in chosen.items():
-        plain = value if isinstance(value, int | float) else str(value)[:_LENGTH]
-        shown[name] = plain
+        if hasattr(value, "to_pylist") or isinstance(value, list | tuple):
+            few = [*value[: _SHOWN + 1]]
+            more = f" and {len(value) - _SHOWN:,} more" if len(few) > _SHOWN else ""
+            value = ", ".join(map(str, few[:_SHOWN])) + more
+        shown[name] = value if isinstance(value, int | float) else str(value)[:_LENGTH]
     return json.dumps(shown, ensure_ascii=False, default=str)
