@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -153,6 +152,8 @@ class LogPage:
     """The latest acts of persons, by any way."""
 
     queue: str | None
+    #: Why only actions of this console are shown; null: the log was read.
+    error: str | None
     #: The actions of this console that have not ended.
     under_way: tuple[LogEntry, ...]
     entries: tuple[LogEntry, ...]
@@ -168,14 +169,19 @@ def log_page(console: Console, ask: Ask) -> LogPage:
     queue = ask.text("queue")
     own = [*console.log.running(), *console.log.latest()]
     found: Sequence[Any] = ()
-    # Its own actions say what went wrong, also while the store cannot be reached.
-    with suppress(IgnisError), console.store.catalog.read() as connection:
-        found = acts.rows(connection, None if queue is None else [queue], KEPT)
+    error: str | None = None
+    try:
+        with console.store.catalog.read() as connection:
+            found = acts.rows(connection, None if queue is None else [queue], KEPT)
+    except IgnisError as failure:
+        # Its own actions say what went wrong, also while the store cannot be reached.
+        error = str(failure)
     entries = {row.id: _entry(row) for row in found}
     entries |= {each.id: each for each in own if queue in (None, each.queue)}
     under_way = tuple(entries.pop(each.id) for each in console.log.running() if each.id in entries)
     latest = sorted(entries.values(), key=lambda each: each.at, reverse=True)
-    return LogPage(queue=queue, under_way=under_way, entries=tuple(latest[:KEPT]))
+    entries_shown = tuple(latest[:KEPT])
+    return LogPage(queue=queue, error=error, under_way=under_way, entries=entries_shown)
 
 
 def _entry(act: Any) -> LogEntry:

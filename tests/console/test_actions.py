@@ -358,6 +358,24 @@ def test_the_page_after_an_action_says_what_was_done(operator, queue):
     assert "redriven." not in operator.get("/queues/orders?done=7").text
 
 
+def test_the_log_says_that_it_could_not_be_read(operator, queue, monkeypatch):
+    act(operator, "redrive", **GROUP)
+
+    def fail(*_):
+        raise CatalogUnavailable("the database is down")
+
+    monkeypatch.setattr(acts, "rows", fail)
+    page = operator.get("/log").text
+    assert "Only the actions of this console are shown: the database is down" in page
+    assert "<td>redrive" in page
+    monkeypatch.undo()
+    page = operator.get("/log").text
+    assert "Only the actions" not in page
+    # Its acts are told once, with what was chosen.
+    assert page.count("<td>redrive") + page.count("<td>shovel") + page.count("start_shovel") == 1
+    assert "no such customer" in page
+
+
 def test_the_log_has_the_names_of_the_fields(operator, queue):
     act(operator, "redrive", **GROUP)
     act(operator, "sideline", selector="number > 0", reason_text="odd")
