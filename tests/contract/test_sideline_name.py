@@ -94,7 +94,7 @@ def test_no_new_queue_gets_such_a_name(store, queue):
 def test_a_queue_that_really_has_such_a_name_comes_first(store, monkeypatch):
     """It was created before ignis knew these names."""
     with monkeypatch.context() as before:
-        before.setattr("queue_core.catalog.queues.SIDELINE_SUFFIX", "no name ends so")
+        before.setattr("queue_core.catalog.queue_changes.SIDELINE_SUFFIX", "no name ends so")
         make_queue(store, "orders_SIDELINE").load(orders(1, 7))
     make_queue(store).load(orders(1))
 
