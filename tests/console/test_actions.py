@@ -3,16 +3,18 @@
 import json
 import re
 import socket
+from pathlib import Path
 
 import pytest
 from sqlalchemy import update
 
 from ignis_console.actions import ACTIONS
-from queue_core import CatalogUnavailable
+from queue_core import CatalogUnavailable, DamagedSegment
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.holder_tables import consumers
 from queue_core.catalog.records import acts
 from queue_core.queue.admin import QueueAdmin
+from queue_core.segments import stager
 from queue_core.selection import rounds
 from queue_core.upkeep.tasks.shovel import Retries
 from tests.console.clients import log_in, logged, token
@@ -456,3 +458,23 @@ def test_an_action_that_was_interrupted_has_no_end_in_the_log_of_the_next_consol
     assert "no end in the log" in after.get("/log").text
     act(after, "resume")
     assert [each["action"] for each in logged(after)] == ["resume", "sideline"]
+
+
+def test_a_repair_names_the_files_that_are_still_damaged(operator, store, queue, monkeypatch):
+    monkeypatch.setattr(stager, "INLINE_BYTES", 0)
+    queue.load(orders(10, 100))
+    (name,) = store.storage.list()
+    file = Path(store.storage.folder, name)
+    data = file.read_bytes()
+    file.write_bytes(data[: len(data) // 2])
+    with pytest.raises(DamagedSegment):
+        queue.fire("all")
+
+    _, refused = act(operator, "repair", api=False)
+    assert "0 messages put back. 10 messages in quarantine: " in refused.text
+    assert name in refused.text
+    assert "run `ignis repair orders`" in refused.text
+
+    file.write_bytes(data)
+    _, done = act(operator, "repair", api=False)
+    assert "10 messages put back." in done.text
