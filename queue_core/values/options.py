@@ -56,8 +56,9 @@ def parse(given: Mapping[str, str], known: Iterable[Option], where: str) -> dict
         try:
             values[option.name] = option.parse(text)
         except Invalid as error:
-            shown = f"{option.name}={text!r}: "
-            faults.append(shown + str(error).removeprefix(shown))
+            said = str(error)
+            named = said.startswith(f"{option.name}=")
+            faults.append(said if named else f"{option.name}={text!r}: {said}")
         except ValueError as error:
             faults.append(f"{option.name}={text!r}: use {error}")
     if faults:
