@@ -15,7 +15,7 @@ from ignis_console.redrives import Redrive
 from queue_core.catalog import queues
 from queue_core.catalog.records import figures
 from queue_core.catalog.records.jobs import Wish
-from queue_core.errors import BadOption, Conflict, DamagedSegment
+from queue_core.errors import BadOption, Conflict
 from queue_core.queue.queue import Queue
 from queue_core.values.ids import IdSet
 from queue_core.values.rows import Numbers
@@ -273,18 +273,7 @@ def repair(console: Console, ask: Ask) -> PreparedAction:
         (row,) = figures.read(connection, [queue.info.id])
     count = int(row.damaged or 0)
     text = f"{wording.messages(count)} would wait again, as far as their files are whole."
-
-    def run(_: str) -> int:
-        done = queue.admin.repair()
-        if done.left:
-            stay = [
-                f"{wording.messages(each.messages)} in quarantine: {each.reason}; {each.remedy}"
-                for each in done.left
-            ]
-            raise DamagedSegment(f"{wording.messages(done.messages)} put back. {' '.join(stay)}")
-        return done.messages
-
-    return PreparedAction(count, text, run)
+    return PreparedAction(count, text, lambda _: queue.admin.repair().all_or_error())
 
 
 def _on_chosen(

@@ -20,6 +20,7 @@ from queue_core.catalog.slices.changes import Changes
 from queue_core.catalog.slices.conditions import DAMAGED, in_queue, numbered_above, of_segments
 from queue_core.catalog.slices.slices import fetch
 from queue_core.catalog.transact import Rounds
+from queue_core.errors import DamagedSegment
 from queue_core.segments.storage import Storage
 
 #: The most slices that one transaction puts back.
@@ -46,6 +47,16 @@ class Repaired(NamedTuple):
     messages: int
     #: The segments that are still damaged.
     left: tuple[StillDamaged, ...]
+
+    def all_or_error(self) -> int:
+        """Return how many were put back; raises `DamagedSegment`, which names what is left."""
+        if self.left:
+            stay = (
+                f"{each.messages:,} in quarantine: {each.reason}; {each.remedy}"
+                for each in self.left
+            )
+            raise DamagedSegment(f"{self.messages:,} messages put back, {', '.join(stay)}")
+        return self.messages
 
 
 def repair(catalog: Catalog, storage: Storage, queue_id: int) -> Repaired:

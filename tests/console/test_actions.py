@@ -471,7 +471,7 @@ def test_a_repair_names_the_files_that_are_still_damaged(operator, store, queue,
         queue.fire("all")
 
     _, refused = act(operator, "repair", api=False)
-    assert "0 messages put back. 10 messages in quarantine: " in refused.text
+    assert "0 messages put back, 10 in quarantine: " in refused.text
     assert name in refused.text
     assert "run `ignis repair orders`" in refused.text
 
