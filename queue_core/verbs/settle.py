@@ -84,10 +84,7 @@ def settle_or_lose(
     def work(connection: Connection) -> Numbers | None:
         if batch and not is_new_batch(connection, queues[0], batch):
             return None
-        lost = settle_within(connection, queues, settlement, holder, batch, retry)
-        # A person may have taken messages by hand.
-        acts.note(connection, len(_all_of(settlement)) - len(lost))
-        return lost
+        return settle_within(connection, queues, settlement, holder, batch, retry)
 
     lost = transact(catalog, "settle", work)
     FAILURES.note(listed([queue.name for queue in queues]), settlement)
@@ -104,7 +101,10 @@ def settle_within(
 ) -> Numbers:
     """Settle in a transaction of the caller, which has recorded the *batch*; return as before."""
     done = _settle(connection, queues, settlement, holder, retry, streaming=batch is not None)
-    if done.messages == len(done.given):
+    messages = done.messages
+    # A person may have taken them by hand.
+    acts.note(connection, messages)
+    if messages == len(done.given):
         return np.empty(0, np.int64)
     lost = np.setdiff1d(done.given.numbers(), done.settled.numbers())
     return id_map.logical(connection, lost)
