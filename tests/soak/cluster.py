@@ -8,9 +8,10 @@ import shutil
 import socket
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ import sqlalchemy as sa
 
 from queue_core import Store
 from queue_core.values.address import Address
+from tests.crash.spark.lives import wait_for
 from tests.soak.cast import Cast
 from tests.soak.history import History
 from tests.soak.nemesis import Fault
@@ -38,7 +40,7 @@ wal_sender_timeout = 2s
 """
 #: A commit returns once one standby has it.
 _SYNCHRONOUS = "synchronous_standby_names = 'ANY 1 (a, b, c)'\n"
-#: Seconds for a standby to follow, or for a server to start.
+#: Seconds for a command of a server, or for the end of a process.
 _PATIENCE = 60.0
 
 
@@ -161,7 +163,8 @@ class Cluster:
         now = time.monotonic()
         here = self.primary.run("SELECT pg_current_wal_lsn()")
         for node in self.standbys:
-            _wait(lambda node=node: node.run(f"SELECT pg_last_wal_replay_lsn() >= '{here}'"))
+            has_it = f"SELECT pg_last_wal_replay_lsn() >= '{here}'"
+            wait_for(partial(node.run, has_it), "a standby to follow")
         return now
 
     def promote(self) -> Node:
@@ -170,7 +173,8 @@ class Cluster:
             # Nothing that it hears from now on may make the former primary acknowledge a commit.
             node.stream_from(None)
         for node in self.standbys:
-            _wait(lambda node=node: not node.run("SELECT count(*) FROM pg_stat_wal_receiver"))
+            is_alone = "SELECT count(*) = 0 FROM pg_stat_wal_receiver"
+            wait_for(partial(node.run, is_alone), "a standby to leave the primary")
         position = "SELECT pg_last_wal_receive_lsn() - '0/0'::pg_lsn"
         former, newest = self.primary, max(self.standbys, key=lambda node: node.run(position))
         newest.promote()
@@ -270,10 +274,3 @@ def free_port() -> int:
     with socket.socket() as socket_:
         socket_.bind(("127.0.0.1", 0))
         return int(socket_.getsockname()[1])
-
-
-def _wait(happened: Callable[[], object]) -> None:
-    end = time.monotonic() + _PATIENCE
-    while not happened():
-        assert time.monotonic() < end, f"nothing happened for {_PATIENCE:g} seconds"
-        time.sleep(0.02)
