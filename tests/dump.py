@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import Connection, Table, select, update
+from sqlalchemy import ColumnElement, Connection, Table, func, literal, select, update
 
 from queue_core import Store
 from queue_core.catalog import seals
@@ -33,6 +33,16 @@ def load_earlier(store: Store, seconds: float) -> None:
     store.catalog.write(lambda connection: _set_back(connection, slices, times, seconds))
 
 
+def load_together(store: Store) -> None:
+    """Let all messages have been loaded in one moment."""
+
+    def set_all(connection: Connection) -> None:
+        first = connection.scalar(select(func.min(slices.c.loaded_at)))
+        _set(connection, slices, "loaded_at", literal(first))
+
+    store.catalog.write(set_all)
+
+
 def age(store: Store, seconds: float) -> None:
     """Let every queue have been created and deactivated *seconds* earlier."""
     times = ("created_at", "deactivated_at")
@@ -42,10 +52,13 @@ def age(store: Store, seconds: float) -> None:
 def _set_back(connection: Connection, table: Table, names: tuple[str, ...], seconds: float) -> None:
     """Change times and the seals of their rows, so that fsck finds no damage."""
     for name in names:
-        earlier = table.c[name] - int(seconds * 1e6)
-        gain = (earlier % seals.PRIME) * seals.weight(table, name)
-        connection.execute(
-            update(table)
-            .where(table.c[name].is_not(None))
-            .values({name: earlier, "seal": seals.resealing(table, (name,), gain)})
-        )
+        _set(connection, table, name, table.c[name] - int(seconds * 1e6))
+
+
+def _set(connection: Connection, table: Table, name: str, time: ColumnElement[int]) -> None:
+    gain = (time % seals.PRIME) * seals.weight(table, name)
+    connection.execute(
+        update(table)
+        .where(table.c[name].is_not(None))
+        .values({name: time, "seal": seals.resealing(table, (name,), gain)})
+    )

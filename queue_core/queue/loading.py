@@ -171,7 +171,7 @@ def load_each(
     if isinstance(rows, Buffer):
         with rows.loading(queue.name) as filled:
             return load_each(queue, filled, times, load, may_add=may_add)
-    table = _conformed(queue, _listed(queue, rows))
+    _, table = _conformed(queue, _listed(queue, rows))
     if table.num_rows == 0:
         return pa.array([], pa.int64())
     if TRACEPARENT not in table.schema.names:
@@ -191,10 +191,10 @@ def _load_table(
     if times != (None, None):
         table = _with_times(queue, table, *times, may_add=may_add)
     while True:
-        # Once: another thread may read the queue again meanwhile, and find more columns.
+        # The columns are read once: another thread may meanwhile find more, or those of before.
         info = queue.info
         if not table.schema.equals(info.schema):
-            table = conform(table, info.schema, queue.name)
+            info, table = _conformed(queue, table)
         try:
             return load(info, table)
         except queues.SettingsChanged:
@@ -202,15 +202,16 @@ def _load_table(
             queue.refresh()
 
 
-def _conformed(queue: OpenedQueue, rows: Loadable) -> pa.Table:
-    """Return rows with the queue's columns; look for new ones before rows are refused."""
+def _conformed(queue: OpenedQueue, rows: Loadable) -> tuple[QueueInfo, pa.Table]:
+    """Return the queue, and rows with its columns; look for new ones before rows are refused."""
     known = queue.info
     try:
-        return conform(rows, known.schema, queue.name)
+        return known, conform(rows, known.schema, queue.name)
     except SchemaMismatch:
-        if queue.follow() is known:
+        found = queue.follow()
+        if found is known:
             raise
-        return conform(rows, queue.schema, queue.name)
+        return found, conform(rows, found.schema, queue.name)
 
 
 def _listed(queue: OpenedQueue, rows: Any) -> Any:
@@ -264,7 +265,7 @@ def _with_times(
                     "transaction would have to add one; add it first: "
                     f"admin.add_columns(pa.schema([({default!r}, pa.timestamp('us', 'UTC'))]))"
                 )
-            queue.add_columns(pa.schema([pa.field(default, TIMESTAMP)]))
-            table = conform(table, queue.schema, queue.name)
+            grown = queue.add_columns(pa.schema([pa.field(default, TIMESTAMP)]))
+            table = conform(table, grown.schema, queue.name)
         table = stamped(table, column or default, at)
     return table

@@ -66,20 +66,21 @@ class OpenedQueue:
 
     def follow(self) -> QueueInfo:
         """Read them if another process has changed them; raises `NoSuchQueue`."""
+        # Another thread may keep what it read before, so this returns what it has read itself.
         with self.catalog.read() as connection:
-            self.info = queues.still_there(connection, self.info)
-        return self.info
+            self.info = found = queues.still_there(connection, self.info)
+        return found
 
     def change(
         self, work: Callable[[Connection, QueueInfo], QueueInfo], *, grows: bool = False
     ) -> QueueInfo:
         """Change the queue in one transaction; return it as it is then."""
-        self.info = self.catalog.write(lambda c: work(c, self.info), grows=grows)
-        return self.info
+        self.info = changed = self.catalog.write(lambda c: work(c, self.info), grows=grows)
+        return changed
 
-    def add_columns(self, schema: pa.Schema) -> None:
-        """Add columns; raises `NoSuchQueue`, `SchemaMismatch` and `BadName`."""
-        self.change(lambda c, queue: queue_changes.add_columns(c, queue, schema), grows=True)
+    def add_columns(self, schema: pa.Schema) -> QueueInfo:
+        """Add columns; return the queue; raises `NoSuchQueue`, `SchemaMismatch` and `BadName`."""
+        return self.change(lambda c, queue: queue_changes.add_columns(c, queue, schema), grows=True)
 
     def magazine(self, name: str) -> Magazine:
         """Return the magazine *name*, or the only one that is opened; raises `BadOption`."""

@@ -146,7 +146,7 @@ def _rules(
     if order_by is not None:
         # Parsed alone first, so that an error shows the user's own text.
         _order(order_by, schema)
-    by_time = "_loaded_at" if across and eligibility.order else None
+    by_time = "_loaded_at, _message_id" if across and eligibility.order else None
     order = ", ".join(text for text in (order_by, eligibility.order, by_time) if text)
     condition = eligibility.condition
     return QueueRules(

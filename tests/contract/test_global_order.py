@@ -6,7 +6,7 @@ from queue_core import ConsumerPool
 from queue_core.errors import BadOption
 from queue_core.upkeep.tasks import compaction_plan
 from tests.contract.pools import PATIENCE, Recorder
-from tests.dump import dump
+from tests.dump import dump, load_together
 from tests.factories import load_singly, make_queue, numbers_of, orders
 
 
@@ -82,6 +82,16 @@ def test_a_priority_goes_before_the_time_of_loading(store):
         queue.load([{"number": number, "customer": None, "amount": amount}])
     assert fired(queue, 2) == [1, 3]
     assert fired(queue, "all") == [5, 0, 2, 4]
+
+
+def test_loads_of_one_moment_and_priority_come_one_after_another(store):
+    """A clock that counts milliseconds may not tell two loads apart."""
+    queue = make_queue(store, shards=8, priority="amount")
+    for number in range(20):
+        queue.load([{"number": number, "customer": None, "amount": 2.0}])
+    load_together(store)
+    assert fired(queue, 13) == list(range(13))
+    assert fired(queue, "all") == list(range(13, 20))
 
 
 def test_heads_of_groups_come_oldest_first(store):

@@ -123,6 +123,21 @@ def test_a_queue_that_gets_columns_while_loads_wait_refuses_none_of_them(store, 
     assert sorted(set(found) - {9}) == [0, 1, 3, 20, 21]
 
 
+def test_a_load_that_adds_a_column_does_not_mind_a_thread_that_read_before(store, monkeypatch):
+    queue = make_queue(store)
+    before, add = queue.opened.info, queue.opened.add_columns
+
+    def overtaken(schema):
+        grown = add(schema)
+        queue.opened.info = before  # of a refresh that began earlier and ends now
+        return grown
+
+    monkeypatch.setattr(queue.opened, "add_columns", overtaken)
+    queue.load(orders(1), ttl=3600)
+    assert queue.peek().column("_expires_at").null_count == 0
+    assert "_expires_at" in queue.schema.names
+
+
 def test_messages_of_each_producer_stay_in_order(store):
     queue = make_queue(store)
     with counted_writes(store) as writes:

@@ -26,7 +26,7 @@ from sqlalchemy import update
 
 from queue_core import Store
 from queue_core.catalog.holders import leases
-from queue_core.catalog.tables import task_runs
+from queue_core.catalog.record_tables import task_runs
 from queue_core.upkeep.leader.lease import ROLE
 from queue_core.values.address import Address
 from tests import servers
