@@ -1,5 +1,7 @@
 """Rounds of streams of side tasks: claimed once, done once, and never skipped, whoever dies."""
 
+import time
+
 import pytest
 from sqlalchemy import update
 
@@ -63,6 +65,26 @@ def test_of_two_streams_of_one_task_one_claims_it_until_it_is_done(store, stream
     # Both report it, the second one as the work of others.
     both = [("shovel", "bills", 5), ("shovel", "orders", 5)]
     assert sorted(second.told(other, second.session.next(other))) == both
+
+
+def test_a_shovel_with_a_rate_lets_other_queues_go_on(store, stream):
+    """A batch ends after some seconds of it, and the rest is soon due, whatever the interval is."""
+    slow = with_sidelined(store, 40, shovel_rate=2.0)
+    quick = make_queue(store, "bills", retry=Retry(attempts=9, backoff=constant(0.01)))
+    quick.load(orders(5))
+    start, begun = stream().session.begin(), time.monotonic()
+    end = stream().session.next(start)
+    stream().told(start, end)
+    assert slow.browse().num_rows == 6
+    quick.sideline(quick.fire("all"))
+
+    later = stream(interval="1d")
+    while slow.browse().num_rows < 18 and time.monotonic() < begun + 60:
+        start, end = end, later.session.next(end)
+        later.told(start, end)
+        assert quick.browse().num_rows == 5
+    assert slow.browse().num_rows == 18
+    assert time.monotonic() >= begun + 8
 
 
 @pytest.mark.parametrize("by", ["stream", "thread"])

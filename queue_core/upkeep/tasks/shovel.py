@@ -32,6 +32,8 @@ from queue_core.verbs.shovel import shovel, workers
 _CLAIM = "retry"
 #: Seconds after which a queue is tried again in which others have locked the due messages.
 _LOCKED_SECONDS = 1.0
+#: Seconds for which a shovel with a rate moves messages while other tasks wait for it.
+_RATED_SECONDS = 3
 
 
 def run(context: TaskContext, queue: QueueInfo) -> int:
@@ -39,7 +41,16 @@ def run(context: TaskContext, queue: QueueInfo) -> int:
     share = context.share
     shards = None if share.of == 1 else share.shards(queue)
     shovelful = replace(context.shovelful(queue), early=context.asked_for, shards=shards)
-    return shovel(context.catalog, queue, shovelful)
+    rate = shovelful.rate
+    if not context.waited_for or rate is None or shovelful.limit is not None:
+        return shovel(context.catalog, queue, shovelful)
+    most, begun = max(int(rate * _RATED_SECONDS), 1), time.monotonic()
+    moved = shovel(context.catalog, queue, replace(shovelful, limit=most))
+    if moved == most:
+        # The rest comes as soon as the rate allows it, after what waited meanwhile.
+        left = most / rate - (time.monotonic() - begun)
+        context.catalog.write(lambda c: schedule.hasten(c, queue.id, "shovel", max(left, 0.0)))
+    return moved
 
 
 def with_work(catalog: Catalog, some: Sequence[QueueInfo]) -> list[QueueInfo]:

@@ -133,6 +133,8 @@ class TaskContext(NamedTuple):
     asked_for: bool = True
     #: The share of the work to do.
     share: Share = Share()
+    #: Whether tasks of other queues wait for this one to end, as those of a batch do.
+    waited_for: bool = False
     #: Whether a check also reads all segments.
     deep: bool = False
 
