@@ -6,9 +6,10 @@ only if there is data to read.
 
 from __future__ import annotations
 
+import uuid
 from typing import Any, NamedTuple
 
-from queue_core.errors import BadName, Damaged
+from queue_core.errors import BadName, BadOption, Damaged
 from queue_core.values.names import check_consumer
 
 
@@ -28,7 +29,7 @@ class Offset(NamedTuple):
         try:
             return Offset(check_consumer(logged["consumer"]), int(logged["ticket"]))
         except (BadName, KeyError, TypeError, ValueError) as error:
-            raise _foreign(logged) from error
+            raise _foreign(logged, "reads messages") from error
 
 
 class TaskOffset(NamedTuple):
@@ -52,11 +53,27 @@ class TaskOffset(NamedTuple):
             numbers = (int(logged[name]) for name in TaskOffset._fields[1:])
             return TaskOffset(check_consumer(logged["stream"]), *numbers)
         except (BadName, KeyError, TypeError, ValueError) as error:
-            raise _foreign(logged) from error
+            raise _foreign(logged, "runs side tasks") from error
+
+    @staticmethod
+    def new_stream(store: str) -> str:
+        """Return a name for a new stream of side tasks of a store."""
+        return f"tasks:{store}:{uuid.uuid4().hex}"
+
+    def check_store(self, store: str) -> None:
+        """Raise `BadOption` if the stream runs the side tasks of another store."""
+        _, *of, _ = self.stream.split(":")
+        # Older versions wrote no store.
+        if of and of != [store]:
+            raise BadOption(
+                "ignis source: the query's checkpoint belongs to the side tasks of another store, "
+                f"{of[0]}, and path, catalog and storage name store {store}: use the other store, "
+                "or start with a new checkpoint"
+            )
 
 
-def _foreign(logged: object) -> Damaged:
+def _foreign(logged: object, does: str) -> Damaged:
     return Damaged(
-        f"the checkpoint holds {logged!r}, which is not an offset of an ignis source; was it "
-        "written by another source?"
+        f"the checkpoint holds {logged!r}, which is not an offset of an ignis source that {does}; "
+        "was it written by a query of another kind?"
     )

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import time
-import uuid
 from collections import Counter
 from collections.abc import Sequence
 
@@ -68,7 +67,8 @@ class TaskSession:
     def begin(self) -> TaskOffset:
         """Return the offset at which a query without a checkpoint begins."""
         newest = self._newest("")
-        return TaskOffset(f"tasks:{uuid.uuid4().hex}", since=newest, round=0, report=newest)
+        stream = TaskOffset.new_stream(str(self.store.catalog.store))
+        return TaskOffset(stream, since=newest, round=0, report=newest)
 
     def run_once(self) -> None:
         """Claim the tasks once, due or not, at the next call of `next`; then end the query."""

@@ -41,7 +41,7 @@ class IgnisTaskReader(DataSourceStreamReader):
 
     def after(self, start: dict[str, Any]) -> dict[str, Any]:
         """Claim the due tasks, and return the offset of their round."""
-        return self._driver().next(TaskOffset.from_json(start)).to_json()
+        return self._driver().next(self._own(start)).to_json()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
         """Return the newest offset, and what its round has claimed, for progress reports."""
@@ -50,7 +50,7 @@ class IgnisTaskReader(DataSourceStreamReader):
     @briefly
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Return the runs of the rounds after *start* up to *end*; the same at each call."""
-        return self._driver().plan(TaskOffset.from_json(start), TaskOffset.from_json(end))
+        return self._driver().plan(self._own(start), self._own(end))
 
     @briefly_yielded
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -68,6 +68,11 @@ class IgnisTaskReader(DataSourceStreamReader):
 
     def stop(self) -> None:
         """Release nothing: Spark calls this when its driver dies, and not when a query stops."""
+
+    def _own(self, logged: dict[str, Any]) -> TaskOffset:
+        offset = TaskOffset.from_json(logged)
+        offset.check_store(str(self._driver().store.catalog.store))
+        return offset
 
     def _driver(self) -> TaskSession:
         if self._session is None:

@@ -204,9 +204,7 @@ class SideTasks:
             assert queue is not None, "messages are due in a queue"
             return Retries(self._context.catalog, self._context.storage).move(queue)
         share = Share(run.share, run.shares)
-        context = self._context._replace(
-            asked_for=asked_for, share=share, waited_for=not asked_for
-        )
+        context = self._context._replace(asked_for=asked_for, share=share, waited_for=not asked_for)
         return self._run(context, REGISTRY[run.task], queue)
 
     def rest(self, queue: QueueInfo) -> None:

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from ignis_source.offset import Offset, TaskOffset
-from queue_core.errors import Damaged
+from queue_core.errors import BadOption, Damaged
 
 GOLDEN = '{"consumer": "clerk", "ticket": 7}'
 
@@ -33,7 +33,7 @@ def test_an_offset_is_read_as_it_was_written():
     ],
 )
 def test_what_is_no_offset_of_ours_is_told_so(logged):
-    with pytest.raises(Damaged, match="which is not an offset of an ignis source"):
+    with pytest.raises(Damaged, match="not an offset of an ignis source that reads messages"):
         Offset.from_json(logged)
 
 
@@ -49,5 +49,14 @@ def test_how_far_a_log_is_read_is_written_with_its_keys_in_this_order():
     "logged", [{}, {"consumer": "clerk", "ticket": 7}, {"stream": "tasks:a", "since": 1}, [1]]
 )
 def test_what_is_no_place_in_a_log_is_told_so(logged):
-    with pytest.raises(Damaged, match="which is not an offset of an ignis source"):
+    with pytest.raises(Damaged, match="not an offset of an ignis source that runs side tasks"):
         TaskOffset.from_json(logged)
+
+
+def test_side_tasks_of_another_store_are_refused():
+    own = TaskOffset(TaskOffset.new_stream("one"), since=3, round=5, report=7)
+    own.check_store("one")
+    with pytest.raises(BadOption, match="belongs to the side tasks of another store, one, and"):
+        own.check_store("two")
+    # As an older version wrote it.
+    own._replace(stream="tasks:a").check_store("two")
