@@ -45,6 +45,14 @@ def _camel(name: str) -> str:
     return first + "".join(map(str.capitalize, others))
 
 
+#: The options by the names of their settings.
+_BY_SETTING = {
+    setting: option
+    for option, name in (*_NAMED.items(), ("onFull", "overflow"))
+    for setting in (name, _camel(name).lower())
+}
+
+
 def _parser(name: str) -> Callable[[str], Any]:
     """Return a parser of a setting that is its own option."""
 
@@ -293,7 +301,7 @@ class SinkOptions:
     def of(given: Mapping[str, str]) -> SinkOptions:
         """Parse the options that Spark passes; raises `BadOption` or `BadName`."""
         ours = {name: text for name, text in given.items() if name.lower() not in _SPARKS_OWN}
-        values = parse(ours, OPTIONS, "ignis sink")
+        values = parse(ours, OPTIONS, "ignis sink", _BY_SETTING)
         chosen = {name.lower() for name in ours}
         if values["mode"] == "settle" and "retry" in chosen and values["retry"] is None:
             raise BadOption(

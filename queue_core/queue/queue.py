@@ -401,8 +401,9 @@ class Queue(Looking, Settling):
 
         Args:
             consumer: The name of a consumer that keeps messages (`get_and_keep`), as the view
-                ``consumers`` shows it. Only its messages are put back, even if its process lives;
-                that process does not hold them any more.
+                ``consumers`` shows it, or the option ``consumer`` of a query with ``ack=keep``.
+                Only its messages are put back, even if its process lives; that process does not
+                hold them any more.
 
         Returns:
             How many messages were put back.

@@ -38,11 +38,17 @@ STORE: tuple[Option, ...] = (
 )
 
 
-def parse(given: Mapping[str, str], known: Iterable[Option], where: str) -> dict[str, Any]:
+def parse(
+    given: Mapping[str, str],
+    known: Iterable[Option],
+    where: str,
+    others: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
     """
     Return the value of every known option, by its name.
 
-    Raises one `BadOption` that lists all unknown and malformed options.
+    *others*: the option that somebody means who uses another name, which is in lower case. Raises
+    one `BadOption` that lists all unknown and malformed options.
     """
     options = {option.name.lower(): option for option in known}
     values = {option.name: option.default for option in options.values()}
@@ -51,7 +57,8 @@ def parse(given: Mapping[str, str], known: Iterable[Option], where: str) -> dict
         option = options.get(name.lower())
         if option is None:
             names = [option.name for option in options.values()]
-            faults.append(f"unknown option {name!r}{nearest(name, names)}")
+            meant = (others or {}).get(name.lower(), name)
+            faults.append(f"unknown option {name!r}{nearest(meant, names)}")
             continue
         try:
             values[option.name] = option.parse(text)

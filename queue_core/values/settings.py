@@ -154,8 +154,8 @@ class QueueSettings:
         _whole(0, MAX_CONCURRENCY),
         "Number of partitions of a Spark query that reads the queue, and of workers of a consumer "
         "pool, unless the query or the pool sets its own number. Running queries and pools follow "
-        "a change. More than 100 counts as 100, but `ignis set` refuses it. 0 pauses the queue: no "
-        "messages are fired. Source: IgnisMQ.",
+        "a change. More than 100 counts as 100, but `ignis set` and the sink refuse it. 0 pauses "
+        "the queue: no messages are fired. Source: IgnisMQ.",
     )
     handler_timeout: float = _setting(
         10 * 60.0,

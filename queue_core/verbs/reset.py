@@ -19,7 +19,7 @@ from queue_core.catalog.slices.slices import fetch
 from queue_core.catalog.transact import transact
 from queue_core.errors import BadOption
 from queue_core.values.model import Consumer, Magazine, QueueInfo
-from queue_core.values.names import nearest
+from queue_core.values.names import KEEPER, nearest
 
 
 def reset(
@@ -36,8 +36,7 @@ def reset(
     name. Raises `BadOption` if there is none.
     """
     if consumer is not None:
-        _check_keeper(catalog, consumer)
-        kept = abandoned.of_keeper(consumer)
+        kept = abandoned.of_keeper(_keeper(catalog, consumer))
     else:
         kept = abandoned.of_keepers(dead_after, also=keeper)
     return _reset(catalog, queue, (*in_magazines([Magazine.MAIN]), *kept))
@@ -66,12 +65,14 @@ def _reset(catalog: Catalog, queue: QueueInfo, held: Rules, guard: Consumer | No
     return transact(catalog, "reset", work)
 
 
-def _check_keeper(catalog: Catalog, name: str) -> None:
-    """Raise `BadOption` unless a consumer of this name keeps messages."""
+def _keeper(catalog: Catalog, name: str) -> str:
+    """Return the name of the keeper of this name, or of the query with `consumer=` this name."""
     with catalog.read() as connection:
         known = abandoned.keepers(connection)
-    if name not in known:
-        raise BadOption(
-            f"consumer={name!r}{nearest(str(name), known)}: use the name of a consumer that keeps "
-            "messages; the view consumers shows the names"
-        )
+    for found in (name, f"{KEEPER}{name}"):
+        if found in known:
+            return found
+    raise BadOption(
+        f"consumer={name!r}{nearest(str(name), known)}: use the name of a consumer that keeps "
+        "messages; the view consumers shows the names"
+    )

@@ -72,7 +72,7 @@ def test_a_reset_from_outside_lets_a_running_query_read_again(rig, line):
     )
     wait_until(lambda: len(seen) == 10, query)
 
-    assert line.reset(consumer="keeper:sender") == 10
+    assert line.reset(consumer="sender") == 10
 
     wait_until(lambda: len(seen) == 20, query)
     query.stop()

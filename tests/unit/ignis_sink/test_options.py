@@ -53,6 +53,20 @@ def test_all_wrong_options_are_told_at_once_each_with_what_was_meant():
 
 
 @pytest.mark.parametrize(
+    ("setting", "option"),
+    [
+        ("messageExpiry", "ttl"),
+        ("message_expiry", "ttl"),
+        ("group", "groupBy"),
+        ("overflow", "onFull"),
+    ],
+)
+def test_the_name_of_a_setting_leads_to_its_option(setting, option):
+    with pytest.raises(BadOption, match=f"option '{setting}'; did you mean '{option}'"):
+        options(**{setting: "7"})
+
+
+@pytest.mark.parametrize(
     ("given", "message"),
     [
         ({"path": "/shop"}, "set queue or queues, not both"),
