@@ -85,7 +85,8 @@ assert moved.loc[("shovel", "sideline", "main")].moved == 3_000
 assert 0 < took < 400
 assert states[1] == "running" != states[0]
 assert (end.deleted, end.in_flight, end.sideline, end.waiting) == (total, 0, 0, 0)
-assert manager.stats()["month-2"].consumed == winter.num_rows - total
+assert handled == winter.num_rows - total
+assert counted["shovel"] == 1_000
 assert len(picture.axes) == 2
 """,
 }
