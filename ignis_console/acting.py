@@ -125,9 +125,9 @@ def said(action: Action, entry: LogEntry, redrive: Redrive | None = None) -> str
 
 def _remembered(call: Call, prepared: PreparedAction | None) -> str | None:
     """Return the name of a count, by which an action changes only the counted messages."""
-    if prepared is None or prepared.ids is None:
+    if prepared is None or prepared.these is None:
         return None
-    return call.console.counted.keep(prepared.ids)
+    return call.console.counted.keep(prepared.these)
 
 
 def _refused(call: Call, action: Action, error: IgnisError) -> Response:

@@ -18,9 +18,10 @@ from queue_core.catalog.records.jobs import Wish
 from queue_core.errors import BadOption, Conflict
 from queue_core.queue.queue import Queue
 from queue_core.values.ids import IdSet
+from queue_core.values.model import Magazine
 from queue_core.values.rows import Numbers
 from queue_core.verbs.operator import redriving
-from queue_core.verbs.operator.chosen import Chosen
+from queue_core.verbs.operator.chosen import Chosen, among, as_of_now, horizon_of
 from queue_core.watching import wording
 from queue_core.watching.holders import holding
 
@@ -39,8 +40,8 @@ class PreparedAction(NamedTuple):
     text: str
     #: It gets the name of the person, and returns how many messages it has changed, or its job.
     run: Callable[[str], int | Started]
-    #: The ids of the messages; None: a rule says which they are when it runs.
-    ids: Numbers | None = None
+    #: The messages; None: a rule says which they are when it runs.
+    these: Chosen | None = None
     #: If there are none: who holds messages of the queue in flight, by consumer, in words.
     held: Mapping[str, str] = {}
 
@@ -173,6 +174,9 @@ def redrive(console: Console, ask: Ask) -> PreparedAction:
     limit = ask.number("limit", 0, 1, 1 << 40) or None
     chosen = choose(console, ask, "sideline", all_by_default=True)
     assert chosen is not None, "by default, these are all"
+    # Those that fail again until it is confirmed stay.
+    with console.store.catalog.read() as connection:
+        chosen = as_of_now(chosen, connection)
     found = _redrivable(queue, chosen, to, force)
     dead = 0 if force else len(_redrivable(queue, chosen, to, True)) - len(found)
     ids = found[:limit]
@@ -185,18 +189,19 @@ def redrive(console: Console, ask: Ask) -> PreparedAction:
         text += f" At {wording.rate(rate)}, this takes {wording.age(len(ids) / rate)}."
     if rate is not None or to is not None:
         text += " A process that runs side tasks moves them as a job."
+    these = among(chosen, IdSet.of(ids))
 
     def run(who: str) -> int | Started:
         if not len(ids):
             return 0
         if rate is None and to is None:
-            return queue.choose(ids, magazine="sideline").requeue()
+            return these.requeue()
         job = queue.start_shovel(
             ids=ids, selector=selector, rate=rate, force=force, to=to, who=who[:200]
         )
         return Started(job)
 
-    return PreparedAction(len(ids), text, run, ids)
+    return PreparedAction(len(ids), text, run, these)
 
 
 @_on_named(
@@ -300,15 +305,15 @@ def _on_chosen(
             # Messages that come into the right state from now on stay as they are.
             there = chosen.count()
             concerned = chosen.only(run.__name__, consumer=ask.text("consumer"))
-            ids = concerned.ids.to_numpy()
-            words = text.format(wording.messages(len(ids)))
-            if there > len(ids):
-                stay = wording.messages(there - len(ids))
+            number = len(concerned.ids)
+            words = text.format(wording.messages(number))
+            if there > number:
+                stay = wording.messages(there - number)
                 words += f" {stay} that you chose would stay as they are."
             held: dict[str, str] = {}
-            if run.__name__ == "reload" and not len(ids):
+            if run.__name__ == "reload" and not number:
                 held, _ = holding(console.store.catalog, console.store.queue(ask.queue).info)
-            return PreparedAction(len(ids), words, lambda _: run(concerned, ask), ids, held)
+            return PreparedAction(number, words, lambda _: run(concerned, ask), concerned, held)
 
         name, all_fields = run.__name__, (_IDS, _SELECTOR, _ALL, *fields)
         ACTIONS[name] = Action(name, about, all_fields, done, prepare, destroys, on_messages=True)
@@ -375,7 +380,8 @@ def _redrivable(queue: Queue, chosen: Chosen, to: str | None, force: bool) -> Nu
     """Return the ids of the chosen messages that a redrive moves; *force*: dead ones too."""
     catalog, wish = queue.store.catalog, Wish(ids=IdSet.of(chosen.ids), force=force)
     wished = redriving.wished(catalog, queue.info, to, wish)
-    return redriving.find(catalog, queue.store.storage, wished)
+    since = horizon_of(chosen, Magazine.SIDELINE)
+    return redriving.find(catalog, queue.store.storage, wished, since)
 
 
 def _redrive(console: Console, queue: str, job: str) -> Redrive:

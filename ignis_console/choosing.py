@@ -11,7 +11,7 @@ from ignis_console.ask import Ask
 from ignis_console.console import Console
 from queue_core.errors import BadOption, Conflict
 from queue_core.values.ids import IdSet
-from queue_core.verbs.operator.chosen import ALL, Chosen
+from queue_core.verbs.operator.chosen import ALL, Chosen, among
 
 #: The most ids in one form.
 MOST_IDS = 10_000
@@ -36,8 +36,7 @@ def choose(
         raise Conflict(
             "nothing was changed: the console no longer knows which messages were shown; look again"
         )
-    both = IdSet.of(chosen.ids) & IdSet.of(known)
-    return console.store.queue(ask.queue).choose(both, magazine=magazine)
+    return among(known, IdSet.of(chosen.ids))
 
 
 def _choose(

@@ -22,6 +22,7 @@ from ignis_console.shared import Look, Remembered, Shared
 from queue_core.errors import CatalogUnavailable, IgnisError
 from queue_core.store import Store
 from queue_core.values.rows import Numbers
+from queue_core.verbs.operator.chosen import Chosen
 from queue_core.watching import prometheus
 from queue_core.watching.present import Figures, FiguresReader
 from queue_core.watching.problem_kinds import Problem, ProblemGroup, grouped
@@ -67,9 +68,11 @@ class Console:
         self._reader = FiguresReader(store.catalog, store.storage)
         #: In threads of their own, so that pages always find a connection.
         self.actions = ThreadPoolExecutor(ACTIONS, "ignis-action")
-        #: The ids of messages that an action has counted, as a page or a script has been shown.
+        #: The messages that an action has counted, as a page or a script has been shown.
         #: A count of few messages needs room too.
-        self.counted: Remembered[Numbers] = Remembered(MOST_COUNTED, lambda ids: len(ids) + 100)
+        self.counted: Remembered[Chosen] = Remembered(
+            MOST_COUNTED, lambda chosen: len(chosen.ids) + 100
+        )
         #: Why an action has changed nothing, until its page shows it.
         self.refusals: Remembered[str] = Remembered(MOST_REFUSALS)
         self._overviews: Shared[Overview] = Shared(FIGURES_SECONDS)

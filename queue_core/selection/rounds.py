@@ -21,6 +21,7 @@ from sqlalchemy import Connection
 from queue_core.catalog.slices import id_map
 from queue_core.catalog.slices.conditions import Stretch, eligible_of_segments
 from queue_core.catalog.slices.slices import fetch
+from queue_core.selection.quotas import by_horizon
 from queue_core.selection.request import FireRequest
 from queue_core.values.ids import IdSet
 from queue_core.values.model import Magazine, Slice
@@ -86,7 +87,16 @@ def still_there(connection: Connection, request: FireRequest, ids: IdSet) -> lis
     """Return the messages of *ids* in slices that are eligible for a request."""
     located = id_map.located(connection, request.queue_ids, ids)
     where, given = eligible_of_segments(request, located.segments)
-    return having(fetch(connection, *where, given=given), located)
+    return untouched(request, having(fetch(connection, *where, given=given), located))
+
+
+def untouched(request: FireRequest, taken: Sequence[Taken]) -> list[Taken]:
+    """Return the messages that were not moved since the request's horizon, if it has one."""
+    return [
+        kept
+        for piece, rows in taken
+        for kept in by_horizon([(piece, rows)], request, piece.shard_key)
+    ]
 
 
 def in_parts(

@@ -11,7 +11,7 @@ Crash before a commit: nothing of its round was changed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
@@ -43,8 +43,8 @@ from queue_core.catalog.slices.slices import fetch
 from queue_core.catalog.transact import Rounds
 from queue_core.errors import BadOption
 from queue_core.selection.acquire import acquire
-from queue_core.selection.request import Candidates, FireRequest
-from queue_core.selection.rounds import RoundPart, in_parts, still_there
+from queue_core.selection.request import Candidates, FireRequest, Horizon
+from queue_core.selection.rounds import RoundPart, in_parts, still_there, untouched
 from queue_core.values.failure_kinds import BY_HAND
 from queue_core.values.ids import IdSet
 from queue_core.values.model import Magazine, QueueInfo
@@ -77,6 +77,8 @@ class Intervention:
     ids: IdSet
     #: Only messages that are in these now.
     magazines: Sequence[Magazine]
+    #: The moments since when messages that wait must not have been moved or fired, if any.
+    horizons: Mapping[Magazine, Horizon] | None = None
     #: The kind and the reason of an act `Act.SIDELINE`.
     kind: str = BY_HAND
     reason: str | None = None
@@ -142,7 +144,7 @@ def _change(
     if intervention.act is Act.RELOAD:
         taken = _reload(connection, queue, intervention, part)
     else:
-        taken = _waiting(connection, queue, intervention.act, part)
+        taken = _waiting(connection, queue, intervention, part)
         carry_out(connection, queue, _MOVES[intervention.act], taken)
     if taken and intervention.act is Act.SIDELINE:
         if prepared is not None and prepared.are_of(taken):
@@ -163,7 +165,7 @@ def _change(
 def find(connection: Connection, queue: QueueInfo, intervention: Intervention) -> list[Taken]:
     """Return the messages that `intervene` would change now, if the queue has room for them."""
     if intervention.act is not Act.RELOAD:
-        requests = [_request(queue, intervention.act, each) for each in intervention.sources]
+        requests = [_request(queue, intervention, each) for each in intervention.sources]
         return [t for r in requests for t in still_there(connection, r, intervention.ids)]
     located = id_map.located(connection, [queue.id], intervention.ids)
     here = of_few_segments(queue.id, located.segments)
@@ -196,19 +198,24 @@ def _note(moves: Moves, act: Act, shard: int, magazine: Magazine, messages: int)
         _MOVES[act].note(moves, shard, magazine, messages)
 
 
-def _request(queue: QueueInfo, act: Act, magazine: Magazine) -> FireRequest:
-    rules = movable(queue) if act is Act.REQUEUE else ()
-    return FireRequest(queue_ids=(queue.id,), magazine=magazine, rules=rules)
+def _request(queue: QueueInfo, intervention: Intervention, magazine: Magazine) -> FireRequest:
+    rules = movable(queue) if intervention.act is Act.REQUEUE else ()
+    horizon = (intervention.horizons or {}).get(magazine)
+    return FireRequest(queue_ids=(queue.id,), magazine=magazine, rules=rules, horizon=horizon)
 
 
-def _waiting(connection: Connection, queue: QueueInfo, act: Act, part: RoundPart) -> list[Taken]:
+def _waiting(
+    connection: Connection, queue: QueueInfo, intervention: Intervention, part: RoundPart
+) -> list[Taken]:
     """Lock and return the messages of a part that wait."""
-    request = _request(queue, act, part.magazine)
+    request = _request(queue, intervention, part.magazine)
     request = replace(request, within=part.within, shards=part.shards)
     chosen = Candidates(ids=part.ids, fired={}, ranked=frozenset())
-    if act is Act.REQUEUE:
-        return take_fitting(connection, queue, request, chosen) or []
-    return acquire(connection, request, "wait", chosen).taken
+    if intervention.act is Act.REQUEUE:
+        taken = take_fitting(connection, queue, request, chosen) or []
+    else:
+        taken = acquire(connection, request, "wait", chosen).taken
+    return untouched(request, taken)
 
 
 def _reload(

@@ -19,7 +19,7 @@ from queue_core.selection import rounds
 from queue_core.upkeep.tasks.shovel import Retries
 from tests.console.clients import log_in, logged, token
 from tests.dump import backdate
-from tests.factories import make_queue, orders
+from tests.factories import make_queue, numbers_of, orders
 from tests.job_steps import run_job
 
 
@@ -62,6 +62,21 @@ def test_scale(operator, queue):
     for wrong in ("101", "-1", "x", "1.5"):
         path = "/api/queues/orders/actions/scale"
         assert operator.get(path, params={"concurrency": wrong}).status_code == 400
+
+
+def test_a_redrive_leaves_alone_what_failed_again_since_it_was_counted(operator, queue):
+    """As when two persons look at one group, and both redrive it."""
+    path = "/queues/orders/actions/redrive"
+    failed = numbers_of(queue.browse(magazine="sideline"))
+    for fields in ({}, {"rate": 1000.0}):
+        shown = operator.get("/api" + path, params=fields).json()
+        assert shown["messages"] == len(failed) == 2
+        queue.choose("all", magazine="sideline").requeue()
+        queue.sideline(queue.fire(2, selector=f"number in {tuple(failed)}"))
+        form = {"expected": 2, "shown": shown["shown"], "csrf": token(operator)} | fields
+        done = operator.post("/api" + path, json=form, headers={"X-CSRF-Token": form["csrf"]})
+        assert done.json()["messages"] == 0
+        assert sorted(numbers_of(queue.browse(magazine="sideline"))) == failed
 
 
 def test_redrive(operator, queue):

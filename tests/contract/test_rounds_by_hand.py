@@ -114,6 +114,28 @@ def test_an_act_on_counted_messages_changes_no_others(store, act):
     assert left == sorted(others.to_pylist())
 
 
+@pytest.mark.parametrize("act", ["delete", "sideline", "requeue"])
+def test_counted_messages_that_come_back_are_left_alone(store, act):
+    """As when two persons count the same failures, and one of them redrives them twice."""
+    queue = make_queue(store, shards=2)
+    load_singly(queue, 12)
+    if act == "requeue":
+        queue.sideline(queue.fire("all"))
+    back = queue.browse(magazine="sideline" if act == "requeue" else "main")["_message_id"][:4]
+    counted = queue.choose("all").only(act)
+    assert len(counted.ids) == 12
+    if act == "requeue":
+        queue.choose(back).requeue()
+        queue.sideline(queue.fire(4))
+    else:
+        queue.choose(back).sideline()
+        queue.choose(back).requeue()
+
+    assert counted.count(act) == getattr(counted, act)() == 8
+    place = "sideline" if act == "requeue" else "main"
+    assert sorted(queue.browse(magazine=place)["_message_id"].to_pylist()) == back.to_pylist()
+
+
 def test_an_act_changes_each_message_once(store, monkeypatch):
     queue = make_queue(store, shards=1)
     ids = load_singly(queue, 9)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from numbers import Integral
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy.typing as npt
 import pyarrow as pa
+from sqlalchemy import Connection
 
 from queue_core.catalog import queues
 from queue_core.catalog.database import Catalog
@@ -19,6 +21,7 @@ from queue_core.errors import BadOption
 from queue_core.segments.reader import read_table
 from queue_core.segments.storage import Storage
 from queue_core.selection.queue_rules import of_moving
+from queue_core.selection.request import Horizon
 from queue_core.selection.selection import Selection, condition_of
 from queue_core.support.interruption import shielded
 from queue_core.values.durations import Duration, check_seconds
@@ -79,6 +82,8 @@ class Chosen:
         self._ids = ids
         self._magazines = magazines
         self._chosen_by = chosen_by
+        #: The moments since when messages that wait must not have come back, if any.
+        self._horizons: Mapping[Magazine, Horizon] | None = None
 
     @property
     def _subject(self) -> Subject:
@@ -94,7 +99,8 @@ class Chosen:
         Choose those of the messages that an act would change now.
 
         Their number is final: the act changes no others, also if more messages come into a state
-        that it concerns before it begins, or while it goes on. Show the number to a person, and
+        that it concerns before it begins, or while it goes on. Waiting messages that are fired or
+        moved meanwhile are left alone too, even if they come back. Show the number to a person, and
         call the act on the result::
 
             waiting = queue.choose("all").only("delete")
@@ -115,8 +121,7 @@ class Chosen:
         with self._catalog.read() as connection:
             taken = find_chosen(connection, self._queue, intervention)
             found = IdSet.of(id_map.ids_of(connection, taken))
-        of = (self._catalog, self._storage, self._queue)
-        return Chosen(*of, found, self._magazines, self._chosen_by)
+            return among(as_of_now(self, connection), found)
 
     def count(self, act: str | None = None, *, consumer: str | None = None) -> int:
         """
@@ -244,7 +249,9 @@ class Chosen:
 
     def _intervention(self, act: Act, **how: Any) -> Intervention:
         ids = self._movable() if act is Act.REQUEUE else self._ids
-        return Intervention(act=act, ids=ids, magazines=self._magazines, **how)
+        return Intervention(
+            act=act, ids=ids, magazines=self._magazines, horizons=self._horizons, **how
+        )
 
     def _movable(self) -> IdSet:
         """Return the messages that would not expire in main by their own columns."""
@@ -283,6 +290,23 @@ def choose(
     return Chosen(catalog, storage, queue, found, magazines, by)
 
 
+def as_of_now(chosen: Chosen, connection: Connection) -> Chosen:
+    """Return the same messages, except those that come back from now, or an earlier call, on."""
+    if chosen._horizons is not None:
+        return chosen
+    same = copy.copy(chosen)
+    queues = [chosen._queue.id]
+    same._horizons = {each: Horizon.of(connection, queues, each) for each in chosen._magazines}
+    return same
+
+
+def among(chosen: Chosen, ids: IdSet) -> Chosen:
+    """Return those of chosen messages that have some ids."""
+    some = copy.copy(chosen)
+    some._ids = chosen._ids & ids
+    return some
+
+
 def _shown(ids: IdSet) -> str:
     """Return the first ids, and how many there are."""
     first = ", ".join(map(str, ids.numbers()[:SHOWN_IDS]))
@@ -304,3 +328,8 @@ def id_set(ids: Ids | None) -> IdSet | None:
     if isinstance(ids, IdSet):
         return ids
     return IdSet.of([int(ids)] if isinstance(ids, Integral) else ids)
+
+
+def horizon_of(chosen: Chosen, magazine: Magazine) -> Horizon | None:
+    """Return the moment since when messages of a magazine must not have come back, if any."""
+    return (chosen._horizons or {}).get(magazine)

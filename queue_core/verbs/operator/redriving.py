@@ -100,9 +100,16 @@ def count(catalog: Catalog, storage: Storage, redriving: Redriving) -> int:
     return there if limit is None else min(there, limit)
 
 
-def find(catalog: Catalog, storage: Storage, redriving: Redriving) -> Numbers:
-    """Return the ids, among those of the wish, of the messages that could be moved now."""
+def find(
+    catalog: Catalog, storage: Storage, redriving: Redriving, horizon: Horizon | None = None
+) -> Numbers:
+    """
+    Return the ids, among those of the wish, of the messages that could be moved now.
+
+    Without those that have come back since the *horizon*.
+    """
     request = redriving.shovelful(storage.uri).request(redriving.queue)
+    request = replace(request, horizon=horizon)
     found = _candidates(catalog, storage, request, redriving.wish.ids)
     assert found is not None, "ids are given"
     return found.ids.numbers()
