@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 
 import pytest
 from sqlalchemy import func, select, update
@@ -24,6 +25,7 @@ from queue_core.segments import stager
 from queue_core.segments.storage import Storage
 from queue_core.upkeep.backup.folder import BackupFolder
 from queue_core.upkeep.backup.hold import Hold
+from queue_core.upkeep.backup.verify import verify
 from queue_core.waiting.publish import publish_once
 from tests.books import audit
 from tests.dump import dump
@@ -138,6 +140,25 @@ def test_a_second_backup_copies_what_is_new_and_forgets_what_is_gone(store, queu
     # A copy that was cut short is no copy.
     (folder / min(held)).write_bytes(b"")
     assert store.admin.backup(folder).copied == 1
+    assert store.admin.backup(folder).copied == 0
+
+
+@pytest.mark.spoiled
+def test_a_copy_that_was_altered_since_is_copied_again(store, queue, folder, monkeypatch):
+    store.admin.backup(folder)
+    spoil(min(folder.glob("segments/*/*.arrow")), "flip")
+
+    assert store.admin.backup(folder).copied == 1
+    assert verify(BackupFolder(folder))[1] == []
+
+    # Those that are older than the backup are not read.
+    for file in folder.glob("segments/*/*.arrow"):
+        os.utime(file, (0, 0))
+    read = []
+    digest = BackupFolder._digest
+    monkeypatch.setattr(BackupFolder, "_digest", lambda self, f: read.append(f) or digest(self, f))
+    assert store.admin.backup(folder).copied == 0
+    assert not any("segments" in file.parts for file in read)
 
 
 @pytest.mark.parametrize("method", ["finish", "copy_in"])
@@ -291,10 +312,22 @@ def test_a_damaged_backup_changes_nothing(store, queue, folder, which, how):
     with pytest.raises(expected, match="backup"):
         Store.restore(folder, **where, over=True)
 
-    after = dump(store)
-    for either in (before, after):
-        del either["storage"]
-    assert after == before
+    assert dump(store) == before
+
+
+@pytest.mark.spoiled
+@pytest.mark.parametrize("how", ["flip", "remove"])
+def test_a_place_of_a_refused_restore_stays_empty(store, queue, folder, tmp_path, how):
+    store.admin.backup(folder)
+    file = max(folder.glob("segments/*/*.arrow"))
+    whole = file.read_bytes()
+    spoil(file, how)
+    with pytest.raises(DamagedBackup, match="restore from another backup"):
+        Store.restore(folder, tmp_path / "new")
+    assert [each for each in (tmp_path / "new").rglob("*") if each.is_file()] == []
+
+    file.write_bytes(whole)
+    assert Store.restore(folder, tmp_path / "new").messages == 15
 
 
 def spoil(file, how):

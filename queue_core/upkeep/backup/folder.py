@@ -94,12 +94,19 @@ class BackupFolder:
             columns = [column.to_pylist() for column in reader.read_all().columns]
         return {at: (size, digest) for at, size, digest in zip(*columns, strict=True)}
 
-    def holds(self, location: str, size: int) -> bool:
-        """Return whether a segment of that size is there."""
+    def holds(self, location: str, size: int, digest: str) -> bool:
+        """
+        Return whether a segment is there as it was copied.
+
+        Its bytes are read only if its time of writing is not before that of the manifest, which a
+        backup writes last.
+        """
         try:
-            return (self.path / location).stat().st_size == size
+            file, manifest = (self.path / location).stat(), (self.path / _MANIFEST).stat()
         except OSError:
             return False
+        untouched = file.st_mtime_ns < manifest.st_mtime_ns
+        return file.st_size == size and (untouched or self._digest(self.path / location) == digest)
 
     def write_table(self, folder: str, name: str, schema: pa.Schema, rows: Iterable[Any]) -> File:
         """Write record batches as the file of a table."""

@@ -7,12 +7,13 @@ transaction replaces the catalog: `queue_core.upkeep.backup.replacement`.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 
 from queue_core.catalog import format, table_rows
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.identity.identity import Identity
 from queue_core.catalog.records.acts import acting
-from queue_core.errors import BadOption, DamagedBackup, FormatTooNew, NoSuchStore
+from queue_core.errors import BadOption, DamagedBackup, FormatTooNew, NoSuchStore, StorageUnavailable
 from queue_core.segments.storage import Storage
 from queue_core.support import faults
 from queue_core.upkeep.backup import place
@@ -38,11 +39,11 @@ def restore(
     try:
         found = place.look(catalog, storage)
         store = place.store_id(manifest, found, address, over=over)
-        if catalog is None:
-            catalog = Catalog(address.catalog)
         needed = {at: copies[at] for at in copies if at not in found.present}
         _copy(folder, storage, needed, progress)
         faults.point("restore.copied")
+        if catalog is None:
+            catalog = Catalog(address.catalog)
         replacement = Replacement(
             folder=folder,
             manifest=manifest,
@@ -94,7 +95,7 @@ def _copy(
     needed: Mapping[str, tuple[int, str]],
     progress: Progress,
 ) -> None:
-    """Copy segments into the storage; raises `DamagedBackup`."""
+    """Copy segments into the storage, or none of them; raises `DamagedBackup`."""
 
     def copy_one(location: str) -> None:
         with folder.opened(location) as source, storage.create(location) as sink:
@@ -104,5 +105,12 @@ def _copy(
                     "restore from another backup"
                 )
 
-    for _ in each_at_once(copy_one, needed, progress):
-        pass
+    try:
+        for _ in each_at_once(copy_one, needed, progress):
+            pass
+    except BaseException:
+        # The next restore wants an empty place.
+        with suppress(StorageUnavailable):
+            for _ in each_at_once(storage.remove, needed, progress):
+                pass
+        raise
