@@ -188,10 +188,13 @@ def message(queue: Queue, message: int) -> None:
 
 
 #: The most important columns of views that have further ones before them.
-_FIRST = {
-    "acts": "begun_at who verb queue messages selector error",
-    "consumers": "consumer in_flight heartbeat_at interested for_restart",
+FIRST = {
+    "acts": "begun_at who verb queue messages chosen selector by error",
+    "consumers": "consumer in_flight heartbeat_at host pid interested for_restart",
     "failures": "queue message_id kind reason failed_at",
+    "shards": "queue magazine shard waiting in_flight loaded fired",
+    "sideline": "queue message_id dead kind reason due_at attempts",
+    "slices": "queue consumer fired_at messages state",
 }
 
 
@@ -204,7 +207,7 @@ def _view(name: str, view: str, about: str, most: int | None = None) -> None:
 
     def shown(rows: pa.Table, last: int | None = None) -> None:
         objects = {"limits": ["value"], "acts": ["chosen"]}.get(view, [])
-        columns = [*_FIRST.get(view, "").split(), *rows.column_names]
+        columns = [*FIRST.get(view, "").split(), *rows.column_names]
         show(rows, [*dict.fromkeys(columns)], last=last, without=("fingerprint",), objects=objects)
 
     def whole(store: Store) -> None:
@@ -245,7 +248,7 @@ def failures(store: Store, queue: AnyName = None, *, last: Last = 100, trace: bo
     """
     rows = store.view("failures", queue)
     if not trace:
-        columns = [*_FIRST["failures"].split(), *rows.column_names]
+        columns = [*FIRST["failures"].split(), *rows.column_names]
         show(rows, [*dict.fromkeys(columns)], last=last, without=("fingerprint",))
         return
     for each in _alike(rows, store.view("traces", queue), last):

@@ -150,7 +150,7 @@ def cell(name: str, value: object) -> str:
         return f"{value:%Y-%m-%d %H:%M:%S}"
     if isinstance(value, float) and name.endswith(("_age", "_wait")):
         return wording.age(value, brief=True)
-    if isinstance(value, int) and not isinstance(value, bool) and not name.endswith("_id"):
+    if isinstance(value, int) and not isinstance(value, bool) and not name.endswith("id"):
         return wording.size(value) if name == "bytes" else f"{value:,}"
     return _text(value)
 

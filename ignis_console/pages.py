@@ -177,7 +177,13 @@ def log_page(console: Console, ask: Ask) -> LogPage:
         # Its own actions say what went wrong, also while the store cannot be reached.
         error = str(failure)
     entries = {row.id: _entry(row) for row in found}
-    entries |= {each.id: each for each in own if queue in (None, each.queue)}
+    verbs = {row.id: row.verb for row in found}
+    entries |= {
+        # By the name that it has everywhere.
+        each.id: replace(each, action=verbs.get(each.id, each.action))
+        for each in own
+        if queue in (None, each.queue)
+    }
     under_way = tuple(entries.pop(each.id) for each in console.log.running() if each.id in entries)
     latest = sorted(entries.values(), key=lambda each: each.at, reverse=True)
     entries_shown = tuple(latest[:KEPT])

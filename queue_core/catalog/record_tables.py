@@ -180,7 +180,7 @@ acts = Table(
     Column("queue", String(128)),
     #: What was done, such as ``pause``.
     Column("verb", String(32), nullable=False),
-    #: The user of the process, or whoever logged in to the console.
+    #: The user of the process, with sudo ``carol as root``, or whoever logged in to the console.
     Column("who", String(200), nullable=False),
     #: The machine on which the process ran.
     Column("host", String(200), nullable=False),

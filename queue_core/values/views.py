@@ -258,8 +258,13 @@ _JOBS = (
 _ACTS = (
     ViewColumn("act", _TEXT, "Id of the act."),
     ViewColumn("queue", _TEXT, "Name of the queue, also if it is dropped; null: the store."),
-    ViewColumn("verb", _TEXT, "What was done, such as `pause`: the name of the method in Python."),
-    ViewColumn("who", _TEXT, "User of the process, or name with which the person logged in."),
+    ViewColumn("verb", _TEXT, "What was done, such as `pause`: the command, or Python's method."),
+    ViewColumn(
+        "who",
+        _TEXT,
+        "User of the process, or `carol as root` with sudo, or name with which the person logged "
+        "in.",
+    ),
     ViewColumn("host", _TEXT, "Machine on which the process ran."),
     ViewColumn("by", _TEXT, "`python`, `command line` or `console`."),
     ViewColumn("selector", _TEXT, "Condition by which messages were chosen; null: none."),

@@ -167,7 +167,7 @@ def read_breakers(
     rows = breakers.opened(connection)
     of = connected.queues_of(connection, {row["consumer"] for row in rows if row["consumer"]})
     opened = {row["name"]: row["since_at"] for row in rows if row["forced"]}
-    who = acts.doers(connection, "open", opened)
+    who = acts.doers(connection, "breaker open", opened)
     known, found = set(names.values()), []
     for row in rows:
         own = known.intersection(row["name"].split(","))

@@ -103,7 +103,7 @@ def test_each_way_of_an_administrator_is_an_act(store):
     breaker = store.admin.breaker("hooks")
     breaker.open()
     breaker.release()
-    store.admin.fsck(repair=True)
+    store.admin.fsck(repair=True, progress=lambda *_: None)
     store.admin.accept_clock()
     queue.admin.deactivate()
     queue.admin.drop()
@@ -112,28 +112,29 @@ def test_each_way_of_an_administrator_is_an_act(store):
     assert [row["verb"] for row in found] == [
         "pause",
         "resume",
-        "change_settings",
+        "set",
         "scale",
         "sideline",
-        "start_shovel",
+        "shovel",
         "cancel",
         "edit",
-        "open",
-        "release",
+        "breaker open",
+        "breaker auto",
         "fsck",
-        "accept_clock",
+        "clock",
         "deactivate",
         "drop",
     ]
     by_verb = {row["verb"]: row for row in found}
     chosen = {verb: json.loads(row["chosen"]) for verb, row in by_verb.items()}
-    assert chosen["change_settings"] == {"concurrency": 3}
-    assert chosen["start_shovel"] == {"force": True, "rate": 5.0, "job": job, "total": 4}
+    assert chosen["fsck"] == {"repair": True}
+    assert chosen["set"] == {"concurrency": 3}
+    assert chosen["shovel"] == {"force": True, "rate": 5.0, "job": job, "total": 4}
     assert chosen["edit"] == {"ids": edited, "columns": "customer"}
-    assert chosen["open"] == {"breaker": "hooks"}
+    assert chosen["breaker open"] == {"breaker": "hooks"}
     # The queue is gone, and its acts are not.
     assert (by_verb["drop"]["queue"], by_verb["drop"]["messages"]) == ("orders", 4)
-    assert by_verb["accept_clock"]["queue"] is None
+    assert by_verb["clock"]["queue"] is None
     assert all(row["ended_at"] is not None for row in found)
 
 
@@ -238,6 +239,19 @@ def test_the_person_of_a_context(store):
         DOER.reset(token)
     (act,) = acts_of(store)
     assert (act["act"], act["by"], act["who"]) == ("1234", "console", ("ann" * 100)[:200])
+
+
+@pytest.mark.parametrize(
+    ("by", "who"), [("carol", "carol as {}"), ("", "{}"), (getuser(), "{}"), (None, "{}")]
+)
+def test_the_person_who_uses_sudo(store, monkeypatch, by, who):
+    monkeypatch.setattr(acts, "_user", acts._user.__wrapped__)
+    if by is None:
+        monkeypatch.delenv("SUDO_USER", raising=False)
+    else:
+        monkeypatch.setenv("SUDO_USER", by)
+    make_filled(store, 2).admin.pause()
+    assert acts_of(store)[0]["who"] == who.format(getuser())
 
 
 def test_a_restore_is_an_act_of_the_restored_store(store, tmp_path):

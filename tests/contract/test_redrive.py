@@ -234,7 +234,7 @@ def test_a_process_with_side_tasks_runs_a_job(store, to, caplog):
     assert not store.admin.cancel(job)
     begun, ended = (each for each in caplog.records if getattr(each, "job", None) == job)
     assert (begun.queue, begun.moved, ended.state) == ("orders", 0, "done")
-    acts = [each for each in caplog.records if getattr(each, "verb", None) == "start_shovel"]
+    acts = [each for each in caplog.records if getattr(each, "verb", None) == "shovel"]
     assert [each.message.split()[-1] for each in acts] == ["begins", "ended"]
 
 

@@ -41,6 +41,9 @@ _LENGTH = 2000
 _SHOWN = 20
 #: The most characters of a person's name.
 _WHO_LENGTH = 200
+#: The commands of methods with other names.
+_COMMANDS = {"start_shovel": "shovel", "change_settings": "set", "accept_clock": "clock"}
+_COMMANDS |= {each: f"breaker {each}" for each in ("open", "close")} | {"release": "breaker auto"}
 
 #: The numbers of the acts of this process.
 _ACTS = count(1)
@@ -95,7 +98,8 @@ _current: ContextVar[_Act | None] = ContextVar("ignis_act", default=None)
 
 
 def by_hand(method: _Method) -> _Method:
-    """Make a method of a face an act, which has the method's name and arguments."""
+    """Make a method of a face an act, which has its arguments, and the name of its command."""
+    verb = _COMMANDS.get(method.__name__, method.__name__)
     signature = inspect.signature(method)
 
     @wraps(method)
@@ -104,7 +108,7 @@ def by_hand(method: _Method) -> _Method:
         del given["self"]
         given |= given.pop("settings", {})
         subject = self._subject
-        with acting(subject.catalog, method.__name__, subject.queue, {**subject.chosen, **given}):
+        with acting(subject.catalog, verb, subject.queue, {**subject.chosen, **given}):
             return method(self, *args, **kwargs)
 
     return cast(_Method, act)
@@ -203,17 +207,20 @@ def chosen_by(**chosen: Any) -> None:
 
 
 def doer() -> str:
-    """Return the name of the person who acts: by default, this process' user."""
+    """Return the person who acts: by default, this process' user; with sudo, ``carol as root``."""
     return DOER.get(_USER).who or _user()
 
 
 @cache
 def _user() -> str:
     try:
-        return getpass.getuser()
+        name = getpass.getuser()
     except (KeyError, OSError):
         # A container may have no name for its user.
-        return str(os.getuid())
+        name = str(os.getuid())
+    # With sudo, the person is another one.
+    person = os.environ.get("SUDO_USER", name)
+    return name if person in ("", name) else f"{person} as {name}"
 
 
 def rows(connection: Connection, queues: Sequence[str] | None, most: int | None) -> list[Row[Any]]:

@@ -13,7 +13,13 @@ from queue_core.catalog import format, table_rows
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.identity.identity import Identity
 from queue_core.catalog.records.acts import acting
-from queue_core.errors import BadOption, DamagedBackup, FormatTooNew, NoSuchStore, StorageUnavailable
+from queue_core.errors import (
+    BadOption,
+    DamagedBackup,
+    FormatTooNew,
+    NoSuchStore,
+    StorageUnavailable,
+)
 from queue_core.segments.storage import Storage
 from queue_core.support import faults
 from queue_core.upkeep.backup import place

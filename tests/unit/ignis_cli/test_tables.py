@@ -7,7 +7,9 @@ import pyarrow as pa
 import pytest
 from rich.console import Console
 
+from ignis_cli.commands_inspect import FIRST
 from ignis_cli.tables import cell, grid, show
+from queue_core.values.views import VIEWS
 
 ROWS = pa.table(
     {
@@ -57,6 +59,37 @@ def test_a_column_that_fits_is_shown_after_one_that_does_not():
     assert shown(rows, 12) == (["id  n", " 1  7"], ["at"])
 
 
+@pytest.mark.parametrize(
+    ("view", "width", "needed"),
+    [
+        ("slices", 60, "queue consumer fired_at"),
+        ("slices", 80, "queue consumer fired_at messages"),
+        ("sideline", 60, "queue message_id dead kind reason"),
+        ("sideline", 80, "queue message_id dead kind reason due_at"),
+        ("acts", 60, "begun_at who verb queue messages"),
+        ("acts", 80, "begun_at who verb queue messages chosen"),
+        ("acts", 120, "begun_at who verb queue messages chosen selector by"),
+        ("consumers", 60, "consumer in_flight heartbeat_at host"),
+        ("consumers", 80, "consumer in_flight heartbeat_at host pid"),
+        ("shards", 60, "queue magazine shard waiting in_flight"),
+    ],
+)
+def test_a_narrow_terminal_shows_what_one_needs_of_a_view(view, width, needed):
+    at, text = datetime(2026, 11, 27, tzinfo=UTC), "a longer text, such as a reason"
+    short = {"queue": "orders", "who": "carol", "verb": "pause", "host": "vm"}
+    short |= {"kind": "exception", "magazine": "main", "by": "command line", "state": "fired"}
+    row = {}
+    for field in VIEWS[view]:
+        kinds = {pa.timestamp("us", "UTC"): at, pa.string(): short.get(field.name, text)}
+        row[field.name] = kinds.get(field.type, 20971)
+    rows = pa.Table.from_pylist([row])
+    lines, _ = shown(
+        rows.select([*dict.fromkeys([*FIRST[view].split(), *rows.column_names])]), width
+    )
+
+    assert lines[0].split()[: len(needed.split())] == needed.split()
+
+
 def test_a_pipe_gets_one_line_for_each_row_with_plain_values(capsys):
     at = datetime(2026, 11, 27, 8, 30, tzinfo=UTC)
     rows = pa.table({"text": ["a\tb\nc\\", "\x1b[31m"], "n": [12345, None], "at": [at, at]})
@@ -74,3 +107,4 @@ def test_figures_have_their_units():
     assert cell("bytes", 22_300) == "22.3 kB"
     assert cell("oldest_age", 7500.0) == "2 h 5 min"
     assert cell("_message_id", 1048611) == "1048611"
+    assert cell("pid", 48611) == "48611"
