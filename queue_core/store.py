@@ -89,7 +89,7 @@ class Store(AbstractContextManager["Store"]):
         path: str | Path | None = None,
         *,
         catalog: str | None = None,
-        storage: str | None = None,
+        storage: str | Path | None = None,
         create: bool = True,
         adopt: bool = False,
     ) -> Store:
@@ -318,7 +318,7 @@ class Store(AbstractContextManager["Store"]):
         path: str | Path | None = None,
         *,
         catalog: str | None = None,
-        storage: str | None = None,
+        storage: str | Path | None = None,
         over: bool = False,
         progress: Callable[[str, int, int], None] | None = None,
     ) -> Restored:

@@ -52,7 +52,10 @@ class Address(NamedTuple):
 
     @staticmethod
     def of(
-        path: str | Path | None = None, *, catalog: str | None = None, storage: str | None = None
+        path: str | Path | None = None,
+        *,
+        catalog: str | None = None,
+        storage: str | Path | None = None,
     ) -> Address:
         """
         Return the address of an embedded store's folder, or of a catalog and a storage.
@@ -73,7 +76,7 @@ class Address(NamedTuple):
                     "catalog=postgresql+psycopg://… and storage=s3://bucket/prefix; or set "
                     "IGNIS_PATH, or IGNIS_CATALOG and IGNIS_STORAGE"
                 )
-            return Address(_catalog(catalog), _storage(storage))
+            return Address(_catalog(catalog), _storage(str(storage)))
         folder = _folder(str(path))
         return Address(f"sqlite:///{folder / CATALOG_FILE}", str(folder))
 

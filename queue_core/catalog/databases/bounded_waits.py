@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Generator
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 from sqlalchemy import Engine, event
+
+from queue_core.catalog.databases.poolers import check_session
 
 #: Seconds: for a new connection, for a sign of life from a pooled one, and for a statement.
 CONNECT_SECONDS = 10
@@ -49,13 +51,19 @@ _OPENED = "ignis_opened"
 def bound_waits(engine: Engine, lock_seconds: float) -> None:
     """Limit all waits of an engine's connections; *lock_seconds* is the wait for one lock."""
     ping = engine.dialect.do_ping
+    checked = False
 
     @event.listens_for(engine, "do_connect")
     def connect(_: Any, __: Any, args: tuple[Any, ...], parameters: dict[str, Any]) -> Any:
+        nonlocal checked
         limits = {"connect_timeout": CONNECT_SECONDS} | _TCP
-        connection = _connection_class().connect(*args, **(limits | parameters))
+        another = partial(_connection_class().connect, *args, **(limits | parameters))
+        connection = another()
         try:
             _limit(connection, lock_seconds)
+            if not checked:
+                check_session(connection, another, engine.url.render_as_string())
+                checked = True
         except BaseException:
             connection.close()
             raise

@@ -37,6 +37,7 @@ def test_a_tilde_is_the_home_folder(monkeypatch):
     assert Address.of(catalog=POSTGRES, storage="~/shop").storage == "/home/ada/shop"
     assert Address.of(catalog="sqlite:///~/a.db", storage="s").catalog == "sqlite:////home/ada/a.db"
     assert Address.of(catalog=POSTGRES, storage="a folder").storage == "a folder"
+    assert Address.of(catalog=POSTGRES, storage=Path("/a/b")).storage == "/a/b"
     assert Address.of(catalog=POSTGRES, storage="file:/a%20b").storage == "/a b"
 
 

@@ -1,0 +1,61 @@
+"""Connection poolers: refuse one that gives each transaction another connection of the server.
+
+Statements that are prepared, limits of waits and `LISTEN` belong to a session. In such a mode, a
+transaction would run the prepared statements of another client, and no process would be notified.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from typing import Any
+
+from queue_core.errors import BadOption
+
+#: Seconds to wait for a connection that other sessions of the pooler may hold.
+PROBE_SECONDS = 3.0
+
+_MARK = "SELECT set_config('ignis.session', %s, false)"
+_READ_MARK = "SELECT current_setting('ignis.session', true)"
+
+
+def check_session(connection: Any, another: Callable[[], Any], shown: str) -> None:
+    """
+    Raise `BadOption` if *connection* does not keep its connection of the server.
+
+    Args:
+        connection: A connection of psycopg that is not in a transaction.
+        another: Opens another one to the same address.
+        shown: The address for the error.
+    """
+    # A pooler makes up the process id that it tells its clients.
+    if _value(connection, "SELECT pg_backend_pid()") == connection.info.backend_pid:
+        return
+    from psycopg import OperationalError
+
+    mark = secrets.token_hex(8)
+    _value(connection, _MARK, mark)
+    other = another()
+    try:
+        other.answer_seconds = PROBE_SECONDS
+        try:
+            # Its transaction takes a connection of the server, which may be the marked one.
+            seen = other.execute(_READ_MARK).fetchone()[0]
+        except OperationalError:
+            # It waits until a session ends, so sessions keep theirs.
+            return
+        if seen == mark or _value(connection, _READ_MARK) != mark:
+            raise BadOption(
+                f"catalog={shown!r} is a connection pooler that gives each transaction another "
+                "connection of the server, and ignis needs sessions: set pool_mode=session for "
+                "this database, as PgBouncer names it, or use the address of the server"
+            )
+    finally:
+        other.close()
+
+
+def _value(connection: Any, query: str, *given: str) -> Any:
+    """Return the only value of a query, in a transaction of its own."""
+    value = connection.execute(query, given).fetchone()[0]
+    connection.commit()
+    return value
