@@ -16,6 +16,7 @@ STORAGE = "queue_core.segments.storage"
 
 #: Pure modules without a file in tests/unit and without a mutant, each with the reason.
 NOT_MIRRORED = {
+    "queue_core.catalog.databases.poolers": "tests/processes/test_poolers.py asks a real PgBouncer",
     "queue_core.waiting.firing": "a value, which tests/contract/test_fire.py has from a store",
     "queue_core.pool.timings": "constants alone",
     "queue_core.queue.settling": "a face, which tests/contract/test_delete.py has from a store",
