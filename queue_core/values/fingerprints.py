@@ -14,6 +14,8 @@ _VALUE = "*"
 _PARTS = r"^(?P<head>[A-Za-z_]\w*(?:: |$))?(?P<rest>.*)$"
 #: Characters of words, without those of punctuation. Unicode's own classes take long to compile.
 _WORD = r"\w\x{C0}-\x{1FFF}\x{2C00}-\x{2DFF}\x{3040}-\x{10FFFF}-"
+#: The interface at the end of a link-local address.
+_SCOPE = r"(?:%[\w.-]+)?"
 _VARIABLE = "|".join(
     (
         # Quoted values. An apostrophe within a word is none, as in "John's".
@@ -22,17 +24,22 @@ _VARIABLE = "|".join(
         r"`[^`]*`",
         "“[^”]*”",
         "«[^»]*»",
+        # A quote that is not closed, since the text was cut.
+        r"\B[\"']\w{2}[^\"']*$",
         # E-mail addresses.
         r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+",
         # UUIDs, addresses of IPv6 and of network cards, and times.
         r"\b[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b",
-        r"\b[0-9a-fA-F]{0,4}(?::{1,2}[0-9a-fA-F]{1,4}){2,7}\b",
+        r"\b[0-9a-fA-F]{0,3}\d[0-9a-fA-F]{0,3}:(?::[0-9a-fA-F]{1,4})+\b" + _SCOPE,
+        r"\b[0-9a-fA-F]{0,4}(?::{1,2}[0-9a-fA-F]{1,4}){2,7}\b" + _SCOPE,
         # The query of a URL.
         r"\?[\w%.~-]+=[^\s\"'>)]*",
         # Hexadecimal numbers without a digit, and then each word with a digit: numbers, ids, dates,
         # addresses of IPv4 and of objects, and such parts of paths.
         r"\b[0-9a-fA-F]{7,}\b",
-        rf"[{_WORD}]*\d[{_WORD}]*",
+        # Base64 has a plus, and a slash too if it has its end.
+        r"[\w+/]*\d[\w+/]*={1,2}\B",
+        rf"[{_WORD}+]*\d[{_WORD}+]*",
         # No catalog keeps it in a text.
         r"\x00",
     )
