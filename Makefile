@@ -4,7 +4,8 @@
 VENV ?= .venv
 #: Number of processes that run the tests. Two of them run Spark, and many tests mostly wait.
 JOBS ?= 3
-#: Length of a soak, its catalog (sqlite, postgresql, synchronous or asynchronous), and its seed: by default, another each time.
+#: Length of a soak, its catalog (sqlite, postgresql, synchronous, asynchronous or network), and its seed: by default, another each
+#: time.
 MINUTES ?= 60
 CATALOG ?= sqlite
 SEED ?=

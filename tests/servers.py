@@ -116,6 +116,13 @@ class Postgres:
         """Start the server again, at the same address."""
         self._server.ensure_postgres_running()
 
+    def start_on(self, host: str) -> None:
+        """Start the stopped server at an address of the caller's network too."""
+        with (self.data / "pg_hba.conf").open("a") as file:
+            file.write("host all all 0.0.0.0/0 trust\n")
+        options = f"-c listen_addresses={host} -p 5432 -k {self.data}"
+        self._control("-o", options, "-l", str(self.data / "log"), "start")
+
     @property
     def data(self) -> Path:
         """The folder of all databases; copy it or put it back while the server is stopped."""
@@ -208,16 +215,16 @@ class ObjectStore:
 
 
 @contextmanager
-def object_store() -> Iterator[ObjectStore]:
+def object_store(host: str = "127.0.0.1") -> Iterator[ObjectStore]:
     """Start an S3 server on a free port; its contents end with it."""
-    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", "0"]
+    command = [sys.executable, "-m", "moto.server", "-H", host, "-p", "0"]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     ) as server:
         assert server.stdout is not None
         try:
             for line in server.stdout:
-                if found := re.search(r"http://(127\.0\.0\.1:\d+)", line):
+                if found := re.search(rf"http://({re.escape(host)}:\d+)", line):
                     break
             else:
                 raise AssertionError("the S3 server did not start")

@@ -5,7 +5,8 @@ The soak of `make soak`: servers of its own, and every fault.
 
 With SQLite the segments are in a folder, with PostgreSQL in a bucket behind a bad proxy. A cluster
 is a primary with two standbys, to which the primary replicates before a commit returns
-(``synchronous``) or after (``asynchronous``), and a folder. Ends with 1 if a promise was broken;
+(``synchronous``) or after (``asynchronous``), and a folder. A network is four machines with cables
+that are cut, for which it must be root. Ends with 1 if a promise was broken;
 then everything is kept.
 """
 
@@ -17,21 +18,25 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 
 from rich.console import Console
+from sqlalchemy import make_url
 
 from queue_core import IgnisError, Store
 from queue_core.values.address import Address
 from tests import servers
 from tests.books import audit
+from tests.hosts import Network
 from tests.soak import report
+from tests.soak.cast import ROLES
 from tests.soak.cluster import WAYS, TakeOver, cluster
 from tests.soak.growth import Growth
 from tests.soak.nemesis import Fault
+from tests.soak.network import KINDS, Partition
 from tests.soak.postgres import SETTINGS, Cut, Failover, Freeze, Restart, Standby
 from tests.soak.proxy import proxy
 from tests.soak.roles import judge_browsers, make_more_queues, more_parts
@@ -135,23 +140,55 @@ def on_cluster(
             yield soak, faults
 
 
+@contextmanager
+def on_network(folder: Path, seed: int, *, spark: bool) -> Iterator[tuple[Soak, list[Fault]]]:
+    """A soak on machines of their own: loaders, consumers, the database and the bucket."""
+    with Network(["loaders", "consumers", "database", "bucket"]) as network, ExitStack() as stack:
+        server = stack.enter_context(servers.postgres(SETTINGS))
+        url = make_url(stack.enter_context(server.database()))
+        server.stop()
+        hosts = network.hosts
+        with hosts["database"].inside():
+            server.start_on(hosts["database"].address)
+        with hosts["bucket"].inside():
+            bucket = stack.enter_context(servers.object_store(hosts["bucket"].address))
+        there = url.set(host=hosts["database"].address, port=5432, query={})
+        address = Address(there.render_as_string(hide_password=False), bucket.bucket())
+        roles = [role.__name__ for role in (*ROLES, *(part.role for part in more_parts()))]
+        spaces = dict.fromkeys(roles, hosts["consumers"].space)
+        spaces |= dict.fromkeys(("produce", "hurry"), hosts["loaders"].space)
+        with _soak(address, folder, seed, spark, spaces) as (soak, faults, copier):
+            if copier is not None:
+                copier.place = hosts["consumers"].inside
+            partitions = [
+                Partition(kind=kind, shared=spark, network=network, chance=soak.chance)
+                for kind in KINDS
+            ]
+            yield soak, [*faults, *partitions]
+
+
 #: How to start each kind of soak.
 CATALOGS = {
     "sqlite": on_sqlite,
     "postgresql": on_postgresql,
     "synchronous": partial(on_cluster, synchronous=True),
     "asynchronous": partial(on_cluster, synchronous=False),
+    "network": on_network,
 }
 
 
 @contextmanager
 def _soak(
-    address: Address, folder: Path, seed: int, spark: bool
+    address: Address,
+    folder: Path,
+    seed: int,
+    spark: bool,
+    spaces: Mapping[str, str] | None = None,
 ) -> Iterator[tuple[Soak, list[Fault], Copier | None]]:
     history = folder / "history"
     history.mkdir()
     more = {"more_loaded": ("in",), "more_fired": ("out",)} if spark else {}
-    scene = Scene(address, history, grace=GRACE, **more)
+    scene = Scene(address, history, grace=GRACE, spaces=spaces or {}, **more)
     soak = Soak(scene, seed, {"in": "out"} if spark else {}, EMPTY_SECONDS)
     make_more_queues(scene)
     soak.cast.parts += more_parts()

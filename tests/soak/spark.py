@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,6 +43,8 @@ class Copier:
         #: When it started, how many batches were committed then, and when the next may start.
         self._started, self._committed, self._start_at = 0.0, 0, 0.0
         self.lives = 0
+        #: Enters the machine on which it runs.
+        self.place: Callable[[], AbstractContextManager[None]] = nullcontext
 
     def check(self) -> None:
         """Start the driver if there is none, as the supervisor of a service does."""
@@ -58,9 +61,10 @@ class Copier:
             histories = str(self._folder / "history")
             self._committed = checkpoint.committed(self.checkpoint)
             self._started = time.monotonic()
-            self._life = Life(
-                self._job, said_to, "tests.soak.driver", histories, f"spark-{self.lives}"
-            )
+            with self.place():
+                self._life = Life(
+                    self._job, said_to, "tests.soak.driver", histories, f"spark-{self.lives}"
+                )
 
     def has_got_on(self) -> bool:
         """Whether the driver has committed a batch in this life, or has had long enough to."""

@@ -9,9 +9,9 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,7 @@ from queue_core.values.ids import IdSet
 from queue_core.values.outcomes import Settlement
 from queue_core.verbs.quarantine import quarantine
 from queue_core.verbs.settle import settle
+from tests.hosts import enter
 from tests.referee import NUMBERS_BITS, Rules
 from tests.soak.history import History
 from tests.statements import was_late
@@ -87,6 +88,8 @@ class Scene:
     more_fired: tuple[str, ...] = ()
     #: Seconds for which vacuum leaves files alone.
     grace: float = GRACE_SECONDS
+    #: The network namespaces of the roles, by their names; the others are in this one.
+    spaces: Mapping[str, str] = field(default_factory=dict)
 
     def told(self, what: str) -> bool:
         """Return whether `tell` was called, by any process."""
@@ -201,6 +204,8 @@ Role = Callable[[Player], Any]
 
 def play(role: Role, scene: Scene, life: str, number: int, seed: int) -> None:
     """Play a role until told to stop; open the store again after each error."""
+    if space := scene.spaces.get(role.__name__):
+        enter(space)
     stager.INLINE_BYTES = _INLINE_BYTES
     player = Player(scene, life, number, History(scene.folder, life), random.Random(seed))
     _note_refusals(player.history)
