@@ -1,4 +1,4 @@
-"""Cables between loaders, consumers, the database and the bucket are cut, in one direction or both."""
+"""Cables between loaders, consumers, the database and the bucket are cut, or cut in one direction."""
 
 import pytest
 
