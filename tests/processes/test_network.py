@@ -1,4 +1,4 @@
-"""Cables between loaders, consumers, the database and the bucket are cut, or cut in one direction."""
+"""Cables between loaders, consumers, the database and the bucket are cut, both ways or one way."""
 
 import pytest
 
