@@ -94,7 +94,7 @@ def console(
         raise missing("console", error, "console") from error
     logs.start(log_format)
     with current.get().store() as store:
-        serve(store, options, lambda url: complain(f"console at {url} ; Ctrl-C ends"))
+        serve(store, options, lambda url: logs.announce(f"console at {url} ; Ctrl-C ends"))
 
 
 @command(_OPERATE)

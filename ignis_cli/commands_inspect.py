@@ -21,7 +21,7 @@ from ignis_cli.app import AnyName, Count, Host, Last, Port, command, duration, i
 from ignis_cli.display import complain, console, counted, in_json, put, say, show_json
 from ignis_cli.invocation import BROKEN, current
 from ignis_cli.logs import LogFormat
-from ignis_cli.tables import cell, grid, say_what_lacks, show, show_table
+from ignis_cli.tables import grid, say_what_lacks, show, show_facts, show_table
 from queue_core.catalog.queues import find_all
 from queue_core.errors import BadOption
 from queue_core.support.import_paths import missing
@@ -58,7 +58,8 @@ def queues(
     """
     rows = store.view("queues")
     if sort not in rows.column_names:
-        raise BadOption(f"--sort {sort}{nearest(sort, rows.column_names)}")
+        use = ", ".join(rows.column_names)
+        raise BadOption(f"--sort {sort}{nearest(sort, rows.column_names)}; use one of {use}")
     falls = not pa.types.is_string(rows.schema.field(sort).type)
     # By Python, since Arrow's functions take a while to import. Nulls come last.
     found = sorted(rows.to_pylist(), key=itemgetter("queue"))
@@ -108,10 +109,11 @@ def describe(queue: Queue) -> None:
     if in_json.get():
         show_json(facts | {"counters": counters.to_pylist()})
         return
-    columns, settings, _ = (facts.pop(each) for each in ("columns", "settings", "disks"))
-    facts |= free_space(queue.store)
-    named = facts | settings
-    show_table(pa.table({"name": [*named], "value": [cell(*each) for each in named.items()]}))
+    columns, settings, disks = (facts.pop(each) for each in ("columns", "settings", "disks"))
+    # A pipe gets the free bytes.
+    plain = {f"disk of {each['of']}": each["free"] for each in disks}
+    facts |= free_space(queue.store) if sys.stdout.isatty() else plain
+    show_facts(facts | settings)
     for title, rows in (
         ("columns", pa.Table.from_pylist(columns)),
         ("shards", counters.drop_columns("queue")),
@@ -172,9 +174,7 @@ def message(queue: Queue, message: int) -> None:
         for each in place.__slots__ if place else ():
             facts.setdefault(each, getattr(place, each))
         named = facts | dict(found.payload or {})
-        show_table(
-            pa.table({"name": [*named], "value": [cell("_id", each) for each in named.values()]})
-        )
+        show_facts(named, "_id")
         events = [
             {"at": each.at, "event": each.text, "consumer": each.consumer}
             | {name: getattr(each.failure, name, None) for name in ("kind", "reason")}
@@ -251,7 +251,8 @@ def failures(store: Store, queue: AnyName = None, *, last: Last = 100, trace: bo
         columns = [*FIRST["failures"].split(), *rows.column_names]
         show(rows, [*dict.fromkeys(columns)], last=last, without=("fingerprint",))
         return
-    for each in _alike(rows, store.view("traces", queue), last):
+    groups = [*_alike(rows, store.view("traces", queue))]
+    for each in groups[:last]:
         if in_json.get():
             show_json(each)
             continue
@@ -261,9 +262,11 @@ def failures(store: Store, queue: AnyName = None, *, last: Last = 100, trace: bo
         if each["trace"] is not None:
             say(f"  message {each['message_id']}:")
             say(indent(each["trace"], "    "))
+    if len(groups) > last:
+        complain(f"{len(groups) - last:,} smaller groups are not shown; show more with --last")
 
 
-def _alike(failures: pa.Table, traces: pa.Table, most: int) -> Iterator[dict[str, Any]]:
+def _alike(failures: pa.Table, traces: pa.Table) -> Iterator[dict[str, Any]]:
     """Yield the groups of failures that are alike, the largest first, with their traces."""
     keys = ["queue", "kind", "fingerprint"]
     known = {tuple(row[key] for key in keys): row for row in traces.to_pylist()}
@@ -271,7 +274,7 @@ def _alike(failures: pa.Table, traces: pa.Table, most: int) -> Iterator[dict[str
     groups = failures.group_by(keys).aggregate(counts)
     groups = groups.rename_columns([*keys, "failures", "first_at", "last_at"])
     order = [("failures", "descending"), *((key, "ascending") for key in keys)]
-    for row in groups.sort_by(order).slice(0, most).to_pylist():
+    for row in groups.sort_by(order).to_pylist():
         kept = known.get(tuple(row[key] for key in keys), {})
         yield row | {name: kept.get(name) for name in ("message_id", "trace")}
 
@@ -339,6 +342,6 @@ def metrics(
         ended = threading.Event()
         signal.signal(signal.SIGTERM, lambda *_: ended.set())
         signal.signal(signal.SIGINT, lambda *_: ended.set())
-        complain(f"metrics at http://{host}:{listening}/metrics; Ctrl-C ends")
+        logs.announce(f"metrics at http://{host}:{listening}/metrics; Ctrl-C ends")
         ended.wait()
         stop()

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import typer
 
-from ignis_cli.app import AnyName, command
+from ignis_cli.app import AnyName, MatchingQueue, command
 from ignis_cli.display import counted, in_json, say, show_json
 from ignis_cli.invocation import BROKEN
-from queue_core import Queue, Store
+from queue_core import Store
 from queue_core.values.json_text import shown_fields
 from queue_core.watching import blocked, present
 from queue_core.watching import problems as engine
@@ -43,7 +43,7 @@ def problems(store: Store, queue: AnyName = None) -> None:
 
 
 @command(_INSPECT)
-def why(queue: Queue) -> None:
+def why(queue: MatchingQueue) -> None:
     """
     Say why the messages of a queue are not handled, or not fast enough, and what to do.
 

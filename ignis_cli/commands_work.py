@@ -9,7 +9,7 @@ import typer
 
 from ignis_cli import logs
 from ignis_cli.app import Limit, Positive, command, duration
-from ignis_cli.display import answer, complain
+from ignis_cli.display import answer
 from ignis_cli.invocation import REFUSED, current
 from ignis_cli.logs import LogFormat
 from ignis_cli.supervising import supervised
@@ -102,7 +102,7 @@ def work(
         arguments += [f"--{key}={value}" for key, value in options.items() if value is not None]
         arguments += ["--drain"] if drain else []
         names = [_name_of(name, number) for number in range(1, processes + 1)]
-        complain(f"working on {', '.join(queue)} in {processes} processes; Ctrl-C ends")
+        logs.announce(f"working on {', '.join(queue)} in {processes} processes; Ctrl-C ends")
         counts = supervised([[*arguments, f"--name={each}"] for each in names], seconds)
     text = ", ".join(f"{count:,} {outcome}" for outcome, count in sorted(counts.items()))
     answer(text or "no message was handled", **counts)
@@ -115,7 +115,7 @@ def _run(pool: ConsumerPool, queues: list[str], seconds: float, *, drain: bool) 
             with pool:
                 pool.drain()
         else:
-            complain(f"working on {', '.join(queues)}; Ctrl-C ends")
+            logs.announce(f"working on {', '.join(queues)}; Ctrl-C ends")
             pool.run(seconds)
     except IgnisError as error:
         if error is not pool.error:

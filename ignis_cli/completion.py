@@ -17,10 +17,12 @@ def _of_view(view: str, column: str) -> Callable[[typer.Context, str], list[str]
         given = ctx.find_root().params
         try:
             with Invocation.of(*(given.get(each) for each in Invocation._fields)).store() as store:
-                found = store.view(view)[column].to_pylist()
+                found = store.view(view).to_pylist()
         except IgnisError:
             return []
-        return sorted(name for name in found if name.startswith(incomplete))
+        # Nobody cancels a job that has ended.
+        names = [row[column] for row in found if row.get("ended_at") is None]
+        return sorted(name for name in names if name.startswith(incomplete))
 
     return complete
 

@@ -8,6 +8,8 @@ import sys
 from datetime import UTC, datetime
 from enum import StrEnum
 
+from ignis_cli.display import complain, visible
+
 #: How a line of the log is written.
 LogFormat = StrEnum("LogFormat", {"text": "text", "json": "json"})
 #: What each record has; all else are fields of the line.
@@ -31,9 +33,25 @@ class JsonLines(logging.Formatter):
         return json.dumps(line, default=str)
 
 
+class TextLines(logging.Formatter):
+    """Writes each record as a line, and further lines of its text so that no reason forges one."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the lines."""
+        return visible(super().format(record)).replace("\n", "\n  ")
+
+
 def start(log_format: LogFormat) -> None:
     """Write the log of this process to standard error."""
     handler = logging.StreamHandler(sys.stderr)
-    plain = logging.Formatter("%(asctime)s %(levelname)s %(message)s")
+    plain = TextLines("%(asctime)s %(levelname)s %(message)s")
     handler.setFormatter(JsonLines() if log_format is LogFormat.json else plain)
     logging.basicConfig(level=logging.INFO, handlers=[handler])
+
+
+def announce(text: str) -> None:
+    """Say what runs: in the log if it is JSON, and to people otherwise."""
+    if any(isinstance(each.formatter, JsonLines) for each in logging.root.handlers):
+        logging.getLogger(__name__).info("%s", text)
+    else:
+        complain(text)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -73,6 +73,14 @@ def say_what_lacks(queue: Queue, found: int) -> None:
         complain(f"queue {name} is paused: ignis {way}")
     elif not found:
         complain(f"queue {queue.name} has no message to fire here and now")
+
+
+def show_facts(named: Mapping[str, Any], kind: str | None = None) -> None:
+    """Print names with their values; *kind*: what `cell` takes for the name of each value."""
+    values = [_text(each) if each is not None else "" for each in named.values()]
+    if sys.stdout.isatty():
+        values = [cell(kind or name, value) for name, value in named.items()]
+    show_table(pa.table({"name": [*named], "value": values}))
 
 
 def show_table(rows: pa.Table, title: str | None = None) -> None:
