@@ -9,7 +9,7 @@ import typer
 
 from ignis_cli import logs
 from ignis_cli.app import Host, Port, command, duration
-from ignis_cli.display import answer, complain
+from ignis_cli.display import answer
 from ignis_cli.invocation import current
 from ignis_cli.logs import LogFormat
 from ignis_console import passwords

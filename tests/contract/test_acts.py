@@ -92,6 +92,8 @@ def test_what_consumers_and_side_tasks_do_is_no_act(store):
 def test_each_way_of_an_administrator_is_an_act(store):
     queue = make_filled(store, 4)
     queue.admin.pause()
+    # It is paused already.
+    queue.admin.pause()
     queue.admin.resume()
     queue.admin.change_settings(concurrency=3)
     assert queue.admin.scale(-1) == 2

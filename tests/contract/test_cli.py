@@ -486,3 +486,6 @@ def test_failures_that_are_alike_are_shown_with_a_trace(ignis, store):
 
     groups = answer(ignis("--json", "failures", "orders", "--trace", "--last", 1))
     assert [(row["failures"], row["trace"]) for row in groups] == [(4, "at\nValueError: no 8")]
+    hidden = ignis("failures", "--trace", "--last", 1).stderr
+    assert hidden == "ignis: 2 smaller groups are not shown; show more with --last\n"
+    assert ignis("failures", "--trace", "--last", 3).stderr == ""

@@ -1,6 +1,7 @@
 """Commands for several queues and one message, their exit codes, and what the shell completes."""
 
 import json
+from datetime import datetime
 
 import pytest
 from typer.testing import CliRunner
@@ -67,6 +68,9 @@ def test_queues_are_chosen_and_sorted(ignis, store, tenants):
     assert names("--match", "*.orders", "--sort", "queue") == ["acme.orders", "globex.orders"]
     assert ignis("queues", "--match", "none.*").exit_code == 1
     assert "did you mean 'waiting'" in refusal(ignis("queues", "--sort", "waitin"))
+    assert "--sort nosuch; use one of queue, shards," in refusal(
+        ignis("queues", "--sort", "nosuch")
+    )
     (row,) = answer(ignis("queues", "--json", "--match", "acme.o*"))
     assert row["columns"][0] == {"column": "number", "type": "int64", "required": True}
     assert row["settings"]["concurrency"] == 8
@@ -122,6 +126,7 @@ def test_an_empty_or_paused_queue_says_so(ignis, store):
         ("ignis pause globex.orders acme.o", ["acme.orders"]),
         ("ignis set acme.orders conc", ["concurrency="]),
         ("ignis reload acme.orders --consumer py", None),
+        ("ignis cancel", None),
     ],
 )
 def test_the_shell_completes_names_of_the_store(store, address, tenants, words, found):
@@ -132,7 +137,12 @@ def test_the_shell_completes_names_of_the_store(store, address, tenants, words, 
         "COMP_WORDS": words,
         "COMP_CWORD": str(len(words.split()) - 1),
     }
-    if found is None:
+    if found is None and "cancel" in words:
+        # One that has ended can no longer be cancelled.
+        ended, *found = (tenants[0].start_shovel() for _ in range(2))
+        store.admin.cancel(ended)
+        env |= {"COMP_WORDS": f"{words} ", "COMP_CWORD": "2"}
+    elif found is None:
         found = [store.consumer().name]
 
     result = CliRunner().invoke(app, [], prog_name="ignis", env=env)
@@ -162,3 +172,21 @@ def test_the_room_of_a_store_is_told(ignis, store):
     assert described["disks"][0]["free"] > 0
     assert "disk of " in ignis("queues", "--wide").stderr
     assert "\tbytes\t" in ignis("queues", "--wide").stdout
+
+
+def test_a_pipe_gets_plain_values_of_one_queue_or_message(ignis, store):
+    queue = make_queue(store)
+    (message, *_) = queue.load(orders(1200)).to_pylist()
+
+    for command in (("describe", "orders"), ("message", "orders", message)):
+        lines = ignis(*command).stdout.partition("\n\n")[0].splitlines()
+        values = dict(line.split("\t") for line in lines)
+        at = values.get("created_at") or values["loaded_at"]
+        assert datetime.fromisoformat(at).tzinfo is not None
+        if command[0] == "message":
+            assert values["message"] == str(message)
+            continue
+        assert (values["waiting"], values["sweep_after"]) == ("1200", "1200.0")
+        assert int(values["bytes"]) > 1200
+        assert 0 <= float(values["oldest_age"]) < 600
+        assert all(int(size) > 0 for name, size in values.items() if name.startswith("disk of "))

@@ -245,6 +245,8 @@ def test_the_command_line_tells_problems_and_reasons(store, ignis):
     assert "0 consumers connected\n- No consumer is connected, and 3 messages wait.\n" in told
     (told,) = answer(ignis("--json", "why", "orders"))
     assert (told["queue"], told["waiting"], told["consumers"]) == ("orders", 3, 0)
+    assert [row["queue"] for row in answer(ignis("--json", "why", "*"))] == ["clicks", "orders"]
+    assert "no queue matches 'x*'" in refusal(ignis("why", "x*"))
     (reason,) = told["reasons"]
     assert (reason["kind"], reason["severity"]) == ("unconsumed", "warning")
     queue.fire(3)
