@@ -247,7 +247,7 @@ def test_the_person_of_a_context(store):
     ("by", "who"), [("carol", "carol as {}"), ("", "{}"), (getuser(), "{}"), (None, "{}")]
 )
 def test_the_person_who_uses_sudo(store, monkeypatch, by, who):
-    monkeypatch.setattr(acts, "_user", acts._user.__wrapped__)
+    monkeypatch.setattr(acts, "user", acts.user.__wrapped__)
     if by is None:
         monkeypatch.delenv("SUDO_USER", raising=False)
     else:

@@ -155,8 +155,8 @@ def test_a_copy_that_was_altered_since_is_copied_again(store, queue, folder, mon
     for file in folder.glob("segments/*/*.arrow"):
         os.utime(file, (0, 0))
     read = []
-    digest = BackupFolder._digest
-    monkeypatch.setattr(BackupFolder, "_digest", lambda self, f: read.append(f) or digest(self, f))
+    digest = BackupFolder.digest
+    monkeypatch.setattr(BackupFolder, "digest", lambda self, f: read.append(f) or digest(self, f))
     assert store.admin.backup(folder).copied == 0
     assert not any("segments" in file.parts for file in read)
 

@@ -208,11 +208,12 @@ def chosen_by(**chosen: Any) -> None:
 
 def doer() -> str:
     """Return the person who acts: by default, this process' user; with sudo, ``carol as root``."""
-    return DOER.get(_USER).who or _user()
+    return DOER.get(_USER).who or user()
 
 
 @cache
-def _user() -> str:
+def user() -> str:
+    """Return the user of this process, which keeps it."""
     try:
         name = getpass.getuser()
     except (KeyError, OSError):

@@ -106,7 +106,7 @@ class BackupFolder:
         except OSError:
             return False
         untouched = file.st_mtime_ns < manifest.st_mtime_ns
-        return file.st_size == size and (untouched or self._digest(self.path / location) == digest)
+        return file.st_size == size and (untouched or self.digest(self.path / location) == digest)
 
     def write_table(self, folder: str, name: str, schema: pa.Schema, rows: Iterable[Any]) -> File:
         """Write record batches as the file of a table."""
@@ -120,7 +120,7 @@ class BackupFolder:
             for batch in rows:
                 writer.write_batch(batch)
                 count += batch.num_rows
-        return File(count, self._digest(file))
+        return File(count, self.digest(file))
 
     def write_segments(self, folder: str, copied: dict[str, tuple[int, str]]) -> File:
         """Write the list of the copied segments."""
@@ -195,10 +195,11 @@ class BackupFolder:
         return self.path / folder / f"{name}.arrow"
 
     def _check(self, file: Path, expected: str) -> None:
-        if self._digest(file) != expected:
+        if self.digest(file) != expected:
             raise DamagedBackup(f"{file} is altered or torn; restore from another backup")
 
-    def _digest(self, file: Path) -> str:
+    def digest(self, file: Path) -> str:
+        """Return the checksum of a file of the backup; raises `DamagedBackup` if it is missing."""
         try:
             with file.open("rb") as source:
                 return hashlib.file_digest(source, "sha256").hexdigest()
