@@ -909,8 +909,8 @@ MUTANTS = (
     _of(
         "a copy of a segment that was cut short counts as copied",
         "queue_core/upkeep/backup/folder",
-        "return (self.path / location).stat().st_size == size",
-        "return (self.path / location).exists()",
+        "file.st_size == size and (",
+        "(",
         "backup",
     ),
     _of(
