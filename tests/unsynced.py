@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from contextlib import suppress
+from typing import Any
 
 from sqlalchemy import Connection, Engine, event
 
@@ -19,7 +20,7 @@ _DONE = "unsynced"
 def begin() -> None:
     """Sync neither the files nor the SQLite catalogs of this process and its children."""
     os.environ[_BEGUN] = "1"
-    os.fsync = lambda _: None
+    os.fsync = lambda fd: None
     if not event.contains(Engine, "engine_connect", _relax):
         event.listen(Engine, "engine_connect", _relax)
 
@@ -35,6 +36,6 @@ def _relax(connection: Connection) -> None:
         return
     # Not within a transaction, and not for a damaged file, of which the test may want to know.
     with suppress(sqlite3.Error):
-        driver = connection.connection.driver_connection
+        driver: Any = connection.connection.driver_connection
         driver.execute("PRAGMA synchronous=OFF").close()
         connection.info[_DONE] = True
