@@ -9,7 +9,7 @@ from ignis_cli.display import counted, in_json, say, show_json
 from ignis_cli.invocation import BROKEN
 from queue_core import Store
 from queue_core.values.json_text import shown_fields
-from queue_core.watching import blocked, present
+from queue_core.watching import blocked, present, space
 from queue_core.watching import problems as engine
 from queue_core.watching.problem_kinds import ProblemGroup, Severity, grouped
 from queue_core.watching.wording import age
@@ -54,7 +54,7 @@ def why(queue: MatchingQueue) -> None:
     rules = []
     if figures.waiting and figures.state == "active":
         rules = blocked.look(store.catalog, store.storage.uri, queue.info)
-    found = engine.why(figures, rules)
+    found = engine.why(figures, rules, space.read(store.catalog, store.storage))
     if in_json.get():
         names = ("waiting", "oldest_age", "in_flight", "consumers")
         shown = {name: getattr(figures, name) for name in names}
@@ -68,7 +68,11 @@ def why(queue: MatchingQueue) -> None:
     for each in found:
         say(f"- {each.text}\n  {each.advice}")
     if not found:
-        say("Nothing holds its messages back." if figures.waiting else "No message waits.")
+        say(
+            "Nothing is known to hold its messages back."
+            if figures.waiting
+            else "No message waits."
+        )
 
 
 def _show(group: ProblemGroup) -> None:

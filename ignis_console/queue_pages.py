@@ -66,7 +66,7 @@ def queue_page(console: Console, ask: Ask) -> QueuePage:
     return QueuePage(
         fresh=freshness(look, round(details.now * 1e6)),
         queue=row_of(console, details.figures),
-        why=tuple(why(details.figures, details.blocked)),
+        why=tuple(why(details.figures, details.blocked, details.spaces)),
         problems=tuple(of_queue(details.figures, wanted)),
         details=details,
     )

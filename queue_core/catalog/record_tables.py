@@ -165,7 +165,7 @@ jobs = Table(
     Column("due_at", BigInteger),
     #: When it ended; null while it has not.
     Column("ended_at", BigInteger),
-    #: Why it failed.
+    #: Why it failed, or does not move now.
     Column("error", Text),
     seal(),
 )

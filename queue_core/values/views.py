@@ -252,7 +252,7 @@ _JOBS = (
         "due_at", TIMESTAMP, "Time of its next step, by the rate; null: no process has begun it."
     ),
     ViewColumn("ended_at", TIMESTAMP, "Time of its end; null while it is not at its end."),
-    ViewColumn("error", _TEXT, "The error with which it failed."),
+    ViewColumn("error", _TEXT, "The error with which it failed, or why it does not move now."),
 )
 
 _ACTS = (

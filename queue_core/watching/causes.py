@@ -42,7 +42,7 @@ class OpenBreaker(NamedTuple):
 
     name: str
     state: str
-    #: Seconds since it opened, whatever its probes have shown since.
+    #: Seconds since it opened, whatever its probes have shown, or since a person opened it.
     since: float
     #: Whether a person has opened it.
     forced: bool = False
@@ -172,7 +172,8 @@ def read_breakers(
     for row in rows:
         own = known.intersection(row["name"].split(","))
         own.update(names[id] for id in of.get(row["consumer"], ()) if id in names)
-        opened_at = row["since_at"] if row["opened_at"] is None else row["opened_at"]
+        is_own = row["forced"] or row["opened_at"] is None
+        opened_at = row["since_at"] if is_own else row["opened_at"]
         open_for = since(opened_at, now) or 0.0
         found.append(
             OpenBreaker(

@@ -25,17 +25,30 @@ def holding(
 
 
 def _sentence(holder: Holder, queue: str) -> str:
-    place = "" if holder.host is None else f" (process {holder.pid} on {holder.host})"
     silent = holder.silent_for
-    is_alive = silent is not None and silent <= DEAD_AFTER_SECONDS
     if silent is None:
         life = "sends no heartbeats"
     else:
-        life = "is alive" if is_alive else f"has sent no heartbeat for {silent:,.0f} s"
+        life = "is alive" if _is_alive(holder) else f"has sent no heartbeat for {silent:,.0f} s"
     number = messages(holder.held, "is", "are")
-    held = f"{number} held by {holder.name}{place}, which {life}"
+    return f"{number} held by {placed(holder)}, which {life}; {taking_back(holder, queue)}"
+
+
+def placed(holder: Holder) -> str:
+    """Return the name of a consumer with its process and machine, if they are known."""
+    place = "" if holder.host is None else f" (process {holder.pid} on {holder.host})"
+    return holder.name + place
+
+
+def taking_back(holder: Holder, queue: str) -> str:
+    """Return how a person takes back the messages that a consumer holds."""
     names = f"{queue} --consumer {shlex.quote(holder.name)}"
     if holder.ack == DELETES_ON_COMMIT:
-        first = "stop its query, and then run" if is_alive else "if its query will not restart, run"
-        return f"{held}; {first}: ignis sweep {names}"
-    return f"{held}; take them back with: ignis reload {names} --all"
+        alive = _is_alive(holder)
+        first = "stop its query, and then run" if alive else "if its query will not restart, run"
+        return f"{first}: ignis sweep {names}"
+    return f"take them back with: ignis reload {names} --all"
+
+
+def _is_alive(holder: Holder) -> bool:
+    return holder.silent_for is not None and holder.silent_for <= DEAD_AFTER_SECONDS

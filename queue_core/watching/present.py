@@ -61,6 +61,14 @@ class FigureSample:
     handling_p99: float | None = None
 
 
+class FailedJob(NamedTuple):
+    """A shovel that ran as a job and failed, or that goes on and does not move."""
+
+    job: str
+    error: str | None
+    has_ended: bool = True
+
+
 @dataclass(frozen=True, kw_only=True)
 class QueueFigures:
     """The figures of one queue."""
@@ -105,6 +113,8 @@ class QueueFigures:
     #: The segments whose messages cannot be read.
     quarantined: tuple[Quarantined, ...] = field(default=(), metadata=HIDDEN)
     causes: Causes = field(default=Causes(), metadata=HIDDEN)
+    #: Its jobs that have failed, or do not move.
+    jobs: tuple[FailedJob, ...] = field(default=(), metadata=HIDDEN)
     #: The latest ones, oldest first.
     samples: tuple[FigureSample, ...] = field(default=(), metadata=HIDDEN)
     #: The row of `figures.read`: with all counters, unless only this queue was read.
@@ -116,14 +126,6 @@ class QueueFigures:
         return self.paused_for is not None or self.concurrency == 0
 
 
-class FailedJob(NamedTuple):
-    """A shovel that ran as a job and failed."""
-
-    job: str
-    queue: str
-    error: str | None
-
-
 @dataclass(frozen=True, slots=True)
 class Figures:
     """The figures of a store at one moment, from one state of the catalog."""
@@ -132,7 +134,6 @@ class Figures:
     now: int
     queues: tuple[QueueFigures, ...]
     breakers: tuple[OpenBreaker, ...] = ()
-    failed_jobs: tuple[FailedJob, ...] = ()
     #: Since each side task last began, in any process.
     tasks: dict[str, float] = field(default_factory=dict)
     spaces: tuple[Space, ...] = ()
@@ -207,9 +208,8 @@ def _read(
     spaces: tuple[Space, ...],
 ) -> Figures:
     found, breakers = _read_queues(connection, now, samples_of)
-    failed = tuple(FailedJob(*row) for row in jobs.failed(connection, 20))
     begun = {task: since(at, now) or 0.0 for task, at in schedule.last_begun(connection).items()}
-    return Figures(now, found, breakers, failed, begun, spaces)
+    return Figures(now, found, breakers, begun, spaces)
 
 
 def _read_queues(
@@ -246,6 +246,9 @@ def _read_queues(
     damaged = [row.queue_id for row in rows if row.damaged]
     for each in quarantined.find(connection, damaged) if damaged else ():
         torn[each.queue_id].append(each)
+    failed: dict[int, list[FailedJob]] = defaultdict(list)
+    for job in jobs.failed(connection, 20, only):
+        failed[job.queue_id].append(FailedJob(job.id, job.error, job.ended_at is not None))
     found = []
     for row in sorted(rows, key=lambda each: str(each.queue)):
         queue_id = row.queue_id
@@ -276,6 +279,7 @@ def _read_queues(
             stuck_for=since(long.fired_at, now) if long else None,
             quarantined=tuple(torn[queue_id]),
             causes=why[queue_id],
+            jobs=tuple(failed[queue_id]),
             samples=tuple(past),
             counts=row,
         )

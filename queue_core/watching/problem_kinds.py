@@ -103,14 +103,14 @@ KINDS = {
     "silent": Kind(
         _WARNING,
         "Consumers without a sign of life",
-        "Start it again, or sweep or reload its messages.",
+        "Start it again, or take its messages back: ignis why {queue} says how.",
         "sweep",
     ),
     "stuck": Kind(
         _WARNING,
         "Messages that are stuck in flight",
-        "Check that the consumers run. If they are dead, let a process run the task sweep, or "
-        "sweep or reload the messages.",
+        "Check that the consumers run. If they are dead, let a process run the task sweep; ignis "
+        "why {queue} says how to take the messages back.",
         "sweep",
     ),
     "limit": Kind(None, "Limits", "ignis set {queue} limits=… changes the limit."),
@@ -119,14 +119,24 @@ KINDS = {
     "busy": Kind(
         None, "Busy consumers", "ignis slices {queue} shows who holds messages, and since when."
     ),
+    "untaken": Kind(
+        None,
+        "Messages that no consumer takes",
+        "The selector or the limits of a consumer, which the catalog does not know, or its handler "
+        "may be the reason. ignis consumers shows where each runs.",
+    ),
     "behind": Kind(
         _WARNING,
         "Queues that get more than they hand out",
-        "Start more consumers, or scale the queue.",
+        "Start more consumers, give a pool more workers (its own concurrency), scale the queue, or "
+        "raise a limit that is reached.",
         "scale",
     ),
     "full": Kind(
-        _WARNING, "Full queues", "Start more consumers, or raise the setting max_size.", "scale"
+        _WARNING,
+        "Full queues",
+        "Start a consumer or more of them, give a pool more workers (its own concurrency), or "
+        "raise the setting max_size.",
     ),
     "overdue": Kind(
         _WARNING,
@@ -161,6 +171,13 @@ KINDS = {
         "Failed jobs",
         "Start it again when the cause is gone. Ended jobs are forgotten after a week.",
         "redrive",
+        explains=False,
+    ),
+    "still": Kind(
+        _WARNING,
+        "Redrives that do not move",
+        "Make room, such as by a consumer of that queue, or cancel it: ignis jobs shows it.",
+        "cancel",
         explains=False,
     ),
     "space": Kind(

@@ -8,13 +8,17 @@ thresholds are those of docs/monitoring/alerts.yml where there is an alert for t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from itertools import takewhile
 from statistics import fmean
 from typing import NamedTuple
 
 from queue_core.upkeep.tasks.registry import REGISTRY
-from queue_core.watching.causes import Blocked, OpenBreaker
+from queue_core.watching.causes import Blocked, Holder, OpenBreaker
+from queue_core.watching.holders import placed, taking_back
 from queue_core.watching.present import Figures, FigureSample, QueueFigures
-from queue_core.watching.problem_kinds import Problem, problem, ranked, weighed
+from queue_core.watching.problem_kinds import Problem, Severity, problem, ranked, weighed
+from queue_core.watching.space import Space
 from queue_core.watching.wording import age, messages, number, rate, size
 
 #: Seconds after which a message that still waits is a problem.
@@ -29,8 +33,8 @@ PATIENCE = 180.0
 TREND_SECONDS, LEAST_SECONDS = 300.0, 120.0
 #: The share of a limit's rate from which on it is what holds messages back.
 NEARLY = 0.9
-#: The share of free space below which a disk is a problem.
-LEAST_FREE = 0.1
+#: The shares of free space below which a disk is a problem, and a critical one.
+LEAST_FREE, CRITICAL_FREE = 0.1, 0.05
 
 
 def find(figures: Figures, oldest_wanted: float = OLDEST_WANTED) -> list[Problem]:
@@ -45,19 +49,25 @@ def of_queue(queue: QueueFigures, oldest_wanted: float = OLDEST_WANTED) -> list[
     return ranked(each for each in found if each.severity is not None)
 
 
-def why(queue: QueueFigures, blocked: Sequence[Blocked] = ()) -> list[Problem]:
+def why(
+    queue: QueueFigures, blocked: Sequence[Blocked] = (), spaces: Sequence[Space] = ()
+) -> list[Problem]:
     """
     Return why messages of a queue are not handled, or not fast enough; the weightiest reason first.
 
-    *blocked*: the rules of the queue that hold back each message that waits.
+    *blocked*: the rules of the queue that hold back each message that waits. *spaces*: the disks.
     """
-    found = weighed([*_of_queue(queue), *(_blocked(queue, each) for each in blocked)])
+    found = [*_of_queue(queue), *(_blocked(queue, each) for each in blocked)]
+    other = {each.kind for each in weighed(found)} - {"damaged", "full"}
+    if not (other if queue.fired_per_s else other - {"behind"}):
+        found += _untaken(queue)
+    found = weighed([*found, *_spaces(spaces)])
     # Nothing else counts in a queue that was given up.
     return found[:1] if queue.state == "deactivated" else found
 
 
 def _of_queue(queue: QueueFigures) -> Iterator[Problem]:
-    rules: Sequence[Callable[[QueueFigures], Iterator[Problem]]] = (_deactivated, _damaged)
+    rules: Sequence[Callable[[QueueFigures], Iterator[Problem]]] = (_deactivated, _damaged, _jobs)
     if queue.state != "deactivated":
         rules = (
             _damaged,
@@ -72,6 +82,7 @@ def _of_queue(queue: QueueFigures) -> Iterator[Problem]:
             _full,
             _sideline,
             _growing,
+            _jobs,
         )
     for rule in rules:
         yield from rule(queue)
@@ -122,8 +133,10 @@ def _breakers(queue: QueueFigures) -> Iterator[Problem]:
 
 
 def _breaker(each: OpenBreaker, queue: str | None, waiting: int | None = None) -> Problem:
-    text = f"Breaker {each.name} has been open for {age(each.since)}"
-    text += f": {each.who or 'a person'} opened it." if each.forced else ": too many calls fail."
+    if each.forced:
+        text = f"{each.who or 'A person'} opened breaker {each.name} {age(each.since)} ago."
+    else:
+        text = f"Breaker {each.name} has been open for {age(each.since)}: too many calls fail."
     advice = f"Leave it to itself when the reason is gone: ignis breaker auto {each.name}."
     return problem(
         "breaker",
@@ -146,15 +159,35 @@ def _unconsumed(queue: QueueFigures) -> Iterator[Problem]:
 def _silent(queue: QueueFigures) -> Iterator[Problem]:
     for holder in queue.causes.silent:
         silent = f"has sent no heartbeat for {age(holder.silent_for)}."
-        text = f"Consumer {holder.name} holds {messages(holder.held)}, and {silent}"
-        yield problem("silent", queue.name, text, holder.held)
+        text = f"Consumer {placed(holder)} holds {messages(holder.held)}, and {silent}"
+        yield _held("silent", queue, holder, "Start it again, or", text, holder.held)
 
 
 def _stuck(queue: QueueFigures) -> Iterator[Problem]:
-    if queue.stuck:
-        text = f"{messages(queue.stuck, 'has', 'have')} been in flight for longer than the setting "
-        text += f"sweep_after, for up to {age(queue.stuck_for)}."
-        yield problem("stuck", queue.name, text, queue.stuck)
+    text = f"{messages(queue.stuck, 'has', 'have')} been in flight for longer than the setting "
+    text += f"sweep_after, for up to {age(queue.stuck_for)}"
+    holders = _holding_for(queue, queue.settings.sweep_after)
+    if queue.stuck and holders:
+        more = f" and {len(holders) - 1} more hold them." if holders[1:] else " holds them."
+        text += f": {placed(holders[0])}{more}"
+        yield _held("stuck", queue, holders[0], "If its handler hangs,", text, queue.stuck)
+    elif queue.stuck:
+        yield problem("stuck", queue.name, f"{text}.", queue.stuck)
+
+
+def _holding_for(queue: QueueFigures, least: float) -> list[Holder]:
+    """Return the consumers that hold a message for some seconds, the longest first."""
+    found = [each for each in queue.causes.holders if (each.held_for or 0) > least]
+    return sorted(found, key=lambda each: -(each.held_for or 0))
+
+
+def _held(
+    kind: str, queue: QueueFigures, holder: Holder, if_so: str, text: str, concerned: int | None
+) -> Problem:
+    """Return a problem with the act that takes back what a consumer holds."""
+    advice = f"{if_so} {taking_back(holder, queue.name)}."
+    fields = {"all": "1", "consumer": holder.name}
+    return problem(kind, queue.name, text, concerned, advice=advice, action="reload", fields=fields)
 
 
 def _limits(queue: QueueFigures) -> Iterator[Problem]:
@@ -173,10 +206,32 @@ def _limits(queue: QueueFigures) -> Iterator[Problem]:
 
 
 def _busy(queue: QueueFigures) -> Iterator[Problem]:
+    for each in () if queue.stuck else _holding_for(queue, PATIENCE):
+        if each not in queue.causes.silent:
+            text = f"Consumer {placed(each)} holds {messages(each.held)}, "
+            text += f"the first for {age(each.held_for)}."
+            yield _held("busy", queue, each, "If its handler hangs,", text, each.held)
+            return
     if queue.waiting and queue.consumers and queue.in_flight and queue.fired_per_s == 0:
         held = messages(queue.in_flight, "is", "are")
         text = f"Nothing was handed out lately: {held} in flight."
         yield problem("busy", queue.name, text, queue.waiting)
+
+
+def _untaken(queue: QueueFigures) -> Iterator[Problem]:
+    """Yield that connected consumers leave messages, for a reason that the catalog has not."""
+    wait = queue.longest_wait or 0
+    if not (queue.waiting and queue.consumers and wait >= PATIENCE):
+        return
+    past = reversed(queue.samples if queue.fired_per_s == 0 else ())
+    idle = [each.taken_at for each in takewhile(lambda each: each.fired_per_s == 0, past)]
+    quiet = idle[0] - idle[-1] if idle else 0.0
+    text = "1 consumer is" if queue.consumers == 1 else f"{number(queue.consumers)} consumers are"
+    if quiet >= LEAST_SECONDS:
+        text += f" connected, and none has taken a message for at least {age(quiet)}."
+    else:
+        text += f" connected, but a message has waited for {age(wait)}."
+    yield problem("untaken", queue.name, text, queue.waiting)
 
 
 class _Pace(NamedTuple):
@@ -186,6 +241,8 @@ class _Pace(NamedTuple):
     gives: float
     #: Whether it has grown from each third of that time to the next.
     grows: bool
+    #: Whether it got messages in both halves of that time.
+    lasts: bool
 
 
 def _pace_of(samples: Sequence[FigureSample]) -> _Pace | None:
@@ -197,10 +254,13 @@ def _pace_of(samples: Sequence[FigureSample]) -> _Pace | None:
     third = len(recent) // 3
     parts = (recent[:third], recent[third:-third], recent[-third:])
     waiting = [fmean(each.waiting or 0 for each in part) for part in parts]
+    gets = [(each.loaded_per_s or 0) + (each.returned_per_s or 0) for each in recent]
+    half = len(gets) // 2
     return _Pace(
-        fmean((each.loaded_per_s or 0) + (each.returned_per_s or 0) for each in recent),
+        fmean(gets),
         fmean(each.fired_per_s or 0 for each in recent),
         waiting[0] < waiting[1] < waiting[2],
+        all(map(sum, (gets[:half], gets[half:]))),
     )
 
 
@@ -214,7 +274,8 @@ def _pace(queue: QueueFigures) -> Iterator[Problem]:
         if queue.waiting > less:
             empty = f"{text}: it will be empty in {age(queue.waiting / less)}."
             yield problem("draining", queue.name, empty, queue.waiting)
-    elif pace.gets:
+    # One load, or a backlog that is handed out in a minute and does not grow, says nothing.
+    elif pace.lasts and (pace.grows or queue.waiting > 60 * pace.gives):
         grows = f", so it grows by {rate(-less)}" if less else ""
         # As many wait as are handed out in a minute, so that a short backlog is none.
         lasting = pace.grows and less < 0 and queue.waiting > 60 * pace.gives
@@ -269,6 +330,15 @@ def _growing(queue: QueueFigures) -> Iterator[Problem]:
     yield problem("growing", queue.name, text, queue.sidelined)
 
 
+def _jobs(queue: QueueFigures) -> Iterator[Problem]:
+    for each in queue.jobs:
+        error = f": {each.error}" if each.error else ""
+        kind, text = "job", f"The shovel {each.job} has failed{error}"
+        if not each.has_ended:
+            kind, text = "still", f"The redrive {each.job} does not move{error}."
+        yield problem(kind, queue.name, text, fields={} if each.has_ended else {"job": each.job})
+
+
 def _blocked(queue: QueueFigures, each: Blocked) -> Problem:
     """Return what a rule of the queue holds back, which has waited before all consumers."""
     if each.rule == "group":
@@ -284,18 +354,21 @@ def _blocked(queue: QueueFigures, each: Blocked) -> Problem:
 
 
 def _of_store(figures: Figures) -> Iterator[Problem]:
-    """Yield the problems of no single queue, and failed jobs."""
+    """Yield the problems of no single queue."""
     yield from (_breaker(each, None) for each in figures.breakers if not each.queues)
-    for job in figures.failed_jobs:
-        error = f": {job.error}" if job.error else ""
-        yield problem("job", job.queue, f"The shovel {job.job} has failed{error}")
-    for space in figures.spaces:
+    yield from _spaces(figures.spaces)
+    yield from _side_tasks(figures)
+
+
+def _spaces(spaces: Sequence[Space]) -> Iterator[Problem]:
+    for space in spaces:
         if space.free < LEAST_FREE * space.size:
             left = f"has {size(space.free)} of {size(space.size)} left"
             share = f"{100 * space.free / space.size:.1f} %"
-            text = f"The disk of the {space.of}, {space.path}, {left} ({share})."
-            yield problem("space", None, text)
-    yield from _side_tasks(figures)
+            text = f"The disk of the {space.of}, {space.path}, {left} ({share}). Loads fail "
+            found = problem("space", None, f"{text}when it is full.")
+            is_critical = space.free < CRITICAL_FREE * space.size
+            yield replace(found, severity=Severity.CRITICAL) if is_critical else found
 
 
 def _side_tasks(figures: Figures) -> Iterator[Problem]:

@@ -240,7 +240,7 @@ def test_alerts_concern_the_store_in_which_something_is_wrong(tmp_path):
         for name, labels, a, b in (
             ("ignis_longest_wait_seconds", {}, "2000+0", "2000+0"),
             ("ignis_queue_fill_ratio", {}, "0.5+0", "0.96+0"),
-            ("ignis_disk_free_bytes", {"place": "catalog"}, "5+0", "50+0"),
+            ("ignis_disk_free_bytes", {"place": "catalog"}, "4+0", "7+0"),
             ("ignis_disk_size_bytes", {"place": "catalog"}, "100+0", "100+0"),
             ("ignis_queue_paused", {}, "1+0", "0+0"),
             ("ignis_waiting_messages", {}, "5+0", "5+0"),
@@ -257,6 +257,7 @@ def test_alerts_concern_the_store_in_which_something_is_wrong(tmp_path):
         "IgnisQueueStuck": ["b"],
         "IgnisMessagesFail": ["a"],
         "IgnisQueueFull": ["b"],
+        "IgnisDiskNearlyFull": ["a", "b"],
         "IgnisDiskFull": ["a"],
         "IgnisNoSideTasks": ["b"],
         "IgnisDamagedMessages": [],
@@ -266,9 +267,10 @@ def test_alerts_concern_the_store_in_which_something_is_wrong(tmp_path):
     def firing(alert, instance):
         labels = {"instance": instance, "job": "ignis", "queue": "orders"}
         labels |= {"task": "sample"} if alert == "IgnisNoSideTasks" else {}
-        labels |= {"place": "catalog"} if alert == "IgnisDiskFull" else {}
+        labels |= {"place": "catalog"} if "Disk" in alert else {}
         told = rules[alert]["annotations"]["summary"].replace("{{ $labels.queue }}", "orders")
-        percent = "96%" if alert == "IgnisQueueFull" else "5%"
+        free = "4%" if instance == "a" else "7%"
+        percent = "96%" if alert == "IgnisQueueFull" else free
         for template, value in {
             "{{ $labels.place }}": "catalog",
             "{{ $value | humanizeDuration }}": "33m 20s",

@@ -22,6 +22,8 @@ from queue_core.segments import stager
 from queue_core.upkeep.tasks.shovel import Retries
 from queue_core.verbs import redrive
 from queue_core.verbs.capacity import bounds
+from queue_core.watching import present
+from queue_core.watching.problems import of_queue
 from tests.books import audit, leftover_files
 from tests.contract.pools import PATIENCE, eventually
 from tests.factories import ORDERS, make_queue, numbers_of, orders, with_sidelined
@@ -273,11 +275,18 @@ def test_a_job_waits_for_room(store):
     job = queue.start_shovel(to="other")
     thread = threading.Thread(target=run_job, args=(store, job))
     thread.start()
-    eventually(lambda: the_job(store)["moved"] == 4)
+    eventually(lambda: the_job(store)["error"])
+    row = the_job(store)
+    assert (row["state"], row["moved"], row["seconds_left"]) == ("running", 4, None)
+    assert row["error"] == "queue 'other' has no room for its messages"
+    (still,) = (each for each in of_queue(present.read_queue(store.catalog, "orders")))
+    assert (still.kind, still.action, still.fields) == ("still", "cancel", {"job": job})
+    assert f"{job} does not move: queue 'other' has no room" in still.text
     other.delete(other.fire("all"))
     thread.join(PATIENCE)
 
-    assert the_job(store)["state"] == "done"
+    row = the_job(store)
+    assert (row["state"], row["error"]) == ("done", None)
     assert main(other) == [4, 5]
 
 

@@ -9,6 +9,7 @@ from sqlalchemy import update
 from queue_core import Breaker, ConsumerPool, Retry, constant, limit
 from queue_core.catalog.holder_tables import consumers
 from queue_core.catalog.holders import interests
+from queue_core.catalog.record_tables import breakers
 from queue_core.catalog.tables import slices
 from queue_core.errors import QueueTaken
 from queue_core.values.model import INLINE
@@ -94,7 +95,8 @@ def test_consumers_of_each_kind_are_connected(store):
     assert (connected(queue), connected(other)) == (0, 0)
     texts = [each.text for each in reasons(queue) if each.kind == "silent"]
     assert len(texts) == 2
-    assert texts[1].startswith("Consumer till holds 1 message, and has sent no heartbeat for 2 h")
+    assert texts[1].startswith("Consumer till (process ")
+    assert "holds 1 message, and has sent no heartbeat for 2 h" in texts[1]
 
 
 def test_a_query_that_shows_itself_holds_back_no_other_consumer(store):
@@ -129,8 +131,7 @@ def test_who_paused_a_queue_and_who_opened_a_breaker_are_named(store, ignis):
     assert paused.kind == "paused"
     assert "@" in paused.text.split(" paused the queue ")[0]
     assert (opened.kind, opened.action) == ("breaker", "close_breaker")
-    assert opened.text.endswith(" opened it.")
-    assert "@" in opened.text
+    assert "@" in opened.text.split(" opened breaker clicks ")[0]
     assert opened.advice.endswith("ignis breaker auto clicks.")
 
 
@@ -153,6 +154,73 @@ def test_a_breaker_with_a_name_is_a_reason_of_its_queues_since_its_first_opening
         assert reasons(queue)[0].text.startswith("Breaker hooks.example has been open for ")
         assert "breaker" not in kinds(store.queue("clicks"))
         assert ("breaker", "orders") in problems(store)
+        # It opened two hours ago, and a person has opened it just now.
+        long_ago = update(breakers).values(opened_at=breakers.c.opened_at - LONG_AGO)
+        store.catalog.write(lambda connection: connection.execute(long_ago))
+        assert reasons(queue)[0].text.startswith("Breaker hooks.example has been open for 2 h")
+        store.admin.breaker("hooks.example").open()
+        who, ago = reasons(queue)[0].text.split(" opened breaker hooks.example ")
+        assert ("@" in who, ago.endswith(" s ago.")) == (True, True)
+
+
+def test_who_holds_messages_of_a_handler_that_hangs_is_named_with_the_act(store, ignis):
+    queue = make_queue(store, sweep_after=1200.0)
+    queue.load(orders(40))
+    queue.fire(40, consumer=store.consumer("till", beats=True))
+    assert kinds(queue) == [], "they have just been fired"
+
+    fired_before(store, 300)
+    told = ignis("why", "orders").stdout
+    assert "- Consumer till (process " in told
+    assert " holds 40 messages, the first for 5 min" in told
+    assert "If its handler hangs, take them back with: ignis reload orders --consumer till" in told
+    assert ("busy", "orders") not in problems(store), "it may work"
+
+    fired_before(store, 1000)
+    (stuck,) = (each for each in find(present.read(store.catalog, store.storage)) if each.queue)
+    assert stuck.kind == "stuck"
+    assert ": till (process " in stuck.text
+    assert (stuck.action, stuck.fields) == ("reload", {"all": "1", "consumer": "till"})
+    assert kinds(queue) == ["stuck"]
+    assert ignis("reload", "orders", "--consumer", "till", "--all", "--yes").exit_code == 0
+    assert (present.read_queue(store.catalog, "orders").waiting, kinds(queue)) == (
+        40,
+        ["unconsumed"],
+    )
+
+
+def fired_before(store, seconds):
+    """Make all firings older."""
+    in_flight = slices.c.fired_at.is_not(None)
+    older = update(slices).where(in_flight).values(fired_at=slices.c.fired_at - int(seconds * 1e6))
+    store.catalog.write(lambda connection: connection.execute(older))
+
+
+def test_messages_that_no_selector_wants_are_said_to_be_left(store, ignis):
+    queue = make_queue(store)
+    queue.load(orders(10))
+    age(queue, 4200)
+    none = {"selector": "number > 1000", "tasks": []}
+    with ConsumerPool(store, "orders", Recorder(), concurrency=1, **none):
+        eventually(lambda: connected(queue) == 1)
+        told = ignis("why", "orders").stdout
+        assert ("old", "orders") in problems(store)
+    assert "- 1 consumer is connected, but a message has waited for 1 h 10 min.\n" in told
+    assert "The selector or the limits of a consumer, which the catalog does not know" in told
+
+
+def test_the_failed_jobs_of_a_queue_are_among_its_problems(store, ignis):
+    queue, other = make_queue(store, retry=None), make_queue(store, "clicks")
+    queue.load(orders(2))
+    queue.sideline(queue.fire(2).ids, "no")
+    queue.start_shovel(to="clicks")
+    other.admin.deactivate()
+    other.admin.drop()
+
+    assert [each["kind"] for each in answer(ignis("--json", "problems", "orders"))] == ["job"]
+    assert ("job", "orders") in problems(store)
+    make_queue(store, "idle")
+    assert ignis("problems", "idle").stdout == "there are no problems\n"
 
 
 def test_the_limit_of_a_queue_is_a_reason_and_no_problem(store):

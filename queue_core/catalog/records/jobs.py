@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, RowMapping, Update, func, insert, select, update
+from sqlalchemy import Connection, RowMapping, Update, and_, func, insert, or_, select, update
 
 from queue_core.catalog import dialect
 from queue_core.catalog.damage import decoding
@@ -143,15 +143,14 @@ def find(connection: Connection, job_id: str) -> Job:
         )
 
 
-def failed(connection: Connection, most: int) -> Sequence[Any]:
-    """Return the `id`, the `name` of the queue and the `error` of the jobs that failed last."""
-    query = (
-        select(jobs.c.id, queues.c.name, jobs.c.error)
-        .join(queues, queues.c.id == jobs.c.queue_id)
-        .where(jobs.c.state == FAILED)
-        .order_by(jobs.c.ended_at.desc())
-    )
-    return connection.execute(query.limit(most)).all()
+def failed(connection: Connection, most: int, queue_id: int | None = None) -> Sequence[Any]:
+    """Return the rows of jobs that do not move, or failed last, of one queue or of all."""
+    still = and_(jobs.c.state.in_(OPEN), jobs.c.error.is_not(None))
+    query = select(jobs).where(or_(jobs.c.state == FAILED, still))
+    if queue_id is not None:
+        query = query.where(jobs.c.queue_id == queue_id)
+    newest = (jobs.c.ended_at.is_not(None), jobs.c.ended_at.desc())
+    return connection.execute(query.order_by(*newest).limit(most)).all()
 
 
 def by_state(connection: Connection) -> Sequence[Any]:
@@ -168,16 +167,17 @@ def begin(connection: Connection, job: Job) -> None:
     _change(connection, _open(job.id).where(same), state=RUNNING, due_at=dialect.now())
 
 
-def lock(connection: Connection, job: Job, rest: float = 0.0) -> None:
-    """Lock a job for a step, and set when it is due otherwise; raises `NotMine`."""
+def lock(connection: Connection, job: Job, rest: float = 0.0, **why: str) -> None:
+    """Lock a job for a step; set when it is due otherwise, and *why*; raises `NotMine`."""
     as_known = _open(job.id).where(jobs.c.moved == job.moved)
-    _change(connection, as_known, due_at=dialect.after(rest))
+    _change(connection, as_known, due_at=dialect.after(rest), **why)
 
 
 def count(connection: Connection, job: Job, moved: int) -> None:
     """Count the messages of a step of a locked job; the next one is due by its rate."""
     rest = moved / job.wish.rate if job.wish.rate else 0.0
-    _change(connection, _open(job.id), moved=job.moved + moved, due_at=dialect.after(rest))
+    values = {"moved": job.moved + moved, "due_at": dialect.after(rest)}
+    _change(connection, _open(job.id), error=None, **values)
 
 
 def end(connection: Connection, job_id: str, state: str, error: str | None = None) -> None:
@@ -227,7 +227,9 @@ def shown(connection: Connection, names: Mapping[int, str]) -> list[dict[str, An
                 rate = None if row["rate"] is None else float(row["rate"])
             target = row["target_id"]
             speed = _per_second(row, rate, now)
-            left = None if row["ended_at"] or not speed else (row["total"] - row["moved"]) / speed
+            # A job with an error has ended, or does not move.
+            still = row["ended_at"] or row["error"] or not speed
+            left = None if still or not speed else (row["total"] - row["moved"]) / speed
             rows.append(
                 dict(row)
                 | {

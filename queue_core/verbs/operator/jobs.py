@@ -115,7 +115,8 @@ class Jobs:
         )
         self._begun[job_id] = (replace(job, moved=job.moved + (moved or 0)), steps)
         if moved is None:
-            self._catalog.write(partial(jobs.lock, job=job, rest=_AGAIN_SECONDS))
+            why = f"queue {steps.target.name!r} has no room for its messages"
+            self._catalog.write(partial(jobs.lock, job=job, rest=_AGAIN_SECONDS, error=why))
         elif not moved:
             self._end(job_id, jobs.DONE)
         return moved or 0

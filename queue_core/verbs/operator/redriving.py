@@ -144,6 +144,8 @@ class Steps:
         self._catalog = catalog
         self._storage = storage
         self._redriving = redriving
+        #: The queue that gets the messages.
+        self.target = redriving.target or redriving.queue
         shovelful = redriving.shovelful(storage.uri)
         request = shovelful.request(redriving.queue)
         now = horizon or Horizon.now(catalog, request.queue_ids, Magazine.SIDELINE)

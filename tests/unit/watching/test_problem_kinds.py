@@ -12,5 +12,5 @@ def test_problems_of_a_kind_are_a_group_and_the_most_messages_come_first():
     assert (damaged.kind, damaged.severity) == ("damaged", Severity.CRITICAL)
     assert (old.kind, old.count, old.queues, old.messages) == ("old", 23, 23, 276)
     assert [each.queue for each in old.problems[:2]] == ["q23", "q22"]
-    assert (full.kind, full.problems[0].action) == ("full", "scale")
+    assert (full.kind, full.problems[0].action) == ("full", None)
     assert full.advice == full.problems[0].advice

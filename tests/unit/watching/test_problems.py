@@ -7,7 +7,7 @@ import pytest
 from queue_core import QueueSettings, limit
 from queue_core.watching.causes import Blocked, Causes, Holder, LimitState, OpenBreaker
 from queue_core.watching.present import FailedJob, Figures, FigureSample, QueueFigures
-from queue_core.watching.problems import find, why
+from queue_core.watching.problems import find, of_queue, why
 from queue_core.watching.space import Space
 
 WELL = QueueFigures(
@@ -58,6 +58,7 @@ def test_a_healthy_store_has_no_problems():
     assert kinds(tasks={}) == []
 
 
+JOB_LEFT = ["deactivated", "job"]
 #: A sideline that grows, and no shovel is planned.
 GROWING = {
     "settings": QueueSettings(retry=None, shovel_interval=600.0),
@@ -99,6 +100,9 @@ GROWING = {
         ({"causes": Causes(breakers=(OpenBreaker("bank", "open", 5.0),))}, ["breaker"]),
         ({"causes": Causes(holders=(Holder("till", 3, 100.0, 61.0),))}, ["silent"]),
         ({"causes": Causes(limits=(LimitState(limit(per_second=1), 0, 0, 0.3),))}, []),
+        ({"jobs": (FailedJob("abc", None),)}, ["job"]),
+        ({"jobs": (FailedJob("abc", None),), "state": "deactivated", "waiting": 1}, JOB_LEFT),
+        ({"jobs": (FailedJob("abc", "no room", has_ended=False),)}, ["still"]),
         # A paused queue is not late as well.
         ({"paused_for": 1.0, "longest_wait": 9999.0}, ["paused"]),
         ({"concurrency": 0, "longest_wait": 9999.0}, ["paused"]),
@@ -128,7 +132,6 @@ def test_the_problems_of_a_queue(change, found):
         ({"spaces": (Space("catalog", "/x", 10, 100),)}, []),
         ({"breakers": (OpenBreaker("bank", "open", 5.0, queues=("orders",)),)}, []),
         ({"breakers": (OpenBreaker("bank", "open", 5.0),)}, ["breaker"]),
-        ({"failed_jobs": (FailedJob("abc", "orders", None),)}, ["job"]),
     ],
 )
 def test_the_problems_of_a_store(figures, found):
@@ -186,6 +189,13 @@ def test_the_pace_of_a_queue_is_said_with_its_end():
     assert why(drains)[0].text == "It gets 10/s and hands out 20/s: it will be empty in 1 min."
 
 
+#: It hands out nothing, and gets nothing.
+QUIET = history(9000, 0, gets=0.0, gives=0.0)
+#: 20 messages at once, lately.
+ONE_LOAD = (replace(QUIET[-1], loaded_per_s=0.3, fired_per_s=0.0, waiting=20),)
+HUNG = Holder("till", 40, 300.0, 1.0, "vm", 488)
+
+
 def because(**causes):
     return {"causes": Causes(**causes)}
 
@@ -200,7 +210,24 @@ def of_limit(limit, in_flight=0, tokens=None, opens_in=0.0):
         ({"paused_for": 180.0, "paused_by": "ann@vm"}, "ann@vm paused the queue 3 min ago."),
         ({"concurrency": 0}, "its concurrency is 0"),
         (because(breakers=[OpenBreaker("bank", "probing", 1200.0)]), "been open for 20 min: too"),
-        (because(breakers=[OpenBreaker("b", "open", 1.0, True, "bob@vm")]), "bob@vm opened it."),
+        (
+            because(breakers=[OpenBreaker("b", "open", 1.0, True, "bob@vm")]),
+            "bob@vm opened breaker b 1.0 s ago.",
+        ),
+        ({"longest_wait": 4200.0}, "1 consumer is connected, but a message has waited for 1 h 10"),
+        (
+            {
+                "longest_wait": 4200.0,
+                "fired_per_s": 0.0,
+                "consumers": 2,
+                "samples": QUIET,
+                "in_flight": 0,
+            },
+            "2 consumers are connected, and none has taken a message for at least 4 min.",
+        ),
+        ({"longest_wait": 4200.0, "fired_per_s": 5.0}, "a message has waited for 1 h 10 min."),
+        (because(holders=[HUNG]), "Consumer till (process 488 on vm) holds 40 messages, the first"),
+        (because(holders=[HUNG]) | {"waiting": 0}, "holds 40 messages, the first for 5 min."),
         (of_limit(limit(in_flight=2), 2), "Its limit(in_flight=2) is reached: 2 messages are in"),
         (of_limit(limit(per_second=10), 0, 0, 0.5), "it gives more in 0.5 s."),
         (of_limit(limit(per_second=10), 0, 1) | {"fired_per_s": 9.5}, "it hands out 9.5/s."),
@@ -228,6 +255,68 @@ def test_a_rule_that_holds_back_what_waits_is_a_reason(blocked, said):
 
     assert said in reason.text
     assert reason.severity is None
+
+
+STUCK = {"stuck": 40, "stuck_for": 1500.0} | because(holders=[replace(HUNG, held_for=1500.0)])
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (STUCK, "for up to 25 min: till (process 488 on vm) holds them."),
+        (because(holders=[replace(HUNG, silent_for=99.0)]), "Consumer till (process 488 on vm) h"),
+    ],
+)
+def test_what_a_consumer_holds_for_too_long_can_be_taken_back(change, said):
+    (found,) = of_queue(replace(WELL, **change))
+
+    assert said in found.text
+    assert found.advice.endswith("with: ignis reload orders --consumer till --all.")
+    assert (found.action, found.fields) == ("reload", {"all": "1", "consumer": "till"})
+    # A query that deletes on commit gets its messages again, unless a sweep takes them.
+    (holder,) = change["causes"].holders
+    query = because(holders=[replace(holder, ack="onCommit")])
+    (found,) = of_queue(replace(WELL, **change | query))
+    assert found.advice.endswith("ignis sweep orders --consumer till.")
+
+
+def test_a_consumer_whose_messages_are_named_as_stuck_is_no_second_reason():
+    assert [each.kind for each in why(replace(WELL, **STUCK))] == ["stuck"]
+
+
+def test_a_queue_that_gives_nothing_says_first_that_nobody_takes():
+    change = GROWS | {"samples": history(1000, 1000, gets=159.0, gives=0.0), "fired_per_s": 0.0}
+    found = why(replace(WELL, in_flight=0, longest_wait=600.0, **change))
+
+    assert [each.kind for each in found] == ["untaken", "behind"]
+
+
+@pytest.mark.parametrize(
+    "samples",
+    [
+        # It keeps up, or was loaded once.
+        history(66, 0, gets=5.0, gives=5.0),
+        (*history(0, 0, gets=0.0, gives=0.0, count=4), *ONE_LOAD),
+    ],
+)
+def test_a_short_backlog_and_one_load_do_not_last_for_ever(samples):
+    assert why(replace(WELL, waiting=66, samples=samples)) == []
+
+
+def test_the_concurrency_of_a_pool_is_named_where_more_workers_help():
+    assert [each.kind for each in of_queue(replace(WELL, **GROWS))] == ["behind"]
+    assert "its own concurrency" in of_queue(replace(WELL, **GROWS))[0].advice
+    (full,) = of_queue(replace(WELL, consumers=0, settings=FULL))
+    assert "Start a consumer" in full.advice
+    # To scale a queue without a consumer does nothing.
+    assert full.action is None
+
+
+def test_a_disk_is_critical_where_its_alert_is():
+    for free, severity in ((9, "warning"), (4, "critical")):
+        (found,) = why(WELL, spaces=[Space("catalog", "/x", free, 100)])
+        assert (found.kind, found.severity) == ("space", severity)
+    assert why(WELL, spaces=[Space("catalog", "/x", 10, 100)]) == []
 
 
 def test_a_queue_that_is_well_has_no_reason():
