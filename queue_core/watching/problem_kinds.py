@@ -176,7 +176,7 @@ KINDS = {
     "still": Kind(
         _WARNING,
         "Redrives that do not move",
-        "Make room, such as by a consumer of that queue, or cancel it: ignis jobs shows it.",
+        "Make room, or start a process that runs side tasks. ignis cancel ends it.",
         "cancel",
         explains=False,
     ),

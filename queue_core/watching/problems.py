@@ -335,6 +335,7 @@ def _jobs(queue: QueueFigures) -> Iterator[Problem]:
         error = f": {each.error}" if each.error else ""
         kind, text = "job", f"The shovel {each.job} has failed{error}"
         if not each.has_ended:
+            error = error or ": no process that runs the side tasks of this queue has begun it"
             kind, text = "still", f"The redrive {each.job} does not move{error}."
         yield problem(kind, queue.name, text, fields={} if each.has_ended else {"job": each.job})
 

@@ -9,14 +9,14 @@ from sqlalchemy import update
 from queue_core import Breaker, ConsumerPool, Retry, constant, limit
 from queue_core.catalog.holder_tables import consumers
 from queue_core.catalog.holders import interests
-from queue_core.catalog.record_tables import breakers
+from queue_core.catalog.record_tables import breakers, jobs
 from queue_core.catalog.tables import slices
 from queue_core.errors import QueueTaken
 from queue_core.values.model import INLINE
 from queue_core.verbs.quarantine import set_apart
 from queue_core.watching import blocked, present, readings
 from queue_core.watching.metric import PROBLEMS
-from queue_core.watching.problems import find, why
+from queue_core.watching.problems import find, of_queue, why
 from tests.command_line import answer, refusal
 from tests.contract.pools import Recorder, eventually
 from tests.factories import make_queue, orders
@@ -213,7 +213,12 @@ def test_the_failed_jobs_of_a_queue_are_among_its_problems(store, ignis):
     queue, other = make_queue(store, retry=None), make_queue(store, "clicks")
     queue.load(orders(2))
     queue.sideline(queue.fire(2).ids, "no")
-    queue.start_shovel(to="clicks")
+    job = queue.start_shovel(to="clicks")
+    assert of_queue(present.read_queue(store.catalog, "orders")) == []
+    before = update(jobs).values(begun_at=jobs.c.begun_at - LONG_AGO)
+    store.catalog.write(lambda connection: connection.execute(before))
+    (still,) = of_queue(present.read_queue(store.catalog, "orders"))
+    assert f"{job} does not move: no process that runs the side tasks" in still.text
     other.admin.deactivate()
     other.admin.drop()
 

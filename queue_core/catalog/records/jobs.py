@@ -145,7 +145,8 @@ def find(connection: Connection, job_id: str) -> Job:
 
 def failed(connection: Connection, most: int, queue_id: int | None = None) -> Sequence[Any]:
     """Return the rows of jobs that do not move, or failed last, of one queue or of all."""
-    still = and_(jobs.c.state.in_(OPEN), jobs.c.error.is_not(None))
+    unbegun = and_(jobs.c.due_at.is_(None), jobs.c.begun_at < dialect.after(-_SETTLING_SECONDS))
+    still = and_(jobs.c.state.in_(OPEN), or_(jobs.c.error.is_not(None), unbegun))
     query = select(jobs).where(or_(jobs.c.state == FAILED, still))
     if queue_id is not None:
         query = query.where(jobs.c.queue_id == queue_id)
