@@ -916,8 +916,8 @@ MUTANTS = (
     _of(
         "an altered table of a backup is read",
         "queue_core/upkeep/backup/folder",
-        "if self._digest(file) != expected:",
-        "if self._digest(file) is None:",
+        "if self.digest(file) != expected:",
+        "if self.digest(file) is None:",
         "backup",
     ),
     _of(
