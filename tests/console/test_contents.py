@@ -5,9 +5,11 @@ import html
 import numpy as np
 import pyarrow as pa
 import pytest
+from sqlalchemy import update
 
 from ignis_console import facets
 from ignis_console.facets import facet, selector
+from queue_core.catalog.tables import slices
 from queue_core.values.model import ROW_BITS
 from tests.factories import orders
 
@@ -102,3 +104,16 @@ def test_messages_in_flight_are_listed_with_their_consumer(operator, store, queu
     assert "Take back all that match…" in shown
     wrong = operator.get(path, params={"state": "in flight", "consumer": "nobody"})
     assert "has never fired" in wrong.text
+
+
+def test_what_a_handler_that_hangs_holds_is_named_with_its_act(operator, store, queue):
+    long_ago = slices.c.fired_at - 400_000_000
+    older = update(slices).where(slices.c.fired_at.is_not(None)).values(fired_at=long_ago)
+    store.catalog.write(lambda connection: connection.execute(older))
+
+    (why, *_) = operator.get("/api/queues/orders").json()["why"]
+    assert (why["kind"], why["action"]) == ("busy", "reload")
+    assert why["fields"] == {"all": "1", "consumer": "till"}
+    listed = operator.get("/queues/orders").text.split('id="problems"')[1].split('id="redrives"')[0]
+    assert " holds 2 messages, the first for 6 min" in listed
+    assert "Take back…" in listed
