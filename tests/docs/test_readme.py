@@ -131,7 +131,9 @@ def check_commands(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
             monkeypatch.setenv(name, value.replace(FOLDER, f"{tmp_path}/shop"))
         elif words[:1] == ["ignis"]:
             result = CliRunner().invoke(app, words[1:])
-            assert result.exit_code == 0, f"{words}: {result.output}"
+            # A query of the page may have handled these messages meanwhile.
+            gone = "--id" in words and result.output.startswith("0 messages of orders")
+            assert result.exit_code == (1 if gone else 0), f"{words}: {result.output}"
             assert result.stdout.strip(), f"{words} says nothing"
             ran.append(words[1])
     assert set(ran) >= COMMANDS[page]
