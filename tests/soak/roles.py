@@ -299,7 +299,7 @@ def judge_browsers(store: Store, scene: Scene) -> list[str]:
     history = History(scene.folder, "judge")
     for name in BROWSERS:
         with _browser(store, scene, name, history) as pool:
-            if not pool.drain(PATIENCE / 5):
+            if not pool.drain(5 * PATIENCE):
                 return [f"browser {name} comes to no end"]
     times: dict[tuple[str, int], list[float]] = defaultdict(list)
     unfinished, restored, wrong = Counter[str](), [], []
