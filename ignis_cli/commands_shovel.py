@@ -70,7 +70,7 @@ def shovel(
         if background:
             answer(f"job {job} will move the messages to {place}", job=job)
         else:
-            _follow(queue, job, place)
+            _follow(queue, job, place, chosen=bool(where or reason))
         return
     with counting("shovel", limit):
         moved = queue.shovel(limit, dry_run=dry_run, **how)
@@ -132,8 +132,8 @@ def _failed_for(queue: Queue, reason: str) -> Any:
     return rows.filter(pc.or_(*has)).column("message_id")
 
 
-def _follow(queue: Queue, job: str, place: str) -> None:
-    """Take the steps of a job here, unless another process does, and show its progress."""
+def _follow(queue: Queue, job: str, place: str, *, chosen: bool) -> None:
+    """Take the steps of a job here, unless another process does; *chosen*: it may match nothing."""
     try:
         row = _progress(queue, job)
     except KeyboardInterrupt:
@@ -143,7 +143,7 @@ def _follow(queue: Queue, job: str, place: str) -> None:
     failed = f": {row['error']}" if row["error"] else ""
     moved = counted(row["moved"], "message is", "messages are")
     answer(f"job {job} is {row['state']}: {moved} in {place}{failed}", **figures)
-    if row["state"] != "done":
+    if row["state"] != "done" or (chosen and not row["moved"]):
         raise typer.Exit(BROKEN)
 
 

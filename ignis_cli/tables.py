@@ -57,7 +57,8 @@ def show(
         names = [name for name in columns or rows.column_names if name not in without]
         show_table(rows.select(names))
     if left_out:
-        complain(f"{left_out:,} earlier rows are not shown; show more with --last")
+        rows = "1 earlier row is" if left_out == 1 else f"{left_out:,} earlier rows are"
+        complain(f"{rows} not shown; show more with --last")
 
 
 def say_what_lacks(queue: Queue, found: int) -> None:

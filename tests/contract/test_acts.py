@@ -232,6 +232,16 @@ def test_threads_of_one_act_share_its_row_and_two_acts_do_not(store):
     assert len(acts_of(store)) == 4
 
 
+def test_a_breaker_with_the_name_of_a_queue_is_in_its_log(store):
+    make_filled(store, 2)
+    for name in ("orders", "hooks"):
+        store.admin.breaker(name).open()
+    assert [(act["verb"], act["queue"]) for act in acts_of(store)] == [
+        ("breaker open", "orders"),
+        ("breaker open", None),
+    ]
+
+
 def test_the_person_of_a_context(store):
     queue = make_filled(store, 2)
     token = DOER.set(Doer("console", "ann" * 100, "1234"))

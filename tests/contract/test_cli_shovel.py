@@ -87,7 +87,9 @@ def test_a_reason_a_selector_and_a_rate_go_together(ignis, store, queue):
         "2 messages would go from the sideline of orders back to main\n"
     )
     assert "is done: 2 messages are in orders" in ignis("shovel", *chosen, "--wait").stdout
-    assert store.view("jobs").column("by_id").to_pylist() == [True]
+    again = ignis("shovel", *chosen, "--wait")
+    assert (again.exit_code, "is done: 0 messages" in again.stdout) == (1, True)
+    assert store.view("jobs").column("by_id").to_pylist() == [True, True]
     queue.choose("all", magazine="sideline").requeue()
     queue.choose("all", magazine="main").sideline("card service again")
 

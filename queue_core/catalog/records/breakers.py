@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from sqlalchemy import Connection, Row, RowMapping, delete, select, update
 
-from queue_core.catalog import dialect
+from queue_core.catalog import dialect, queues
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.record_tables import breakers
 from queue_core.catalog.records.acts import Subject, by_hand, noting
@@ -157,7 +157,10 @@ class BreakerSwitch:
 
     @property
     def _subject(self) -> Subject:
-        return Subject(self._catalog, None, {"breaker": self.name})
+        # By default, a breaker has the name of its queue.
+        with self._catalog.read() as connection:
+            queue = self.name if self.name in queues.names(connection) else None
+        return Subject(self._catalog, queue, {"breaker": self.name})
 
     def __repr__(self) -> str:
         return f"<BreakerSwitch of {self.name!r}>"
