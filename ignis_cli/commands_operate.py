@@ -14,6 +14,7 @@ from queue_core import Store
 from queue_core.catalog.records.grants import ROLES, statements
 from queue_core.upkeep.backup.folder import BackupFolder
 from queue_core.upkeep.backup.verify import verify as verify_backup
+from queue_core.watching.wording import age
 
 _OPERATE = "Operate"
 
@@ -73,7 +74,7 @@ def restore(folder: Folder, *, over: bool = False) -> None:
         done = Store.restore(folder, **current.get()._asdict(), over=over, progress=progress)
     lines = [
         f"{counted(done.messages, 'message is', 'messages are')} restored, as of "
-        f"{done.age / 60:,.0f} minutes ago; {done.copied:,} segments were copied"
+        f"{age(done.age)} ago; {done.copied:,} segments were copied"
     ]
     if done.damaged:
         lines.append(f"{done.damaged:,} messages are damaged, because their segments are missing")
