@@ -1,13 +1,14 @@
 """Side tasks through Spark: as queries of their own, and inside those that consume."""
 
 import json
+import shutil
 
 import pytest
 from pyspark.errors import StreamingQueryException
 
 from queue_core.catalog.records import schedule
 from tests.factories import numbers_of, orders
-from tests.spark.rig import counts, finish, wait_until
+from tests.spark.rig import Rig, counts, finish, wait_until
 
 COLUMNS = ["task", "queue", "shard", "moved", "from", "to", "when"]
 
@@ -62,6 +63,29 @@ def test_the_checkpoint_says_since_when_and_how_far_the_log_is_read(rig):
     assert stream.startswith("tasks:")
     # Of the reports, those of others; its own belong to the round.
     assert logged == {"since": 1, "round": 1, "report": 1}
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    ("checkpoint", "message"),
+    [
+        ("tasks", "belongs to the side tasks of another store"),
+        ("messages", "not an offset of an ignis source that runs side tasks"),
+    ],
+)
+def test_a_checkpoint_of_another_store_or_kind_is_refused(rig, checkpoint, message):
+    sidelined(rig, 3)
+    rig.orders(3, "other")
+    rig.batches(report(rig), checkpoint="tasks")
+    rig.batches(rig.source("other"), checkpoint="messages")
+    another = Rig(rig.spark, rig.folder / "another")
+    queue = sidelined(another, 3)
+    shutil.copytree(rig.folder / checkpoint, another.folder / "checkpoint")
+
+    with pytest.raises(StreamingQueryException, match=message):
+        finish(another.each(report(another), lambda *_: None))
+    assert queue.browse(magazine="sideline").num_rows == 3
+    another.store.close()
 
 
 @pytest.mark.parametrize("lose_commit", [False, True])
