@@ -136,7 +136,7 @@ def _breaker(each: OpenBreaker, queue: str | None, waiting: int | None = None) -
     if each.forced:
         text = f"{each.who or 'A person'} opened breaker {each.name} {age(each.since)} ago."
     else:
-        text = f"Breaker {each.name} has been open for {age(each.since)}: too many calls fail."
+        text = f"Breaker {each.name} has been open for {age(each.since)}: no call has succeeded."
     advice = f"Leave it to itself when the reason is gone: ignis breaker auto {each.name}."
     return problem(
         "breaker",
@@ -241,8 +241,9 @@ class _Pace(NamedTuple):
     gives: float
     #: Whether it has grown from each third of that time to the next.
     grows: bool
-    #: Whether it got messages in both halves of that time.
+    #: Whether it got messages in both halves of that time, and handed them out.
     lasts: bool
+    flows: bool
 
 
 def _pace_of(samples: Sequence[FigureSample]) -> _Pace | None:
@@ -255,12 +256,14 @@ def _pace_of(samples: Sequence[FigureSample]) -> _Pace | None:
     parts = (recent[:third], recent[third:-third], recent[-third:])
     waiting = [fmean(each.waiting or 0 for each in part) for part in parts]
     gets = [(each.loaded_per_s or 0) + (each.returned_per_s or 0) for each in recent]
+    gives = [each.fired_per_s or 0 for each in recent]
     half = len(gets) // 2
     return _Pace(
         fmean(gets),
-        fmean(each.fired_per_s or 0 for each in recent),
+        fmean(gives),
         waiting[0] < waiting[1] < waiting[2],
         all(map(sum, (gets[:half], gets[half:]))),
+        all(map(sum, (gives[:half], gives[half:]))),
     )
 
 
@@ -270,15 +273,17 @@ def _pace(queue: QueueFigures) -> Iterator[Problem]:
         return
     less = pace.gives - pace.gets
     text = f"It gets {rate(pace.gets)} and hands out {rate(pace.gives)}"
+    takes_long = queue.waiting > 60 * pace.gives
     if less > 0:
-        if queue.waiting > less:
+        # Neither a few messages nor a few firings tell how long it takes.
+        if pace.flows and queue.waiting > 10 * pace.gives:
             empty = f"{text}: it will be empty in {age(queue.waiting / less)}."
             yield problem("draining", queue.name, empty, queue.waiting)
     # One load, or a backlog that is handed out in a minute and does not grow, says nothing.
-    elif pace.lasts and (pace.grows or queue.waiting > 60 * pace.gives):
+    elif pace.lasts and (pace.grows or takes_long):
         grows = f", so it grows by {rate(-less)}" if less else ""
         # As many wait as are handed out in a minute, so that a short backlog is none.
-        lasting = pace.grows and less < 0 and queue.waiting > 60 * pace.gives
+        lasting = pace.grows and less < 0 and takes_long
         # The reason is another one where nobody takes anything.
         named = any(_unconsumed(queue)) or bool(queue.causes.breakers)
         never = f"{text}{grows}: it will never be empty."

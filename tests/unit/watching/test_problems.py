@@ -187,6 +187,10 @@ def test_the_pace_of_a_queue_is_said_with_its_end():
         grows == "It gets 159/s and hands out 29/s, so it grows by 130/s: it will never be empty."
     )
     assert why(drains)[0].text == "It gets 10/s and hands out 20/s: it will be empty in 1 min."
+    # A second's work, and a queue from which somebody fires by hand, once.
+    assert not why(replace(drains, waiting=15))
+    once = (*QUIET[:-1], replace(QUIET[-1], fired_per_s=0.1))
+    assert "empty" not in " ".join(each.text for each in why(replace(drains, samples=once)))
 
 
 #: It hands out nothing, and gets nothing.
@@ -209,7 +213,10 @@ def of_limit(limit, in_flight=0, tokens=None, opens_in=0.0):
     [
         ({"paused_for": 180.0, "paused_by": "ann@vm"}, "ann@vm paused the queue 3 min ago."),
         ({"concurrency": 0}, "its concurrency is 0"),
-        (because(breakers=[OpenBreaker("bank", "probing", 1200.0)]), "been open for 20 min: too"),
+        (
+            because(breakers=[OpenBreaker("bank", "probing", 1200.0)]),
+            "open for 20 min: no call",
+        ),
         (
             because(breakers=[OpenBreaker("b", "open", 1.0, True, "bob@vm")]),
             "bob@vm opened breaker b 1.0 s ago.",
