@@ -1,8 +1,9 @@
 """Traces of exceptions that handlers raise: their ends, cut so that the handler's line is in.
 
 A trace is made of one failure in two seconds, and of each that has another line or another text,
-apart from its values. In a flood of failures of which none is new, only each seventh one is looked
-at. So thousands of failures a second cost next to nothing, and each cause has its trace.
+apart from its values, within a minute. In a flood of failures of which none is new, only each
+seventh one is looked at. So thousands of failures a second cost next to nothing, and each cause has
+its trace.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ from queue_core.values.failure_kinds import TRACE_LENGTH, escaped
 #: Seconds between two traces that are not the first of their text, and how many lines are known.
 EVERY_SECONDS = 2.0
 _MOST_PLACES = 1000
-#: How many texts of one line have traces of their own.
+#: Seconds after which each text is new again, so that each minute of the log has its trace.
+ANEW_SECONDS = 60.0
+#: How many texts of one line have traces of their own until then.
 MOST_TEXTS = 20
 #: After so many failures in sequence that were not new, so many are passed over each time.
 DULL, PASSED = 100, 6
@@ -44,8 +47,8 @@ class Tracer:
     """Makes the traces of the failures of one handler that are worth one. Thread-safe."""
 
     def __init__(self) -> None:
-        #: When the next trace is due, from any place.
-        self._due = 0.0
+        #: When the next trace is due, from any place, and when each text is new again.
+        self._due = self._anew = 0.0
         #: How many failures in sequence were not new, and how many of the next are passed over.
         self._dull = self._passed = 0
         self._classes: set[type[BaseException]] = set()
@@ -69,14 +72,14 @@ class Tracer:
         """Return whether a failure is new, or the time has come; note it."""
         while end.tb_next is not None:
             end = end.tb_next
-        code = end.tb_frame.f_code
-        if len(self._places) >= _MOST_PLACES:
+        code, now = end.tb_frame.f_code, time.monotonic()
+        if len(self._places) >= _MOST_PLACES or now >= self._anew:
             self._places.clear()
             self._classes.clear()
+            self._anew = now + ANEW_SECONDS
         self._classes.add(type(error))
         # By its id, because the hash of code is slow.
         _, texts = self._places.setdefault((id(code), end.tb_lasti), (code, set()))
-        now = time.monotonic()
         is_due = now >= self._due
         if is_due:
             # Two threads at once may make one more.

@@ -146,6 +146,10 @@ def test_a_tracer_makes_one_of_each_line_and_text_and_one_of_each_time(monkeypat
     now[0] += traces.EVERY_SECONDS
     assert tracer.trace_of(same).endswith("no 2")
     assert tracer.trace_of(ValueError("never raised")) is None
+    # Each minute of the log has the first failure of each cause, with its trace.
+    now[0] += traces.ANEW_SECONDS
+    again = [tracer.trace_of(each) for each in (one, same, other, caught(deep, 0, "no 3"))]
+    assert [trace and trace.split()[-1] for trace in again] == ["1", None, "'a'", "3"]
 
 
 def test_a_flood_costs_few_traces_and_hides_no_new_text_for_long():
