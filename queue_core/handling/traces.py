@@ -2,8 +2,8 @@
 
 A trace is made of one failure in two seconds, and of each that has another line or another text,
 apart from its values, within a minute. In a flood of failures of which none is new, only each
-seventh one is looked at. So thousands of failures a second cost next to nothing, and each cause has
-its trace.
+seventh one is looked at, and fewer the longer it lasts. So thousands of failures a second cost next
+to nothing, and each cause has its trace.
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ _MOST_PLACES = 1000
 ANEW_SECONDS = 60.0
 #: How many texts of one line have traces of their own until then.
 MOST_TEXTS = 20
-#: After so many failures in sequence that were not new, so many are passed over each time.
-DULL, PASSED = 100, 6
+#: After so many failures in sequence that were not new, this share of their number is passed over
+#: before the next one is looked at, and at most so many.
+DULL, SHARE, PASSED = 100, 1 / 16, 60
 #: The characters of a text by which failures are told apart, and the values that are left out.
 _TEXT = 200
 _VALUE = re.compile(r"\S*\d\S*|'[^']*'|\"[^\"]*\"")
@@ -89,7 +90,7 @@ class Tracer:
         if is_new:
             texts.add(text)
         self._dull = 0 if is_new else self._dull + 1
-        self._passed = PASSED if self._dull >= DULL else 0
+        self._passed = min(int(self._dull * SHARE), PASSED) if self._dull >= DULL else 0
         return is_due or is_new
 
 
