@@ -96,7 +96,7 @@ def handle(address: Address, folder: Path, life: int) -> None:
                 time.sleep(0.1)
 
 
-ROLES = ("load", "copy", "handle")
+ROLES = {"load": load, "copy": copy, "handle": handle}
 
 
 class Run:
@@ -119,7 +119,7 @@ class Run:
         self.lives[role] += 1
         more = {"load": (self.rate,), "handle": (self.lives[role],)}.get(role, ())
         log = self.folder / f"{role}-{self.lives[role]}.log"
-        return Child(globals()[role], self.address, self.folder, *more, log=log)
+        return Child(ROLES[role], self.address, self.folder, *more, log=log)
 
     def restart(self, role: str) -> None:
         """Kill a process, and start it again."""
@@ -248,7 +248,7 @@ def main() -> int:
             run.sample()
             if (at + 1) * SAMPLE_SECONDS >= next_one:
                 next_one += asked.restart * 60
-                run.restart(chance.choice(ROLES))
+                run.restart(chance.choice([*ROLES]))
         table = Table(
             "what", "middle", "at the end", "in an hour", title=f"{asked.minutes:g} minutes"
         )

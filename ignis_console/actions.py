@@ -21,7 +21,7 @@ from queue_core.values.ids import IdSet
 from queue_core.values.model import Magazine
 from queue_core.values.rows import Numbers
 from queue_core.verbs.operator import redriving
-from queue_core.verbs.operator.chosen import Chosen, among, as_of_now, horizon_of
+from queue_core.verbs.operator.chosen import Chosen, among, horizon_of, number_of
 from queue_core.watching import wording
 from queue_core.watching.holders import holding
 
@@ -174,9 +174,6 @@ def redrive(console: Console, ask: Ask) -> PreparedAction:
     limit = ask.number("limit", 0, 1, 1 << 40) or None
     chosen = choose(console, ask, "sideline", all_by_default=True)
     assert chosen is not None, "by default, these are all"
-    # Those that fail again until it is confirmed stay.
-    with console.store.catalog.read() as connection:
-        chosen = as_of_now(chosen, connection)
     found = _redrivable(queue, chosen, to, force)
     dead = 0 if force else len(_redrivable(queue, chosen, to, True)) - len(found)
     ids = found[:limit]
@@ -305,7 +302,7 @@ def _on_chosen(
             # Messages that come into the right state from now on stay as they are.
             there = chosen.count()
             concerned = chosen.only(run.__name__, consumer=ask.text("consumer"))
-            number = len(concerned.ids)
+            number = number_of(concerned)
             words = text.format(wording.messages(number))
             if there > number:
                 stay = wording.messages(there - number)

@@ -11,7 +11,7 @@ from ignis_console.ask import Ask
 from ignis_console.console import Console
 from queue_core.errors import BadOption, Conflict
 from queue_core.values.ids import IdSet
-from queue_core.verbs.operator.chosen import ALL, Chosen, among
+from queue_core.verbs.operator.chosen import ALL, Chosen, among, as_of_now
 
 #: The most ids in one form.
 MOST_IDS = 10_000
@@ -29,8 +29,12 @@ def choose(
     """
     chosen = _choose(console, ask, magazine, all_by_default)
     shown = ask.text("shown")
-    if chosen is None or shown is None:
-        return chosen
+    if chosen is None:
+        return None
+    if shown is None:
+        # Those that fail again until it is confirmed stay.
+        with console.store.catalog.read() as connection:
+            return as_of_now(chosen, connection)
     known = console.counted.find(shown)
     if known is None:
         raise Conflict(

@@ -22,7 +22,7 @@ from ignis_console.shared import Look, Remembered, Shared
 from queue_core.errors import CatalogUnavailable, IgnisError
 from queue_core.store import Store
 from queue_core.values.rows import Numbers
-from queue_core.verbs.operator.chosen import Chosen
+from queue_core.verbs.operator.chosen import Chosen, number_of
 from queue_core.watching import prometheus
 from queue_core.watching.present import Figures, FiguresReader
 from queue_core.watching.problem_kinds import Problem, ProblemGroup, grouped
@@ -71,7 +71,7 @@ class Console:
         #: The messages that an action has counted, as a page or a script has been shown.
         #: A count of few messages needs room too.
         self.counted: Remembered[Chosen] = Remembered(
-            MOST_COUNTED, lambda chosen: len(chosen.ids) + 100
+            MOST_COUNTED, lambda chosen: number_of(chosen) + 100
         )
         #: Why an action has changed nothing, until its page shows it.
         self.refusals: Remembered[str] = Remembered(MOST_REFUSALS)

@@ -48,7 +48,7 @@ def _camel(name: str) -> str:
 #: The options by the names of their settings.
 _BY_SETTING = {
     setting: option
-    for option, name in (*_NAMED.items(), ("onFull", "overflow"))
+    for option, name in (*_NAMED.items(), *((_camel(each), _OF_NEW[each]) for each in _OF_NEW))
     for setting in (name, _camel(name).lower())
 }
 

@@ -79,7 +79,7 @@ class Child:
 
         def is_gone() -> bool:
             with store.catalog.read() as connection:
-                return connection.scalar(query, {"name": self.name}) == 0
+                return bool(connection.scalar(query, {"name": self.name}) == 0)
 
         until(is_gone, f"PostgreSQL still has connections of {self.name}")
 

@@ -37,8 +37,8 @@ class Host:
         try:
             enter(self.space)
             yield
-            _set_network(before)
         finally:
+            _set_network(before)
             os.close(before)
 
     def run(self, *command: str) -> None:
@@ -53,6 +53,8 @@ class Network:
         token = secrets.token_hex(2)
         self._switch = f"ig{token}"
         self.hosts = {name: Host(name, 10 + at, token) for at, name in enumerate(names)}
+        #: Those with a fault.
+        self.troubled: set[Host] = set()
 
     def __enter__(self) -> Network:
         with ExitStack() as stack:

@@ -206,13 +206,12 @@ def _limits(queue: QueueFigures) -> Iterator[Problem]:
 
 
 def _busy(queue: QueueFigures) -> Iterator[Problem]:
-    for each in () if queue.stuck else _holding_for(queue, PATIENCE):
-        if each not in queue.causes.silent:
-            text = f"Consumer {placed(each)} holds {messages(each.held)}, "
-            text += f"the first for {age(each.held_for)}."
-            yield _held("busy", queue, each, "If its handler hangs,", text, each.held)
-            return
-    if queue.waiting and queue.consumers and queue.in_flight and queue.fired_per_s == 0:
+    long = [each for each in _holding_for(queue, PATIENCE) if each not in queue.causes.silent]
+    if long and not queue.stuck:
+        text = f"Consumer {placed(long[0])} holds {messages(long[0].held)}, "
+        text += f"the first for {age(long[0].held_for)}."
+        yield _held("busy", queue, long[0], "If its handler hangs,", text, long[0].held)
+    elif queue.waiting and queue.consumers and queue.in_flight and queue.fired_per_s == 0:
         held = messages(queue.in_flight, "is", "are")
         text = f"Nothing was handed out lately: {held} in flight."
         yield problem("busy", queue.name, text, queue.waiting)

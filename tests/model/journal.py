@@ -13,6 +13,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import groupby
 from typing import Any
 
@@ -57,7 +58,11 @@ def install(store: Store) -> None:
         return
     statements = _sqlite() if engine.dialect.name == "sqlite" else _postgresql()
     for statement in statements:
-        store.catalog.write(lambda c, s=statement: c.exec_driver_sql(s).close())
+        store.catalog.write(partial(_execute, statement))
+
+
+def _execute(statement: str, connection: Connection) -> None:
+    connection.exec_driver_sql(statement).close()
 
 
 def read(store: Store) -> Iterator[Transaction]:

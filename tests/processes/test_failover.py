@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.soak.__main__ import CATALOGS, books
+from tests.soak.__main__ import soaked
 from tests.soak.cluster import TakeOver
 
 pytestmark = [pytest.mark.nightly, pytest.mark.crash]
@@ -11,11 +11,7 @@ pytestmark = [pytest.mark.nightly, pytest.mark.crash]
 @pytest.mark.parametrize("catalog", ["synchronous", "asynchronous"])
 def test_a_standby_takes_over(catalog, tmp_path):
     """Of an asynchronous one, only what it lacks may be lost or come again."""
-    tmp_path.chmod(0o755)
-    with CATALOGS[catalog](tmp_path, 3, spark=False) as (soak, faults):
-        takeovers = [fault for fault in faults if isinstance(fault, TakeOver)]
-        result = soak.run(40, takeovers)
-        result.broken += books(soak.scene)
+    result = soaked(catalog, tmp_path, 3, 40, only=TakeOver)
 
     assert result.right, result.as_dict()
     assert sum(result.faults.values()) >= 2

@@ -16,6 +16,8 @@ import sqlalchemy as sa
 from queue_core import ConsumerPool, Store
 from queue_core.errors import BadOption, CatalogUnavailable
 from tests.factories import make_queue, numbers_of, orders
+from tests.soak.cluster import free_port
+from tests.waiting import until
 
 pytestmark = pytest.mark.skipif(
     shutil.which("pgbouncer") is None, reason="no PgBouncer (on Debian: apt install pgbouncer)"
@@ -45,9 +47,7 @@ class Pooler:
         # Only the server's own user may read the folder of its socket.
         host = address.query["host"]
         self._owner = Path(host).owner()
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
+        port = free_port()
         name, user = address.database, address.username
         self.url = f"postgresql+psycopg://{user}@127.0.0.1:{port}/{name}"
         self._settings = folder / "pgbouncer.ini"
@@ -71,13 +71,11 @@ class Pooler:
         self._process = subprocess.Popen(
             [*command, str(self._settings)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
-        end = time.monotonic() + 30
-        while time.monotonic() < end:
-            with socket.socket() as attempt:
-                if attempt.connect_ex(("127.0.0.1", self._port)) == 0:
-                    return
-            time.sleep(0.05)
-        raise AssertionError("PgBouncer does not listen")
+        until(self._listens, "PgBouncer does not listen")
+
+    def _listens(self):
+        with socket.socket() as attempt:
+            return attempt.connect_ex(("127.0.0.1", self._port)) == 0
 
     def kill(self):
         self._process.send_signal(signal.SIGKILL)
@@ -94,13 +92,6 @@ def pooler(url, mode, round_robin=0):
     finally:
         running.kill()
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def wait_until(condition):
-    end = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 @pytest.fixture
@@ -134,12 +125,12 @@ def test_a_store_works_through_sessions_and_the_pooler_may_be_started_again(url,
 
         with ConsumerPool(store, "orders", handle, concurrency=4, batch=5):
             queue.load(orders(200))
-            wait_until(lambda: len(handled) >= 50)
+            until(lambda: len(handled) >= 50)
             between.kill()
             with pytest.raises(CatalogUnavailable):
                 queue.load(orders(1, 900))
             between.start()
-            wait_until(lambda: not queue.browse().num_rows)
+            until(lambda: not queue.browse().num_rows)
         queue.load(orders(10, 200))
         assert numbers_of(queue.fire(10).messages) == list(range(200, 210))
         assert set(range(200)) <= set(handled)

@@ -67,15 +67,34 @@ def main() -> int:
     console = Console(width=None if sys.stdout.isatty() else 200, highlight=False)
     console.print(f"{asked.catalog}, {asked.minutes:g} minutes, seed {asked.seed}")
     folder = Path(tempfile.mkdtemp(prefix="ignis-soak-"))
-    folder.chmod(0o755)
     console.print(f"histories: {folder}")
-    with CATALOGS[asked.catalog](folder, asked.seed, spark=not asked.no_spark) as (soak, faults):
-        result = soak.run(asked.minutes * 60, faults, asked.pause)
-        result.broken += books(soak.scene)
+    result = soaked(
+        asked.catalog, folder, asked.seed, asked.minutes * 60, asked.pause, spark=not asked.no_spark
+    )
     report.show(result, console)
     if asked.report:
         report.save(result, asked.report)
     return _keep_or_remove(result, folder, console)
+
+
+def soaked(
+    catalog: str,
+    folder: Path,
+    seed: int,
+    seconds: float,
+    pause: float = PAUSE_SECONDS,
+    *,
+    spark: bool = False,
+    only: type[Fault] = Fault,
+) -> Result:
+    """Run a soak with all of its faults, or with some; judge its books too."""
+    # The servers have a user of their own.
+    folder.chmod(0o755)
+    with CATALOGS[catalog](folder, seed, spark=spark) as (soak, faults):
+        chosen = [fault for fault in faults if isinstance(fault, only)]
+        result = soak.run(seconds, chosen, pause)
+        result.broken += books(soak.scene)
+    return result
 
 
 @contextmanager

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass, field
 
 from tests.hosts import Host, Network, run
 from tests.soak.nemesis import Fault
@@ -28,7 +29,7 @@ class Partition(Fault):
     shared: bool
     network: Network
     chance: random.Random
-    _host: Host | None = None
+    _healing: ExitStack = field(default_factory=ExitStack)
 
     @property
     def name(self) -> str:  # type: ignore[override]
@@ -37,56 +38,36 @@ class Partition(Fault):
 
     def possible(self) -> bool:
         """Return whether all cables are whole: two faults of one machine would mix."""
-        return not any(each for each in _troubled if each in self.network.hosts.values())
+        return not self.network.troubled
 
     def begin(self) -> str | None:
         """Begin, at a machine by chance."""
-        self._host = host = self.chance.choice([*self.network.hosts.values()])
-        _troubled.add(host)
+        host = self.chance.choice([*self.network.hosts.values()])
+        self.network.troubled.add(host)
+        self._healing.callback(self.network.troubled.discard, host)
+        heals = self._healing.callback
         match self.kind:
             case "cut":
                 run("ip", "link", "set", host.cable, "down")
+                heals(run, "ip", "link", "set", host.cable, "up")
             case "hears nothing":
                 for other in self.network.others(host):
-                    _mislead(other, host)
+                    self._mislead(other, host)
             case "is not heard":
                 for other in self.network.others(host):
-                    _mislead(host, other)
+                    self._mislead(host, other)
             case "slow":
-                run("tc", "qdisc", "add", "dev", host.cable, "root", "tbf", *_SLOW)
-                host.run("tc", "qdisc", "add", "dev", host.port, "root", "tbf", *_SLOW)
+                for end, device in ((run, host.cable), (host.run, host.port)):
+                    end("tc", "qdisc", "add", "dev", device, "root", "tbf", *_SLOW)
+                    heals(end, "tc", "qdisc", "del", "dev", device, "root")
         return None
 
     def heal(self) -> None:
         """Let all packets arrive again."""
-        host = self._host
-        if host is None:
-            return
-        match self.kind:
-            case "cut":
-                run("ip", "link", "set", host.cable, "up")
-            case "hears nothing":
-                for other in self.network.others(host):
-                    _lead(other, host)
-            case "is not heard":
-                for other in self.network.others(host):
-                    _lead(host, other)
-            case "slow":
-                run("tc", "qdisc", "del", "dev", host.cable, "root")
-                host.run("tc", "qdisc", "del", "dev", host.port, "root")
-        _troubled.discard(host)
-        self._host = None
+        self._healing.close()
 
-
-#: Hosts with a fault.
-_troubled: set[Host] = set()
-
-
-def _mislead(sender: Host, receiver: Host) -> None:
-    """Let packets to the receiver arrive nowhere; its own still come."""
-    entry = (receiver.address, "lladdr", _NOBODY, "dev", sender.port, "nud", "permanent")
-    sender.run("ip", "neigh", "replace", *entry)
-
-
-def _lead(sender: Host, receiver: Host) -> None:
-    sender.run("ip", "neigh", "del", receiver.address, "dev", sender.port)
+    def _mislead(self, sender: Host, receiver: Host) -> None:
+        """Let packets to the receiver arrive nowhere; its own still come."""
+        place = (receiver.address, "dev", sender.port)
+        sender.run("ip", "neigh", "replace", *place, "lladdr", _NOBODY, "nud", "permanent")
+        self._healing.callback(sender.run, "ip", "neigh", "del", *place)

@@ -41,7 +41,7 @@ _LIMIT = (
     "SELECT set_config('lock_timeout', %s, false) "
     "FROM pg_settings WHERE name = 'lock_timeout' AND setting = '0'",
 )
-_READ_LIMIT = "SELECT setting FROM pg_settings WHERE name = 'statement_timeout'"
+_READ_LIMIT = "SELECT setting, pg_backend_pid() FROM pg_settings WHERE name = 'statement_timeout'"
 
 
 #: The number of disposals of the engine when a connection was opened.
@@ -60,10 +60,11 @@ def bound_waits(engine: Engine, lock_seconds: float) -> None:
         another = partial(_connection_class().connect, *args, **(limits | parameters))
         connection = another()
         try:
-            _limit(connection, lock_seconds)
-            if not checked:
+            process = _limit(connection, lock_seconds)
+            # A pooler makes up the process id that it tells its clients.
+            if not checked and process != connection.info.backend_pid:
                 check_session(connection, another, engine.url.render_as_string())
-                checked = True
+            checked = True
         except BaseException:
             connection.close()
             raise
@@ -105,15 +106,16 @@ def close_late_ones(engine: Engine) -> None:
             record.close()
 
 
-def _limit(connection: Any, lock_seconds: float) -> None:
-    """Set the server's limits where there are none, and the client's above them."""
+def _limit(connection: Any, lock_seconds: float) -> int:
+    """Set the server's limits, where there are none, and the client's; return its process id."""
     connection.answer_seconds = CONNECT_SECONDS
     connection.autocommit = True
     for query, seconds in zip(_LIMIT, (STATEMENT_SECONDS, lock_seconds), strict=True):
         connection.execute(query, [f"{seconds * 1000:.0f}"])
-    milliseconds = int(connection.execute(_READ_LIMIT).fetchone()[0])
+    milliseconds, process = connection.execute(_READ_LIMIT).fetchone()
     connection.autocommit = False
-    connection.answer_seconds = milliseconds / 1000 + MARGIN_SECONDS
+    connection.answer_seconds = int(milliseconds) / 1000 + MARGIN_SECONDS
+    return int(process)
 
 
 @lru_cache(maxsize=1)

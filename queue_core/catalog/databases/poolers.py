@@ -21,16 +21,13 @@ _READ_MARK = "SELECT current_setting('ignis.session', true)"
 
 def check_session(connection: Any, another: Callable[[], Any], shown: str) -> None:
     """
-    Raise `BadOption` if *connection* does not keep its connection of the server.
+    Raise `BadOption` if a pooler does not keep a connection of the server for *connection*.
 
     Args:
-        connection: A connection of psycopg that is not in a transaction.
+        connection: A connection of psycopg to a pooler, not in a transaction.
         another: Opens another one to the same address.
         shown: The address for the error.
     """
-    # A pooler makes up the process id that it tells its clients.
-    if _value(connection, "SELECT pg_backend_pid()") == connection.info.backend_pid:
-        return
     from psycopg import OperationalError
 
     mark = secrets.token_hex(8)

@@ -91,7 +91,7 @@ def backup(
             named = segments.locations(connection)
         copied: dict[str, tuple[int, str]] = {}
         missing: list[str] = []
-        kept = {at: there[at] for at in named if at in there and folder.holds(at, *there[at])}
+        kept = folder.kept({at: there[at] for at in named if at in there})
         if hold is not None:
             copied, missing = _copy(storage, folder, sorted({*named} - kept.keys()), progress)
             hold.check()

@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -94,18 +94,25 @@ class BackupFolder:
             columns = [column.to_pylist() for column in reader.read_all().columns]
         return {at: (size, digest) for at, size, digest in zip(*columns, strict=True)}
 
-    def holds(self, location: str, size: int, digest: str) -> bool:
+    def kept(self, copied: Mapping[str, tuple[int, str]]) -> dict[str, tuple[int, str]]:
         """
-        Return whether a segment is there as it was copied.
+        Return those of some segments that are there as they were copied.
 
-        Its bytes are read only if its time of writing is not before that of the manifest, which a
-        backup writes last.
+        The bytes of one are read only if its time of writing is not before that of the manifest,
+        which a backup writes last.
         """
         try:
-            file, manifest = (self.path / location).stat(), (self.path / _MANIFEST).stat()
+            backed_up = (self.path / _MANIFEST).stat().st_mtime_ns
+        except OSError:
+            return {}
+        return {at: each for at, each in copied.items() if self._is_kept(at, *each, backed_up)}
+
+    def _is_kept(self, location: str, size: int, digest: str, backed_up: int) -> bool:
+        try:
+            file = (self.path / location).stat()
         except OSError:
             return False
-        untouched = file.st_mtime_ns < manifest.st_mtime_ns
+        untouched = file.st_mtime_ns < backed_up
         return file.st_size == size and (untouched or self.digest(self.path / location) == digest)
 
     def write_table(self, folder: str, name: str, schema: pa.Schema, rows: Iterable[Any]) -> File:

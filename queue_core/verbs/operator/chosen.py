@@ -330,6 +330,11 @@ def id_set(ids: Ids | None) -> IdSet | None:
     return IdSet.of([int(ids)] if isinstance(ids, Integral) else ids)
 
 
+def number_of(chosen: Chosen) -> int:
+    """Return how many messages are chosen, without an array of their ids."""
+    return len(chosen._ids)
+
+
 def horizon_of(chosen: Chosen, magazine: Magazine) -> Horizon | None:
     """Return the moment since when messages of a magazine must not have come back, if any."""
     return (chosen._horizons or {}).get(magazine)
