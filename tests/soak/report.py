@@ -31,7 +31,7 @@ def show(result: Result, console: Console) -> None:
         ]
         table.add_row(queue, *cells)
     console.print(table)
-    _show_counts(console, "Faults", result.faults)
+    _show_faults(console, result)
     _show_counts(console, "Handed out again, because of", result.verdict.reasons)
     _show_counts(console, "Errors that callers got", result.errors)
     for fate, queue, number in result.verdict.offenders:
@@ -48,6 +48,19 @@ def show(result: Result, console: Console) -> None:
 def save(result: Result, file: Path) -> None:
     """Write a result as JSON."""
     file.write_text(json.dumps(result.as_dict(), indent=2) + "\n")
+
+
+def _show_faults(console: Console, result: Result) -> None:
+    table = Table(title="Faults, and seconds (median and most)", title_justify="left")
+    table.add_column("fault")
+    for name in ("number", "work stood still", "went on after it"):
+        table.add_column(name, justify="right")
+    for name, number in result.faults.items():
+        pause = result.pauses.get(name)
+        seconds = (pause.stood_still, pause.went_on) if pause else ()
+        cells = [f"{middle:.1f}, {most:.1f}" for middle, most in seconds]
+        table.add_row(name, f"{number:,}", *cells)
+    console.print(table)
 
 
 def _show_counts(console: Console, title: str, counts: Mapping[str, int]) -> None:

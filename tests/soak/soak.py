@@ -8,7 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from queue_core import IgnisError, Store
@@ -16,6 +16,7 @@ from tests.referee import Verdict, check
 from tests.soak.cast import Cast
 from tests.soak.history import History, read
 from tests.soak.nemesis import Fault, Kill, Nemesis, Stop
+from tests.soak.pauses import Pause, pauses
 from tests.soak.workload import BOUND, Scene, drain, make_queues
 
 #: Seconds between two faults, on average.
@@ -37,6 +38,8 @@ class Result:
     verdict: Verdict
     #: How often each fault was made.
     faults: dict[str, int]
+    #: How long work stood still at the faults of a kind.
+    pauses: dict[str, Pause]
     #: How often each error was raised to a caller.
     errors: dict[str, int]
     #: Processes that ended unexpectedly, each with its last words.
@@ -49,7 +52,9 @@ class Result:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the result as plain values."""
-        return {**vars(self), "verdict": self.verdict.as_dict(), "right": self.right}
+        pauses = {name: asdict(each) for name, each in self.pauses.items()}
+        more = {"verdict": self.verdict.as_dict(), "pauses": pauses, "right": self.right}
+        return {**vars(self), **more}
 
 
 class Soak:
@@ -127,6 +132,7 @@ class Soak:
             ended_at=ended_at,
             verdict=verdict,
             faults=_counted(entries, "fault", "name"),
+            pauses=pauses(entries),
             errors=_counted(entries, "error", "kind"),
             broken=broken + self.cast.broken,
         )
