@@ -32,7 +32,8 @@ MOST_TEXTS = 20
 DULL, SHARE, PASSED = 100, 1 / 16, 60
 #: The characters of a text by which failures are told apart, and the values that are left out.
 _TEXT = 200
-_VALUE = re.compile(r"\S*\d\S*|'[^']*'|\"[^\"]*\"")
+# Words with digits are tried from their beginning alone, and no word twice.
+_VALUE = re.compile(r"(?<![^\s'\"])[^\s\d]*+\d\S*+|'[^']*'|\"[^\"]*\"")
 #: The first frames of the handler, and the last ones of the trace.
 _FIRST = _LAST = 8
 #: Characters of a frame or a message: all of a trace then fit into `TRACE_LENGTH`.
@@ -85,13 +86,20 @@ class Tracer:
         if is_due:
             # Two threads at once may make one more.
             self._due = now + EVERY_SECONDS
-        text = _VALUE.sub("*", str(error)[:_TEXT])
+        text = _VALUE.sub("*", _text(error)[:_TEXT])
         is_new = text not in texts and len(texts) < MOST_TEXTS
         if is_new:
             texts.add(text)
         self._dull = 0 if is_new else self._dull + 1
         self._passed = min(int(self._dull * SHARE), PASSED) if self._dull >= DULL else 0
         return is_due or is_new
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001 - a user's exception may not be printable, and has a trace then too
+        return ""
 
 
 def trace_of(error: BaseException) -> str:

@@ -100,11 +100,13 @@ def url(postgres):
         yield url
 
 
-@pytest.mark.parametrize("round_robin", [0, 1])
+@pytest.mark.parametrize(
+    ("mode", "round_robin"), [("transaction", 0), ("transaction", 1), ("statement", 0)]
+)
 def test_a_pooler_without_sessions_is_refused_before_anything_is_written(
-    url, tmp_path, round_robin
+    url, tmp_path, mode, round_robin
 ):
-    with pooler(url, "transaction", round_robin) as between:
+    with pooler(url, mode, round_robin) as between:
         with pytest.raises(BadOption, match="needs sessions: set pool_mode=session"):
             Store.open(catalog=between.url, storage=tmp_path / "files")
         engine = sa.create_engine(url)

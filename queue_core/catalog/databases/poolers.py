@@ -16,6 +16,8 @@ from queue_core.errors import BadOption
 PROBE_SECONDS = 3.0
 
 _MARK = "SELECT set_config('ignis.session', %s, false)"
+#: How PgBouncer refuses a transaction if it gives each statement another connection.
+_STATEMENTS = "statement pooling mode"
 _READ_MARK = "SELECT current_setting('ignis.session', true)"
 
 
@@ -30,6 +32,24 @@ def check_session(connection: Any, another: Callable[[], Any], shown: str) -> No
     """
     from psycopg import OperationalError
 
+    try:
+        is_shared = _is_shared(connection, another)
+    except OperationalError as error:
+        is_shared = _STATEMENTS in str(error)
+        if not is_shared:
+            raise
+    if is_shared:
+        raise BadOption(
+            f"catalog={shown!r} is a connection pooler that gives each transaction or statement "
+            "another connection of the server, and ignis needs sessions: set pool_mode=session "
+            "for this database, as PgBouncer names it, or use the address of the server"
+        )
+
+
+def _is_shared(connection: Any, another: Callable[[], Any]) -> bool:
+    """Return whether another connection to the pooler meets the marked one of the server."""
+    from psycopg import OperationalError
+
     mark = secrets.token_hex(8)
     _value(connection, _MARK, mark)
     other = another()
@@ -40,13 +60,8 @@ def check_session(connection: Any, another: Callable[[], Any], shown: str) -> No
             seen = other.execute(_READ_MARK).fetchone()[0]
         except OperationalError:
             # It waits until a session ends, so sessions keep theirs.
-            return
-        if seen == mark or _value(connection, _READ_MARK) != mark:
-            raise BadOption(
-                f"catalog={shown!r} is a connection pooler that gives each transaction another "
-                "connection of the server, and ignis needs sessions: set pool_mode=session for "
-                "this database, as PgBouncer names it, or use the address of the server"
-            )
+            return False
+        return bool(seen == mark or _value(connection, _READ_MARK) != mark)
     finally:
         other.close()
 

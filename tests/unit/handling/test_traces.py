@@ -40,6 +40,20 @@ def test_it_begins_with_the_handler():
     assert trace.endswith("LookupError: no such customer")
 
 
+def test_an_exception_that_cannot_be_printed_has_a_trace():
+    class Wordless(Exception):
+        def __str__(self):
+            raise AttributeError("no text")
+
+    def handler():
+        raise Wordless
+
+    trace = Tracer().trace_of(caught(handler))
+    assert trace is not None
+    assert lines_of(trace)[0].endswith("in handler")
+    assert trace.splitlines()[-1].endswith("Wordless: <exception str() failed>")
+
+
 def test_frames_of_ignis_stay_if_the_handler_has_called_them():
     def handler():
         interruptibly(sqlite3.connect, None)
