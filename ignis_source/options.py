@@ -263,7 +263,8 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "rate",
         "With `task=shovel` or `task=all`, the most messages per second that a shovel moves. "
-        "Without `limit`, a micro-batch moves those of three seconds, and the next one goes on.",
+        "Without `limit`, a micro-batch moves those of three seconds, and the next one goes on; "
+        "with Trigger.AvailableNow, a single one moves all.",
         _rate,
     ),
     Option(

@@ -25,7 +25,7 @@ from pyspark_ignis.managed_query import (
 )
 from pyspark_ignis.queue_stats import QueueStats, queue_stats
 from pyspark_ignis.shared_queries import SharedQueries, SharedQuery
-from pyspark_ignis.side_tasks import STREAM, THREAD, check_side_tasks, side_task_stream
+from pyspark_ignis.side_tasks import STREAM, THREAD, check_side_tasks, mark_of, side_task_stream
 from queue_core.catalog import queues
 from queue_core.errors import BadOption, CatalogUnavailable
 from queue_core.queue import Queue
@@ -551,10 +551,16 @@ class IgnisManager:
         with self._store.catalog.read() as connection:
             return queues.find_all(connection)
 
+    def _name(self, what: str) -> str:
+        """Return the name of a query, with the store's mark if another manager's has it already."""
+        name = f"ignis:{what}"
+        taken = any(query.name == name for query in self._spark.streams.active)
+        return f"{name} {mark_of(self._address)}" if taken else name
+
     def _consume(self, queue: str, given: Mapping[str, Any]) -> StreamingQuery:
         checkpoint = f"{self._checkpoints}/{queue}"
         options: dict[str, Any] = {
-            "name": f"ignis:{queue}",
+            "name": self._name(queue),
             "refreshInterval": self._every,
             # The manager runs the side tasks of all queues.
             "tasks": "none",
@@ -568,7 +574,7 @@ class IgnisManager:
             self._spark,
             handlers,
             checkpoint=f"{self._checkpoints}/{name}",
-            name=f"ignis:{name}",
+            name=self._name(name),
             max_messages=self._most,
             refreshInterval=self._every,
             tasks="none",

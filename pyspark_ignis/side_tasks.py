@@ -70,8 +70,13 @@ def observed(reports: DataFrame, tasks: Collection[str]) -> DataFrame:
 
 def name_of(options: Mapping[str, Any]) -> str:
     """Return the name of a store's query of side tasks, the same for each query of the store."""
+    return f"ignis side tasks {mark_of(options)}"
+
+
+def mark_of(options: Mapping[str, Any]) -> str:
+    """Return the word that tells a store from others in the names of queries."""
     address = repr([str(options.get(name)) for name in _SHARED[:3]])
-    return f"ignis side tasks {hashlib.sha256(address.encode()).hexdigest()[:8]}"
+    return hashlib.sha256(address.encode()).hexdigest()[:8]
 
 
 def beside(

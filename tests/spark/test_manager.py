@@ -31,10 +31,8 @@ def manage(rig):
     def manage(handlers, **how):
         manager = IgnisManager(
             rig.spark,
-            path=rig.path,
             handlers=handlers,
-            checkpoints=rig.folder / "checkpoints",
-            **{"tasks": ()} | how,
+            **{"path": rig.path, "checkpoints": rig.folder / "checkpoints", "tasks": ()} | how,
         )
         made.append(manager)
         return manager
@@ -68,6 +66,22 @@ def test_each_queue_with_a_handler_gets_a_query(rig, manage):
     assert rig.spark.streams.active == []
     assert counts(third, "fired") == [0]
     assert sorted(path.name for path in (rig.folder / "checkpoints").iterdir()) == ["one", "other"]
+
+
+def test_managers_of_two_stores_in_one_session_have_queues_of_one_name(rig, manage):
+    here = rig.orders(5)
+    with Store.open(rig.folder / "other") as store:
+        there = make_queue(store)
+        there.load(orders(7))
+        one = manage({"orders": approve})
+        other = manage(
+            {"orders": approve}, path=rig.folder / "other", checkpoints=rig.folder / "others"
+        )
+        with one, other:
+            wait_until(lambda: (deleted(here), deleted(there)) == (5, 7))
+            names = sorted(query.name for query in rig.spark.streams.active)
+            assert names[0] == "ignis:orders"
+            assert re.fullmatch("ignis:orders [0-9a-f]{8}", names[1])
 
 
 def test_a_queue_is_discovered_by_itself(rig, manage):

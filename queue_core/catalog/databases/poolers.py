@@ -12,6 +12,11 @@ from typing import Any
 
 from queue_core.errors import BadOption
 
+#: The problem of a catalog whose session has prepared statements of others, or lacks its own.
+SHARED_SESSIONS = (
+    "is behind a connection pooler that gives each transaction another connection of the server; "
+    "set pool_mode=session for this database, as PgBouncer names it"
+)
 #: Seconds to wait for a connection that other sessions of the pooler may hold.
 PROBE_SECONDS = 3.0
 

@@ -41,6 +41,7 @@ from queue_core.catalog.databases.interface import (
     TransactionFailed,
 )
 from queue_core.catalog.databases.listening import PostgresListener
+from queue_core.catalog.databases.poolers import SHARED_SESSIONS
 from queue_core.errors import BadOption
 
 if TYPE_CHECKING:
@@ -153,6 +154,7 @@ class Postgresql(Dialect):
         reasons={
             "3F000": "has no schema; check the search_path of its role and database",
             _LOCKED: "is busy: another transaction keeps rows locked",
+            **dict.fromkeys(("26000", "42P05"), SHARED_SESSIONS),
         },
         is_crowded=_is_crowded,
     )

@@ -36,6 +36,8 @@ def failed(code, *, lost=False):
         (Postgresql.errors, "XX001", DamagedCatalog, "is damaged"),
         (Postgresql.errors, "42P01", DamagedCatalog, "lacks a table.* search_path .* only if"),
         (Postgresql.errors, "3F000", CatalogUnavailable, "check the search_path"),
+        (Postgresql.errors, "42P05", CatalogUnavailable, "set pool_mode=session"),
+        (Postgresql.errors, "26000", CatalogUnavailable, "set pool_mode=session"),
         (Postgresql.errors, "", CatalogUnavailable, r"failed \(it failed\)"),
     ],
 )
