@@ -13,6 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from ignis_cli.app import app
+from scripts import idea_picture
 from tests.conftest import spark_group
 from tests.examples import CONNECT, DATABASE, FOLDER, ROOT, blocks, execute, files
 
@@ -157,3 +158,33 @@ def test_there_is_one_place_for_the_figures():
     assert readme.count("\n## Figures\n") == 1
     figures = readme.partition("\n## Figures\n")[2].partition("\n## ")[0]
     assert re.search(r"^\| .*\d", figures, re.MULTILINE), "the section has no table with numbers"
+
+
+def test_the_front_page_is_short():
+    readme = ROOT.joinpath("README.md").read_text()
+
+    assert len(readme.splitlines()) <= 120
+    assert len(re.findall(r"\]\([^)]+\)", readme)) <= 25, "the page of all pages has the others"
+
+
+def test_the_picture_of_the_idea_comes_before_the_first_section():
+    """Its words are those of the text, and no word is cut off or lies over another."""
+    start = ROOT.joinpath("README.md").read_text().partition("\n## ")[0]
+    assert "](docs/idea.svg)" in start
+
+    placed = [
+        (left, text)
+        for left, panel in zip(idea_picture.LEFTS, idea_picture.PANELS, strict=True)
+        for text in (panel.verb, panel.call, panel.note)
+    ]
+    assert [panel.verb.split()[1] for panel in idea_picture.PANELS] == ["load", "fire", "settle"]
+    room = idea_picture.PANEL - idea_picture.INDENT
+    # A letter of 14 pixels is about 7.2 pixels wide.
+    assert [text for _, text in placed if 7.2 * len(text) > room] == []
+    for panel in idea_picture.PANELS:
+        assert sum(piece.count for piece in panel.pieces) == idea_picture.MESSAGES
+        for piece in panel.pieces:
+            assert 8.2 * len(piece.text) < idea_picture.CELL * piece.count, piece.text
+    ends = [left + idea_picture.PANEL for left in idea_picture.LEFTS]
+    assert all(end < left for end, left in zip(ends, idea_picture.LEFTS[1:], strict=False))
+    assert ends[-1] < idea_picture.WIDTH
