@@ -47,8 +47,8 @@ class TaskSession:
         self.options = options
         self.store = StoreHandle(options.address)
         try:
-            self._queues = Queues(lambda _: self._requested(), options.refresh_interval)
-            self._tasks, self.leader = make_runner(self.store, options, lambda: self._queues.infos)
+            self._queues = Queues(self._requested, options.refresh_interval)
+            self._tasks, self.leader = make_runner(self.store, options, lambda: self._present)
         except IgnisError:
             self.store.close()
             raise
@@ -148,14 +148,14 @@ class TaskSession:
         self._queues.refresh_if_due()
         if any(REGISTRY[task].leader_only for task in self.options.tasks):
             self.leader.start()
-        number = self._tasks.claim_due(self._queues.infos, self._wanted(start))
+        number = self._tasks.claim_due(self._present, self._wanted(start))
         return number, start._replace(report=max(start.report, self._last(start.stream) or 0))
 
     def _claim_all(self, start: TaskOffset) -> int | None:
         self._queues.refresh()
         if any(REGISTRY[task].leader_only for task in self.options.tasks):
             self._stand()
-        return self._tasks.claim_all(self._queues.infos, self._wanted(start))
+        return self._tasks.claim_all(self._present, self._wanted(start))
 
     def _wanted(self, start: TaskOffset) -> StreamClaim:
         return StreamClaim(start.stream, start.round, self.options.partitions)
@@ -170,7 +170,7 @@ class TaskSession:
             name, _, message = failed[0][1].partition(": ")
             raise getattr(errors, name, IgnisError)(message)
         resting = {run.target_id for run, _ in failed if run.task == RETRY}
-        for queue in self._queues.infos:
+        for queue in self._present:
             if queue.id in resting:
                 self._tasks.rest(queue)
 
@@ -219,8 +219,15 @@ class TaskSession:
         with self.store.catalog.read() as connection:
             return [*queues.find_all(connection), None]
 
-    def _requested(self) -> list[QueueInfo]:
-        if self.options.queues:
+    @property
+    def _present(self) -> list[QueueInfo]:
+        """The queues whose tasks are run: those that were dropped since the start are left out."""
+        return [queue for queue in self._queues.infos if not queue.is_dropped]
+
+    def _requested(self, known: Sequence[QueueInfo]) -> list[QueueInfo]:
+        if self.options.queues and not known:
             return self.store.queues(self.options.queues)
         with self.store.catalog.read() as connection:
+            if self.options.queues:
+                return queues.as_they_were(connection, known)
             return queues.find_all(connection)

@@ -75,6 +75,26 @@ def test_what_is_due_is_run_and_told(store, session):
     assert query.next(end) == end
 
 
+def test_a_query_goes_on_with_the_named_queues_that_are_left(store, session):
+    gone, left = (with_sidelined(store, name=name) for name in ("gone", "left"))
+    query = session(queues="gone,left", refreshInterval="1ms", **ALWAYS)
+    start = query.begin()
+    gone.admin.deactivate()
+    gone.admin.drop()
+    again = with_sidelined(store, name="gone")
+
+    end = query.next(start)
+
+    assert told(query, start, end) == [("shovel", "left", 5)]
+    assert left.browse().num_rows == 5
+    # Another queue of its name is another queue.
+    assert again.browse().num_rows == 0
+    left.admin.deactivate()
+    left.admin.drop()
+    with pytest.raises(NoSuchQueue, match="'left'"):
+        query.next(end)
+
+
 def test_a_query_that_comes_later_begins_behind_what_was_told(store, session):
     with_sidelined(store)
     query = session(**ALWAYS)
