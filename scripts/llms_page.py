@@ -22,7 +22,7 @@ the format `ignis`. Every example in these pages runs in the tests.
 #: The sections, each with its pages.
 SECTIONS = {
     "Start": ("README.md", "docs/guide.md", "docs/words.md", "docs/troubleshooting.md"),
-    "How to": ("docs/how-to/*.md", "docs/coming-from.md"),
+    "How to": ("docs/how-to/*.md", "docs/coming-from.md", "docs/comparison.md"),
     "Reference": (
         "docs/api.md",
         "docs/options.md",

@@ -34,7 +34,8 @@ On the command line, `ignis set` and `ignis create --set` take `NAME=VALUE`:
 def page() -> str:
     """Return the whole page."""
     rows = [
-        f"| `{each.name}` | {_shown(each.default)} | {each.metadata['allowed'].text} | "
+        f'| <a id="{each.name}"></a>`{each.name}` | '
+        f"{_shown(each.default)} | {each.metadata['allowed'].text} | "
         f"{markdown(each.metadata['about'])} |"
         for each in fields(QueueSettings)
     ]

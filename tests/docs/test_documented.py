@@ -95,7 +95,7 @@ def part(page: str, heading: str) -> str:
 def rows(page: str) -> set[str]:
     """The code at the beginning of each row of the tables of a page."""
     text = (ROOT / "docs" / page).read_text()
-    return set(re.findall(r"^\| `([\w.]+)` \|", text, re.MULTILINE))
+    return set(re.findall(r"^\| (?:<a [^>]+></a>)?`([\w.]+)` \|", text, re.MULTILINE))
 
 
 def headings(page: str, pattern: str) -> set[str]:

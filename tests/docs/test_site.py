@@ -1,10 +1,12 @@
 """The site has every page, and links lead to headings that exist."""
 
 import re
+from dataclasses import fields
 from pathlib import Path
 
 import yaml
 
+from queue_core.values.settings import QueueSettings
 from scripts import llms_page, site_pages
 
 ROOT = Path(__file__).parents[2]
@@ -29,7 +31,10 @@ def anchors(text: str) -> set[str]:
     """The anchors of the headings, as Markdown on the site and on GitHub makes them."""
     prose = re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
     found = re.findall(r"^#+ (.+)$", prose, re.MULTILINE)
-    return {re.sub(r"\s", "-", re.sub(r"[^\w\s-]", "", each.lower()).strip()) for each in found}
+    named = set(re.findall(r'<a id="([\w-]+)"></a>', prose))
+    return named | {
+        re.sub(r"\s", "-", re.sub(r"[^\w\s-]", "", each.lower()).strip()) for each in found
+    }
 
 
 def test_the_navigation_has_every_page_once():
@@ -41,6 +46,24 @@ def test_the_navigation_has_every_page_once():
     assert len(listed) == len(set(listed))
     assert set(listed) == (there - decisions) | MADE
     assert {page.name for page in ROOT.glob("*.md")} == {*site_pages.OUTSIDE} | NOT_THERE
+
+
+def test_the_index_by_task_has_every_page():
+    index = ROOT / "docs/pages.md"
+    linked = {
+        index.parent.joinpath(link).resolve()
+        for link in re.findall(r"\]\(([^)#\s]+)[^)]*\)", index.read_text())
+    }
+    pages = {page for page in PAGES if "decisions" not in page.parts and page != index}
+
+    assert pages - linked == {ROOT / "AGENTS.md"}
+    assert {*ROOT.glob("notebooks/*.ipynb")} <= linked
+
+
+def test_each_setting_has_an_anchor():
+    found = anchors(ROOT.joinpath("docs/settings.md").read_text())
+
+    assert {each.name for each in fields(QueueSettings)} <= found
 
 
 def test_links_lead_to_headings_that_exist():
