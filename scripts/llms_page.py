@@ -21,7 +21,13 @@ the format `ignis`. Every example in these pages runs in the tests.
 """
 #: The sections, each with its pages.
 SECTIONS = {
-    "Start": ("README.md", "docs/guide.md", "docs/words.md", "docs/troubleshooting.md"),
+    "Start": (
+        "README.md",
+        "docs/tutorial.md",
+        "docs/guide.md",
+        "docs/words.md",
+        "docs/troubleshooting.md",
+    ),
     "How to": ("docs/how-to/*.md", "docs/coming-from.md", "docs/comparison.md"),
     "Reference": (
         "docs/api.md",

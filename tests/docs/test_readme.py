@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 from typer.testing import CliRunner
@@ -23,8 +24,9 @@ PAGES = sorted(
     for page in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
     if "\n```python\n" in (text := page.read_text()) and "spark.jars.packages" not in text
 )
-#: The programs that a page runs on files that it shows.
-PROGRAMS = ("python", "spark-pipelines")
+#: The programs that a page runs on files that it shows, in a folder that it names by `cd … &&`.
+PROGRAMS = ("python", "spark-pipelines", "ignis work")
+_COMMAND = re.compile(rf"(?:cd (\S+) && )?((?:{'|'.join(PROGRAMS)}) .+)")
 #: A server of Spark Connect has a port, which only one test can use at a time.
 ONE_AT_A_TIME = pytest.mark.xdist_group(spark_group("test_connect.py"))
 #: The pages whose examples the gate runs with Spark; `make test-all` runs all, with programs too.
@@ -48,13 +50,15 @@ def with_spark(page: str) -> bool:
 def marks_of(page: str) -> list[pytest.MarkDecorator]:
     marks = [ONE_AT_A_TIME] if with_spark(page) else []
     lines = [line for each in blocks(page, "bash") for line in each.splitlines()]
-    is_long = with_spark(page) or any(line.startswith(PROGRAMS) for line in lines)
+    is_long = with_spark(page) or any(map(_COMMAND.fullmatch, lines))
     return [*marks, pytest.mark.nightly] if is_long and page not in IN_THE_GATE else marks
 
 
 @pytest.mark.parametrize("page", [pytest.param(page, marks=marks_of(page)) for page in PAGES])
 def test_the_examples_return_what_they_say(page, request, tmp_path, monkeypatch):
     names: dict[str, Any] = {"__name__": "__main__"}
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    request.getfixturevalue("_closing").enter_context(mock.patch.dict(os.environ))
     code = list(blocks(page, "python"))
     if with_spark(page):
         request.getfixturevalue("spark")
@@ -102,11 +106,12 @@ def run_programs(code: str, folder: Path) -> None:
         "SPARK_TESTING": "1",
     }
     for line in code.splitlines():
-        words = shlex.split(line)
-        if words[:1] and words[0] in PROGRAMS and str(folder) in line:
+        command = _COMMAND.fullmatch(line)
+        if command and str(folder) in line:
             done = subprocess.run(
-                words, cwd=folder, env=environment, capture_output=True, text=True, timeout=280
-            )
+                shlex.split(command[2]), cwd=command[1] or folder, env=environment,
+                capture_output=True, text=True, timeout=280,
+            )  # fmt: skip
             assert done.returncode == 0, f"{line}: {done.stdout[-3000:]}{done.stderr[-3000:]}"
 
 
