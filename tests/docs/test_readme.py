@@ -6,6 +6,7 @@ import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -58,6 +59,7 @@ def marks_of(page: str) -> list[pytest.MarkDecorator]:
 def test_the_examples_return_what_they_say(page, request, tmp_path, monkeypatch):
     names: dict[str, Any] = {"__name__": "__main__"}
     monkeypatch.setattr(sys, "path", [*sys.path])
+    request.getfixturevalue("_closing").enter_context(mock.patch.dict(sys.modules))
     request.getfixturevalue("_closing").enter_context(mock.patch.dict(os.environ))
     code = list(blocks(page, "python"))
     if with_spark(page):
@@ -84,6 +86,17 @@ def test_the_examples_return_what_they_say(page, request, tmp_path, monkeypatch)
     assert checked == sum(each.count("# ->") for each in code) > 3
     if page in COMMANDS:
         check_commands(page, tmp_path, monkeypatch)
+
+
+@contextlib.contextmanager
+def alone(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Undo what an example does to the environment, and forget the modules of its files."""
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    with mock.patch.dict(os.environ):
+        yield
+    for name, module in [*sys.modules.items()]:
+        if (getattr(module, "__file__", None) or "").startswith(str(folder)):
+            del sys.modules[name]
 
 
 def in_order(page: str) -> list[tuple[str, str]]:
