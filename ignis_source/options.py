@@ -70,7 +70,8 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "queues",
         "Names of several queues with the same columns, separated by commas. Replaces `queue`. "
-        "When one of them is deactivated or dropped, the query goes on with the others.",
+        "When one of them is deactivated or dropped, the query goes on with the others; name it no "
+        "more when you start the query again.",
         words,
     ),
     Option(
@@ -241,7 +242,9 @@ OPTIONS: tuple[Option, ...] = (
         "Side tasks, separated by commas, or `all`: the stream runs them instead of reading "
         "messages. A micro-batch does what is due, for the given queues or for all queues of the "
         "store, in tasks on the executors, which need the catalog too. Its rows report how many "
-        "messages were moved. With Trigger.AvailableNow, each task runs once, due or not.",
+        "messages were moved. With Trigger.AvailableNow, each task runs once, due or not. With "
+        "`selector`, `limit` or `rate`, the shovel moves what they choose at each `interval`, by "
+        "default the queue's `shovel_interval`; otherwise each message when its time has come.",
         _some_tasks,
     ),
     Option(
@@ -263,8 +266,9 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "rate",
         "With `task=shovel` or `task=all`, the most messages per second that a shovel moves. "
-        "Without `limit`, a micro-batch moves those of three seconds, and the next one goes on; "
-        "with Trigger.AvailableNow, a single one moves all.",
+        "Without `limit`, a micro-batch moves those of at most three seconds, and the next one "
+        "goes on; with Trigger.AvailableNow, a single one moves all. With `limit`, a single one "
+        "does too, and what is due elsewhere waits for it.",
         _rate,
     ),
     Option(

@@ -40,6 +40,8 @@ class TaskPartition(InputPartition):
     grant: tuple[str, int] | None
     #: Whether a person asked for the tasks, due or not.
     asked_for: bool
+    #: How many runs the round has.
+    together: int
 
 
 def do_runs(options: SourceOptions, partition: TaskPartition) -> pa.Table:
@@ -78,7 +80,7 @@ def _do(store: StoreHandle, options: SourceOptions, partition: TaskPartition, ru
     for left in reversed(range(TRIES if partition.asked_for else 1)):
         try:
             with task_log.belonging_to(run.id):
-                tasks.run_share(run, asked_for=partition.asked_for)
+                tasks.run_share(run, asked_for=partition.asked_for, together=partition.together)
             failure = None
         except (NotLeading, NoSuchQueue) as error:
             _log.warning("task %s of %s is left to others: %s", run.task, name, error)

@@ -58,4 +58,6 @@ def make_tasks(
         timings=timings,
         shovelful=shovelful,
         deep=options.deep,
+        # They would come back whatever the options choose.
+        retries=not (options.reports and (options.selector or options.limit or options.rate)),
     )

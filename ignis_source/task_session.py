@@ -184,7 +184,7 @@ class TaskSession:
         names |= {} if self.options.queues else {schedule.STORE: None}
         count = min(len(runs), self.options.partitions or MOST_PARTITIONS)
         return [
-            TaskPartition(tuple(runs[n::count]), names, self.leader.grant(), self._once)
+            TaskPartition(tuple(runs[n::count]), names, self.leader.grant(), self._once, len(runs))
             for n in range(count)
         ]
 

@@ -23,12 +23,14 @@ THREAD, STREAM, NONE = "thread", "stream", "none"
 FOLDER = "_side-tasks"
 #: The name of the observed metrics.
 OBSERVED = "ignis_side_tasks"
+#: Seconds between two looks whether it still runs.
+MENDING_SECONDS = 10
 #: Options that both queries have.
 _SHARED = ("path", "catalog", "storage", "zookeeper", "clientId", "refreshInterval")
 
 _lock = threading.Lock()
-#: How many running queries need each query of side tasks, by its name.
-_needs: dict[str, int] = {}
+#: The running queries that need each query of side tasks, by the session and its name.
+_needs: dict[tuple[str, str], list[object]] = {}
 
 _log = logging.getLogger(__name__)
 
@@ -89,25 +91,43 @@ def beside(
     Run the side tasks of a store in a query of their own while *query* runs.
 
     Queries of one session and store share it: the first starts it, and the last one's end stops it.
+    If it ends before, such as by the removal of the checkpoint of the one that has started it,
+    another one starts it again.
     """
     name = name_of(options)
+    key, need = (_id_of(spark), name), object()
+
+    def start() -> None:
+        if not _running(spark, name):
+            side_task_stream(spark, options, checkpoint)
+
     with _lock:
-        _needs[name] = _needs.get(name, 0) + 1
+        _needs.setdefault(key, []).append(need)
         try:
-            if not _running(spark, name):
-                side_task_stream(spark, options, checkpoint)
+            start()
         except BaseException:
-            _needs[name] -= 1
+            _needs[key].remove(need)
             query.stop()
             raise
 
-    def end() -> None:
+    def mend() -> None:
+        with _lock:
+            # One of those that need it is enough.
+            if _needs[key][0] is need and not _running(spark, name):
+                _log.warning("the query %r has ended, and is started again", name)
+                start()
+
+    def watch() -> None:
         # An error of the query is for those who started it.
         with suppress(Exception):
-            query.awaitTermination()
+            while not query.awaitTermination(MENDING_SECONDS):
+                try:
+                    mend()
+                except Exception as error:  # noqa: BLE001 - it is tried again
+                    _log.warning("the query %r cannot be started again: %s", name, error)
         with _lock:
-            _needs[name] -= 1
-            if _needs[name]:
+            _needs[key].remove(need)
+            if _needs[key]:
                 return
             try:
                 for running in _running(spark, name):
@@ -115,7 +135,13 @@ def beside(
             except Exception as error:  # noqa: BLE001 - Spark itself may have ended
                 _log.info("the query %r ends with Spark: %s", name, error)
 
-    threading.Thread(target=end, name="ignis-side-tasks", daemon=True).start()
+    threading.Thread(target=watch, name="ignis-side-tasks", daemon=True).start()
+
+
+def _id_of(spark: SparkSession) -> str:
+    """Return the id of a session, whose queries are its own."""
+    java = getattr(spark, "_jsparkSession", None)
+    return str(spark.session_id if java is None else java.sessionUUID())  # type: ignore[attr-defined]
 
 
 def _running(spark: SparkSession, name: str) -> list[StreamingQuery]:

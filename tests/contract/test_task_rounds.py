@@ -77,6 +77,7 @@ def test_a_shovel_with_a_rate_lets_other_queues_go_on(store, stream):
     stream().told(start, end)
     assert slow.browse().num_rows == 6
     quick.sideline(quick.fire("all"))
+    time.sleep(0.05)
 
     later = stream(interval="1d")
     while slow.browse().num_rows < 18 and time.monotonic() < begun + 60:

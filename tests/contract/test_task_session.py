@@ -1,5 +1,7 @@
 """A query of side tasks without Spark: its runs, its reports, and its end."""
 
+import time
+
 import pytest
 from sqlalchemy import update
 
@@ -7,6 +9,7 @@ from ignis_source import task_partition
 from ignis_source.offset import TaskOffset
 from ignis_source.options import SourceOptions
 from ignis_source.task_session import TaskSession
+from queue_core import Retry, constant
 from queue_core.catalog.holders import leases
 from queue_core.catalog.tables import slices
 from queue_core.errors import BadSelector, CatalogUnavailable, NoSuchQueue
@@ -93,6 +96,35 @@ def test_a_query_goes_on_with_the_named_queues_that_are_left(store, session):
     left.admin.drop()
     with pytest.raises(NoSuchQueue, match="'left'"):
         query.next(end)
+
+
+@pytest.mark.parametrize(
+    ("options", "moved"),
+    [
+        ({"selector": "number >= 3"}, 2),
+        ({"selector": "number >= 3", "interval": None}, 2),
+        ({"limit": "1"}, 1),
+        ({"rate": "1"}, 3),
+        ({}, 5),
+    ],
+)
+def test_messages_whose_time_has_come_are_moved_by_what_the_options_choose(
+    store, session, options, moved
+):
+    soon = Retry(attempts=3, backoff=constant(0.001))
+    queue = make_queue(store, shards=1, retry=soon, shovel_interval=0.01)
+    queue.load(orders(5))
+    queue.sideline(queue.fire("all"))
+    given = ALWAYS | options
+    query = session(**{name: text for name, text in given.items() if text is not None})
+    start = query.begin()
+    query.next(start)
+    time.sleep(0.05)
+
+    rows = told(query, start, query.next(start))
+
+    assert sum(count for _, _, count in rows) == moved
+    assert queue.browse().num_rows == moved
 
 
 def test_a_query_that_comes_later_begins_behind_what_was_told(store, session):

@@ -1,10 +1,11 @@
 """The side tasks of a whole store in a query of their own, beside consumers and in a manager."""
 
 import json
+import shutil
 
 import pytest
 
-from pyspark_ignis import IgnisManager, consume
+from pyspark_ignis import IgnisManager, consume, side_tasks
 from queue_core.errors import BadOption
 from tests.dump import backdate
 from tests.factories import orders
@@ -15,17 +16,16 @@ def refuse(order):
     return False
 
 
-def started(rig, name="orders", **how):
+def started(rig, name="orders", session=None, **how):
     return consume(
-        rig.spark, name, refuse, path=rig.path, checkpoint=rig.folder / f"of-{name}",
+        session or rig.spark, name, refuse, path=rig.path, checkpoint=rig.folder / f"of-{name}",
         name=name, side_tasks="stream", idleWait="100ms", **how,
     )  # fmt: skip
 
 
-def side_queries(rig):
-    return [
-        query for query in rig.spark.streams.active if (query.name or "").startswith("ignis side")
-    ]
+def side_queries(rig, session=None):
+    active = (session or rig.spark).streams.active
+    return [query for query in active if (query.name or "").startswith("ignis side")]
 
 
 def moved(query):
@@ -56,6 +56,39 @@ def test_consumers_share_one_query_of_side_tasks_that_ends_with_the_last(rig):
     assert side_queries(rig) != []
     second.stop()
     wait_until(lambda: side_queries(rig) == [])
+
+
+def test_one_that_has_ended_is_started_again_by_those_that_need_it(rig, monkeypatch):
+    """Also if the consumer that has started it has ended, and its checkpoint is gone."""
+    monkeypatch.setattr(side_tasks, "MENDING_SECONDS", 1)
+    queues = [rig.orders(2, name, retry=None, shovel_interval=0.2) for name in ("orders", "bills")]
+    first, second = started(rig), started(rig, "bills")
+    wait_until(lambda: counts(queues[1], "shovelled", magazine="sideline")[0] >= 2, second)
+    (tasks,) = side_queries(rig)
+    first.stop()
+    tasks.stop()
+    shutil.rmtree(rig.folder / "of-orders")
+
+    wait_until(lambda: side_queries(rig) != [])
+    queues[0].load(orders(1, first=9))
+    queues[0].sideline(queues[0].fire("all"))
+    wait_until(lambda: counts(queues[0], "waiting") == [3])
+    second.stop()
+    wait_until(lambda: side_queries(rig) == [])
+
+
+def test_each_session_has_its_own(rig):
+    rig.orders(2, retry=None)
+    rig.orders(2, "bills", retry=None)
+    session = rig.spark.newSession()
+    here, there = started(rig), started(rig, "bills", session)
+    assert len(side_queries(rig)) == len(side_queries(rig, session)) == 1
+
+    here.stop()
+    wait_until(lambda: side_queries(rig) == [])
+    assert len(side_queries(rig, session)) == 1
+    there.stop()
+    wait_until(lambda: side_queries(rig, session) == [])
 
 
 def test_a_manager_runs_the_side_tasks_in_a_query_and_starts_it_again(rig):

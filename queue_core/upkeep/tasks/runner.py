@@ -76,6 +76,8 @@ class SideTasks:
         timings: When tasks are due, instead of the registry's timings and the queues' settings.
         shovelful: Which messages a shovel moves. By default, the queue's settings decide.
         deep: Whether the task fsck also reads all segments.
+        retries: Whether the shovel also moves messages as soon as their time comes. If not, it
+            moves what it chooses, when it is due.
 
     Raises:
         BadOption: if a name is not that of a task.
@@ -91,6 +93,7 @@ class SideTasks:
         timings: Mapping[str, Timing] | None = None,
         shovelful: Callable[[QueueInfo], Shovelful] | None = None,
         deep: bool = False,
+        retries: bool = True,
     ) -> None:
         for name in (*tasks, *(timings or {})):
             check_task(name)
@@ -102,7 +105,7 @@ class SideTasks:
             deep=deep,
         )
         self._tasks = [task for task in REGISTRY.values() if task.name in tasks]
-        self._retries = Retries(catalog, storage) if "shovel" in tasks else None
+        self._retries = Retries(catalog, storage) if retries and "shovel" in tasks else None
         self._timings = dict(timings or {})
 
     def run_due(self, queues: Sequence[QueueInfo], *, retries: bool = True) -> list[Ran]:
@@ -194,8 +197,12 @@ class SideTasks:
                 runs += self._runs(job, [queue], wanted.shares)
         return self._context.catalog.write(lambda c: self._begin(c, wanted, runs))
 
-    def run_share(self, run: task_runs.TaskRun, *, asked_for: bool) -> int:
-        """Run a share of a task; return how many messages (vacuum: files) it moved; as `run`."""
+    def run_share(self, run: task_runs.TaskRun, *, asked_for: bool, together: int = 1) -> int:
+        """
+        Run a share of a task; return how many messages (vacuum: files) it moved; as `run`.
+
+        *together*: how many runs its batch has.
+        """
         queue = None
         if run.target_id != schedule.STORE:
             with self._context.catalog.read() as connection:
@@ -204,7 +211,8 @@ class SideTasks:
             assert queue is not None, "messages are due in a queue"
             return Retries(self._context.catalog, self._context.storage).move(queue)
         share = Share(run.share, run.shares)
-        context = self._context._replace(asked_for=asked_for, share=share, waited_for=not asked_for)
+        waited_for = 0 if asked_for else together
+        context = self._context._replace(asked_for=asked_for, share=share, waited_for=waited_for)
         return self._run(context, REGISTRY[run.task], queue)
 
     def rest(self, queue: QueueInfo) -> None:
@@ -275,7 +283,8 @@ class SideTasks:
             at_once = task.of_store or task.leader_only
             concerned = [None] if at_once else [each for each in queues if task.concerns(each)]
             for queue in concerned:
-                timing = self._timings.get(task.name) or task.due(queue)
+                due = task.due(queue, replaced=self._retries is not None)
+                timing = self._timings.get(task.name) or due
                 if timing is not None:
                     jobs[queue.id if queue else schedule.STORE, task.name] = (queue, timing)
         return jobs

@@ -32,8 +32,9 @@ from queue_core.verbs.shovel import shovel, workers
 _CLAIM = "retry"
 #: Seconds after which a queue is tried again in which others have locked the due messages.
 _LOCKED_SECONDS = 1.0
-#: Seconds for which a shovel with a rate moves messages while other tasks wait for it.
-_RATED_SECONDS = 3
+#: Seconds for which shovels with a rate move messages while others wait for their batch, and the
+#: least for one of many.
+_RATED_SECONDS, _LEAST_SECONDS = 3.0, 0.5
 
 
 def run(context: TaskContext, queue: QueueInfo) -> int:
@@ -44,7 +45,9 @@ def run(context: TaskContext, queue: QueueInfo) -> int:
     rate = shovelful.rate
     if not context.waited_for or rate is None or shovelful.limit is not None:
         return shovel(context.catalog, queue, shovelful)
-    most, begun = max(int(rate * _RATED_SECONDS), 1), time.monotonic()
+    # They may run one after the other.
+    seconds = max(_RATED_SECONDS / context.waited_for, _LEAST_SECONDS)
+    most, begun = max(int(rate * seconds), 1), time.monotonic()
     moved = shovel(context.catalog, queue, replace(shovelful, limit=most))
     if moved == most:
         # The rest comes as soon as the rate allows it, after what waited meanwhile.

@@ -62,11 +62,16 @@ class Task(NamedTuple):
     #: Whether it takes milliseconds and moves nothing: a stream then needs no micro-batch for it.
     brief: bool = False
 
-    def due(self, queue: QueueInfo | None) -> Timing | None:
-        """Return when the task is due for a queue (None: for the store); None: never."""
+    def due(self, queue: QueueInfo | None, *, replaced: bool = True) -> Timing | None:
+        """
+        Return when the task is due for a queue (None: for the store); None: never.
+
+        *replaced*: whether something else does its work in queues with the setting `replaced_by`.
+        """
         if queue is None or self.setting is None:
             return self.timing
-        if self.replaced_by is not None and getattr(queue.settings, self.replaced_by) is not None:
+        by = self.replaced_by if replaced else None
+        if by is not None and getattr(queue.settings, by) is not None:
             return None
         every = getattr(queue.settings, self.setting)
         return None if every is None else Timing(every)
@@ -133,8 +138,8 @@ class TaskContext(NamedTuple):
     asked_for: bool = True
     #: The share of the work to do.
     share: Share = Share()
-    #: Whether tasks of other queues wait for this one to end, as those of a batch do.
-    waited_for: bool = False
+    #: How many runs of a batch wait for all of them to end; 0: nothing waits for this one.
+    waited_for: int = 0
     #: Whether a check also reads all segments.
     deep: bool = False
 
