@@ -314,14 +314,17 @@ dedup = Table(
     info={"by_key": True},
 )
 
+#: The beginning of the names of locks under which the ids of a table are raised.
+IDS_OF = "ids of "
+
 #: Rows that transactions lock until they end. They hold no other data. Advisory locks would be
 #: wrong: every role of the database can take them.
 locks = Table(
     "locks",
     metadata,
-    #: ``task_log``, or ``room`` of a bounded queue.
+    #: ``task_log``; ``room`` of a bounded queue; or ``ids of`` and a table, for a takeover.
     Column("name", String(32), primary_key=True),
-    #: 0 for a lock of the whole store.
+    #: 0 for a lock of the whole store; of ids, the timeline of the server.
     Column("queue_id", BigInteger, primary_key=True, autoincrement=False),
 )
 

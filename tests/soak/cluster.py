@@ -97,7 +97,8 @@ class Node:
     def resume(self) -> None:
         """Let them go on."""
         for process in reversed(self._processes()):
-            process.resume()
+            with suppress(psutil.NoSuchProcess):
+                process.resume()
 
     def _processes(self) -> list[psutil.Process]:
         try:

@@ -15,7 +15,9 @@ from typing import Any
 
 from sqlalchemy import Engine, event
 
+from queue_core.catalog.databases import takeovers
 from queue_core.catalog.databases.poolers import check_session
+from queue_core.errors import BadOption
 
 #: Seconds: for a new connection, for a sign of life from a pooled one, and for a statement.
 CONNECT_SECONDS = 10
@@ -44,8 +46,21 @@ _LIMIT = (
 _READ_LIMIT = "SELECT setting, pg_backend_pid() FROM pg_settings WHERE name = 'statement_timeout'"
 
 
+#: Older versions do not return to a wait that gets no data, so no limit of a client ends it.
+OLDEST_PSYCOPG = (3, 2, 11)
 #: The number of disposals of the engine when a connection was opened.
 _OPENED = "ignis_opened"
+
+
+def check_driver(engine: Engine, shown: str) -> None:
+    """Raise `BadOption` if the driver is too old; *shown* is the catalog's URL for the error."""
+    there = getattr(engine.dialect, "psycopg_version", OLDEST_PSYCOPG)
+    if there < OLDEST_PSYCOPG:
+        least, version = (".".join(map(str, each)) for each in (OLDEST_PSYCOPG, there))
+        raise BadOption(
+            f"catalog={shown!r} needs psycopg {least} or later, and this is {version}, which "
+            "waits for ever for a server that does not answer: pip install 'ignis-queue[postgres]'"
+        )
 
 
 def bound_waits(engine: Engine, lock_seconds: float) -> None:
@@ -65,6 +80,7 @@ def bound_waits(engine: Engine, lock_seconds: float) -> None:
             if not checked and process != connection.info.backend_pid:
                 check_session(connection, another, engine.url.render_as_string())
             checked = True
+            takeovers.look(connection)
         except BaseException:
             connection.close()
             raise

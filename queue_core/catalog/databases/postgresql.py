@@ -14,6 +14,7 @@ from sqlalchemy import (
     Connection,
     Engine,
     FromClause,
+    MetaData,
     Select,
     Table,
     bindparam,
@@ -29,7 +30,7 @@ from sqlalchemy.dialects import postgresql
 from sqlalchemy.exc import DBAPIError, NoSuchModuleError
 from sqlalchemy.ext.compiler import compiles
 
-from queue_core.catalog.databases import bounded_waits, listening
+from queue_core.catalog.databases import bounded_waits, listening, takeovers
 from queue_core.catalog.databases.error_codes import ErrorCodes
 from queue_core.catalog.databases.expressions import NUMBERS, OneOf, each_of, not_indexed, now
 from queue_core.catalog.databases.idle_connections import close_idle_ones
@@ -52,8 +53,6 @@ _PAYLOAD = 8_000
 
 #: The most connections of an engine.
 _MOST_CONNECTIONS = 20
-#: Older versions do not return to a wait that gets no data, so no limit of a client ends it.
-OLDEST_PSYCOPG = (3, 2, 11)
 
 #: The number in `psycopg.IsolationLevel`: the driver is an optional dependency.
 _REPEATABLE_READ = 3
@@ -176,13 +175,7 @@ class Postgresql(Dialect):
             raise BadOption(
                 f"catalog={shown!r} needs a driver: pip install 'ignis-queue[postgres]'"
             ) from error
-        there = getattr(engine.dialect, "psycopg_version", OLDEST_PSYCOPG)
-        if there < OLDEST_PSYCOPG:
-            raise BadOption(
-                f"catalog={shown!r} needs psycopg {_dotted(OLDEST_PSYCOPG)} or later, and this is "
-                f"{_dotted(there)}, which waits for ever for a server that does not answer: "
-                "pip install 'ignis-queue[postgres]'"
-            )
+        bounded_waits.check_driver(engine, shown)
         bounded_waits.bound_waits(engine, self.busy_seconds)
         bounded_waits.close_late_ones(engine)
         close_idle_ones(engine)
@@ -360,6 +353,11 @@ class Postgresql(Dialect):
         """Return an array for each column."""
         return {f"given_{name}": list(values) for name, values in columns.items()}
 
+    def create_tables(self, connection: Connection, metadata: MetaData, but: Table) -> None:
+        """Create all tables, and note the server's timeline."""
+        super().create_tables(connection, metadata, but)
+        takeovers.begin(connection)
+
     def insert_new(self, table: Any) -> Any:
         """Return PostgreSQL's INSERT."""
         return postgresql.insert(table)
@@ -393,7 +391,3 @@ class Postgresql(Dialect):
     def run_all(self, connection: Connection, statements: Sequence[str]) -> None:
         """Run statements that have no parameters and no results, in one round trip."""
         connection.exec_driver_sql(";".join(statements), execution_options={"no_parameters": True})
-
-
-def _dotted(version: tuple[int, ...]) -> str:
-    return ".".join(map(str, version))

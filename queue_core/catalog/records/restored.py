@@ -11,7 +11,7 @@ from queue_core.catalog.damage import decoding
 from queue_core.catalog.holder_tables import leases, waiters
 from queue_core.catalog.record_tables import publications
 from queue_core.catalog.records.task_log import Moves
-from queue_core.catalog.tables import clocks, facts
+from queue_core.catalog.tables import IDS_OF, clocks, facts, locks
 from queue_core.values.model import Batch, Place, QueueInfo
 
 #: The task name in the view of reports for all that a restore has undone.
@@ -47,9 +47,11 @@ def take_identity(connection: Connection, store: str, origin: str) -> None:
 
 
 def forget_processes(connection: Connection, taken_at: int) -> None:
-    """Remove the marks of the processes that ran when the backup was taken, and their looks."""
+    """Remove the marks of the processes and the server when the backup was taken."""
     for table in (leases, waiters, clocks):
         connection.execute(delete(table))
+    # Another server has timelines of its own.
+    connection.execute(delete(locks).where(locks.c.name.startswith(IDS_OF)))
     seen = {"host": RESTORE, "catalog_at": taken_at}
     connection.execute(insert(clocks).values(seen | {"host_at": 0, "steady_at": 0}))
 

@@ -7,7 +7,7 @@ import psycopg
 import pytest
 from packaging.requirements import Requirement
 
-from queue_core.catalog.databases.postgresql import OLDEST_PSYCOPG
+from queue_core.catalog.databases.bounded_waits import OLDEST_PSYCOPG
 from queue_core.catalog.dialect import connect
 from queue_core.errors import BadOption
 
