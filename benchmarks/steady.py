@@ -62,7 +62,9 @@ def load(address: Address, folder: Path, rate: float) -> None:
             with suppress(IgnisError):
                 queue.load(rows)
                 number += each
-                place.write_text(str(number))
+                # A process that is killed must not leave a part of it.
+                (written := folder / "loading").write_text(str(number))
+                written.replace(place)
             due = max(due + BATCH_SECONDS, time.monotonic() - 5)
             time.sleep(max(due - time.monotonic(), 0))
 
@@ -130,6 +132,8 @@ class Run:
     def sample(self) -> None:
         """Look at everything once."""
         for role, child in self.children.items():
+            if child.exit_code is not None:
+                raise RuntimeError(f"the process {role} has ended: {child.output()[-2000:]}")
             process = psutil.Process(child.pid)
             life = f"{role} {self.lives[role]}"
             self._see(f"MB of {life}", process.memory_info().rss / 1e6)
