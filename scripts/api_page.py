@@ -1,4 +1,4 @@
-"""Write docs/api.md from the docstrings of the public surface."""
+"""Write docs/api.md and the pages of docs/api from the docstrings of the public surface."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import dataclasses
 import importlib
 import inspect
 import re
+from collections.abc import Iterator
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,6 @@ from scripts.docstrings import (
 )
 
 PAGE = Path(__file__).parent.parent / "docs" / "api.md"
-PACKAGES = ("queue_core", "queue_core.testing", "pyspark_ignis")
 
 _HEAD = """# API reference
 
@@ -35,34 +35,160 @@ the [command line](cli.md).
 """
 
 
-def page() -> str:
-    """Return the whole page."""
-    parts = [_HEAD]
-    shown: set[str] = set()
-    for package in PACKAGES:
-        module = importlib.import_module(package)
-        parts.append(f"## {package}\n")
-        for name in module.__all__:
-            thing = getattr(module, name)
-            if inspect.isclass(thing) and issubclass(thing, IgnisError):
-                continue
-            parts.append(f"### {name}\n")
-            own_name = getattr(thing, "__name__", name)
-            if name in shown:
-                parts.append(f"The same as `queue_core.{name}`.\n")
-            elif own_name != name:
-                parts.append(f"The same as `{own_name}`.\n")
-            elif inspect.isclass(thing):
-                parts += _class(name, thing)
-            elif callable(thing):
-                parts += _function(name, thing)
-            else:
-                home = importlib.import_module(module._HOMES[name])
-                parts += _value(thing, comments(home)[name])
-            shown.add(name)
-        if package == "queue_core":
+@dataclasses.dataclass(frozen=True)
+class ApiPage:
+    """One page: the public names of a package that some of its rooms define."""
+
+    name: str
+    package: str
+    title: str
+    about: str
+    #: The folders or modules of the package; none for all that it defines.
+    rooms: tuple[str, ...] = ()
+
+    @property
+    def PAGE(self) -> Path:
+        """Where the page is, by the name that the modules of other pages give it."""
+        return PAGE.parent / "api" / f"{self.name}.md"
+
+    def names(self) -> list[str]:
+        """Return the names on the page, in the order of `__all__`."""
+        module = importlib.import_module(self.package)
+        return [
+            name for name in module.__all__ if _room(module, name) in self.rooms or not self.rooms
+        ]
+
+    def page(self) -> str:
+        """Return the whole page."""
+        parts = [
+            f"# {self.title}\n",
+            f"{self.about} Import them from `{self.package}`. [All names](../api.md)\n",
+        ]
+        if self.rooms == ("errors",):
             parts += _errors(importlib.import_module("queue_core.errors"))
-    return re.sub(r"\n{3,}", "\n\n", "\n".join(parts))
+        else:
+            for name in self.names():
+                parts += _entry(self.package, name)
+        return re.sub(r"\n{3,}", "\n\n", "\n".join(parts))
+
+
+PARTS = (
+    ApiPage(
+        "store",
+        "queue_core",
+        "API: stores",
+        "A store, and what is done to all of its queues.",
+        ("store", "upkeep"),
+    ),
+    ApiPage(
+        "queue",
+        "queue_core",
+        "API: queues",
+        "A queue, firings, and chosen messages.",
+        ("queue", "waiting", "verbs"),
+    ),
+    ApiPage(
+        "pool",
+        "queue_core",
+        "API: pools and handlers",
+        "Pools, handlers and what they return, breakers, and consumers.",
+        ("pool", "handling", "consumers", "catalog", "support"),
+    ),
+    ApiPage(
+        "policies",
+        "queue_core",
+        "API: policies",
+        "Policies and checks of smart queues, and conditions in Python.",
+        ("policies", "selector", "segments"),
+    ),
+    ApiPage(
+        "values",
+        "queue_core",
+        "API: values",
+        "Settings, retries, limits, ids, and the columns of views.",
+        ("values",),
+    ),
+    ApiPage(
+        "watching",
+        "queue_core",
+        "API: metrics",
+        "Metrics for Prometheus and OpenTelemetry.",
+        ("watching",),
+    ),
+    ApiPage("errors", "queue_core", "API: errors", "What ignis raises.", ("errors",)),
+    ApiPage(
+        "testing",
+        "queue_core.testing",
+        "API: queue_core.testing",
+        "Help for tests of handlers.",
+    ),
+    ApiPage(
+        "pyspark_ignis",
+        "pyspark_ignis",
+        "API: pyspark_ignis",
+        "Handlers, queries and their manager in Spark.",
+    ),
+)
+
+
+def page() -> str:
+    """Return the page that lists all names, each with its first sentence."""
+    parts = [_HEAD]
+    for each in PARTS:
+        heading = each.title.removeprefix("API: ")
+        parts.append(f"## {heading if '_' in heading else heading.capitalize()}\n")
+        parts += [each.about + "\n", "| name | |", "|---|---|", *_listed(each), ""]
+    return "\n".join(parts)
+
+
+def _listed(each: ApiPage) -> Iterator[str]:
+    """Yield a row for each name of a page, with a link to its heading there."""
+    module = importlib.import_module(each.package)
+    for name in each.names():
+        thing = getattr(module, name)
+        anchor = "errors" if each.name == "errors" else name.lower()
+        sentence = _first_sentence(module, name, thing)
+        yield f"| [`{name}`](api/{each.name}.md#{anchor}) | {sentence} |"
+
+
+def _first_sentence(module: Any, name: str, thing: Any) -> str:
+    if inspect.isclass(thing) or callable(thing):
+        text = read(thing).text
+    else:
+        text = comments(importlib.import_module(module._HOMES[name]))[name]
+    plain = markdown(" ".join(text.split()))
+    return re.split(r"(?<=[.:])\s", plain)[0].rstrip(".:").replace("|", "\\|")
+
+
+def _is_error(thing: object) -> bool:
+    return inspect.isclass(thing) and issubclass(thing, IgnisError)
+
+
+def _room(module: Any, name: str) -> str:
+    """Return the folder or the module of the package that defines a name."""
+    if _is_error(getattr(module, name)):
+        return "errors"
+    return str(module._HOMES[name]).removeprefix(f"{module.__name__}.").partition(".")[0]
+
+
+def _entry(package: str, name: str) -> list[str]:
+    """Return what a page says of a name."""
+    module = importlib.import_module(package)
+    thing = getattr(module, name)
+    own_name = getattr(thing, "__name__", name)
+    parts = [f"### {name}\n"]
+    core = importlib.import_module("queue_core")
+    if package != "queue_core" and name in core.__all__:
+        parts.append(f"The same as `queue_core.{name}`.\n")
+    elif own_name != name:
+        parts.append(f"The same as `{own_name}`.\n")
+    elif inspect.isclass(thing):
+        parts += _class(name, thing)
+    elif callable(thing):
+        parts += _function(name, thing)
+    else:
+        parts += _value(thing, comments(importlib.import_module(module._HOMES[name]))[name])
+    return parts
 
 
 def _class(name: str, cls: type) -> list[str]:

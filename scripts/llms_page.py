@@ -31,6 +31,7 @@ SECTIONS = {
     "How to": ("docs/how-to/*.md", "docs/coming-from.md", "docs/comparison.md"),
     "Reference": (
         "docs/api.md",
+        "docs/api/*.md",
         "docs/options.md",
         "docs/settings.md",
         "docs/selectors.md",

@@ -13,6 +13,7 @@ from scripts import (
 
 PAGES = (
     api_page,
+    *api_page.PARTS,
     catalog_page,
     cli_index,
     cli_page,

@@ -26,7 +26,7 @@ records its message, and a test compares them. `store` is a store in `/data/shop
 and `amount`.
 
 Spark prints an error of ignis within its own traces. Look for the last line that begins with the name of an error, such as
-`BadOption:`. In Python, `query.exception()` has it. The [API](api.md#errors) lists all errors, and what to do about each
+`BadOption:`. In Python, `query.exception()` has it. The [API](api/errors.md#errors) lists all errors, and what to do about each
 kind. With the setting `spark.sql.execution.pyspark.udf.hideTraceback.enabled=true` of a session, the sentence comes first where Spark asks
 for a schema or a writer; Spark then hides the traces of your own functions too.
 

@@ -22,6 +22,7 @@ from queue_core.catalog.format import FIGURES, SAMPLES
 from queue_core.values.settings import QueueSettings
 from queue_core.values.views import VIEWS
 from queue_core.watching.metric import METRICS
+from scripts import api_page
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("queue_core", "queue_core.testing", "pyspark_ignis")
@@ -86,9 +87,14 @@ def error_names() -> set[str]:
     }
 
 
-def part(page: str, heading: str) -> str:
+def text_of(pages: str) -> str:
+    """The text of a page, or of all pages of a pattern."""
+    return "\n".join(file.read_text() for file in sorted(ROOT.glob(f"docs/{pages}")))
+
+
+def part(pages: str, heading: str) -> str:
     """The text of a page below one heading, up to the next."""
-    text = (ROOT / "docs" / page).read_text()
+    text = text_of(pages)
     return text.partition(f"\n{heading}\n")[2].partition("\n##")[0]
 
 
@@ -98,10 +104,9 @@ def rows(page: str) -> set[str]:
     return set(re.findall(r"^\| (?:<a [^>]+></a>)?`([\w.]+)` \|", text, re.MULTILINE))
 
 
-def headings(page: str, pattern: str) -> set[str]:
+def headings(pages: str, pattern: str) -> set[str]:
     """What the headings of a page name."""
-    text = (ROOT / "docs" / page).read_text()
-    return set(re.findall(pattern, text, re.MULTILINE))
+    return set(re.findall(pattern, text_of(pages), re.MULTILINE))
 
 
 #: Each kind, as the code has it and as its reference page has it.
@@ -111,18 +116,37 @@ KINDS = {
     "commands": (commands, lambda: headings("cli.md", r"^### `ignis ([\w-]+)")),
     "views": (
         lambda: set(VIEWS),
-        lambda: set(re.findall(r"^- `(\w+)`: `", part("api.md", "### VIEWS"), re.MULTILINE)),
+        lambda: set(re.findall(r"^- `(\w+)`: `", part("api/*.md", "### VIEWS"), re.MULTILINE)),
     ),
     "metrics": (metrics, lambda: {row for row in rows("monitoring.md") if "ignis_" in row}),
     "names": (
         lambda: names() - error_names(),
-        lambda: headings("api.md", r"^### (\w+)$") - {"Errors"},
+        lambda: headings("api/*.md", r"^### (\w+)$") - {"Errors"},
     ),
     "errors": (
         error_names,
-        lambda: {*headings("api.md", r"^- \*\*`(\w+)`\*\* \(\w+\): \S+"), "IgnisError"},
+        lambda: {*headings("api/*.md", r"^- \*\*`(\w+)`\*\* \(\w+\): \S+"), "IgnisError"},
     ),
 }
+
+
+def test_each_public_name_is_on_one_page_and_in_the_list_of_all():
+    places = {
+        package: [
+            name for each in api_page.PARTS if each.package == package for name in each.names()
+        ]
+        for package in PACKAGES
+    }
+    for package, placed in places.items():
+        assert sorted(placed) == sorted(importlib.import_module(package).__all__), package
+    listed = re.findall(r"^\| \[`(\w+)`\]", text_of("api.md"), re.MULTILINE)
+    assert listed == [name for each in api_page.PARTS for name in each.names()]
+
+
+def test_the_api_is_on_pages_that_one_can_read():
+    lengths = {each.name: len(each.page().splitlines()) for each in api_page.PARTS}
+
+    assert {name: lines for name, lines in lengths.items() if lines > 1300} == {}
 
 
 @pytest.mark.parametrize("kind", KINDS)
