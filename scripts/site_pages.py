@@ -6,6 +6,7 @@ mkdocs calls the functions while it builds the site: `make site`.
 from __future__ import annotations
 
 import json
+import os
 import posixpath
 import re
 from html.parser import HTMLParser
@@ -86,6 +87,13 @@ def notebooks() -> str:
         rows.append(f"- [{title(first) or file.stem}](notebooks/{file.name})")
     head = ["# Notebooks", "", "To open them: `pip install '.[demo]'`, then `jupyter lab`.", ""]
     return "\n".join([*head, *rows, ""])
+
+
+def on_config(config: Any) -> Any:
+    """Let readers choose a version, in a site that mike builds beside those of other versions."""
+    if os.environ.get("MIKE_DOCS_VERSION"):
+        config.extra["version"] = {"provider": "mike", "default": "latest"}
+    return config
 
 
 def on_files(files: Any, config: Any) -> Any:

@@ -1,9 +1,14 @@
 """The site has every page, and links lead to headings that exist."""
 
+import os
 import re
+import subprocess
+import tomllib
 from dataclasses import fields
 from pathlib import Path
+from types import SimpleNamespace
 
+import pytest
 import yaml
 
 from queue_core.values.settings import QueueSettings
@@ -85,6 +90,46 @@ def test_links_are_moved_to_their_places_on_the_site():
     )
     assert site_pages.moved("[a](../guide.md)", "docs/how-to/x.md") == "[a](../guide.md)"
     assert site_pages.moved("[a](decisions)", "docs/architecture.md") == "[a](decisions/index.md)"
+
+
+@pytest.mark.parametrize("version", [None, "0.1"])
+def test_a_version_of_several_lets_readers_choose(version, monkeypatch):
+    monkeypatch.delenv("MIKE_DOCS_VERSION", raising=False)
+    if version:
+        monkeypatch.setenv("MIKE_DOCS_VERSION", version)  # as mike does while it builds
+
+    config = site_pages.on_config(SimpleNamespace(extra={"generator": False}))
+
+    chosen = {"version": {"provider": "mike", "default": "latest"}} if version else {}
+    assert config.extra == {"generator": False, **chosen}
+
+
+def test_the_site_is_built_with_what_its_extra_names():
+    project = tomllib.loads(ROOT.joinpath("pyproject.toml").read_text())["project"]
+    needs = re.search(r"^SITE_NEEDS = (.+)$", ROOT.joinpath("Makefile").read_text(), re.M)
+
+    assert re.findall(r'"([^"]+)"', needs[1]) == project["optional-dependencies"]["docs"]
+
+
+def test_versions_are_published_by_tag_and_main_as_dev():
+    """The shell of the workflow, with a `make` that tells its arguments."""
+    workflow = yaml.safe_load(ROOT.joinpath(".github/workflows/docs.yml").read_text())
+    (script,) = [
+        step["run"]
+        for step in workflow["jobs"]["deploy"]["steps"]
+        if step.get("name") == "This version"
+    ]
+    shell = "git() { :; }; make() { echo $*; }; " + script
+    for ref, told in (
+        ("v0.1.0", "site-version PYTHON=python VERSION=0.1 ALIAS=latest"),
+        ("v1.12.3", "site-version PYTHON=python VERSION=1.12 ALIAS=latest"),
+        ("main", "site-version PYTHON=python VERSION=dev"),
+    ):
+        done = subprocess.run(
+            ["bash", "-euc", shell], env={"GITHUB_REF_NAME": ref, "PATH": os.environ["PATH"]},
+            capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        assert done.stdout.strip() == told
 
 
 def test_the_list_for_programs_has_every_page():
