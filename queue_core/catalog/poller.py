@@ -131,15 +131,19 @@ class Watch(AbstractContextManager["Watch"]):
         """
         Wait until the catalog may have changed; False when *seconds* passed without a change.
 
-        The first call returns at once, because the catalog may have changed before. Raises
-        `CatalogUnavailable`.
+        The first call returns at once, because the catalog may have changed before, and so does one
+        whose connection is lost. Raises `CatalogUnavailable` if none can be opened.
         """
         try:
             if self._listener is None:
                 return self._begin(seconds)
             return self._listener.wait(seconds)
         except (self._catalog.engine.dialect.loaded_dbapi.Error, PoolTimeout) as error:
+            is_lost = self._listener is not None
             self.close()
+            if is_lost:
+                # A notification may be lost with the connection. The next wait opens another.
+                return True
             raise CatalogUnavailable(f"{self._catalog!r}: {error}; try again later") from error
 
     def _begin(self, seconds: float) -> bool:

@@ -135,9 +135,9 @@ class Storage:
         try:
             with self._mapped(_IDENTITY):
                 if self._local:
-                    return Path(self._path(f"{_IDENTITY}/{identity}")).read_text()
+                    return Path(self._path(f"{_IDENTITY}/{identity}")).read_text(errors="replace")
                 with self._fs.open_input_stream(self._path(f"{_IDENTITY}/{identity}")) as source:
-                    return str(source.read().decode())
+                    return str(source.read().decode(errors="replace"))
         except FileNotFoundError:
             return None
 

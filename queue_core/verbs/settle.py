@@ -37,7 +37,16 @@ from queue_core.errors import BadOption
 from queue_core.handling.failure_log import FAILURES
 from queue_core.values.due import DueTimes
 from queue_core.values.ids import IdSet
-from queue_core.values.model import THIS_PROCESS, Batch, Holder, Magazine, QueueInfo, Slice
+from queue_core.values.model import (
+    THIS_PROCESS,
+    Batch,
+    Consumer,
+    Holder,
+    Magazine,
+    QueueInfo,
+    Slice,
+    Ticket,
+)
 from queue_core.values.names import listed
 from queue_core.values.outcomes import Settlement
 from queue_core.values.plan import Taken
@@ -145,7 +154,8 @@ def _settle(
         settlement = _located(connection, queues, settlement)
         ids = _all_of(settlement)
         found = segment_lookup.find(connection, queues, ids)
-    segment_lookup.check(connection, queues, ids, found)
+    by_firing = isinstance(holder, Ticket | Consumer)
+    segment_lookup.check(connection, queues, ids, found, fired=by_firing)
     changes = Changes(queues)
     failed: dict[int, list[Taken]] = defaultdict(list)
     settled: list[Taken] = []

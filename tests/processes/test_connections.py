@@ -347,3 +347,43 @@ def test_a_server_without_connections_is_an_error_after_a_while(
         stack.enter_context(all_connections(url))
         with pytest.raises(CatalogUnavailable, match="too many clients"):
             Store(Address(url, str(tmp_path)))
+
+
+def test_a_waiting_firing_goes_on_when_the_connection_that_listens_is_cut(postgres, tmp_path):
+    listens = "FROM pg_stat_activity WHERE datname = current_database() AND query ^@ 'LISTEN'"
+    with (
+        postgres.database() as url,
+        Store.open(catalog=url, storage=tmp_path / "files") as store,
+    ):
+        queue = make_queue(store)
+        waiting = Caller(lambda: queue.fire(1, timeout=PATIENCE))
+        engine = create_engine(url, poolclass=NullPool)
+
+        def count():
+            with engine.connect() as connection:
+                return connection.exec_driver_sql(f"SELECT count(*) {listens}").scalar()
+
+        until(lambda: count() == 1, "nobody listens")
+        with engine.connect() as connection:
+            connection.exec_driver_sql(f"SELECT pg_terminate_backend(pid) {listens}")
+        until(lambda: count() == 1, "nobody listens again")
+        queue.load(orders(1))
+
+        assert len(waiting.done()) == 1
+
+
+@pytest.mark.parametrize("encoding", ["SQL_ASCII", "LATIN1"])
+def test_a_database_may_have_another_encoding(postgres, tmp_path, encoding):
+    with postgres.database() as url:
+        engine, change = create_engine(url), f'ALTER DATABASE "{make_url(url).database}" '
+        with engine.begin() as connection:
+            connection.exec_driver_sql(f"{change} SET client_encoding = '{encoding}'")
+        with Store.open(catalog=url, storage=tmp_path / "files") as store:
+            queue = make_queue(store)
+            queue.load(orders(1))
+            queue.sideline(queue.fire(1), reason="żółć")
+            assert queue.failures().column("reason").to_pylist() == ["żółć"]
+        # With the connection of before.
+        with engine.begin() as connection:
+            connection.exec_driver_sql(f"{change} RESET client_encoding")
+        engine.dispose()

@@ -12,7 +12,7 @@ from queue_core.errors import CatalogUnavailable
 from tests.books import audit
 from tests.factories import make_queue, numbers_of, orders
 from tests.soak.cluster import cluster
-from tests.waiting import until
+from tests.waiting import Caller, until
 
 pytestmark = pytest.mark.postgres
 
@@ -140,6 +140,38 @@ def test_a_process_with_lost_messages_in_hand_settles_no_others(tmp_path, times)
             assert pool.drain(30)
         audit(store)
         store.close()
+
+
+@pytest.mark.nightly
+@pytest.mark.crash
+def test_a_commit_that_no_standby_has_confirmed_is_told(tmp_path):
+    """PostgreSQL only warns if somebody cancels its wait for the standbys."""
+    waits = "FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
+    with (
+        cluster(synchronous=True) as servers,
+        Store.open(catalog=servers.url, storage=tmp_path / "files") as store,
+    ):
+        queue = make_queue(store)
+        queue.load(orders(1))
+        servers.known_to_all()
+        for node in servers.standbys:
+            node.suspend()
+        loading = Caller(lambda: queue.load(orders(1, 1)))
+        until(lambda: servers.primary.run(f"SELECT count(*) {waits}") > 0, "no commit waits")
+
+        def end():
+            servers.primary.run(f"SELECT pg_cancel_backend(pid) {waits}")
+            return not loading.is_alive()
+
+        until(end, "the load goes on waiting")
+        with pytest.raises(CatalogUnavailable, match="might not have been replicated") as raised:
+            loading.done()
+
+        assert raised.value.outcome_unknown
+        for node in servers.standbys:
+            node.resume()
+        queue.load(orders(1, 2))
+        assert numbers_of(queue.browse()) == [0, 1, 2]
 
 
 def _tried(load):

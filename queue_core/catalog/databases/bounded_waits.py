@@ -36,6 +36,10 @@ _TCP = {
     "keepalives_count": 3,
     "tcp_user_timeout": 30_000,
 }
+# A role or a database may have another encoding, of which some are none that the driver reads.
+_TEXTS = {"client_encoding": "UTF8"}
+#: The code of a warning that a commit was not confirmed by the standbys for which it waited.
+_WARNED = "01000"
 # Not by the parameter `options`, which connection poolers refuse.
 _LIMIT = (
     "SELECT set_config('statement_timeout', %s, false) "
@@ -71,8 +75,8 @@ def bound_waits(engine: Engine, lock_seconds: float) -> None:
     @event.listens_for(engine, "do_connect")
     def connect(_: Any, __: Any, args: tuple[Any, ...], parameters: dict[str, Any]) -> Any:
         nonlocal checked
-        limits = {"connect_timeout": CONNECT_SECONDS} | _TCP
-        another = partial(_connection_class().connect, *args, **(limits | parameters))
+        given = {"connect_timeout": CONNECT_SECONDS} | _TCP | parameters | _TEXTS
+        another = partial(_connection_class().connect, *args, **given)
         connection = another()
         try:
             process = _limit(connection, lock_seconds)
@@ -130,6 +134,7 @@ def _limit(connection: Any, lock_seconds: float) -> int:
         connection.execute(query, [f"{seconds * 1000:.0f}"])
     milliseconds, process = connection.execute(_READ_LIMIT).fetchone()
     connection.autocommit = False
+    connection.add_notice_handler(connection.warn)
     connection.answer_seconds = int(milliseconds) / 1000 + MARGIN_SECONDS
     return int(process)
 
@@ -139,6 +144,11 @@ def _connection_class() -> Any:
     # The driver is an optional dependency.
     import psycopg
 
+    class NotConfirmed(psycopg.OperationalError):
+        """A commit of which a standby may know nothing: the server ended its wait for them."""
+
+        outcome_unknown = True
+
     class BoundedConnection(psycopg.Connection[Any]):
         """A connection that is closed if the server does not answer in time."""
 
@@ -146,6 +156,20 @@ def _connection_class() -> Any:
         answer_seconds = STATEMENT_SECONDS
         #: When it has answered last.
         answered_at = 0.0
+        #: What the server has warned of since the last commit began.
+        warning: str | None = None
+
+        def warn(self, notice: Any) -> None:
+            """Note a warning of the server."""
+            if notice.sqlstate == _WARNED:
+                self.warning = f"{notice.message_primary}: {notice.message_detail}"
+
+        def commit(self) -> None:
+            """Commit; raises an error if only the primary knows of it, though others should."""
+            self.warning = None
+            super().commit()
+            if self.warning is not None:
+                raise NotConfirmed(self.warning)
 
         def wait(self, gen: Any, *args: Any, **kwargs: Any) -> Any:
             """Wait for an answer; raises `OperationalError` if none comes in time."""

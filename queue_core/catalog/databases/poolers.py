@@ -17,12 +17,14 @@ SHARED_SESSIONS = (
     "is behind a connection pooler that gives each transaction another connection of the server; "
     "set pool_mode=session for this database, as PgBouncer names it"
 )
-#: Seconds to wait for a connection that other sessions of the pooler may hold.
-PROBE_SECONDS = 3.0
+#: Seconds to wait for a connection that others may hold, and for one that this session has.
+PROBE_SECONDS, WAIT_SECONDS = 1.0, 2.0
 
 _MARK = "SELECT set_config('ignis.session', %s, false)"
 #: How PgBouncer refuses a transaction if it gives each statement another connection.
 _STATEMENTS = "statement pooling mode"
+#: What `bounded_waits` says of a wait that it has ended.
+_NO_ANSWER = "has not answered"
 _READ_MARK = "SELECT current_setting('ignis.session', true)"
 
 
@@ -64,9 +66,18 @@ def _is_shared(connection: Any, another: Callable[[], Any]) -> bool:
             # Its transaction takes a connection of the server, which may be the marked one.
             seen = other.execute(_READ_MARK).fetchone()[0]
         except OperationalError:
-            # It waits until a session ends, so sessions keep theirs.
-            return False
-        return bool(seen == mark or _value(connection, _READ_MARK) != mark)
+            # It waits until a session ends, if sessions keep theirs.
+            seen = None
+        usual, connection.answer_seconds = connection.answer_seconds, WAIT_SECONDS
+        try:
+            is_shared = bool(seen == mark or _value(connection, _READ_MARK) != mark)
+        except OperationalError as error:
+            # A session would have its connection of the server, and this one waits for one.
+            if _NO_ANSWER not in str(error):
+                raise
+            return True
+        connection.answer_seconds = usual
+        return is_shared
     finally:
         other.close()
 

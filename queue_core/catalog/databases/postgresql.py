@@ -155,6 +155,7 @@ class Postgresql(Dialect):
             _LOCKED: "is busy: another transaction keeps rows locked",
             **dict.fromkeys(("26000", "42P05"), SHARED_SESSIONS),
         },
+        is_unsure=lambda error: getattr(error.orig, "outcome_unknown", False),
         is_crowded=_is_crowded,
     )
 
