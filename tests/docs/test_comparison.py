@@ -8,7 +8,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT.joinpath("docs/comparison.md").read_text()
 PEERS = ["Kafka", "RabbitMQ", "SQS", "NATS", "PgQue", "Queen", "Zerobus", "River", "Oban"]
-MARKS = {*"✅🔶❌❔", "\N{HEAVY MINUS SIGN}"}
+MARKS = {*"✓◐✗?", "\N{EN DASH}"}
 ROWS = [
     [cell.strip() for cell in line.strip("|").split("|")]
     for line in PAGE.splitlines()
@@ -44,7 +44,7 @@ def test_the_legend_explains_each_mark():
 
 def test_what_is_partly_so_has_a_note():
     """So has what a system lacks of which one might think that it has it."""
-    bare = [(row[0], cell) for row in ROWS[1:] for cell in row[1:] if cell == "🔶"]
+    bare = [(row[0], cell) for row in ROWS[1:] for cell in row[1:] if cell == "◐"]
 
     assert bare == []
 
@@ -66,7 +66,7 @@ def test_what_is_said_of_a_peer_has_sources(peer):
 
 def test_it_is_fair():
     """It has rows in which ignis is behind, and says of each system when to prefer it."""
-    behind = [row for row in ROWS[1:] if mark(row[1]) == "❌" and "✅" in map(mark, row[2:])]
+    behind = [row for row in ROWS[1:] if mark(row[1]) == "✗" and "✓" in map(mark, row[2:])]
     advice = PAGE.partition("\n## Which one\n")[2]
 
     assert len(behind) >= 4
