@@ -324,7 +324,7 @@ locks = Table(
     metadata,
     #: ``task_log``; ``room`` of a bounded queue; or ``ids of`` and a table, for a takeover.
     Column("name", String(32), primary_key=True),
-    #: 0 for a lock of the whole store; of ids, the timeline of the server.
+    #: 0 for a lock of the whole store; of ids, the timeline of the server, as a negative number.
     Column("queue_id", BigInteger, primary_key=True, autoincrement=False),
 )
 

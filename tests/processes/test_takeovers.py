@@ -18,7 +18,7 @@ pytestmark = pytest.mark.postgres
 
 CUT = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database()"
 CUT += " AND pid <> pg_backend_pid()"
-AN_EARLIER_ONE = "UPDATE locks SET queue_id = queue_id - 1 WHERE starts_with(name, 'ids of')"
+AN_EARLIER_ONE = "UPDATE locks SET queue_id = queue_id + 1 WHERE starts_with(name, 'ids of')"
 
 
 @pytest.fixture
@@ -61,9 +61,17 @@ def test_the_first_connection_to_another_timeline_raises_the_ids_once(run, tmp_p
         assert segment_of(second) > segment_of(first) + JUMP
         assert segment_of(third) == segment_of(second) + 1
         assert caplog.text.count("another server has taken over the catalog") == 1
+        # The rows are not those of a queue, whose locks go with it.
+        for name in ("one", "two"):
+            other = make_queue(store, name)
+            other.admin.deactivate()
+            other.admin.drop()
+        run(CUT)
+        (fourth,) = again(lambda: queue.load(orders(1, 3))).to_pylist()
+        assert segment_of(fourth) == segment_of(third) + 1
         # A settlement of what was lost finds nothing, and is no mistake.
         assert queue.delete([first + (5 << 20)]) == 0
-        assert numbers_of(queue.fire("all").messages) == [0, 1, 2]
+        assert numbers_of(queue.fire("all").messages) == [0, 1, 2, 3]
 
 
 def test_a_role_raises_the_ids_that_it_may_use(run, postgres, tmp_path):

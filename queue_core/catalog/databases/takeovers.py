@@ -25,11 +25,12 @@ JUMP = 1_000_000
 #: know of each other, begin timelines of one number. A role that may not set a sequence counts.
 _SET_MORE, _COUNT_MORE = 1 << 30, 1_000_000
 
-# A standby has no timeline of its own. Some servers of platforms do not tell theirs.
+# A standby has no timeline of its own. Some servers of platforms do not tell theirs. It is negative,
+# as the locks of queues are not.
 _TIMELINE = (
     "SELECT CASE WHEN pg_is_in_recovery() OR to_regclass(%s) IS NULL THEN NULL "
     "WHEN NOT has_table_privilege(%s, 'SELECT') THEN NULL ELSE "
-    "('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::bigint END"
+    "-('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::bigint END"
 )
 _DONE = "SELECT name FROM locks WHERE name = ANY(%s) AND queue_id = %s"
 #: A role raises those sequences that it may use, and each other one is raised by those who may.
@@ -40,7 +41,7 @@ _MAY = (
 )
 # Whoever comes second waits until the first one has raised them.
 _BEGIN = "INSERT INTO locks (name, queue_id) VALUES (%s, %s) ON CONFLICT DO NOTHING RETURNING 1"
-_IS_FIRST = "SELECT NOT EXISTS (SELECT FROM locks WHERE name = %s AND queue_id < %s)"
+_IS_FIRST = "SELECT NOT EXISTS (SELECT FROM locks WHERE name = %s AND queue_id > %s)"
 _SET = "SELECT setval(%(of)s, nextval(%(of)s) + %(jump)s)"
 _COUNT = "SELECT count(nextval(%(of)s)) FROM generate_series(1, %(jump)s)"
 
@@ -87,7 +88,7 @@ def look(connection: Any) -> None:
     connection.commit()
     if raised:
         text = "another server has taken over the catalog (timeline %d): new ids begin higher"
-        _log.warning(text, timeline)
+        _log.warning(text, -timeline)
 
 
 def _raise(connection: Any, name: str, timeline: int) -> bool:
