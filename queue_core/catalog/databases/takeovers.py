@@ -25,8 +25,8 @@ JUMP = 1_000_000
 #: know of each other, begin timelines of one number. A role that may not set a sequence counts.
 _SET_MORE, _COUNT_MORE = 1 << 30, 1_000_000
 
-# A standby has no timeline of its own. Some servers of platforms do not tell theirs. It is negative,
-# as the locks of queues are not.
+# A standby has no timeline of its own. Some servers of platforms do not tell theirs. As a negative
+# number, it is none of a queue.
 _TIMELINE = (
     "SELECT CASE WHEN pg_is_in_recovery() OR to_regclass(%s) IS NULL THEN NULL "
     "WHEN NOT has_table_privilege(%s, 'SELECT') THEN NULL ELSE "
