@@ -210,6 +210,12 @@ class Slice:
         """One past the place of the last row."""
         return self.position + self.rows.stop - self.rows.start
 
+    @property
+    def came_at(self) -> int:
+        """When the first of the messages came into main, as far as it is known."""
+        # A compaction keeps the time when the last one came. What never failed came by its load.
+        return self.moved_at if self.attempts else self.loaded_at
+
     def place_of(self, row: int) -> int:
         """Return the place of a row in its shard."""
         return self.position + row - self.rows.start

@@ -235,7 +235,7 @@ class _Firing:
         faults.point("fire.before_commit")
         messages = sum(len(rows) for _, rows in taken)
         ticket = Ticket(consumer=self.consumer, number=number, fired_at=fired_at, messages=messages)
-        times = [(p.queue_id, fired_at - p.moved_at, len(rows)) for p, rows in taken]
+        times = [(p.queue_id, fired_at - p.came_at, len(rows)) for p, rows in taken]
         return Fired(
             ticket=ticket,
             plan=plan,

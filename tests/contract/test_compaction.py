@@ -1,5 +1,7 @@
 """Compaction: many small segments become few, and only the number of slices shows it."""
 
+import time
+
 import pyarrow as pa
 import pytest
 from sqlalchemy import func, select
@@ -55,6 +57,16 @@ def test_single_loads_become_one_segment_and_stay_what_they_were(store, queue):
         "from": f"{MANY} slices of main",
         "to": "1 slice of main",
     }
+
+
+def test_what_is_compacted_has_waited_since_its_first_load(store, queue):
+    load_singly(queue, MANY // 2)
+    time.sleep(0.5)
+    load_singly(queue, MANY - MANY // 2, MANY // 2)
+    queue.admin.compact()
+
+    (row,) = store.view("queues").to_pylist()
+    assert row["longest_wait"] == row["oldest_age"] > 0.5
 
 
 def test_what_is_compacted_is_fired_and_settled_by_its_ids(store, queue, monkeypatch):

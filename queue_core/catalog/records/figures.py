@@ -127,7 +127,7 @@ def _present(only: _Only = lambda _: (), *, everything: bool = False) -> Select[
             queues.c.name.label("queue"),
             sums.c.waiting,
             since(heads.c.loaded_at).label("oldest_age"),
-            since(heads.c.moved_at).label("longest_wait"),
+            since(heads.c.came_at).label("longest_wait"),
             sums.c.in_flight,
             sums.c.main_in_flight,
             sums.c.sidelined,
@@ -142,7 +142,7 @@ def _present(only: _Only = lambda _: (), *, everything: bool = False) -> Select[
 
 
 def _heads(only: _Only) -> Select[Any]:
-    """Return the query of when the first messages of the shards were loaded and moved, by queue."""
+    """Return the query of when the first messages of the shards were loaded and came, by queue."""
     head = (
         select(slices.c.id)
         .where(
@@ -160,7 +160,10 @@ def _heads(only: _Only) -> Select[Any]:
         select(
             shards.c.queue_id,
             func.min(slices.c.loaded_at).label("loaded_at"),
-            func.min(slices.c.moved_at).label("moved_at"),
+            # As `Slice.came_at`.
+            func.min(
+                case((slices.c.attempts == 0, slices.c.loaded_at), else_=slices.c.moved_at)
+            ).label("came_at"),
         )
         .select_from(shards.join(slices, slices.c.id == head))
         .where(shards.c.magazine == int(Magazine.MAIN), *only(shards.c.queue_id))
