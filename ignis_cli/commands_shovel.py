@@ -68,16 +68,17 @@ def shovel(
     if wait or background:
         job = queue.start_shovel(limit, **how)
         if background:
-            answer(f"job {job} will move the messages to {place}", job=job)
+            total = _row(queue.store, job)["total"]
+            if not total:
+                _tell_dead(queue, how)
+            answer(f"job {job} will move {counted(total)} to {place}", job=job, total=total)
         else:
             _follow(queue, job, place, chosen=bool(where or reason))
         return
     with counting("shovel", limit):
         moved = queue.shovel(limit, dry_run=dry_run, **how)
-    if not moved and not force:
-        dead = queue.shovel(dry_run=True, **how | {"force": True})
-        if dead:
-            complain(f"{counted(dead, 'dead message matches', 'dead messages match')}: use --force")
+    if not moved:
+        _tell_dead(queue, how)
     if dry_run:
         here = f"to {to}" if to else "back to main"
         text = f"{counted(moved)} would go from the sideline of {queue.name} {here}"
@@ -117,6 +118,13 @@ def cancel(store: Store, job: str) -> None:
     answer(f"job {job} {before}; {moved}", job=job, cancelled=cancelled, state=row["state"])
     if not cancelled:
         raise typer.Exit(BROKEN)
+
+
+def _tell_dead(queue: Queue, how: dict[str, Any]) -> None:
+    """Say how many dead messages would be moved, if only these match."""
+    dead = 0 if how["force"] else queue.shovel(dry_run=True, **how | {"force": True})
+    if dead:
+        complain(f"{counted(dead, 'dead message matches', 'dead messages match')}: use --force")
 
 
 def _failed_for(queue: Queue, reason: str) -> Any:

@@ -59,6 +59,19 @@ def test_a_job_is_left_to_others_and_cancelled(ignis, store, queue):
     assert queue.browse().num_rows == 0
 
 
+def test_a_job_for_which_only_dead_messages_match_says_so(ignis, queue):
+    ids = queue.peek(4, magazine="sideline").column("_message_id")
+    queue.choose(ids=ids).requeue()
+    queue.choose(ids=ids).sideline("by hand")
+
+    told = ignis("shovel", "orders", "--reason", "by hand", "--background")
+
+    assert told.stdout.endswith("will move 0 messages to orders\n")
+    assert told.stderr == "ignis: 4 dead messages match: use --force\n"
+    forced = ignis("shovel", "orders", "--reason", "by hand", "--background", "--force")
+    assert forced.stdout.endswith("will move 4 messages to orders\n")
+
+
 def test_a_job_that_fails_ends_with_1(ignis, store, queue, monkeypatch):
     real = type(queue).start_shovel
 
