@@ -14,7 +14,6 @@ from __future__ import annotations
 import logging
 import threading
 from abc import ABC, abstractmethod
-from asyncio import CancelledError
 from collections.abc import Callable, Sequence
 from math import nan
 from time import perf_counter
@@ -34,6 +33,7 @@ from queue_core.handling.payloads import Call
 from queue_core.handling.results import Later, Results
 from queue_core.handling.traces import Tracer
 from queue_core.handling.verdicts import CallOutcome, Verdicts, of_error
+from queue_core.support import faults
 from queue_core.support.interruption import TimedOut
 from queue_core.values.failure_kinds import (
     EXCEPTION,
@@ -49,8 +49,6 @@ IgnorableClasses: TypeAlias = tuple[type[Exception], ...]
 #: The outcome of one call: of one message, or of all of a batch.
 Outcome = TypeVar("Outcome")
 
-#: What a handler may raise. Each fails its messages alone: the process, and the pool, go on.
-_FAILURES = (Exception, CancelledError, GeneratorExit, SystemExit, KeyboardInterrupt)
 _log = logging.getLogger(__name__)
 
 
@@ -62,6 +60,9 @@ class Uncommitted(BaseException):
     """The transaction of a call was rolled back. Not an `Exception`: no handler may ignore it."""
 
 
+#: What is not a handler's own. All else that it raises fails its messages alone: the process, and
+#: the pool, go on.
+_NOT_ITS_OWN = (Superseded, faults.InjectedFault)
 _DELETED = CallOutcome(DELETE)
 _RELOADED = CallOutcome(RELOAD)
 #: No handler was called for it.
@@ -252,13 +253,15 @@ class MessageCalls(HandlerCalls[CallOutcome]):
                 return _RELOADED
             _log.debug("a handler put its message off %s", later)
             return self.of_error(later)
-        except _FAILURES as error:
-            _pass_on_interrupt(error)
-            return self.of_error(error)
         except Uncommitted as error:
             return CallOutcome(SIDELINE, EXCEPTION, str(error), trace=self._trace(error))
         except TimedOut as late:
             return self._timed_out(str(late), self._trace(late))
+        except _NOT_ITS_OWN:
+            raise
+        except BaseException as error:  # noqa: BLE001 - libraries have their own, too
+            _pass_on_interrupt(error)
+            return self.of_error(error)
         if decision is None and self.results.none():
             return _DELETED._replace(rows=rows)
         if self.output is not None and isinstance(decision, str) and decision in OUTCOMES:
@@ -380,17 +383,19 @@ class BatchCall(HandlerCalls[Verdicts]):
                 return self._reloaded(begun=True)
             _log.debug("a handler put %d messages off %s", self._messages, later)
             return Verdicts.same(self._messages, RELOAD, delay=later.seconds)
-        except _FAILURES as error:
+        except Uncommitted as error:
+            return self._same(SIDELINE, EXCEPTION, str(error)).traced(self._trace(error))
+        except TimedOut as late:
+            return self._timed_out(str(late), self._trace(late))
+        except _NOT_ITS_OWN:
+            raise
+        except BaseException as error:  # noqa: BLE001 - libraries have their own, too
             _pass_on_interrupt(error)
             made = self.of_error(error)
             failed = Verdicts.same(
                 self._messages, made.outcome, made.kind, made.reason, dead=made.dead
             )
             return failed.traced(made.trace)
-        except Uncommitted as error:
-            return self._same(SIDELINE, EXCEPTION, str(error)).traced(self._trace(error))
-        except TimedOut as late:
-            return self._timed_out(str(late), self._trace(late))
         if _decides_nothing(decisions):
             # As of a function without a return, called for each message.
             decisions = None

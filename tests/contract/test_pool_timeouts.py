@@ -106,8 +106,19 @@ def test_a_coroutine_function_handles_messages(store, queue):
         assert pool.counts == {"deleted": 19, "sidelined": 1}
 
 
+class OfALibrary(BaseException):
+    """Not an `Exception`, as trio's `Cancelled`."""
+
+
 @pytest.mark.parametrize(
-    "error", [SystemExit("enough"), KeyboardInterrupt(), asyncio.CancelledError()]
+    "error",
+    [
+        SystemExit("enough"),
+        KeyboardInterrupt(),
+        asyncio.CancelledError(),
+        OfALibrary(),
+        BaseExceptionGroup("several", [OfALibrary()]),
+    ],
 )
 @pytest.mark.parametrize("mark", [lambda handler: handler, batch_handler])
 def test_a_handler_that_wants_to_exit_fails_its_message_alone(store, queue, error, mark):
