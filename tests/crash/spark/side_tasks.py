@@ -113,6 +113,12 @@ class TaskScene:
             for file in Path(checkpoint, "offsets").glob(".*.tmp*"):
                 file.unlink(missing_ok=True)
 
+    def has_no_open_run(self) -> bool:
+        """Whether every run that was claimed is done."""
+        with Store(self.address, create=False) as store, store.catalog.read() as connection:
+            open_runs = task_runs.select().where(task_runs.c.done_at.is_(None))
+            return connection.execute(open_runs).first() is None
+
     def is_done(self) -> bool:
         """Whether nothing is stuck, and nothing failed that is not in main again."""
         with self.store() as store:
@@ -190,8 +196,7 @@ def finish(scene: TaskScene) -> list[str]:
     with Life(scene.job, scene.said, "tests.crash.spark.side_tasks") as life:
         life.wait_until_up()
         wait_for(scene.is_done, "the end of the work")
-        # Rounds that are claimed still end.
-        time.sleep(3.0)
+        wait_for(scene.has_no_open_run, "the end of the rounds that are claimed")
     return scene.wrong()
 
 
