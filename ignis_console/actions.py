@@ -13,14 +13,14 @@ from ignis_console.choosing import choose
 from ignis_console.console import Console
 from ignis_console.redrives import Redrive
 from queue_core.catalog import queues
-from queue_core.catalog.records import figures
+from queue_core.catalog.records import acts, figures
 from queue_core.catalog.records.jobs import Wish
 from queue_core.errors import BadOption, Conflict
 from queue_core.queue.queue import Queue
 from queue_core.values.ids import IdSet
 from queue_core.values.model import Magazine
 from queue_core.values.rows import Numbers
-from queue_core.verbs.operator import redriving
+from queue_core.verbs.operator import jobs, redriving
 from queue_core.verbs.operator.chosen import Chosen, among, horizon_of, number_of
 from queue_core.watching import wording
 from queue_core.watching.holders import holding
@@ -193,10 +193,14 @@ def redrive(console: Console, ask: Ask) -> PreparedAction:
             return 0
         if rate is None and to is None:
             return these.requeue()
-        job = queue.start_shovel(
-            ids=ids, selector=selector, rate=rate, force=force, to=to, who=who[:200]
-        )
-        return Started(job)
+        wish = Wish(selector=selector, rate=rate, force=force, ids=IdSet.of(ids))
+        catalog, storage = console.store.catalog, console.store.storage
+        wished = redriving.wished(catalog, queue.info, to, wish)
+        # Another redrive of the same ones may have moved some, which have failed again by now.
+        counted = horizon_of(chosen, Magazine.SIDELINE)
+        how = {"selector": selector, "rate": rate, "force": force, "to": to, "ids": ids}
+        with acts.acting(catalog, "shovel", queue.name, how):
+            return Started(jobs.start(catalog, storage, wished, who, counted))
 
     return PreparedAction(len(ids), text, run, these)
 

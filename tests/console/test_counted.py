@@ -1,9 +1,13 @@
 """An action changes the messages that were shown, and none that come back meanwhile."""
 
+import json
+
 import pytest
 
 from ignis_console import console
 from queue_core import Queue
+from queue_core.upkeep.tasks.shovel import Retries
+from queue_core.verbs.operator import jobs
 from queue_core.verbs.operator.chosen import Chosen
 from tests.console.clients import log_in, token
 from tests.console.clients import on_both as catalog_url  # noqa: F401 - a fixture
@@ -134,3 +138,28 @@ def test_what_follows_a_rule_changes_no_more_than_was_shown(
     answer = operator.post(path, json={"expected": count}, headers=headers)
 
     assert (count, answer.json()["messages"]) == (most, most)
+
+
+def test_a_redrive_leaves_what_comes_back_while_its_job_begins(operator, store, monkeypatch):
+    """Another redrive of the same ones moves one, which fails again."""
+    made = make_queue(store)
+    load_singly(made, 3)
+    made.sideline(made.fire(3))
+    (first, *_) = made.peek(3, magazine="sideline").column("_message_id").to_pylist()
+
+    def move_and_fail():
+        assert made.choose(ids=[first]).requeue() == 1
+        made.sideline(made.fire(1))
+
+    before(monkeypatch, jobs, "count", move_and_fail)
+    path = "/api/queues/orders/actions/redrive"
+    count = operator.get(path, params={"rate": "1000"}).json()
+    asked = {"rate": "1000", "expected": 3, "shown": count["shown"], "confirm": "orders"}
+
+    job = operator.post(path, json=asked, headers={"X-CSRF-Token": token(operator)}).json()["job"]
+    monkeypatch.undo()
+    Retries(store.catalog, store.storage).run(["orders"], job)
+
+    assert left(made) == [1, 2]
+    (act,) = [each for each in store.view("acts").to_pylist() if each["verb"] == "shovel"]
+    assert json.loads(act["chosen"])["rate"] == 1000.0

@@ -18,7 +18,6 @@ from queue_core.catalog import queues
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.records import acts, jobs
 from queue_core.catalog.records.jobs import Job
-from queue_core.catalog.slices import shard_locks
 from queue_core.errors import (
     CatalogForbidden,
     DamagedSegment,
@@ -40,19 +39,30 @@ LATE_SECONDS = 10.0
 _log = logging.getLogger(__name__)
 
 
-def start(catalog: Catalog, storage: Storage, redriving: Redriving, who: str | None) -> str:
-    """Start a job; return its id. Raises `BadSelector` and `DamagedSegment`."""
+def start(
+    catalog: Catalog,
+    storage: Storage,
+    redriving: Redriving,
+    who: str | None,
+    horizon: Horizon | None = None,
+) -> str:
+    """
+    Start a job; return its id. Raises `BadSelector` and `DamagedSegment`.
+
+    *horizon*: what has come into the sideline since then stays there; by default, since now.
+    """
     who = who or f"{acts.doer()}@{host()}"
     total = count(catalog, storage, redriving)
     queue, target = redriving.queue, redriving.target
 
     def work(connection: Connection) -> str:
+        since = horizon or Horizon.of(connection, [queue.id], Magazine.SIDELINE)
         job = jobs.add(
             connection,
             queue.id,
             None if target is None else target.id,
             redriving.wish,
-            pointers=shard_locks.load_pointers(connection, [queue.id], Magazine.SIDELINE),
+            pointers=dict(since.pointers),
             total=total,
             who=who[:200],
         )
