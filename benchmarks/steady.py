@@ -73,7 +73,7 @@ def copy(address: Address, folder: Path) -> None:
     """Copy messages from queue to queue: a pool whose handler returns them."""
     with (
         Store(address, create=False) as store,
-        ConsumerPool(store, "in", dict, output="out", concurrency=2, batch=50, tasks=[]),
+        ConsumerPool(store, "in", dict, output="out", concurrency=2, batch=50),
     ):
         while not (folder / "stop").exists():
             time.sleep(0.1)
@@ -177,6 +177,11 @@ class Run:
         counts = Counter(number for number, _, _ in self.handled())
         missing = [number for number in range(loaded) if number not in counts]
         wrong = [f"{len(missing)} messages were not handled: {missing[:5]}"] if missing else []
+        if missing:
+            names = ("queue", "waiting", "in_flight", "retrying", "dead")
+            wrong += [
+                str({name: row[name] for name in names}) for row in view("queues").to_pylist()
+            ]
         # A killed handler had noted some that were not settled, and a killed loader loads again.
         again = sum(count - 1 for count in counts.values())
         if again > 100 * max(len(self.restarts), 1):
