@@ -59,7 +59,7 @@ def marks_of(page: str) -> list[pytest.MarkDecorator]:
 def test_the_examples_return_what_they_say(page, request, tmp_path, monkeypatch):
     names: dict[str, Any] = {"__name__": "__main__"}
     monkeypatch.setattr(sys, "path", [*sys.path])
-    request.getfixturevalue("_closing").enter_context(mock.patch.dict(sys.modules))
+    request.getfixturevalue("_closing").callback(forget, tmp_path)
     request.getfixturevalue("_closing").enter_context(mock.patch.dict(os.environ))
     code = list(blocks(page, "python"))
     if with_spark(page):
@@ -94,6 +94,11 @@ def alone(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(sys, "path", [*sys.path])
     with mock.patch.dict(os.environ):
         yield
+    forget(folder)
+
+
+def forget(folder: Path) -> None:
+    """Forget the modules of the files in a folder; others stay what they are for later tests."""
     for name, module in [*sys.modules.items()]:
         if (getattr(module, "__file__", None) or "").startswith(str(folder)):
             del sys.modules[name]
