@@ -93,8 +93,7 @@ class Clocked:
 
     def cost(self) -> float:
         """Return the CPU nanoseconds of all calls while it was on, without those of the clock."""
-        empty = self.spent[False] / max(self.calls[False], 1)
-        return self.spent[True] - self.calls[True] * empty
+        return self.spent[True] - self.overhead()
 
     def overhead(self) -> float:
         """Return what the clock took within the measured calls while it was on."""

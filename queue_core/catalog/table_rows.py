@@ -26,6 +26,7 @@ from queue_core.catalog.damage import UNREADABLE, decoding
 from queue_core.catalog.holder_tables import consumers, interests
 from queue_core.catalog.record_tables import samples
 from queue_core.catalog.tables import (
+    NUMBERED,
     counters,
     dedup,
     flows,
@@ -40,8 +41,6 @@ from queue_core.catalog.tables import (
 
 #: The names of all tables, in the order in which they are read and written.
 NAMES = tuple(table.name for table in metadata.sorted_tables)
-#: Tables whose ids the database assigns.
-_NUMBERED = [table for table in metadata.sorted_tables if table.autoincrement_column is not None]
 #: What goes with a queue that is dropped, in the order in which all verbs lock it. Its segments are
 #: released with the messages, and side tasks remove keys and samples.
 BUCKETS = (token_buckets,)
@@ -114,7 +113,7 @@ def remove(connection: Connection, tables: Iterable[Table], queue_id: int) -> No
 def last_ids(connection: Connection) -> dict[str, int]:
     """Return the highest id of each table whose ids the database assigns."""
     found = {}
-    for table in _NUMBERED:
+    for table in NUMBERED:
         highest = connection.scalar(select(func.max(table.c.id))) or 0
         found[table.name] = max(highest, dialect.of(connection).last_id(connection, table))
     return found
@@ -122,7 +121,7 @@ def last_ids(connection: Connection) -> dict[str, int]:
 
 def skip_ids(connection: Connection, last: Mapping[str, int], jump: int) -> None:
     """Let the next ids begin so far after the *last* ones, and raise all epochs by as much."""
-    for table in _NUMBERED:
+    for table in NUMBERED:
         dialect.of(connection).raise_ids(connection, table, last[table.name] + jump)
     epoch = consumers.c.epoch + jump
     connection.execute(update(consumers).values(seals.changing(consumers, epoch=epoch)))

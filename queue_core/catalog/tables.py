@@ -370,5 +370,9 @@ flows = Table(
     Column("finish", BigInteger, nullable=False),
 )
 
+#: The tables whose ids the database assigns.
+NUMBERED = tuple(
+    table for table in metadata.sorted_tables if table.autoincrement_column is not None
+)
 #: The tables whose rows have a seal.
 SEALED = tuple(table for table in metadata.sorted_tables if "seal" in table.c)

@@ -18,7 +18,7 @@ from pathlib import Path
 from traceback import FrameSummary, StackSummary, TracebackException, extract_stack
 from types import CodeType, TracebackType
 
-from queue_core.values.failure_kinds import TRACE_LENGTH, escaped
+from queue_core.values.failure_kinds import TRACE_LENGTH, escaped, message_of
 
 #: Seconds between two traces that are not the first of their text, and how many lines are known.
 EVERY_SECONDS = 2.0
@@ -86,20 +86,13 @@ class Tracer:
         if is_due:
             # Two threads at once may make one more.
             self._due = now + EVERY_SECONDS
-        text = _VALUE.sub("*", _text(error)[:_TEXT])
+        text = _VALUE.sub("*", message_of(error)[:_TEXT])
         is_new = text not in texts and len(texts) < MOST_TEXTS
         if is_new:
             texts.add(text)
         self._dull = 0 if is_new else self._dull + 1
         self._passed = min(int(self._dull * SHARE), PASSED) if self._dull >= DULL else 0
         return is_due or is_new
-
-
-def _text(error: BaseException) -> str:
-    try:
-        return str(error)
-    except Exception:  # noqa: BLE001 - a user's exception may not be printable, and has a trace then too
-        return ""
 
 
 def trace_of(error: BaseException) -> str:

@@ -133,9 +133,13 @@ def escaped(text: str) -> str:
 
 def reason_of(error: BaseException) -> str:
     """Return the reason for an exception, such as ``ValueError: no such customer``."""
-    kind = type(error).__name__
-    try:
-        message = str(error)
-    except Exception:  # noqa: BLE001 - the exception's own text may fail as well
-        message = "(its message cannot be shown)"
+    kind, message = type(error).__name__, message_of(error)
     return readable(f"{kind}: {message}" if message else kind)
+
+
+def message_of(error: BaseException) -> str:
+    """Return the text of an exception, or that it has none that can be shown."""
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001 - the exception's own text may fail as well
+        return "(its message cannot be shown)"

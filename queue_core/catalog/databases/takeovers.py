@@ -17,7 +17,7 @@ from typing import Any
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
-from queue_core.catalog.tables import IDS_OF, locks, metadata
+from queue_core.catalog.tables import IDS_OF, NUMBERED, locks
 
 #: The least by which ids are raised: a thousand loads a second, for a quarter of an hour.
 JUMP = 1_000_000
@@ -46,11 +46,7 @@ _SET = "SELECT setval(%(of)s, nextval(%(of)s) + %(jump)s)"
 _COUNT = "SELECT count(nextval(%(of)s)) FROM generate_series(1, %(jump)s)"
 
 #: The tables whose ids the database assigns, by the names of their locks.
-_NUMBERED = {
-    f"{IDS_OF}{table.name}": f"{table.name}_id_seq"
-    for table in metadata.sorted_tables
-    if table.autoincrement_column is not None
-}
+_NUMBERED = {f"{IDS_OF}{table.name}": f"{table.name}_id_seq" for table in NUMBERED}
 _log = logging.getLogger(__name__)
 
 
