@@ -22,41 +22,50 @@ from sqlalchemy.exc import DBAPIError
 
 from queue_core.catalog import dialect
 
-#: Where a connection keeps the queues; None: there is nothing to send.
+#: Where a connection keeps its outbox.
 _KEY = "ignis_outbox"
 _ALL: frozenset[int] = frozenset()
+
+
+class _Outbox:
+    """What a transaction has collected, and not sent yet."""
+
+    #: The queues; None: there is nothing to send.
+    queue_ids: frozenset[int] | None = None
 
 
 def notify(connection: Connection, *queue_ids: int) -> None:
     """Wake the threads that wait for some queues, at its commit; without ids, for all."""
     # Several parts of a transaction may have a reason, and one notification serves them all.
-    info = connection.info
-    if _KEY not in info:
+    outbox: _Outbox | None = connection.info.get(_KEY)
+    if outbox is None:
         # A transaction of somebody else.
         dialect.of(connection).notify(connection, queue_ids)
         return
-    found: frozenset[int] | None = info[_KEY]
+    found = outbox.queue_ids
     all_of_them = not queue_ids or found == _ALL
-    info[_KEY] = _ALL if all_of_them else (found or _ALL).union(queue_ids)
+    outbox.queue_ids = _ALL if all_of_them else (found or _ALL).union(queue_ids)
 
 
 @contextmanager
 def sending(connection: Connection, database: dialect.Dialect) -> Iterator[None]:
     """Commit at the end of the block, and then send what it has collected, and not sent yet."""
     info = connection.info
-    info[_KEY] = None
+    outbox = info[_KEY] = _Outbox()
     try:
         yield
     finally:
-        queue_ids = info.pop(_KEY, None)
+        # After an interrupt, this may run late, within another transaction of the connection.
+        if info.get(_KEY) is outbox:
+            del info[_KEY]
     try:
         connection.commit()
     except AssertionError as error:
         # SQLAlchemy's own, if an interrupt has kept it from committing.
         raise error.__context__ or error from None
-    if queue_ids is not None:
+    if outbox.queue_ids is not None:
         try:
-            database.notify_alone(connection, queue_ids)
+            database.notify_alone(connection, outbox.queue_ids)
         except (DBAPIError, connection.dialect.loaded_dbapi.Error):
             # The transaction is committed. Those who wait look later.
             connection.invalidate()
@@ -64,7 +73,7 @@ def sending(connection: Connection, database: dialect.Dialect) -> Iterator[None]
 
 def send_within(connection: Connection, database: dialect.Dialect) -> None:
     """Send what the transaction has collected as a part of it, unless it goes after the commit."""
-    queue_ids = connection.info[_KEY]
-    if queue_ids is not None and not database.notifies_alone:
-        database.notify(connection, queue_ids)
-        connection.info[_KEY] = None
+    outbox: _Outbox = connection.info[_KEY]
+    if outbox.queue_ids is not None and not database.notifies_alone:
+        database.notify(connection, outbox.queue_ids)
+        outbox.queue_ids = None

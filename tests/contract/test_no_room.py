@@ -23,7 +23,6 @@ from tests.books import leftover_files
 from tests.dump import dump
 from tests.factories import load_until_full, make_queue, make_stager, numbers_of, orders
 from tests.forks import as_nobody, in_a_fork, with_files_up_to
-from tests.waiting import PATIENCE, Caller, waits
 
 pytestmark = [
     pytest.mark.each_catalog,
@@ -245,19 +244,6 @@ def test_a_server_that_ends_a_connection_is_unavailable_before_the_socket_is_clo
     ending = text("DO $$ BEGIN RAISE 'shutting down' USING ERRCODE = 'admin_shutdown'; END $$")
     with pytest.raises(CatalogUnavailable, match="nothing was changed; try again later"):
         on_postgres.catalog.write(lambda connection: connection.execute(ending))
-
-
-@pytest.mark.postgres
-def test_a_waiting_consumer_gets_an_error_for_a_lost_connection(on_postgres):
-    queue = make_queue(on_postgres)
-    caller = Caller(lambda: queue.fire("all", timeout=10 * PATIENCE))
-    waits(on_postgres, 1, "fire")
-    time.sleep(1.0)
-    cut_off(on_postgres, on_postgres.address.catalog)
-
-    with pytest.raises(CatalogUnavailable, match="try again later"):
-        caller.done()
-    assert len(queue.load(orders(1))) == 1
 
 
 # --- refused for certain --------------------------------------------------------------------------
