@@ -2,14 +2,14 @@
 
 PostgreSQL notifies its listeners. SQLite cannot, so each notification counts up a number in the
 header of its file. SQLite also numbers its commits: a waiting thread reads that number from shared
-memory, at no cost to the store, and looks for a notification only after a commit. The times of the
-file would be wrong, because they change before a commit is visible.
+memory, at no cost to the store, and looks for a notification only after a commit. After a commit
+with a notification, a process touches the file, so that those who wait need not read all the time.
 
 A transaction of the catalog collects the queues whose waiting threads its commit wakes, and sends
 one notification at its end. On PostgreSQL, it sends it after the commit: a commit with a
 notification waits for all others, so that no two loads could commit together. A process that dies
-in between sends none. Each waiting thread also looks from time to time without a notification, so
-this only costs its next look.
+in between sends none, and touches nothing. Each waiting thread also looks from time to time without
+a notification, so this only costs its next look.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def notify(connection: Connection, *queue_ids: int) -> None:
 
 @contextmanager
 def sending(connection: Connection, database: dialect.Dialect) -> Iterator[None]:
-    """Commit at the end of the block, and then send what it has collected, and not sent yet."""
+    """Commit at the end of the block, and then tell of what it has collected."""
     info = connection.info
     outbox = info[_KEY] = _Outbox()
     try:
@@ -65,7 +65,7 @@ def sending(connection: Connection, database: dialect.Dialect) -> Iterator[None]
         raise error.__context__ or error from None
     if outbox.queue_ids is not None:
         try:
-            database.notify_alone(connection, outbox.queue_ids)
+            database.notify_committed(connection, outbox.queue_ids)
         except (DBAPIError, connection.dialect.loaded_dbapi.Error):
             # The transaction is committed. Those who wait look later.
             connection.invalidate()
@@ -76,4 +76,3 @@ def send_within(connection: Connection, database: dialect.Dialect) -> None:
     outbox: _Outbox = connection.info[_KEY]
     if outbox.queue_ids is not None and not database.notifies_alone:
         database.notify(connection, outbox.queue_ids)
-        outbox.queue_ids = None

@@ -69,6 +69,9 @@ class QueueConsumer(Generic[Work]):
         #: Its node in the manager's lists, while it is registered.
         self.node: Node | None = None
         self._notify = notify
+        #: The number of the arrival at its last pull, and the same if that has left nothing.
+        self._pulled_at = -1
+        self._emptied_at: int | None = None
         self._suspended: set[SuspendReason] = set()
         self._lock = threading.Lock()
         self._manager: QueueConsumerManager | None = None
@@ -115,14 +118,19 @@ class QueueConsumer(Generic[Work]):
         says that there is none (``more``).
         """
         work = self._pull(limit)
-        if (
-            work is not None
-            and len(work) >= limit
-            and self.acquires
-            and getattr(work, "more", True)
-        ):
-            self._joined.found_more()
+        if work is not None and self.acquires:
+            if not getattr(work, "more", True):
+                self._emptied_at = self._pulled_at
+            elif len(work) >= limit:
+                self._joined.found_more()
         return work
+
+    def goes_on(self) -> bool:
+        """Return whether to pull again after the work: not if the pull has left nothing."""
+        arrival, self._emptied_at = self._emptied_at, None
+        if arrival is not None:
+            self._joined.found_nothing(self, arrival, for_all=not self.selective)
+        return arrival is None
 
     def pull_single(self) -> Work | None:
         """Pull one message, without notifying another consumer: for `deliver_single_message`."""
@@ -131,9 +139,11 @@ class QueueConsumer(Generic[Work]):
     def _pull(self, limit: int) -> Work | None:
         record(Step.CONSUMER_PULLS, self.name)
         manager = self._joined
+        self._emptied_at = None
         arrival = manager.begin_pull(self)
         if arrival is None:
             return None
+        self._pulled_at = arrival
         try:
             work = self.take(limit)
         except BaseException:

@@ -31,17 +31,21 @@ class HeldBatch:
         if count >= len(self):
             return self, None
         size = self.bytes * count // len(self)
-        rest = HeldBatch(self.messages.slice(count), self.bytes - size, self.more)
+        rest = HeldBatch(self.messages.slice(count), self.bytes - size)
         return HeldBatch(self.messages.slice(0, count), size), rest
 
 
 def divided(
     messages: pa.Table, limits: Sequence[int], *, more: bool = True
 ) -> tuple[list[HeldBatch | None], list[HeldBatch]]:
-    """Divide messages evenly, up to each limit; return the parts, and the rest; *more* follow."""
+    """
+    Divide messages evenly, up to each limit; return the parts, and the rest.
+
+    *more* says whether others may have waited with them. When the rest is handed out, others may.
+    """
     rows = left = messages.num_rows
     size = messages.nbytes if rows else 0
-    pieces = deque(HeldBatch(each, size * len(each) // rows, more) for each in combined(messages))
+    pieces = deque(HeldBatch(each, size * len(each) // rows) for each in combined(messages))
     parts: list[HeldBatch | None] = []
     for number, limit in enumerate(limits):
         part, rest = None, None

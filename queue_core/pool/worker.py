@@ -76,8 +76,9 @@ class Worker:
     def __init__(self, context: WorkerContext, name: str) -> None:
         self.name = name
         self.ending = threading.Event()
-        #: The batch that is being handled.
+        #: The batch that is being handled, and the consumer that has pulled it.
         self.batch: PoolBatch | None = None
+        self._serves: QueueConsumer[HeldBatch] | None = None
         self._outcomes = OutcomeBuffer(self._settled, at_once=context.credit.limit is not None)
         self._context = context
         self._wake = threading.Event()
@@ -249,7 +250,7 @@ class Worker:
                 if seconds is not None:
                     dispatcher.look_in(seconds)
             return
-        self._ready.put_back(consumer)
+        self._serves = consumer
         context = self._context
         runner = context.sideline_runner if source.is_sideline else context.runner
         self.batch = PoolBatch(taken, source, runner, context.transactions)
@@ -269,6 +270,8 @@ class Worker:
                     raise Superseded
                 self._outcomes.add(self.batch)
                 self.batch = None
+            if self._serves is not None and self._serves.goes_on():
+                self._ready.put_back(self._serves)
             refused = self._context.runner.refusal
             # During a slow call, outcomes of large messages would take the room of other workers.
             is_large = self._outcomes.bytes > self._context.held.few

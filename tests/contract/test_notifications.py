@@ -200,7 +200,7 @@ def test_a_lost_notification_costs_a_moment(store, monkeypatch):
         raise OperationalError("", {}, Exception("the server is gone"))
 
     kind = type(dialect.of(store.catalog.engine))
-    monkeypatch.setattr(kind, "notify_alone", lose)
+    monkeypatch.setattr(kind, "notify_committed", lose)
     load = threading.Timer(0.2, queue.load, (orders(1),))
     load.start()
 

@@ -31,7 +31,7 @@ from sqlalchemy.exc import OperationalError
 from queue_core import Store
 from queue_core.catalog import dialect
 from queue_core.catalog.database import Catalog
-from queue_core.catalog.databases import sqlite
+from queue_core.catalog.databases import sqlite, touches
 from queue_core.catalog.identity import clock
 from queue_core.catalog.poller import Poller
 from queue_core.consumers.presence.heartbeat import Heartbeat
@@ -336,6 +336,9 @@ def _replacements(world: World) -> list[tuple[Any, str, Any]]:
         else:
             world.seam("sleep", sleep=max(seconds, 0.001))
 
+    def unwatched(_path: str) -> int:
+        raise OSError("nothing wakes the clients of a simulation")
+
     def watch() -> float:
         return monotonic() if current() is None else world.watch / _SECOND
 
@@ -354,6 +357,7 @@ def _replacements(world: World) -> list[tuple[Any, str, Any]]:
         (time, "sleep", rests),
         (time, "monotonic", watch),
         (sqlite, "GLANCE_SECONDS", 0.5),
+        (touches, "_watch", unwatched),
         (clock, "stopwatch", lambda: 10**9 + world.watch),
         (dialect, "connect", lambda url, *_: _engine(url)),
         (faults, "point", world.seam),

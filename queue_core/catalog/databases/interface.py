@@ -117,9 +117,13 @@ class Dialect(ABC):
     def notify(self, connection: Connection, queue_ids: Collection[int]) -> None:
         """Wake the listeners of some queues when the transaction commits; of all, if empty."""
 
-    def notify_alone(self, connection: Connection, queue_ids: Collection[int]) -> None:
-        """Do the same at once, outside of a transaction; only if `notifies_alone`."""
-        raise NotImplementedError
+    @abstractmethod
+    def notify_committed(self, connection: Connection, queue_ids: Collection[int]) -> None:
+        """
+        Wake the listeners of a transaction that is committed.
+
+        Where notifications are sent alone, this sends them. Elsewhere, they are already there.
+        """
 
     @abstractmethod
     def listen(self, engine: Engine, queue_ids: QueueIds) -> Listener:

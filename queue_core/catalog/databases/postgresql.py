@@ -223,8 +223,8 @@ class Postgresql(Dialect):
         payload = payload if len(payload) < _PAYLOAD else ""
         connection.execute(select(func.pg_notify(listening.CHANNEL, payload)))
 
-    def notify_alone(self, connection: Connection, queue_ids: Collection[int]) -> None:
-        """Do the same at once, in one round trip."""
+    def notify_committed(self, connection: Connection, queue_ids: Collection[int]) -> None:
+        """Wake them at once, in one round trip."""
         driver: Any = connection.connection.driver_connection
         driver.autocommit = True
         try:

@@ -38,9 +38,11 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.compiler import compiles
 
 from queue_core.catalog.databases import sqlite_driver
+from queue_core.catalog.databases.ear import Ear, ear_of
 from queue_core.catalog.databases.error_codes import ErrorCodes
 from queue_core.catalog.databases.expressions import OneOf, each_of, not_indexed, now
 from queue_core.catalog.databases.interface import Dialect, LentConnection, QueueIds, detached
+from queue_core.catalog.databases.touches import Touches, touch
 from queue_core.errors import BadOption, CatalogUnavailable, Conflict
 
 _PREFIX = "sqlite:///"
@@ -49,6 +51,9 @@ _PAUSE_SECONDS = (0.001, 0.005)
 #: Seconds between two readings of the number of the last commit. A reading is far cheaper than a
 #: transaction, and the pause too short to be noticed.
 GLANCE_SECONDS = 0.02
+#: The same where the kernel tells of the touches of other processes: only transactions of callers
+#: and an ignis before this one touch nothing.
+TOUCHED_GLANCE_SECONDS = 0.05
 #: Steps of a statement after which it asks whether to go on: some 10 milliseconds.
 _STEPS = 1_000_000
 
@@ -318,11 +323,18 @@ class Sqlite(Dialect):
             connection.exec_driver_sql(_CREATE_NOTIFIED)
             connection.exec_driver_sql(_COUNT_NOTIFIED, rows)
 
+    def notify_committed(self, connection: Connection, queue_ids: Collection[int]) -> None:
+        """Touch the file, so that the listeners look at their numbers."""
+        touch(str(connection.engine.url.database))
+
     def listen(self, engine: Engine, queue_ids: QueueIds) -> SqliteListener:
         """Return a listener that watches the number of the last notification."""
         driver = detached(engine)
         try:
-            return SqliteListener(driver, queue_ids)
+            listener = SqliteListener(driver, queue_ids)
+            with suppress(OSError):
+                listener.hear_by(ear_of(engine), str(engine.url.database))
+            return listener
         except BaseException:
             # The pool no longer knows the connection, so this must close it.
             driver.close()
@@ -490,15 +502,24 @@ class SqliteListener:
 
     SQLite numbers its commits, and reading that number costs next to nothing. Only after a commit
     does the listener read the number of the last notification, and only after a notification those
-    of its own queues.
+    of its own queues. With an ear, it reads when another process touches the catalog's file, as
+    ours do after a notification; from time to time in any case, and often without one.
     """
 
     def __init__(self, driver: Any, queue_ids: QueueIds) -> None:
         self._driver = driver
         self._queue_ids = queue_ids
+        self._ear: Ear | None = None
+        #: What the ear has heard.
+        self.heard: set[str] = set()
         self._commit = self._last_commit()
         self._heard = self._last_notification()
         self._mine = self._last_of_queues()
+
+    def hear_by(self, ear: Ear, path: str) -> None:
+        """Hear the touches of the catalog's file; raises `OSError` if it cannot be watched."""
+        ear.join(self, lambda: Touches(path))
+        self._ear = ear
 
     def wait(self, seconds: float) -> bool:
         """Wait for a notification; False when *seconds* passed without one."""
@@ -507,11 +528,16 @@ class SqliteListener:
             left = end - time.monotonic()
             if left <= 0:
                 return False
-            time.sleep(min(GLANCE_SECONDS, left))
+            if self._ear is None:
+                time.sleep(min(GLANCE_SECONDS, left))
+            elif self._ear.wait(self, time.monotonic() + min(TOUCHED_GLANCE_SECONDS, left)):
+                self._ear.heard_by(self)
         return True
 
     def close(self) -> None:
         """Stop listening."""
+        if self._ear is not None:
+            self._ear.leave(self)
         self._driver.close()
 
     def _hears(self) -> bool:

@@ -6,7 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from queue_core.catalog.databases.listening import Ear, PostgresListener
+from queue_core.catalog.databases.ear import Ear
+from queue_core.catalog.databases.listening import PostgresListener
 
 LONG = 30.0
 

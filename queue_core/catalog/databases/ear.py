@@ -1,0 +1,131 @@
+"""`Ear`: the threads of a process that wait for the same catalog share one channel.
+
+One of them reads from it, and hands what it hears to the others. So there is no thread of its own,
+and no channel for each waiting thread. The channel is closed with the last of them.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from typing import Protocol
+from weakref import WeakKeyDictionary
+
+from sqlalchemy import Engine
+
+
+class Hearer(Protocol):
+    """Somebody who waits in one thread at a time."""
+
+    #: What has come, and was not seen yet.
+    heard: set[str]
+
+
+class Channel(Protocol):
+    """What tells of changes."""
+
+    def hear(self, seconds: float) -> set[str]:
+        """Wait for changes, and return which queues they concern; nothing after *seconds*."""
+
+    def close(self) -> None:
+        """Hear no more."""
+
+
+class Ear:
+    """A channel, and those who hear what comes from it."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._hearers: set[Hearer] = set()
+        self._channel: Channel | None = None
+        # Whether a thread reads from the channel now.
+        self._read = False
+        self._error: Exception | None = None
+
+    @property
+    def lost(self) -> bool:
+        """Whether its channel has failed; it has no other one."""
+        return self._error is not None
+
+    def join(self, hearer: Hearer, connect: Callable[[], Channel]) -> None:
+        """Let somebody hear what comes from now on; *connect* opens the channel."""
+        with self._changed:
+            if self._channel is None:
+                self._channel = connect()
+            self._hearers.add(hearer)
+
+    def leave(self, hearer: Hearer) -> None:
+        """Let somebody hear no more, and close the channel after the last one."""
+        with self._changed:
+            self._hearers.discard(hearer)
+            if not self._hearers and self._channel is not None:
+                self._channel.close()
+                self._channel = None
+
+    def heard_by(self, hearer: Hearer) -> set[str]:
+        """Return what somebody has heard, and has not seen yet."""
+        with self._changed:
+            heard, hearer.heard = hearer.heard, set()
+            return heard
+
+    def wait(self, hearer: Hearer, end: float) -> bool:
+        """Wait until somebody has heard anything, or until *end*; look at least once."""
+        looked = False
+        with self._changed:
+            while not hearer.heard:
+                if self._error is not None:
+                    raise self._error
+                left = end - time.monotonic()
+                if left <= 0 and (looked or self._read):
+                    return False
+                if self._read:
+                    self._changed.wait(left)
+                else:
+                    self._hear(max(left, 0.0))
+                    looked = True
+            return True
+
+    def _hear(self, seconds: float) -> None:
+        """Read what comes within some seconds, for all; without the lock meanwhile."""
+        channel = self._channel
+        assert channel is not None, "it is open while somebody hears"
+        heard: set[str] = set()
+        self._read = True
+        self._changed.release()
+        try:
+            heard = channel.hear(seconds)
+        except Exception as error:
+            self._error = error
+            raise
+        finally:
+            self._changed.acquire()
+            self._read = False
+            for hearer in self._hearers:
+                hearer.heard |= heard
+            # Another thread has to read from now on.
+            self._changed.notify_all()
+
+
+_ears: WeakKeyDictionary[Engine, Ear] = WeakKeyDictionary()
+_lock = threading.Lock()
+
+
+def ear_of(engine: Engine) -> Ear:
+    """Return the ear that all who wait for the catalog of an engine share."""
+    with _lock:
+        ear = _ears.get(engine)
+        if ear is None or ear.lost:
+            ear = _ears[engine] = Ear()
+    return ear
+
+
+def _forget() -> None:
+    """Let a forked process open channels of its own."""
+    global _lock
+    _lock = threading.Lock()
+    _ears.clear()
+
+
+os.register_at_fork(after_in_child=_forget)
