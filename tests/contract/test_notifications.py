@@ -1,5 +1,6 @@
 """Notifications: the transactions that wake waiting threads, and those that wake nobody."""
 
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -10,12 +11,15 @@ from sqlalchemy.exc import OperationalError
 
 from queue_core import Store
 from queue_core.catalog import dialect
+from queue_core.catalog.databases import sqlite
 from queue_core.catalog.poller import Watch
 from queue_core.queue import Queue
 from queue_core.values.address import Address
 from queue_core.verbs.acknowledge import acknowledge
+from tests.children import Child
 from tests.contract.pools import PATIENCE, eventually
 from tests.factories import make_queue, orders, planned
+from tests.waiting import Caller, waits, without_blind_looks
 
 pytestmark = pytest.mark.each_catalog
 
@@ -207,6 +211,26 @@ def test_a_lost_notification_costs_a_moment(store, monkeypatch):
     assert len(queue.fire(timeout=PATIENCE)) == 1
     load.join()
     assert queue.load(orders(1))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have no inotify")
+def test_a_load_of_another_process_is_heard_at_once(store, tmp_path, monkeypatch):
+    """Nobody looks in between."""
+    monkeypatch.setattr(sqlite, "TOUCHED_GLANCE_SECONDS", 10 * PATIENCE)
+    without_blind_looks(monkeypatch)
+    queue = make_queue(store)
+    caller = Caller(lambda: queue.fire(timeout=10 * PATIENCE))
+    waits(store, 1, "fire")
+
+    other = Child(_load_one, store.address, log=tmp_path / "log")
+    assert other.wait() == 0, other.output()
+
+    assert len(caller.done()) == 1
+
+
+def _load_one(address: Address) -> None:
+    with Store(address) as store:
+        store.queue("orders").load(orders(1))
 
 
 class _notifications:

@@ -5,16 +5,21 @@ import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
+from unittest import mock
 
 import pyarrow as pa
 import pytest
 
 from queue_core import ConsumerPool, Later, Pressure, batch_handler
+from queue_core.catalog.poller import Poller
 from queue_core.consumers import trace
 from queue_core.consumers.manager import NotifyReason
 from queue_core.consumers.trace import Step
 from queue_core.errors import BadOption, BadSelector, SchemaMismatch
+from queue_core.pool import dispatcher
 from queue_core.pool.dispatcher import close_dispatcher, open_dispatcher
+from queue_core.queue.opened import OpenedQueue
 from tests.contract.pools import PATIENCE, Recorder, eventually
 from tests.factories import make_queue, numbers_of, orders
 
@@ -487,6 +492,28 @@ def test_messages_that_were_taken_away_are_counted_as_lost(store, queue):
     swept = queue.browse(magazine="sideline").num_rows
     assert swept >= 1
     assert counts == {"lost": swept} | ({"deleted": 4 - swept} if swept < 4 else {})
+
+
+def test_a_message_that_comes_alone_is_fired_and_settled_and_nothing_else(
+    store, queue, monkeypatch
+):
+    """Not even to see that no other one has come."""
+    fired, fire = [], OpenedQueue.fire
+    rarely = partial(Poller, blind=10 * PATIENCE)
+    monkeypatch.setattr(dispatcher, "Poller", rarely)
+
+    def counted(self, *given, **how):
+        fired.append(fire(self, *given, **how))
+        return fired[-1]
+
+    with ConsumerPool(store, "orders", lambda message: True, concurrency=2) as pool:
+        assert pool.drain(PATIENCE)
+        with mock.patch.object(OpenedQueue, "fire", counted):
+            for number in range(5):
+                queue.load(orders(1, number))
+                eventually(lambda number=number: pool.counts == {"deleted": number + 1})
+
+    assert [len(each.messages) for each in fired] == [1] * 5
 
 
 # A person acts beside the pool.

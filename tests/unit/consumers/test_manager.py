@@ -236,6 +236,40 @@ def test_a_higher_priority_became_uninterested(shop):
     assert low.wakeups == 1
 
 
+class Last(list):
+    """Messages after which none waited."""
+
+    more = False
+
+
+def test_a_consumer_that_has_left_nothing_does_not_go_on(shop):
+    (consumer,) = shop.consumers(1)
+    shop.load(1, 2)
+    taken, consumer.take = consumer.take, lambda limit: Last(taken(limit))
+    shop.notified.clear()
+
+    assert consumer.pull(5) == [1, 2]
+    assert consumer.node.state is ConsumerState.NOTIFIED
+    assert not consumer.goes_on()
+    assert consumer.node.state is ConsumerState.INTERESTED
+    assert not shop.manager.has_work
+    shop.load(3)
+    assert names(shop.notified) == ["c0"]
+
+
+def test_a_message_that_arrives_during_the_work_is_notified(shop):
+    (consumer,) = shop.consumers(1)
+    shop.load(1)
+    taken, consumer.take = consumer.take, lambda limit: Last(taken(limit))
+    shop.notified.clear()
+
+    assert consumer.pull(5) == [1]
+    shop.load(2)
+    assert not shop.notified
+    assert not consumer.goes_on()
+    assert names(shop.notified) == ["c0"]
+
+
 def test_a_message_that_arrives_while_the_only_consumer_pulls_is_notified(shop):
     (consumer,) = shop.consumers(1)
     shop.load(1)
