@@ -114,8 +114,9 @@ def read_clock(connection: Connection) -> int:
     return int(connection.scalar(_CLOCK) or 0)
 
 
+@lru_cache(maxsize=64)
 def hidden(url: str) -> str:
-    """Return the URL without its secrets."""
+    """Return the URL without its secrets. Each transaction asks for it."""
     if url.startswith(_SQLITE):
         return url
     try:
