@@ -64,7 +64,8 @@
   const keys = document.getElementById("keys");
   const root = document.querySelector(".brand").getAttribute("href").replace(/\/$/, "");
   const places = { q: "/", p: "/problems", r: "/redrives", l: "/log" };
-  let begun = 0;
+  // When `g` was pressed; a page that was just opened has no `g` before.
+  let begun = -Infinity;
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || (keys && keys.open)) return;
     if (event.target.closest("input, select, textarea")) {
@@ -85,7 +86,7 @@
     else if (event.key === "k") move(-1);
     else if (event.key === "r") refresh();
     else if (event.key === "?" && keys) keys.showModal();
-    begun = 0;
+    begun = -Infinity;
   });
 
   const button = document.getElementById("show-keys");

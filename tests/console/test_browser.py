@@ -414,6 +414,21 @@ def test_pause_and_resume_by_keyboard_alone(page, queue):
     wait(page, lambda _: not css(page, "#keys").get_attribute("open"))
 
 
+def test_a_page_that_was_just_opened_has_no_half_of_a_key(page):
+    """`r` reads the figures again at once; `g r` leads to the redrives."""
+    path = "return location.pathname"
+    for key in "rpql":
+        page.get(page.root + "/log")
+        # Typed before a driver could, in the first moments of the page.
+        page.execute_script(
+            "document.body.dispatchEvent(new KeyboardEvent('keydown', "
+            "{key: arguments[0], bubbles: true}))",
+            key,
+        )
+        time.sleep(0.3)
+        assert page.execute_script(path) == "/log", key
+
+
 @pytest.mark.parametrize("name", ["scale", "redrive", "sideline", "reload", "delete"])
 def test_each_action_by_keyboard_alone(page, queue, name):
     fields = FILLED.get(name, {})
