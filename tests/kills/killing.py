@@ -311,7 +311,7 @@ def _handle(
                     queue.within(connection).load(pa.table({"number": list(numbers)}))
                     connection.commit()
                 # The pool has its turn.
-                time.sleep(0.01)
+                time.sleep(0.05)
             time.sleep(2 * PATIENCE)
 
 
