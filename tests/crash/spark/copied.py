@@ -16,10 +16,9 @@ from tests.referee import Counts
 def count(scene: Scene) -> Counts:
     """Count at any time, without taking: messages that are not out yet must still be in."""
     with scene.store() as store:
-        outs = [store.queue(name).browse() for name in scene.outs]
-        out = pa.concat_tables([each.select(SCHEMA.names) for each in outs])
+        outs = {name: store.queue(name).browse().select(SCHEMA.names) for name in scene.outs}
         still_in = np.concatenate([_numbers(table) for table in _magazines(store.queue("in"))])
-    return _counts(scene, out, still_in)
+    return _counts(scene, outs, still_in)
 
 
 def at_the_end(scene: Scene, *, rescued: bool = False) -> tuple[Counts, list[str]]:
@@ -31,8 +30,8 @@ def at_the_end(scene: Scene, *, rescued: bool = False) -> tuple[Counts, list[str
     with scene.store() as store:
         wrong = [*_left_in(store, scene), *strays(store)]
         fired = {name: store.queue(name).fire("all") for name in scene.outs}
-        out = pa.concat_tables([each.messages.select(SCHEMA.names) for each in fired.values()])
-        if not rescued and (disorder := _disorder(out)):
+        outs = {name: each.messages.select(SCHEMA.names) for name, each in fired.items()}
+        if not rescued and (disorder := _disorder(pa.concat_tables(outs.values()))):
             wrong.append(f"{disorder} messages came out before an earlier one of their key")
         still_in = np.concatenate([_numbers(table) for table in _magazines(store.queue("in"))])
         for name, firing in fired.items():
@@ -40,7 +39,7 @@ def at_the_end(scene: Scene, *, rescued: bool = False) -> tuple[Counts, list[str
         store.admin.vacuum(grace=0)
         if files := store.storage.list():
             wrong.append(f"{len(files)} files are left of queues in which no message is")
-    counts = _counts(scene, out, still_in)
+    counts = _counts(scene, outs, still_in)
     if counts.delivered != scene.messages:
         wrong.append(f"{scene.messages - counts.delivered} messages did not come out")
     if not counts.right:
@@ -48,7 +47,8 @@ def at_the_end(scene: Scene, *, rescued: bool = False) -> tuple[Counts, list[str
     return counts, wrong
 
 
-def _counts(scene: Scene, out: pa.Table, still_in: np.ndarray) -> Counts:
+def _counts(scene: Scene, outs: dict[str, pa.Table], still_in: np.ndarray) -> Counts:
+    out = pa.concat_tables(outs.values())
     number = out.column("number")
     known = out.filter(pc.and_(pc.greater_equal(number, 0), pc.less(number, scene.messages)))
     copies = np.bincount(_numbers(known), minlength=scene.messages)
@@ -60,7 +60,7 @@ def _counts(scene: Scene, out: pa.Table, still_in: np.ndarray) -> Counts:
         acknowledged=int(scene.acknowledged.sum()),
         delivered=int(came.sum()),
         lost=int((scene.acknowledged & ~came & ~there).sum()),
-        unexpected=len(out) - len(known) + _altered(known),
+        unexpected=len(out) - len(known) + _altered(known) + _astray(scene, outs),
         duplicated=int((copies[came] - 1).sum()),
         recovered=int((came & ~scene.acknowledged).sum()),
     )
@@ -73,6 +73,15 @@ def _altered(known: pa.Table) -> int:
         *(pc.equal(known.column(name), expected.column(name)) for name in ("customer", "payload"))
     )
     return len(known) - int(pc.sum(same).as_py() or 0)
+
+
+def _astray(scene: Scene, outs: dict[str, pa.Table]) -> int:
+    """How many messages are in another queue than that to which their customer leads."""
+    return sum(
+        int((pc.cast(table.column("customer"), pa.int64()).to_numpy() % scene.routes != n).sum())
+        for n, table in enumerate(outs.values())
+        if scene.routes
+    )
 
 
 def _disorder(out: pa.Table) -> int:

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from tests.crash.spark.copied import at_the_end, count, strays
@@ -33,6 +34,20 @@ def test_a_faithful_copy_is_exact(scene):
     assert counts.right
     assert (counts.attempted, counts.acknowledged, counts.delivered) == (MESSAGES,) * 3
     assert (counts.lost, counts.unexpected, counts.duplicated, counts.recovered) == (0, 0, 0, 0)
+
+
+def test_a_message_in_another_queue_than_its_own_is_counted(tmp_path):
+    scene = Scene(tmp_path / "scene", MESSAGES, routes=3)
+    with scene.store() as store:
+        rows = store.queue("in").fire("all").messages.select(SCHEMA.names)
+        own = pc.cast(rows.column("customer"), pa.int64()).to_numpy() % 3
+        for name, chosen in (("out0", own != 1), ("out1", own == 1)):
+            store.queue(name).load(rows.filter(pa.array(chosen)))
+
+    counts = count(scene)
+
+    assert (counts.lost, counts.duplicated) == (0, 0)
+    assert counts.unexpected == (own == 2).sum() > 0
 
 
 @pytest.mark.parametrize(
