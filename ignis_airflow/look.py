@@ -1,0 +1,55 @@
+"""`Look`: what a trigger or a sensor sees of a queue, and `Arrivals`, which tells when to report it.
+
+A report takes no message. So it may be repeated, and is: by each triggerer that starts, and for
+messages that nobody has fired.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from math import inf
+from typing import NamedTuple
+
+#: The fewest seconds between two reports of new messages.
+NEW_SECONDS = 1.0
+#: Seconds after which messages that wait are reported again, although no new ones came.
+AGAIN_SECONDS = 60.0
+
+
+class Look(NamedTuple):
+    """A queue at one moment."""
+
+    #: Messages that wait in main.
+    waiting: int
+    #: Messages that ever came into main, by a load or from the sideline.
+    came: int
+    #: Messages that wait, are in flight, or are in the sideline and will be tried again.
+    unfinished: int
+    #: Returns whether a consumer would get a message now.
+    may_fire: Callable[[], bool]
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is left to handle; dead messages are left to a person."""
+        return self.unfinished == 0
+
+
+class Arrivals:
+    """Tells which looks to report: new messages at once, and others that wait once a minute."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._came: int | None = None
+        self._reported_at = -inf
+
+    def __call__(self, look: Look) -> bool:
+        """Return whether to report a look; a look that is reported counts as known."""
+        if not look.waiting:
+            return False
+        now = self._clock()
+        pause = AGAIN_SECONDS if look.came == self._came else NEW_SECONDS
+        if now - self._reported_at < pause or not look.may_fire():
+            return False
+        self._came, self._reported_at = look.came, now
+        return True

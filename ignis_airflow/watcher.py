@@ -1,0 +1,170 @@
+"""`looks`: looks at the queue that a trigger waits for, by one thread for each store.
+
+All triggers of a triggerer run in one event loop, which must not wait for a catalog. So one thread
+looks at the queues of all triggers of a store, in one transaction, when the catalog has changed or
+half a second is over. It ends with its last trigger, and nothing remains, since it takes nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
+
+from ignis_airflow.look import Look
+from queue_core.catalog import queues
+from queue_core.catalog.poller import Poller, Watch
+from queue_core.catalog.records import figures
+from queue_core.errors import IgnisError, Unavailable
+from queue_core.store import Store
+from queue_core.support.loop import Loop
+from queue_core.values.address import Address
+
+_log = logging.getLogger(__name__)
+#: Seconds without a change after which the thread looks, since a held message may be due.
+_BLIND_SECONDS = 0.5
+#: Seconds after which the thread notices that it must end, or look for a new trigger.
+_SLICE_SECONDS = 0.2
+_RETRY_SECONDS = 1.0
+
+
+def look(store: Store, names: Collection[str]) -> dict[str, Look]:
+    """Look at some queues; those that do not exist are left out."""
+    with store.catalog.read() as connection:
+        known = {row.name: row for row in queues.states(connection) if row.name in names}
+        found = figures.read(connection, [row.id for row in known.values()]) if known else []
+    looks = {}
+    for row in found:
+        about = known[row.queue]
+        settings = queues.settings_of(row.queue, about.settings)
+        is_paused = about.paused_at is not None or not settings.concurrency
+        looks[row.queue] = Look(
+            waiting=0 if is_paused else row.waiting,
+            came=row.all_loaded + row.all_returned,
+            unfinished=row.waiting + row.in_flight + row.sidelined - row.dead,
+            may_fire=partial(_may_fire, store, row.queue),
+        )
+    return looks
+
+
+@contextmanager
+def looks(
+    address: Address, queue: str, wanted: Callable[[Look], bool]
+) -> Iterator[asyncio.Queue[Look]]:
+    """
+    Make a queue of the looks that are *wanted*, for the event loop of the caller.
+
+    *wanted* is called in the thread of the store, and never for two looks at once.
+    """
+    loop = asyncio.get_running_loop()
+    found: asyncio.Queue[Look] = asyncio.Queue()
+
+    def report(look: Look) -> None:
+        # The triggerer may end before the thread.
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(found.put_nowait, look)
+
+    waiter = _Waiter(queue, wanted, report)
+    _join(address, waiter)
+    try:
+        yield found
+    finally:
+        _leave(address, waiter)
+
+
+@dataclass(eq=False)
+class _Waiter:
+    """A trigger that waits for looks at a queue."""
+
+    queue: str
+    wanted: Callable[[Look], bool]
+    report: Callable[[Look], None]
+    #: Whether the log tells that the queue does not exist.
+    is_missed: bool = False
+
+
+class _Watcher:
+    """The thread that looks at the queues of a store for its waiters."""
+
+    def __init__(self, address: Address) -> None:
+        self.waiters: set[_Waiter] = set()
+        self._address = address
+        self._store: Store | None = None
+        self._poller: Poller | None = None
+        self.loop = Loop("airflow", self._work, retry=_RETRY_SECONDS, at_end=self._close)
+
+    def _work(self) -> float:
+        if self._store is None:
+            self._store = Store(self._address, create=False)
+        if self._poller is None:
+            watch = Watch(self._store.catalog)
+            self._poller = Poller(watch, first=0.02, last=0.2, blind=_BLIND_SECONDS)
+        if self._poller.wait(time.monotonic() + _SLICE_SECONDS) is not None:
+            self._poller.pause()
+            self._poller.looked(new=self._look(self._store))
+        return 0.0
+
+    def look_at_once(self) -> None:
+        """Look soon, since there is a new waiter."""
+        if self._poller is not None:
+            self._poller.look_in(0)
+
+    def _look(self, store: Store) -> bool:
+        waiters = self.waiters.copy()
+        found = look(store, {waiter.queue for waiter in waiters})
+        is_new = False
+        for waiter in waiters:
+            seen = found.get(waiter.queue)
+            if seen is None:
+                if not waiter.is_missed:
+                    _log.warning("%r has no queue %r; wait until it has", store, waiter.queue)
+                waiter.is_missed = True
+            elif waiter.wanted(seen):
+                is_new = True
+                waiter.report(seen)
+        return is_new
+
+    def _close(self) -> None:
+        if self._poller is not None:
+            self._poller.close()
+        if self._store is not None:
+            self._store.close()
+
+
+_lock = threading.Lock()
+_watchers: dict[Address, _Watcher] = {}
+
+
+def _join(address: Address, waiter: _Waiter) -> None:
+    with _lock:
+        watcher = _watchers.get(address)
+        if watcher is None:
+            watcher = _watchers[address] = _Watcher(address)
+            watcher.loop.start()
+        watcher.waiters.add(waiter)
+        watcher.look_at_once()
+
+
+def _leave(address: Address, waiter: _Waiter) -> None:
+    with _lock:
+        watcher = _watchers[address]
+        watcher.waiters.discard(waiter)
+        if not watcher.waiters:
+            del _watchers[address]
+            # The event loop does not wait for the thread.
+            watcher.loop.end()
+
+
+def _may_fire(store: Store, queue: str) -> bool:
+    """Return whether a consumer would get a message, or an error that it should see."""
+    try:
+        return bool(store.queue(queue).peek(1).num_rows)
+    except Unavailable:
+        raise
+    except IgnisError:
+        return True
