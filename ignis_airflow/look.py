@@ -1,4 +1,4 @@
-"""`Look`: what a trigger or a sensor sees of a queue, and `Arrivals`, which tells when to report it.
+"""`QueueLook`: what triggers and sensors see of a queue, and `Arrivals`, which says what to report.
 
 A report takes no message. So it may be repeated, and is: by each triggerer that starts, and for
 messages that nobody has fired.
@@ -17,7 +17,7 @@ NEW_SECONDS = 1.0
 AGAIN_SECONDS = 60.0
 
 
-class Look(NamedTuple):
+class QueueLook(NamedTuple):
     """A queue at one moment."""
 
     #: Messages that wait in main.
@@ -36,14 +36,14 @@ class Look(NamedTuple):
 
 
 class Arrivals:
-    """Tells which looks to report: new messages at once, and others that wait once a minute."""
+    """Says which looks to report: new messages at once, and others that wait once a minute."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._came: int | None = None
         self._reported_at = -inf
 
-    def __call__(self, look: Look) -> bool:
+    def __call__(self, look: QueueLook) -> bool:
         """Return whether to report a look; a look that is reported counts as known."""
         if not look.waiting:
             return False

@@ -16,7 +16,7 @@ from typing import Any
 
 from airflow.triggers.base import BaseEventTrigger, BaseTrigger, TriggerEvent
 
-from ignis_airflow.look import Arrivals, Look
+from ignis_airflow.look import Arrivals, QueueLook
 from queue_core.values.address import Address
 
 
@@ -40,13 +40,15 @@ class _OfQueue(BaseTrigger):
         kind = type(self)
         return f"{kind.__module__}.{kind.__qualname__}", {"queue_name": self.queue_name, **given}
 
-    def _looks(self, wanted: Callable[[Look], bool]) -> AbstractContextManager[asyncio.Queue[Look]]:
+    def _looks(
+        self, wanted: Callable[[QueueLook], bool]
+    ) -> AbstractContextManager[asyncio.Queue[QueueLook]]:
         # Not at the top: the process that reads DAGs looks at no queue.
         from ignis_airflow.watcher import looks
 
         return looks(Address.of(**self._place), self.queue_name, wanted)
 
-    def _event(self, look: Look) -> TriggerEvent:
+    def _event(self, look: QueueLook) -> TriggerEvent:
         return TriggerEvent({"queue": self.queue_name, "waiting": look.waiting})
 
 

@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 
-from ignis_airflow.look import Look
+from ignis_airflow.look import QueueLook
 from queue_core.catalog import queues
 from queue_core.catalog.poller import Poller, Watch
 from queue_core.catalog.records import figures
@@ -33,8 +33,8 @@ _SLICE_SECONDS = 0.2
 _RETRY_SECONDS = 1.0
 
 
-def look(store: Store, names: Collection[str]) -> dict[str, Look]:
-    """Look at some queues; those that do not exist are left out."""
+def look(store: Store, names: Collection[str]) -> dict[str, QueueLook]:
+    """QueueLook at some queues; those that do not exist are left out."""
     with store.catalog.read() as connection:
         known = {row.name: row for row in queues.states(connection) if row.name in names}
         found = figures.read(connection, [row.id for row in known.values()]) if known else []
@@ -43,7 +43,7 @@ def look(store: Store, names: Collection[str]) -> dict[str, Look]:
         about = known[row.queue]
         settings = queues.settings_of(row.queue, about.settings)
         is_paused = about.paused_at is not None or not settings.concurrency
-        looks[row.queue] = Look(
+        looks[row.queue] = QueueLook(
             waiting=0 if is_paused else row.waiting,
             came=row.all_loaded + row.all_returned,
             unfinished=row.waiting + row.in_flight + row.sidelined - row.dead,
@@ -54,17 +54,17 @@ def look(store: Store, names: Collection[str]) -> dict[str, Look]:
 
 @contextmanager
 def looks(
-    address: Address, queue: str, wanted: Callable[[Look], bool]
-) -> Iterator[asyncio.Queue[Look]]:
+    address: Address, queue: str, wanted: Callable[[QueueLook], bool]
+) -> Iterator[asyncio.Queue[QueueLook]]:
     """
     Make a queue of the looks that are *wanted*, for the event loop of the caller.
 
     *wanted* is called in the thread of the store, and never for two looks at once.
     """
     loop = asyncio.get_running_loop()
-    found: asyncio.Queue[Look] = asyncio.Queue()
+    found: asyncio.Queue[QueueLook] = asyncio.Queue()
 
-    def report(look: Look) -> None:
+    def report(look: QueueLook) -> None:
         # The triggerer may end before the thread.
         with suppress(RuntimeError):
             loop.call_soon_threadsafe(found.put_nowait, look)
@@ -82,8 +82,8 @@ class _Waiter:
     """A trigger that waits for looks at a queue."""
 
     queue: str
-    wanted: Callable[[Look], bool]
-    report: Callable[[Look], None]
+    wanted: Callable[[QueueLook], bool]
+    report: Callable[[QueueLook], None]
     #: Whether the log tells that the queue does not exist.
     is_missed: bool = False
 
@@ -110,7 +110,7 @@ class _Watcher:
         return 0.0
 
     def look_at_once(self) -> None:
-        """Look soon, since there is a new waiter."""
+        """QueueLook soon, since there is a new waiter."""
         if self._poller is not None:
             self._poller.look_in(0)
 

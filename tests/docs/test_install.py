@@ -21,7 +21,7 @@ pytestmark = pytest.mark.nightly
 ROOT = Path(__file__).parents[2]
 PACKAGES = (
     *("queue_core", "ignis_source", "ignis_sink"),
-    *("ignis_cli", "ignis_console", "pyspark_ignis"),
+    *("ignis_cli", "ignis_console", "ignis_airflow", "pyspark_ignis"),
 )
 PROJECT = tomllib.loads(ROOT.joinpath("pyproject.toml").read_text())["project"]
 #: Runs the examples of the README.
@@ -40,7 +40,8 @@ from pyspark.sql.pandas.utils import (
     require_minimum_pandas_version, require_minimum_pyarrow_version,
 )
 OF_OTHER_EXTRAS = (
-    "jinja2", "kazoo", "matplotlib", "opentelemetry", "prometheus_client", "starlette", "uvicorn"
+    "airflow", "jinja2", "kazoo", "matplotlib", "opentelemetry", "prometheus_client", "starlette",
+    "uvicorn",
 )
 page, folder, *packages = sys.argv[1:]
 for package in map(importlib.import_module, packages):

@@ -9,9 +9,12 @@ from tests.mutants.mutants import MUTANTS
 ROOT = Path(__file__).parents[2]
 UNIT = ROOT / "tests/unit"
 #: Packages besides the core; their tests are in folders of their names.
-OTHERS = ("ignis_cli", "ignis_console", "ignis_sink", "ignis_source", "pyspark_ignis")
+OTHERS = (
+    *("ignis_airflow", "ignis_cli", "ignis_console", "ignis_sink", "ignis_source"),
+    "pyspark_ignis",
+)
 #: What a pure module does not import, not even through other modules.
-IMPURE = {"kazoo", "pyspark", "sqlalchemy"}
+IMPURE = {"airflow", "kazoo", "pyspark", "sqlalchemy"}
 STORAGE = "queue_core.segments.storage"
 
 #: Pure modules without a file in tests/unit and without a mutant, each with the reason.

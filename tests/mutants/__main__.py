@@ -21,6 +21,7 @@ COPIED = (
     "ignis_sink",
     "ignis_cli",
     "ignis_console",
+    "ignis_airflow",
     "pyspark_ignis",
     "tests",
     "benchmarks",

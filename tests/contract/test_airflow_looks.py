@@ -1,0 +1,227 @@
+"""Looks for Airflow's triggers: one thread for each store takes nothing, and ends with them."""
+
+import asyncio
+import threading
+import time
+from contextlib import ExitStack, suppress
+from datetime import UTC, datetime, timedelta
+
+import pyarrow as pa
+import pytest
+
+from ignis_airflow import look as looking
+from ignis_airflow.look import Arrivals, QueueLook
+from ignis_airflow.watcher import look, looks
+from queue_core import Retry, Store, constant
+from queue_core.values.address import Address
+from tests.children import Child
+from tests.waiting import PATIENCE, until
+
+pytestmark = pytest.mark.each_catalog
+SCHEMA = pa.schema([("id", pa.int64())])
+
+
+def threads() -> list[threading.Thread]:
+    return [each for each in threading.enumerate() if each.name == "ignis-airflow"]
+
+
+@pytest.fixture(autouse=True)
+def _no_thread_is_left():
+    yield
+    until(lambda: not threads(), "the thread of the looks goes on")
+
+
+async def soon(found: asyncio.Queue[QueueLook]) -> QueueLook:
+    return await asyncio.wait_for(found.get(), PATIENCE)
+
+
+async def nothing(found: asyncio.Queue[QueueLook], seconds: float = 1.0) -> None:
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(found.get(), seconds)
+
+
+def test_messages_are_reported_and_stay(store):
+    orders, refunds = (store.create_queue(name, SCHEMA) for name in ("orders", "refunds"))
+
+    async def main() -> None:
+        with (
+            looks(store.address, "orders", Arrivals()) as of_orders,
+            looks(store.address, "refunds", Arrivals()) as of_refunds,
+        ):
+            await nothing(of_orders, 0.5)
+            orders.load([{"id": 1}, {"id": 2}])
+            assert (await soon(of_orders)).waiting == 2
+            assert of_refunds.empty()
+            refunds.load([{"id": 3}])
+            assert (await soon(of_refunds)).waiting == 1
+            await nothing(of_orders, 0.5)
+
+    asyncio.run(main())
+
+    assert len(orders.fire("all")) == 2
+    assert store.view("consumers").num_rows == 1, "the looks are no consumer"
+
+
+def test_many_triggers_share_one_thread_and_may_be_cancelled(store):
+    names = [f"q{n}" for n in range(50)]
+    opened = [store.create_queue(name, SCHEMA) for name in names]
+
+    async def trigger(name: str, counts: dict[str, int]) -> None:
+        with looks(store.address, name, Arrivals()) as found:
+            while True:
+                counts[name] = counts.get(name, 0) + (await found.get()).waiting
+
+    async def main() -> None:
+        counts: dict[str, int] = {}
+        tasks = [asyncio.create_task(trigger(name, counts)) for name in names]
+        await asyncio.sleep(0)
+        assert len(threads()) == 1
+        for queue in opened:
+            await asyncio.to_thread(queue.load, [{"id": 1}])
+        async with asyncio.timeout(PATIENCE):
+            while counts != dict.fromkeys(names, 1):
+                await asyncio.sleep(0.01)
+        for task in tasks[:-1]:
+            task.cancel()
+        await asyncio.gather(*tasks[:-1], return_exceptions=True)
+        assert len(threads()) == 1
+        # The last one still hears of its queue.
+        await asyncio.to_thread(opened[-1].load, [{"id": 2}])
+        async with asyncio.timeout(PATIENCE):
+            while counts[names[-1]] < 3:
+                await asyncio.sleep(0.01)
+        tasks[-1].cancel()
+        with suppress(asyncio.CancelledError):
+            await tasks[-1]
+
+    asyncio.run(main())
+
+    assert {row["in_flight"] for row in store.view("queues").to_pylist()} == {0}
+
+
+def test_the_event_loop_never_waits(store):
+    queue = store.create_queue("orders", SCHEMA)
+
+    async def main() -> None:
+        worst = 0.0
+        with ExitStack() as stack:
+            found = [
+                stack.enter_context(looks(store.address, "orders", Arrivals())) for _ in range(20)
+            ]
+            end = time.monotonic() + 1
+            await asyncio.to_thread(queue.load, [{"id": 1}])
+            while (before := time.monotonic()) < end:
+                await asyncio.sleep(0.005)
+                worst = max(worst, time.monotonic() - before)
+            for each in found:
+                assert (await soon(each)).waiting == 1
+        assert worst < 0.5
+
+    asyncio.run(main())
+
+
+def test_messages_of_another_process_are_reported(store, tmp_path):
+    store.create_queue("orders", SCHEMA)
+
+    async def main() -> None:
+        with looks(store.address, "orders", Arrivals()) as found:
+            await nothing(found, 0.3)
+            child = Child(load_three, store.address, log=tmp_path / "child")
+            assert (await soon(found)).waiting == 3
+            assert await asyncio.to_thread(child.wait) == 0
+
+    asyncio.run(main())
+
+
+def load_three(address: Address) -> None:
+    with Store(address) as store:
+        store.queue("orders").load([{"id": n} for n in range(3)])
+
+
+def test_messages_that_nobody_fires_are_reported_again(store, monkeypatch):
+    monkeypatch.setattr(looking, "AGAIN_SECONDS", 1.5)
+    store.create_queue("orders", SCHEMA).load([{"id": 1}])
+
+    async def main() -> None:
+        with looks(store.address, "orders", Arrivals()) as found:
+            begin = time.monotonic()
+            await soon(found)
+            await soon(found)
+            assert time.monotonic() - begin >= 1.5
+
+    asyncio.run(main())
+
+
+def test_a_message_is_reported_when_its_time_has_come(store):
+    schema = pa.schema([("at", pa.timestamp("us", "UTC"))])
+    queue = store.create_queue("reminders", schema, hold_until="at")
+    queue.load([{"at": datetime.now(UTC) + timedelta(seconds=2)}])
+
+    async def main() -> None:
+        with looks(store.address, "reminders", Arrivals()) as found:
+            await nothing(found, 0.5)
+            await soon(found)
+
+    asyncio.run(main())
+    assert len(queue.fire("all")) == 1
+
+
+def test_a_paused_queue_is_reported_when_it_goes_on(store):
+    queue = store.create_queue("orders", SCHEMA)
+    queue.admin.pause()
+    queue.load([{"id": 1}])
+
+    async def main() -> None:
+        with looks(store.address, "orders", Arrivals()) as found:
+            await nothing(found)
+            await asyncio.to_thread(queue.admin.resume)
+            await soon(found)
+
+    asyncio.run(main())
+
+
+def test_a_queue_may_be_created_later(store, caplog):
+    async def main() -> None:
+        with looks(store.address, "orders", Arrivals()) as found:
+            await nothing(found)
+            await asyncio.to_thread(lambda: store.create_queue("orders", SCHEMA).load([{"id": 1}]))
+            await soon(found)
+
+    asyncio.run(main())
+
+    assert [each for each in caplog.messages if "has no queue 'orders'" in each] != []
+
+
+def test_a_store_may_be_created_later(tmp_path, caplog):
+    address = Address.of(tmp_path / "later")
+
+    async def main() -> None:
+        with looks(address, "orders", Arrivals()) as found:
+            await nothing(found, 0.5)
+            with Store(address) as store:
+                store.create_queue("orders", SCHEMA).load([{"id": 1}])
+                await soon(found)
+
+    asyncio.run(main())
+
+
+def test_a_queue_is_empty_when_all_is_handled_or_dead(store):
+    queue = store.create_queue("orders", SCHEMA, retry=Retry(attempts=2, backoff=constant(1)))
+
+    def is_empty() -> bool:
+        return look(store, {"orders"})["orders"].is_empty
+
+    assert is_empty()
+    queue.load([{"id": 1}, {"id": 2}])
+    assert not is_empty()
+    firing = queue.fire("all")
+    assert not is_empty(), "they are in flight"
+    queue.sideline(firing)
+    assert not is_empty(), "they come back"
+    time.sleep(1.1)
+    queue.shovel()
+    first, second = queue.fire(1), queue.fire(1)
+    queue.delete(first)
+    queue.sideline(second)
+    assert store.view("queues").to_pylist()[0]["dead"] == 1
+    assert is_empty()
