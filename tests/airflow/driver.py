@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sqlite3
 import subprocess
@@ -27,6 +28,10 @@ class Run(NamedTuple):
     id: int
     state: str
     started_at: float | None
+
+
+#: How a line of the triggerer's log says when an event came from a trigger.
+_FIRED = re.compile(r"^(\S+)Z .*Trigger fired event", re.MULTILINE)
 
 
 class Airflow(AbstractContextManager["Airflow"]):
@@ -113,6 +118,16 @@ class Airflow(AbstractContextManager["Airflow"]):
             dag, after,
         )  # fmt: skip
         return [Run(id, state, _seconds(begin)) for id, state, begin in rows]
+
+    def fired(self) -> list[float]:
+        """Return when triggers yielded events, in seconds since 1970."""
+        text = self._folder.joinpath("triggerer.log").read_text()
+        return [_seconds(at) or 0.0 for at in _FIRED.findall(text)]
+
+    def stored(self) -> list[float]:
+        """Return when Airflow stored these events, in seconds since 1970."""
+        rows = self.ask("SELECT timestamp FROM asset_event ORDER BY id")
+        return [_seconds(at) or 0.0 for (at,) in rows]
 
     def next_run(self, dag: str, after: int) -> Run:
         """Wait for the next run of a DAG that succeeds, and return it."""
