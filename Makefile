@@ -25,7 +25,7 @@ WITH_JAVA = JAVA_HOME="$$($(BIN)/python scripts/java_home.py)" && export JAVA_HO
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup demo test test-all check lint types contracts pytest lowest older-spark crash soak bench notebooks docs site site-version files connectors matrix lock
+.PHONY: help setup demo test test-all check lint types contracts pytest lowest older-spark crash soak bench notebooks docs site site-version files connectors orchestrators matrix lock
 .PHONY: build fmt clean
 
 help:
@@ -118,6 +118,14 @@ connectors: setup ## Delta, Iceberg, Kafka and PostgreSQL, each with kill -9, in
 		scripts/older_spark.sh "$$venv" $${each%%:*} postgres && \
 		$(WITH_JAVA) env PATH="$$venv/bin:$$PATH" PYSPARK_PYTHON="$$venv/bin/python" \
 			"$$venv/bin/python" -m pytest -n 0 -s -m connector -k "$${each#*:}" tests/connectors || exit 1; \
+	done
+
+orchestrators: setup ## the DAGs of Airflow and the jobs of Dagster, with kill -9, in .venv-airflow and .venv-dagster
+	@for each in airflow dagster; do \
+		venv="$(CURDIR)/.venv-$$each" && \
+		scripts/orchestrator.sh "$$venv" $$each && \
+		PATH="$$venv/bin:$$PATH" "$$venv/bin/python" -m pytest -n 0 -s -m orchestrator \
+			tests/orchestrators/test_$$each.py || exit 1; \
 	done
 
 matrix: ## install the wheel with each Python of the machine, and let all of them use one store

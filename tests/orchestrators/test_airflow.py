@@ -11,14 +11,14 @@ import pytest
 
 from queue_core import Store
 from queue_core.values.address import Address
-from tests.airflow.driver import Airflow
 from tests.children import Child
 from tests.examples import files
+from tests.orchestrators.airflow import Airflow
 from tests.waiting import until
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.airflow,
+    pytest.mark.orchestrator,
     pytest.mark.timeout(1200),
     # Airflow warns of itself.
     pytest.mark.filterwarnings("default"),
