@@ -74,7 +74,7 @@ older-spark: ## the campaign of kill -9 on Spark 4.0 and 4.1, in .venv-spark-4.0
 	done
 
 crash: setup ## the long campaign of kill -9
-	@$(WITH_JAVA) $(BIN)/pytest -m "slow and not notebook" --timeout 3600
+	@$(WITH_JAVA) $(BIN)/pytest -m "slow and not notebook and not orchestrator" --timeout 3600
 	@$(WITH_JAVA) $(BIN)/python -m tests.crash.spark.campaign
 	@$(BIN)/python -m tests.kills --kills 500 --work output --work "output of batches"
 
