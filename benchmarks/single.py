@@ -1,0 +1,95 @@
+"""How soon single messages reach the handler of a pool in another process.
+
+    python -m benchmarks.single [--rates 50 1000] [--seconds 10] [--postgres]
+
+A process loads one message at a time at a steady rate, and what is late together. The time runs
+from when a message was due to the begin of its handler. The first second is left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import sys
+import tempfile
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.peers.figures import latencies
+from queue_core import ConsumerPool, Store
+from queue_core.values.address import Address
+from tests.servers import postgres
+
+SCHEMA = pa.schema([("number", pa.int64()), ("due", pa.float64())])
+
+
+def load(address: Address, name: str, rate: int, total: int) -> None:
+    """Load messages when they are due; one clock serves all processes of a machine."""
+    with Store(address, create=False) as store:
+        queue, began, sent = store.queue(name), time.monotonic(), 0
+        while sent < total:
+            due = min(int((time.monotonic() - began) * rate) + 1, total)
+            if due > sent:
+                queue.load([{"number": n, "due": began + n / rate} for n in range(sent, due)])
+                sent = due
+            else:
+                time.sleep(max(began + sent / rate - time.monotonic(), 0.0))
+
+
+def measure(address: Address, rate: int, seconds: int) -> list[float]:
+    """Return the seconds that each message took, but for those of the first second."""
+    queue, total = f"at-{rate}", rate * (seconds + 1)
+    taken: list[tuple[int, float]] = []
+
+    def handle(message: dict[str, Any]) -> bool:
+        taken.append((message["number"], time.monotonic() - message["due"]))
+        return True
+
+    with Store(address) as store:
+        store.create_queue(queue, SCHEMA)
+        process = multiprocessing.get_context("spawn").Process(
+            target=load, args=(address, queue, rate, total), daemon=True
+        )
+        with ConsumerPool(store, queue, handle, concurrency=4):
+            process.start()
+            process.join()
+            end = time.monotonic() + 60.0
+            while len(taken) < total and time.monotonic() < end:
+                time.sleep(0.05)
+    if len(taken) != total:
+        raise RuntimeError(f"{len(taken):,} of {total:,} messages arrived")
+    return [each for number, each in taken if number >= rate]
+
+
+def main() -> int:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rates", type=int, nargs="+", default=[50, 1000])
+    parser.add_argument("--seconds", type=int, default=10)
+    parser.add_argument("--postgres", action="store_true")
+    given = parser.parse_args()
+    table = Table(title="from due to the handler, ms")
+    for column in ("messages a second", "p50", "p99", "worst"):
+        table.add_column(column, justify="right")
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ignis-single-")))
+        address = Address.of(folder / "store")
+        if given.postgres:
+            server = stack.enter_context(postgres())
+            url = stack.enter_context(server.database())
+            address = Address.of(catalog=url, storage=folder / "files")
+        for rate in given.rates:
+            figures = latencies(measure(address, rate, given.seconds))
+            table.add_row(f"{rate:,}", *(f"{each:.1f}" for each in figures))
+    Console().print(table)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
