@@ -34,7 +34,7 @@ _RETRY_SECONDS = 1.0
 
 
 def look(store: Store, names: Collection[str]) -> dict[str, QueueLook]:
-    """QueueLook at some queues; those that do not exist are left out."""
+    """Look at some queues; those that do not exist are left out."""
     with store.catalog.read() as connection:
         known = {row.name: row for row in queues.states(connection) if row.name in names}
         found = figures.read(connection, [row.id for row in known.values()]) if known else []
@@ -110,7 +110,7 @@ class _Watcher:
         return 0.0
 
     def look_at_once(self) -> None:
-        """QueueLook soon, since there is a new waiter."""
+        """Look soon, since there is a new waiter."""
         if self._poller is not None:
             self._poller.look_in(0)
 
