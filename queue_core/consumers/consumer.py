@@ -69,8 +69,7 @@ class QueueConsumer(Generic[Work]):
         #: Its node in the manager's lists, while it is registered.
         self.node: Node | None = None
         self._notify = notify
-        #: The number of the arrival at its last pull, and the same if that has left nothing.
-        self._pulled_at = -1
+        #: The number of the arrival at its last pull, if that has left nothing.
         self._emptied_at: int | None = None
         self._suspended: set[SuspendReason] = set()
         self._lock = threading.Lock()
@@ -118,11 +117,9 @@ class QueueConsumer(Generic[Work]):
         says that there is none (``more``).
         """
         work = self._pull(limit)
-        if work is not None and self.acquires:
-            if not getattr(work, "more", True):
-                self._emptied_at = self._pulled_at
-            elif len(work) >= limit:
-                self._joined.found_more()
+        left_some = self.acquires and self._emptied_at is None
+        if work is not None and len(work) >= limit and left_some:
+            self._joined.found_more()
         return work
 
     def goes_on(self) -> bool:
@@ -143,7 +140,6 @@ class QueueConsumer(Generic[Work]):
         arrival = manager.begin_pull(self)
         if arrival is None:
             return None
-        self._pulled_at = arrival
         try:
             work = self.take(limit)
         except BaseException:
@@ -153,6 +149,8 @@ class QueueConsumer(Generic[Work]):
             manager.found_nothing(self, arrival, for_all=not self.selective)
             return None
         manager.found_some()
+        if self.acquires and not getattr(work, "more", True):
+            self._emptied_at = arrival
         record(Step.DELIVERED, self.name)
         return work
 
