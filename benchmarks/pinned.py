@@ -34,9 +34,9 @@ from benchmarks.peers.contenders.skip_locked import SkipLocked
 from benchmarks.peers.figures import latencies
 from benchmarks.peers.peer import Peer
 from benchmarks.peers.servers import Servers
-from benchmarks.peers.workloads.steady import DUE
+from benchmarks.peers.workloads.steady import DUE, produce
 
-_BATCH, _SIZE = 100, 100
+_BATCH = 100
 _COUNT = """
 SELECT coalesce(sum(n_dead_tup), 0)::bigint, pg_database_size(current_database())
 FROM pg_stat_user_tables
@@ -53,21 +53,6 @@ class Minute:
     takes: list[float] = field(default_factory=list)
     dead: int = 0
     bytes: int = 0
-
-
-def send(peer: Peer, queue: str, rate: int, seconds: float) -> None:
-    """Send messages when they are due; what is late goes as one batch."""
-    client = peer.client(peer.address, queue)
-    rest = b"x" * (_SIZE - DUE.size)
-    began, sent, total = time.monotonic(), 0, int(rate * seconds)
-    while sent < total:
-        due = min(int((time.monotonic() - began) * rate), total)
-        if due > sent:
-            client.produce([DUE.pack(began + n / rate) + rest for n in range(sent, due)])
-            sent = due
-        else:
-            time.sleep(max(began + (sent + 1) / rate - time.monotonic(), 0.0))
-    client.close()
 
 
 @contextmanager
@@ -87,7 +72,9 @@ def measure(peer: Peer, rate: int, minutes: int, progress: Progress) -> list[Min
     task = progress.add_task(peer.name, total=total)
     with pinned(url), psycopg.connect(url, autocommit=True) as observer:
         process = multiprocessing.get_context("spawn").Process(
-            target=send, args=(peer, client.queue, rate, 60.0 * minutes), daemon=True
+            target=produce,
+            args=(peer.client, peer.address, client.queue, total, rate),
+            daemon=True,
         )
         process.start()
         taken, ends = 0, None

@@ -70,16 +70,16 @@ def length(scale: Scale) -> int:
     return scale.of(_SECONDS, 3)
 
 
-def produce(maker: type[Client], address: str, queue: str, total: int) -> None:
+def produce(maker: type[Client], address: str, queue: str, total: int, rate: float = RATE) -> None:
     """Send messages when they are due; one clock serves all processes of a machine."""
     client = maker(address, queue)
     rest = b"x" * (_SIZE - DUE.size)
     began, sent = time.monotonic(), 0
     while sent < total:
-        due = min(int((time.monotonic() - began) * RATE), total)
+        due = min(int((time.monotonic() - began) * rate), total)
         if due > sent:
-            client.produce([DUE.pack(began + n / RATE) + rest for n in range(sent, due)])
+            client.produce([DUE.pack(began + n / rate) + rest for n in range(sent, due)])
             sent = due
         else:
-            time.sleep(max(began + (sent + 1) / RATE - time.monotonic(), 0.0))
+            time.sleep(max(began + (sent + 1) / rate - time.monotonic(), 0.0))
     client.close()
