@@ -1,7 +1,7 @@
 """Measure what an output costs a pool: ``python -m benchmarks.output``.
 
-Pools with and without ``output`` handle the same messages in turn, in batches of 100, and each
-message gives one row. A line has the rates of both, and their ratio by the clock and by the CPU of
+Pools with and without ``output`` handle the same messages in turn, in batches of 100. Their handlers
+make one row of each message, which one pool loads and the other one forgets. A line has the rates of both, and their ratio by the clock and by the CPU of
 the process; the last line has the medians. ``--catalog URL --storage DIR`` measures on PostgreSQL,
 ``--handler message`` calls the handler for each message. For comparison, a third pool loads the
 rows of a batch in its handler, which gives them at least once.
@@ -82,14 +82,17 @@ def measure(store: Store, given: argparse.Namespace) -> None:
 
 
 def handler(kind: str, *, with_rows: bool) -> Callable[..., Any]:
-    """Return a handler that does nothing else."""
-    if kind == "message":
-        if with_rows:
-            return lambda message: {"number": message["number"], "text": message["text"]}
-        return lambda message: True
-    if with_rows:
-        return batch_handler(lambda batch: batch.select(["number", "text"]))
-    return batch_handler(lambda batch: pa.repeat(True, batch.num_rows))
+    """Return a handler that makes rows, and returns them or that all went well."""
+
+    def of_message(message: Any) -> Any:
+        row = {"number": message["number"], "text": message["text"]}
+        return row if with_rows else True
+
+    def of_batch(batch: pa.RecordBatch) -> Any:
+        rows = batch.select(["number", "text"])
+        return rows if with_rows else pa.repeat(True, batch.num_rows)
+
+    return of_message if kind == "message" else batch_handler(of_batch)
 
 
 def loader(results: Queue) -> Callable[..., Any]:
