@@ -1,10 +1,11 @@
 """Measure what an output costs a pool: ``python -m benchmarks.output``.
 
-Pools with and without ``output`` handle the same messages in turn, in batches of 100. Their handlers
-make one row of each message, which one pool loads and the other one forgets. A line has the rates of both, and their ratio by the clock and by the CPU of
-the process; the last line has the medians. ``--catalog URL --storage DIR`` measures on PostgreSQL,
-``--handler message`` calls the handler for each message. For comparison, a third pool loads the
-rows of a batch in its handler, which gives them at least once.
+Pools with and without ``output`` handle the same messages in turn, in batches of 100. Their
+handlers make one row of each message, which one pool loads and the other one forgets. A line has
+the rates of both, and their ratio by the clock and by the CPU of the process; the last line has the
+medians. ``--catalog URL --storage DIR`` measures on PostgreSQL, ``--handler message`` calls the
+handler for each message. For comparison, a third pool loads the rows of a batch in its handler,
+which gives them at least once.
 """
 
 from __future__ import annotations
