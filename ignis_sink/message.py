@@ -36,8 +36,14 @@ class Routes:
     column: str
     #: Why other queues of the store do not take the rows, by name.
     unfit: Mapping[str, str]
+    #: The only names that rows may have; None: any.
+    only: frozenset[str] | None
     #: What queues that do not exist are like; None: their rows are refused.
     template: StagingSpec | None
+
+    def allows(self, queue: str) -> bool:
+        """Whether rows may have the name of a queue."""
+        return self.only is None or queue in self.only
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,9 +80,15 @@ class Target:
         if queue in self.specs:
             return self.specs[queue]
         assert self.routes is not None, "check_all has refused the name"
+        column = self.routes.column
+        if not self.routes.allows(queue):
+            raise SchemaMismatch(
+                f"column {column!r} names queue {queue!r}, which the option queues does not name; "
+                "nothing was loaded"
+            )
         if queue in self.routes.unfit:
             why = self.routes.unfit[queue]
-            raise SchemaMismatch(f"column {self.routes.column!r} names a queue: {why}")
+            raise SchemaMismatch(f"column {column!r} names queue {queue!r}: {why}")
         assert self.routes.template is not None, "check_all has refused the name"
         return replace(self.routes.template, queue=check_queue(queue), schema_version=1)
 
@@ -85,7 +97,8 @@ class Target:
         routes = self.routes
         if routes is None or routes.template is not None:
             return
-        unknown = [each for each in names if each not in self.specs and each not in routes.unfit]
+        known = {*self.specs, *routes.unfit}
+        unknown = [each for each in names if each not in known and routes.allows(each)]
         if not unknown:
             return
         what, near = "queues", ""
@@ -93,7 +106,7 @@ class Target:
             what, near = "a queue", nearest(unknown[0], self.specs)
         raise NoSuchQueue(
             f"column {routes.column!r} names {what} that the store does not have: "
-            f"{listed(unknown)}{near}; nothing was loaded. Create them first, or set the option "
+            f"{listed(unknown, quoted=True)}{near}; nothing was loaded. Create them first, or set the option "
             "template to a queue whose columns, shards, key and settings new queues get"
         )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -101,12 +101,13 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "txnAppId",
         "In a batch write, such as in `foreachBatch`, with `txnVersion`: the name of the writer. "
-        "Rows are loaded only if the version is greater than the last one of this writer.",
+        "A queue gets the rows only if the version is greater than the last one that this writer "
+        "has loaded into it.",
     ),
     Option(
         "txnVersion",
         "With `txnAppId`, the number of the write, such as the id of the batch in `foreachBatch`.",
-        whole(0),
+        whole(0, 2**63 - 1),
     ),
     Option(
         "mode",
@@ -309,7 +310,7 @@ class SinkOptions:
             )
         queues = (values["queue"],) if values["queue"] else values["queues"] or ()
         if values["queueColumn"] is not None:
-            _check_routed(values)
+            _check_routed(values, chosen)
         elif values["template"] is not None:
             raise BadOption("ignis sink: template is for writes with queueColumn")
         elif not queues or (values["queue"] and values["queues"]):
@@ -351,7 +352,7 @@ class SinkOptions:
         )
 
 
-def _check_routed(values: Mapping[str, Any]) -> None:
+def _check_routed(values: Mapping[str, Any], chosen: Collection[str]) -> None:
     """Raise `BadOption` for options that say something of one queue."""
     if values["mode"] != "load":
         raise BadOption("ignis sink: queueColumn is for mode=load; with mode=settle, set queues")
@@ -360,8 +361,10 @@ def _check_routed(values: Mapping[str, Any]) -> None:
             "ignis sink: set queue or queueColumn, not both; with queueColumn, queues limits the "
             "queues to which rows may go, and template is the model of new ones"
         )
-    of_one = ("key", "mergeSchema", "policy", "dedup", "dedupWindow", *SETTINGS)
-    named = [name for name in of_one if values[name] not in (None, False)]
+    of_one = ("key", "shards", "mergeSchema", "policy", "dedup", "dedupWindow", "output", *SETTINGS)
+    named = [
+        name for name in of_one if name.lower() in chosen and values[name] not in (None, False)
+    ]
     if named:
         raise BadOption(
             f"ignis sink: {named[0]} concerns one queue, and queueColumn writes several; set it on "

@@ -86,13 +86,15 @@ def _find_routes(options: SinkOptions, rows: StructType, wanted: str) -> Target:
     with store.catalog.read() as connection:
         infos = queues.find_all(connection)
     by_name = {info.name: info for info in infos}
-    for name in (*options.queues, *([] if options.template is None else [options.template])):
+    # With a template, those that are named are made with their first rows.
+    needed = options.queues if options.template is None else (options.template,)
+    for name in needed:
         if name not in by_name:
             raise NoSuchQueue(f"the store has no queue {name!r}{nearest(name, by_name)}")
     fit: dict[str, StagingSpec] = {}
     unfit: dict[str, str] = {}
-    for name in {*(options.queues or by_name), options.template} - {None}:
-        info = by_name[str(name)]
+    for name in by_name.keys() & {*(options.queues or by_name), options.template}:
+        info = by_name[name]
         try:
             fit[info.name] = _existing_queue(info, replace(options, queues=(info.name,)), incoming)
             if info.deactivated_at is not None:
@@ -101,15 +103,17 @@ def _find_routes(options: SinkOptions, rows: StructType, wanted: str) -> Target:
             if info.name in options.queues or info.name == options.template:
                 raise
             unfit[info.name] = str(error)
-    if options.queues:
-        others = by_name.keys() - {*options.queues, options.template}
-        unfit |= dict.fromkeys(others, "the option queues does not name it")
     template = None if options.template is None else fit[options.template]
     return Target(
         storage=options.address.storage,
         specs=fit,
         store=store.storage.identity,
-        routes=Routes(column=column, unfit=unfit, template=template),
+        routes=Routes(
+            column=column,
+            unfit=unfit,
+            only=frozenset(options.queues) if options.queues else None,
+            template=template,
+        ),
     )
 
 

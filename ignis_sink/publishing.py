@@ -72,7 +72,10 @@ def _publish_routed(
         infos = _routes(store, specs, options)
         loads = [_routed(store, infos[name], staged[name]) for name in names]
         try:
-            is_new = LoadIntoSeveral(catalog, storage, loads, on_full, batch).run() is not None
+            load = LoadIntoSeveral(
+                catalog, storage, loads, on_full, batch, by_queue=options.txn is not None
+            )
+            is_new = load.run() is not None
         except queues.SettingsChanged:
             continue
         rows = sum(segment.rows for parts in staged.values() for segment in parts)

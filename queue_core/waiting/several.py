@@ -53,12 +53,16 @@ class LoadIntoSeveral:
         loads: Sequence[Routed],
         when_full: OnFull,
         batch: Batch | None = None,
+        *,
+        by_queue: bool = False,
     ) -> None:
         self._catalog = catalog
         self._storage = storage
         self._loads = sorted(loads, key=lambda each: each.queue.id)
         self._when_full = when_full
         self._batch = batch
+        #: Whether each queue knows the batch by itself, and may get it although others have it.
+        self._by_queue = by_queue
 
     def run(self) -> dict[str, list[int]] | None:
         """
@@ -99,20 +103,22 @@ class LoadIntoSeveral:
         self, full: int | None, waiter: int | None, timeout: float | None
     ) -> dict[str, list[int]] | None:
         def work(connection: Connection) -> dict[str, list[int]] | None:
-            if self._batch is not None and not self._is_new(connection, self._batch):
-                names = [one.location for each in self._loads for one in each.files if one.location]
-                segments.discard_unpublished(connection, names)
-                if waiter is not None:
-                    waiters.leave(connection, waiter)
+            loads = self._new_ones(connection)
+            others = [each for each in self._loads if each not in loads]
+            names = [one.location for each in others for one in each.files if one.location]
+            segments.discard_unpublished(connection, names)
+            if waiter is not None and full not in [each.queue.id for each in loads]:
+                waiters.leave(connection, waiter)
+            if not loads:
                 return None
             first_ids = {}
-            for each in self._loads:
+            for each in loads:
                 if each.smart is not None:
                     own = waiter if each.queue.id == full else None
                     first_ids[each.queue.name] = each.smart.load_within(
                         connection, own, self._when_full.overflow
                     )
-            plain = [each for each in self._loads if each.smart is None]
+            plain = [each for each in loads if each.smart is None]
             loaded = load_all(
                 connection,
                 self._storage,
@@ -127,6 +133,13 @@ class LoadIntoSeveral:
 
         return commit_load(self._catalog, work, timeout)
 
-    def _is_new(self, connection: Connection, batch: Batch) -> bool:
+    def _new_ones(self, connection: Connection) -> Sequence[Routed]:
+        """Return the loads of the queues that do not have the batch."""
+        batch = self._batch
+        if batch is None:
+            return self._loads
+        if self._by_queue:
+            return [each for each in self._loads if is_new_load(connection, each.queue, batch)]
         names = ", ".join(each.queue.name for each in self._loads)
-        return is_new_load(connection, Place(named_locks.STORE, names), batch)
+        is_new = is_new_load(connection, Place(named_locks.STORE, names), batch)
+        return self._loads if is_new else []

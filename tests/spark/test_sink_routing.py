@@ -121,8 +121,17 @@ def test_a_row_without_a_queue_is_refused(rig, routed):
 
 
 def test_the_option_queues_limits_the_routes(rig, routed):
-    with pytest.raises(StreamingQueryException, match="the option queues does not name it"):
+    with pytest.raises(StreamingQueryException, match="queue 'even', which the option queues"):
         finish(rig.sink(routed, None, queues="odd", **ROUTE))
+    # Nor does a template make others; those that are named are made.
+    with pytest.raises(StreamingQueryException, match=r"queue 'even', which the option queues"):
+        finish(rig.sink(routed, None, queues="odd", template="odd", **ROUTE))
+    rows = rig.read(ack="browse").withColumn("_to", F.lit("strange"))
+    with pytest.raises(PySparkException, match=r"queue 'strange', which the option queues"):
+        rig.write(rows, None, queues="odd,new", template="odd", **ROUTE)
+    assert "strange" not in rig.store.queues()
+    rig.write(rows.withColumn("_to", F.lit("new")), None, queues="odd,new", template="odd", **ROUTE)
+    assert (numbers(rig, "new"), numbers(rig, "odd")) == (list(range(10)), [])
 
 
 @pytest.mark.parametrize(
@@ -131,6 +140,8 @@ def test_the_option_queues_limits_the_routes(rig, routed):
         ({"mode": "settle"}, "queueColumn is for mode=load"),
         ({"key": "number"}, "key concerns one queue"),
         ({"maxSize": "5"}, "maxSize concerns one queue"),
+        ({"shards": "2"}, "shards concerns one queue"),
+        ({"output": "odd"}, "output concerns one queue"),
         ({"queueColumn": "_ot"}, "did you mean '_to'"),
         ({"queueColumn": "number"}, "must be a string"),
         ({"template": "nope"}, "no queue 'nope'"),
@@ -207,6 +218,26 @@ def test_a_version_of_a_writer_is_loaded_once(rig):
     for options in ({"txnAppId": "etl"}, {"txnVersion": "3"}):
         with pytest.raises(PySparkException, match="together"):
             rig.write(rows, "copy", **options)
+
+
+def test_each_queue_knows_the_versions_of_a_writer(rig, routed):
+    """As each table of Delta does: one batch may be written by several writes of one writer."""
+    writer = {"txnAppId": "etl", "txnVersion": "1"}
+    rows = rig.read(ack="browse")
+    to_odd, to_even = (rows.withColumn("_to", F.lit(name)) for name in ("odd", "even"))
+    for _ in range(2):
+        rig.write(to_odd, None, **writer, **ROUTE)
+        rig.write(to_even, None, **writer, **ROUTE)
+    assert (len(numbers(rig, "odd")), len(numbers(rig, "even"))) == (10, 10)
+
+    # One of the two has the version already.
+    rig.write(rows, "odd", txnAppId="etl", txnVersion="2")
+    both = rows.withColumn("_to", by_parity())
+    rig.write(both, None, txnAppId="etl", txnVersion="2", **ROUTE)
+    assert (len(numbers(rig, "odd")), len(numbers(rig, "even"))) == (20, 15)
+    with pytest.raises(PySparkException, match="txnVersion"):
+        rig.write(rows, "odd", txnAppId="etl", txnVersion=str(2**63))
+    assert rig.store.admin.fsck().to_pylist() == []
 
 
 def test_a_stream_refuses_a_version(rig, routed):
