@@ -106,8 +106,8 @@ class Target:
             what, near = "a queue", nearest(unknown[0], self.specs)
         raise NoSuchQueue(
             f"column {routes.column!r} names {what} that the store does not have: "
-            f"{listed(unknown, quoted=True)}{near}; nothing was loaded. Create them first, or set the option "
-            "template to a queue whose columns, shards, key and settings new queues get"
+            f"{listed(unknown, quoted=True)}{near}; nothing was loaded. Create them first, or set "
+            "the option template to a queue whose columns, shards, key and settings new queues get"
         )
 
 

@@ -213,8 +213,9 @@ class Slice:
     @property
     def came_at(self) -> int:
         """When the first of the messages came into main, as far as it is known."""
-        # A compaction keeps the time when the last one came. What never failed came by its load.
-        return self.moved_at if self.attempts else self.loaded_at
+        # A compaction keeps the time when the last one came. What was never fired came by its load.
+        has_returned = self.attempts or self.fired_at is not None
+        return self.moved_at if has_returned else self.loaded_at
 
     def place_of(self, row: int) -> int:
         """Return the place of a row in its shard."""

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from queue_core import ConsumerPool, batch_handler
+from queue_core import ConsumerPool, Later, batch_handler
 from queue_core.catalog.record_tables import tallies
 from queue_core.catalog.records import samples
 from queue_core.catalog.records.timings import merged, take_sample
@@ -19,6 +19,7 @@ from queue_core.values.histogram import Measured, bucket_of
 from queue_core.watching.prometheus import page
 from tests.contract.test_metrics import scraped
 from tests.factories import make_queue, orders
+from tests.waiting import until
 
 pytestmark = pytest.mark.each_catalog
 
@@ -125,6 +126,24 @@ def test_a_message_waits_anew_after_the_sideline_and_not_after_a_reload(store):
 
     found = measured(store, "waiting")
     assert (found[1.0], found[5.0], found[float("inf")]) == (1, 3, 3)
+
+
+def test_a_message_waits_anew_after_its_handler_has_put_it_off(store):
+    queue = make_queue(store)
+    queue.load(orders(1))
+    calls = []
+
+    def handler(message):
+        calls.append(message)
+        if len(calls) == 1:
+            raise Later(1.2)
+        return True
+
+    with ConsumerPool(store, "orders", handler):
+        until(lambda: len(calls) == 2)
+    store.catalog.timings.flush(store.catalog.write, at_once=True)
+    found = measured(store, "waiting")
+    assert (len(calls), found[1.0], found[float("inf")]) == (2, 2, 2)
 
 
 def test_another_process_tells_what_this_one_has_measured(store):

@@ -162,7 +162,10 @@ def _heads(only: _Only) -> Select[Any]:
             func.min(slices.c.loaded_at).label("loaded_at"),
             # As `Slice.came_at`.
             func.min(
-                case((slices.c.attempts == 0, slices.c.loaded_at), else_=slices.c.moved_at)
+                case(
+                    ((slices.c.attempts == 0) & slices.c.fired_at.is_(None), slices.c.loaded_at),
+                    else_=slices.c.moved_at,
+                )
             ).label("came_at"),
         )
         .select_from(shards.join(slices, slices.c.id == head))
