@@ -214,6 +214,8 @@ class Catalog:
 
         A later call opens new ones; if it is closed *for_good*, the call raises `Invalid`.
         """
+        if not self._closed:
+            self.timings.flush(self.write, at_once=True)
         self._closed = self._closed or for_good
         connections.give_back(self, self.engine)
 

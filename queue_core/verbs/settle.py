@@ -97,6 +97,8 @@ def settle_or_lose(
 
     lost = transact(catalog, "settle", work)
     FAILURES.note(listed([queue.name for queue in queues]), settlement)
+    # By now, the messages may be the last ones for long.
+    catalog.timings.flush(catalog.write)
     return lost
 
 

@@ -9,11 +9,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from queue_core import ConsumerPool, Later, batch_handler
+from queue_core import ConsumerPool, Later, Store, batch_handler
 from queue_core.catalog.record_tables import tallies
 from queue_core.catalog.records import samples
 from queue_core.catalog.records.timings import merged, take_sample
 from queue_core.errors import CatalogUnavailable
+from queue_core.upkeep.leader.lease import LeaseLeader
+from queue_core.upkeep.tasks.runner import SideTasks
 from queue_core.upkeep.tasks.sample import sample
 from queue_core.values.histogram import Measured, bucket_of
 from queue_core.watching.prometheus import page
@@ -144,6 +146,24 @@ def test_a_message_waits_anew_after_its_handler_has_put_it_off(store):
     store.catalog.timings.flush(store.catalog.write, at_once=True)
     found = measured(store, "waiting")
     assert (len(calls), found[1.0], found[float("inf")]) == (2, 2, 2)
+
+
+@pytest.mark.parametrize("moment", ["close", "settle", "side tasks"])
+def test_what_was_fired_by_hand_is_told_when_its_process_rests(store, moment, monkeypatch):
+    queue = make_queue(store)
+    queue.load(orders(5))
+    with Store(store.address) as other:
+        fired = other.queue("orders").fire(5)
+        if moment != "close":
+            monkeypatch.setattr("queue_core.catalog.records.timings.FLUSH_SECONDS", 0.0)
+            if moment == "settle":
+                other.queue("orders").delete(fired)
+            else:
+                SideTasks(
+                    other.catalog, other.storage, LeaseLeader(other.catalog), tasks=[]
+                ).run_due([])
+            assert measured(store, "waiting")[float("inf")] == 5
+    assert measured(store, "waiting")[float("inf")] == 5
 
 
 def test_another_process_tells_what_this_one_has_measured(store):

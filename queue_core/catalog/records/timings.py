@@ -1,12 +1,14 @@
 """Timings: how long messages wait in main, and how long handlers take, of all processes.
 
-A process counts in memory, and adds what it has counted to the catalog every `FLUSH_SECONDS`, in a
-short transaction of its own: a firing or a settlement pays nothing. Of a process that dies, the
-counts of the last seconds are lost. Waiting ends at the firing, so it has no outcome.
+A process counts in memory, and adds what it has counted to the catalog in a short transaction of
+its own: at a firing, a settlement or a round of side tasks `FLUSH_SECONDS` later, and when it
+closes the store. So a firing or a settlement pays nothing. Of a process that dies, the counts of
+the last seconds are lost. Waiting ends at the firing, so it has no outcome.
 """
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -47,6 +49,7 @@ class Timings:
         self._lock = threading.Lock()
         self._measured: dict[_Key, Measured] = {}
         self._since = time.monotonic()
+        self._process = os.getpid()
 
     def add(self, queue_id: int, measured: Measured, outcome: str | None = None) -> None:
         """Add how long messages took a handler with an *outcome*, or waited, without one."""
@@ -69,7 +72,9 @@ class Timings:
         with self._lock:
             found, self._measured = self._measured, {}
             self._since = time.monotonic()
-        if not found:
+            # A fork leaves what it has a copy of to the process that has measured it.
+            is_copy, self._process = self._process != os.getpid(), os.getpid()
+        if is_copy or not found:
             return
         try:
             write(lambda connection: _write(connection, found))

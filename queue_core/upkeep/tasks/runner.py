@@ -120,6 +120,7 @@ class SideTasks:
         settings decide when and how tasks run. If no task is due, this costs two reading
         transactions. Raises only the errors of reading the schedule.
         """
+        self._context.catalog.timings.flush(self._context.catalog.write)
         ran: list[Ran] = []
         if retries and self._retries is not None:
             ran, _ = self._retries.run([queue.name for queue in queues])
