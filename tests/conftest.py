@@ -16,6 +16,7 @@ from queue_core.support import faults
 from queue_core.values.address import Address
 from tests import servers, statements, unsynced
 from tests.waiting import until
+from tests.warm_python import warm_python
 from tests.zookeeper import ZooKeeper
 
 if TYPE_CHECKING:
@@ -155,7 +156,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
     from pyspark_ignis import tuned
 
     folder = tmp_path_factory.mktemp("spark")
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ["PYTHONPATH"] = os.pathsep.join(
         filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])
     )
@@ -173,12 +173,16 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
         .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
         .config("spark.sql.streaming.checkpointLocation", str(folder / "checkpoints"))
     )
-    session = tuned(builder).getOrCreate()
-    session.sparkContext.setLogLevel("ERROR")
-    yield session
-    for query in session.streams.active:
-        query.stop()
-    session.stop()
+    with warm_python() as python:
+        os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = python
+        session = tuned(builder).getOrCreate()
+        # Sessions that tests start in processes of their own have a plain Python.
+        os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+        session.sparkContext.setLogLevel("ERROR")
+        yield session
+        for query in session.streams.active:
+            query.stop()
+        session.stop()
 
 
 @pytest.fixture
