@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
@@ -12,7 +12,7 @@ from ignis_cli.app import Limit, Positive, command, duration
 from ignis_cli.display import answer
 from ignis_cli.invocation import REFUSED, current
 from ignis_cli.logs import LogFormat
-from ignis_cli.supervising import supervised
+from ignis_cli.supervising import end_with_supervisor, supervised
 from queue_core import Breaker, ConsumerPool, IgnisError
 from queue_core.errors import BadOption
 from queue_core.pool.held_bytes import MAX_BYTES
@@ -35,7 +35,7 @@ def work(
     selector: str | None = None,
     retry: str | None = None,
     breaker: str | None = None,
-    processes: Positive = 1,
+    processes: Annotated[int, typer.Option(min=1, max=1024)] = 1,
     drain: bool = False,
     stop_after: str = "30s",
     log_format: LogFormat = LogFormat.text,
@@ -71,6 +71,7 @@ def work(
     """
     seconds = duration("stop-after", stop_after)
     logs.start(log_format)
+    end_with_supervisor()
     with current.get().store() as store:
         pool = ConsumerPool(
             store,
@@ -87,6 +88,7 @@ def work(
         )
         # What cannot work was refused above, once for all processes.
         counts = {} if processes > 1 else _run(pool, queue, seconds, drain=drain)
+    died = 0
     if processes > 1:
         options = {
             "workers": workers,
@@ -103,9 +105,12 @@ def work(
         arguments += ["--drain"] if drain else []
         names = [_name_of(name, number) for number in range(1, processes + 1)]
         logs.announce(f"working on {', '.join(queue)} in {processes} processes; Ctrl-C ends")
-        counts = supervised([[*arguments, f"--name={each}"] for each in names], seconds)
+        counts, died = supervised([[*arguments, f"--name={each}"] for each in names], seconds)
     text = ", ".join(f"{count:,} {outcome}" for outcome, count in sorted(counts.items()))
-    answer(text or "no message was handled", **counts)
+    text = text or "no message was handled"
+    if died:
+        text += f"; not counted: what {died:,} processes that died had done"
+    answer(text, **counts)
 
 
 def _run(pool: ConsumerPool, queues: list[str], seconds: float, *, drain: bool) -> dict[str, int]:

@@ -1,10 +1,16 @@
-"""Processes of `ignis work`: several of them, and again what dies."""
+"""
+Processes of `ignis work`: several of them, and again what dies.
+
+The processes have one end of a pipe. If the supervisor dies, however that happens, it closes, and
+they end as by SIGTERM; if they were ending already, at once.
+"""
 
 from __future__ import annotations
 
 import json
 import logging
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -17,8 +23,11 @@ import typer
 from ignis_cli.invocation import REFUSED, Invocation, current
 from queue_core.pool.signals import asked_to_end
 
-#: Seconds before a process that died is started again; they double up to the most, and begin again
-#: once a process has lived for the longest time.
+#: The variable with the number of the pipe's end.
+_PIPE = "IGNIS_SUPERVISOR"
+#: Seconds before a process that died is started again. If it ended with an error, they double up to
+#: the most, and begin again once a process has lived for the longest time. A process that was
+#: killed may have met the message that the next ones find.
 _PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS, _GOOD_SECONDS = 0.5, 30.0, 60.0
 #: Seconds between two looks at whether all processes have ended.
 _LOOK_SECONDS = 0.1
@@ -27,17 +36,32 @@ _END_SECONDS = 15.0
 _log = logging.getLogger(__name__)
 
 
-def supervised(commands: Sequence[Sequence[str]], stop_seconds: float) -> dict[str, int]:
-    """
-    Run a process for each of some commands, and again what dies; return the sum of their counts.
+def end_with_supervisor() -> None:
+    """In a process of a supervisor: end when that has died."""
+    pipe = os.environ.pop(_PIPE, None)
+    if pipe is not None:
+        threading.Thread(target=_end_after, args=(int(pipe),), daemon=True).start()
 
-    Ends with `REFUSED` if one of them ends so.
+
+def _end_after(pipe: int) -> None:
+    os.read(pipe, 1)
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def supervised(
+    commands: Sequence[Sequence[str]], stop_seconds: float
+) -> tuple[dict[str, int], int]:
+    """
+    Run a process for each of some commands, and again what dies.
+
+    Return the sum of their counts, and how many died, whose counts are unknown. Ends with `REFUSED`
+    if one of them ends so.
     """
     supervisor = Supervisor(current.get(), commands)
     supervisor.run(stop_seconds)
     if supervisor.refused:
         raise typer.Exit(REFUSED)
-    return dict(supervisor.counts)
+    return dict(supervisor.counts), supervisor.died
 
 
 class Supervisor:
@@ -54,6 +78,9 @@ class Supervisor:
         for name, value in invocation._asdict().items():
             if value:
                 self._environment[f"IGNIS_{name.upper()}"] = value
+        #: Both ends are closed with the process.
+        self._pipe, _ = os.pipe()
+        self._environment[_PIPE] = str(self._pipe)
         self._threads = [
             threading.Thread(target=self._keep, args=(each,), daemon=True) for each in commands
         ]
@@ -63,6 +90,8 @@ class Supervisor:
         self._ends = threading.Event()
         #: What the processes have counted; those that died have not.
         self.counts: Counter[str] = Counter()
+        #: How many processes died.
+        self.died = 0
         #: Whether a process has refused its work, so that a new one would too.
         self.refused = False
 
@@ -93,9 +122,10 @@ class Supervisor:
                 for line in said.splitlines():
                     self.counts.update(json.loads(line))
                 self.refused = self.refused or code == REFUSED
+                self.died += code not in (0, REFUSED)
             if code in (0, REFUSED) or self._ends.is_set():
                 return
-            if time.monotonic() - started > _GOOD_SECONDS:
+            if code < 0 or time.monotonic() - started > _GOOD_SECONDS:
                 pause = _PAUSE_SECONDS
             ended = f"was killed by signal {-code}" if code < 0 else f"ended with {code}"
             _log.warning("process %d %s; another starts in %g s", process.pid, ended, pause)
@@ -111,6 +141,7 @@ class Supervisor:
                 stdout=subprocess.PIPE,
                 text=True,
                 env=self._environment,
+                pass_fds=[self._pipe],
                 # Ctrl-C goes to this process alone, which asks the others to end, once.
                 start_new_session=True,
             )

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 
 import psutil
 import pytest
@@ -41,6 +42,9 @@ def copy(order):
 def slow_copy(order):
     time.sleep(0.01)
     return {"number": order["number"]}
+
+def stuck(order):
+    time.sleep(60)
 """
 
 
@@ -141,6 +145,7 @@ def test_rows_of_a_handler_go_to_the_output(ignis, store, shop):
         ("--retry", "often", "write it as Retry"),
         ("--breaker", "50", "give a JSON object"),
         ("--processes", "0", "greater than or equal to 1"),
+        ("--processes", "1025", "less than or equal to 1024"),
     ],
 )
 def test_an_option_that_cannot_be_is_refused_before_a_process_starts(
@@ -151,20 +156,53 @@ def test_an_option_that_cannot_be_is_refused_before_a_process_starts(
     assert why in refusal(ignis("work", "shop_of_test:copy", "--queue", "orders", *args))
 
 
-def test_processes_that_die_are_started_again(store, address, shop):
-    queue = make_queue(store, shards=4)
-    results = store.create_queue("results", queue.schema)
-    queue.load(orders(3000))
-    process = subprocess.Popen(
+def start_two(address, handler="slow_copy"):
+    """A supervisor of two processes that copy orders."""
+    return subprocess.Popen(
         [
             *(sys.executable, "-m", "ignis_cli", "--json"),
             *("--catalog", address.catalog, "--storage", address.storage),
-            *("work", "shop_of_test:slow_copy", "--queue", "orders", "--workers", "1"),
+            *("work", f"shop_of_test:{handler}", "--queue", "orders", "--workers", "1"),
             *("--processes", "2", "--output", "results", "--batch", "5"),
         ],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
     )  # fmt: skip
+
+
+@pytest.mark.parametrize("ending", ["killed", "asked twice"])
+def test_no_process_outlives_its_supervisor(store, address, shop, ending):
+    queue = make_queue(store, shards=4)
+    results = store.create_queue("results", queue.schema)
+    queue.load(orders(3000))
+    process = start_two(address, "slow_copy" if ending == "killed" else "stuck")
+    eventually(lambda: len(psutil.Process(process.pid).children()) == 2)
+    children = psutil.Process(process.pid).children()
+    if ending == "killed":
+        eventually(lambda: results.browse().num_rows > 20)
+        process.kill()
+    else:
+        eventually(lambda: len(store.view("slices")["consumer"].drop_null().unique()) == 2)
+        process.terminate()
+        time.sleep(0.5)
+        assert all(psutil.pid_exists(child.pid) for child in children)
+        process.terminate()
+    process.communicate(timeout=60)
+
+    _, left = psutil.wait_procs(children, timeout=20)
+    assert left == []
+    done = numbers_of(results.browse())
+    assert len(done) == len(set(done))
+    if ending == "killed":
+        # They ended as after SIGTERM: nothing is in flight.
+        assert sorted([*done, *numbers_of(queue.browse())]) == list(range(3000))
+
+
+def test_processes_that_die_are_started_again(store, address, shop):
+    queue = make_queue(store, shards=4)
+    results = store.create_queue("results", queue.schema)
+    queue.load(orders(3000))
+    process = start_two(address)
     children = []
 
     def found():
