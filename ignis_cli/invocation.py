@@ -18,7 +18,7 @@ from typer.models import CommandInfo
 
 from ignis_cli.display import OutputLost, complain, flush, in_json
 from queue_core.errors import BadOption, IgnisError
-from queue_core.values.address import VARIABLES, Address
+from queue_core.values.address import Address, completed
 
 if TYPE_CHECKING:
     from queue_core import Store
@@ -145,9 +145,10 @@ class Invocation(NamedTuple):
     storage: str | None
 
     @staticmethod
-    def of(*given: str | None) -> Invocation:
-        """Take the address from the options or, if there is none, from the environment."""
-        return Invocation(*(given if any(given) else map(os.environ.get, VARIABLES)))
+    def of(path: str | None, catalog: str | None, storage: str | None) -> Invocation:
+        """Take the address from the options, and what they lack from the environment."""
+        path, catalog, storage = map(_text, completed(path, catalog, storage))
+        return Invocation(path, catalog, storage)
 
     def address(self) -> Address:
         """Return the address; raises `BadOption`, which names the options of the command line."""
@@ -167,6 +168,10 @@ class Invocation(NamedTuple):
         from queue_core.store import Store
 
         return Store(self.address(), create=create, adopt=adopt)
+
+
+def _text(value: object) -> str | None:
+    return None if value is None else str(value)
 
 
 #: The invocation that a command belongs to; the callback of `ignis` sets it.

@@ -18,7 +18,7 @@ from queue_core.catalog.holders import consumers
 from queue_core.catalog.identity.identity import Identity, NewStore
 from queue_core.catalog.records.acts import acting
 from queue_core.consumers.presence.implicit_consumer import Keeper, OwnConsumer
-from queue_core.errors import BadOption, Invalid
+from queue_core.errors import BadOption, Invalid, NoSuchQueue
 from queue_core.segments.buffers import DEFAULT_BUFFERS
 from queue_core.segments.storage import Storage
 from queue_core.support.interruption import shielded
@@ -26,7 +26,7 @@ from queue_core.upkeep.tasks.registry import TASKS
 from queue_core.values.address import Address
 from queue_core.values.durations import Duration, check_timeout
 from queue_core.values.model import Consumer, Magazine
-from queue_core.values.names import check_consumer, check_magazine, nearest
+from queue_core.values.names import check_consumer, check_magazine, listed, nearest
 from queue_core.values.options import CLIENT_ID
 from queue_core.values.settings import DEFAULT_SHARDS, is_whole
 from queue_core.values.views import VIEWS
@@ -246,6 +246,11 @@ class Store(AbstractContextManager["Store"]):
         # Not at the top: commands wait for its imports.
         from queue_core.queue.loading import load_into_several
 
+        with self.catalog.read() as connection:
+            there = queues.find_those(connection, [*rows])
+        missing = [name for name in rows if name not in there]
+        if len(missing) > 1:
+            raise NoSuchQueue(f"the store has no queues {listed(missing, quoted=True)}")
         opened = {name: self.queue(name).opened for name in rows}
         return load_into_several(opened, rows, check_timeout("timeout", timeout))
 

@@ -121,6 +121,13 @@ class PoolOutput:
         self._exclusion = exclusion
         #: Whether the output queue had no room at the last settlement.
         self._is_full = False
+        #: What was settled before another part could not be; its worker will ask for it again.
+        self._done: list[Settled] = []
+
+    @property
+    def knows_more(self) -> bool:
+        """Whether it has settled messages that their workers take for unsettled."""
+        return bool(self._done)
 
     def fitted(self, given: Sequence[Given]) -> Fitted:
         """Return the rows of a batch with the columns of the queue."""
@@ -145,6 +152,28 @@ class PoolOutput:
         If the rows cannot be loaded, each worker's are settled alone, and those that are the reason
         fail. Raises `Unavailable`, also while the output queue has no room.
         """
+        if not self._done:
+            return self._settle_new(outcomes)
+        done = Settled(
+            pa.concat_tables([each.settlement for each in self._done]),
+            np.concatenate([each.lost for each in self._done]),
+        )
+        known = _ids_of(done.settlement)
+        given = [_ids_of(each.settlement) for each in outcomes]
+        parts = zip(outcomes, given, strict=True)
+        new = [each.take(np.flatnonzero(~np.isin(ids, known))) for each, ids in parts]
+        settled = self._settle_new(new)
+        found = []
+        for ids, part in zip(given, settled, strict=True):
+            rows = pa.concat_tables([part.settlement, done.settlement])
+            places = pc.index_in(pa.array(ids), value_set=rows.column("_message_id"))
+            lost = np.concatenate([part.lost, np.intersect1d(done.lost, ids)])
+            found.append(Settled(rows.take(places), lost))
+        left = np.flatnonzero(~np.isin(known, np.concatenate(given)))
+        self._done = [Settled(done.settlement.take(left), done.lost)] if len(left) else []
+        return found
+
+    def _settle_new(self, outcomes: Sequence[PoolOutcomes]) -> list[Settled]:
         joint = PoolOutcomes.joint(outcomes)
         try:
             lost = self._settle(joint)
@@ -158,19 +187,28 @@ class PoolOutput:
             if joint.output is None or waits or error.outcome_unknown:
                 raise
             if len(outcomes) > 1:
-                # What is settled before another one is unavailable counts as lost the next time.
-                return [settled for each in outcomes for settled in self.settle_all([each])]
+                return self._settle_each(outcomes)
             (one,) = outcomes
             if isinstance(error, QueueFull) and one.settlement.num_rows > 1:
                 # Together, they are more than the queue can ever hold.
                 numbers = np.arange(one.settlement.num_rows)
-                halves = [one.take(half) for half in np.array_split(numbers, 2)]
-                parts = [self.settle_all([half])[0] for half in halves]
+                parts = self._settle_each([one.take(half) for half in np.array_split(numbers, 2)])
                 settlement = pa.concat_tables([each.settlement for each in parts])
                 return [Settled(settlement, np.concatenate([each.lost for each in parts]))]
             return [self._fail(one, error)]
         self._is_full = False
         return [Settled(each.settlement, lost) for each in outcomes]
+
+    def _settle_each(self, parts: Sequence[PoolOutcomes]) -> list[Settled]:
+        """Settle parts one after another, and keep what is settled if one cannot be yet."""
+        settled: list[Settled] = []
+        try:
+            for part in parts:
+                settled += self._settle_new([part])
+        except IgnisError:
+            self._done += settled
+            raise
+        return settled
 
     def _fail(self, outcomes: PoolOutcomes, error: IgnisError) -> Settled:
         """Settle messages whose rows cannot be loaded: they fail."""
@@ -247,6 +285,11 @@ def settle_rows(
 ) -> Numbers:
     """Settle rows of `SETTLEMENT`; return the ids of messages that are not held."""
     return _known(settle_or_lose(catalog, [queue], Settlement.of(rows), holder, retry=policy))
+
+
+def _ids_of(settlement: pa.Table) -> Numbers:
+    ids: Numbers = settlement.column("_message_id").to_numpy()
+    return ids
 
 
 def _known(lost: Numbers | None) -> Numbers:

@@ -34,6 +34,23 @@ _SECRETS = re.compile(
 _FILE_SYSTEMS = ("gs", "gcs", "abfs", "abfss", "hdfs", "viewfs")
 
 
+def completed(
+    path: str | Path | None, catalog: str | None, storage: str | Path | None
+) -> tuple[str | Path | None, str | None, str | Path | None]:
+    """
+    Return an address with what the environment says of it; an empty text says nothing.
+
+    Of a catalog without a storage, or a storage without a catalog, it says the other one.
+    """
+    path, catalog, storage = path or None, catalog or None, storage or None
+    if path is not None or (catalog and storage):
+        return path, catalog, storage
+    there = [os.environ.get(name) or None for name in VARIABLES]
+    if catalog is None and storage is None:
+        return there[0], there[1], there[2]
+    return None, catalog or there[1], storage or there[2]
+
+
 class Address(NamedTuple):
     """The catalog and the storage of a store."""
 
@@ -60,16 +77,15 @@ class Address(NamedTuple):
         """
         Return the address of an embedded store's folder, or of a catalog and a storage.
 
-        Without any of them, the environment says it: ``IGNIS_PATH``, or ``IGNIS_CATALOG`` and
+        What is missing, the environment says: ``IGNIS_PATH``, or ``IGNIS_CATALOG`` and
         ``IGNIS_STORAGE``. Raises `BadOption` unless exactly one of these two is given.
         """
-        if not (path or catalog or storage):
-            path, catalog, storage = (os.environ.get(name) or None for name in VARIABLES)
+        path, catalog, storage = completed(path, catalog, storage)
         for option, value in {"path": path, "catalog": catalog, "storage": storage}.items():
             _check_text(option, value)
         if path is not None and (catalog or storage):
             raise BadOption("pass either path=, or catalog= and storage=, not both")
-        if path is None or not str(path):
+        if path is None:
             if not catalog or not storage:
                 raise BadOption(
                     "the store has no address: pass path=some/folder, or both "

@@ -55,6 +55,7 @@ def test_one_transaction_that_fails_changes_no_queue(store, two, monkeypatch):
     ("rows", "error", "text"),
     [
         ({"a": [{"number": 1}], "nope": [{"number": 1}]}, NoSuchQueue, "nope"),
+        ({"a": [{"number": 1}], "no": [], "none": []}, NoSuchQueue, "no queues 'no', 'none'"),
         ({"a": [{"number": 1}], "b": [{"other": 1}]}, SchemaMismatch, "'b'"),
         ({"a": [{"number": 1}], "b_SIDELINE": [{"number": 1}]}, BadOption, "sideline"),
         ({"a": [{"number": 1}], "meeting": [{"number": 1}]}, BadOption, "max_size=0"),

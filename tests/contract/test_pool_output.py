@@ -333,6 +333,23 @@ def test_messages_whose_rows_are_too_many_together_are_settled_one_after_the_oth
     assert queue.failures().num_rows == 0
 
 
+def test_what_was_settled_before_the_queue_was_full_counts_once(store, queue, monkeypatch, caplog):
+    """The queue has room for a part of a batch; the rest waits, and is put back."""
+    monkeypatch.setattr(pool_output, "ROOM_SECONDS", 0.2)
+    results = store.create_queue("results", RESULTS, max_size=30)
+    queue.load(orders(100))
+    handler = batch_handler(lambda batch: batch.select(["number"]))
+    with ConsumerPool(
+        store, "orders", handler, output="results", batch=20, concurrency=2, tasks=()
+    ) as pool:
+        eventually(lambda: "the pool waits for room" in caplog.text)
+    there = results.browse().num_rows
+    assert 0 < there <= 30
+    assert (pool.counts["deleted"], pool.counts.get("lost", 0)) == (there, 0)
+    left = numbers_of(queue.fire("all").messages)
+    assert sorted([*left, *numbers_of(results.browse())]) == list(range(100))
+
+
 @pytest.mark.parametrize("why", ["fail", "too_large", "dropped"])
 def test_rows_that_the_queue_refuses_fail_their_messages_and_the_pool_goes_on(
     store, queue, why, caplog

@@ -192,4 +192,9 @@ def test_the_environment_gives_an_address_that_is_given_nowhere_else(monkeypatch
     with pytest.raises(BadOption, match="no address"):
         Address.of()
     monkeypatch.setenv("IGNIS_STORAGE", "s3://b/p")
-    assert Address.of() == Address("postgresql+psycopg://h/db", "s3://b/p")
+    both = Address("postgresql+psycopg://h/db", "s3://b/p")
+    assert Address.of() == Address.of(storage="s3://b/p") == both
+    # One half may be given, and an empty text gives nothing.
+    assert Address.of("", catalog="sqlite:////c.db") == Address("sqlite:////c.db", "s3://b/p")
+    monkeypatch.setenv("IGNIS_PATH", "")
+    assert Address.of() == both
