@@ -73,10 +73,7 @@ class OutcomeBuffer:
             if source.output is not None:
                 parts = [(batch.fit(), batch.messages.num_rows) for batch in batches]
                 outcomes = source.output.outcomes_of(left, parts)
-            try:
-                settled = _settled(source, outcomes, ending)
-            except QueueFull:
-                settled = _settled(source, outcomes.put_back(), ending)
+            settled = _settled(source, outcomes, ending)
             if left is rows:
                 rows = settled.settlement
             del self._by_source[source]
@@ -89,19 +86,31 @@ class OutcomeBuffer:
 
 
 def _settled(source: MessageSource, outcomes: PoolOutcomes, ending: threading.Event) -> Settled:
-    """Settle, and again after a while if the catalog is unavailable, until *ending* is set."""
+    """
+    Settle, and again after a while what is left, until *ending* is set.
+
+    If the output queue has no room then, the messages that have rows are put back.
+    """
+    done: list[Settled] = []
     while True:
         try:
-            done = source.settle(outcomes)
+            done.append(source.settle(outcomes))
             source.trouble.over()
-            return done
         except Unavailable as error:
+            is_full = isinstance(error, QueueFull)
             # A load into a full queue has waited already.
-            pause = 0.0 if isinstance(error, QueueFull) else RETRY_SECONDS
+            pause = 0.0 if is_full else RETRY_SECONDS
             if pause:
                 source.trouble.failed(error, "settle")
             if ending.wait(pause):
-                raise
+                if not is_full:
+                    raise
+                outcomes = outcomes.put_back()
+        else:
+            left = outcomes.after(done[-1])
+            if left is None:
+                return Settled.joint(done)
+            outcomes = left
 
 
 def _counts(

@@ -77,6 +77,11 @@ class PoolOutcomes(NamedTuple):
             output = left if len(left.numbers) else None
         return PoolOutcomes(self.settlement.take(kept), output)
 
+    def after(self, settled: Settled) -> PoolOutcomes | None:
+        """Return the rows that are left to settle, if any."""
+        done, rows = settled.settlement.num_rows, self.settlement.num_rows
+        return self.take(np.arange(done, rows)) if done < rows else None
+
     def put_back(self) -> PoolOutcomes:
         """Return outcomes that reload the messages that have rows."""
         assert self.output is not None
@@ -88,10 +93,20 @@ class PoolOutcomes(NamedTuple):
 
 
 class Settled(NamedTuple):
-    """Outcomes as they were settled, and the ids of the messages that were not held any more."""
+    """
+    Outcomes as they were settled, and the ids of the messages that were not held any more.
+
+    They may be the first ones of those that were given: the others wait for room, or the catalog.
+    """
 
     settlement: pa.Table
     lost: Numbers
+
+    @staticmethod
+    def joint(parts: Sequence[Settled]) -> Settled:
+        """Return several parts as one."""
+        settlement = pa.concat_tables([each.settlement for each in parts])
+        return Settled(settlement, np.concatenate([each.lost for each in parts]))
 
 
 class PoolOutput:
@@ -121,13 +136,6 @@ class PoolOutput:
         self._exclusion = exclusion
         #: Whether the output queue had no room at the last settlement.
         self._is_full = False
-        #: What was settled before another part could not be; its worker will ask for it again.
-        self._done: list[Settled] = []
-
-    @property
-    def knows_more(self) -> bool:
-        """Whether it has settled messages that their workers take for unsettled."""
-        return bool(self._done)
 
     def fitted(self, given: Sequence[Given]) -> Fitted:
         """Return the rows of a batch with the columns of the queue."""
@@ -150,30 +158,8 @@ class PoolOutput:
         Settle the outcomes of several workers in one transaction, and load their rows.
 
         If the rows cannot be loaded, each worker's are settled alone, and those that are the reason
-        fail. Raises `Unavailable`, also while the output queue has no room.
+        fail. Raises `Unavailable` if nothing was settled, also while the output queue has no room.
         """
-        if not self._done:
-            return self._settle_new(outcomes)
-        done = Settled(
-            pa.concat_tables([each.settlement for each in self._done]),
-            np.concatenate([each.lost for each in self._done]),
-        )
-        known = _ids_of(done.settlement)
-        given = [_ids_of(each.settlement) for each in outcomes]
-        parts = zip(outcomes, given, strict=True)
-        new = [each.take(np.flatnonzero(~np.isin(ids, known))) for each, ids in parts]
-        settled = self._settle_new(new)
-        found = []
-        for ids, part in zip(given, settled, strict=True):
-            rows = pa.concat_tables([part.settlement, done.settlement])
-            places = pc.index_in(pa.array(ids), value_set=rows.column("_message_id"))
-            lost = np.concatenate([part.lost, np.intersect1d(done.lost, ids)])
-            found.append(Settled(rows.take(places), lost))
-        left = np.flatnonzero(~np.isin(known, np.concatenate(given)))
-        self._done = [Settled(done.settlement.take(left), done.lost)] if len(left) else []
-        return found
-
-    def _settle_new(self, outcomes: Sequence[PoolOutcomes]) -> list[Settled]:
         joint = PoolOutcomes.joint(outcomes)
         try:
             lost = self._settle(joint)
@@ -187,28 +173,30 @@ class PoolOutput:
             if joint.output is None or waits or error.outcome_unknown:
                 raise
             if len(outcomes) > 1:
-                return self._settle_each(outcomes)
+                return self._in_turn(outcomes)
             (one,) = outcomes
             if isinstance(error, QueueFull) and one.settlement.num_rows > 1:
                 # Together, they are more than the queue can ever hold.
                 numbers = np.arange(one.settlement.num_rows)
-                parts = self._settle_each([one.take(half) for half in np.array_split(numbers, 2)])
-                settlement = pa.concat_tables([each.settlement for each in parts])
-                return [Settled(settlement, np.concatenate([each.lost for each in parts]))]
+                halves = [one.take(half) for half in np.array_split(numbers, 2)]
+                return [Settled.joint(self._in_turn(halves))]
             return [self._fail(one, error)]
         self._is_full = False
         return [Settled(each.settlement, lost) for each in outcomes]
 
-    def _settle_each(self, parts: Sequence[PoolOutcomes]) -> list[Settled]:
-        """Settle parts one after another, and keep what is settled if one cannot be yet."""
-        settled: list[Settled] = []
-        try:
-            for part in parts:
-                settled += self._settle_new([part])
-        except IgnisError:
-            self._done += settled
-            raise
-        return settled
+    def _in_turn(self, outcomes: Sequence[PoolOutcomes]) -> list[Settled]:
+        """Settle each alone, up to the first one that has to wait; raise if nothing was settled."""
+        done = [Settled(each.settlement.slice(0, 0), np.empty(0, np.int64)) for each in outcomes]
+        for number, each in enumerate(outcomes):
+            try:
+                (done[number],) = self.settle_all([each])
+            except Unavailable:
+                if not number:
+                    raise
+                break
+            if each.after(done[number]) is not None:
+                break
+        return done
 
     def _fail(self, outcomes: PoolOutcomes, error: IgnisError) -> Settled:
         """Settle messages whose rows cannot be loaded: they fail."""
@@ -285,11 +273,6 @@ def settle_rows(
 ) -> Numbers:
     """Settle rows of `SETTLEMENT`; return the ids of messages that are not held."""
     return _known(settle_or_lose(catalog, [queue], Settlement.of(rows), holder, retry=policy))
-
-
-def _ids_of(settlement: pa.Table) -> Numbers:
-    ids: Numbers = settlement.column("_message_id").to_numpy()
-    return ids
 
 
 def _known(lost: Numbers | None) -> Numbers:

@@ -214,8 +214,7 @@ class AcquiringSource(MessageSource):
 
     def settle(self, outcomes: PoolOutcomes) -> Settled:
         """Settle; others of their groups, or below limits in flight, can be fired then."""
-        loads = outcomes.output is not None or (self.output is not None and self.output.knows_more)
-        settled = (self._settle_and_load if loads else self._settle)(outcomes)
+        settled = (self._settle if outcomes.output is None else self._settle_and_load)(outcomes)
         limited = any(limit.in_flight is not None for limit in self._queue.opened.limits)
         if limited or self._queue.info.settings.group is not None:
             self._on_available()

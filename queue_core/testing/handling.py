@@ -135,7 +135,7 @@ def handle(
         settled, left = run_in_transactions(queue, firing.ticket, given, runner, magazine, policy)
     elif target is not None and firing.ticket is not None:
         to = PoolOutput(target, contract.retry, queue, firing.ticket, nullcontext())
-        ((settled, _),) = to.settle_all([_outcomes(runner.run(given))])
+        settled = _settled(to, _outcomes(runner.run(given)))
         left = settled.slice(0, 0)
     else:
         settled = left = pa.Table.from_batches(runner.run(given), SETTLEMENT)
@@ -158,6 +158,17 @@ def _outcomes(batches: Iterable[pa.RecordBatch]) -> PoolOutcomes:
         rows.column("_message_id"), value_set=settlement.column("_message_id").combine_chunks()
     )
     return PoolOutcomes(settlement, OutputRows(numbers.to_numpy().astype(int), rows))
+
+
+def _settled(to: PoolOutput, outcomes: PoolOutcomes) -> pa.Table:
+    """Settle all outcomes, and return them; raises `QueueFull`."""
+    rest: PoolOutcomes | None = outcomes
+    parts = []
+    while rest is not None:
+        (settled,) = to.settle_all([rest])
+        parts.append(settled.settlement)
+        rest = rest.after(settled)
+    return pa.concat_tables(parts)
 
 
 def _joined(messages: pa.Table, settled: pa.Table) -> pa.Table:

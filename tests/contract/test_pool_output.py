@@ -3,8 +3,10 @@
 import threading
 import time
 from collections import Counter
+from contextlib import nullcontext
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -20,7 +22,11 @@ from queue_core import (
     constant,
 )
 from queue_core.catalog.poller import Poller
+from queue_core.handling.handler import settlement_rows
+from queue_core.handling.output import OutputRows
+from queue_core.handling.verdicts import Verdicts
 from queue_core.pool import output as pool_output
+from queue_core.pool.output import PoolOutcomes, PoolOutput
 from tests.contract.pools import PATIENCE, eventually
 from tests.factories import make_queue, numbers_of, orders
 
@@ -315,6 +321,59 @@ def test_a_pool_that_stops_while_its_output_is_full_puts_its_messages_back(
     assert pool.counts["reloaded"] >= 1
     assert numbers_of(results.browse()) == [-1]
     assert numbers_of(queue.fire("all").messages) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_what_was_settled_before_the_output_was_full_counts_as_settled(
+    store, queue, monkeypatch, caplog, workers
+):
+    """The rows of a batch, or of all workers, are more than the queue can hold together."""
+    monkeypatch.setattr(pool_output, "ROOM_SECONDS", 0.2)
+    results = store.create_queue("results", RESULTS, max_size=10)
+    queue.load(orders(36))
+    began = threading.Barrier(workers)
+    with ConsumerPool(
+        store,
+        "orders",
+        batch_handler(lambda batch: (began.wait(PATIENCE), batch.select(["number"]))[1]),
+        output="results",
+        batch=36 // workers,
+        concurrency=workers,
+        tasks=(),
+    ) as pool:
+        eventually(lambda: "the pool waits for room" in caplog.text)
+        eventually(lambda: results.browse().num_rows)
+    loaded = results.browse().num_rows
+    assert 0 < loaded <= 10
+    assert pool.counts == {"deleted": loaded, "reloaded": 36 - loaded}
+    assert queue.browse().num_rows == 36 - loaded
+
+
+def test_a_message_that_was_reloaded_beside_a_full_output_is_settled_by_its_next_call(
+    store, queue, monkeypatch
+):
+    monkeypatch.setattr(pool_output, "ROOM_SECONDS", 0.2)
+    results = store.create_queue("results", RESULTS, max_size=2)
+    queue.load(orders(3))
+    consumer = store.consumer("pool")
+    first, second, third = queue.fire("all", consumer=consumer).ids.to_pylist()
+
+    def given(outcomes, *rows):
+        tables = [settlement_rows(pa.array([id]), Verdicts.same(1, o)) for id, o in outcomes]
+        numbers = np.full(len(rows), len(outcomes) - 1)
+        table = pa.table({"number": pa.array(rows, pa.int64())})
+        table = table.append_column("text", pa.nulls(len(rows), pa.string()))
+        output = OutputRows(numbers, table) if rows else None
+        return PoolOutcomes(pa.Table.from_batches(tables), output)
+
+    output = PoolOutput(results, None, queue, consumer, nullcontext())
+    one = given([(first, "reload"), (second, "delete")], 1)
+    done, waits = output.settle_all([one, given([(third, "delete")], 2, 3)])
+    assert (done.settlement.num_rows, waits.settlement.num_rows) == (2, 0)
+    assert queue.fire(1, consumer=consumer).ids.to_pylist() == [first]
+    (done,) = output.settle_all([given([(first, "delete")])])
+    assert done.settlement.column("outcome").to_pylist() == ["delete"]
+    assert queue.browse().column("_message_id").to_pylist() == [third]
 
 
 def test_messages_whose_rows_are_too_many_together_are_settled_one_after_the_other(store, queue):
