@@ -37,6 +37,7 @@ from queue_core.upkeep.tasks.registry import REGISTRY, TASKS
 from queue_core.upkeep.tasks.runner import SideTasks
 from queue_core.upkeep.tasks.shovel import Retries
 from queue_core.upkeep.tasks.thread import retry_thread
+from queue_core.values.address import completed
 from queue_core.values.durations import Duration, check_seconds
 from queue_core.values.model import QueueInfo
 from queue_core.values.names import nearest
@@ -131,7 +132,10 @@ class IgnisManager:
         self._most = check_count("max_messages", max_messages)
         self._every = check_seconds("refresh_interval", refresh_interval)
         self._first = check_seconds("first_refresh", first_refresh)
-        self._address: dict[str, Any] = {"path": path, "catalog": catalog, "storage": storage}
+        place = completed(path, catalog, storage)
+        self._address: dict[str, Any] = dict(
+            zip(("path", "catalog", "storage"), place, strict=True)
+        )
         self._shared = SharedQueries(self._consume_many, GRACE_SECONDS) if shared else None
         self._queries: dict[str, ManagedQuery | SharedQuery] = {
             queue: self._managed(queue, given)

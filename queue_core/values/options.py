@@ -27,7 +27,8 @@ STORE: tuple[Option, ...] = (
         "path",
         "Folder of an embedded store; `~` and variables such as `$HOME` are expanded. `load()` and "
         "`start()` take it as an argument too. Without `path`, `catalog` and `storage`, the "
-        "environment of the driver says it: `IGNIS_PATH`, or `IGNIS_CATALOG` and `IGNIS_STORAGE`.",
+        "environment of the driver says it: `IGNIS_PATH`, or `IGNIS_CATALOG` and `IGNIS_STORAGE`. "
+        "Set it before the Spark session begins.",
     ),
     Option("catalog", "Database URL of the catalog. Set it with `storage`, instead of `path`."),
     Option(

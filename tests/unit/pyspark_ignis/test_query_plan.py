@@ -1,0 +1,37 @@
+"""Plans of queries: what Spark gets to know of the store."""
+
+import pytest
+
+from pyspark_ignis import consume
+from pyspark_ignis.query_plan import QueryPlan
+
+NOTHING = dict.fromkeys(
+    ("path", "catalog", "storage", "max_messages", "consumer", "trigger", "name")
+)
+
+
+@pytest.mark.parametrize(
+    ("environment", "given", "passed_on"),
+    [
+        ({"IGNIS_PATH": "/env"}, {}, {"path": "/env"}),
+        ({"IGNIS_PATH": "/env"}, {"path": "/own"}, {"path": "/own"}),
+        (
+            {"IGNIS_PATH": "", "IGNIS_CATALOG": "sqlite:////c", "IGNIS_STORAGE": "/s"},
+            {},
+            {"catalog": "sqlite:////c", "storage": "/s"},
+        ),
+        (
+            {"IGNIS_CATALOG": "sqlite:////c"},
+            {"storage": "/own"},
+            {"catalog": "sqlite:////c", "storage": "/own"},
+        ),
+    ],
+)
+def test_the_driver_hands_on_the_address_that_its_environment_says(
+    monkeypatch, environment, given, passed_on
+):
+    for variable in ("IGNIS_PATH", "IGNIS_CATALOG", "IGNIS_STORAGE"):
+        monkeypatch.setenv(variable, environment.get(variable, ""))
+    plan = QueryPlan.of(consume, "orders", "/checkpoint", **NOTHING | given, options={})
+    place = {key: plan.source[key] for key in ("path", "catalog", "storage") if key in plan.source}
+    assert place == passed_on
