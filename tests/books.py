@@ -86,7 +86,7 @@ def audit(store: Store, *, spoiled: bool = False) -> Books:
 def leftover_files(store: Store) -> set[str]:
     """Files in the storage that no segment is in."""
     with store.catalog.read() as connection:
-        named = set(connection.scalars(select(segments.c.location)))
+        named = set(connection.scalars(select(segments.c.file)))
     return set(store.storage.list()) - named
 
 
@@ -95,7 +95,7 @@ def _check_segments(store: Store, tables: dict[str, Any]) -> None:
     known = {row["id"]: row for row in tables["segments"]}
     assert named <= known.keys(), f"slices without a segment: {named - known.keys()}"
     live = {row["location"] for row in tables["files"] if row["state"] == "live"}
-    located = {row["location"] for row in tables["segments"] if row["location"]}
+    located = {row["file"] for row in tables["segments"] if row["file"]}
     assert live == located, f"live files without a segment, or the reverse: {live ^ located}"
     there = store.storage.list().keys()
     assert located <= there, f"segments without a file: {located - there}"
@@ -134,13 +134,13 @@ def _check_kept(
 def _on_file(store: Store, row: Any, schema: pa.Schema) -> pa.Table:
     """The rows of a segment, its checksums verified."""
     data = row["data"]
-    if row["location"] is not None:
-        with store.storage.opened(row["location"]) as handle:
+    if row["file"] is not None:
+        with store.storage.opened(row["file"]) as handle:
             data = handle.read()
     chunks = unpack_chunks(row["chunks"])
     buffer = pa.py_buffer(data)
     return pa.Table.from_batches(
-        decode(buffer.slice(c.offset, c.length), c, schema, str(row["location"])) for c in chunks
+        decode(buffer.slice(c.offset, c.length), c, schema, str(row["file"])) for c in chunks
     )
 
 

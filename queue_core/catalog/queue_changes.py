@@ -13,7 +13,7 @@ from queue_core.catalog import dialect, notifications, seals
 from queue_core.catalog.holders import named_locks
 from queue_core.catalog.queues import dropped, find, given_up_error, present
 from queue_core.catalog.records import acts, retries
-from queue_core.catalog.slices import flows
+from queue_core.catalog.slices import flows, logs
 from queue_core.catalog.tables import counters, locks, queues, schemas, shard_locks, shards
 from queue_core.errors import BadName, QueueExists
 from queue_core.policies import binding
@@ -65,6 +65,8 @@ def create(
         _fill(connection, queue_id, schema, shards)
         if settings.fair_by is not None:
             flows.begin(connection, queue_id)
+        if settings.log is not None:
+            logs.begin(connection, queue_id)
         acts.note(connection)
     found = find(connection, name)
     if found.deactivated_at is not None:
@@ -117,6 +119,8 @@ def change_settings(
         retries.begin(connection, info.id)
     if info.settings.fair_by != settings.fair_by:
         (flows.begin if settings.fair_by is not None else flows.end)(connection, info.id)
+    if (info.settings.log is None) != (settings.log is None):
+        (logs.begin if settings.log is not None else logs.end)(connection, info.id)
     # A queue that is no longer paused has messages for waiting consumers.
     notifications.notify(connection, info.id)
     return replace(info, settings=settings, stored_settings=settings.to_json())

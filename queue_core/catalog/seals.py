@@ -40,12 +40,12 @@ _HASH_BITS = 40
 
 #: Tables of small numbers that grow. Their seals have the numbers themselves, so that a statement
 #: can add to a number without knowing it.
-_GROWING = ("shards", "shard_locks", "counters", "consumers")
+_GROWING = ("shards", "shard_locks", "counters", "consumers", "logs")
 
 #: Columns that no seal covers, by table: times that the database assigns, and values that change
-#: with each heartbeat or life. Other checks of `queue_core.catalog.checks` cover them.
+#: with each heartbeat, life or trim. Other checks of `queue_core.catalog.checks` cover them.
 _UNSEALED = {
-    "segments": {"loaded_at", "data"},
+    "segments": {"loaded_at", "data", "log_rows"},
     "consumers": {"heartbeat_at", "ack", "host", "pid"},
     "tickets": {"planned_at", "lives", "planned_epoch"},
     "publications": {"published_at"},

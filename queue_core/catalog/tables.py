@@ -89,6 +89,12 @@ shards = Table(
     #: Messages that came in, by any verb.
     Column("loaded", BigInteger, nullable=False),
     seal(),
+    #: 1 while loads write the queue's log; 0: it has none.
+    Column("log", SmallInteger, nullable=False, server_default=text("0")),
+    #: New messages that were loaded, by a queue with or without a log: the offset of the next one.
+    Column("logged", BigInteger, nullable=False, server_default=text("0")),
+    #: Their bytes.
+    Column("logged_bytes", BigInteger, nullable=False, server_default=text("0")),
 )
 
 #: Fire pointers, which firings advance. The row is also the lock of its shard. A firing locks it;
@@ -163,8 +169,8 @@ segments = Table(
     Column("queue_id", BigInteger, nullable=False),
     #: The schema with which it was written; columns of later ones are null.
     Column("schema_version", Integer, nullable=False),
-    #: The file in the storage; null when *data* holds the bytes.
-    Column("location", String(400)),
+    #: The file in the storage, as in `files`; null when *data* holds the bytes.
+    Column("file", String(400)),
     #: The record batches, one after another, each as an encapsulated IPC message without a
     #: schema.
     Column("data", LargeBinary),
@@ -177,12 +183,14 @@ segments = Table(
     #: When it was published. In a compacted segment each row has its own time.
     Column("loaded_at", BigInteger, nullable=False),
     seal(),
+    #: How many rows of `log_slices` name it. It stays while there are some.
+    Column("log_rows", Integer, nullable=False, server_default=text("0")),
     # Inlined segments, which may be very many, are not in the index.
     Index(
         "segments_by_location",
-        "location",
+        "file",
         unique=True,
-        info={"where": "location IS NOT NULL"},
+        info={"where": "file IS NOT NULL"},
     ),
     # Ids are never reused: they are part of message ids.
     sqlite_autoincrement=True,
@@ -299,6 +307,49 @@ slices = Table(
     ),
     # Few messages are lost, and each firing asks whether there are some.
     Index("slices_lost", "queue_id", "magazine", info={"where": "lost_among > 0"}),
+)
+
+#: The logs of queues, by shards: where they begin. Who reads from a log locks the row for reading,
+#: and who trims it for writing; loads never touch it.
+logs = Table(
+    "logs",
+    metadata,
+    Column("queue_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("shard", Integer, primary_key=True, autoincrement=False),
+    #: The offset of the first message that is kept.
+    Column("start", BigInteger, nullable=False),
+    seal(),
+)
+
+#: The messages in the logs of queues: one row for each load, segment and shard, which is never
+#: changed, and removed once it is too old.
+log_slices = Table(
+    "log_slices",
+    metadata,
+    Column("queue_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("shard", Integer, primary_key=True, autoincrement=False),
+    #: That of the first message: how many were loaded into the shard before it.
+    Column("first_offset", BigInteger, primary_key=True, autoincrement=False),
+    #: The segment with the rows.
+    Column("segment_id", BigInteger, nullable=False),
+    #: The lowest row.
+    Column("row_start", Integer, nullable=False),
+    #: One past the highest row.
+    Column("row_stop", Integer, nullable=False),
+    #: The rows when they have gaps: a roaring bitmap in the portable format. Null: all rows.
+    Column("bitmap", LargeBinary),
+    #: How many messages it has.
+    Column("count", Integer, nullable=False),
+    #: Its share of the segment's bytes.
+    Column("bytes", BigInteger, nullable=False),
+    #: The bytes of all messages that were loaded into the shard before it.
+    Column("bytes_before", BigInteger, nullable=False),
+    #: When its places were allocated, which follows the order of offsets.
+    Column("logged_at", BigInteger, nullable=False),
+    #: Statistics of the attribute columns, as JSON.
+    Column("stats", Text),
+    seal(),
+    info={"by_key": True},
 )
 
 #: Keys of recently loaded messages, as bytes (`queue_core.segments.key_bytes`).

@@ -101,7 +101,7 @@ def _place_of(row: Mapping[str, Any]) -> str:
 def slices_in_order(connection: Connection, only: Collection[int] | None) -> Iterator[RowMapping]:
     """Yield the slices, each with the `location` of its segment and the name of its `consumer`."""
     rows = connection.execute(
-        select(slices, segments.c.location, consumers.c.name.label("consumer"))
+        select(slices, segments.c.file.label("location"), consumers.c.name.label("consumer"))
         .join(segments, segments.c.id == slices.c.segment_id)
         .outerjoin(consumers, consumers.c.id == slices.c.consumer_id)
         .where(*_of(slices.c.queue_id, only))

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from queue_core.errors import BadOption
 from queue_core.values.durations import FORM, in_seconds
+from queue_core.values import log_limits
 from queue_core.values.limits import Limit, as_limits, text_of
 from queue_core.values.names import nearest
 from queue_core.values.retry import DEFAULT_RETRY, Retry, as_retry, check_kinds_only
@@ -120,6 +121,7 @@ _WEIGHTS = Allowed(
     lambda value: isinstance(value, tuple) and as_weights(value) == value,
     "text",
 )
+_LOG = Allowed(log_limits.FORM, lambda value: log_limits.parsed(value) is not None, "text")
 _OVERFLOW = Allowed("block, fail or ring", lambda value: value in OVERFLOWS, "text")
 _ROOM = Allowed("on_delete or on_fire", lambda value: value in ROOMS, "text")
 
@@ -369,6 +371,15 @@ class QueueSettings:
         "How many seconds `dedup` remembers a loaded message. Source: SQS, 5 minutes.",
     )
 
+    log: str | None = _setting(
+        None,
+        _LOG,
+        "How long the queue keeps its messages in its log, where they stay after they have left the "
+        "queue. `7 days`: for that time; `50 GB`: the newest ones of that size; `7 days, 50 GB`: "
+        "what meets both. Sizes are uncompressed. It cannot be combined with `policy`, nor with "
+        "`max_size` 0. If it is set to none, the log is removed. none: the queue has no log.",
+    )
+
     def __post_init__(self) -> None:
         if isinstance(self.retry, Retry):
             check_kinds_only(self.retry)
@@ -387,6 +398,12 @@ class QueueSettings:
                     f"fair_by cannot be combined with {other}: each says which message is next; "
                     f"set {other} or fair_by to none" + _URGENT * (other == "priority")
                 )
+        if self.log is not None and (self.policy is not None or self.is_rendezvous):
+            what = "policy" if self.policy is not None else "max_size=0"
+            raise BadOption(
+                f"log cannot be combined with {what}: the log would not have what the queue has; "
+                "set one of them to none"
+            )
         if self.fair_weights and self.fair_by is None:
             raise BadOption("fair_weights: it needs a column; set fair_by too")
         _check(
@@ -395,6 +412,13 @@ class QueueSettings:
             self.queue_expiry,
             f"at least message_expiry ({self.message_expiry})",
         )
+
+    @property
+    def log_limits(self) -> log_limits.LogLimits:
+        """How much of its log a queue keeps; it has one."""
+        found = log_limits.parsed(self.log)
+        assert found is not None
+        return found
 
     @property
     def is_bounded(self) -> bool:

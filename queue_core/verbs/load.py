@@ -1,7 +1,7 @@
 """Load: publish messages at the tail of main.
 
-Changes: adds slices at the shards' load pointers, in one transaction, for durable segments. Guard:
-a load pointer advances under its row's lock, so positions follow the order of commits. The location
+Changes: adds slices at the shards' load pointers, in one transaction, for durable segments; in a
+queue with a log, it writes them there too. Guard: a load pointer advances under its row's lock, so positions follow the order of commits. The location
 of a file is a primary key, which the removal of the file inserts too. Crash before the commit:
 files that no slice names, which vacuum removes. Crash after it: the messages are loaded. The
 callers do more in the same transaction, and place its crash points, so this is not a `transact`.
@@ -18,7 +18,7 @@ from sqlalchemy import Connection
 from queue_core.catalog import notifications
 from queue_core.catalog.queues import dropped
 from queue_core.catalog.records.publications import claim
-from queue_core.catalog.slices import flows, segments, slices
+from queue_core.catalog.slices import flows, logs, segments, slices
 from queue_core.segments.storage import Storage
 from queue_core.values.ids import first_id
 from queue_core.values.model import Magazine, QueueInfo, Run, Staged, State
@@ -37,16 +37,21 @@ def load(
     `QueueDeactivated` and `NoSuchQueue`.
     """
     claim(connection, storage, staged)
-    first_ids, published = [], {}
+    first_ids, published, log_rows = [], {}, {}
     runs: dict[int, _Runs] = defaultdict(list)
     for segment in staged:
-        segment_id, loaded_at = segments.publish(connection, queue.id, segment)
+        named = len({run.shard for run in segment.runs}) if queue.settings.log is not None else 0
+        segment_id, loaded_at = segments.publish(connection, queue.id, segment, named)
+        log_rows[segment_id] = named
         first_ids.append(first_id(segment_id))
         published[segment_id] = segment
         for run in segment.runs:
             assert run.shard is not None, "the caller has assigned a shard"
             runs[run.shard].append((run, _new_slice(queue, segment_id, loaded_at, segment, run)))
-    new = _at_tails(connection, queue, runs)
+    new, tails = _at_tails(connection, queue, runs)
+    logged = {key: [columns for _, columns in runs[key[2]]] for key in tails}
+    # Of a queue that has a log since its settings were read, or no longer.
+    logs.correct(connection, logs.add(connection, logged, tails), log_rows)
     if queue.settings.fair_by is not None:
         new = flows.rank_loaded(connection, queue.id, published, new)
     slices.add(connection, new)
@@ -56,22 +61,24 @@ def load(
 
 def _at_tails(
     connection: Connection, queue: QueueInfo, runs: Mapping[int, _Runs]
-) -> list[dict[str, Any]]:
-    """Reserve the places of all shards; return their slices."""
+) -> tuple[list[dict[str, Any]], dict[slices.ShardKey, slices.Tail]]:
+    """Reserve the places of all shards; return their slices, and where these begin."""
     offsets, wanted = {}, {}
     for shard, of_shard in runs.items():
         offsets[shard], places = _offsets(of_shard)
-        messages = sum(len(run) for run, _ in of_shard)
-        wanted[queue.id, int(Magazine.MAIN), shard] = slices.Room(places, messages)
+        messages = sum(columns["count"] for _, columns in of_shard)
+        size = sum(columns["bytes"] for _, columns in of_shard)
+        wanted[queue.id, int(Magazine.MAIN), shard] = slices.Room(places, messages, size)
     try:
-        tails = slices.allocate(connection, wanted, new=True)
+        tails = slices.allocate_new(connection, wanted)
     except slices.ShardGone:
         raise dropped(queue) from None
-    return [
-        columns | {"position": tail + offset}
+    new = [
+        columns | {"position": tail.place + offset}
         for (_, _, shard), tail in tails.items()
         for (_, columns), offset in zip(runs[shard], offsets[shard], strict=True)
     ]
+    return new, tails
 
 
 def _offsets(runs: _Runs) -> tuple[list[int], int]:

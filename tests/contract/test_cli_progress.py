@@ -50,7 +50,7 @@ def damaged(store, monkeypatch):
     with store.catalog.read() as connection:
         files = [
             Files(store.storage.uri).file(location)
-            for location in connection.scalars(select(segments.c.location))
+            for location in connection.scalars(select(segments.c.file))
         ]
     contents = [file.read_bytes() for file in files]
     for file in files:

@@ -129,7 +129,7 @@ def without_mark(store):
 
 FIRED = slices.c.state == int(State.FIRED)
 WAITING = (slices.c.state == int(State.LOADED), slices.c.position == 10)
-FILED = segments.c.location.is_not(None)
+FILED = segments.c.file.is_not(None)
 
 
 def set_one_apart(store):

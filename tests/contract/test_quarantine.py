@@ -51,7 +51,7 @@ def queue(store, monkeypatch):
 def file_of(store, number):
     """The file of the n-th segment."""
     with store.catalog.read() as connection:
-        locations = connection.scalars(select(segments.c.location).order_by(segments.c.id)).all()
+        locations = connection.scalars(select(segments.c.file).order_by(segments.c.id)).all()
     return Files(store.storage.uri).file(locations[number])
 
 

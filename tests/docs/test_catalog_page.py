@@ -66,7 +66,7 @@ def test_a_reader_without_ignis_lists_the_waiting_messages(tmp_path):
         queue.sideline(firing.ids[40:60])
         queue.shovel(10)
 
-        assert min(*kinds(store, segments.c.location), *kinds(store, segments.c.data)) > 0
+        assert min(*kinds(store, segments.c.file), *kinds(store, segments.c.data)) > 0
         with store.catalog.read() as connection:
             assert connection.execute(id_map.select()).first() is not None
         found = agree(tmp_path, store, "orders")

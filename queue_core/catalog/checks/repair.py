@@ -74,7 +74,7 @@ def repair(catalog: Catalog, findings: Iterable[Finding]) -> None:
 
 def _restate(connection: Connection, location: str) -> None:
     """Mark a file as live if it holds a segment, and as garbage otherwise."""
-    named = select(segments.c.id).where(segments.c.location == location)
+    named = select(segments.c.id).where(segments.c.file == location)
     state = "garbage" if connection.scalar(named) is None else "live"
     new = dialect.insert_new(connection, files).values(
         location=location, state=state, since=dialect.now()

@@ -30,7 +30,7 @@ _TRUSTED = (
 
 def check_owners(scope: Scope) -> Iterator[Finding]:
     """Check that each segment has a queue, a schema, and one place for its bytes."""
-    filed, inlined = segments.c.location.is_not(None), segments.c.data.is_not(None)
+    filed, inlined = segments.c.file.is_not(None), segments.c.data.is_not(None)
     problems = {
         "I10": (
             "its queue does not exist, or never had its schema",
@@ -61,7 +61,7 @@ def check_bytes(scope: Scope) -> Iterator[Finding]:
     """Check seals and chunks of all segments, and that their files are there and long enough."""
     rest = (segments.c.seal - seals.numbers_in_sql(segments)).label("rest")
     data: ColumnElement[Any] = segments.c.data if scope.deep else literal(None).label("data")
-    columns = (segments.c.location, segments.c.rows, segments.c.chunks, rest, data)
+    columns = (segments.c.file, segments.c.rows, segments.c.chunks, rest, data)
     query = select(*_HEAD, *columns).where(_TRUSTED)
     number, of = scope.share
     query = query if of == 1 else query.where(segments.c.id % of == number)
@@ -69,26 +69,26 @@ def check_bytes(scope: Scope) -> Iterator[Finding]:
     # Listed after the catalog's state is fixed: the files of all of its segments are there by then.
     sizes = scope.storage.sizes()
     for row in rows:
-        if row.rest is not None and row.rest != seals.digest([row.location, row.chunks]):
+        if row.rest is not None and row.rest != seals.digest([row.file, row.chunks]):
             yield of_row(segments, row, "I1", ALTERED)
-        if row.location is None and row.rest is not None and not scope.deep:
+        if row.file is None and row.rest is not None and not scope.deep:
             # Its chunks are sealed, and there is nothing else to check.
             continue
         chunks = _chunks(row)
         if chunks is None:
             yield of_row(segments, row, "I11", "its chunks do not cover its rows")
             continue
-        if row.location is not None:
+        if row.file is not None:
             needed = max((chunk.offset + chunk.length for chunk in chunks), default=0)
-            size = sizes.get(row.location)
+            size = sizes.get(row.file)
             if size is None or size < needed:
-                problem = f"{row.location} is missing"
+                problem = f"{row.file} is missing"
                 if size is not None:
-                    problem = f"{row.location} has {size} bytes of {needed}"
+                    problem = f"{row.file} has {size} bytes of {needed}"
                 yield of_row(segments, row, "I14", problem)
                 continue
-        if scope.deep and (row.location is not None or row.data is not None):
-            wrong = find_fault(scope.storage, row.id, row.location, row.data, chunks)
+        if scope.deep and (row.file is not None or row.data is not None):
+            wrong = find_fault(scope.storage, row.id, row.file, row.data, chunks)
             if wrong is not None:
                 yield of_row(segments, row, "I15", wrong)
 
@@ -129,15 +129,15 @@ def check_ids(scope: Scope) -> Iterator[Finding]:
 
 def check_states(scope: Scope) -> Iterator[Finding]:
     """Check that the catalog says of each file whether a segment is in it."""
-    live = and_(files.c.location == segments.c.location, files.c.state == "live")
-    lost = select(segments.c.queue_id, segments.c.location, segments.c.loaded_at).where(
-        segments.c.location.is_not(None), ~exists().where(live)
+    live = and_(files.c.location == segments.c.file, files.c.state == "live")
+    lost = select(segments.c.queue_id, segments.c.file, segments.c.loaded_at).where(
+        segments.c.file.is_not(None), ~exists().where(live)
     )
     for row in scope.connection.execute(lost):
         problem = "a segment is in the file, and it is not live: vacuum may remove it"
         yield of_row(files, row, "I13", problem, Remedy.RESTATE)
     known = ("live", "garbage", "condemned", FOUND)
-    named = exists().where(segments.c.location == files.c.location)
+    named = exists().where(segments.c.file == files.c.location)
     odd = select(files).where(
         or_(files.c.state.not_in(known), and_(files.c.state == "live", ~named))
     )

@@ -36,13 +36,13 @@ def find(connection: Connection, queue_ids: Collection[int] | None = None) -> li
             slices.c.queue_id,
             queues.c.name,
             slices.c.segment_id,
-            segments.c.location,
+            segments.c.file,
             func.sum(slices.c.count),
         )
         .join(queues, queues.c.id == slices.c.queue_id)
         .outerjoin(segments, segments.c.id == slices.c.segment_id)
         .where(*DAMAGED, slices.c.magazine.in_([int(each) for each in Magazine]))
-        .group_by(slices.c.queue_id, queues.c.name, slices.c.segment_id, segments.c.location)
+        .group_by(slices.c.queue_id, queues.c.name, slices.c.segment_id, segments.c.file)
         .order_by(slices.c.queue_id, slices.c.segment_id)
     )
     if queue_ids is not None:

@@ -90,7 +90,7 @@ def fullness(connection: Connection, here: Rules) -> dict[int, Fullness]:
         select(
             segments.c.id,
             segments.c.bytes,
-            segments.c.location.is_not(None).label("filed"),
+            segments.c.file.is_not(None).label("filed"),
             func.sum(slices.c.bytes).label("alive"),
             func.max(slices.c.state).label("state"),
         )
@@ -148,7 +148,7 @@ def _small(worth: Worth, here: Rules) -> Select[Any]:
 
 def _may_be_sparse() -> ColumnElement[bool]:
     # To SQLite, a text is larger than any number. It is fetched, and so reported as damaged.
-    return or_(segments.c.location.is_not(None), segments.c.bytes > _LARGEST)
+    return or_(segments.c.file.is_not(None), segments.c.bytes > _LARGEST)
 
 
 def _mostly_dead(worth: Worth, *here: ColumnElement[bool]) -> Select[tuple[int]]:

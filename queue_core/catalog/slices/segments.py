@@ -36,14 +36,15 @@ _DISCARD = (
     .values(state="garbage", since=dialect.now())
 )
 
-_NAMED = exists().where(slices.c.segment_id == segments.c.id)
+#: Whether a slice names a segment, or a row of a log.
+_NAMED = exists().where(slices.c.segment_id == segments.c.id) | (segments.c.log_rows > 0)
 _THESE = dialect.one_of_given(segments.c.id, "these")
 _SOURCES = (
     select(segments, id_map.c.segment_id.is_not(None).label("compacted"))
     .outerjoin(id_map, id_map.c.segment_id == segments.c.id)
     .where(_THESE)
 )
-_RELEASE = delete(segments).where(_THESE, ~_NAMED).returning(segments.c.id, segments.c.location)
+_RELEASE = delete(segments).where(_THESE, ~_NAMED).returning(segments.c.id, segments.c.file)
 _FORGET_IDS = delete(id_map).where(dialect.one_of_given(id_map.c.segment_id, "these"))
 
 
@@ -62,16 +63,23 @@ def claim(connection: Connection, locations: Iterable[str]) -> None:
             )
 
 
-def publish(connection: Connection, queue_id: int, staged: Staged) -> tuple[int, int]:
-    """Publish a staged segment, whose file is claimed; return its id and the time."""
+def publish(
+    connection: Connection, queue_id: int, staged: Staged, log_rows: int = 0
+) -> tuple[int, int]:
+    """
+    Publish a staged segment, whose file is claimed; return its id and the time.
+
+    *log_rows*: how many rows of the queue's log will name it.
+    """
     values = {
         "queue_id": queue_id,
         "schema_version": staged.schema_version,
-        "location": staged.location,
+        "file": staged.location,
         "data": staged.data,
         "rows": staged.rows,
         "bytes": staged.bytes,
         "chunks": pack_chunks(staged.chunks),
+        "log_rows": log_rows,
     }
     segment_id, loaded_at = connection.execute(_INSERT, values).one()
     return int(segment_id), int(loaded_at)
@@ -108,13 +116,13 @@ def count(connection: Connection) -> int:
 
 def locations(connection: Connection) -> Sequence[str]:
     """Return the files of all segments."""
-    filed = select(segments.c.location).where(segments.c.location.is_not(None))
+    filed = select(segments.c.file).where(segments.c.file.is_not(None))
     return connection.scalars(filed).all()
 
 
 def at(connection: Connection, locations: Collection[str]) -> Sequence[int]:
     """Return the segments that are in some files."""
-    here = dialect.one_of(segments.c.location, locations)
+    here = dialect.one_of(segments.c.file, locations)
     return connection.scalars(select(segments.c.id).where(here)).all()
 
 
@@ -124,13 +132,13 @@ def of_queue(connection: Connection, queue_id: int) -> Sequence[int]:
 
 
 def release(connection: Connection, segment_ids: Collection[int]) -> None:
-    """Remove the segments that no slice names; their files become garbage."""
+    """Remove the segments that no slice and no log names; their files become garbage."""
     if not segment_ids:
         return
     gone = connection.execute(_RELEASE, {"these": segment_ids}).all()
     if gone:
         connection.execute(_FORGET_IDS, {"these": [row.id for row in gone]})
-    discard(connection, [row.location for row in gone if row.location is not None])
+    discard(connection, [row.file for row in gone if row.file is not None])
 
 
 @lru_cache(maxsize=4)
@@ -162,7 +170,7 @@ def _source(row: Row[Any]) -> SegmentRef:
     return SegmentRef(
         segment_id=row.id,
         first_id=first_id(row.id),
-        location=row.location,
+        location=row.file,
         data=row.data,
         schema_version=row.schema_version,
         chunks=tuple(zip(firsts, chunks, strict=True)) if chunks else (),

@@ -48,4 +48,4 @@ def verify(folder: BackupFolder, progress: Progress = lambda *_: None) -> tuple[
 def _named(folder: BackupFolder, manifest: Manifest) -> Iterator[str]:
     """Yield the files that the catalog of a backup names."""
     for batch in folder.table(manifest, "segments"):
-        yield from batch.column("location").drop_null().to_pylist()
+        yield from batch.column("file").drop_null().to_pylist()

@@ -1,0 +1,36 @@
+"""The step from format 1 to format 2: queues can have logs.
+
+A process of an older version that still has the store open must not load, since it would leave
+messages out of a log, and must not remove a segment that a log names. Both statements name the file
+of a segment, whose column has another name from now on.
+"""
+
+from sqlalchemy import Connection
+
+from queue_core.catalog import dialect
+
+_STATEMENTS = (
+    "ALTER TABLE segments RENAME COLUMN location TO file",
+    "ALTER TABLE segments ADD COLUMN log_rows INTEGER DEFAULT 0 NOT NULL",
+    "ALTER TABLE shards ADD COLUMN log SMALLINT DEFAULT 0 NOT NULL",
+    "ALTER TABLE shards ADD COLUMN logged BIGINT DEFAULT 0 NOT NULL",
+    "ALTER TABLE shards ADD COLUMN logged_bytes BIGINT DEFAULT 0 NOT NULL",
+    "CREATE TABLE logs (queue_id BIGINT NOT NULL, shard INTEGER NOT NULL, "
+    "start BIGINT NOT NULL, seal BIGINT, PRIMARY KEY (queue_id, shard))",
+    "CREATE TABLE log_slices (queue_id BIGINT NOT NULL, shard INTEGER NOT NULL, "
+    "first_offset BIGINT NOT NULL, segment_id BIGINT NOT NULL, row_start INTEGER NOT NULL, "
+    "row_stop INTEGER NOT NULL, bitmap {bytes}, count INTEGER NOT NULL, bytes BIGINT NOT NULL, "
+    "bytes_before BIGINT NOT NULL, logged_at BIGINT NOT NULL, stats TEXT, seal BIGINT, "
+    "PRIMARY KEY (queue_id, shard, first_offset)){by_key}",
+)
+
+
+def take(connection: Connection) -> None:
+    """Take the step."""
+    parallel = dialect.of(connection).writes_in_parallel
+    kinds = {
+        "bytes": "BYTEA" if parallel else "BLOB",
+        "by_key": "" if parallel else " WITHOUT ROWID",
+    }
+    for statement in _STATEMENTS:
+        connection.exec_driver_sql(statement.format(**kinds))

@@ -1,0 +1,262 @@
+"""Logs of queues: every new message, in the order of its shard, also after it has left the queue.
+
+A message of the log has an offset: how many messages were loaded into its shard before it. Retries
+and edits give a message a new place, and no new offset. Loads write a row of `log_slices` for each
+segment and shard. Whether they must says the row that gives them their places, so that a load that
+has read older settings does as the queue does now.
+
+Guard: the statement that allocates places also gives the offsets, and its row stays locked until
+the commit. So offsets rise in the order of commits, and a rollback leaves no gap. Who copies from a
+log locks the row of `logs` for reading and checks that it begins early enough, and `trim` locks it
+for writing. A segment stays while a row of a log or a slice names it.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from operator import itemgetter
+from typing import Any, NamedTuple
+
+from sqlalchemy import (
+    BigInteger,
+    Connection,
+    Row,
+    bindparam,
+    delete,
+    func,
+    insert,
+    select,
+    update,
+)
+
+from queue_core.catalog import dialect, seals
+from queue_core.catalog.slices import segments
+from queue_core.catalog.slices.slices import ShardKey, Tail, execute_each
+from queue_core.catalog.tables import log_slices, logs, shards
+from queue_core.catalog.tables import segments as segment_rows
+from queue_core.values.model import Magazine
+from queue_core.values.rows import Rows
+
+_INSERT = insert(log_slices).inline()
+_OF_QUEUE = logs.c.queue_id == bindparam("queue")
+_HOLD = select(logs.c.shard, logs.c.start).where(_OF_QUEUE).order_by(logs.c.shard).with_for_update()
+_RAISE = (
+    update(segment_rows)
+    .where(segment_rows.c.id == bindparam("segment"))
+    .values(log_rows=segment_rows.c.log_rows + bindparam("by"))
+)
+_REMOVE = delete(log_slices).where(
+    log_slices.c.queue_id == bindparam("queue"),
+    log_slices.c.shard == bindparam("at"),
+    log_slices.c.first_offset < bindparam("upto"),
+)
+_START = (
+    update(logs)
+    .where(_OF_QUEUE, logs.c.shard == bindparam("at"))
+    .values(seals.changing(logs, start=bindparam("upto", type_=BigInteger)))
+)
+
+
+def add(
+    connection: Connection,
+    new: Mapping[ShardKey, Sequence[dict[str, Any]]],
+    tails: Mapping[ShardKey, Tail],
+) -> Counter[int]:
+    """
+    Write new slices, given by shards as rows of their table, to the logs of their queues.
+
+    Return how many rows of logs name each segment.
+    """
+    rows, named = [], Counter[int]()
+    for key, tail in tails.items():
+        if not tail.log:
+            continue
+        offset, before = tail.offset, tail.bytes
+        for segment_id, parts in groupby(new[key], itemgetter("segment_id")):
+            row = _row(list(parts))
+            rows.append(
+                row
+                | {"queue_id": key[0], "shard": key[2], "segment_id": segment_id}
+                | {"first_offset": offset, "bytes_before": before, "logged_at": tail.at}
+            )
+            offset += row["count"]
+            before += row["bytes"]
+            named[segment_id] += 1
+    execute_each(connection, _INSERT, rows)
+    return named
+
+
+def _row(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return the rows, the size and the statistics of slices of one segment and shard."""
+    if len(parts) == 1:
+        names = ("row_start", "row_stop", "bitmap", "count", "bytes", "stats")
+        return {name: parts[0][name] for name in names}
+    # Those of categories interleave.
+    each = [Rows.from_bytes(p["row_start"], p["row_stop"], p["bitmap"]) for p in parts]
+    rows = each[0]
+    for more in each[1:]:
+        rows |= more
+    return {
+        "row_start": rows.start,
+        "row_stop": rows.stop,
+        "bitmap": rows.to_bytes(),
+        "count": len(rows),
+        "bytes": sum(part["bytes"] for part in parts),
+        "stats": None,
+    }
+
+
+def correct(connection: Connection, named: Mapping[int, int], expected: Mapping[int, int]) -> None:
+    """Note how many rows of logs name new segments, if others were expected."""
+    wrong = {at: named.get(at, 0) - n for at, n in expected.items() if named.get(at, 0) != n}
+    execute_each(connection, _RAISE, [{"segment": at, "by": by} for at, by in wrong.items()])
+
+
+def begin(connection: Connection, queue_id: int) -> None:
+    """Let a queue keep a log from now on; loads wait until the commit."""
+    main = (shards.c.queue_id == queue_id, shards.c.magazine == int(Magazine.MAIN))
+    rows = connection.execute(
+        update(shards)
+        .where(*main)
+        .values(seals.changing(shards, log=1))
+        .returning(shards.c.shard, shards.c.logged)
+    ).all()
+    new = [{"queue_id": queue_id, "shard": row.shard, "start": row.logged} for row in rows]
+    execute_each(connection, insert(logs), new)
+
+
+def end(connection: Connection, queue_id: int) -> None:
+    """Remove the log of a queue, with all that it keeps."""
+    connection.execute(_HOLD, {"queue": queue_id}).all()
+    main = (shards.c.queue_id == queue_id, shards.c.magazine == int(Magazine.MAIN))
+    connection.execute(update(shards).where(*main).values(seals.changing(shards, log=0)))
+    forget(connection, queue_id)
+    connection.execute(delete(logs).where(logs.c.queue_id == queue_id))
+
+
+def forget(connection: Connection, queue_id: int) -> None:
+    """Remove all rows of a queue's log."""
+    here = log_slices.c.queue_id == queue_id
+    named = connection.execute(
+        select(log_slices.c.segment_id, func.count()).where(here).group_by(log_slices.c.segment_id)
+    ).all()
+    connection.execute(delete(log_slices).where(here))
+    _let_go(connection, {segment_id: count for segment_id, count in named})
+
+
+class Old(NamedTuple):
+    """The beginning of a log that may be trimmed."""
+
+    #: By shard: the offset of the first message that stays.
+    upto: Mapping[int, int]
+    #: How many rows name each segment.
+    segments: Mapping[int, int]
+    messages: int
+    bytes: int
+
+
+def find_old(
+    connection: Connection, queue_id: int, seconds: float | None, size: int | None, most: int
+) -> Old:
+    """
+    Return what exceeds a time or a size at the beginning of a log, *most* rows at most.
+
+    The caller holds the log: `hold`. Of a log that is too large, the oldest messages go first,
+    whatever their shard.
+    """
+    ends = {row.shard: row.logged_bytes for row in connection.execute(_SIZES, {"queue": queue_id})}
+    now = dialect.read_clock(connection)
+    before = None if seconds is None else now - int(seconds * 1e6)
+    found = _heads(connection, queue_id, most)
+    left = 0
+    if size is not None:
+        firsts = {shard: rows[0].bytes_before for shard, rows in found.items()}
+        left = sum(ends[shard] - first for shard, first in firsts.items())
+    upto: dict[int, int] = {}
+    named, messages, gone, taken = Counter[int](), 0, 0, 0
+    for row in _oldest_first(found, most):
+        is_old = before is not None and row.logged_at <= before
+        if not is_old and (size is None or left - row.bytes < size):
+            break
+        upto[row.shard] = row.first_offset + row.count
+        named[row.segment_id] += 1
+        messages += row.count
+        gone += row.bytes
+        left -= row.bytes
+        taken += 1
+        if taken == most:
+            break
+    return Old(upto, named, messages, gone)
+
+
+def _oldest_first(found: Mapping[int, Sequence[Row[Any]]], most: int) -> Iterator[Row[Any]]:
+    """Yield the first rows of shards by their times, until those of one are used up."""
+    heap = [(rows[0].logged_at, shard, 0) for shard, rows in found.items()]
+    heapq.heapify(heap)
+    while heap:
+        _, shard, at = heapq.heappop(heap)
+        rows = found[shard]
+        yield rows[at]
+        if at + 1 < len(rows):
+            heapq.heappush(heap, (rows[at + 1].logged_at, shard, at + 1))
+        elif len(rows) == most:
+            return
+
+
+def hold(connection: Connection, queue_id: int) -> bool:
+    """Keep others from reading a log until the transaction ends; return whether there is one."""
+    return bool(connection.execute(_HOLD, {"queue": queue_id}).all())
+
+
+def trim(connection: Connection, queue_id: int, old: Old) -> None:
+    """Remove the beginning of a log, and the segments that nothing else names."""
+    rows = [{"queue": queue_id, "at": at, "upto": upto} for at, upto in sorted(old.upto.items())]
+    execute_each(connection, _REMOVE, rows)
+    execute_each(connection, _START, rows)
+    _let_go(connection, old.segments)
+
+
+def _let_go(connection: Connection, named: Mapping[int, int]) -> None:
+    """Note that so many rows of logs no longer name some segments."""
+    execute_each(
+        connection, _RAISE, [{"segment": at, "by": -count} for at, count in sorted(named.items())]
+    )
+    segments.release(connection, named.keys())
+
+
+def with_old(
+    connection: Connection, limits: Mapping[int, tuple[float | None, int | None]]
+) -> set[int]:
+    """Return those of some queues whose logs exceed a time or a size."""
+    return {
+        queue_id
+        for queue_id, (seconds, size) in limits.items()
+        if find_old(connection, queue_id, seconds, size, 1).upto
+    }
+
+
+_SIZES = select(shards.c.shard, shards.c.logged_bytes).where(
+    shards.c.queue_id == bindparam("queue"), shards.c.magazine == int(Magazine.MAIN)
+)
+_HEADS = (
+    select(
+        *(log_slices.c[name] for name in ("shard", "first_offset", "segment_id", "count", "bytes")),
+        *(log_slices.c.bytes_before, log_slices.c.logged_at),
+    )
+    .where(log_slices.c.queue_id == bindparam("queue"), log_slices.c.shard == bindparam("at"))
+    .order_by(log_slices.c.first_offset)
+    .limit(bindparam("most", type_=BigInteger))
+)
+
+
+def _heads(connection: Connection, queue_id: int, most: int) -> dict[int, Sequence[Row[Any]]]:
+    """Return the first rows of each shard that has some."""
+    numbers = connection.scalars(_SIZES, {"queue": queue_id}).all()
+    each = {
+        shard: connection.execute(_HEADS, {"queue": queue_id, "at": shard, "most": most}).all()
+        for shard in numbers
+    }
+    return {shard: rows for shard, rows in each.items() if rows}
