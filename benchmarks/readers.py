@@ -1,0 +1,104 @@
+"""Measure what a log costs: loads into a queue with a log beside those into one without, in turn.
+
+    python -m benchmarks.readers [--rounds 300] [--postgresql]
+
+Times are medians of paired rounds; statements and CPU are of a whole series, with the server's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+
+import pyarrow as pa
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.costs import Meter
+from benchmarks.peers.servers import Servers
+from queue_core import Store
+
+SCHEMA = pa.schema([("number", pa.int64()), ("payload", pa.binary())])
+
+
+def rows_of(count: int) -> pa.Table:
+    """Return messages of 100 bytes."""
+    return pa.table([range(count), [b"x" * 100] * count], schema=SCHEMA)
+
+
+def paired(meter: Meter, rounds: int, *works: Callable[[], object]) -> list[dict[str, float]]:
+    """Return the median milliseconds, the CPU and the statements of each of some works, in turn."""
+    for work in works:
+        for _ in range(max(rounds // 10, 1)):
+            work()
+    taken: list[list[float]] = [[] for _ in works]
+    cpu = [0.0 for _ in works]
+    statements = [0 for _ in works]
+    for number in range(rounds):
+        # Neither is always the first.
+        order = range(len(works)) if number % 2 else reversed(range(len(works)))
+        for at in order:
+            before, used, begin = meter.statements, meter.both(), time.perf_counter()
+            works[at]()
+            taken[at].append(time.perf_counter() - begin)
+            cpu[at] += meter.both() - used
+            statements[at] += meter.statements - before
+    return [
+        {
+            "median ms": statistics.median(taken[at]) * 1e3,
+            "CPU ms": cpu[at] / rounds,
+            "statements": statements[at] / rounds,
+        }
+        for at in range(len(works))
+    ]
+
+
+def loads(store: Store, rounds: int) -> dict[str, list[dict[str, float]]]:
+    """Measure loads of some sizes into a plain queue, and into one with a log."""
+    plain = store.create_queue("plain", SCHEMA, shards=8)
+    logged = store.create_queue("logged", SCHEMA, shards=8, log="7 days")
+    meter = Meter(store)
+    found = {}
+    for count in (1, 100, 1000):
+        rows = rows_of(count)
+        found[f"load of {count}"] = paired(
+            meter, rounds, lambda r=rows: plain.load(r), lambda r=rows: logged.load(r)
+        )
+    return found
+
+
+def main() -> int:
+    """Measure and print."""
+    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    arguments.add_argument("--rounds", type=int, default=300)
+    arguments.add_argument("--postgresql", action="store_true", help="on a server of its own")
+    given = arguments.parse_args()
+    with ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="ignis-readers-", dir="."))
+        servers = stack.enter_context(Servers(Path(folder)))
+        if given.postgresql:
+            url = servers.database("readers").replace("postgresql:", "postgresql+psycopg:", 1)
+            opened = Store.open(catalog=url, storage=f"{folder}/data")
+        else:
+            opened = Store.open(f"{folder}/store")
+        store = stack.enter_context(opened)
+        found = loads(store, given.rounds)
+    table = Table(title="PostgreSQL" if given.postgresql else "SQLite")
+    for column in ("", "plain", "with a log", "ratio"):
+        table.add_column(column, justify="right" if column else "left")
+    for label, (one, other) in found.items():
+        for name, value in one.items():
+            ratio = f"{other[name] / value:.2f}"
+            table.add_row(f"{label}, {name}", f"{value:.2f}", f"{other[name]:.2f}", ratio)
+    Console().print(table)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
