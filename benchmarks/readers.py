@@ -22,7 +22,7 @@ from rich.table import Table
 
 from benchmarks.costs import Meter
 from benchmarks.peers.servers import Servers
-from queue_core import Store
+from queue_core import Firing, Queue, Store
 
 SCHEMA = pa.schema([("number", pa.int64()), ("payload", pa.binary())])
 
@@ -73,9 +73,45 @@ def loads(store: Store, rounds: int) -> dict[str, list[dict[str, float]]]:
     return found
 
 
+def firings(store: Store, rounds: int, loaded: int) -> dict[str, list[dict[str, float]]]:
+    """Measure firings and deletions from a plain queue, and from a subscription, of one backlog."""
+    name = f"{loaded}"
+    plain = store.create_queue(f"plain-{name}", SCHEMA, shards=8)
+    topic = store.create_queue(f"topic-{name}", SCHEMA, shards=8, log="7 days")
+    reader = store.subscribe(f"reader-{name}", to=topic.name)
+    rows = rows_of(loaded)
+    meter = Meter(store)
+    found = {}
+    for count in (1, 100, 1000):
+        needed = (rounds + rounds // 10 + 2) * count
+        for _ in range(-(-needed // loaded)):
+            plain.load(rows)
+            topic.load(rows)
+        held: dict[str, list[Firing]] = {plain.name: [], reader.name: []}
+
+        def fire(queue: Queue, count: int = count, held: dict[str, list[Firing]] = held) -> None:
+            fired = queue.fire(count)
+            assert fired.messages.num_rows == count
+            held[queue.name].append(fired)
+
+        found[f"fire {count}"] = paired(meter, rounds, lambda: fire(plain), lambda: fire(reader))
+        found[f"delete {count}"] = paired(
+            meter,
+            rounds * 9 // 10,
+            lambda held=held: plain.delete(held[plain.name].pop()),
+            lambda held=held: reader.delete(held[reader.name].pop()),
+        )
+        for queue in (plain, reader):
+            for fired in held[queue.name]:
+                queue.delete(fired)
+    return found
+
+
 def main() -> int:
     """Measure and print."""
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    arguments.add_argument("what", choices=("loads", "firings", "all"), nargs="?", default="all")
+    arguments.add_argument("--loaded", type=int, default=100, help="messages of each load")
     arguments.add_argument("--rounds", type=int, default=300)
     arguments.add_argument("--postgresql", action="store_true", help="on a server of its own")
     given = arguments.parse_args()
@@ -88,9 +124,13 @@ def main() -> int:
         else:
             opened = Store.open(f"{folder}/store")
         store = stack.enter_context(opened)
-        found = loads(store, given.rounds)
+        found = {}
+        if given.what != "firings":
+            found |= loads(store, given.rounds)
+        if given.what != "loads":
+            found |= firings(store, given.rounds, given.loaded)
     table = Table(title="PostgreSQL" if given.postgresql else "SQLite")
-    for column in ("", "plain", "with a log", "ratio"):
+    for column in ("", "plain", "with a log, or subscribed", "ratio"):
         table.add_column(column, justify="right" if column else "left")
     for label, (one, other) in found.items():
         for name, value in one.items():

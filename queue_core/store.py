@@ -6,6 +6,7 @@ import os
 import weakref
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
+from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -177,6 +178,49 @@ class Store(AbstractContextManager["Store"]):
         with acting(self.catalog, "create", name, given):
             info = create(self.catalog, name, schema, shards, key, settings, exist_ok=exist_ok)
         return Queue(self, info, message_type=message_type)
+
+    def subscribe(
+        self,
+        name: str,
+        *,
+        to: str,
+        start: str | datetime = "latest",
+        **settings: Any,
+    ) -> Queue:
+        """
+        Create a subscription: a queue whose messages are those that are loaded into another one.
+
+        No message is copied. Each subscription to a queue gets every message, and has its own
+        outcomes, retries and sideline. It has the columns, the key, the shards, the attributes and
+        the categories of the queue that it reads, and nothing can be loaded into it.
+
+        Args:
+            name: As that of a queue.
+            to: The queue, which has the setting ``log``, or a subscription to it.
+            start: Which messages it gets: those that are loaded from now on (``"latest"``), all
+                that the log still has (``"earliest"``), those that were loaded since a time, with
+                its time zone, or those that another subscription to the same queue, given by its
+                name, has not taken in.
+            **settings: Fields of `QueueSettings`, except ``log``, ``policy``, ``dedup``,
+                ``fair_by``, ``max_size``, ``max_bytes``, ``attributes`` and ``categories``.
+
+        Returns:
+            The subscription.
+
+        Raises:
+            BadName: The name is not allowed.
+            BadOption: The queue has no log, *start* cannot be understood, or a setting is unknown,
+                out of range, or not one of a subscription.
+            NoSuchQueue: There is no queue *to*.
+            QueueExists: The store has a queue of that name.
+            QueueDeactivated: The queue *to* is deactivated.
+        """
+        from queue_core.queue import Queue
+        from queue_core.queue.creating import subscribe
+
+        given = {"to": to, "start": start, **settings}
+        with acting(self.catalog, "subscribe", name, given):
+            return Queue(self, subscribe(self.catalog, name, to, start, settings))
 
     def queue(
         self, name: str, message_type: type | None = None, *, buffers: int = DEFAULT_BUFFERS

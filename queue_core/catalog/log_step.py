@@ -1,4 +1,4 @@
-"""The step from format 1 to format 2: queues can have logs.
+"""The step from format 1 to format 2: queues can have logs, and subscriptions that read them.
 
 A process of an older version that still has the store open must not load, since it would leave
 messages out of a log, and must not remove a segment that a log names. Both statements name the file
@@ -15,6 +15,9 @@ _STATEMENTS = (
     "ALTER TABLE shards ADD COLUMN log SMALLINT DEFAULT 0 NOT NULL",
     "ALTER TABLE shards ADD COLUMN logged BIGINT DEFAULT 0 NOT NULL",
     "ALTER TABLE shards ADD COLUMN logged_bytes BIGINT DEFAULT 0 NOT NULL",
+    "ALTER TABLE queues ADD COLUMN root_id BIGINT DEFAULT 0 NOT NULL",
+    "ALTER TABLE shard_locks ADD COLUMN log_of BIGINT DEFAULT 0 NOT NULL",
+    "ALTER TABLE shard_locks ADD COLUMN cursor BIGINT DEFAULT 0 NOT NULL",
     "CREATE TABLE logs (queue_id BIGINT NOT NULL, shard INTEGER NOT NULL, "
     "start BIGINT NOT NULL, seal BIGINT, PRIMARY KEY (queue_id, shard))",
     "CREATE TABLE log_slices (queue_id BIGINT NOT NULL, shard INTEGER NOT NULL, "

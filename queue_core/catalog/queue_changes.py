@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,16 +11,16 @@ from sqlalchemy import Connection, insert, select
 
 from queue_core.catalog import dialect, notifications, seals
 from queue_core.catalog.holders import named_locks
-from queue_core.catalog.queues import dropped, find, given_up_error, present
+from queue_core.catalog.queues import by_id, dropped, find, given_up_error, hold, present
 from queue_core.catalog.records import acts, retries
 from queue_core.catalog.slices import flows, logs
 from queue_core.catalog.tables import counters, locks, queues, schemas, shard_locks, shards
-from queue_core.errors import BadName, QueueExists
+from queue_core.errors import BadName, BadOption, QueueExists
 from queue_core.policies import binding
 from queue_core.policies.imported import storable
 from queue_core.values import column_roles
 from queue_core.values.model import Magazine, QueueInfo
-from queue_core.values.names import SIDELINE_SUFFIX
+from queue_core.values.names import SIDELINE_SUFFIX, listed
 from queue_core.values.schema import described, evolve, serialize
 from queue_core.values.settings import MAX_CONCURRENCY, QueueSettings
 
@@ -49,6 +49,7 @@ def create(
         "schema_version": 1,
         "settings": settings.to_json(),
         "created_at": dialect.read_clock(connection),
+        "root_id": 0,
     }
     queue_id = connection.scalar(
         dialect.insert_new(connection, queues)
@@ -80,6 +81,41 @@ def create(
     return found
 
 
+def subscribe(
+    connection: Connection, name: str, to: QueueInfo, start: logs.Start, settings: QueueSettings
+) -> QueueInfo:
+    """
+    Create a subscription to the log of a queue, or to that which a subscription reads; return it.
+
+    Raises `QueueExists`, `NoSuchQueue` and `BadOption`.
+    """
+    # Its columns must not change meanwhile, nor the beginning of its log.
+    hold(connection, to if to.root == to.id else by_id(connection, to.root))
+    root = by_id(connection, to.root)
+    if root.settings.log is None:
+        raise BadOption(
+            f"queue {root.name!r} has no log, which subscriptions read; set log on it first, such "
+            "as log='7 days'"
+        )
+    cursors = logs.places(connection, root.id, start)
+    row = {
+        "name": name,
+        "shards": root.shards,
+        "key_column": root.key,
+        "schema_version": root.schema_version,
+        "settings": settings.to_json(),
+        "created_at": dialect.read_clock(connection),
+        "root_id": root.id,
+    }
+    new = dialect.insert_new(connection, queues).values(row).on_conflict_do_nothing()
+    queue_id = connection.scalar(new.returning(queues.c.id))
+    if queue_id is None:
+        raise QueueExists(f"queue {name!r} exists already; take another name for the subscription")
+    _fill(connection, queue_id, None, root.shards, root.id, cursors)
+    acts.note(connection)
+    return find(connection, name)
+
+
 def deactivate(connection: Connection, queue: QueueInfo) -> None:
     """Note that a queue is deactivated now, if it is in use."""
     in_use = (queues.c.id == queue.id, queues.c.deactivated_at.is_(None))
@@ -99,6 +135,8 @@ def add_columns(connection: Connection, queue: QueueInfo, schema: pa.Schema) -> 
     version = info.schema_version + 1
     _add_schema(connection, info.id, version, merged)
     seals.change(connection, queues, queues.c.id == info.id, schema_version=version)
+    for queue_id in subscriptions(connection, info.id):
+        seals.change(connection, queues, queues.c.id == queue_id, schema_version=version)
     acts.note(connection)
     return find(connection, info.name)
 
@@ -120,10 +158,28 @@ def change_settings(
     if info.settings.fair_by != settings.fair_by:
         (flows.begin if settings.fair_by is not None else flows.end)(connection, info.id)
     if (info.settings.log is None) != (settings.log is None):
+        if settings.log is None:
+            check_unread(connection, info)
         (logs.begin if settings.log is not None else logs.end)(connection, info.id)
     # A queue that is no longer paused has messages for waiting consumers.
     notifications.notify(connection, info.id)
     return replace(info, settings=settings, stored_settings=settings.to_json())
+
+
+def subscriptions(connection: Connection, queue_id: int) -> Sequence[int]:
+    """Return the ids of the subscriptions to a queue."""
+    return connection.scalars(select(queues.c.id).where(queues.c.root_id == queue_id)).all()
+
+
+def check_unread(connection: Connection, queue: QueueInfo) -> None:
+    """Raise `BadOption` if a queue has subscriptions."""
+    query = select(queues.c.name).where(queues.c.root_id == queue.id).order_by(queues.c.name)
+    names = connection.scalars(query).all()
+    if names:
+        raise BadOption(
+            f"queue {queue.name!r} has the subscriptions {listed(names)}, which read its log; drop "
+            "them first"
+        )
 
 
 def scale(connection: Connection, queue: QueueInfo, by: int) -> QueueInfo:
@@ -142,8 +198,17 @@ def _held(connection: Connection, queue: QueueInfo) -> QueueInfo:
     return present(connection, queue)
 
 
-def _fill(connection: Connection, queue_id: int, schema: pa.Schema, count: int) -> None:
-    _add_schema(connection, queue_id, 1, schema)
+def _fill(
+    connection: Connection,
+    queue_id: int,
+    schema: pa.Schema | None,
+    count: int,
+    log_of: int = 0,
+    cursors: Mapping[int, int] | None = None,
+) -> None:
+    """Add the rows that a new queue has; a subscription has no *schema* of its own."""
+    if schema is not None:
+        _add_schema(connection, queue_id, 1, schema)
     connection.execute(insert(locks).values(name=named_locks.ROOM, queue_id=queue_id))
     places = [
         {"queue_id": queue_id, "magazine": int(magazine), "shard": shard}
@@ -152,7 +217,11 @@ def _fill(connection: Connection, queue_id: int, schema: pa.Schema, count: int) 
     ]
     for table in (shards, shard_locks, counters):
         zero = dict.fromkeys({*table.c.keys()} - {*places[0], "seal"}, 0)
-        connection.execute(insert(table), [place | zero for place in places])
+        rows = [place | zero for place in places]
+        for row in rows if table is shard_locks else ():
+            if log_of and row["magazine"] == Magazine.MAIN:
+                row |= {"log_of": log_of, "cursor": (cursors or {})[row["shard"]]}
+        connection.execute(insert(table), rows)
 
 
 def _add_schema(connection: Connection, queue_id: int, version: int, schema: pa.Schema) -> None:

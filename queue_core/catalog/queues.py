@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 import pyarrow as pa
-from sqlalchemy import ColumnElement, Connection, Row, bindparam, select
+from sqlalchemy import ColumnElement, Connection, Row, bindparam, case, select
 
 from queue_core.catalog import dialect, seals
 from queue_core.catalog.damage import damaged, decoding
@@ -276,7 +276,9 @@ def _read(connection: Connection, *where: ColumnElement[bool]) -> list[QueueInfo
     return [_info(row) for row in rows]
 
 
-_NEWEST = (schemas.c.queue_id == queues.c.id) & (schemas.c.version == queues.c.schema_version)
+# A subscription has the schemas of its root.
+_ROOT = case((queues.c.root_id == 0, queues.c.id), else_=queues.c.root_id)
+_NEWEST = (schemas.c.queue_id == _ROOT) & (schemas.c.version == queues.c.schema_version)
 # A queue whose schema is missing is damaged, and does not vanish.
 _DESCRIBED = select(queues, schemas.c.arrow, schemas.c.seal.label("schema_seal")).outerjoin(
     schemas, _NEWEST
@@ -288,7 +290,7 @@ def _info(row: Row[Any]) -> QueueInfo:
         # A text among the numbers, which SQLite allows, raises `TypeError`.
         times = (row.created_at, row.deactivated_at or 0, row.paused_at or 0)
         sum((row.id, row.shards, row.schema_version, *times))
-    schema = _schema(row.id, row.schema_version, row.arrow, row.schema_seal)
+    schema = _schema(row.root_id or row.id, row.schema_version, row.arrow, row.schema_seal)
     if row.key_column is not None and row.key_column not in schema.names:
         raise damaged(queues, f"name {row.name!r}", f"it has no column {row.key_column!r}")
     return QueueInfo(
@@ -303,6 +305,7 @@ def _info(row: Row[Any]) -> QueueInfo:
         deactivated_at=row.deactivated_at,
         paused_at=row.paused_at,
         stored_settings=row.settings,
+        log_of=row.root_id,
     )
 
 

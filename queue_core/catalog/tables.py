@@ -61,6 +61,9 @@ queues = Table(
     seal(),
     #: Since when it fires nothing; null while it is not paused.
     Column("paused_at", BigInteger),
+    #: Of a subscription: the queue whose log it reads, which also has its schemas and segments.
+    #: 0: it is no subscription.
+    Column("root_id", BigInteger, nullable=False, server_default=text("0")),
     sqlite_autoincrement=True,
 )
 
@@ -110,6 +113,10 @@ shard_locks = Table(
     #: Messages that were fired, by any verb.
     Column("fired", BigInteger, nullable=False),
     seal(),
+    #: In main of a subscription: the queue whose log it reads; 0: of others.
+    Column("log_of", BigInteger, nullable=False, server_default=text("0")),
+    #: The offset of the first message of the log that the subscription has not taken in.
+    Column("cursor", BigInteger, nullable=False, server_default=text("0")),
 )
 
 #: Outcomes of the messages in a shard, counted since its creation.

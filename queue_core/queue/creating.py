@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from typing import Any
+from datetime import datetime
+from typing import Any, cast
 
 import pyarrow as pa
 from sqlalchemy import Connection
 
-from queue_core.catalog import queue_changes
+from queue_core.catalog import queue_changes, queues
 from queue_core.catalog.database import Catalog
+from queue_core.catalog.slices.logs import Start
+from queue_core.catalog.transact import transact
+from queue_core.errors import BadOption
 from queue_core.policies import binding
 from queue_core.policies.imported import storable
 from queue_core.segments.shard_hash import check_key
@@ -19,7 +23,7 @@ from queue_core.values import column_roles
 from queue_core.values.model import QueueInfo
 from queue_core.values.names import check_queue
 from queue_core.values.schema import canonical
-from queue_core.values.settings import QueueSettings, check_shards
+from queue_core.values.settings import QueueSettings, check_readable, check_shards
 
 
 def create(
@@ -66,6 +70,45 @@ def create(
     if exist_ok:
         _warn_of_kept(created, given)
     return created
+
+
+def subscribe(
+    catalog: Catalog, name: str, to: str, start: Start, settings: Mapping[str, Any]
+) -> QueueInfo:
+    """Create a subscription; the arguments and the errors are those of `Store.subscribe`."""
+    check_queue(name)
+    with catalog.read() as connection:
+        source = queues.find(connection, to)
+        root = queues.by_id(connection, source.root)
+        place = _place(connection, start)
+    for setting in ("attributes", "categories"):
+        if setting in settings:
+            raise BadOption(f"{setting}: a subscription has those of queue {root.name!r}")
+    inherited = {"attributes": root.settings.attributes, "categories": root.settings.categories}
+    checked = QueueSettings.of({**inherited, **storable(settings)})
+    check_readable(checked)
+    column_roles.check(checked, root.schema, root.key)
+
+    def work(connection: Connection) -> QueueInfo:
+        return queue_changes.subscribe(connection, name, source, place, checked)
+
+    return transact(catalog, "subscribe", work, grows=True)
+
+
+def _place(connection: Connection, start: Any) -> Start:
+    """Return where a subscription begins; raises `BadOption`."""
+    if start in ("latest", "earliest"):
+        return cast("Start", start)
+    if isinstance(start, datetime) and start.tzinfo is not None:
+        return int(start.timestamp() * 1e6)
+    if isinstance(start, str):
+        other = queues.find(connection, start)
+        if other.log_of:
+            return other
+    raise BadOption(
+        f"start={start!r}: use 'latest', 'earliest', a datetime with a time zone, or the name of "
+        "another subscription"
+    )
 
 
 def _warn_of_kept(queue: QueueInfo, given: Mapping[str, Any]) -> None:

@@ -13,7 +13,7 @@ from functools import partial
 from sqlalchemy import Connection
 
 from queue_core.catalog import dialect
-from queue_core.catalog.slices import amounts, id_map, shard_locks, slice_batches
+from queue_core.catalog.slices import amounts, id_map, intake, shard_locks, slice_batches
 from queue_core.catalog.slices.conditions import Position, eligible, eligible_of_segments
 from queue_core.catalog.slices.shard_locks import Backlog
 from queue_core.catalog.slices.slice_batches import SliceBatch
@@ -39,7 +39,8 @@ ROUND_SLICES = 1000
 
 def anything(connection: Connection, request: FireRequest) -> bool:
     """Return whether there may be messages to take."""
-    return amounts.anything(connection, *eligible(request))
+    logged = request.terms.logged and amounts.anything_logged(connection, request.queue_ids)
+    return logged or amounts.anything(connection, *eligible(request))
 
 
 def acquire(
@@ -62,8 +63,8 @@ def acquire(
         full = candidates.full
         chosen = _take_candidates(connection, request, candidates, lock)
     elif request.max_messages is None:
-        every = dict.fromkeys(_backlog(connection, request, lock))
-        chosen = take_shares(connection, request, every, lock)
+        backlog = _backlog(connection, request, lock)
+        chosen = _take(connection, request, backlog, dict.fromkeys(backlog), lock)
     else:
         chosen, full, waited = _take_limited(connection, request, request.max_messages, lock)
     chosen = {key: taken for key, taken in chosen.items() if taken}
@@ -205,7 +206,35 @@ def _take_evenly(
 ) -> dict[ShardKey, list[Taken]]:
     waiting = {key: shard.waiting for key, shard in backlog.items()}
     fired = {key: shard.fired for key, shard in backlog.items()}
-    return take_shares(connection, request, shares(request, waiting, limit, fired), lock)
+    return _take(connection, request, backlog, shares(request, waiting, limit, fired), lock)
+
+
+def _take(
+    connection: Connection,
+    request: FireRequest,
+    backlog: Mapping[ShardKey, Backlog],
+    wanted: Mapping[ShardKey, int | None],
+    lock: Lock,
+) -> dict[ShardKey, list[Taken]]:
+    """Take a number of messages from each shard, or all; those that a log still has come last."""
+    if not any(shard.behind for shard in backlog.values()):
+        return take_shares(connection, request, wanted, lock)
+    # The counters say where nothing else waits, and all are counted soon.
+    own = {key: n for key, n in wanted.items() if backlog[key].waiting > backlog[key].behind}
+    chosen = take_shares(connection, request, own, lock)
+    lacking = {}
+    for key, count in wanted.items():
+        behind = backlog[key].behind
+        rest = behind if count is None else count - sum(len(rows) for _, rows in chosen.get(key, ()))
+        if min(rest, behind) > 0:
+            lacking[key] = min(rest, behind)
+    most = most_slices(request, len(wanted))
+    for key, pieces in intake.behind(connection, backlog, lacking, most).items():
+        for piece in pieces:
+            rows, _ = piece.rows.split(lacking[key])
+            lacking[key] -= len(rows)
+            chosen.setdefault(key, []).append((piece, rows))
+    return chosen
 
 
 def _take_candidates(

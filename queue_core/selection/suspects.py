@@ -45,7 +45,8 @@ def look(connection: Connection, consumer: Consumer | None, request: FireRequest
     """Return whether there are suspects; None if there are no messages to take at all."""
     holder = consumer.id if isinstance(consumer, HandlingConsumer) else None
     found = eligible(request)
-    return suspects.look(connection, found, request.queue_ids, request.magazine, holder)
+    ids, magazine = request.queue_ids, request.magazine
+    return suspects.look(connection, found, ids, magazine, holder, logged=request.terms.logged)
 
 
 def parts(

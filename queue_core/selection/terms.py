@@ -23,6 +23,8 @@ class Terms:
     weights: Mapping[int, int] = field(default_factory=dict)
     #: Whether it makes room in one of the queues, or takes messages, for which a load may wait.
     makes_room: bool = False
+    #: Whether some of them are subscriptions, whose messages may still be in a log.
+    logged: bool = False
 
 
 def terms_of(
@@ -38,6 +40,7 @@ def terms_of(
         fair=_fair(queues, order_by, order),
         weights=weights,
         makes_room=makes_room,
+        logged=any(queue.log_of for queue in queues),
     )
 
 

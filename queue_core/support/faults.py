@@ -21,6 +21,8 @@ POINTS = {
     "migrate.committed": "an older catalog has this format",
     "create.before_commit": "a new queue is written in the open transaction",
     "create.committed": "a new queue is there; its creator does not know yet",
+    "subscribe.before_commit": "a new subscription is written in the open transaction",
+    "subscribe.committed": "a new subscription is there; its creator does not know yet",
     "deactivate.before_commit": "a queue is deactivated in the open transaction",
     "deactivate.committed": "a queue is deactivated; its caller does not know yet",
     "drop.before_commit": "everything of a queue is removed in the open transaction",

@@ -74,6 +74,13 @@ class QueueInfo:
     stored_settings: str | None = None
     #: Whether it was dropped since it was read.
     is_dropped: bool = False
+    #: Of a subscription: the id of the queue whose log it reads; 0: it is none.
+    log_of: int = 0
+
+    @property
+    def root(self) -> int:
+        """The id of the queue that its segments, schemas and message ids belong to."""
+        return self.log_of or self.id
 
     @property
     def is_paused(self) -> bool:
@@ -160,6 +167,8 @@ class StagedOutput:
 class Slice:
     """Neighbouring rows of one segment in one shard: the unit in which messages move."""
 
+    #: 0 of a slice that is not in the catalog yet: its rows are in a log, and its place is the
+    #: offset of the first one.
     id: int
     queue_id: int
     magazine: Magazine
@@ -197,6 +206,11 @@ class Slice:
     def shard_key(self) -> tuple[int, int, int]:
         """The ids of its queue and magazine, and the number of its shard."""
         return self.queue_id, int(self.magazine), self.shard
+
+    @property
+    def is_logged(self) -> bool:
+        """Whether its messages are still in a log."""
+        return not self.id
 
     @property
     def state(self) -> State:

@@ -581,6 +581,20 @@ QueueSettings.__doc__ = f"{QueueSettings.__doc__}\n    Attributes:\n" + "\n".joi
 )
 
 
+#: Settings that a subscription cannot have: loads would have to decide, and none goes into it.
+_OF_LOADS = ("log", "policy", "dedup", "fair_by", "max_size", "max_bytes")
+
+
+def check_readable(settings: QueueSettings) -> None:
+    """Raise `BadOption` for settings that a subscription cannot have."""
+    for name in _OF_LOADS:
+        if getattr(settings, name):
+            raise BadOption(
+                f"{name}: a subscription cannot have it, since no load goes into it; set it on the "
+                "queue whose log it reads"
+            )
+
+
 def check_shards(shards: int) -> int:
     """Return *shards* if a queue can have that number of shards; raises `BadOption`."""
     _check(

@@ -213,17 +213,14 @@ class _Firing:
         if allotment is not None:
             allotment.spend(taken, fired_at)
         changes = Changes()
+        held = {"consumer_id": self.consumer.id, "ticket": number, "fired_at": fired_at}
         for piece, rows in taken:
-            changes.mark(
-                piece,
-                rows,
-                state=int(State.FIRED),
-                consumer_id=self.consumer.id,
-                ticket=number,
-                fired_at=fired_at,
-                deliveries=piece.deliveries + 1,
-            )
-            changes.fire(piece, rows)
+            values = {"state": int(State.FIRED), **held, "deliveries": piece.deliveries + 1}
+            if piece.is_logged:
+                changes.enter(piece, rows, **values)
+            else:
+                changes.mark(piece, rows, **values)
+                changes.fire(piece, rows)
         changes.apply(connection)
         if request.terms.fair:
             advance(connection, request, taken)

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import BigInteger, ColumnElement, Connection, Row, Select, bindparam, func, select
 
 from queue_core.catalog.slices.conditions import IN_FLIGHT, Rules, in_magazines, in_queues
+from queue_core.catalog.slices.shard_locks import ANY_BEHIND
 from queue_core.catalog.tables import slices
 from queue_core.values.model import Magazine
 
@@ -16,6 +17,9 @@ from queue_core.values.model import Magazine
 _IN_FLIGHT = select(func.sum(slices.c.count)).where(
     slices.c.queue_id == bindparam("queue"), *in_magazines([Magazine.MAIN]), *IN_FLIGHT
 )
+
+
+_LOGGED = select(ANY_BEHIND)
 
 
 class Counted(NamedTuple):
@@ -65,6 +69,11 @@ def by_magazine(connection: Connection, queue_id: int) -> dict[Magazine, int]:
 def anything(connection: Connection, where: Rules, given: Mapping[str, Any]) -> bool:
     """Return whether a slice meets conditions that were built once."""
     return connection.scalar(_any(where), given) is not None
+
+
+def anything_logged(connection: Connection, queue_ids: Collection[int]) -> bool:
+    """Return whether messages of logs wait for some subscriptions."""
+    return bool(connection.scalar(_LOGGED, {"behind_of": queue_ids}))
 
 
 def count_upto(

@@ -65,6 +65,8 @@ class Changes:
         self._updated: dict[tuple[tuple[str, Any], ...], list[int]] = defaultdict(list)
         self._counts: dict[ShardKey, dict[str, int]] = defaultdict(lambda: defaultdict(int))
         self._fired: dict[ShardKey, tuple[int, int]] = {}
+        #: Rows of a log that become slices, by shard.
+        self._entered: dict[ShardKey, list[dict[str, Any]]] = defaultdict(list)
         #: The lowest rank of the messages that come back, by fair queue.
         self._lowest: dict[int, int] = {}
 
@@ -161,6 +163,15 @@ class Changes:
         if rows:
             self._new.append(columns_of(piece, rows) | values)
 
+    def enter(self, piece: Slice, rows: Rows, **values: Any) -> None:
+        """
+        Take these rows in from a log, at the tail of the shard; its lock is held.
+
+        They are the next ones of the log after those that were taken in before.
+        """
+        if rows:
+            self._entered[piece.shard_key].append(columns_of(piece, rows) | values)
+
     def cut(self, piece: Slice, rows: Rows) -> None:
         """Take these rows out of a slice; counts nothing."""
         if rows:
@@ -195,7 +206,6 @@ class Changes:
         # All is computed before the first write, for which others may have to wait.
         marks = [_marking(items, ids) for items, ids in self._updated.items()]
         remainders = [_remainder(piece, rows) for piece, rows in self._kept.values() if rows]
-        fired = self._fired_rows()
         moves = [*self._moves, *(moving.together(to, moved) for to, moved in self._moved.items())]
         moved_at = dialect.read_clock(connection) if now is None and moves else now
         wanted: dict[ShardKey, Room] = {}
@@ -208,6 +218,8 @@ class Changes:
             segments.update(np.unique(of_segments).tolist())
         counting, counts = self._counted_rows()
         database.take(connection)
+        self._write_entered(connection)
+        fired = self._fired_rows()
         for statement, given in marks:
             connection.execute(statement, given)
         execute_each(connection, _SHRINK, remainders)
@@ -224,6 +236,25 @@ class Changes:
             flows.set_back(connection, queue_id, rank)
         if self._wakes:
             notifications.notify(connection, *self._wakes)
+
+    def _write_entered(self, connection: Connection) -> None:
+        """Give the rows of logs their places; those that are in flight are counted as fired."""
+        if not self._entered:
+            return
+        wanted = {
+            key: Room(sum(row["row_stop"] - row["row_start"] for row in rows), _count_of(rows))
+            for key, rows in self._entered.items()
+        }
+        for key, place in allocate(connection, wanted).items():
+            for row in self._entered[key]:
+                row["position"], place = place, place + row["row_stop"] - row["row_start"]
+                if row["state"] == State.FIRED:
+                    self._fire(key, row["count"], place)
+            self._new += self._entered[key]
+        rows = [
+            _shard(key) | {"by": room.messages} for key, room in sorted(wanted.items())
+        ]
+        execute_each(connection, _ENTER, rows)
 
     def _found_sound(self, piece: Slice, rows: Rows) -> None:
         """Undo the counts of the quarantine of these rows, if they are damaged."""
@@ -276,6 +307,10 @@ class Changes:
         return _count(names), rows
 
 
+def _count_of(rows: Sequence[dict[str, Any]]) -> int:
+    return sum(row["count"] for row in rows)
+
+
 def _frees(settings: QueueSettings) -> bool:
     """Whether a message that leaves main makes room, or lets others be fired."""
     limited = any(limit.in_flight is not None for limit in settings.limits)
@@ -299,6 +334,11 @@ _FIRE = (
     update(shard_locks)
     .where(*_at(shard_locks))
     .values(seals.changing(shard_locks, fired=_FIRED, fire_pointer=_FURTHEST))
+)
+_ENTER = (
+    update(shard_locks)
+    .where(*_at(shard_locks))
+    .values(seals.changing(shard_locks, cursor=shard_locks.c.cursor + bindparam("by")))
 )
 _REMOVE = delete(slices).where(dialect.one_of_given(slices.c.id, "these"))
 _SHRINK = (

@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from sqlalchemy import (
     BigInteger,
@@ -35,9 +35,9 @@ from sqlalchemy import (
 from queue_core.catalog import dialect, seals
 from queue_core.catalog.slices import segments
 from queue_core.catalog.slices.slices import ShardKey, Tail, execute_each
-from queue_core.catalog.tables import log_slices, logs, shards
+from queue_core.catalog.tables import log_slices, logs, shard_locks, shards
 from queue_core.catalog.tables import segments as segment_rows
-from queue_core.values.model import Magazine
+from queue_core.values.model import Magazine, QueueInfo
 from queue_core.values.rows import Rows
 
 _INSERT = insert(log_slices).inline()
@@ -147,6 +147,31 @@ def forget(connection: Connection, queue_id: int) -> None:
     _let_go(connection, {segment_id: count for segment_id, count in named})
 
 
+#: Where a subscription begins: at one end, at a time in microseconds, or where another one is.
+Start: TypeAlias = "Literal['earliest', 'latest'] | int | QueueInfo"
+
+
+def places(connection: Connection, queue_id: int, start: Start) -> dict[int, int]:
+    """Return an offset of each shard of a log; it is not trimmed until the transaction ends."""
+    held = _HOLD.with_for_update(read=True)
+    first = {row.shard: row.start for row in connection.execute(held, {"queue": queue_id})}
+    if start == "earliest":
+        return first
+    if isinstance(start, QueueInfo):
+        here = shard_locks.c.queue_id == start.id, shard_locks.c.magazine == int(Magazine.MAIN)
+        query = select(shard_locks.c.shard, shard_locks.c.cursor).where(*here)
+        return {row.shard: max(row.cursor, first[row.shard]) for row in connection.execute(query)}
+    last = {row.shard: row.logged for row in connection.execute(_SIZES, {"queue": queue_id})}
+    if start == "latest":
+        return last
+    since = (
+        select(log_slices.c.shard, func.min(log_slices.c.first_offset).label("first"))
+        .where(log_slices.c.queue_id == queue_id, log_slices.c.logged_at >= start)
+        .group_by(log_slices.c.shard)
+    )
+    return last | {row.shard: row.first for row in connection.execute(since)}
+
+
 class Old(NamedTuple):
     """The beginning of a log that may be trimmed."""
 
@@ -238,7 +263,7 @@ def with_old(
     }
 
 
-_SIZES = select(shards.c.shard, shards.c.logged_bytes).where(
+_SIZES = select(shards.c.shard, shards.c.logged, shards.c.logged_bytes).where(
     shards.c.queue_id == bindparam("queue"), shards.c.magazine == int(Magazine.MAIN)
 )
 _HEADS = (

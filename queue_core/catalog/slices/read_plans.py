@@ -45,7 +45,7 @@ def build(
             refs[s.segment_id].schema_version != info.schema_version
             for s, _ in by_queue.get(info.id, ())
         )
-        for version, data in queues.schemas_of(connection, info.id).items()
+        for version, data in queues.schemas_of(connection, info.root).items()
     }
     for info in infos:
         for piece, _ in by_queue.get(info.id, ()):

@@ -60,7 +60,7 @@ def check(
     all were fired, so that one that the catalog has never had was lost with a transaction.
     """
     known = (origins or find(connection, queues, ids)).segments
-    queue_ids = {queue.id for queue in queues}
+    queue_ids = {queue.root for queue in queues}
     # Afterwards: no segment that was found is newer.
     gone = len(known) < len(ids.segments)
     newest = dialect.of(connection).last_id(connection, segments) if gone else max(known, default=0)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
-from sqlalchemy import BigInteger, Connection, Row, Select, bindparam, case, select
+from sqlalchemy import BigInteger, Connection, Row, Select, bindparam, case, exists, func, select
 
 from queue_core.catalog import dialect
 from queue_core.catalog.damage import UNREADABLE, damaged
@@ -18,14 +18,35 @@ from queue_core.catalog.slices.slices import ShardKey
 from queue_core.catalog.tables import counters, shard_locks, shard_totals, shards
 from queue_core.values.model import Magazine
 
-_WAITING = shards.c.loaded + counters.c.reloaded - shard_locks.c.fired - counters.c.damaged
+_ROOT = shards.alias("root")
+#: How many messages of a log wait to be taken in; nothing is looked up for a queue that is no
+#: subscription. The log of a sideline is none.
+_BEHIND = case(
+    (shard_locks.c.log_of == 0, 0),
+    else_=func.coalesce(
+        select(_ROOT.c.logged)
+        .where(
+            _ROOT.c.queue_id == shard_locks.c.log_of,
+            _ROOT.c.magazine == int(Magazine.MAIN),
+            _ROOT.c.shard == shard_locks.c.shard,
+        )
+        .scalar_subquery()
+        - shard_locks.c.cursor,
+        0,
+    ),
+)
+_TAKEN_IN = shards.c.loaded + counters.c.reloaded - shard_locks.c.fired - counters.c.damaged
+_WAITING = _TAKEN_IN + _BEHIND
 _BACKLOGS = (
     select(
         shard_locks.c.queue_id,
         shard_locks.c.magazine,
         shard_locks.c.shard,
         shard_locks.c.fired,
+        shard_locks.c.log_of,
+        shard_locks.c.cursor,
         _WAITING.label("waiting"),
+        _BEHIND.label("behind"),
     )
     .select_from(shard_totals)
     .order_by(shard_locks.c.queue_id, shard_locks.c.shard)
@@ -61,6 +82,14 @@ _FREE = {
 }
 
 
+#: Whether messages of a log wait for one of some subscriptions.
+ANY_BEHIND = exists().where(
+    dialect.one_of_given(shard_locks.c.queue_id, "behind_of"),
+    shard_locks.c.magazine == int(Magazine.MAIN),
+    _BEHIND > 0,
+)
+
+
 def place_in_turn(key: ShardKey) -> ShardKey:
     """
     Return the place of a shard among those that take turns, or the shard of a place.
@@ -79,6 +108,10 @@ class Backlog(NamedTuple):
     waiting: int
     #: How many messages were ever fired from the shard.
     fired: int
+    #: How many of those that wait are in the log of this queue, and the offset of the first one.
+    behind: int = 0
+    log_of: int = 0
+    cursor: int = 0
 
 
 def backlog(
@@ -174,7 +207,10 @@ def _read(
     found = {}
     for row in connection.execute(query, given).all():
         try:
-            backlog = Backlog(max(row.waiting, 0), int(row.fired))
+            behind = max(row.behind, 0)
+            backlog = Backlog(
+                max(row.waiting, 0), int(row.fired), behind, int(row.log_of), int(row.cursor)
+            )
         except UNREADABLE as error:
             raise damaged(shard_locks, _named(row), error) from error
         found[row.queue_id, row.magazine, row.shard] = backlog

@@ -21,6 +21,7 @@ from sqlalchemy import (
 from queue_core.catalog import dialect
 from queue_core.catalog.holder_tables import consumers
 from queue_core.catalog.slices.conditions import IN_FLIGHT, Eligible, Rules, in_magazines
+from queue_core.catalog.slices.shard_locks import ANY_BEHIND
 from queue_core.catalog.tables import slices
 from queue_core.values.model import Magazine, State
 
@@ -62,17 +63,22 @@ def look(
     queue_ids: Collection[int],
     magazine: Magazine,
     consumer_id: int | None,
+    *,
+    logged: bool = False,
 ) -> bool | None:
     """
     Return whether some queues have suspects in main; None if no slice is eligible at all.
 
-    A consumer also sees the suspects that it holds. Other magazines have none.
+    A consumer also sees the suspects that it holds. Other magazines have none. With *logged*, the
+    messages of logs count that wait for subscriptions.
     """
     given = eligible.given | {"suspects_of": queue_ids}
+    if logged:
+        given["behind_of"] = queue_ids
     if consumer_id is not None:
         given["holder"] = consumer_id
     in_main, holds = magazine is Magazine.MAIN, consumer_id is not None
-    query = _looking(eligible.where, in_main=in_main, holds=holds)
+    query = _looking(eligible.where, in_main=in_main, holds=holds, logged=logged)
     row = connection.execute(query, given).first()
     return None if row is None else bool(row[0])
 
@@ -94,7 +100,7 @@ def sizes(connection: Connection, where: Rules, given: Mapping[str, Any]) -> lis
 
 
 @lru_cache(maxsize=64)
-def _looking(where: Rules, *, in_main: bool, holds: bool) -> Select[Any]:
+def _looking(where: Rules, *, in_main: bool, holds: bool, logged: bool) -> Select[Any]:
     here = (dialect.one_of_given(slices.c.queue_id, "suspects_of"), *in_magazines([Magazine.MAIN]))
     found: ColumnElement[Any] = exists(
         select(slices.c.id).where(_IS_SUSPECT, *here).correlate(None)
@@ -104,4 +110,7 @@ def _looking(where: Rules, *, in_main: bool, holds: bool) -> Select[Any]:
         found = or_(found, held)
     if not in_main:
         found = literal_column("0")
-    return select(select(found).scalar_subquery()).where(*where).limit(1).select_from(slices)
+    look = select(select(found).scalar_subquery())
+    if logged:
+        return look.where(or_(select(slices.c.id).where(*where).exists(), ANY_BEHIND))
+    return look.where(*where).limit(1).select_from(slices)

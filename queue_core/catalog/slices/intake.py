@@ -1,0 +1,112 @@
+"""Intake: what a subscription takes from the log that it reads.
+
+Its cursor stands in the row of its shard lock, which a firing holds anyway, and `trim` waits for
+that row. So an intake needs no lock of the log. A cursor may stand within a row of the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+from sqlalchemy import BigInteger, Connection, Select, bindparam, func, select
+
+from queue_core.catalog import dialect
+from queue_core.catalog.slices.shard_locks import Backlog
+from queue_core.catalog.slices.slices import ShardKey
+from queue_core.catalog.tables import log_slices
+from queue_core.values.model import Magazine, Slice
+from queue_core.values.rows import Rows
+
+_NAMES = ("at", "first", "upto")
+
+
+def behind(
+    connection: Connection,
+    backlog: Mapping[ShardKey, Backlog],
+    wanted: Mapping[ShardKey, int],
+    most: int,
+) -> dict[ShardKey, list[Slice]]:
+    """
+    Return the next messages of the log for shards of one subscription, as slices without ids.
+
+    *wanted*: how many of each shard at least, unless the log has fewer or *most* slices do not have
+    them.
+    """
+    found: dict[ShardKey, list[Slice]] = {key: [] for key in wanted}
+    ends = {key: backlog[key].cursor for key in wanted}
+    left = dict(wanted)
+    mean = 1.0
+    database = dialect.of(connection)
+    while left:
+        root = backlog[next(iter(left))].log_of
+        keys = list(left)
+        room = {key: (most - len(found[key])) * mean for key in keys}
+        columns = (
+            [key[2] for key in keys],
+            [ends[key] for key in keys],
+            [ends[key] + max(int(min(left[key], room[key])), 1) for key in keys],
+        )
+        given = database.given_rows(dict(zip(_NAMES, columns, strict=True)))
+        rows = connection.execute(_next(database), {"root": root, **given}).all()
+        by_shard = {key[2]: key for key in keys}
+        seen = set()
+        for row in rows:
+            key = by_shard[row.shard]
+            piece = _slice(key, row, ends[key])
+            if key in left and len(found[key]) < most and piece.rows:
+                found[key].append(piece)
+                ends[key] = row.first_offset + row.count
+                left[key] -= len(piece.rows)
+                seen.add(key)
+        mean = max(sum(row.count for row in rows) / max(len(rows), 1), 1.0)
+        left = {key: n for key, n in left.items() if n > 0 and key in seen and len(found[key]) < most}
+    return found
+
+
+def _slice(key: ShardKey, row: Any, begin: int) -> Slice:
+    """Return the messages of a row of a log from an offset on."""
+    rows = Rows.from_bytes(row.row_start, row.row_stop, row.bitmap)
+    if begin > row.first_offset:
+        rows = rows.split(begin - row.first_offset)[1]
+    return Slice(
+        id=0,
+        queue_id=key[0],
+        magazine=Magazine.MAIN,
+        shard=key[2],
+        position=max(begin, row.first_offset),
+        segment_id=row.segment_id,
+        rows=rows,
+        bytes=row.bytes * len(rows) // max(row.count, 1),
+        attempts=0,
+        deliveries=0,
+        loaded_at=row.logged_at,
+        moved_at=row.logged_at,
+        stats=row.stats,
+    )
+
+
+@lru_cache(maxsize=4)
+def _next(database: dialect.Dialect) -> Select[Any]:
+    given = database.rows_of(_NAMES)
+    earlier = log_slices.alias("earlier")
+    root = bindparam("root", type_=BigInteger)
+    # The row in which the cursor stands begins before it.
+    first = (
+        select(func.max(earlier.c.first_offset))
+        .where(
+            earlier.c.queue_id == root,
+            earlier.c.shard == given.c.at,
+            earlier.c.first_offset <= given.c.first,
+        )
+        .correlate(given)
+        .scalar_subquery()
+    )
+    return (
+        select(log_slices)
+        .select_from(given)
+        .join(log_slices, (log_slices.c.queue_id == root) & (log_slices.c.shard == given.c.at))
+        .where(log_slices.c.first_offset >= first, log_slices.c.first_offset < given.c.upto)
+        .order_by(log_slices.c.shard, log_slices.c.first_offset)
+    )
