@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import BigInteger, Connection, Select, bindparam, func, select
+from sqlalchemy import BigInteger, Connection, Select, and_, bindparam, func, select
 
 from queue_core.catalog import dialect
 from queue_core.catalog.slices.shard_locks import Backlog
@@ -20,6 +20,10 @@ from queue_core.values.model import Magazine, Slice
 from queue_core.values.rows import Rows
 
 _NAMES = ("at", "first", "upto")
+_COLUMNS = (
+    *("shard", "first_offset", "segment_id", "row_start", "row_stop", "bitmap"),
+    *("count", "bytes", "logged_at", "stats"),
+)
 
 
 def behind(
@@ -50,6 +54,7 @@ def behind(
         )
         given = database.given_rows(dict(zip(_NAMES, columns, strict=True)))
         rows = connection.execute(_next(database), {"root": root, **given}).all()
+        rows = [row for row in rows if row.shard is not None]
         by_shard = {key[2]: key for key in keys}
         seen = set()
         for row in rows:
@@ -103,10 +108,16 @@ def _next(database: dialect.Dialect) -> Select[Any]:
         .correlate(given)
         .scalar_subquery()
     )
+    here = and_(
+        log_slices.c.queue_id == root,
+        log_slices.c.shard == given.c.at,
+        log_slices.c.first_offset >= first,
+        log_slices.c.first_offset < given.c.upto,
+    )
+    # An outer join, or SQLite would read the whole log, and look for each of its rows among those
+    # that are given.
     return (
-        select(log_slices)
-        .select_from(given)
-        .join(log_slices, (log_slices.c.queue_id == root) & (log_slices.c.shard == given.c.at))
-        .where(log_slices.c.first_offset >= first, log_slices.c.first_offset < given.c.upto)
+        select(*(log_slices.c[name] for name in _COLUMNS))
+        .select_from(given.outerjoin(log_slices, here))
         .order_by(log_slices.c.shard, log_slices.c.first_offset)
     )
