@@ -32,6 +32,7 @@ from queue_core.values.names import listed
 from queue_core.values.schema import output_schema
 from queue_core.verbs.quarantine import quarantine
 from queue_core.verbs.recover import recover
+from queue_core.verbs.take_in import take_in
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -65,7 +66,9 @@ class Session:
         self._requests = Requests(self.store, options)
         self._queues = self._requests.queues
         self._tickets = tickets_of(self.store, self._queues, options)
-        watch = Watch(self.store.catalog, lambda: [info.id for info in self._queues.infos])
+        watch = Watch(
+            self.store.catalog, lambda: [at for info in self._queues.infos for at in info.sources]
+        )
         self._firer = TicketFirer(options, self._requests, self._tickets, watch, breaker)
         self._presence: QueryPresence | None = None
         #: The side tasks in the background; None before their start.
@@ -92,6 +95,8 @@ class Session:
     def set_horizon(self) -> None:
         """From now on fire only messages that are loaded at this moment."""
         ids = [info.id for info in self._queues.infos]
+        if any(info.log_of for info in self._queues.infos):
+            take_in(self.store.catalog, ids)
         self._requests.horizon = Horizon.now(self.store.catalog, ids, self._options.magazine)
 
     def acknowledge(self, offset: Offset) -> None:

@@ -29,7 +29,7 @@ class QueueDispatcher:
         self.users = 0
         self._catalog = catalog
         # In a queue that others keep busy, ten vain looks a second are enough.
-        watch = Watch(catalog, lambda: (queue.id,))
+        watch = Watch(catalog, lambda: queue.sources)
         self._loop = Loop(f"dispatcher-{queue.name}", self._look, at_end=watch.close)
         self._poller = Poller(watch, first=0.02, last=0.1, sleep=self._loop.sleep)
 

@@ -73,7 +73,7 @@ def create(
 
 
 def subscribe(
-    catalog: Catalog, name: str, to: str, start: Start, settings: Mapping[str, Any]
+    catalog: Catalog, name: str, to: str, start: object, settings: Mapping[str, Any]
 ) -> QueueInfo:
     """Create a subscription; the arguments and the errors are those of `Store.subscribe`."""
     check_queue(name)
@@ -95,7 +95,7 @@ def subscribe(
     return transact(catalog, "subscribe", work, grows=True)
 
 
-def _place(connection: Connection, start: Any) -> Start:
+def _place(connection: Connection, start: object) -> Start:
     """Return where a subscription begins; raises `BadOption`."""
     if start in ("latest", "earliest"):
         return cast("Start", start)

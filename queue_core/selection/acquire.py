@@ -29,7 +29,7 @@ from queue_core.selection.quotas import (
 )
 from queue_core.selection.request import Candidates, FireRequest
 from queue_core.selection.shard_choice import Lock, choose_shards
-from queue_core.values.model import Slice
+from queue_core.values.model import Magazine, Slice
 from queue_core.values.plan import Taken, having, take, within_bytes
 
 #: The most slices that one transaction of a long task takes, so that others wait for some ten
@@ -39,7 +39,11 @@ ROUND_SLICES = 1000
 
 def anything(connection: Connection, request: FireRequest) -> bool:
     """Return whether there may be messages to take."""
-    logged = request.terms.logged and amounts.anything_logged(connection, request.queue_ids)
+    logged = (
+        request.terms.logged
+        and request.magazine is Magazine.MAIN
+        and amounts.anything_logged(connection, request.queue_ids)
+    )
     return logged or amounts.anything(connection, *eligible(request))
 
 
@@ -217,7 +221,7 @@ def _take(
     lock: Lock,
 ) -> dict[ShardKey, list[Taken]]:
     """Take a number of messages from each shard, or all; those that a log still has come last."""
-    if not any(shard.behind for shard in backlog.values()):
+    if not request.takes_from_logs or not any(shard.behind for shard in backlog.values()):
         return take_shares(connection, request, wanted, lock)
     # The counters say where nothing else waits, and all are counted soon.
     own = {key: n for key, n in wanted.items() if backlog[key].waiting > backlog[key].behind}
@@ -225,7 +229,9 @@ def _take(
     lacking = {}
     for key, count in wanted.items():
         behind = backlog[key].behind
-        rest = behind if count is None else count - sum(len(rows) for _, rows in chosen.get(key, ()))
+        rest = (
+            behind if count is None else count - sum(len(rows) for _, rows in chosen.get(key, ()))
+        )
         if min(rest, behind) > 0:
             lacking[key] = min(rest, behind)
     most = most_slices(request, len(wanted))

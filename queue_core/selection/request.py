@@ -53,6 +53,17 @@ class FireRequest(Wanted):
     after: int = 0
 
     @property
+    def takes_from_logs(self) -> bool:
+        """Whether it may take any messages of logs itself, since it does not have to see all."""
+        chooses = self.selection is not None or self.horizon is not None or self.terms.expires
+        return self.terms.logged and not chooses
+
+    @property
+    def must_take_in(self) -> bool:
+        """Whether all messages of logs must be taken in before it."""
+        return self.terms.logged and not self.takes_from_logs
+
+    @property
     def takes_all(self) -> bool:
         """Whether it has no limit, so that its order does not matter."""
         return self.max_messages is None and self.max_bytes is None

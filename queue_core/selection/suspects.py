@@ -46,7 +46,7 @@ def look(connection: Connection, consumer: Consumer | None, request: FireRequest
     holder = consumer.id if isinstance(consumer, HandlingConsumer) else None
     found = eligible(request)
     ids, magazine = request.queue_ids, request.magazine
-    return suspects.look(connection, found, ids, magazine, holder, logged=request.terms.logged)
+    return suspects.look(connection, found, ids, magazine, holder, logged=request.takes_from_logs)
 
 
 def parts(

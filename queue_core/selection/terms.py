@@ -23,8 +23,10 @@ class Terms:
     weights: Mapping[int, int] = field(default_factory=dict)
     #: Whether it makes room in one of the queues, or takes messages, for which a load may wait.
     makes_room: bool = False
-    #: Whether some of them are subscriptions, whose messages may still be in a log.
+    #: Whether some of them are subscriptions, whose messages may still be in a log; and whether a
+    #: message of the log may have expired before it is taken in.
     logged: bool = False
+    expires: bool = False
 
 
 def terms_of(
@@ -41,6 +43,7 @@ def terms_of(
         weights=weights,
         makes_room=makes_room,
         logged=any(queue.log_of for queue in queues),
+        expires=any(queue.settings.message_expiry for queue in queues if queue.log_of),
     )
 
 

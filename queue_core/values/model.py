@@ -83,6 +83,11 @@ class QueueInfo:
         return self.log_of or self.id
 
     @property
+    def sources(self) -> tuple[int, ...]:
+        """The ids of the queues whose loads bring it messages."""
+        return (self.id, self.log_of) if self.log_of else (self.id,)
+
+    @property
     def is_paused(self) -> bool:
         """Whether it gives no messages to firings: by a person, or by its `concurrency`."""
         return self.paused_at is not None or not self.settings.concurrency

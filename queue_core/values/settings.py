@@ -10,8 +10,8 @@ from math import inf
 from typing import Any, NamedTuple
 
 from queue_core.errors import BadOption
-from queue_core.values.durations import FORM, in_seconds
 from queue_core.values import log_limits
+from queue_core.values.durations import FORM, in_seconds
 from queue_core.values.limits import Limit, as_limits, text_of
 from queue_core.values.names import nearest
 from queue_core.values.retry import DEFAULT_RETRY, Retry, as_retry, check_kinds_only
@@ -374,10 +374,11 @@ class QueueSettings:
     log: str | None = _setting(
         None,
         _LOG,
-        "How long the queue keeps its messages in its log, where they stay after they have left the "
-        "queue. `7 days`: for that time; `50 GB`: the newest ones of that size; `7 days, 50 GB`: "
-        "what meets both. Sizes are uncompressed. It cannot be combined with `policy`, nor with "
-        "`max_size` 0. If it is set to none, the log is removed. none: the queue has no log.",
+        "How long the queue's log keeps its messages, also when they have left the queue. `7 days`: "
+        "for that time; `50 GB`: the newest ones of that size; `7 days, 50 GB`: what meets both. "
+        "Sizes are uncompressed. What a subscription has not taken in stays. It cannot be combined "
+        "with `policy`, nor with `max_size` 0. If it is set to none, the log is removed. none: the "
+        "queue has no log.",
     )
 
     def __post_init__(self) -> None:

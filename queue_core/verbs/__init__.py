@@ -24,6 +24,8 @@ What each verb does to slices:
 | intervene    | removes, moves or loads again the rows that a person chose                     |
 | quarantine   | marks the slices of unreadable segments as damaged                             |
 | repair       | loads damaged slices again in place                                            |
+| take_in      | adds slices of what the log has for a subscription, at the tail of main         |
+| trim         | none; removes the beginning of a log                                           |
 | deactivate   | changes none; the queue accepts no more loads and firings                      |
 | drop         | removes all slices of a deactivated queue                                      |
 

@@ -33,6 +33,7 @@ from queue_core.values.model import (
 )
 from queue_core.values.plan import share
 from queue_core.values.rows import Rows
+from queue_core.verbs.take_in import take_in
 
 
 def browse(
@@ -42,7 +43,12 @@ def browse(
     magazine: Magazine,
     window: Window | None = None,
 ) -> ReadPlan:
-    """Return the plan to read a magazine or a window of it: loaded and fired messages."""
+    """
+    Return the plan to read a magazine or a window of it: loaded and fired messages.
+
+    A subscription takes in what the log has for it (`take_in`).
+    """
+    _take_in(catalog, queues, magazine)
     with catalog.read() as connection:
         return browse_within(connection, storage_uri, queues, magazine, window)
 
@@ -66,10 +72,18 @@ def browse_within(
     )
 
 
+def _take_in(catalog: Catalog, queues: Sequence[QueueInfo], magazine: Magazine) -> None:
+    subscriptions = [queue.id for queue in queues if queue.log_of]
+    if subscriptions and magazine is Magazine.MAIN:
+        take_in(catalog, subscriptions)
+
+
 def browse_next(
     catalog: Catalog, consumer: Consumer, request: FireRequest
 ) -> tuple[Ticket, Window] | None:
     """Return a ticket for places that the consumer has not seen; None if there are none."""
+    if request.terms.logged:
+        take_in(catalog, request.queue_ids)
     horizon = request.horizon or Horizon.now(catalog, request.queue_ids, request.magazine)
 
     def unseen(connection: Connection) -> tuple[Window, int]:

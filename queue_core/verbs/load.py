@@ -1,10 +1,11 @@
 """Load: publish messages at the tail of main.
 
 Changes: adds slices at the shards' load pointers, in one transaction, for durable segments; in a
-queue with a log, it writes them there too. Guard: a load pointer advances under its row's lock, so positions follow the order of commits. The location
-of a file is a primary key, which the removal of the file inserts too. Crash before the commit:
-files that no slice names, which vacuum removes. Crash after it: the messages are loaded. The
-callers do more in the same transaction, and place its crash points, so this is not a `transact`.
+queue with a log, it writes them there too. Guard: a load pointer advances under its row's lock, so
+positions follow the order of commits. The location of a file is a primary key, which the removal of
+the file inserts too. Crash before the commit: files that no slice names, which vacuum removes.
+Crash after it: the messages are loaded. The callers do more in the same transaction, and place its
+crash points, so this is not a `transact`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Peek: show the messages that a firing would take.
 
-It changes nothing, so it needs neither `transact` nor crash points.
+It changes nothing, so it needs neither `transact` nor crash points. Before it looks for some
+messages of a subscription, these are taken in (`take_in`).
 """
 
 from __future__ import annotations
@@ -12,10 +13,13 @@ from queue_core.selection.acquire import acquire
 from queue_core.selection.candidates import find_candidates
 from queue_core.selection.request import FireRequest
 from queue_core.values.model import QueueInfo, ReadPlan
+from queue_core.verbs.take_in import take_in
 
 
 def peek(catalog: Catalog, storage_uri: str, queue: QueueInfo, request: FireRequest) -> ReadPlan:
     """Return the plan to read the messages that *request* would take now."""
+    if request.must_take_in:
+        take_in(catalog, request.queue_ids)
     with catalog.read() as connection:
         found = suspects.look(connection, None, request)
         parts = list(suspects.parts(connection, None, request, found=bool(found)))

@@ -135,7 +135,7 @@ class _Wait:
     def _beside(self) -> Fired:
         # As in the line. But held messages become due without a change, so look twice a second in
         # any case.
-        watch = Watch(self.catalog, lambda: self.request.queue_ids)
+        watch = Watch(self.catalog, lambda: self.queue.sources)
         with Poller(watch, first=0.005, last=0.3, blind=0.5) as poller:
             while True:
                 due = poller.wait(self.end)

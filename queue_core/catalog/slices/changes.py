@@ -251,9 +251,7 @@ class Changes:
                 if row["state"] == State.FIRED:
                     self._fire(key, row["count"], place)
             self._new += self._entered[key]
-        rows = [
-            _shard(key) | {"by": room.messages} for key, room in sorted(wanted.items())
-        ]
+        rows = [_shard(key) | {"by": room.messages} for key, room in sorted(wanted.items())]
         execute_each(connection, _ENTER, rows)
 
     def _found_sound(self, piece: Slice, rows: Rows) -> None:

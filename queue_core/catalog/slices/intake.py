@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import BigInteger, Connection, Select, and_, bindparam, func, select
+from sqlalchemy import BigInteger, Connection, Row, Select, and_, bindparam, func, select
 
 from queue_core.catalog import dialect
 from queue_core.catalog.slices.shard_locks import Backlog
@@ -22,7 +22,7 @@ from queue_core.values.rows import Rows
 _NAMES = ("at", "first", "upto")
 _COLUMNS = (
     *("shard", "first_offset", "segment_id", "row_start", "row_stop", "bitmap"),
-    *("count", "bytes", "logged_at", "stats"),
+    *("bytes", "logged_at", "stats"),
 )
 
 
@@ -33,44 +33,60 @@ def behind(
     most: int,
 ) -> dict[ShardKey, list[Slice]]:
     """
-    Return the next messages of the log for shards of one subscription, as slices without ids.
+    Return the next messages of logs for shards of subscriptions, as slices without ids.
 
-    *wanted*: how many of each shard at least, unless the log has fewer or *most* slices do not have
-    them.
+    *wanted*: how many of each shard at least, unless the log has fewer, or *most* slices have less.
     """
-    found: dict[ShardKey, list[Slice]] = {key: [] for key in wanted}
-    ends = {key: backlog[key].cursor for key in wanted}
-    left = dict(wanted)
-    mean = 1.0
-    database = dialect.of(connection)
-    while left:
-        root = backlog[next(iter(left))].log_of
-        keys = list(left)
-        room = {key: (most - len(found[key])) * mean for key in keys}
-        columns = (
-            [key[2] for key in keys],
-            [ends[key] for key in keys],
-            [ends[key] + max(int(min(left[key], room[key])), 1) for key in keys],
-        )
-        given = database.given_rows(dict(zip(_NAMES, columns, strict=True)))
-        rows = connection.execute(_next(database), {"root": root, **given}).all()
-        rows = [row for row in rows if row.shard is not None]
-        by_shard = {key[2]: key for key in keys}
-        seen = set()
-        for row in rows:
-            key = by_shard[row.shard]
-            piece = _slice(key, row, ends[key])
-            if key in left and len(found[key]) < most and piece.rows:
-                found[key].append(piece)
-                ends[key] = row.first_offset + row.count
-                left[key] -= len(piece.rows)
-                seen.add(key)
-        mean = max(sum(row.count for row in rows) / max(len(rows), 1), 1.0)
-        left = {key: n for key, n in left.items() if n > 0 and key in seen and len(found[key]) < most}
+    found: dict[ShardKey, list[Slice]] = {}
+    for queue_id in sorted({key[0] for key in wanted}):
+        own = {key: count for key, count in wanted.items() if key[0] == queue_id}
+        found |= _behind(connection, backlog, own, most)
     return found
 
 
-def _slice(key: ShardKey, row: Any, begin: int) -> Slice:
+def _behind(
+    connection: Connection,
+    backlog: Mapping[ShardKey, Backlog],
+    wanted: Mapping[ShardKey, int],
+    most: int,
+) -> dict[ShardKey, list[Slice]]:
+    """Do the same for one subscription."""
+    found: dict[ShardKey, list[Slice]] = {key: [] for key in wanted}
+    ends = {key: backlog[key].cursor for key in wanted}
+    left, mean = dict(wanted), 1.0
+    while left:
+        # Each row has a message at least; once some are known, about as many as those.
+        upto = {
+            key: ends[key] + min(count, int((most - len(found[key])) * mean))
+            for key, count in left.items()
+        }
+        rows = _rows(connection, backlog[next(iter(left))].log_of, ends, upto)
+        more, by_shard = set(), {key[2]: key for key in left}
+        for row in rows:
+            key = by_shard[row.shard]
+            if len(found[key]) < most:
+                piece = _slice(key, row, ends[key])
+                found[key].append(piece)
+                ends[key] += len(piece.rows)
+                left[key] -= len(piece.rows)
+                more.add(key)
+        mean = sum(row.messages for row in rows) / max(len(rows), 1)
+        left = {key: left[key] for key in more if left[key] > 0 and len(found[key]) < most}
+    return found
+
+
+def _rows(
+    connection: Connection, root: int, ends: Mapping[ShardKey, int], upto: Mapping[ShardKey, int]
+) -> list[Row[Any]]:
+    """Return the rows of a log with the messages from *ends* up to other offsets, in order."""
+    database = dialect.of(connection)
+    columns = ([key[2] for key in upto], [ends[key] for key in upto], list(upto.values()))
+    given = database.given_rows(dict(zip(_NAMES, columns, strict=True)))
+    rows = connection.execute(_next(database), {"root": root, **given}).all()
+    return [row for row in rows if row.shard is not None]
+
+
+def _slice(key: ShardKey, row: Row[Any], begin: int) -> Slice:
     """Return the messages of a row of a log from an offset on."""
     rows = Rows.from_bytes(row.row_start, row.row_stop, row.bitmap)
     if begin > row.first_offset:
@@ -83,7 +99,7 @@ def _slice(key: ShardKey, row: Any, begin: int) -> Slice:
         position=max(begin, row.first_offset),
         segment_id=row.segment_id,
         rows=rows,
-        bytes=row.bytes * len(rows) // max(row.count, 1),
+        bytes=row.bytes * len(rows) // max(row.messages, 1),
         attempts=0,
         deliveries=0,
         loaded_at=row.logged_at,
@@ -117,7 +133,7 @@ def _next(database: dialect.Dialect) -> Select[Any]:
     # An outer join, or SQLite would read the whole log, and look for each of its rows among those
     # that are given.
     return (
-        select(*(log_slices.c[name] for name in _COLUMNS))
+        select(*(log_slices.c[name] for name in _COLUMNS), log_slices.c.count.label("messages"))
         .select_from(given.outerjoin(log_slices, here))
         .order_by(log_slices.c.shard, log_slices.c.first_offset)
     )

@@ -16,7 +16,7 @@ from __future__ import annotations
 import heapq
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import groupby
+from itertools import groupby, islice
 from operator import itemgetter
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -35,8 +35,9 @@ from sqlalchemy import (
 from queue_core.catalog import dialect, seals
 from queue_core.catalog.slices import segments
 from queue_core.catalog.slices.slices import ShardKey, Tail, execute_each
-from queue_core.catalog.tables import log_slices, logs, shard_locks, shards
+from queue_core.catalog.tables import log_slices, logs, queues, shard_locks, shards
 from queue_core.catalog.tables import segments as segment_rows
+from queue_core.values.log_limits import LogLimits
 from queue_core.values.model import Magazine, QueueInfo
 from queue_core.values.rows import Rows
 
@@ -179,19 +180,21 @@ class Old(NamedTuple):
     upto: Mapping[int, int]
     #: How many rows name each segment.
     segments: Mapping[int, int]
-    messages: int
-    bytes: int
+    #: How many messages of each shard go.
+    messages: Mapping[int, int]
 
 
-def find_old(
-    connection: Connection, queue_id: int, seconds: float | None, size: int | None, most: int
-) -> Old:
+def find_old(connection: Connection, queue_id: int, limits: LogLimits, most: int) -> Old:
     """
-    Return what exceeds a time or a size at the beginning of a log, *most* rows at most.
+    Return what exceeds the limits at the beginning of a log, *most* rows at most.
 
-    The caller holds the log: `hold`. Of a log that is too large, the oldest messages go first,
-    whatever their shard.
+    What a subscription has not taken in stays. Of a log that is too large, the oldest messages go
+    first, whatever their shard. To trim it, hold it first: `hold`.
     """
+    seconds, size = limits
+    unread: dict[int, int] = {}
+    for shard, cursor in connection.execute(_READERS, {"queue": queue_id}):
+        unread[shard] = min(cursor, unread.get(shard, cursor))
     ends = {row.shard: row.logged_bytes for row in connection.execute(_SIZES, {"queue": queue_id})}
     now = dialect.read_clock(connection)
     before = None if seconds is None else now - int(seconds * 1e6)
@@ -201,30 +204,35 @@ def find_old(
         firsts = {shard: rows[0].bytes_before for shard, rows in found.items()}
         left = sum(ends[shard] - first for shard, first in firsts.items())
     upto: dict[int, int] = {}
-    named, messages, gone, taken = Counter[int](), 0, 0, 0
-    for row in _oldest_first(found, most):
+    named, counts = Counter[int](), Counter[int]()
+    for row in islice(_oldest_first(found, unread, most), most):
         is_old = before is not None and row.logged_at <= before
         if not is_old and (size is None or left - row.bytes < size):
             break
-        upto[row.shard] = row.first_offset + row.count
+        upto[row.shard] = row.first_offset + row.messages
         named[row.segment_id] += 1
-        messages += row.count
-        gone += row.bytes
+        counts[row.shard] += row.messages
         left -= row.bytes
-        taken += 1
-        if taken == most:
-            break
-    return Old(upto, named, messages, gone)
+    return Old(upto, named, counts)
 
 
-def _oldest_first(found: Mapping[int, Sequence[Row[Any]]], most: int) -> Iterator[Row[Any]]:
-    """Yield the first rows of shards by their times, until those of one are used up."""
+def _oldest_first(
+    found: Mapping[int, Sequence[Row[Any]]], unread: Mapping[int, int], most: int
+) -> Iterator[Row[Any]]:
+    """
+    Yield the first rows of shards by their times, up to what is unread in each.
+
+    It ends with the rows of a shard that may have more than *most*.
+    """
     heap = [(rows[0].logged_at, shard, 0) for shard, rows in found.items()]
     heapq.heapify(heap)
     while heap:
         _, shard, at = heapq.heappop(heap)
-        rows = found[shard]
-        yield rows[at]
+        row, rows = found[shard][at], found[shard]
+        end = row.first_offset + row.messages
+        if end > unread.get(shard, end):
+            continue
+        yield row
         if at + 1 < len(rows):
             heapq.heappush(heap, (rows[at + 1].logged_at, shard, at + 1))
         elif len(rows) == most:
@@ -232,7 +240,13 @@ def _oldest_first(found: Mapping[int, Sequence[Row[Any]]], most: int) -> Iterato
 
 
 def hold(connection: Connection, queue_id: int) -> bool:
-    """Keep others from reading a log until the transaction ends; return whether there is one."""
+    """
+    Keep others from reading a log until the transaction ends; return whether there is one.
+
+    Subscriptions read it while they have the locks of their shards. A new one holds the log itself.
+    """
+    readers = _READERS.order_by(shard_locks.c.queue_id, shard_locks.c.shard)
+    connection.execute(readers.with_for_update(), {"queue": queue_id}).all()
     return bool(connection.execute(_HOLD, {"queue": queue_id}).all())
 
 
@@ -252,24 +266,18 @@ def _let_go(connection: Connection, named: Mapping[int, int]) -> None:
     segments.release(connection, named.keys())
 
 
-def with_old(
-    connection: Connection, limits: Mapping[int, tuple[float | None, int | None]]
-) -> set[int]:
-    """Return those of some queues whose logs exceed a time or a size."""
-    return {
-        queue_id
-        for queue_id, (seconds, size) in limits.items()
-        if find_old(connection, queue_id, seconds, size, 1).upto
-    }
-
-
+_READERS = select(shard_locks.c.shard, shard_locks.c.cursor).where(
+    shard_locks.c.queue_id.in_(select(queues.c.id).where(queues.c.root_id == bindparam("queue"))),
+    shard_locks.c.magazine == int(Magazine.MAIN),
+)
 _SIZES = select(shards.c.shard, shards.c.logged, shards.c.logged_bytes).where(
     shards.c.queue_id == bindparam("queue"), shards.c.magazine == int(Magazine.MAIN)
 )
 _HEADS = (
     select(
-        *(log_slices.c[name] for name in ("shard", "first_offset", "segment_id", "count", "bytes")),
+        *(log_slices.c[name] for name in ("shard", "first_offset", "segment_id", "bytes")),
         *(log_slices.c.bytes_before, log_slices.c.logged_at),
+        log_slices.c.count.label("messages"),
     )
     .where(log_slices.c.queue_id == bindparam("queue"), log_slices.c.shard == bindparam("at"))
     .order_by(log_slices.c.first_offset)
@@ -280,7 +288,7 @@ _HEADS = (
 def _heads(connection: Connection, queue_id: int, most: int) -> dict[int, Sequence[Row[Any]]]:
     """Return the first rows of each shard that has some."""
     numbers = connection.scalars(_SIZES, {"queue": queue_id}).all()
-    each = {
+    each: dict[int, Sequence[Row[Any]]] = {
         shard: connection.execute(_HEADS, {"queue": queue_id, "at": shard, "most": most}).all()
         for shard in numbers
     }

@@ -375,7 +375,7 @@ def _hold_in_use(connection: Connection, queue_ids: Collection[int]) -> None:
 def _ends(connection: Connection, keys: Collection[ShardKey]) -> dict[ShardKey, Row[Any]]:
     parts = zip(_KEY, zip(*keys, strict=True), strict=True)
     given = {f"of_{name.key}": sorted(set(part)) for name, part in parts}
-    found = connection.execute(_LOAD_POINTERS, given)
+    found: Sequence[Row[Any]] = connection.execute(_LOAD_POINTERS, given).all()
     return {(row.queue_id, row.magazine, row.shard): row for row in found}
 
 

@@ -43,6 +43,13 @@ _ROWS = (
         divider="queue_core.upkeep.tasks.compaction:shares",
     ),
     Task(
+        name="trim",
+        run="queue_core.upkeep.tasks.trim:run",
+        steps=("trim",),
+        timing=Timing(60.0),
+        chooser="queue_core.upkeep.tasks.trim:with_work",
+    ),
+    Task(
         name="vacuum",
         run="queue_core.upkeep.tasks.vacuum:run",
         steps=("purge", "vacuum"),

@@ -41,7 +41,7 @@ class WaitLine(AbstractContextManager["WaitLine"]):
         self._seconds = lock_seconds(timeout) if self._is_load else None
         # When the line moves, the next turn comes within milliseconds. When it stands, three looks
         # a second are cheap, and a dead waiter at its head is noticed within a second.
-        self._poller = Poller(Watch(catalog, lambda: (queue.id,)), first=0.005, last=0.3, blind=1.0)
+        self._poller = Poller(Watch(catalog, lambda: queue.sources), first=0.005, last=0.3, blind=1)
         self._seen: Hashable = None
         self._renewed = 0.0
         self._tried = False

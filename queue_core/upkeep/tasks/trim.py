@@ -1,0 +1,31 @@
+"""Task trim: remove from the logs of queues what their setting `log` no longer keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from queue_core.catalog.database import Catalog
+from queue_core.catalog.identity import clock
+from queue_core.catalog.slices import logs
+from queue_core.upkeep.tasks.task import TaskContext
+from queue_core.values.model import QueueInfo
+from queue_core.verbs.trim import trim
+
+
+def run(context: TaskContext, queue: QueueInfo) -> int:
+    """Return how many messages were removed from the log."""
+    return trim(context.catalog, queue) if queue.settings.log is not None else 0
+
+
+def with_work(catalog: Catalog, some: Sequence[QueueInfo]) -> list[QueueInfo]:
+    """Return the queues whose logs have too much."""
+    logged = [queue for queue in some if queue.settings.log is not None]
+    if not logged:
+        return []
+    clock.check(catalog)
+    with catalog.read() as connection:
+        return [
+            queue
+            for queue in logged
+            if logs.find_old(connection, queue.id, queue.settings.log_limits, 1).upto
+        ]

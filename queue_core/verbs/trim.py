@@ -1,0 +1,47 @@
+"""Trim: remove the beginning of a queue's log.
+
+Changes: the rows of the log that exceed the setting `log`, oldest first, and the segments that
+nothing else names. What a subscription has not taken in stays, however old it is. Guard: the locks
+of the shards of its subscriptions, under which they take messages in, and the row of the log, which
+a new subscription holds; no load waits for either. Messages are removed by age, so the clock is
+checked. Crash before the commit: the log is as it was.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from sqlalchemy import Connection
+
+from queue_core.catalog.database import Catalog
+from queue_core.catalog.identity import clock
+from queue_core.catalog.records.task_log import Moves
+from queue_core.catalog.slices import logs
+from queue_core.catalog.transact import Rounds
+from queue_core.values.model import QueueInfo
+
+#: The most rows of a log that one transaction removes.
+ROUND_ROWS = 1000
+
+
+def trim(catalog: Catalog, queue: QueueInfo) -> int:
+    """
+    Remove what exceeds the limits of a queue's log, in rounds; return how many messages.
+
+    Raises `CatalogUnavailable` if the clock may have jumped.
+    """
+    clock.check(catalog)
+    return Rounds(catalog, "trim").repeat(partial(_trim, queue=queue))
+
+
+def _trim(connection: Connection, queue: QueueInfo) -> int:
+    if not logs.hold(connection, queue.id):
+        return 0
+    old = logs.find_old(connection, queue.id, queue.settings.log_limits, ROUND_ROWS)
+    logs.trim(connection, queue.id, old)
+    clock.confirm(connection)
+    moves = Moves()
+    for shard, messages in old.messages.items():
+        moves.count(shard, messages, "log", None)
+    moves.record(connection, queue.id, "trim")
+    return len(moves)
