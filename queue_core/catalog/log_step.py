@@ -23,8 +23,8 @@ _STATEMENTS = (
     "CREATE TABLE log_slices (queue_id BIGINT NOT NULL, shard INTEGER NOT NULL, "
     "first_offset BIGINT NOT NULL, segment_id BIGINT NOT NULL, row_start INTEGER NOT NULL, "
     "row_stop INTEGER NOT NULL, bitmap {bytes}, count INTEGER NOT NULL, bytes BIGINT NOT NULL, "
-    "bytes_before BIGINT NOT NULL, logged_at BIGINT NOT NULL, stats TEXT, seal BIGINT, "
-    "PRIMARY KEY (queue_id, shard, first_offset)){by_key}",
+    "bytes_before BIGINT NOT NULL, logged_at BIGINT NOT NULL, loaded_at BIGINT NOT NULL, "
+    "stats TEXT, seal BIGINT, PRIMARY KEY (queue_id, shard, first_offset)){by_key}",
 )
 
 

@@ -353,6 +353,8 @@ log_slices = Table(
     Column("bytes_before", BigInteger, nullable=False),
     #: When its places were allocated, which follows the order of offsets.
     Column("logged_at", BigInteger, nullable=False),
+    #: When its segment was published, as slices of it have.
+    Column("loaded_at", BigInteger, nullable=False),
     #: Statistics of the attribute columns, as JSON.
     Column("stats", Text),
     seal(),

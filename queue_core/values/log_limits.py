@@ -26,7 +26,7 @@ class LogLimits(NamedTuple):
 
 @lru_cache(maxsize=256)
 def parsed(text: Any) -> LogLimits | None:
-    """Return the limits that a text says: none of a log without limits; None: it is no such text."""
+    """Return the limits that a text says, which None has not; None: it is no such text."""
     if text is None:
         return LogLimits()
     found = LogLimits()

@@ -374,8 +374,8 @@ class QueueSettings:
     log: str | None = _setting(
         None,
         _LOG,
-        "How long the queue's log keeps its messages, also when they have left the queue. `7 days`: "
-        "for that time; `50 GB`: the newest ones of that size; `7 days, 50 GB`: what meets both. "
+        "How long the queue's log keeps its messages, also after they have left it. `7 days`: for "
+        "that time; `50 GB`: the newest ones of that size; `7 days, 50 GB`: what meets both. "
         "Sizes are uncompressed. What a subscription has not taken in stays. It cannot be combined "
         "with `policy`, nor with `max_size` 0. If it is set to none, the log is removed. none: the "
         "queue has no log.",

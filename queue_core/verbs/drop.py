@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from sqlalchemy import Connection
 
-from queue_core.catalog import queues, table_rows
+from queue_core.catalog import queue_changes, queues, table_rows
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.records import acts, breakers, jobs, schedule
 from queue_core.catalog.records.task_log import Moves
-from queue_core.catalog.slices import amounts, segments, shard_locks
+from queue_core.catalog.slices import amounts, logs, segments, shard_locks
 from queue_core.catalog.transact import transact
 from queue_core.errors import BadOption
 from queue_core.handling.breaker import name_for
@@ -28,8 +28,9 @@ def drop(
     """
     Remove a deactivated queue with its messages, and report them as moved by *task*.
 
-    With *keeps_sideline*, a queue with messages in its sideline stays. Returns how many messages
-    were removed. Raises `BadOption` for a queue in use, and `NoSuchQueue` for one that is gone.
+    With *keeps_sideline*, a queue with messages in its sideline, or with subscriptions, stays.
+    Returns how many messages were removed. Raises `BadOption` for a queue in use or one with
+    subscriptions, and `NoSuchQueue` for one that is gone.
     """
 
     def work(connection: Connection) -> int:
@@ -42,6 +43,9 @@ def drop(
             raise queues.dropped(queue)
         if found[0].deactivated_at is None:
             raise BadOption(f"queue {queue.name!r} is in use; deactivate it before you drop it")
+        if keeps_sideline and queue_changes.subscriptions(connection, queue.id):
+            return 0
+        queue_changes.check_unread(connection, queue)
         left = amounts.by_magazine(connection, queue.id)
         if keeps_sideline and left[Magazine.SIDELINE]:
             return 0
@@ -51,8 +55,10 @@ def drop(
                 # The store's report: those of the queue go with it.
                 moves.count(None, messages, queue.name, None)
         moves.record(connection, schedule.STORE, task)
+        named = {*segments.of_slices(connection, queue.id)}
         table_rows.remove(connection, table_rows.MESSAGES, queue.id)
-        segments.release(connection, segments.of_queue(connection, queue.id))
+        logs.forget(connection, queue.id)
+        segments.release(connection, named.union(segments.of_queue(connection, queue.id)))
         table_rows.remove(connection, table_rows.REST, queue.id)
         jobs.fail_into(connection, queue)
         # That of a handler without a name of the user's.

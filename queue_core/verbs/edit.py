@@ -111,7 +111,7 @@ def _replace(
     piece, rows = _waiting(connection, queue, ids, lock="wait")
     if (piece.segment_id, rows.start) != (was.segment_id, was.rows.start):
         raise _Moved
-    segment_id, _ = segment_rows.publish(connection, queue.id, staged)
+    segment_id, _ = segment_rows.publish(connection, queue.root, staged)
     id_map.record(connection, queue.id, segment_id, repacked.ids, repacked.rows)
     _move(connection, queue, piece, rows, repacked, segment_id)
 

@@ -31,7 +31,8 @@ def check_queues(scope: Scope) -> Iterator[Finding]:
             yield of_row(queues, row, "I1", ALTERED)
         elif not can(_read_queue, row):
             yield of_row(queues, row, "I27", "its name or its settings cannot be read")
-        versions = {version for queue_id, version in written if queue_id == row.id}
+        owner = row.root_id or row.id
+        versions = {version for queue_id, version in written if queue_id == owner}
         if versions != set(range(1, row.schema_version + 1)):
             text = f"it has the schemas {sorted(versions)}, and needs that of {row.schema_version}"
             yield of_row(queues, row, "I27", text)

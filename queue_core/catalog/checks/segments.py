@@ -114,12 +114,13 @@ def check_quarantine(scope: Scope) -> Iterator[Finding]:
 def check_ids(scope: Scope) -> Iterator[Finding]:
     """Check the maps from message ids to the rows of compacted segments."""
     for row in scope.connection.execute(
-        select(id_map, segments.c.loaded_at, segments.c.queue_id.label("owner"))
+        select(id_map, segments.c.loaded_at, segments.c.queue_id.label("owner"), queues.c.root_id)
         .outerjoin(segments, segments.c.id == id_map.c.segment_id)
+        .outerjoin(queues, queues.c.id == id_map.c.queue_id)
         .where(or_(segments.c.id.is_(None), _TRUSTED))
     ):
         wrong = is_altered(id_map, row._asdict())
-        if row.owner is None or row.owner != row.queue_id:
+        if row.owner is None or row.owner not in (row.queue_id, row.root_id):
             yield of_row(id_map, row, "I12", "there is no such segment in its queue", Remedy.REMOVE)
         elif wrong or not can(lambda data: unpack(data).column(0)[0], row.arrow):
             yield of_row(

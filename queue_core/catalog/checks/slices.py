@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from pyroaring import BitMap
-from sqlalchemy import BigInteger, ColumnElement, and_, cast, func, or_, select
+from sqlalchemy import BigInteger, ColumnElement, and_, cast, exists, func, or_, select
 
 from queue_core.catalog import dialect, seals
 from queue_core.catalog.checks.finding import Finding
 from queue_core.catalog.checks.rules import ALTERED, Scope, find_rows, of_row
-from queue_core.catalog.tables import id_map, segments, shards, slices
+from queue_core.catalog.tables import id_map, queues, segments, shards, slices
 from queue_core.values.model import Magazine, State
 from queue_core.values.rows import Rows
 
@@ -27,6 +27,10 @@ _TRUSTED = slices.c.state != int(State.DAMAGED)
 _BATCH = 10_000
 #: As 64 bits: a damaged value must not make the database refuse the statement.
 _SPAN = cast(slices.c.row_stop, BigInteger) - slices.c.row_start
+
+
+#: Whether the slice is of a subscription to the queue of its segment.
+_OF_ROOT = exists().where(queues.c.id == slices.c.queue_id, queues.c.root_id == segments.c.queue_id)
 
 
 def check_each(scope: Scope) -> Iterator[Finding]:
@@ -52,7 +56,7 @@ def check_each(scope: Scope) -> Iterator[Finding]:
             "its segment is missing, belongs to another queue, or has fewer rows",
             or_(
                 segments.c.id.is_(None),
-                segments.c.queue_id != slices.c.queue_id,
+                (segments.c.queue_id != slices.c.queue_id) & ~_OF_ROOT,
                 slices.c.row_stop > segments.c.rows,
             ),
         ),
@@ -120,9 +124,9 @@ def check_texts(scope: Scope) -> Iterator[Finding]:
 
 
 def check_rows_once(scope: Scope) -> Iterator[Finding]:
-    """Find rows of segments that are in two slices."""
+    """Find rows of segments that are in two slices of a queue."""
     stops = func.lag(slices.c.row_stop).over(
-        partition_by=slices.c.segment_id, order_by=slices.c.row_start
+        partition_by=(slices.c.segment_id, slices.c.queue_id), order_by=slices.c.row_start
     )
     near = select(slices.c.segment_id, slices.c.row_start, stops.label("before")).where(_TRUSTED)
     pairs = near.subquery()
@@ -130,11 +134,12 @@ def check_rows_once(scope: Scope) -> Iterator[Finding]:
     ids = sorted(scope.connection.scalars(crowded))
     for first in range(0, len(ids), _BATCH):
         these = dialect.one_of(slices.c.segment_id, ids[first : first + _BATCH])
-        taken: dict[int, BitMap] = defaultdict(BitMap)
+        taken: dict[tuple[int, int], BitMap] = defaultdict(BitMap)
         for row, rows in _loaded(scope, these):
-            if taken[row.segment_id] & rows:
-                yield of_row(slices, row, "I5", "another slice has some of its rows")
-            taken[row.segment_id] |= rows
+            key = (row.queue_id, row.segment_id)
+            if taken[key] & rows:
+                yield of_row(slices, row, "I5", "another slice of its queue has some of its rows")
+            taken[key] |= rows
 
 
 def check_places_once(scope: Scope) -> Iterator[Finding]:

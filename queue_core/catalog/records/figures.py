@@ -26,7 +26,16 @@ from sqlalchemy import (
 )
 
 from queue_core.catalog import dialect
-from queue_core.catalog.tables import LEFT, counters, queues, shard_locks, shards, slices
+from queue_core.catalog.slices.shard_locks import BEHIND
+from queue_core.catalog.tables import (
+    LEFT,
+    counters,
+    log_slices,
+    queues,
+    shard_locks,
+    shards,
+    slices,
+)
 from queue_core.values.due import NEVER
 from queue_core.values.model import Magazine, State
 
@@ -50,6 +59,7 @@ def _present(only: _Only = lambda _: (), *, everything: bool = False) -> Select[
         select(
             table.c.queue_id,
             table.c.magazine,
+            *([func.sum(BEHIND).cast(BigInteger).label("behind")] * (table is shard_locks)),
             # PostgreSQL adds up to decimal numbers.
             *(func.sum(table.c[name]).cast(BigInteger).label(name) for name in names),
         )
@@ -68,7 +78,8 @@ def _present(only: _Only = lambda _: (), *, everything: bool = False) -> Select[
         for part, names in zip(parts, _TABLES.values(), strict=True)
         for name in names
     }
-    waiting = of["loaded"] - of["damaged"] - of["fired"] + of["reloaded"]
+    of["behind"] = next(part.c.behind for part in parts if "behind" in part.c)
+    waiting = of["behind"] + of["loaded"] - of["damaged"] - of["fired"] + of["reloaded"]
     in_flight = of["fired"] - of["reloaded"] - reduce(add, (of[name] for name in LEFT))
 
     def total(value: ColumnElement[int], magazine: Magazine | None = None) -> ColumnElement[int]:
@@ -102,6 +113,7 @@ def _present(only: _Only = lambda _: (), *, everything: bool = False) -> Select[
         .subquery("sums")
     )
     heads = _heads(only).subquery("heads")
+    logged = _logged_heads(only).subquery("logged")
 
     def aside(*where: ColumnElement[bool]) -> ColumnElement[int]:
         found = select(func.coalesce(func.sum(slices.c.count), 0).cast(BigInteger)).where(
@@ -115,6 +127,12 @@ def _present(only: _Only = lambda _: (), *, everything: bool = False) -> Select[
     found = queues.outerjoin(sums, sums.c.queue_id == queues.c.id).outerjoin(
         heads, heads.c.queue_id == queues.c.id
     )
+    found = found.outerjoin(logged, logged.c.queue_id == queues.c.id)
+
+    def first_of(name: str) -> ColumnElement[int]:
+        # What a log still has is mostly newer than what a subscription has taken in.
+        taken_in, behind = heads.c[name], logged.c.loaded_at
+        return func.coalesce(case((taken_in < behind, taken_in), else_=behind), taken_in)
 
     def since(at: ColumnElement[int]) -> ColumnElement[int]:
         # The clock may have been set back.
@@ -126,8 +144,8 @@ def _present(only: _Only = lambda _: (), *, everything: bool = False) -> Select[
             queues.c.id.label("queue_id"),
             queues.c.name.label("queue"),
             sums.c.waiting,
-            since(heads.c.loaded_at).label("oldest_age"),
-            since(heads.c.came_at).label("longest_wait"),
+            since(first_of("loaded_at")).label("oldest_age"),
+            since(first_of("came_at")).label("longest_wait"),
             sums.c.in_flight,
             sums.c.main_in_flight,
             sums.c.sidelined,
@@ -171,6 +189,27 @@ def _heads(only: _Only) -> Select[Any]:
         .select_from(shards.join(slices, slices.c.id == head))
         .where(shards.c.magazine == int(Magazine.MAIN), *only(shards.c.queue_id))
         .group_by(shards.c.queue_id)
+    )
+
+
+def _logged_heads(only: _Only) -> Select[Any]:
+    """Return the query of when the first messages of logs were loaded, by the subscriptions."""
+    head = (
+        select(log_slices.c.loaded_at)
+        .where(
+            log_slices.c.queue_id == shard_locks.c.log_of,
+            log_slices.c.shard == shard_locks.c.shard,
+            log_slices.c.first_offset <= shard_locks.c.cursor,
+        )
+        .order_by(log_slices.c.first_offset.desc())
+        .limit(1)
+        .correlate(shard_locks)
+        .scalar_subquery()
+    )
+    return (
+        select(shard_locks.c.queue_id, func.min(head).label("loaded_at"))
+        .where(shard_locks.c.log_of != 0, BEHIND > 0, *only(shard_locks.c.queue_id))
+        .group_by(shard_locks.c.queue_id)
     )
 
 

@@ -22,7 +22,7 @@ from queue_core.values.rows import Rows
 _NAMES = ("at", "first", "upto")
 _COLUMNS = (
     *("shard", "first_offset", "segment_id", "row_start", "row_stop", "bitmap"),
-    *("bytes", "logged_at", "stats"),
+    *("bytes", "loaded_at", "stats"),
 )
 
 
@@ -102,8 +102,8 @@ def _slice(key: ShardKey, row: Row[Any], begin: int) -> Slice:
         bytes=row.bytes * len(rows) // max(row.messages, 1),
         attempts=0,
         deliveries=0,
-        loaded_at=row.logged_at,
-        moved_at=row.logged_at,
+        loaded_at=row.loaded_at,
+        moved_at=row.loaded_at,
         stats=row.stats,
     )
 

@@ -93,7 +93,7 @@ def add(
 def _row(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Return the rows, the size and the statistics of slices of one segment and shard."""
     if len(parts) == 1:
-        names = ("row_start", "row_stop", "bitmap", "count", "bytes", "stats")
+        names = ("row_start", "row_stop", "bitmap", "count", "bytes", "loaded_at", "stats")
         return {name: parts[0][name] for name in names}
     # Those of categories interleave.
     each = [Rows.from_bytes(p["row_start"], p["row_stop"], p["bitmap"]) for p in parts]
@@ -106,6 +106,7 @@ def _row(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "bitmap": rows.to_bytes(),
         "count": len(rows),
         "bytes": sum(part["bytes"] for part in parts),
+        "loaded_at": parts[0]["loaded_at"],
         "stats": None,
     }
 
@@ -145,7 +146,7 @@ def forget(connection: Connection, queue_id: int) -> None:
         select(log_slices.c.segment_id, func.count()).where(here).group_by(log_slices.c.segment_id)
     ).all()
     connection.execute(delete(log_slices).where(here))
-    _let_go(connection, {segment_id: count for segment_id, count in named})
+    _let_go(connection, dict(named))
 
 
 #: Where a subscription begins: at one end, at a time in microseconds, or where another one is.

@@ -39,7 +39,7 @@ class Fullness(NamedTuple):
 
     bytes: int
     alive: int
-    #: Whether it has a file.
+    #: Whether it has a file, which only slices of one queue name.
     filed: bool
     #: Whether all of its messages wait.
     waiting: bool
@@ -91,6 +91,8 @@ def fullness(connection: Connection, here: Rules) -> dict[int, Fullness]:
             segments.c.id,
             segments.c.bytes,
             segments.c.file.is_not(None).label("filed"),
+            segments.c.log_rows,
+            func.count(slices.c.queue_id.distinct()).label("queues"),
             func.sum(slices.c.bytes).label("alive"),
             func.max(slices.c.state).label("state"),
         )
@@ -102,7 +104,9 @@ def fullness(connection: Connection, here: Rules) -> dict[int, Fullness]:
     for row in rows:
         with decoding(segments, f"id {row.id}"):
             waiting = row.state == int(State.LOADED)
-            found[row.id] = Fullness(int(row.bytes), int(row.alive), bool(row.filed), waiting)
+            # Otherwise, the file stays for a log or another queue.
+            filed = bool(row.filed) and not row.log_rows and row.queues == 1
+            found[row.id] = Fullness(int(row.bytes), int(row.alive), filed, waiting)
     return found
 
 
@@ -148,7 +152,8 @@ def _small(worth: Worth, here: Rules) -> Select[Any]:
 
 def _may_be_sparse() -> ColumnElement[bool]:
     # To SQLite, a text is larger than any number. It is fetched, and so reported as damaged.
-    return or_(segments.c.file.is_not(None), segments.c.bytes > _LARGEST)
+    filed = and_(segments.c.file.is_not(None), segments.c.log_rows == 0)
+    return or_(filed, segments.c.bytes > _LARGEST)
 
 
 def _mostly_dead(worth: Worth, *here: ColumnElement[bool]) -> Select[tuple[int]]:

@@ -131,6 +131,12 @@ def of_queue(connection: Connection, queue_id: int) -> Sequence[int]:
     return connection.scalars(select(segments.c.id).where(segments.c.queue_id == queue_id)).all()
 
 
+def of_slices(connection: Connection, queue_id: int) -> Sequence[int]:
+    """Return the segments that slices of a queue name."""
+    named = select(slices.c.segment_id).where(slices.c.queue_id == queue_id).distinct()
+    return connection.scalars(named).all()
+
+
 def release(connection: Connection, segment_ids: Collection[int]) -> None:
     """Remove the segments that no slice and no log names; their files become garbage."""
     if not segment_ids:

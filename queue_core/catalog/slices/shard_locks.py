@@ -21,7 +21,7 @@ from queue_core.values.model import Magazine
 _ROOT = shards.alias("root")
 #: How many messages of a log wait to be taken in; nothing is looked up for a queue that is no
 #: subscription. The log of a sideline is none.
-_BEHIND = case(
+BEHIND = case(
     (shard_locks.c.log_of == 0, 0),
     else_=func.coalesce(
         select(_ROOT.c.logged)
@@ -36,7 +36,7 @@ _BEHIND = case(
     ),
 )
 _TAKEN_IN = shards.c.loaded + counters.c.reloaded - shard_locks.c.fired - counters.c.damaged
-_WAITING = _TAKEN_IN + _BEHIND
+_WAITING = _TAKEN_IN + BEHIND
 _BACKLOGS = (
     select(
         shard_locks.c.queue_id,
@@ -46,7 +46,7 @@ _BACKLOGS = (
         shard_locks.c.log_of,
         shard_locks.c.cursor,
         _WAITING.label("waiting"),
-        _BEHIND.label("behind"),
+        BEHIND.label("behind"),
     )
     .select_from(shard_totals)
     .order_by(shard_locks.c.queue_id, shard_locks.c.shard)
@@ -86,7 +86,7 @@ _FREE = {
 ANY_BEHIND = exists().where(
     dialect.one_of_given(shard_locks.c.queue_id, "behind_of"),
     shard_locks.c.magazine == int(Magazine.MAIN),
-    _BEHIND > 0,
+    BEHIND > 0,
 )
 
 

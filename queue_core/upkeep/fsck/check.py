@@ -14,7 +14,7 @@ import pyarrow as pa
 from sqlalchemy import Connection
 
 from queue_core.catalog import dialect, queues
-from queue_core.catalog.checks import counters, records, slices, tickets
+from queue_core.catalog.checks import counters, logs, records, slices, tickets
 from queue_core.catalog.checks import segments as segment_checks
 from queue_core.catalog.checks.finding import Finding, report
 from queue_core.catalog.checks.repair import repair as mend
@@ -40,6 +40,9 @@ _CATALOG: dict[str, Check] = {
     "queues": records.check_queues,
     "segments": segment_checks.check_owners,
     "message ids": segment_checks.check_ids,
+    "logs": logs.check_logs,
+    "segments of logs": logs.check_segments,
+    "cursors": logs.check_cursors,
     "holders": tickets.check_holders,
     "tickets": tickets.check_tickets,
     "consumers": tickets.check_consumers,

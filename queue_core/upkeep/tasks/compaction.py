@@ -231,7 +231,7 @@ def _intact(
 def _put_in_place(
     connection: Connection, queue: QueueInfo, staged: Staged, repacked: list[Repacked]
 ) -> None:
-    segment_id, _ = segment_rows.publish(connection, queue.id, staged)
+    segment_id, _ = segment_rows.publish(connection, queue.root, staged)
     ids = np.concatenate([one.ids for one in repacked])
     id_map.record(
         connection, queue.id, segment_id, ids, np.concatenate([one.rows for one in repacked])
