@@ -20,6 +20,8 @@ from queue_core.catalog.tables import (
     counters,
     files,
     id_map,
+    log_slices,
+    logs,
     schemas,
     segments,
     shard_locks,
@@ -32,7 +34,12 @@ from queue_core.values.model import Magazine, State
 from queue_core.values.rows import Rows
 from queue_core.values.schema import COMPACTED, deserialize
 
+_TABLES = (
+    *(segments, id_map, files, slices, shards, shard_locks, counters, schemas),
+    *(log_slices, logs),
+)
 #: Counters of what has left a shard.
+_NO_COUNTS = ("queue_id", "magazine", "shard", "seal", "log_of", "cursor")
 _GONE = ("deleted", "expired", "replaced", "dropped")
 _LEFT = ("deleted", "sidelined", "shovelled", "swept", "expired", "replaced", "dropped")
 
@@ -44,8 +51,10 @@ Place = tuple[int, int, int]
 class Books:
     """Where every message of a store is."""
 
-    #: The magazine and the state of each message, by its id.
+    #: The magazine and the state of each message, by its id; with subscriptions, in one of them.
     messages: dict[int, tuple[Magazine, State]]
+    #: The same of each queue, by its id.
+    of_queues: dict[int, dict[int, tuple[Magazine, State]]]
     #: Messages that were loaded and are deleted or expired, by the counters.
     deleted: int
 
@@ -68,19 +77,47 @@ def audit(store: Store, *, spoiled: bool = False) -> Books:
     """
     with store.catalog.read() as connection:
         tables = {
-            table.name: connection.execute(select(table)).mappings().all()
-            for table in (segments, id_map, files, slices, shards, shard_locks, counters, schemas)
+            table.name: connection.execute(select(table)).mappings().all() for table in _TABLES
         }
         # Within the transaction, so that nothing that is named now can be removed meanwhile.
         _check_segments(store, tables)
         if not spoiled:
             _check_contents(store, connection, tables)
-        rows = _messages(tables)
-        ids = logical(connection, np.array(list(rows), np.int64)).tolist()
-    messages = dict(zip(ids, rows.values(), strict=True))
-    assert len(messages) == len(rows), "a message is in two segments"
-    deleted = _check_counters(tables)
-    return Books(messages, deleted)
+        of_queues = {}
+        for queue_id, rows in _messages(tables).items():
+            ids = logical(connection, np.array(list(rows), np.int64)).tolist()
+            of_queues[queue_id] = dict(zip(ids, rows.values(), strict=True))
+            assert len(of_queues[queue_id]) == len(rows), "a message is in two segments"
+    _check_logs(tables)
+    messages = {message: at for each in of_queues.values() for message, at in each.items()}
+    return Books(messages, of_queues, _check_counters(tables))
+
+
+def _check_logs(tables: dict[str, Any]) -> None:
+    """The logs are without gaps up to the last loaded message, and cursors stand in them."""
+    logged = {_place(row)[::2]: row["logged"] for row in tables["shards"] if not row["magazine"]}
+    ends = {(row["queue_id"], row["shard"]): row["start"] for row in tables["logs"]}
+    begins = dict(ends)
+    named: Counter[int] = Counter()
+    for row in sorted(tables["log_slices"], key=lambda row: row["first_offset"]):
+        at = (row["queue_id"], row["shard"])
+        assert row["first_offset"] == ends[at], (
+            f"the log {at} has a gap or an overlap at {ends[at]}"
+        )
+        rows = Rows.from_bytes(row["row_start"], row["row_stop"], row["bitmap"])
+        assert len(rows) == row["count"] > 0
+        ends[at] += row["count"]
+        named[row["segment_id"]] += 1
+    for at, end in ends.items():
+        assert end == logged[at], f"the log {at} ends at {end}, and {logged[at]} were loaded"
+    counts = {row["id"]: row["log_rows"] for row in tables["segments"]}
+    assert {at: count for at, count in counts.items() if count} == named
+    for row in tables["shard_locks"]:
+        if row["log_of"]:
+            at = (row["log_of"], row["shard"])
+            assert begins[at] <= row["cursor"] <= ends[at], (
+                f"the cursor of {_place(row)} is outside"
+            )
 
 
 def leftover_files(store: Store) -> set[str]:
@@ -144,11 +181,11 @@ def _on_file(store: Store, row: Any, schema: pa.Schema) -> pa.Table:
     )
 
 
-def _messages(tables: dict[str, Any]) -> dict[int, tuple[Magazine, State]]:
+def _messages(tables: dict[str, Any]) -> dict[int, dict[int, tuple[Magazine, State]]]:
     pointers = {_place(row): row["load_pointer"] for row in tables["shards"]}
     sizes = {row["id"]: row["rows"] for row in tables["segments"]}
-    found: dict[int, tuple[Magazine, State]] = {}
-    taken: dict[int, BitMap] = defaultdict(BitMap)
+    found: dict[int, dict[int, tuple[Magazine, State]]] = defaultdict(dict)
+    taken: dict[tuple[int, int], BitMap] = defaultdict(BitMap)
     places: dict[Place, BitMap] = defaultdict(BitMap)
     for row in tables["slices"]:
         rows = Rows.from_bytes(row["row_start"], row["row_stop"], row["bitmap"])
@@ -161,16 +198,16 @@ def _messages(tables: dict[str, Any]) -> dict[int, tuple[Magazine, State]]:
         assert held == (row["consumer_id"] is not None)
         by = f"slice {row['id']} is {state.name} by ticket {row['ticket']}"
         assert state is State.DAMAGED or held == (state is State.FIRED), by
-        twice = taken[row["segment_id"]] & bits
+        twice = taken[row["queue_id"], row["segment_id"]] & bits
         assert not twice, f"rows {list(twice)} of segment {row['segment_id']} are in two slices"
-        taken[row["segment_id"]] |= bits
+        taken[row["queue_id"], row["segment_id"]] |= bits
         shift = row["position"] - rows.start
         here = BitMap(number + shift for number in bits)
         assert not places[_place(row)] & here, f"slice {row['id']} stands where another one is"
         places[_place(row)] |= here
         assert here.max() < pointers[_place(row)], f"slice {row['id']} is behind the load pointer"
         first = first_id(row["segment_id"])
-        found |= dict.fromkeys(
+        found[row["queue_id"]] |= dict.fromkeys(
             (first + number for number in bits), (Magazine(row["magazine"]), state)
         )
     return found
@@ -180,9 +217,7 @@ def _check_counters(tables: dict[str, Any]) -> int:
     counted: dict[Place, Counter[str]] = defaultdict(Counter)
     for name in ("shards", "shard_locks", "counters"):
         for row in tables[name]:
-            counted[_place(row)].update(
-                {k: v for k, v in row.items() if k not in ("queue_id", "magazine", "shard", "seal")}
-            )
+            counted[_place(row)].update({k: v for k, v in row.items() if k not in _NO_COUNTS})
     there: dict[Place, Counter[State]] = defaultdict(Counter)
     for row in tables["slices"]:
         there[_place(row)][State(row["state"])] += row["count"]

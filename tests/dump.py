@@ -8,7 +8,7 @@ from sqlalchemy import ColumnElement, Connection, Table, func, literal, select, 
 
 from queue_core import Store
 from queue_core.catalog import seals
-from queue_core.catalog.tables import metadata, queues, slices
+from queue_core.catalog.tables import log_slices, metadata, queues, slices
 
 
 def dump(store: Store) -> dict[str, Any]:
@@ -31,6 +31,12 @@ def load_earlier(store: Store, seconds: float) -> None:
     """Let all messages have been loaded *seconds* earlier."""
     times = ("loaded_at", "moved_at")
     store.catalog.write(lambda connection: _set_back(connection, slices, times, seconds))
+
+
+def log_earlier(store: Store, seconds: float) -> None:
+    """Let all messages of logs have been loaded *seconds* earlier."""
+    times = ("logged_at", "loaded_at")
+    store.catalog.write(lambda connection: _set_back(connection, log_slices, times, seconds))
 
 
 def load_together(store: Store) -> None:

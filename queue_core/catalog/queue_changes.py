@@ -22,7 +22,7 @@ from queue_core.values import column_roles
 from queue_core.values.model import Magazine, QueueInfo
 from queue_core.values.names import SIDELINE_SUFFIX, listed
 from queue_core.values.schema import described, evolve, serialize
-from queue_core.values.settings import MAX_CONCURRENCY, QueueSettings
+from queue_core.values.settings import MAX_CONCURRENCY, QueueSettings, check_readable
 
 
 def create(
@@ -58,11 +58,7 @@ def create(
         .returning(queues.c.id)
     )
     if queue_id is not None:
-        if name.endswith(SIDELINE_SUFFIX):
-            raise BadName(
-                f"queue name {name!r}: names that end in {SIDELINE_SUFFIX} are reserved for "
-                "sidelines; choose another name"
-            )
+        _check_unreserved(name)
         _fill(connection, queue_id, schema, shards)
         if settings.fair_by is not None:
             flows.begin(connection, queue_id)
@@ -111,6 +107,7 @@ def subscribe(
     queue_id = connection.scalar(new.returning(queues.c.id))
     if queue_id is None:
         raise QueueExists(f"queue {name!r} exists already; take another name for the subscription")
+    _check_unreserved(name)
     _fill(connection, queue_id, None, root.shards, root.id, cursors)
     acts.note(connection)
     return find(connection, name)
@@ -148,6 +145,8 @@ def change_settings(
     info = _held(connection, queue)
     settings = info.settings.changed(storable(values))
     column_roles.check(settings, info.schema, info.key)
+    if info.log_of:
+        check_readable(settings)
     # An operator's machine need not have the module of a policy that it does not change.
     imports = "policy" in values
     binding.check(settings, info.schema, info.key, info.shards, imports=imports)
@@ -177,8 +176,8 @@ def check_unread(connection: Connection, queue: QueueInfo) -> None:
     names = connection.scalars(query).all()
     if names:
         raise BadOption(
-            f"queue {queue.name!r} has the subscriptions {listed(names)}, which read its log; drop "
-            "them first"
+            f"queue {queue.name!r} has subscriptions, which read its log: "
+            f"{listed(names).replace(',', ', ')}; drop them first"
         )
 
 
@@ -196,6 +195,15 @@ def _held(connection: Connection, queue: QueueInfo) -> QueueInfo:
     if connection.execute(held.with_for_update()).first() is None:
         raise dropped(queue)
     return present(connection, queue)
+
+
+def _check_unreserved(name: str) -> None:
+    """Refuse the name of a sideline for a new queue."""
+    if name.endswith(SIDELINE_SUFFIX):
+        raise BadName(
+            f"queue name {name!r}: names that end in {SIDELINE_SUFFIX} are reserved for "
+            "sidelines; choose another name"
+        )
 
 
 def _fill(

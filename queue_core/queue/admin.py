@@ -19,6 +19,7 @@ from queue_core.verbs.deactivate import deactivate
 from queue_core.verbs.drop import drop
 from queue_core.verbs.expire import expire
 from queue_core.verbs.repair import Repaired, repair
+from queue_core.verbs.trim import trim
 
 
 @shielded
@@ -211,6 +212,24 @@ class QueueAdmin:
         with queue.quarantining():
             retire(queue.catalog, info)
             return expire(queue.catalog, queue.storage.uri, info)
+
+    @by_hand
+    def trim(self) -> int:
+        """
+        Remove from the queue's log what its setting ``log`` no longer keeps.
+
+        What a subscription has not taken in stays. The view ``reports`` shows how many. The trim
+        task does the same every minute.
+
+        Returns:
+            How many messages were removed from the log.
+
+        Raises:
+            NoSuchQueue: The queue was dropped.
+        """
+        queue = self._queue
+        info = queue.follow()
+        return trim(queue.catalog, info) if info.settings.log is not None else 0
 
     @by_hand
     def repair(self) -> Repaired:

@@ -1,0 +1,293 @@
+"""Subscriptions: each gets every message of a queue's log once, and has its own outcomes."""
+
+import threading
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from queue_core import Retry, Store
+from queue_core.errors import BadName, BadOption, NoSuchQueue, QueueExists
+from queue_core.support import faults
+from queue_core.values.model import Magazine, State
+from tests.books import audit, leftover_files
+from tests.dump import log_earlier
+from tests.factories import make_queue, numbers_of, orders
+from tests.waiting import Caller, waits
+
+pytestmark = pytest.mark.each_catalog
+
+
+@pytest.fixture
+def topic(store):
+    return make_queue(store, log="7 days")
+
+
+def drained(queue, most=7, **wanted):
+    """The numbers of all messages, which are deleted, in their order."""
+    found = []
+    while (fired := queue.fire(most, timeout=0, **wanted)).messages.num_rows:
+        found += numbers_of(fired.messages)
+        queue.delete(fired)
+    return found
+
+
+def waiting(store, name):
+    [row] = [row for row in store.view("queues").to_pylist() if row["queue"] == name]
+    return row["waiting"]
+
+
+def test_each_reader_gets_each_message_once_and_in_order(store, topic):
+    readers = [store.subscribe(name, to="orders") for name in ("billing", "shipping")]
+    for number in range(10):
+        topic.load(orders(5, 5 * number))
+
+    for reader in readers:
+        assert waiting(store, reader.name) == 50
+        assert drained(reader) == list(range(50))
+        assert waiting(store, reader.name) == 0
+    assert drained(topic) == list(range(50))
+    assert audit(store).messages == {}
+    assert store.admin.fsck(deep=True).to_pylist() == []
+
+
+def test_a_firing_takes_a_part_of_a_row_and_the_next_one_the_rest(store, topic):
+    reader = store.subscribe("billing", to="orders")
+    topic.load(orders(100))
+
+    assert numbers_of(reader.peek(3)) == [0, 1, 2]
+    assert [numbers_of(reader.fire(3).messages) for _ in range(2)] == [[0, 1, 2], [3, 4, 5]]
+    assert waiting(store, "billing") == 94
+    assert numbers_of(reader.fire("all").messages) == list(range(6, 100))
+    audit(store)
+
+
+def test_readers_have_their_own_outcomes(store, topic):
+    """What one sidelines, sweeps or reloads is not seen by the others."""
+    one, other = (store.subscribe(name, to="orders", retry=None) for name in ("one", "other"))
+    topic.load(orders(30))
+    one.sideline(one.fire(10), reason="no")
+    held = one.fire(10)
+    one.reload(held)
+    lost = one.fire(5, consumer=store.consumer("lost"))
+    assert one.sweep(0) == 5
+    assert one.delete(lost) == 0
+
+    assert drained(other) == list(range(30))
+    assert one.shovel() == 15
+    assert sorted(drained(one)) == list(range(30))
+    audit(store)
+
+
+def test_a_settlement_of_one_reader_leaves_those_of_others(store, topic):
+    one, other = (store.subscribe(name, to="orders") for name in ("one", "other"))
+    topic.load(orders(10))
+    fired, others = one.fire(10), other.fire(10)
+    assert fired.ids.to_pylist() == others.ids.to_pylist()
+
+    assert one.delete(fired.ids) == 10
+    books = audit(store)
+    assert books.of_queues.get(one.info.id, {}) == {}
+    assert set(books.of_queues[other.info.id].values()) == {(Magazine.MAIN, State.FIRED)}
+    assert other.delete(others) == 10
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [{"selector": "number >= 40"}, {"order_by": "number DESC"}, {"order": "global"}],
+    ids=["selector", "order", "global"],
+)
+def test_a_firing_that_chooses_sees_everything(store, wanted):
+    topic = make_queue(store, shards=3, log="7 days")
+    reader = store.subscribe("billing", to="orders")
+    for number in range(10):
+        topic.load(orders(5, 5 * number))
+
+    fired = numbers_of(reader.fire(5, **wanted).messages)
+    if "selector" in wanted:
+        assert all(number >= 40 for number in fired)
+    else:
+        assert fired == ([49, 48, 47, 46, 45] if "order_by" in wanted else [0, 1, 2, 3, 4])
+    assert len(drained(reader)) == 45
+    audit(store)
+
+
+def test_where_a_reader_begins(store, topic):
+    topic.load(orders(5))
+    log_earlier(store, 7_200)
+    topic.load(orders(5, 5))
+    begun = datetime.now(UTC) - timedelta(hours=1)
+    latest = store.subscribe("latest", to="orders")
+    earliest = store.subscribe("first", to="orders", start="earliest")
+    since = store.subscribe("since", to="orders", start=begun)
+    earliest.fire(7)
+    same = store.subscribe("same", to="first", start="earliest")
+    behind = store.subscribe("behind", to="orders", start="earliest")
+    after = store.subscribe("after", to="orders", start=earliest.name)
+    topic.load(orders(2, 10))
+
+    assert drained(latest) == [10, 11]
+    assert drained(since) == list(range(5, 12))
+    assert drained(after) == list(range(7, 12))
+    assert drained(same) == drained(behind) == list(range(12))
+    audit(store)
+
+
+def test_no_reader_holds_what_was_loaded_before_it_although_it_stayed_open(store, topic):
+    """A transaction that began before the subscription, and commits after it, is new to it."""
+    with store.catalog.engine.connect() as connection, connection.begin():
+        reader = None
+        if connection.dialect.name == "postgresql":
+            topic.within(connection).load(orders(3))
+            reader = store.subscribe("billing", to="orders")
+    if reader is not None:
+        assert drained(reader) == [0, 1, 2]
+
+
+def test_several_consumers_share_a_subscription(store):
+    topic = make_queue(store, shards=4, log="7 days")
+    reader = store.subscribe("billing", to="orders")
+    for number in range(40):
+        topic.load(orders(5, 5 * number))
+    found = []
+
+    def work():
+        with Store(store.address) as own:
+            found.extend(drained(own.queue("billing"), 3))
+
+    threads = [threading.Thread(target=work) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert sorted(found) == list(range(200))
+    assert waiting(store, "billing") == 0
+    assert drained(reader) == []
+    audit(store)
+
+
+def test_a_load_wakes_those_who_wait(store, topic):
+    reader = store.subscribe("billing", to="orders")
+    caller = Caller(lambda: reader.fire(1, timeout=30))
+    waits(store, 1, "fire")
+    topic.load(orders(1))
+
+    assert numbers_of(caller.done().messages) == [0]
+
+
+def test_expired_messages_are_not_fired(store, topic):
+    reader = store.subscribe("billing", to="orders", message_expiry=3_600)
+    topic.load(orders(3))
+    log_earlier(store, 3_601)
+    topic.load(orders(1, 3))
+
+    assert numbers_of(reader.fire("all").messages) == [3]
+    assert reader.admin.expire() == 3
+    audit(store)
+
+
+def test_compacted_messages_keep_their_ids_for_each_reader(store, topic):
+    one, other = (store.subscribe(name, to="orders") for name in ("one", "other"))
+    for number in range(80):
+        topic.load(orders(1, number))
+    one.fire(1, selector="number = 0")
+    ids = one.browse().column("_message_id").to_pylist()
+    assert one.admin.compact() == 79
+    assert topic.admin.compact() == 80
+
+    fired = one.fire("all")
+    assert fired.ids.to_pylist() == ids[1:]
+    assert one.delete(fired.ids) == 79
+    assert drained(other) == list(range(80))
+    assert store.admin.fsck().to_pylist() == []
+    audit(store)
+
+
+def test_what_a_reader_has_not_taken_in_is_not_trimmed(store, topic):
+    reader = store.subscribe("billing", to="orders")
+    for number in range(4):
+        topic.load(orders(5, 5 * number))
+    log_earlier(store, 8 * 86_400)
+    reader.delete(reader.fire(12))
+
+    assert topic.admin.trim() == 10
+    assert topic.admin.trim() == 0
+    assert drained(reader) == list(range(12, 20))
+    assert topic.admin.trim() == 10
+    audit(store)
+
+
+def test_new_columns_reach_the_readers(store, topic):
+    reader = store.subscribe("billing", to="orders")
+    topic.load(orders(2))
+    more = orders(2, 2).append_column("note", orders(2).column("customer"))
+    topic.admin.add_columns(more.schema)
+    topic.load(more)
+
+    found = store.queue("billing").fire("all").messages
+    assert found.column("note").to_pylist() == [None, None, "customer-0", "customer-1"]
+    assert reader.info.schema_version == 1
+
+
+def test_a_dropped_reader_leaves_the_others(store, topic):
+    reader, other = (store.subscribe(name, to="orders") for name in ("billing", "other"))
+    topic.load(orders(10_000))
+    reader.fire(10)
+    drained(topic, 10_000)
+    for queue in (topic, reader):
+        queue.admin.deactivate()
+    with pytest.raises(BadOption, match="billing, other;"):
+        topic.admin.drop()
+
+    reader.admin.drop()
+    with pytest.raises(BadOption, match="log: other;"):
+        topic.admin.drop()
+    assert drained(other, 10_000) == list(range(10_000))
+    other.admin.deactivate()
+    other.admin.drop()
+    topic.admin.drop()
+    store.admin.vacuum(grace=0)
+    assert leftover_files(store) == set()
+    audit(store)
+
+
+def test_what_a_subscription_cannot_be(store, topic):
+    make_queue(store, "plain")
+    with pytest.raises(BadOption, match="'plain' has no log"):
+        store.subscribe("billing", to="plain")
+    with pytest.raises(NoSuchQueue):
+        store.subscribe("billing", to="absent")
+    with pytest.raises(QueueExists):
+        store.subscribe("plain", to="orders")
+    with pytest.raises(BadName):
+        store.subscribe("no name", to="orders")
+    with pytest.raises(BadName):
+        store.subscribe("orders_SIDELINE", to="orders")
+    for start in ("soon", datetime(2026, 1, 1), 7):
+        with pytest.raises((BadOption, NoSuchQueue)):
+            store.subscribe("billing", to="orders", start=start)
+    for name, value in (("policy", "latest"), ("max_size", 5), ("log", "1 day")):
+        with pytest.raises(BadOption, match=name):
+            store.subscribe("billing", to="orders", **{name: value})
+    reader = store.subscribe("billing", to="orders", retry=Retry(attempts=3))
+    with pytest.raises(BadOption, match="is a subscription"):
+        reader.load(orders(1))
+    with pytest.raises(BadOption, match="log: billing;"):
+        topic.admin.change_settings(log=None)
+    with pytest.raises(BadOption, match="max_size"):
+        reader.admin.change_settings(max_size=5)
+
+
+@pytest.mark.parametrize("point", ["fire.before_commit", "take_in.before_commit"])
+def test_a_failed_intake_leaves_the_messages_in_the_log(store, topic, point):
+    reader = store.subscribe("billing", to="orders")
+    topic.load(orders(9))
+    wanted = {"selector": "number > 4"} if point.startswith("take_in") else {}
+    faults.arm(f"{point}=raise")
+    with pytest.raises(faults.InjectedFault):
+        reader.fire(5, **wanted)
+    faults.arm(None)
+
+    assert waiting(store, "billing") == 9
+    assert drained(reader) == list(range(9))
+    audit(store)
