@@ -33,9 +33,9 @@ def load_earlier(store: Store, seconds: float) -> None:
     store.catalog.write(lambda connection: _set_back(connection, slices, times, seconds))
 
 
-def log_earlier(store: Store, seconds: float) -> None:
-    """Let all messages of logs have been loaded *seconds* earlier."""
-    times = ("logged_at", "loaded_at")
+def log_earlier(store: Store, seconds: float, *names: str) -> None:
+    """Let all messages of logs have been logged, or have other times, *seconds* earlier."""
+    times = names or ("logged_at",)
     store.catalog.write(lambda connection: _set_back(connection, log_slices, times, seconds))
 
 

@@ -178,7 +178,7 @@ def test_a_load_wakes_those_who_wait(store, topic):
 def test_expired_messages_are_not_fired(store, topic):
     reader = store.subscribe("billing", to="orders", message_expiry=3_600)
     topic.load(orders(3))
-    log_earlier(store, 3_601)
+    log_earlier(store, 3_601, "loaded_at")
     topic.load(orders(1, 3))
 
     assert numbers_of(reader.fire("all").messages) == [3]

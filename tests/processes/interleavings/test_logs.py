@@ -1,0 +1,262 @@
+"""What reads a log, beside what removes from it, and beside settlements and compactions."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from sqlalchemy import select
+
+from queue_core.catalog.slices import segments as segment_rows
+from queue_core.catalog.tables import segments
+from queue_core.values.outcomes import Settlement
+from queue_core.verbs.settle import settle
+from tests.books import audit, leftover_files
+from tests.dump import log_earlier
+from tests.factories import make_queue, numbers_of, orders
+from tests.processes.interleavings.steps import MANY, loads, on_sqlite
+
+BOTH = pytest.mark.parametrize("fails", [False, True], ids=["commits", "rolls back"])
+
+
+def trims(store):
+    return store.queue("orders").admin.trim()
+
+
+def takes(count=None, **wanted):
+    """A firing from the subscription; returns the numbers of its orders."""
+
+    def verb(store):
+        queue, consumer = store.queue("billing"), store.consumer(f"reader-{id(store)}")
+        return numbers_of(queue.fire(count or "all", consumer=consumer, **wanted).messages)
+
+    return verb
+
+
+def deletes(name, ids):
+    """A settlement of whatever consumer's messages."""
+    rows = pa.table({"_message_id": ids, "outcome": ["delete"] * len(ids)})
+    outcome = Settlement.of(rows)
+    return lambda store: settle(store.catalog, [store.queue(name).info], outcome)
+
+
+def compacts(name):
+    return lambda store: store.queue(name).admin.compact()
+
+
+def subscribes(store):
+    return store.subscribe("late", to="orders", start="earliest").name
+
+
+def sets(**settings):
+    return lambda store: store.queue("orders").admin.change_settings(**settings)
+
+
+@pytest.fixture
+def topic(store):
+    return make_queue(store, log="1 hour")
+
+
+@pytest.fixture
+def reader(store, topic):
+    return store.subscribe("billing", to="orders")
+
+
+def in_order(store):
+    """Every slice and every row of a log has its segment, and no file is left over but garbage."""
+    audit(store)
+    assert store.admin.fsck().to_pylist() == []
+    store.admin.vacuum(grace=0)
+    assert leftover_files(store) == set()
+
+
+# an intake and a trim
+
+
+@BOTH
+def test_a_trim_waits_for_an_intake_and_sees_what_it_took(store, topic, reader, race, fails):
+    topic.load(orders(MANY))
+    topic.load(orders(MANY, MANY))
+    topic.delete(topic.fire("all"))
+    log_earlier(store, 3_601)
+
+    fired, trimmed = race(takes(MANY + 5), "fire.before_commit", trims, fails=fails)
+    assert fired == (None if fails else list(range(MANY + 5)))
+    assert trimmed == (0 if fails else MANY)
+    left = takes()(store)
+    assert left == list(range(0 if fails else MANY + 5, 2 * MANY))
+    in_order(store)
+
+
+@BOTH
+def test_an_intake_waits_for_a_trim(store, topic, reader, race, fails):
+    topic.load(orders(MANY))
+    reader.delete(reader.fire("all"))
+    topic.delete(topic.fire("all"))
+    topic.load(orders(5, MANY))
+    log_earlier(store, 3_601)
+    reader.fire(2)
+
+    # On PostgreSQL, a firing passes over the locks of shards that others have, and then waits.
+    trimmed, fired = race(trims, "trim.before_commit", takes(2), fails=fails)
+    assert trimmed == (None if fails else MANY)
+    assert fired == [MANY + 2, MANY + 3]
+    in_order(store)
+
+
+@BOTH
+def test_a_selective_intake_and_a_trim(store, topic, reader, race, fails):
+    topic.load(orders(MANY))
+    log_earlier(store, 3_601)
+
+    fired, trimmed = race(
+        takes(5, selector="number >= 10"), "take_in.before_commit", trims, fails=fails
+    )
+    assert fired == (None if fails else list(range(10, 15)))
+    assert trimmed == (0 if fails else MANY)
+    assert len(takes()(store)) == (MANY if fails else MANY - 5)
+    in_order(store)
+
+
+# two intakes
+
+
+def test_two_intakes_never_take_the_same(store, topic, reader, race):
+    topic.load(orders(MANY))
+
+    one, two = race(takes(7), "fire.before_commit", takes(7))
+    assert one + two == list(range(14))
+    in_order(store)
+
+
+def test_a_firing_takes_what_the_one_before_it_did_not(store, topic, reader, one, two):
+    topic.load(orders(10))
+    one.start(takes(7), "fire.before_commit")
+    two.start(takes(7))
+    assert two.waits()
+    one.roll_back()
+
+    assert two.finish() == list(range(7))
+    in_order(store)
+
+
+# a load
+
+
+def test_no_load_waits_for_a_trim(store, topic, reader, race):
+    topic.load(orders(MANY))
+    takes()(store)
+    log_earlier(store, 3_601)
+
+    assert race(trims, "trim.before_commit", loads(5, MANY), waits=on_sqlite(store)) == (MANY, 5)
+    assert takes()(store) == list(range(MANY, MANY + 5))
+    in_order(store)
+
+
+@BOTH
+def test_a_reader_never_sees_a_load_that_is_not_committed(store, topic, reader, race, fails):
+    topic.load(orders(5))
+    loaded, fired = race(
+        loads(5, 5), "load.before_commit", takes(), waits=on_sqlite(store), fails=fails
+    )
+
+    assert loaded == (None if fails else 5)
+    # On SQLite, the firing waits for the load.
+    late = on_sqlite(store) and not fails
+    assert fired == list(range(10 if late else 5))
+    assert takes()(store) == ([] if late or fails else list(range(5, 10)))
+    in_order(store)
+
+
+@BOTH
+def test_a_log_that_begins_or_ends_waits_for_a_load(store, race, fails):
+    topic = make_queue(store)
+    topic.load(orders(5))
+    race(loads(5, 5), "load.before_commit", sets(log="1 hour"), fails=fails)
+    race(loads(5, 10), "load.before_commit", sets(log=None), fails=fails)
+    in_order(store)
+
+
+# a new subscription
+
+
+def test_a_new_reader_waits_for_a_trim_and_begins_behind_it(store, topic, race):
+    topic.load(orders(MANY))
+    log_earlier(store, 3_601)
+    topic.load(orders(5, MANY))
+
+    assert race(trims, "trim.before_commit", subscribes) == (MANY, "late")
+    assert store.queue("late").fire("all").messages.num_rows == 5
+    in_order(store)
+
+
+@BOTH
+def test_a_trim_waits_for_a_new_reader_and_leaves_it_what_it_wants(store, topic, race, fails):
+    topic.load(orders(MANY))
+    log_earlier(store, 3_601)
+
+    made, trimmed = race(subscribes, "subscribe.before_commit", trims, fails=fails)
+    assert (made, trimmed) == ((None, MANY) if fails else ("late", 0))
+    in_order(store)
+
+
+# settlements and compactions
+
+
+@pytest.mark.parametrize("name", ["orders", "billing"])
+def test_a_settlement_beside_a_trim_leaves_no_segment_for_long(store, topic, reader, race, name):
+    """Each may rely on the other to remove the segment; then the vacuum does."""
+    topic.load(orders(MANY))
+    ids = {"orders": topic.fire("all").ids, "billing": reader.fire("all").ids}
+    other = {"orders": "billing", "billing": "orders"}[name]
+    store.queue(other).delete(ids[other])
+    log_earlier(store, 3_601)
+
+    settling = deletes(name, ids[name])
+    assert race(settling, "settle.before_commit", trims, waits=on_sqlite(store)) == (MANY, MANY)
+    in_order(store)
+    with store.catalog.read() as connection:
+        assert connection.scalars(select(segments.c.id)).all() == []
+
+
+def test_two_readers_settle_the_same_segment(store, topic, reader, race):
+    other = store.subscribe("shipping", to="orders")
+    topic.load(orders(MANY))
+    topic.delete(topic.fire("all"))
+    log_earlier(store, 3_601)
+    ids = reader.fire("all").ids
+    other.fire("all")
+    assert topic.admin.trim() == MANY
+
+    results = race(
+        deletes("billing", ids),
+        "settle.before_commit",
+        deletes("shipping", ids),
+        waits=on_sqlite(store),
+    )
+    assert results == (MANY, MANY)
+    in_order(store)
+    with store.catalog.read() as connection:
+        assert segment_rows.count(connection) == 0
+
+
+@pytest.mark.parametrize("point", ["compact.written", "compact.before_commit"])
+def test_a_compaction_beside_a_firing_of_another_reader(store, topic, reader, race, point):
+    for number in range(80):
+        topic.load(orders(1, number))
+
+    results = race(
+        compacts("orders"), point, takes(), waits=point.endswith("commit") and on_sqlite(store)
+    )
+    assert results == (80, list(range(80)))
+    in_order(store)
+
+
+def test_a_compaction_beside_a_trim(store, topic, race):
+    for number in range(80):
+        topic.load(orders(1, number))
+    log_earlier(store, 3_601)
+
+    results = race(compacts("orders"), "compact.before_commit", trims, waits=on_sqlite(store))
+    assert results == (80, 80)
+    assert numbers_of(topic.fire("all").messages) == list(range(80))
+    in_order(store)
