@@ -15,8 +15,8 @@ from tests.model.spec import DAMAGED, FIRED, LOADED, MAIN, SIDELINE, Slice, tran
 _STATES = {State.LOADED: LOADED, State.FIRED: FIRED, State.DAMAGED: DAMAGED}
 _MAGAZINES = {Magazine.MAIN: MAIN, Magazine.SIDELINE: SIDELINE}
 
-#: A message by its segment and row; a compacted one gets a new pair.
-Message = tuple[int, int]
+#: A message by its queue, segment and row; a compacted one gets others.
+Message = tuple[int, int, int]
 
 
 class NotAllowed(AssertionError):
@@ -28,6 +28,8 @@ class Checker:
     """The state of the specification after the transactions so far."""
 
     places: dict[Message, Slice] = field(default_factory=dict)
+    #: The queues that read the logs of others.
+    subscriptions: set[int] = field(default_factory=set)
     #: How often each transition was seen.
     seen: Counter[str] = field(default_factory=Counter)
 
@@ -42,9 +44,12 @@ class Checker:
         compacts = any(change.table == "id_map" and change.after for change in transaction.changes)
         touched: dict[Message, Slice | None] = {}
         slices: dict[Message, list[Slice]] = {}
+        advanced, entered = Counter[int](), Counter[int]()
         for change in transaction.changes:
             if change.table == "consumers":
                 self._consumer(change, fired)
+            elif change.table == "shard_locks":
+                self._cursor(change, advanced)
             elif change.table == "publications":
                 self._publication(change)
             elif change.table == "slices":
@@ -60,13 +65,34 @@ class Checker:
                 name = "compact"
             if name is None:
                 raise NotAllowed(f"transaction {transaction.number}: {before} becomes {after}")
-            if name == "fire" and after is not None:
+            if before is None and name != "compact":
+                if name == "take" and message[0] not in self.subscriptions:
+                    raise NotAllowed(f"transaction {transaction.number}: {after} was not loaded")
+                entered[message[0]] += 1
+            if name in ("fire", "take") and after is not None:
                 self._check_ticket(transaction, after, fired)
             self.seen[name] += 1
             if after is None:
                 self.places.pop(message, None)
             else:
                 self.places[message] = after
+
+        for queue_id in self.subscriptions & {*advanced, *entered}:
+            if advanced[queue_id] != entered[queue_id]:
+                raise NotAllowed(
+                    f"transaction {transaction.number}: {entered[queue_id]} messages came into "
+                    f"subscription {queue_id}, and its cursors advanced by {advanced[queue_id]}"
+                )
+
+    def _cursor(self, change: Change, advanced: Counter[int]) -> None:
+        row, before = change.after, change.before
+        if row is None or not row["log_of"]:
+            return
+        self.subscriptions.add(row["queue_id"])
+        if before is not None and row["cursor"] != before["cursor"]:
+            if row["cursor"] < before["cursor"]:
+                raise NotAllowed(f"a cursor goes back: {change}")
+            advanced[row["queue_id"]] += row["cursor"] - before["cursor"]
 
     def _slice(
         self,
@@ -118,7 +144,7 @@ def _messages(row: dict[str, Any] | None) -> Iterable[tuple[Message, Slice]]:
     bitmap = bytes.fromhex(row["bitmap"]) if row["bitmap"] else None
     rows = Rows.from_bytes(row["row_start"], row["row_stop"], bitmap)
     for number in rows.numbers().tolist():
-        message = (row["segment_id"], number)
+        message = (row["queue_id"], row["segment_id"], number)
         yield (
             message,
             Slice(

@@ -27,6 +27,7 @@ COLUMNS = {
         *("id", "queue_id", "magazine", "shard", "state", "position", "segment_id"),
         *("row_start", "row_stop", "bitmap", "attempts", "consumer_id", "ticket"),
     ),
+    "shard_locks": ("queue_id", "magazine", "shard", "log_of", "cursor"),
     "consumers": ("id", "epoch", "last_ticket", "acknowledged"),
     "publications": ("queue_id", "query_id", "batch_id"),
     "id_map": ("segment_id",),

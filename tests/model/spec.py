@@ -42,7 +42,8 @@ def transition(before: Slice | None, after: Slice | None) -> str | None:
         present = after or before
         assert present is not None, "they differ"
         if before is None:
-            return "load" if (present.magazine, present.state) == (MAIN, LOADED) else None
+            # A firing from a subscription also takes in what is in the log: both at once.
+            return _INTO_MAIN.get((present.magazine, present.state))
         return {LOADED: "remove", FIRED: "delete", DAMAGED: None}[_as_held(present)]
     states = (before.state, after.state)
     if before.magazine == after.magazine:
@@ -69,6 +70,9 @@ def _as_held(one: Slice) -> str:
     """Return the state as the settling consumer sees it: a quarantine takes nothing from it."""
     return FIRED if one.consumer else one.state
 
+
+#: How a message that was nowhere comes into a queue.
+_INTO_MAIN = {(MAIN, LOADED): "load", (MAIN, FIRED): "take"}
 
 #: Verbs that leave a message in its magazine, by its state before and after.
 _IN_PLACE = {

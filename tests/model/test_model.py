@@ -87,6 +87,8 @@ def test_the_steps_of_a_message():
     aside = waiting.loaded(SIDELINE)
 
     assert transition(None, waiting) == "load"
+    # Out of a log, into the hand of the subscription's consumer.
+    assert transition(None, held) == "take"
     assert transition(waiting, held) == "fire"
     assert transition(held, None) == "delete"
     assert transition(held, waiting) == "reload"
@@ -102,7 +104,7 @@ def test_the_steps_of_a_message():
     assert transition(apart, waiting) == "reload"
     assert transition(apart, replace(waiting, state="damaged")) == "leave"
     for before, after in [
-        (None, held),
+        (None, aside.fired("1", 7)),
         (None, aside),
         (held, waiting.fired("2", 7)),
         (held, waiting.fired("1", 8)),

@@ -1,0 +1,92 @@
+"""Workloads of logs and of subscriptions, which read them."""
+
+from __future__ import annotations
+
+from queue_core import Store
+from queue_core.errors import QueueExists
+from tests.books import audit
+from tests.children import Journal
+from tests.crash.workloads.common import (
+    FEW,
+    MANY,
+    Workload,
+    around,
+    load,
+    loaded_ids,
+    the_queue,
+)
+from tests.dump import log_earlier
+from tests.factories import make_queue
+
+NAME = "billing"
+
+
+def is_logged(store: Store, journal: Journal) -> None:
+    """A queue with a log of rows in the catalog, and of others in a file."""
+    make_queue(store, shards=3, key="customer", log="1 hour")
+    load(store, journal, FEW)
+    load(store, journal, MANY)
+
+
+def is_read(store: Store, journal: Journal) -> None:
+    is_logged(store, journal)
+    store.subscribe(NAME, to="orders", start="earliest")
+
+
+def subscribes(store: Store, journal: Journal) -> None:
+    if NAME not in store.queues():
+        store.subscribe(NAME, to="orders", start="earliest")
+
+
+def gets_everything(store: Store, journal: Journal) -> None:
+    """The subscription gets each message once, whatever it has taken in before."""
+    if NAME not in store.queues():
+        subscribes(store, journal)
+    reader = store.queue(NAME)
+    reader.sweep(0, dead_after=0)
+    reader.shovel()
+    ids = reader.fire("all").ids.to_pylist()
+    assert len(ids) == len(set(ids))
+    assert set(ids) == loaded_ids(journal)
+    audit(store)
+    try:
+        store.subscribe(NAME, to="orders")
+    except QueueExists:
+        return
+    raise AssertionError("it was created twice")
+
+
+def takes_in(store: Store, journal: Journal) -> None:
+    store.queue(NAME).fire(FEW, selector="number >= 0", consumer=store.consumer("reader"))
+
+
+def grows_old(store: Store, journal: Journal) -> None:
+    is_read(store, journal)
+    ids = store.queue(NAME).fire("all").ids
+    journal.write("deleting", ids=ids.to_pylist())
+    store.queue(NAME).delete(ids)
+    log_earlier(store, 3_601)
+    load(store, journal, FEW)
+
+
+def trims(store: Store, journal: Journal) -> None:
+    the_queue(store).admin.trim()
+
+
+def only_the_log_is_shorter(store: Store, journal: Journal) -> None:
+    assert the_queue(store).admin.trim() in (0, FEW + MANY)
+    books = audit(store)
+    assert set(books.of_queues[the_queue(store).info.id]) == loaded_ids(journal)
+    read = set(journal.read("deleting")[0]["ids"])
+    assert set(store.queue(NAME).fire("all").ids.to_pylist()) == loaded_ids(journal) - read
+    audit(store)
+
+
+_SUBSCRIBE = Workload(prepare=is_logged, act=subscribes, check=gets_everything, ends=True)
+_TAKE_IN = Workload(prepare=is_read, act=takes_in, check=gets_everything, ends=True)
+_TRIM = Workload(prepare=grows_old, act=trims, check=only_the_log_is_shorter, ends=True)
+FAULTS = {
+    **around("subscribe", _SUBSCRIBE),
+    **around("take_in", _TAKE_IN),
+    **around("trim", _TRIM),
+}
