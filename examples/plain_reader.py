@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap
 
-FORMAT = "1"
+FORMAT = "2"
 #: The codes in `slices.magazine` and `slices.state`.
 MAIN, LOADED = 0, 0
 #: A message id is the number of a segment, and the number of a row in this many bits.
@@ -75,11 +75,12 @@ def waiting(folder: str, name: str) -> pa.Table:
         (found,) = catalog.execute("SELECT value FROM facts WHERE name = 'format'").fetchone()
         if found != FORMAT:
             raise SystemExit(f"the catalog has format {found}, and this reader knows {FORMAT}")
-        query = "SELECT id, schema_version FROM queues WHERE name = ?"
+        query = "SELECT id, schema_version, root_id FROM queues WHERE name = ?"
         queue = catalog.execute(query, (name,)).fetchone()
         if queue is None:
             raise SystemExit(f"there is no queue {name!r} in {folder}")
-        schemas = schemas_of(catalog, queue["id"])
+        # Of a subscription, only what it has taken in: the other messages are in the log.
+        schemas = schemas_of(catalog, queue["root_id"] or queue["id"])
         now = schemas[queue["schema_version"]]
         held = catalog.execute(SLICES, (queue["id"], MAIN, LOADED)).fetchall()
         tables = []
@@ -101,7 +102,7 @@ def read(root: Path, segment: sqlite3.Row, written: pa.Schema, now: pa.Schema) -
     whole = pa.schema([*written, *COMPACTED]) if segment["compacted"] else written
     data = segment["data"]
     if data is None:
-        data = root.joinpath(segment["location"]).read_bytes()
+        data = root.joinpath(segment["file"]).read_bytes()
     first = 0
     for rows, offset, length, _ in CHUNK.iter_unpack(segment["chunks"]):
         message = pa.ipc.read_message(data[offset : offset + length])

@@ -25,6 +25,7 @@ from queue_core.catalog.damage import UNREADABLE, decoding
 from queue_core.catalog.holder_tables import consumers, interests
 from queue_core.catalog.holders.consumers import reserved
 from queue_core.catalog.record_tables import acts, breakers, jobs, samples, traces
+from queue_core.catalog.slices.shard_locks import BEHIND
 from queue_core.catalog.tables import (
     LEFT,
     counters,
@@ -70,7 +71,7 @@ def counted(connection: Connection, only: Collection[int] | None) -> Iterator[di
     """
     counts = [c for table in (shard_locks, counters) for c in table.c if c.name in SHARDS.names]
     rows = connection.execute(
-        select(shards, *counts)
+        select(shards, *counts, BEHIND.label("behind"))
         .select_from(shard_totals)
         .where(*_of(shards.c.queue_id, only))
         .order_by(shards.c.queue_id, shards.c.magazine, shards.c.shard)
@@ -78,7 +79,7 @@ def counted(connection: Connection, only: Collection[int] | None) -> Iterator[di
     for row in rows.mappings():
         found = dict(row)
         try:
-            waiting = row["loaded"] + row["reloaded"] - row["fired"] - row["damaged"]
+            waiting = row["loaded"] + row["reloaded"] - row["fired"] - row["damaged"] + row["behind"]
             in_flight = row["fired"] - row["reloaded"] - sum(row[name] for name in LEFT)
         except UNREADABLE:
             for table in (shards, shard_locks, counters):

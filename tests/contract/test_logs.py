@@ -4,7 +4,6 @@ import pytest
 from sqlalchemy import select
 
 from queue_core import Store
-from queue_core.catalog.slices import logs
 from queue_core.catalog.tables import log_slices
 from queue_core.errors import BadOption
 from queue_core.support import faults
@@ -204,16 +203,3 @@ def test_a_sparse_segment_that_the_log_names_is_not_rewritten(store):
 
 def numbers(queue):
     return queue.browse().column("number").to_pylist()
-
-
-def test_the_oldest_rows_are_found_by_time_across_shards():
-    """The pure part: heads in order, up to what is unread, and no further than it has looked."""
-
-    class Row:
-        def __init__(self, at, offset):
-            self.logged_at, self.first_offset, self.messages = at, offset, 1
-
-    found = {0: [Row(1, 0), Row(4, 1)], 1: [Row(2, 0), Row(3, 1)]}
-    assert [row.logged_at for row in logs._oldest_first(found, {}, 9)] == [1, 2, 3, 4]
-    assert [row.logged_at for row in logs._oldest_first(found, {1: 1}, 9)] == [1, 2, 4]
-    assert [row.logged_at for row in logs._oldest_first(found, {}, 2)] == [1, 2, 3]

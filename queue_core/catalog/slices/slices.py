@@ -1,8 +1,8 @@
 """Read slices of the catalog, and add new ones at the tail of a shard.
 
 All verbs lock in the same order, so that they cannot deadlock: jobs, leases, room, files,
-consumers, tickets, token buckets, shard locks, slices, queues, interests, load pointers, flows,
-counters, acts.
+consumers, tickets, token buckets, shard locks, slices, queues, logs, interests, load pointers,
+flows, counters, acts.
 """
 
 from __future__ import annotations

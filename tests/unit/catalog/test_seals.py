@@ -40,7 +40,7 @@ def test_what_users_see_is_sealed():
         *("slices.id", "task_log.id", "publications.published_at"),
         *("acts.messages", "acts.ended_at", "acts.error"),
         *("consumers.ack", "consumers.heartbeat_at", "consumers.host", "consumers.pid"),
-        *("segments.data", "segments.loaded_at"),
+        *("segments.data", "segments.loaded_at", "segments.log_rows"),
         *("tickets.lives", "tickets.planned_at", "tickets.planned_epoch"),
     }
 
