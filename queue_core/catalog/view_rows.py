@@ -79,7 +79,9 @@ def counted(connection: Connection, only: Collection[int] | None) -> Iterator[di
     for row in rows.mappings():
         found = dict(row)
         try:
-            waiting = row["loaded"] + row["reloaded"] - row["fired"] - row["damaged"] + row["behind"]
+            waiting = (
+                row["loaded"] + row["reloaded"] - row["fired"] - row["damaged"] + row["behind"]
+            )
             in_flight = row["fired"] - row["reloaded"] - sum(row[name] for name in LEFT)
         except UNREADABLE:
             for table in (shards, shard_locks, counters):

@@ -112,7 +112,7 @@ def _gone(store: Store, condition: str) -> None:
     """Remove the files of some segments, so that opening one fails."""
     with store.catalog.engine.begin() as connection:
         connection.exec_driver_sql(
-            f"UPDATE segments SET data = NULL, location = 'gone-' || id WHERE {condition}"
+            f"UPDATE segments SET data = NULL, file = 'gone-' || id WHERE {condition}"
         )
 
 

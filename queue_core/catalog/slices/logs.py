@@ -24,6 +24,7 @@ from sqlalchemy import (
     BigInteger,
     Connection,
     Row,
+    Select,
     bindparam,
     delete,
     func,
@@ -274,7 +275,7 @@ _READERS = select(shard_locks.c.shard, shard_locks.c.cursor).where(
 _SIZES = select(shards.c.shard, shards.c.logged, shards.c.logged_bytes).where(
     shards.c.queue_id == bindparam("queue"), shards.c.magazine == int(Magazine.MAIN)
 )
-_HEADS = (
+_HEADS: Select[Any] = (
     select(
         *(log_slices.c[name] for name in ("shard", "first_offset", "segment_id", "bytes")),
         *(log_slices.c.bytes_before, log_slices.c.logged_at),

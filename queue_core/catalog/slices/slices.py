@@ -73,7 +73,7 @@ _ALLOCATE_ONE_NEW = _ALLOCATE_NEW.returning(*_ENDS).where(
 #: The columns that identify a shard.
 _KEY = (slices.c.queue_id, slices.c.magazine, slices.c.shard)
 _KEY_OF_SHARD = [shards.c[name.key] for name in _KEY]
-_LOAD_POINTERS = select(*_KEY_OF_SHARD, *_ENDS).where(
+_LOAD_POINTERS: Select[Any] = select(*_KEY_OF_SHARD, *_ENDS).where(
     *(dialect.one_of_given(name, f"of_{name.name}") for name in _KEY_OF_SHARD)
 )
 #: The order by rank. Of equal ranks, those of the first places come first.
