@@ -12,7 +12,7 @@ from queue_core.selection.queue_rules import of_firing
 from queue_core.selection.request import FireRequest
 from queue_core.selection.selection import Selection
 from queue_core.selection.terms import terms_of
-from queue_core.values.model import BY_SHARD, Magazine, QueueInfo
+from queue_core.values.model import BY_SHARD, Magazine, QueueInfo, check_roots
 
 if TYPE_CHECKING:
     from queue_core.selection.selection import AnySelector
@@ -58,6 +58,7 @@ class Demand:
 
     def request(self, queues: Sequence[QueueInfo], selection: Selection | None) -> FireRequest:
         """Return the request by the settings that *queues* have; raises `BadOption`."""
+        check_roots(queues)
         return FireRequest(
             queue_ids=tuple(queue.id for queue in queues),
             magazine=self.magazine,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum, IntEnum
 from typing import NamedTuple
@@ -91,6 +92,22 @@ class QueueInfo:
     def is_paused(self) -> bool:
         """Whether it gives no messages to firings: by a person, or by its `concurrency`."""
         return self.paused_at is not None or not self.settings.concurrency
+
+
+def check_roots(queues: Sequence[QueueInfo]) -> None:
+    """
+    Raise `BadOption` if two queues have messages of one root.
+
+    These have the same ids, so an id would not say which of the messages is meant.
+    """
+    found: dict[int, str] = {}
+    for queue in queues:
+        other = found.setdefault(queue.root, queue.name)
+        if other != queue.name:
+            raise BadOption(
+                f"queues {other!r} and {queue.name!r} have the same messages, from one log; read "
+                "and settle them apart"
+            )
 
 
 class Chunk(NamedTuple):

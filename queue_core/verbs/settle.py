@@ -46,6 +46,7 @@ from queue_core.values.model import (
     QueueInfo,
     Slice,
     Ticket,
+    check_roots,
 )
 from queue_core.values.names import listed
 from queue_core.values.outcomes import Settlement
@@ -69,8 +70,8 @@ def settle(
 
     *retry* replaces the policies of the queues for these messages. With the *batch* of a streaming
     query, a second call changes nothing. Raises `BadOutcome` for an id that the queues have never
-    assigned, `StaleCheckpoint`, and `BadOption` for messages of a query with ``ack=onCommit``; then
-    nothing is changed.
+    assigned, `StaleCheckpoint`, and `BadOption` for messages of a query with ``ack=onCommit``, and
+    for two queues of one root; then nothing is changed.
     """
     lost = settle_or_lose(catalog, queues, settlement, holder, batch, retry)
     return 0 if lost is None else len(_all_of(settlement)) - len(lost)
@@ -111,6 +112,7 @@ def settle_within(
     retry: Retry | None,
 ) -> Numbers:
     """Settle in a transaction of the caller, which has recorded the *batch*; return as before."""
+    check_roots(queues)
     done = _settle(connection, queues, settlement, holder, retry, streaming=batch is not None)
     messages = done.messages
     # A person may have taken them by hand.

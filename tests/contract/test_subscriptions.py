@@ -3,12 +3,16 @@
 import threading
 from datetime import UTC, datetime, timedelta
 
+import pyarrow as pa
 import pytest
 
 from queue_core import Retry, Store
 from queue_core.errors import BadName, BadOption, NoSuchQueue, QueueExists
+from queue_core.selection.demand import Demand
 from queue_core.support import faults
 from queue_core.values.model import Magazine, State
+from queue_core.values.outcomes import Settlement
+from queue_core.verbs.settle import settle
 from tests.books import audit, leftover_files
 from tests.dump import log_earlier
 from tests.factories import make_queue, numbers_of, orders
@@ -173,6 +177,19 @@ def test_a_load_wakes_those_who_wait(store, topic):
     topic.load(orders(1))
 
     assert numbers_of(caller.done().messages) == [0]
+
+
+def test_no_settlement_names_two_readers_of_a_log(store, topic):
+    """An id would not say whose message is meant."""
+    reader = store.subscribe("billing", to="orders")
+    topic.load(orders(1))
+    ids = reader.fire(1).ids
+    outcome = Settlement.of(pa.table({"_message_id": ids, "outcome": ["delete"]}))
+
+    with pytest.raises(BadOption, match="'orders' and 'billing' have the same messages"):
+        settle(store.catalog, [topic.info, reader.info], outcome)
+    with pytest.raises(BadOption, match="have the same messages"):
+        Demand().request([topic.info, reader.info], None)
 
 
 def test_expired_messages_are_not_fired(store, topic):
