@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
-from pathlib import Path
 from unittest import mock
 
 import numpy as np
@@ -563,29 +560,6 @@ class Verbs(Losing, RuleBasedStateMachine):
             magazine = message.magazine.name.lower()
             expected[message.queue, magazine, message.lost, message.lost_among] += 1
         assert found == expected
-
-
-#: Where files need not wait for a disk: what is tested here is not that they survive.
-MEMORY = Path("/dev/shm")
-
-
-@pytest.fixture
-def new_address(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[], Address]]:
-    """Makes a fresh address at each call."""
-    with ExitStack() as stack:
-        root = tmp_path
-        if os.access(MEMORY, os.W_OK):
-            memory = tempfile.TemporaryDirectory(prefix="ignis-property-", dir=MEMORY)
-            root = Path(stack.enter_context(memory))
-
-        def make() -> Address:
-            folder = root / os.urandom(8).hex()
-            if request.param == "sqlite":
-                return Address.of(folder)
-            databases = request.getfixturevalue("postgres").database()
-            return Address(stack.enter_context(databases), str(folder))
-
-        yield make
 
 
 def check(new_address: Callable[[], Address], examples: int, steps: int) -> None:
