@@ -31,6 +31,8 @@ from queue_core.catalog.tables import (
     dedup,
     files,
     id_map,
+    log_slices,
+    logs,
     metadata,
     queues,
     schemas,
@@ -173,11 +175,14 @@ BREAKERS = {
     "I29": change(slices, *WAITING, due_at=1),
     "I30": change(slices, *WAITING, lost_among=3),
     "I31": set_one_apart,
+    "I32": added(logs, queue_id=2, shard=0, start=5),
+    "I33": write(update(segments).where(FILED).values(log_rows=3)),
+    "I34": change(shard_locks, shard_locks.c.queue_id == 2, cursor=3),
 }
 #: Others that are broken by necessity: messages in the wrong shard are missing in the right one.
 ALSO = {"I2": {"I17"}, "I6": {"I7"}}
 #: What only a person can repair.
-NOT_REPAIRED = {"I22", "I23", "I24", "I26", "I27", "I28", "I31"}
+NOT_REPAIRED = {"I22", "I23", "I24", "I26", "I27", "I28", "I31", "I32", "I33", "I34"}
 
 
 def test_each_invariant_is_broken_by_a_test():
@@ -232,6 +237,13 @@ DAMAGES = {
         **{"id": "1", "queue_id": 99, "force": False, "who": "", "pointers": "{}"},
         **{"total": 0, "begun_at": 1, "state": "waiting", "moved": 0},
     ),
+    "log_slices": added(
+        log_slices,
+        **dict.fromkeys(("queue_id", "shard", "segment_id", "row_stop", "count", "bytes"), 1),
+        **dict.fromkeys(("first_offset", "row_start", "bytes_before"), 0),
+        **dict.fromkeys(("logged_at", "loaded_at"), 1),
+    ),
+    "logs": BREAKERS["I32"],
     "leases": added(leases, role="r", holder="h", term=1, ends_at=2**52),
     "publications": BREAKERS["I26"],
     "queues": write(update(queues).where(queues.c.id == 1).values(created_at=1)),

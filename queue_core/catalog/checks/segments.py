@@ -131,9 +131,9 @@ def check_ids(scope: Scope) -> Iterator[Finding]:
 def check_states(scope: Scope) -> Iterator[Finding]:
     """Check that the catalog says of each file whether a segment is in it."""
     live = and_(files.c.location == segments.c.file, files.c.state == "live")
-    lost = select(segments.c.queue_id, segments.c.file, segments.c.loaded_at).where(
-        segments.c.file.is_not(None), ~exists().where(live)
-    )
+    lost = select(
+        segments.c.queue_id, segments.c.file.label("location"), segments.c.loaded_at
+    ).where(segments.c.file.is_not(None), ~exists().where(live))
     for row in scope.connection.execute(lost):
         problem = "a segment is in the file, and it is not live: vacuum may remove it"
         yield of_row(files, row, "I13", problem, Remedy.RESTATE)

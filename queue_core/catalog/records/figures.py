@@ -23,6 +23,7 @@ from sqlalchemy import (
     case,
     func,
     select,
+    true,
 )
 
 from queue_core.catalog import dialect
@@ -127,7 +128,9 @@ def _present(only: _Only = lambda _: (), *, everything: bool = False) -> Select[
     found = queues.outerjoin(sums, sums.c.queue_id == queues.c.id).outerjoin(
         heads, heads.c.queue_id == queues.c.id
     )
-    found = found.outerjoin(logged, logged.c.queue_id == queues.c.id)
+    # Once for all ages, so that equal times have equal ones.
+    clock = select(dialect.now().label("now")).subquery("clock")
+    found = found.outerjoin(logged, logged.c.queue_id == queues.c.id).join(clock, true())
 
     def first_of(name: str) -> ColumnElement[int]:
         # What a log still has is mostly newer than what a subscription has taken in.
@@ -136,7 +139,7 @@ def _present(only: _Only = lambda _: (), *, everything: bool = False) -> Select[
 
     def since(at: ColumnElement[int]) -> ColumnElement[int]:
         # The clock may have been set back.
-        age = dialect.now() - at
+        age = clock.c.now - at
         return case((age < 0, 0), else_=age)
 
     return (
