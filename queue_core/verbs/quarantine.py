@@ -4,8 +4,8 @@ A reader that finds a segment missing, torn or altered leaves a report in the st
 may have no catalog. Changes: the slices of reported segments become damaged. They are never fired,
 and the views show them. Fired ones stay in their ticket, because their consumer may have read them
 before: it can settle them, and until then they do not come again. Guard: the slices are locked.
-Crash before the commit: the report remains, and the next call reads it. The rest of the queue stays
-readable.
+Subscriptions take in what a log has of them first. Crash before the commit: the report remains, and
+the next call reads it. The rest of the queue stays readable.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from sqlalchemy import Connection
 
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.records import publications
-from queue_core.catalog.slices import segments
+from queue_core.catalog.slices import logs, segments
 from queue_core.catalog.slices.changes import Changes
 from queue_core.catalog.slices.conditions import DAMAGED, SOUND, of_segments, of_tickets
 from queue_core.catalog.slices.slices import fetch
@@ -25,6 +25,7 @@ from queue_core.catalog.transact import transact
 from queue_core.errors import DamagedSegment
 from queue_core.segments.storage import Storage
 from queue_core.values.model import INLINE, State, TicketRange
+from queue_core.verbs.take_in import take_in
 
 
 def quarantine(catalog: Catalog, storage: Storage) -> int:
@@ -34,6 +35,12 @@ def quarantine(catalog: Catalog, storage: Storage) -> int:
         return 0
     # Segments that another storage lacks are not damaged.
     storage.check(again=True)
+
+    with catalog.read() as connection:
+        readers = logs.readers_of(connection, _damaged(connection, list(reports)))
+    if readers:
+        # Otherwise, each later intake would take a part of the segments again.
+        take_in(catalog, readers)
 
     def work(connection: Connection) -> int:
         return set_apart(connection, list(reports))

@@ -2,12 +2,13 @@
 
 import threading
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 from queue_core import Retry, Store
-from queue_core.errors import BadName, BadOption, NoSuchQueue, QueueExists
+from queue_core.errors import BadName, BadOption, DamagedSegment, NoSuchQueue, QueueExists
 from queue_core.selection.demand import Demand
 from queue_core.support import faults
 from queue_core.values.model import Magazine, State
@@ -19,6 +20,9 @@ from tests.factories import make_queue, numbers_of, orders
 from tests.waiting import Caller, waits
 
 pytestmark = pytest.mark.each_catalog
+
+#: Messages that become a file.
+MANY = 4_000
 
 
 @pytest.fixture
@@ -231,6 +235,58 @@ def test_what_a_reader_has_not_taken_in_is_not_trimmed(store, topic):
     assert topic.admin.trim() == 0
     assert drained(reader) == list(range(12, 20))
     assert topic.admin.trim() == 10
+    audit(store)
+
+
+@pytest.mark.spoiled
+def test_a_damaged_segment_is_met_once_by_each_reader(store, topic):
+    one, other = (store.subscribe(name, to="orders") for name in ("one", "other"))
+    topic.load(orders(MANY))
+    topic.load(orders(5, MANY))
+    [location] = store.storage.list()
+    file = Path(store.storage.uri, location)
+    file.write_bytes(bytes(file.stat().st_size))
+
+    for reader in (one, other):
+        if reader is one:
+            with pytest.raises(DamagedSegment):
+                reader.fire(1)
+        assert numbers_of(reader.fire(10).messages) == list(range(MANY, MANY + 5))
+    late = store.subscribe("late", to="orders", start="earliest")
+    with pytest.raises(DamagedSegment):
+        late.fire(1)
+    assert numbers_of(late.fire(10).messages) == list(range(MANY, MANY + 5))
+    audit(store, spoiled=True)
+
+
+@pytest.mark.parametrize("to", ["one", "plain"])
+def test_a_redrive_and_an_edit_of_a_reader(store, topic, to):
+    one = store.subscribe("one", to="orders")
+    make_queue(store, "plain")
+    topic.load(orders(5))
+    one.sideline(one.fire(5), reason="no")
+    first = one.peek(5, magazine="sideline").column("_message_id")[0].as_py()
+    if to == "one":
+        one.edit(first, {"amount": 7.5})
+        assert one.shovel(force=True) == 4
+        fired = one.fire("all")
+        assert 7.5 in fired.messages.column("amount").to_pylist()
+        assert one.delete(fired) == 5
+    else:
+        assert one.shovel(to="plain", force=True) == 5
+        assert numbers_of(store.queue("plain").fire("all").messages) == list(range(5))
+    assert drained(topic) == list(range(5))
+    assert store.admin.fsck(deep=True).to_pylist() == []
+    audit(store)
+
+
+def test_a_person_chooses_among_all_that_wait(store, topic):
+    reader = store.subscribe("billing", to="orders")
+    topic.load(orders(10))
+
+    assert reader.choose("all", selector="number < 4").delete() == 4
+    assert drained(reader) == list(range(4, 10))
+    assert drained(topic) == list(range(10))
     audit(store)
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import groupby, islice
 from operator import itemgetter
 from typing import Any, Literal, NamedTuple, TypeAlias
@@ -173,6 +173,13 @@ def places(connection: Connection, queue_id: int, start: Start) -> dict[int, int
         .group_by(log_slices.c.shard)
     )
     return last | {row.shard: row.first for row in connection.execute(since)}
+
+
+def readers_of(connection: Connection, segment_ids: Collection[int]) -> Sequence[int]:
+    """Return the subscriptions to queues whose logs name some segments."""
+    named = (dialect.one_of(segment_rows.c.id, segment_ids), segment_rows.c.log_rows > 0)
+    roots = select(segment_rows.c.queue_id).where(*named)
+    return connection.scalars(select(queues.c.id).where(queues.c.root_id.in_(roots))).all()
 
 
 class Old(NamedTuple):

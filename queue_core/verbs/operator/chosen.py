@@ -32,6 +32,7 @@ from queue_core.verbs.intervene import Act, Intervention, intervene
 from queue_core.verbs.intervene import find as find_chosen
 from queue_core.verbs.operator.finding import find, present
 from queue_core.verbs.quarantine import quarantining
+from queue_core.verbs.take_in import take_in
 
 if TYPE_CHECKING:
     from queue_core.selection.selection import AnySelector
@@ -282,6 +283,8 @@ def choose(
         raise BadOption(f'choose: give ids, a selector, or "{ALL}" for all messages')
     condition = None if selector is None else condition_of(selector, queue.schema)
     given = id_set(ids)
+    if queue.log_of and Magazine.MAIN in magazines:
+        take_in(catalog, [queue.id])
     with quarantining(catalog, storage), catalog.read() as connection:
         if given is not None:
             segment_lookup.check(connection, [queue], id_map.located(connection, [queue.id], given))
