@@ -280,6 +280,22 @@ def test_a_redrive_and_an_edit_of_a_reader(store, topic, to):
     audit(store)
 
 
+def test_a_restored_store_goes_on_where_its_readers_were(store, topic, tmp_path):
+    """Ids jump, and offsets do not."""
+    reader = store.subscribe("billing", to="orders")
+    topic.load(orders(MANY))
+    topic.delete(topic.fire("all"))
+    reader.delete(reader.fire(10))
+    store.admin.backup(tmp_path / "backup")
+
+    Store.restore(tmp_path / "backup", tmp_path / "new")
+    with Store.open(tmp_path / "new", create=False) as other:
+        other.queue("orders").load(orders(5, MANY))
+        assert drained(other.queue("billing"), MANY) == list(range(10, MANY + 5))
+        assert other.admin.fsck(deep=True).to_pylist() == []
+        audit(other)
+
+
 def test_a_person_chooses_among_all_that_wait(store, topic):
     reader = store.subscribe("billing", to="orders")
     topic.load(orders(10))
