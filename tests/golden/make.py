@@ -124,6 +124,14 @@ def fill(store: Store) -> None:
     ring.load(orders(5))
     store.catalog.write(lambda connection: waiters.join(connection, ring.info.id, waiters.FIRE))
 
+    logged = make_queue(store, "logged", shards=2, log="1 TB", **FOR_EVER)
+    reader = store.subscribe("reader", to="logged", **FOR_EVER)
+    _load(logged, 60, 0, in_file=True)
+    logged.load(orders(3, 60))
+    logged.delete(logged.fire(40))
+    reader.delete(reader.fire(10))
+    reader.fire(10, selector="number > 50")
+
     brief = make_queue(store, "brief", message_expiry=1e-6)
     brief.load(orders(3))
     brief.admin.expire()
