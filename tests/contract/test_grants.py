@@ -232,3 +232,21 @@ def test_a_malformed_role_is_refused(role, name):
 
     assert printed.exit_code == 2
     assert "use" in printed.stderr
+
+
+def test_a_producer_writes_a_log_and_a_consumer_reads_and_trims_it(owner, as_role):
+    topic = make_queue(owner, "topic", log="0s")
+    owner.subscribe("reader", to="topic")
+    producer, consumer = as_role("producer"), as_role("consumer")
+    # Of a queue that has a log since the producer has read it, too.
+    late = producer.queue("orders")
+    owner.queue("orders").admin.change_settings(log="7 days")
+    late.load(orders(1, 15))
+    producer.queue("topic").load(orders(5))
+    reader = consumer.queue("reader")
+    reader.delete(reader.fire(2))
+    assert reader.delete(reader.fire("all", selector="number > 2")) == 2
+    reader.delete(reader.fire("all"))
+
+    assert consumer.queue("topic").admin.trim() == 5
+    assert topic.browse().num_rows == 5
