@@ -124,7 +124,7 @@ def fill(store: Store) -> None:
     ring.load(orders(5))
     store.catalog.write(lambda connection: waiters.join(connection, ring.info.id, waiters.FIRE))
 
-    logged = make_queue(store, "logged", shards=2, log="1 TB", **FOR_EVER)
+    logged = make_queue(store, "logged", log="1 TB", **FOR_EVER)
     reader = store.subscribe("reader", to="logged", **FOR_EVER)
     _load(logged, 60, 0, in_file=True)
     logged.load(orders(3, 60))
