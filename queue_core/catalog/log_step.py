@@ -16,16 +16,37 @@ _STATEMENTS = (
     "ALTER TABLE shards ADD COLUMN logged BIGINT DEFAULT 0 NOT NULL",
     "ALTER TABLE shards ADD COLUMN logged_bytes BIGINT DEFAULT 0 NOT NULL",
     "ALTER TABLE queues ADD COLUMN root_id BIGINT DEFAULT 0 NOT NULL",
+    "ALTER TABLE queues ADD COLUMN detached_at BIGINT DEFAULT 0 NOT NULL",
+    "ALTER TABLE queues ADD COLUMN snapshot_of BIGINT DEFAULT 0 NOT NULL",
+    "ALTER TABLE queues ADD COLUMN ends_at BIGINT DEFAULT 0 NOT NULL",
     "ALTER TABLE shard_locks ADD COLUMN log_of BIGINT DEFAULT 0 NOT NULL",
     "ALTER TABLE shard_locks ADD COLUMN cursor BIGINT DEFAULT 0 NOT NULL",
+    "ALTER TABLE shard_locks ADD COLUMN cursor_end BIGINT DEFAULT 0 NOT NULL",
     "CREATE TABLE logs (queue_id BIGINT NOT NULL, shard INTEGER NOT NULL, "
     "start BIGINT NOT NULL, seal BIGINT, PRIMARY KEY (queue_id, shard))",
     "CREATE TABLE log_slices (queue_id BIGINT NOT NULL, shard INTEGER NOT NULL, "
     "first_offset BIGINT NOT NULL, segment_id BIGINT NOT NULL, row_start INTEGER NOT NULL, "
     "row_stop INTEGER NOT NULL, bitmap {bytes}, count INTEGER NOT NULL, bytes BIGINT NOT NULL, "
     "bytes_before BIGINT NOT NULL, logged_at BIGINT NOT NULL, loaded_at BIGINT NOT NULL, "
-    "stats TEXT, seal BIGINT, PRIMARY KEY (queue_id, shard, first_offset)){by_key}",
+    "stats TEXT, seal BIGINT, compacted SMALLINT DEFAULT 0 NOT NULL, "
+    "PRIMARY KEY (queue_id, shard, first_offset)){by_key}",
 )
+#: What gives `id_map` another key: SQLite needs a new table.
+_KEYS = {
+    True: (
+        "ALTER TABLE id_map DROP CONSTRAINT id_map_pkey, ADD PRIMARY KEY (segment_id, queue_id)",
+    ),
+    False: (
+        "DROP INDEX id_map_by_ids",
+        "ALTER TABLE id_map RENAME TO id_map_of_segments",
+        "CREATE TABLE id_map (segment_id BIGINT NOT NULL, queue_id BIGINT NOT NULL, "
+        "first_id BIGINT NOT NULL, last_id BIGINT NOT NULL, arrow BLOB NOT NULL, seal BIGINT, "
+        "PRIMARY KEY (segment_id, queue_id))",
+        "INSERT INTO id_map SELECT * FROM id_map_of_segments",
+        "DROP TABLE id_map_of_segments",
+        "CREATE INDEX id_map_by_ids ON id_map (queue_id, last_id)",
+    ),
+}
 
 
 def take(connection: Connection) -> None:
@@ -35,5 +56,5 @@ def take(connection: Connection) -> None:
         "bytes": "BYTEA" if parallel else "BLOB",
         "by_key": "" if parallel else " WITHOUT ROWID",
     }
-    for statement in _STATEMENTS:
+    for statement in (*_STATEMENTS, *_KEYS[parallel]):
         connection.exec_driver_sql(statement.format(**kinds))

@@ -24,6 +24,9 @@ from queue_core.values.names import SIDELINE_SUFFIX, listed
 from queue_core.values.schema import described, evolve, serialize
 from queue_core.values.settings import MAX_CONCURRENCY, QueueSettings, check_readable
 
+#: What a new queue is not.
+_NEVER_YET = {"detached_at": 0, "snapshot_of": 0, "ends_at": 0}
+
 
 def create(
     connection: Connection,
@@ -50,6 +53,7 @@ def create(
         "settings": settings.to_json(),
         "created_at": dialect.read_clock(connection),
         "root_id": 0,
+        **_NEVER_YET,
     }
     queue_id = connection.scalar(
         dialect.insert_new(connection, queues)
@@ -102,6 +106,7 @@ def subscribe(
         "settings": settings.to_json(),
         "created_at": dialect.read_clock(connection),
         "root_id": root.id,
+        **_NEVER_YET,
     }
     new = dialect.insert_new(connection, queues).values(row).on_conflict_do_nothing()
     queue_id = connection.scalar(new.returning(queues.c.id))

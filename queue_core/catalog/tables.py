@@ -64,6 +64,12 @@ queues = Table(
     #: Of a subscription: the queue whose log it reads, which also has its schemas and segments.
     #: 0: it is no subscription.
     Column("root_id", BigInteger, nullable=False, server_default=text("0")),
+    #: Since when a subscription takes nothing more from the log; 0: it does.
+    Column("detached_at", BigInteger, nullable=False, server_default=text("0")),
+    #: Of a snapshot: the subscription whose state it keeps; 0: it is no snapshot.
+    Column("snapshot_of", BigInteger, nullable=False, server_default=text("0")),
+    #: When a snapshot may be removed; 0: never.
+    Column("ends_at", BigInteger, nullable=False, server_default=text("0")),
     sqlite_autoincrement=True,
 )
 
@@ -113,10 +119,12 @@ shard_locks = Table(
     #: Messages that were fired, by any verb.
     Column("fired", BigInteger, nullable=False),
     seal(),
-    #: In main of a subscription: the queue whose log it reads; 0: of others.
+    #: In main of a subscription: the queue whose log it reads; 0: of others, or nothing more.
     Column("log_of", BigInteger, nullable=False, server_default=text("0")),
     #: The offset of the first message of the log that the subscription has not taken in.
     Column("cursor", BigInteger, nullable=False, server_default=text("0")),
+    #: The offset of the first message that it does not take in; 0: it takes in all.
+    Column("cursor_end", BigInteger, nullable=False, server_default=text("0")),
 )
 
 #: Outcomes of the messages in a shard, counted since its creation.
@@ -209,7 +217,9 @@ id_map = Table(
     metadata,
     #: The segment that was written.
     Column("segment_id", BigInteger, primary_key=True, autoincrement=False),
-    Column("queue_id", BigInteger, nullable=False),
+    #: The queue whose messages are in it. A queue's number with a minus: they are in its log, and
+    #: a subscription has a row of its own as soon as it has taken some.
+    Column("queue_id", BigInteger, primary_key=True, autoincrement=False),
     #: The lowest message id in it.
     Column("first_id", BigInteger, nullable=False),
     #: The highest message id in it.
@@ -358,6 +368,8 @@ log_slices = Table(
     #: Statistics of the attribute columns, as JSON.
     Column("stats", Text),
     seal(),
+    #: 1: compaction has written the segment, so that a row number is not the message's id.
+    Column("compacted", SmallInteger, nullable=False, server_default=text("0")),
     info={"by_key": True},
 )
 

@@ -18,8 +18,8 @@ BACK = (
         f"ALTER TABLE {table} DROP COLUMN {column}"
         for table, columns in {
             "shards": ("log", "logged", "logged_bytes"),
-            "shard_locks": ("log_of", "cursor"),
-            "queues": ("root_id",),
+            "shard_locks": ("log_of", "cursor", "cursor_end"),
+            "queues": ("root_id", "detached_at", "snapshot_of", "ends_at"),
             "segments": ("log_rows",),
         }.items()
         for column in columns

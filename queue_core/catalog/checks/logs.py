@@ -78,10 +78,17 @@ def check_cursors(scope: Scope) -> Iterator[Finding]:
                 and_(
                     reads,
                     or_(
-                        shard_locks.c.log_of != queues.c.root_id,
-                        logs.c.start.is_(None),
-                        shard_locks.c.cursor < logs.c.start,
-                        shard_locks.c.cursor > shards.c.logged,
+                        shard_locks.c.log_of.not_in([queues.c.root_id, 0]),
+                        and_(
+                            shard_locks.c.log_of != 0,
+                            (shard_locks.c.cursor_end == 0)
+                            | (shard_locks.c.cursor < shard_locks.c.cursor_end),
+                            or_(
+                                logs.c.start.is_(None),
+                                shard_locks.c.cursor < logs.c.start,
+                                shard_locks.c.cursor > shards.c.logged,
+                            ),
+                        ),
                     ),
                 ),
             )

@@ -96,7 +96,10 @@ def check_each(scope: Scope) -> Iterator[Finding]:
     trusted = {name: (text, _TRUSTED & wrong) for name, (text, wrong) in of_trusted.items()}
     joined = (
         slices.outerjoin(segments, segments.c.id == slices.c.segment_id)
-        .outerjoin(id_map, id_map.c.segment_id == slices.c.segment_id)
+        .outerjoin(
+            id_map,
+            (id_map.c.segment_id == slices.c.segment_id) & (id_map.c.queue_id == slices.c.queue_id),
+        )
         .outerjoin(
             shards,
             and_(

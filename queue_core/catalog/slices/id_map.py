@@ -46,7 +46,7 @@ _MEETING = (
     .order_by(id_map.c.segment_id)
 )
 _THESE = dialect.one_of_given(id_map.c.segment_id, "these")
-_OF_SEGMENTS = select(id_map).where(_THESE)
+_OF_SEGMENTS = select(id_map).where(_THESE).order_by(id_map.c.segment_id)
 _COMPACTED = select(id_map.c.segment_id).where(_THESE)
 
 
@@ -113,7 +113,8 @@ def logical(connection: Connection, ids: Numbers) -> Numbers:
     segments = ids >> ROW_BITS
     given = {"these": np.unique(segments).tolist()}
     found = ids
-    for row in connection.execute(_OF_SEGMENTS, given):
+    # The rows of one segment, for different queues, all say the same of a row that is in them.
+    for _, row in {row.segment_id: row for row in connection.execute(_OF_SEGMENTS, given)}.items():
         firsts, _, rows = _runs_of(row)
         order = np.argsort(rows)
         of_segment = segments == row.segment_id

@@ -83,6 +83,7 @@ def add(
                 row
                 | {"queue_id": key[0], "shard": key[2], "segment_id": segment_id}
                 | {"first_offset": offset, "bytes_before": before, "logged_at": tail.at}
+                | {"compacted": 0}
             )
             offset += row["count"]
             before += row["bytes"]
@@ -278,6 +279,8 @@ def _let_go(connection: Connection, named: Mapping[int, int]) -> None:
 _READERS = select(shard_locks.c.shard, shard_locks.c.cursor).where(
     shard_locks.c.queue_id.in_(select(queues.c.id).where(queues.c.root_id == bindparam("queue"))),
     shard_locks.c.magazine == int(Magazine.MAIN),
+    shard_locks.c.log_of != 0,
+    (shard_locks.c.cursor_end == 0) | (shard_locks.c.cursor < shard_locks.c.cursor_end),
 )
 _SIZES = select(shards.c.shard, shards.c.logged, shards.c.logged_bytes).where(
     shards.c.queue_id == bindparam("queue"), shards.c.magazine == int(Magazine.MAIN)

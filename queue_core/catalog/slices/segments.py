@@ -39,11 +39,8 @@ _DISCARD = (
 #: Whether a slice names a segment, or a row of a log.
 _NAMED = exists().where(slices.c.segment_id == segments.c.id) | (segments.c.log_rows > 0)
 _THESE = dialect.one_of_given(segments.c.id, "these")
-_SOURCES = (
-    select(segments, id_map.c.segment_id.is_not(None).label("compacted"))
-    .outerjoin(id_map, id_map.c.segment_id == segments.c.id)
-    .where(_THESE)
-)
+_COMPACTED = exists().where(id_map.c.segment_id == segments.c.id)
+_SOURCES = select(segments, _COMPACTED.label("compacted")).where(_THESE)
 _RELEASE = delete(segments).where(_THESE, ~_NAMED).returning(segments.c.id, segments.c.file)
 _FORGET_IDS = delete(id_map).where(dialect.one_of_given(id_map.c.segment_id, "these"))
 

@@ -19,12 +19,16 @@ from queue_core.catalog.tables import counters, shard_locks, shard_totals, shard
 from queue_core.values.model import Magazine
 
 _ROOT = shards.alias("root")
+_LOGGED = case(
+    (shard_locks.c.cursor_end.between(1, _ROOT.c.logged), shard_locks.c.cursor_end),
+    else_=_ROOT.c.logged,
+)
 #: How many messages of a log wait to be taken in; nothing is looked up for a queue that is no
 #: subscription. The log of a sideline is none.
 BEHIND = case(
     (shard_locks.c.log_of == 0, 0),
     else_=func.coalesce(
-        select(_ROOT.c.logged)
+        select(_LOGGED)
         .where(
             _ROOT.c.queue_id == shard_locks.c.log_of,
             _ROOT.c.magazine == int(Magazine.MAIN),
