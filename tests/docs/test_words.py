@@ -20,7 +20,7 @@ DEFINITIONS = [
 DEFINED = {word for word, _ in DEFINITIONS}
 
 #: What a shard has of a log, which counts nothing that happens to messages.
-OF_LOGS = {"log", "logged", "logged_bytes", "log_of", "cursor"}
+OF_LOGS = {"log", "logged", "logged_bytes", "log_of", "cursor", "cursor_end"}
 COUNTERS = [
     column.name
     for table in (tables.shards, tables.shard_locks, tables.counters)
