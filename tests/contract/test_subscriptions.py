@@ -69,6 +69,35 @@ def test_a_firing_takes_a_part_of_a_row_and_the_next_one_the_rest(store, topic):
     audit(store)
 
 
+def test_what_was_taken_in_comes_before_what_is_in_the_log(store, topic):
+    """In one firing, although its places may be the numbers of offsets."""
+    reader = store.subscribe("billing", to="orders", retry=None)
+    for number in range(4):
+        topic.load(orders(5, 5 * number))
+    reader.sideline(reader.fire(5), reason="no")
+    reader.shovel()
+
+    assert numbers_of(reader.fire(12).messages) == [*range(5), *range(5, 12)]
+    assert drained(reader) == list(range(12, 20))
+    audit(store)
+
+
+def test_rows_of_a_segment_that_are_far_apart_stay_in_order(store):
+    """Each shard has some rows of each segment."""
+    topic = make_queue(store, shards=3, key="customer", log="7 days")
+    reader = store.subscribe("billing", to="orders")
+    for number in range(6):
+        topic.load(orders(20, 20 * number))
+    fired = reader.fire(77).messages.to_pylist()
+    fired += reader.fire("all").messages.to_pylist()
+
+    assert sorted(row["number"] for row in fired) == list(range(120))
+    for name in {row["customer"] for row in fired}:
+        numbers = [row["number"] for row in fired if row["customer"] == name]
+        assert numbers == sorted(numbers)
+    audit(store)
+
+
 def test_readers_have_their_own_outcomes(store, topic):
     """What one sidelines, sweeps or reloads is not seen by the others."""
     one, other = (store.subscribe(name, to="orders", retry=None) for name in ("one", "other"))

@@ -16,10 +16,13 @@ from queue_core.catalog import dialect
 from queue_core.catalog.slices.shard_locks import Backlog
 from queue_core.catalog.slices.slices import ShardKey
 from queue_core.catalog.tables import log_slices
-from queue_core.values.model import Magazine, Slice
+from queue_core.values.model import ROW_BITS, Magazine, Slice
 from queue_core.values.rows import Rows
 
 _NAMES = ("at", "first", "upto")
+#: Until they have places of their own, these messages come after all that have one, in the order of
+#: their offsets, and the rows between them count: so no two slices interleave.
+_AFTER = 1 << 61
 _COLUMNS = (
     *("shard", "first_offset", "segment_id", "row_start", "row_stop", "bitmap"),
     *("bytes", "loaded_at", "stats"),
@@ -96,7 +99,7 @@ def _slice(key: ShardKey, row: Row[Any], begin: int) -> Slice:
         queue_id=key[0],
         magazine=Magazine.MAIN,
         shard=key[2],
-        position=max(begin, row.first_offset),
+        position=_AFTER + (max(begin, row.first_offset) << ROW_BITS),
         segment_id=row.segment_id,
         rows=rows,
         bytes=row.bytes * len(rows) // max(row.messages, 1),
