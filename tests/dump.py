@@ -7,7 +7,8 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Table, func, literal, select, update
 
 from queue_core import Store
-from queue_core.catalog import seals
+from queue_core.catalog import dialect, seals
+from queue_core.catalog.slices.log_merging import MINUTE
 from queue_core.catalog.tables import log_slices, metadata, queues, slices
 
 
@@ -39,6 +40,17 @@ def log_earlier(store: Store, seconds: float, *names: str) -> None:
     store.catalog.write(lambda connection: _set_back(connection, log_slices, times, seconds))
 
 
+def log_in_a_minute(store: Store, ago: int = 5) -> None:
+    """Let all messages that were logged within the last minutes be of one minute, earlier."""
+
+    def set_all(connection: Connection) -> None:
+        now = dialect.read_clock(connection)
+        at = (now // MINUTE - ago) * MINUTE
+        _set(connection, log_slices, "logged_at", literal(at), log_slices.c.logged_at > at)
+
+    store.catalog.write(set_all)
+
+
 def load_together(store: Store) -> None:
     """Let all messages have been loaded in one moment."""
 
@@ -61,10 +73,16 @@ def _set_back(connection: Connection, table: Table, names: tuple[str, ...], seco
         _set(connection, table, name, table.c[name] - int(seconds * 1e6))
 
 
-def _set(connection: Connection, table: Table, name: str, time: ColumnElement[int]) -> None:
+def _set(
+    connection: Connection,
+    table: Table,
+    name: str,
+    time: ColumnElement[int],
+    where: ColumnElement[bool] | None = None,
+) -> None:
     gain = (time % seals.PRIME) * seals.weight(table, name)
     connection.execute(
         update(table)
-        .where(table.c[name].is_not(None))
+        .where(table.c[name].is_not(None) if where is None else where)
         .values({name: time, "seal": seals.resealing(table, (name,), gain)})
     )

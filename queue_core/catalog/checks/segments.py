@@ -120,7 +120,7 @@ def check_ids(scope: Scope) -> Iterator[Finding]:
         .where(or_(segments.c.id.is_(None), _TRUSTED))
     ):
         wrong = is_altered(id_map, row._asdict())
-        if row.owner is None or row.owner not in (row.queue_id, row.root_id):
+        if row.owner is None or row.owner not in (abs(row.queue_id), row.root_id):
             yield of_row(id_map, row, "I12", "there is no such segment in its queue", Remedy.REMOVE)
         elif wrong or not can(lambda data: unpack(data).column(0)[0], row.arrow):
             yield of_row(

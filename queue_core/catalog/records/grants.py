@@ -53,7 +53,7 @@ _CONSUMER: dict[Table, Rights] = {
     # To read logs for subscriptions, and to trim them.
     t.logs: (_READ, _CHANGE),
     t.log_slices: (_READ, _REMOVE),
-    t.id_map: (_READ, _REMOVE),
+    t.id_map: (_READ, _ADD, _REMOVE),
     t.files: (_READ, "UPDATE (state, since)"),
     t.slices: _ALL,
     holder_tables.consumers: _ALL,

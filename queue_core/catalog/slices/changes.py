@@ -25,7 +25,7 @@ from sqlalchemy import (
 )
 
 from queue_core.catalog import dialect, notifications, seals
-from queue_core.catalog.slices import flows, moving
+from queue_core.catalog.slices import flows, id_map, moving
 from queue_core.catalog.slices.moving import MovingRows, MovingSlices
 from queue_core.catalog.slices.segments import release
 from queue_core.catalog.slices.slice_batches import NULL, SliceBatch
@@ -67,6 +67,8 @@ class Changes:
         self._fired: dict[ShardKey, tuple[int, int]] = {}
         #: Rows of a log that become slices, by shard.
         self._entered: dict[ShardKey, list[dict[str, Any]]] = defaultdict(list)
+        #: Their segments that the compaction of a log has written, by the queue that takes them.
+        self._merged: dict[int, set[int]] = defaultdict(set)
         #: The lowest rank of the messages that come back, by fair queue.
         self._lowest: dict[int, int] = {}
 
@@ -171,6 +173,8 @@ class Changes:
         """
         if rows:
             self._entered[piece.shard_key].append(columns_of(piece, rows) | values)
+            if piece.merged:
+                self._merged[piece.queue_id].add(piece.segment_id)
 
     def cut(self, piece: Slice, rows: Rows) -> None:
         """Take these rows out of a slice; counts nothing."""
@@ -253,6 +257,8 @@ class Changes:
             self._new += self._entered[key]
         rows = [_shard(key) | {"by": room.messages} for key, room in sorted(wanted.items())]
         execute_each(connection, _ENTER, rows)
+        for queue_id, segments in sorted(self._merged.items()):
+            id_map.copy(connection, queue_id, segments)
 
     def _found_sound(self, piece: Slice, rows: Rows) -> None:
         """Undo the counts of the quarantine of these rows, if they are damaged."""

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 from sqlalchemy import Connection, Row, bindparam, insert, select
 
-from queue_core.catalog import dialect
+from queue_core.catalog import dialect, seals
 from queue_core.catalog.damage import decoding
 from queue_core.catalog.tables import id_map
 from queue_core.segments.ipc import pack, unpack
@@ -64,6 +64,23 @@ def record(
     row = {"segment_id": segment_id, "queue_id": queue_id, "arrow": pack(runs, "zstd")}
     row |= {"first_id": int(ids[0]), "last_id": int(ids[-1])}
     connection.execute(insert(id_map), row)
+
+
+def copy(connection: Connection, queue_id: int, segment_ids: Collection[int]) -> None:
+    """Let a subscription have the maps of segments that the compaction of a log has written."""
+    given = seals.gain(id_map, {"queue_id": queue_id}) | {"reader": queue_id, "these": segment_ids}
+    connection.execute(_copying(dialect.of(connection)), given)
+
+
+@lru_cache(maxsize=4)
+def _copying(database: dialect.Dialect) -> Any:
+    columns = {column.name: column for column in id_map.c}
+    columns |= {
+        "queue_id": bindparam("reader", type_=id_map.c.queue_id.type),
+        "seal": seals.resealing(id_map, ["queue_id"]),
+    }
+    found = select(*columns.values()).where(_THESE, id_map.c.queue_id < 0)
+    return database.insert_new(id_map).from_select(list(columns), found).on_conflict_do_nothing()
 
 
 def compacted(connection: Connection, segment_ids: Collection[int]) -> set[int]:

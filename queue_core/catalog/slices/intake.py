@@ -25,7 +25,7 @@ _NAMES = ("at", "first", "upto")
 _AFTER = 1 << 61
 _COLUMNS = (
     *("shard", "first_offset", "segment_id", "row_start", "row_stop", "bitmap"),
-    *("bytes", "loaded_at", "stats"),
+    *("bytes", "loaded_at", "stats", "compacted"),
 )
 
 
@@ -68,7 +68,7 @@ def _behind(
         for row in rows:
             key = by_shard[row.shard]
             if len(found[key]) < most:
-                piece = _slice(key, row, ends[key])
+                piece = as_slice(key, row, ends[key])
                 found[key].append(piece)
                 ends[key] += len(piece.rows)
                 left[key] -= len(piece.rows)
@@ -89,7 +89,7 @@ def _rows(
     return [row for row in rows if row.shard is not None]
 
 
-def _slice(key: ShardKey, row: Row[Any], begin: int) -> Slice:
+def as_slice(key: ShardKey, row: Row[Any], begin: int) -> Slice:
     """Return the messages of a row of a log from an offset on."""
     rows = Rows.from_bytes(row.row_start, row.row_stop, row.bitmap)
     if begin > row.first_offset:
@@ -108,6 +108,7 @@ def _slice(key: ShardKey, row: Row[Any], begin: int) -> Slice:
         loaded_at=row.loaded_at,
         moved_at=row.loaded_at,
         stats=row.stats,
+        merged=bool(row.compacted),
     )
 
 

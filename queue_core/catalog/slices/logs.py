@@ -148,7 +148,7 @@ def forget(connection: Connection, queue_id: int) -> None:
         select(log_slices.c.segment_id, func.count()).where(here).group_by(log_slices.c.segment_id)
     ).all()
     connection.execute(delete(log_slices).where(here))
-    _let_go(connection, dict(named))
+    let_go(connection, dict(named))
 
 
 #: Where a subscription begins: at one end, at a time in microseconds, or where another one is.
@@ -265,10 +265,10 @@ def trim(connection: Connection, queue_id: int, old: Old) -> None:
     rows = [{"queue": queue_id, "at": at, "upto": upto} for at, upto in sorted(old.upto.items())]
     execute_each(connection, _REMOVE, rows)
     execute_each(connection, _START, rows)
-    _let_go(connection, old.segments)
+    let_go(connection, old.segments)
 
 
-def _let_go(connection: Connection, named: Mapping[int, int]) -> None:
+def let_go(connection: Connection, named: Mapping[int, int]) -> None:
     """Note that so many rows of logs no longer name some segments."""
     execute_each(
         connection, _RAISE, [{"segment": at, "by": -count} for at, count in sorted(named.items())]

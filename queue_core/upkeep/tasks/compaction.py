@@ -32,7 +32,7 @@ from queue_core.segments.rewriter import Repacked, RewriteGroup, kept_columns, r
 from queue_core.segments.stager import removed_if_refused
 from queue_core.segments.storage import Storage
 from queue_core.support import faults
-from queue_core.upkeep.tasks import compaction_plan
+from queue_core.upkeep.tasks import compaction_plan, log_compaction
 from queue_core.upkeep.tasks.compaction_plan import SMALL_BYTES, SPARSE, Condition, Unit, units
 from queue_core.upkeep.tasks.task import Share, TaskContext
 from queue_core.values.model import Magazine, QueueInfo, Staged, State
@@ -56,7 +56,12 @@ def run(context: TaskContext, queue: QueueInfo) -> int:
         with context.catalog.read() as connection:
             is_large = bool(parts.large(connection, [queue]))
         if is_large:
-            return _compact_parts(context.catalog, context.storage, queue, context.share)
+            merged = log_compaction.merge(
+                context.catalog, context.storage, queue, ROUND_SLICES, context.share
+            )
+            return merged + _compact_parts(
+                context.catalog, context.storage, queue, context.share
+            )
     return compact(context.catalog, context.storage, queue, ROUND_SLICES, context.share)
 
 
@@ -73,7 +78,9 @@ def with_work(catalog: Catalog, some: Sequence[QueueInfo]) -> list[QueueInfo]:
         others = [queue for queue in some if queue.id not in large]
         ids = [queue.id for queue in others]
         places = rewritable.promising(connection, ids, _worth()) if ids else {}
-    return [queue for queue in some if queue.id in large or queue.id in places]
+        logged = {queue.id for queue in some if log_compaction.is_worth_it(connection, queue)}
+    found = large | places.keys() | logged
+    return [queue for queue in some if queue.id in found]
 
 
 def compact(
@@ -84,7 +91,7 @@ def compact(
     share: Share = Share(),  # noqa: B008 - it cannot change
 ) -> int:
     """
-    Compact both magazines of a queue where it pays; return how many messages were rewritten.
+    Compact both magazines of a queue, and its log, where it pays; return how many were rewritten.
 
     It ends once it has looked at *most* slices, by default never, in the shards of *share*. Each
     segment has its own transaction. Raises `DamagedSegment`, and `PublicationRefused` if a new
@@ -92,7 +99,8 @@ def compact(
     """
     with catalog.read() as connection:
         places = rewritable.promising(connection, [queue.id], _worth()).get(queue.id, {})
-    return _compact_places(catalog, storage, queue, _of_share(places, share), most)[0]
+    rewritten, _ = _compact_places(catalog, storage, queue, _of_share(places, share), most)
+    return rewritten + log_compaction.merge(catalog, storage, queue, most, share)
 
 
 def _of_share(

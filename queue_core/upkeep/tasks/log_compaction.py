@@ -1,0 +1,126 @@
+"""Compaction of a log: merge its small rows, before subscriptions take them.
+
+Changes: messages of a log move to a new segment, one for each row that others become. Ids, offsets
+and the slices of all queues stay the same. Guard: `log_merging`. Crash before the commit: a file
+that nothing names, which vacuum removes. Crash after it: the log names the new segment.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+from sqlalchemy import Connection
+
+from queue_core.catalog import queues
+from queue_core.catalog.database import Catalog
+from queue_core.catalog.records import acts, progress
+from queue_core.catalog.records.publications import claim
+from queue_core.catalog.records.task_log import Moves
+from queue_core.catalog.slices import intake, log_merging, read_plans
+from queue_core.catalog.slices import segments as segment_rows
+from queue_core.catalog.slices.log_merging import Neighbours
+from queue_core.catalog.transact import transact
+from queue_core.errors import DamagedSegment
+from queue_core.segments.reader import read_table
+from queue_core.segments.rewriter import Repacked, RewriteGroup, kept_columns, repack
+from queue_core.segments.stager import removed_if_refused
+from queue_core.segments.storage import Storage
+from queue_core.support import faults
+from queue_core.upkeep.tasks.compaction_plan import SMALL_BYTES, UNIT_BYTES
+from queue_core.upkeep.tasks.task import Share
+from queue_core.values.model import Magazine, QueueInfo, Staged
+from queue_core.values.rows import Rows
+
+
+def is_worth_it(connection: Connection, queue: QueueInfo) -> bool:
+    """Return whether a queue has a log with rows to merge."""
+    return queue.settings.log is not None and any(
+        _found(connection, queue, shard) for shard in range(queue.shards)
+    )
+
+
+def _found(connection: Connection, queue: QueueInfo, shard: int) -> list[Neighbours]:
+    return log_merging.find(connection, queue.id, shard, SMALL_BYTES, UNIT_BYTES)
+
+
+def merge(
+    catalog: Catalog, storage: Storage, queue: QueueInfo, most: int | None, share: Share
+) -> int:
+    """
+    Merge the small rows of a queue's log; return how many messages were rewritten.
+
+    It ends once it has merged *most* rows, by default never, in the shards of *share*. Each new row
+    has its own transaction. Raises `DamagedSegment`, once all others are merged.
+    """
+    rewritten, damage = 0, None
+    left = float("inf") if most is None else most
+    for shard in share.shards(queue) if queue.settings.log is not None else ():
+        again = True
+        while again and left > 0:
+            with catalog.read() as connection:
+                found = _found(connection, queue, shard)
+            again = False
+            for rows in found:
+                try:
+                    count = _merge(catalog, storage, queue, rows)
+                except DamagedSegment as error:
+                    count, damage = 0, error
+                progress.add(count)
+                rewritten += count
+                left -= len(rows)
+                again = again or count > 0
+    if damage is not None:
+        raise damage
+    return rewritten
+
+
+def _merge(catalog: Catalog, storage: Storage, queue: QueueInfo, rows: Neighbours) -> int:
+    """Let neighbouring rows of a log become one; return how many messages they have."""
+    first, pieces, place = rows[0], [], 0
+    for row in rows:
+        key = (queue.id, int(Magazine.MAIN), row.shard)
+        # Row numbers have gaps, and offsets have none.
+        pieces.append(replace(intake.as_slice(key, row, 0), position=place))
+        place = pieces[-1].end
+    with catalog.read() as connection:
+        # The present queue, because messages with newer columns must keep them.
+        current = queues.still_there(connection, queue)
+        present = segment_rows.present(connection, {piece.segment_id for piece in pieces})
+        if not {piece.segment_id for piece in pieces} <= present:
+            return 0
+        pairs = ((piece, piece.rows) for piece in pieces)
+        reading = read_plans.build(connection, [current], pairs, storage.uri)
+    messages = read_table(reading, kept_columns(current))
+    whole = replace(
+        pieces[0],
+        position=first.first_offset,
+        rows=Rows.span(0, messages.num_rows),
+        loaded_at=min(piece.loaded_at for piece in pieces),
+    )
+    staged, (repacked,) = repack(storage, current, [RewriteGroup((whole,))], messages)
+    faults.point("merge.written")
+    work = partial(_put_in_place, storage, current, rows, staged, repacked)
+    with removed_if_refused(storage, [staged]):
+        return transact(catalog, "merge", work, grows=True)
+
+
+def _put_in_place(
+    storage: Storage,
+    queue: QueueInfo,
+    rows: Neighbours,
+    staged: Staged,
+    repacked: Repacked,
+    connection: Connection,
+) -> int:
+    claim(connection, storage, [staged])
+    if not log_merging.merge(connection, queue, rows, staged, repacked):
+        if staged.location is not None:
+            segment_rows.discard(connection, [staged.location])
+        return 0
+    count = len(repacked.rows)
+    moves = Moves()
+    moves.count(rows[0].shard, count, f"{len(rows)} rows of the log", "1 row of the log")
+    moves.record(connection, queue.id, "compact")
+    acts.note(connection, count)
+    return count
