@@ -46,7 +46,7 @@ def log_in_a_minute(store: Store, ago: int = 5) -> None:
     def set_all(connection: Connection) -> None:
         now = dialect.read_clock(connection)
         at = (now // MINUTE - ago) * MINUTE
-        _set(connection, log_slices, "logged_at", literal(at), log_slices.c.logged_at > at)
+        set_time(connection, log_slices, "logged_at", literal(at), log_slices.c.logged_at > at)
 
     store.catalog.write(set_all)
 
@@ -56,7 +56,7 @@ def load_together(store: Store) -> None:
 
     def set_all(connection: Connection) -> None:
         first = connection.scalar(select(func.min(slices.c.loaded_at)))
-        _set(connection, slices, "loaded_at", literal(first))
+        set_time(connection, slices, "loaded_at", literal(first))
 
     store.catalog.write(set_all)
 
@@ -70,10 +70,10 @@ def age(store: Store, seconds: float) -> None:
 def _set_back(connection: Connection, table: Table, names: tuple[str, ...], seconds: float) -> None:
     """Change times and the seals of their rows, so that fsck finds no damage."""
     for name in names:
-        _set(connection, table, name, table.c[name] - int(seconds * 1e6))
+        set_time(connection, table, name, table.c[name] - int(seconds * 1e6))
 
 
-def _set(
+def set_time(
     connection: Connection,
     table: Table,
     name: str,

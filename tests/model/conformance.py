@@ -30,6 +30,8 @@ class Checker:
     places: dict[Message, Slice] = field(default_factory=dict)
     #: The queues that read the logs of others.
     subscriptions: set[int] = field(default_factory=set)
+    #: The segments that the compaction of a log has written, whose maps its readers copy.
+    merged: set[int] = field(default_factory=set)
     #: How often each transition was seen.
     seen: Counter[str] = field(default_factory=Counter)
 
@@ -41,7 +43,7 @@ class Checker:
 
     def _take(self, transaction: Transaction) -> None:
         fired: dict[int, int] = {}
-        compacts = any(change.table == "id_map" and change.after for change in transaction.changes)
+        compacts = any([self._maps(change) for change in transaction.changes])
         touched: dict[Message, Slice | None] = {}
         slices: dict[Message, list[Slice]] = {}
         advanced, entered = Counter[int](), Counter[int]()
@@ -83,6 +85,13 @@ class Checker:
                     f"transaction {transaction.number}: {entered[queue_id]} messages came into "
                     f"subscription {queue_id}, and its cursors advanced by {advanced[queue_id]}"
                 )
+
+    def _maps(self, change: Change) -> bool:
+        """Return whether a change is of a compaction of slices."""
+        row = change.after if change.table == "id_map" else None
+        if row is not None and row["queue_id"] < 0:
+            self.merged.add(row["segment_id"])
+        return row is not None and row["segment_id"] not in self.merged
 
     def _cursor(self, change: Change, advanced: Counter[int]) -> None:
         row, before = change.after, change.before

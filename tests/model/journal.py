@@ -30,7 +30,7 @@ COLUMNS = {
     "shard_locks": ("queue_id", "magazine", "shard", "log_of", "cursor"),
     "consumers": ("id", "epoch", "last_ticket", "acknowledged"),
     "publications": ("queue_id", "query_id", "batch_id"),
-    "id_map": ("segment_id",),
+    "id_map": ("segment_id", "queue_id"),
 }
 _MARK = "commit"
 

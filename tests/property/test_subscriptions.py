@@ -18,13 +18,14 @@ from hypothesis.stateful import (
 )
 
 from queue_core import Store
+from queue_core.catalog.slices import log_merging
 from queue_core.segments import stager
 from queue_core.upkeep.tasks import compaction_plan
 from queue_core.values.address import Address
 from queue_core.values.model import Magazine, State
 from queue_core.verbs import take_in, trim
 from tests.books import audit
-from tests.dump import log_earlier
+from tests.dump import log_earlier, log_in_a_minute
 from tests.factories import make_queue, orders
 from tests.model import journal
 from tests.model.conformance import Checker
@@ -51,6 +52,7 @@ class Readers(RuleBasedStateMachine):
         for name, size in {"CHUNK_ROWS": 3, "INLINE_BYTES": 150}.items():
             self.stack.enter_context(mock.patch.object(stager, name, size))
         self.stack.enter_context(mock.patch.object(compaction_plan, "NEIGHBOURS", 2))
+        self.stack.enter_context(mock.patch.object(log_merging, "NEIGHBOURS", 2))
         self.stack.enter_context(mock.patch.object(take_in, "ROUND_SLICES", 2))
         self.stack.enter_context(mock.patch.object(trim, "ROUND_ROWS", 2))
         self.store = Store(new_address())
@@ -136,6 +138,11 @@ class Readers(RuleBasedStateMachine):
     @rule(data=st.data())
     def compact(self, data) -> None:
         self.store.queue(data.draw(st.sampled_from(self.readers()))).admin.compact()
+
+    @rule()
+    def merge(self) -> None:
+        log_in_a_minute(self.store)
+        self.topic.admin.compact()
 
     @rule(aged=st.booleans())
     def trim(self, aged: bool) -> None:

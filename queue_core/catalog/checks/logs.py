@@ -5,11 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from sqlalchemy import Select, and_, exists, func, or_, select
+from sqlalchemy import Select, and_, case, exists, func, or_, select
 
 from queue_core.catalog.checks.finding import Finding, Remedy
 from queue_core.catalog.checks.rules import ALTERED, Scope, is_altered, of_row
-from queue_core.catalog.tables import log_slices, logs, queues, segments, shard_locks, shards
+from queue_core.catalog.tables import (
+    id_map,
+    log_slices,
+    logs,
+    queues,
+    segments,
+    shard_locks,
+    shards,
+)
 from queue_core.values.model import Magazine
 
 _END = log_slices.c.first_offset + log_slices.c.count
@@ -52,6 +60,13 @@ def check_segments(scope: Scope) -> Iterator[Finding]:
     )
     for row in scope.connection.execute(select(log_slices).where(~there)):
         text = "its segment is missing, belongs to another queue, or has fewer rows"
+        yield of_row(log_slices, row, "I33", text)
+    mapped = exists().where(
+        id_map.c.segment_id == log_slices.c.segment_id, id_map.c.queue_id == -log_slices.c.queue_id
+    )
+    odd = case((mapped, 1), else_=0) != log_slices.c.compacted
+    for row in scope.connection.execute(select(log_slices).where(odd)):
+        text = "compaction has written its segment, and the map of ids is missing, or the reverse"
         yield of_row(log_slices, row, "I33", text)
 
 

@@ -21,11 +21,9 @@ from queue_core.values.model import Chunk, State
 _HEAD = (segments.c.id, segments.c.queue_id, segments.c.loaded_at)
 _LARGEST = 2**20
 #: Quarantined messages are known to be damaged, and other segments are leftovers.
-_TRUSTED = (
-    select(slices.c.id)
-    .where(slices.c.segment_id == segments.c.id, slices.c.state != int(State.DAMAGED))
-    .exists()
-)
+_NAMED = exists().where(slices.c.segment_id == segments.c.id)
+_DAMAGED = slices.c.state == int(State.DAMAGED)
+_TRUSTED = _NAMED.where(~_DAMAGED) | ((segments.c.log_rows > 0) & ~_NAMED.where(_DAMAGED))
 
 
 def check_owners(scope: Scope) -> Iterator[Finding]:

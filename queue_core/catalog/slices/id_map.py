@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from sqlalchemy import Connection, Row, bindparam, insert, select
+from sqlalchemy import ColumnElement, Connection, Row, bindparam, insert, select
 
 from queue_core.catalog import dialect, seals
 from queue_core.catalog.damage import decoding
@@ -74,7 +74,7 @@ def copy(connection: Connection, queue_id: int, segment_ids: Collection[int]) ->
 
 @lru_cache(maxsize=4)
 def _copying(database: dialect.Dialect) -> Any:
-    columns = {column.name: column for column in id_map.c}
+    columns: dict[str, ColumnElement[Any]] = {column.name: column for column in id_map.c}
     columns |= {
         "queue_id": bindparam("reader", type_=id_map.c.queue_id.type),
         "seal": seals.resealing(id_map, ["queue_id"]),

@@ -75,21 +75,28 @@ _REMOVE = delete(log_slices).where(*_OF_SHARD, _BETWEEN)
 
 
 def find(
-    connection: Connection, queue_id: int, shard: int, small_bytes: int, most_bytes: int
+    connection: Connection,
+    queue_id: int,
+    shard: int,
+    small_bytes: int,
+    most_bytes: int,
+    age: int = MINUTE,
 ) -> list[Neighbours]:
     """
     Return the rows of a log's shard that may become one each, oldest first.
 
-    The segment of each row has *small_bytes* at most, and together they have *most_bytes*.
+    The segment of each row has *small_bytes* at most, and together they have *most_bytes*, and were
+    logged within *age* microseconds.
     """
     given = {"queue": queue_id, "at": shard}
     rows = connection.execute(_MERGEABLE, given | {"small": small_bytes}).all()
     cursors = _cursors(connection, given)
-    return [each for each in _neighbours(rows, cursors, most_bytes) if len(each) >= NEIGHBOURS]
+    found = _neighbours(rows, cursors, most_bytes, age)
+    return [each for each in found if len(each) >= NEIGHBOURS]
 
 
 def _neighbours(
-    rows: Sequence[Row[Any]], cursors: Sequence[int], most_bytes: int
+    rows: Sequence[Row[Any]], cursors: Sequence[int], most_bytes: int, age: int
 ) -> Iterator[Neighbours]:
     """Yield rows that follow one another in one minute, with no cursor in between."""
     begin = 0
@@ -98,6 +105,7 @@ def _neighbours(
         if at > begin and not (
             rows[at - 1].stop == row.first_offset
             and first.minute == row.minute
+            and row.logged_at - first.logged_at <= age
             and not _is_between(cursors, first.first_offset, row.stop)
             and row.stop - first.first_offset <= MAX_SEGMENT_ROWS
             and row.bytes_before + row.bytes - first.bytes_before <= most_bytes

@@ -33,13 +33,9 @@ from queue_core.segments.stager import removed_if_refused
 from queue_core.segments.storage import Storage
 from queue_core.support import faults
 from queue_core.upkeep.tasks import compaction_plan, log_compaction
-from queue_core.upkeep.tasks.compaction_plan import SMALL_BYTES, SPARSE, Condition, Unit, units
+from queue_core.upkeep.tasks.compaction_plan import AGE, SMALL_BYTES, SPARSE, Condition, Unit, units
 from queue_core.upkeep.tasks.task import Share, TaskContext
 from queue_core.values.model import Magazine, QueueInfo, Staged, State
-
-#: Slices are merged if they were loaded within this part of the expiry time. A slice expires with
-#: its oldest message. A slice that was merged twice may expire too early by twice this part.
-AGE = 1 / 256
 
 #: A run of the task ends once it has looked at this many slices; the next run continues.
 ROUND_SLICES = 1 << 16
@@ -59,9 +55,7 @@ def run(context: TaskContext, queue: QueueInfo) -> int:
             merged = log_compaction.merge(
                 context.catalog, context.storage, queue, ROUND_SLICES, context.share
             )
-            return merged + _compact_parts(
-                context.catalog, context.storage, queue, context.share
-            )
+            return merged + _compact_parts(context.catalog, context.storage, queue, context.share)
     return compact(context.catalog, context.storage, queue, ROUND_SLICES, context.share)
 
 

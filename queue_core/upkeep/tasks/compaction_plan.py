@@ -17,6 +17,9 @@ from queue_core.segments.rewriter import RewriteGroup
 from queue_core.values.model import MAX_SEGMENT_ROWS, Slice
 from queue_core.values.plan import interleaved
 
+#: Slices are merged if they were loaded within this part of the expiry time. A slice expires with
+#: its oldest message. A slice that was merged twice may expire too early by twice this part.
+AGE = 1 / 256
 #: Segments up to this size in bytes are small: they cost as much as larger ones.
 SMALL_BYTES = 64 << 10
 #: The least number of small neighbours that are merged. With fewer, messages would be rewritten too

@@ -12,7 +12,7 @@ from functools import partial
 
 from sqlalchemy import Connection
 
-from queue_core.catalog import queues
+from queue_core.catalog import queue_changes, queues
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.records import acts, progress
 from queue_core.catalog.records.publications import claim
@@ -27,7 +27,7 @@ from queue_core.segments.rewriter import Repacked, RewriteGroup, kept_columns, r
 from queue_core.segments.stager import removed_if_refused
 from queue_core.segments.storage import Storage
 from queue_core.support import faults
-from queue_core.upkeep.tasks.compaction_plan import SMALL_BYTES, UNIT_BYTES
+from queue_core.upkeep.tasks.compaction_plan import AGE, SMALL_BYTES, UNIT_BYTES
 from queue_core.upkeep.tasks.task import Share
 from queue_core.values.model import Magazine, QueueInfo, Staged
 from queue_core.values.rows import Rows
@@ -36,12 +36,18 @@ from queue_core.values.rows import Rows
 def is_worth_it(connection: Connection, queue: QueueInfo) -> bool:
     """Return whether a queue has a log with rows to merge."""
     return queue.settings.log is not None and any(
-        _found(connection, queue, shard) for shard in range(queue.shards)
+        log_merging.find(connection, queue.id, shard, SMALL_BYTES, UNIT_BYTES)
+        for shard in range(queue.shards)
     )
 
 
 def _found(connection: Connection, queue: QueueInfo, shard: int) -> list[Neighbours]:
-    return log_merging.find(connection, queue.id, shard, SMALL_BYTES, UNIT_BYTES)
+    """Return the rows to merge; what a reader takes from them expires with the oldest message."""
+    readers = queue_changes.subscriptions(connection, queue.id)
+    settings = [queues.by_id(connection, reader).settings for reader in readers]
+    expiries = [each.shortest_expiry for each in settings if each.shortest_expiry is not None]
+    age = min((int(expiry * 1e6 * AGE) for expiry in expiries), default=log_merging.MINUTE)
+    return log_merging.find(connection, queue.id, shard, SMALL_BYTES, UNIT_BYTES, age)
 
 
 def merge(
