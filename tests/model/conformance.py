@@ -43,7 +43,7 @@ class Checker:
 
     def _take(self, transaction: Transaction) -> None:
         fired: dict[int, int] = {}
-        compacts = any([self._maps(change) for change in transaction.changes])
+        compacts = any(list(map(self._maps, transaction.changes)))
         touched: dict[Message, Slice | None] = {}
         slices: dict[Message, list[Slice]] = {}
         advanced, entered = Counter[int](), Counter[int]()

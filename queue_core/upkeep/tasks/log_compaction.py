@@ -83,12 +83,8 @@ def merge(
 
 def _merge(catalog: Catalog, storage: Storage, queue: QueueInfo, rows: Neighbours) -> int:
     """Let neighbouring rows of a log become one; return how many messages they have."""
-    first, pieces, place = rows[0], [], 0
-    for row in rows:
-        key = (queue.id, int(Magazine.MAIN), row.shard)
-        # Row numbers have gaps, and offsets have none.
-        pieces.append(replace(intake.as_slice(key, row, 0), position=place))
-        place = pieces[-1].end
+    key = (queue.id, int(Magazine.MAIN), rows[0].shard)
+    pieces = [intake.as_slice(key, row, 0) for row in rows]
     with catalog.read() as connection:
         # The present queue, because messages with newer columns must keep them.
         current = queues.still_there(connection, queue)
@@ -100,7 +96,7 @@ def _merge(catalog: Catalog, storage: Storage, queue: QueueInfo, rows: Neighbour
     messages = read_table(reading, kept_columns(current))
     whole = replace(
         pieces[0],
-        position=first.first_offset,
+        # Row numbers have gaps, and offsets have none.
         rows=Rows.span(0, messages.num_rows),
         loaded_at=min(piece.loaded_at for piece in pieces),
     )

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from unittest import mock
+
+from sqlalchemy import func, select
+
 from queue_core import Store
+from queue_core.catalog.tables import log_slices
 from queue_core.errors import QueueExists
+from queue_core.segments import stager
 from tests.books import audit
 from tests.children import Journal
 from tests.crash.workloads.common import (
@@ -15,7 +21,7 @@ from tests.crash.workloads.common import (
     loaded_ids,
     the_queue,
 )
-from tests.dump import log_earlier
+from tests.dump import log_earlier, log_in_a_minute
 from tests.factories import make_queue
 
 NAME = "billing"
@@ -82,6 +88,42 @@ def only_the_log_is_shorter(store: Store, journal: Journal) -> None:
     audit(store)
 
 
+def has_small_rows(store: Store, journal: Journal) -> None:
+    """One reader has taken the first rows, and another one nothing."""
+    make_queue(store, log="1 hour")
+    for name in (NAME, "shipping"):
+        store.subscribe(name, to="orders")
+    for number in range(2 * FEW):
+        load(store, journal, 1)
+        if number == FEW:
+            consumer = store.consumer("reader")
+            ids = store.queue(NAME).fire("all", consumer=consumer).ids
+            journal.write("fired", ids=ids.to_pylist())
+    log_in_a_minute(store)
+
+
+def merges(store: Store, journal: Journal) -> None:
+    """So that also what would be inlined becomes a file."""
+    with mock.patch.object(stager, "INLINE_BYTES", 0):
+        the_queue(store).admin.compact()
+
+
+def merged_rows_are_read(store: Store, journal: Journal) -> None:
+    assert the_queue(store).admin.compact() == 0
+    with store.catalog.read() as connection:
+        assert connection.scalar(select(func.count()).select_from(log_slices)) == 2
+    fired, ids = journal.read("fired")[0]["ids"], sorted(loaded_ids(journal))
+    reader = store.queue(NAME)
+    assert sorted(reader.fire("all").ids.to_pylist()) == ids[len(fired) :]
+    # Only of what the first reader holds is it the consumer.
+    assert reader.sweep(0, dead_after=0) == len(ids)
+    other = store.queue("shipping").fire("all")
+    assert other.ids.to_pylist() == ids
+    assert store.queue("shipping").delete(other.ids) == len(ids)
+    audit(store)
+
+
+_MERGE = Workload(prepare=has_small_rows, act=merges, check=merged_rows_are_read, ends=True)
 _SUBSCRIBE = Workload(prepare=is_logged, act=subscribes, check=gets_everything, ends=True)
 _TAKE_IN = Workload(prepare=is_read, act=takes_in, check=gets_everything, ends=True)
 _TRIM = Workload(prepare=grows_old, act=trims, check=only_the_log_is_shorter, ends=True)
@@ -89,4 +131,7 @@ FAULTS = {
     **around("subscribe", _SUBSCRIBE),
     **around("take_in", _TAKE_IN),
     **around("trim", _TRIM),
+    "merge.written": _MERGE,
+    "merge.written:2": _MERGE,
+    **around("merge", _MERGE, "", ":2"),
 }

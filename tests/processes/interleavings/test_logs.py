@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from sqlalchemy import select
+from sqlalchemy import false, select
 
+from queue_core import Store
+from queue_core.catalog.slices import log_merging
 from queue_core.catalog.slices import segments as segment_rows
-from queue_core.catalog.tables import segments
+from queue_core.catalog.tables import log_slices, segments
+from queue_core.upkeep.tasks.log_compaction import merge
+from queue_core.upkeep.tasks.task import Share
 from queue_core.values.outcomes import Settlement
 from queue_core.verbs.settle import settle
 from tests.books import audit, leftover_files
-from tests.dump import log_earlier
+from tests.dump import log_earlier, log_in_a_minute
 from tests.factories import make_queue, numbers_of, orders
 from tests.processes.interleavings.steps import MANY, loads, on_sqlite
 
@@ -41,6 +45,19 @@ def deletes(name, ids):
 
 def compacts(name):
     return lambda store: store.queue(name).admin.compact()
+
+
+def merges(store):
+    """As a compaction of the log, which is of messages that were logged in one minute."""
+    return merge(store.catalog, store.storage, store.queue("orders").info, None, Share())
+
+
+def drops(name):
+    def verb(store):
+        store.queue(name).admin.deactivate()
+        return store.queue(name).admin.drop()
+
+    return verb
 
 
 def subscribes(store):
@@ -259,4 +276,187 @@ def test_a_compaction_beside_a_trim(store, topic, race):
     results = race(compacts("orders"), "compact.before_commit", trims, waits=on_sqlite(store))
     assert results == (80, 80)
     assert numbers_of(topic.fire("all").messages) == list(range(80))
+    in_order(store)
+
+
+# the compaction of a log
+
+FEW = 20
+
+
+@pytest.fixture
+def small(store, topic):
+    """A log of small rows, of one minute."""
+    for number in range(FEW):
+        topic.load(orders(1, number))
+    log_in_a_minute(store)
+
+
+def rows_of_log(store):
+    with store.catalog.read() as connection:
+        query = select(log_slices.c["count"]).order_by(log_slices.c.first_offset)
+        return connection.scalars(query).all()
+
+
+def ids_of(store, name):
+    """What a reader holds or can have, which it then deletes; each id once."""
+    queue = store.queue(name)
+    queue.sweep(0, dead_after=0)
+    queue.shovel(force=True)
+    ids = queue.fire("all").ids
+    assert queue.delete(ids) == len(ids)
+    return sorted(ids.to_pylist())
+
+
+@BOTH
+@pytest.mark.parametrize("way", ["any", "chosen"])
+def test_a_merge_waits_for_an_intake_and_leaves_what_it_has_begun(
+    store, topic, reader, small, race, fails, way
+):
+    wanted = {"any": {}, "chosen": {"selector": "number < 7"}}[way]
+    point = {"any": "fire.before_commit", "chosen": "take_in.before_commit"}[way]
+    fired, merged = race(takes(7, **wanted), point, merges, fails=fails)
+
+    # One that chooses has taken in everything.
+    assert merged == (FEW if fails or way == "chosen" else 0)
+    assert fired == (None if fails else list(range(7)))
+    assert ids_of(store, "billing") == topic.browse().column("_message_id").to_pylist()
+    in_order(store)
+
+
+@pytest.mark.parametrize("point", ["merge.written", "merge.before_commit"])
+@pytest.mark.parametrize("way", ["any", "chosen"])
+@BOTH
+def test_an_intake_beside_a_merge(store, topic, reader, small, race, point, way, fails):
+    """It takes the old rows, and nothing is merged, or it waits, and takes the new one."""
+    held = point == "merge.before_commit"
+    wanted = {"any": {}, "chosen": {"selector": "number < 7"}}[way]
+    merged, fired = race(merges, point, takes(7, **wanted), waits=held, fails=fails)
+
+    assert fired == list(range(7))
+    if not fails:
+        assert merged == (FEW if held or way == "chosen" else 0)
+    assert ids_of(store, "billing") == topic.browse().column("_message_id").to_pylist()
+    in_order(store)
+
+
+@pytest.mark.parametrize("start", ["earliest", "billing"])
+@BOTH
+def test_a_new_reader_beside_a_merge(store, topic, reader, small, race, fails, start):
+    takes(10)(store)
+
+    def begins(store):
+        return store.subscribe("late", to="orders", start=start).name
+
+    merged, made = race(merges, "merge.before_commit", begins, fails=fails)
+    assert (merged, made) == (None if fails else FEW, "late")
+    ids = topic.browse().column("_message_id").to_pylist()
+    assert ids_of(store, "late") == (ids if start == "earliest" else ids[10:])
+    assert ids_of(store, "billing") == ids
+    in_order(store)
+
+
+@BOTH
+def test_a_merge_beside_a_new_reader(store, topic, reader, small, race, fails):
+    made, merged = race(subscribes, "subscribe.before_commit", merges, fails=fails)
+
+    # Of a reader that came between its locks, a merge knows nothing, and leaves all as it is.
+    seen = fails or on_sqlite(store)
+    assert (made, merged) == (None if fails else "late", FEW if seen else 0)
+    for name in ("billing", *(() if fails else ("late",))):
+        assert ids_of(store, name) == topic.browse().column("_message_id").to_pylist()
+    in_order(store)
+
+
+def test_a_reader_that_came_between_the_locks_keeps_a_merge_away(store, topic, small, monkeypatch):
+    """Its firing holds the shard, of which the merge knows nothing, and takes a part."""
+    with store.catalog.read() as connection:
+        [rows] = log_merging.find(connection, topic.info.id, 0, 1 << 20, 1 << 20)
+    subscribes(store)
+    monkeypatch.setattr(log_merging, "_LOCKING", log_merging._LOCKING.where(false()))
+
+    merged = store.catalog.write(
+        lambda connection: log_merging.merge(connection, topic.info, rows, None, None)
+    )
+    assert not merged
+    in_order(store)
+
+
+@BOTH
+def test_a_trim_waits_for_a_merge(store, topic, small, race, fails):
+    topic.delete(topic.fire("all"))
+    log_earlier(store, 3_601)
+
+    merged, trimmed = race(merges, "merge.before_commit", trims, fails=fails)
+    assert (merged, trimmed) == (None if fails else FEW, FEW)
+    in_order(store)
+
+
+@pytest.mark.parametrize("point", ["trim.before_commit", "merge.written"])
+def test_a_merge_finds_nothing_after_a_trim(store, topic, small, race, point):
+    topic.delete(topic.fire("all"))
+    log_earlier(store, 3_601)
+
+    if point == "merge.written":
+        assert race(merges, point, trims, waits=False) == (0, FEW)
+    else:
+        assert race(trims, point, merges) == (FEW, 0)
+    in_order(store)
+
+
+def test_two_merges_do_it_once(store, topic, reader, small, race):
+    assert race(merges, "merge.before_commit", merges) == (FEW, 0)
+    assert rows_of_log(store) == [FEW]
+    assert ids_of(store, "billing") == topic.browse().column("_message_id").to_pylist()
+    in_order(store)
+
+
+@pytest.mark.parametrize("point", ["merge.written", "merge.before_commit"])
+def test_a_load_does_not_wait_for_a_merge(store, topic, reader, small, race, point):
+    waits = point.endswith("commit") and on_sqlite(store)
+    assert race(merges, point, loads(5, FEW), waits=waits) == (FEW, 5)
+    assert rows_of_log(store) == [FEW, 5]
+    assert takes()(store) == list(range(FEW + 5))
+    in_order(store)
+
+
+@pytest.mark.parametrize("point", ["merge.written", "merge.before_commit"])
+def test_a_reader_is_dropped_beside_a_merge(store, topic, reader, small, race, point):
+    takes(5, selector="number < 5")(store)
+    waits = point.endswith("commit")
+    merged, _ = race(merges, point, drops("billing"), waits=waits)
+    assert merged == FEW
+    assert rows_of_log(store) == [FEW]
+    in_order(store)
+
+
+def test_a_log_ends_beside_a_merge(store, topic, small, race):
+    race(merges, "merge.before_commit", sets(log=None))
+    assert rows_of_log(store) == []
+    in_order(store)
+
+
+@pytest.mark.parametrize("point", ["merge.written", "merge.before_commit"])
+def test_a_settlement_beside_a_merge(store, topic, reader, small, race, point):
+    ids = topic.fire("all").ids
+    waits = point.endswith("commit") and on_sqlite(store)
+    assert race(merges, point, deletes("orders", ids), waits=waits) == (FEW, FEW)
+    in_order(store)
+    with store.catalog.read() as connection:
+        assert segment_rows.count(connection) == 1
+    assert takes()(store) == list(range(FEW))
+
+
+@pytest.mark.parametrize("point", ["merge.written", "merge.before_commit"])
+def test_a_backup_beside_a_merge_is_whole(store, topic, reader, small, race, tmp_path, point):
+    topic.delete(topic.fire("all"))
+
+    def backs_up(store):
+        return store.admin.backup(tmp_path / "backup").messages
+
+    race(merges, point, backs_up, waits=point.endswith("commit") and on_sqlite(store))
+    Store.restore(tmp_path / "backup", tmp_path / "new")
+    with Store.open(tmp_path / "new", create=False) as other:
+        assert takes()(other) == list(range(FEW))
+        in_order(other)
     in_order(store)
