@@ -199,8 +199,9 @@ class Store(AbstractContextManager["Store"]):
             to: The queue, which has the setting ``log``, or a subscription to it.
             start: Which messages it gets: those that are loaded from now on (``"latest"``), all
                 that the log still has (``"earliest"``), those that were loaded since a time, with
-                its time zone, or those that another subscription to the same queue, given by its
-                name, has not taken in.
+                its time zone (also earlier ones of the same minute, where compaction has merged the
+                log), or those that another subscription to the same queue, given by its name, has
+                not taken in.
             **settings: Fields of `QueueSettings`, except ``log``, ``policy``, ``dedup``,
                 ``fair_by``, ``max_size``, ``max_bytes``, ``attributes`` and ``categories``.
 

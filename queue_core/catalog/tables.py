@@ -338,8 +338,8 @@ logs = Table(
     seal(),
 )
 
-#: The messages in the logs of queues: one row for each load, segment and shard, which is never
-#: changed, and removed once it is too old.
+#: The messages in the logs of queues: one row for each load, segment and shard, which is removed
+#: once it is too old. Compaction lets small neighbours become one row; nothing else changes them.
 log_slices = Table(
     "log_slices",
     metadata,

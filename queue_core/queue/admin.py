@@ -176,6 +176,7 @@ class QueueAdmin:
         """
         Rewrite the waiting messages of small or mostly finished segments into fewer segments.
 
+        The small segments of the queue's log are merged, too, a minute after they were loaded.
         Messages keep their ids and positions. Consumers and producers can work meanwhile.
 
         Returns:

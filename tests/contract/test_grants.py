@@ -14,6 +14,7 @@ from queue_core.waiting.publish import publish_once
 from tests.books import audit
 from tests.clocks import jump
 from tests.command_line import answer
+from tests.dump import log_in_a_minute
 from tests.factories import make_batch, make_queue, make_staged, orders
 
 pytestmark = pytest.mark.postgres
@@ -242,7 +243,10 @@ def test_a_producer_writes_a_log_and_a_consumer_reads_and_trims_it(owner, as_rol
     late = producer.queue("orders")
     owner.queue("orders").admin.change_settings(log="7 days")
     late.load(orders(1, 15))
-    producer.queue("topic").load(orders(5))
+    for number in range(5):
+        producer.queue("topic").load(orders(1, number))
+    log_in_a_minute(owner)
+    assert topic.admin.compact() == 5
     reader = consumer.queue("reader")
     reader.delete(reader.fire(2))
     assert reader.delete(reader.fire("all", selector="number > 2")) == 2
