@@ -23,6 +23,7 @@ from rich.table import Table
 from benchmarks.costs import Meter
 from benchmarks.peers.servers import Servers
 from queue_core import Firing, Queue, Store
+from tests.dump import log_in_a_minute
 
 SCHEMA = pa.schema([("number", pa.int64()), ("payload", pa.binary())])
 
@@ -73,9 +74,15 @@ def loads(store: Store, rounds: int) -> dict[str, list[dict[str, float]]]:
     return found
 
 
-def firings(store: Store, rounds: int, loaded: int) -> dict[str, list[dict[str, float]]]:
-    """Measure firings and deletions from a plain queue, and from a subscription, of one backlog."""
-    name = f"{loaded}"
+def firings(
+    store: Store, rounds: int, loaded: int, *, merged: bool = False
+) -> dict[str, list[dict[str, float]]]:
+    """
+    Measure firings and deletions from a plain queue, and from a subscription, of one backlog.
+
+    *merged*: of a log that compaction has merged.
+    """
+    name = f"{loaded}{'-merged' if merged else ''}"
     plain = store.create_queue(f"plain-{name}", SCHEMA, shards=8)
     topic = store.create_queue(f"topic-{name}", SCHEMA, shards=8, log="7 days")
     reader = store.subscribe(f"reader-{name}", to=topic.name)
@@ -87,6 +94,9 @@ def firings(store: Store, rounds: int, loaded: int) -> dict[str, list[dict[str, 
         for _ in range(-(-needed // loaded)):
             plain.load(rows)
             topic.load(rows)
+        if merged:
+            log_in_a_minute(store)
+            print(f"merged {topic.admin.compact()} messages")
         held: dict[str, list[Firing]] = {plain.name: [], reader.name: []}
 
         def fire(queue: Queue, count: int = count, held: dict[str, list[Firing]] = held) -> None:
@@ -94,8 +104,11 @@ def firings(store: Store, rounds: int, loaded: int) -> dict[str, list[dict[str, 
             assert fired.messages.num_rows == count
             held[queue.name].append(fired)
 
-        found[f"fire {count}"] = paired(meter, rounds, lambda: fire(plain), lambda: fire(reader))
-        found[f"delete {count}"] = paired(
+        label = ", merged" if merged else ""
+        found[f"fire {count}{label}"] = paired(
+            meter, rounds, lambda: fire(plain), lambda: fire(reader)
+        )
+        found[f"delete {count}{label}"] = paired(
             meter,
             rounds * 9 // 10,
             lambda held=held: plain.delete(held[plain.name].pop()),
@@ -128,7 +141,8 @@ def main() -> int:
         if given.what != "firings":
             found |= loads(store, given.rounds)
         if given.what != "loads":
-            found |= firings(store, given.rounds, given.loaded)
+            for merged in (False, True):
+                found |= firings(store, given.rounds, given.loaded, merged=merged)
     table = Table(title="PostgreSQL" if given.postgresql else "SQLite")
     for column in ("", "plain", "with a log, or subscribed", "ratio"):
         table.add_column(column, justify="right" if column else "left")

@@ -223,8 +223,8 @@ class Slice:
     #: In a fair queue: the rank of the row ``rows.start``, and the ticks per row.
     rank: int | None = None
     pace: int | None = None
-    #: Whether they are in a log, which compaction has merged.
-    merged: bool = False
+    #: Whether they are in a log, and the queue has yet to copy the map of ids of their segment.
+    unmapped: bool = False
 
     @property
     def shard_key(self) -> tuple[int, int, int]:

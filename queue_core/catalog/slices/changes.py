@@ -67,8 +67,8 @@ class Changes:
         self._fired: dict[ShardKey, tuple[int, int]] = {}
         #: Rows of a log that become slices, by shard.
         self._entered: dict[ShardKey, list[dict[str, Any]]] = defaultdict(list)
-        #: Their segments that the compaction of a log has written, by the queue that takes them.
-        self._merged: dict[int, set[int]] = defaultdict(set)
+        #: Their segments whose maps of ids are yet to be copied, by the queue that takes them.
+        self._unmapped: dict[int, set[int]] = defaultdict(set)
         #: The lowest rank of the messages that come back, by fair queue.
         self._lowest: dict[int, int] = {}
 
@@ -173,8 +173,8 @@ class Changes:
         """
         if rows:
             self._entered[piece.shard_key].append(columns_of(piece, rows) | values)
-            if piece.merged:
-                self._merged[piece.queue_id].add(piece.segment_id)
+            if piece.unmapped:
+                self._unmapped[piece.queue_id].add(piece.segment_id)
 
     def cut(self, piece: Slice, rows: Rows) -> None:
         """Take these rows out of a slice; counts nothing."""
@@ -257,7 +257,7 @@ class Changes:
             self._new += self._entered[key]
         rows = [_shard(key) | {"by": room.messages} for key, room in sorted(wanted.items())]
         execute_each(connection, _ENTER, rows)
-        for queue_id, segments in sorted(self._merged.items()):
+        for queue_id, segments in sorted(self._unmapped.items()):
             id_map.copy(connection, queue_id, segments)
 
     def _found_sound(self, piece: Slice, rows: Rows) -> None:

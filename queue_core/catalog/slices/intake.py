@@ -10,12 +10,23 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import BigInteger, Connection, Row, Select, and_, bindparam, func, select
+from sqlalchemy import (
+    BigInteger,
+    Connection,
+    Row,
+    Select,
+    and_,
+    bindparam,
+    case,
+    exists,
+    func,
+    select,
+)
 
 from queue_core.catalog import dialect
 from queue_core.catalog.slices.shard_locks import Backlog
 from queue_core.catalog.slices.slices import ShardKey
-from queue_core.catalog.tables import log_slices
+from queue_core.catalog.tables import id_map, log_slices
 from queue_core.values.model import ROW_BITS, Magazine, Slice
 from queue_core.values.rows import Rows
 
@@ -25,8 +36,20 @@ _NAMES = ("at", "first", "upto")
 _AFTER = 1 << 61
 _COLUMNS = (
     *("shard", "first_offset", "segment_id", "row_start", "row_stop", "bitmap"),
-    *("bytes", "loaded_at", "stats", "compacted"),
+    *("bytes", "loaded_at", "stats"),
 )
+#: Whether compaction has written the segment, and the reader has not copied its map of ids yet.
+_UNMAPPED = case(
+    (log_slices.c.compacted == 0, 0),
+    (
+        exists().where(
+            id_map.c.segment_id == log_slices.c.segment_id,
+            id_map.c.queue_id == bindparam("reader", type_=BigInteger),
+        ),
+        0,
+    ),
+    else_=1,
+).label("unmapped")
 
 
 def behind(
@@ -63,12 +86,13 @@ def _behind(
             key: ends[key] + min(count, int((most - len(found[key])) * mean))
             for key, count in left.items()
         }
-        rows = _rows(connection, backlog[next(iter(left))].log_of, ends, upto)
+        one = next(iter(left))
+        rows = _rows(connection, one[0], backlog[one].log_of, ends, upto)
         more, by_shard = set(), {key[2]: key for key in left}
         for row in rows:
             key = by_shard[row.shard]
             if len(found[key]) < most:
-                piece = as_slice(key, row, ends[key])
+                piece = as_slice(key, row, ends[key], unmapped=bool(row.unmapped))
                 found[key].append(piece)
                 ends[key] += len(piece.rows)
                 left[key] -= len(piece.rows)
@@ -79,17 +103,22 @@ def _behind(
 
 
 def _rows(
-    connection: Connection, root: int, ends: Mapping[ShardKey, int], upto: Mapping[ShardKey, int]
+    connection: Connection,
+    reader: int,
+    root: int,
+    ends: Mapping[ShardKey, int],
+    upto: Mapping[ShardKey, int],
 ) -> list[Row[Any]]:
     """Return the rows of a log with the messages from *ends* up to other offsets, in order."""
     database = dialect.of(connection)
     columns = ([key[2] for key in upto], [ends[key] for key in upto], list(upto.values()))
     given = database.given_rows(dict(zip(_NAMES, columns, strict=True)))
-    rows = connection.execute(_next(database), {"root": root, **given}).all()
+    given |= {"reader": reader, "root": root}
+    rows = connection.execute(_next(database), given).all()
     return [row for row in rows if row.shard is not None]
 
 
-def as_slice(key: ShardKey, row: Row[Any], begin: int) -> Slice:
+def as_slice(key: ShardKey, row: Row[Any], begin: int, *, unmapped: bool = False) -> Slice:
     """Return the messages of a row of a log from an offset on."""
     rows = Rows.from_bytes(row.row_start, row.row_stop, row.bitmap)
     if begin > row.first_offset:
@@ -108,7 +137,7 @@ def as_slice(key: ShardKey, row: Row[Any], begin: int) -> Slice:
         loaded_at=row.loaded_at,
         moved_at=row.loaded_at,
         stats=row.stats,
-        merged=bool(row.compacted),
+        unmapped=unmapped,
     )
 
 
@@ -137,7 +166,11 @@ def _next(database: dialect.Dialect) -> Select[Any]:
     # An outer join, or SQLite would read the whole log, and look for each of its rows among those
     # that are given.
     return (
-        select(*(log_slices.c[name] for name in _COLUMNS), log_slices.c.count.label("messages"))
+        select(
+            *(log_slices.c[name] for name in _COLUMNS),
+            log_slices.c.count.label("messages"),
+            _UNMAPPED,
+        )
         .select_from(given.outerjoin(log_slices, here))
         .order_by(log_slices.c.shard, log_slices.c.first_offset)
     )
