@@ -80,7 +80,7 @@ def find(
     shard: int,
     small_bytes: int,
     most_bytes: int,
-    age: int = MINUTE,
+    age: int,
 ) -> list[Neighbours]:
     """
     Return the rows of a log's shard that may become one each, oldest first.

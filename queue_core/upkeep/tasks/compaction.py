@@ -72,7 +72,11 @@ def with_work(catalog: Catalog, some: Sequence[QueueInfo]) -> list[QueueInfo]:
         others = [queue for queue in some if queue.id not in large]
         ids = [queue.id for queue in others]
         places = rewritable.promising(connection, ids, _worth()) if ids else {}
-        logged = {queue.id for queue in some if log_compaction.is_worth_it(connection, queue)}
+        logged = {
+            queue.id
+            for queue in some
+            if log_compaction.find(connection, queue, range(queue.shards))
+        }
     found = large | places.keys() | logged
     return [queue for queue in some if queue.id in found]
 

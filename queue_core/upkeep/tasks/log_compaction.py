@@ -7,6 +7,7 @@ that nothing names, which vacuum removes. Crash after it: the log names the new 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 
@@ -33,21 +34,20 @@ from queue_core.values.model import Magazine, QueueInfo, Staged
 from queue_core.values.rows import Rows
 
 
-def is_worth_it(connection: Connection, queue: QueueInfo) -> bool:
-    """Return whether a queue has a log with rows to merge."""
-    return queue.settings.log is not None and any(
-        log_merging.find(connection, queue.id, shard, SMALL_BYTES, UNIT_BYTES)
-        for shard in range(queue.shards)
-    )
-
-
-def _found(connection: Connection, queue: QueueInfo, shard: int) -> list[Neighbours]:
-    """Return the rows to merge; what a reader takes from them expires with the oldest message."""
+def find(connection: Connection, queue: QueueInfo, shards: Iterable[int]) -> list[Neighbours]:
+    """Return rows of a queue's log, if it has one, that are worth merging."""
+    if queue.settings.log is None:
+        return []
     readers = queue_changes.subscriptions(connection, queue.id)
     settings = [queues.by_id(connection, reader).settings for reader in readers]
+    # What a reader takes from a row expires with the oldest message.
     expiries = [each.shortest_expiry for each in settings if each.shortest_expiry is not None]
     age = min((int(expiry * 1e6 * AGE) for expiry in expiries), default=log_merging.MINUTE)
-    return log_merging.find(connection, queue.id, shard, SMALL_BYTES, UNIT_BYTES, age)
+    return [
+        rows
+        for shard in shards
+        for rows in log_merging.find(connection, queue.id, shard, SMALL_BYTES, UNIT_BYTES, age)
+    ]
 
 
 def merge(
@@ -59,23 +59,21 @@ def merge(
     It ends once it has merged *most* rows, by default never, in the shards of *share*. Each new row
     has its own transaction. Raises `DamagedSegment`, once all others are merged.
     """
-    rewritten, damage = 0, None
-    left = float("inf") if most is None else most
-    for shard in share.shards(queue) if queue.settings.log is not None else ():
-        again = True
-        while again and left > 0:
-            with catalog.read() as connection:
-                found = _found(connection, queue, shard)
-            again = False
-            for rows in found:
-                try:
-                    count = _merge(catalog, storage, queue, rows)
-                except DamagedSegment as error:
-                    count, damage = 0, error
-                progress.add(count)
-                rewritten += count
-                left -= len(rows)
-                again = again or count > 0
+    rewritten = looked = 0
+    found, damage = True, None
+    while found and (most is None or looked < most):
+        with catalog.read() as connection:
+            each = find(connection, queue, share.shards(queue))
+        found = False
+        for rows in each:
+            try:
+                count = _merge(catalog, storage, queue, rows)
+            except DamagedSegment as error:
+                count, damage = 0, error
+            progress.add(count)
+            rewritten += count
+            looked += len(rows)
+            found = found or count > 0
     if damage is not None:
         raise damage
     return rewritten
@@ -86,20 +84,19 @@ def _merge(catalog: Catalog, storage: Storage, queue: QueueInfo, rows: Neighbour
     key = (queue.id, int(Magazine.MAIN), rows[0].shard)
     pieces = [intake.as_slice(key, row, 0) for row in rows]
     with catalog.read() as connection:
+        if {row.segment_id for row in rows} - segment_rows.present(
+            connection, [row.segment_id for row in rows]
+        ):
+            # They were trimmed.
+            return 0
         # The present queue, because messages with newer columns must keep them.
         current = queues.still_there(connection, queue)
-        present = segment_rows.present(connection, {piece.segment_id for piece in pieces})
-        if not {piece.segment_id for piece in pieces} <= present:
-            return 0
         pairs = ((piece, piece.rows) for piece in pieces)
         reading = read_plans.build(connection, [current], pairs, storage.uri)
     messages = read_table(reading, kept_columns(current))
-    whole = replace(
-        pieces[0],
-        # Row numbers have gaps, and offsets have none.
-        rows=Rows.span(0, messages.num_rows),
-        loaded_at=min(piece.loaded_at for piece in pieces),
-    )
+    # Row numbers have gaps, and offsets have none.
+    all_rows, oldest = Rows.span(0, messages.num_rows), min(piece.loaded_at for piece in pieces)
+    whole = replace(pieces[0], rows=all_rows, loaded_at=oldest)
     staged, (repacked,) = repack(storage, current, [RewriteGroup((whole,))], messages)
     faults.point("merge.written")
     work = partial(_put_in_place, storage, current, rows, staged, repacked)

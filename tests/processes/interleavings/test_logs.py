@@ -10,7 +10,7 @@ from queue_core import Store
 from queue_core.catalog.slices import log_merging
 from queue_core.catalog.slices import segments as segment_rows
 from queue_core.catalog.tables import log_slices, segments
-from queue_core.upkeep.tasks.log_compaction import merge
+from queue_core.upkeep.tasks.log_compaction import find, merge
 from queue_core.upkeep.tasks.task import Share
 from queue_core.values.outcomes import Settlement
 from queue_core.verbs.settle import settle
@@ -371,7 +371,7 @@ def test_a_merge_beside_a_new_reader(store, topic, reader, small, race, fails):
 def test_a_reader_that_came_between_the_locks_keeps_a_merge_away(store, topic, small, monkeypatch):
     """Its firing holds the shard, of which the merge knows nothing, and takes a part."""
     with store.catalog.read() as connection:
-        [rows] = log_merging.find(connection, topic.info.id, 0, 1 << 20, 1 << 20)
+        [rows] = find(connection, topic.info, [0])
     subscribes(store)
     monkeypatch.setattr(log_merging, "_LOCKING", log_merging._LOCKING.where(false()))
 
