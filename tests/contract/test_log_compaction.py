@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from sqlalchemy import func, select, update
+from sqlalchemy import delete, func, select, update
 
 from queue_core import Store
 from queue_core.catalog import seals
@@ -409,3 +409,54 @@ def test_the_task_looks_at_logs_with_work(store, topic):
     assert compaction.with_work(store.catalog, infos) == []
     logged(store, topic, 3, 3)
     assert compaction.with_work(store.catalog, infos) == [topic.info]
+
+
+def test_a_reader_that_begins_within_a_merged_row_gets_the_rest(store, topic):
+    first = store.subscribe("billing", to="orders")
+    logged(store, topic)
+    topic.admin.compact()
+    held = first.fire(7)
+    late = store.subscribe("late", to="orders", start="billing")
+
+    rest = late.fire(5)
+    assert numbers_of(rest.messages) == list(range(7, 12))
+    assert late.delete(rest.ids) == 5
+    assert late.delete(held.ids) == 0
+    assert first.delete(held.ids) == 7
+    assert numbers_of(late.fire("all", selector="number > 12").messages) == list(range(13, FEW))
+    sound(store)
+
+
+@pytest.mark.parametrize("of_log", [True, False], ids=["the log", "a reader"])
+def test_a_missing_map_is_found(store, topic, of_log):
+    reader = store.subscribe("billing", to="orders")
+    logged(store, topic)
+    topic.admin.compact()
+    reader.fire(5)
+    here = id_map.c.queue_id == (-topic.info.id if of_log else reader.info.id)
+    store.catalog.write(lambda connection: connection.execute(delete(id_map).where(here)).close())
+
+    found = {row["invariant"] for row in store.admin.fsck().to_pylist()}
+    assert found == ({"I33"} if of_log else {"I9"})
+
+
+def test_an_altered_map_of_a_log_is_found(store, topic):
+    logged(store, topic)
+    topic.delete(topic.fire("all"))
+    topic.admin.compact()
+    altered = update(id_map).values(last_id=id_map.c.last_id + 1)
+    store.catalog.write(lambda connection: connection.execute(altered).close())
+
+    assert [row["invariant"] for row in store.admin.fsck().to_pylist()] == ["I1"]
+
+
+@pytest.mark.spoiled
+def test_a_lost_file_that_only_a_log_names_is_found(store, topic, monkeypatch):
+    monkeypatch.setattr(stager, "INLINE_BYTES", 0)
+    logged(store, topic)
+    topic.delete(topic.fire("all"))
+    topic.admin.compact()
+    [location] = locations(store)
+    Path(store.storage.uri, location).unlink()
+
+    assert [row["invariant"] for row in store.admin.fsck().to_pylist()] == ["I14"]
