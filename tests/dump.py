@@ -46,7 +46,8 @@ def log_in_a_minute(store: Store, ago: int = 5) -> None:
     def set_all(connection: Connection) -> None:
         now = dialect.read_clock(connection)
         at = (now // MINUTE - ago) * MINUTE
-        set_time(connection, log_slices, "logged_at", literal(at), log_slices.c.logged_at > at)
+        times = at + log_slices.c.first_offset % MINUTE
+        set_time(connection, log_slices, "logged_at", times, log_slices.c.logged_at >= at)
 
     store.catalog.write(set_all)
 

@@ -8,6 +8,7 @@ from sqlalchemy import delete, func, select, update
 
 from queue_core import Store
 from queue_core.catalog import seals
+from queue_core.catalog.slices.log_merging import MINUTE
 from queue_core.catalog.tables import id_map, log_slices, segments, shard_locks, slices
 from queue_core.errors import DamagedSegment
 from queue_core.segments import stager
@@ -134,7 +135,8 @@ def test_rows_of_different_minutes_large_rows_and_new_ones_stay(store, topic, mo
 def test_a_start_at_a_whole_minute_is_exact(store, topic):
     logged(store, topic, 8, ago=6)
     logged(store, topic, 8, 8, ago=5)
-    minute = datetime.fromtimestamp(rows_of(store)[-1]["logged_at"] / 1e6, UTC)
+    [*_, last] = rows_of(store)
+    minute = datetime.fromtimestamp(last["logged_at"] // MINUTE * 60, UTC)
     topic.admin.compact()
     assert counts(store) == [(0, 8, 1), (8, 8, 1)]
 
