@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
-from sqlalchemy import Connection, insert, select
+from sqlalchemy import ColumnElement, Connection, exists, insert, select
 
 from queue_core.catalog import dialect, notifications, seals
 from queue_core.catalog.holders import named_locks
@@ -26,6 +26,8 @@ from queue_core.values.settings import MAX_CONCURRENCY, QueueSettings, check_rea
 
 #: What a new queue is not.
 _NEVER_YET = {"detached_at": 0, "snapshot_of": 0, "ends_at": 0}
+#: Whether it reads a log.
+_READS = exists().where(shard_locks.c.queue_id == queues.c.id, shard_locks.c.log_of != 0)
 
 
 def create(
@@ -82,22 +84,20 @@ def create(
 
 
 def subscribe(
-    connection: Connection, name: str, to: QueueInfo, start: logs.Start, settings: QueueSettings
+    connection: Connection,
+    name: str,
+    to: QueueInfo,
+    cursors: Mapping[int, logs.Cursor],
+    settings: QueueSettings,
+    **values: int,
 ) -> QueueInfo:
     """
-    Create a subscription to the log of a queue, or to that which a subscription reads; return it.
+    Create a queue of the segments of another one, with cursors in a log; return it.
 
-    Raises `QueueExists`, `NoSuchQueue` and `BadOption`.
+    *values* of other columns of its row are those of a snapshot. Raises `QueueExists` and
+    `NoSuchQueue`.
     """
-    # Its columns must not change meanwhile, nor the beginning of its log.
-    hold(connection, to if to.root == to.id else by_id(connection, to.root))
-    root = by_id(connection, to.root)
-    if root.settings.log is None:
-        raise BadOption(
-            f"queue {root.name!r} has no log, which subscriptions read; set log on it first, such "
-            "as log='7 days'"
-        )
-    cursors = logs.places(connection, root.id, start)
+    root = held_root(connection, to)
     row = {
         "name": name,
         "shards": root.shards,
@@ -107,15 +107,35 @@ def subscribe(
         "created_at": dialect.read_clock(connection),
         "root_id": root.id,
         **_NEVER_YET,
+        **values,
     }
     new = dialect.insert_new(connection, queues).values(row).on_conflict_do_nothing()
     queue_id = connection.scalar(new.returning(queues.c.id))
     if queue_id is None:
-        raise QueueExists(f"queue {name!r} exists already; take another name for the subscription")
+        what, _, snapshot = name.partition("@")
+        text = f"snapshot {snapshot!r} of queue {what!r}" if snapshot else f"queue {name!r}"
+        raise QueueExists(f"{text} exists already; take another name")
     _check_unreserved(name)
-    _fill(connection, queue_id, None, root.shards, root.id, cursors)
+    _fill(connection, queue_id, None, root.shards)
+    logs.place(connection, queue_id, cursors)
     acts.note(connection)
-    return find(connection, name)
+    return by_id(connection, queue_id)
+
+
+def held_root(connection: Connection, queue: QueueInfo, *, log: bool = False) -> QueueInfo:
+    """
+    Keep the root of a queue, and its columns, until the transaction ends; return it.
+
+    With *log*, raises `BadOption` if it has none.
+    """
+    hold(connection, queue if queue.root == queue.id else by_id(connection, queue.root))
+    root = by_id(connection, queue.root)
+    if log and root.settings.log is None:
+        raise BadOption(
+            f"queue {root.name!r} has no log, which subscriptions read; set log on it first, such "
+            "as log='7 days'"
+        )
+    return root
 
 
 def deactivate(connection: Connection, queue: QueueInfo) -> None:
@@ -163,7 +183,7 @@ def change_settings(
         (flows.begin if settings.fair_by is not None else flows.end)(connection, info.id)
     if (info.settings.log is None) != (settings.log is None):
         if settings.log is None:
-            check_unread(connection, info)
+            check_unread(connection, info, _READS)
         (logs.begin if settings.log is not None else logs.end)(connection, info.id)
     # A queue that is no longer paused has messages for waiting consumers.
     notifications.notify(connection, info.id)
@@ -175,13 +195,20 @@ def subscriptions(connection: Connection, queue_id: int) -> Sequence[int]:
     return connection.scalars(select(queues.c.id).where(queues.c.root_id == queue_id)).all()
 
 
-def check_unread(connection: Connection, queue: QueueInfo) -> None:
-    """Raise `BadOption` if a queue has subscriptions."""
-    query = select(queues.c.name).where(queues.c.root_id == queue.id).order_by(queues.c.name)
-    names = connection.scalars(query).all()
+def snapshots(connection: Connection, queue_id: int) -> Sequence[int]:
+    """Return the ids of the snapshots of a subscription."""
+    return connection.scalars(select(queues.c.id).where(queues.c.snapshot_of == queue_id)).all()
+
+
+def check_unread(connection: Connection, queue: QueueInfo, *where: ColumnElement[bool]) -> None:
+    """Raise `BadOption` if a queue has subscriptions or clones, which meet conditions."""
+    # The snapshots of a subscription go with it.
+    where = where or (queues.c.snapshot_of == 0,)
+    query = select(queues.c.name).where(queues.c.root_id == queue.id, *where)
+    names = connection.scalars(query.order_by(queues.c.name)).all()
     if names:
         raise BadOption(
-            f"queue {queue.name!r} has subscriptions, which read its log: "
+            f"queue {queue.name!r} has subscriptions or clones, which need its messages: "
             f"{listed(names).replace(',', ', ')}; drop them first"
         )
 
@@ -216,8 +243,6 @@ def _fill(
     queue_id: int,
     schema: pa.Schema | None,
     count: int,
-    log_of: int = 0,
-    cursors: Mapping[int, int] | None = None,
 ) -> None:
     """Add the rows that a new queue has; a subscription has no *schema* of its own."""
     if schema is not None:
@@ -231,9 +256,6 @@ def _fill(
     for table in (shards, shard_locks, counters):
         zero = dict.fromkeys({*table.c.keys()} - {*places[0], "seal"}, 0)
         rows = [place | zero for place in places]
-        for row in rows if table is shard_locks else ():
-            if log_of and row["magazine"] == Magazine.MAIN:
-                row |= {"log_of": log_of, "cursor": (cursors or {})[row["shard"]]}
         connection.execute(insert(table), rows)
 
 

@@ -21,6 +21,8 @@ from queue_core.values.names import SIDELINE_SUFFIX, listed, near_first, nearest
 from queue_core.values.schema import deserialize
 from queue_core.values.settings import QueueSettings
 
+#: Which queues people see: no snapshots.
+SHOWN = queues.c.snapshot_of == 0
 # Built once: each firing asks.
 _SHAPE = select(queues.c.schema_version, queues.c.settings).where(queues.c.id == bindparam("queue"))
 _SHAPES = select(
@@ -52,7 +54,7 @@ class QueueChanged(Exception):
 
 def find(connection: Connection, name: str) -> QueueInfo:
     """Return the queue *name*; raises `NoSuchQueue`, with the nearest name."""
-    found = _read(connection, queues.c.name == name)
+    found = _read(connection, queues.c.name == name, SHOWN)
     if not found:
         raise absent(connection, name)
     return found[0]
@@ -60,7 +62,7 @@ def find(connection: Connection, name: str) -> QueueInfo:
 
 def absent(connection: Connection, name: str) -> NoSuchQueue:
     """Return the error that there is no queue *name*, with the nearest name."""
-    known = connection.scalars(select(queues.c.name)).all()
+    known = connection.scalars(select(queues.c.name).where(SHOWN)).all()
     near = listed(near_first(name, known)).replace(",", ", ")
     there = f"{nearest(name, known) or '.'} Queues: {near}" if known else "; it has no queues yet"
     if (whole := name.removesuffix(SIDELINE_SUFFIX)) != name and whole in known:
@@ -84,7 +86,7 @@ def find_those(connection: Connection, wanted: Sequence[str]) -> dict[str, Queue
 
 
 def _named(connection: Connection, wanted: Collection[str]) -> dict[str, QueueInfo]:
-    found = _read(connection, dialect.one_of(queues.c.name, wanted))
+    found = _read(connection, dialect.one_of(queues.c.name, wanted), SHOWN)
     return {queue.name: queue for queue in found}
 
 
@@ -167,7 +169,7 @@ def present(connection: Connection, queue: QueueInfo) -> QueueInfo:
 
 def find_all(connection: Connection) -> list[QueueInfo]:
     """Return every queue, sorted by name."""
-    return _read(connection)
+    return _read(connection, SHOWN)
 
 
 def states(connection: Connection, only: Collection[int] | None = None) -> Sequence[Row[Any]]:
@@ -204,6 +206,7 @@ def names(connection: Connection) -> list[str]:
     query = (
         select(queues.c.id, queues.c.name, queues.c.schema_version, schemas.c.version)
         .outerjoin(schemas, _NEWEST)
+        .where(SHOWN)
         .order_by(queues.c.name)
     )
     found = []
@@ -306,6 +309,7 @@ def _info(row: Row[Any]) -> QueueInfo:
         paused_at=row.paused_at,
         stored_settings=row.settings,
         log_of=row.root_id,
+        detached_at=row.detached_at,
     )
 
 

@@ -154,7 +154,7 @@ counters = Table(
     Column("ignored", BigInteger, nullable=False),
     #: Removed because a new message replaced them, by a policy.
     Column("replaced", BigInteger, nullable=False),
-    #: Removed because the queue was full.
+    #: Removed because the queue was full, or by a seek.
     Column("dropped", BigInteger, nullable=False),
     #: The place at which an interrupted sweep continues.
     Column("sweep_pointer", BigInteger, nullable=False),

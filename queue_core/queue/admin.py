@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
@@ -10,15 +11,21 @@ from queue_core.catalog import queue_changes
 from queue_core.catalog.records import pauses
 from queue_core.catalog.records.acts import Subject, by_hand
 from queue_core.errors import BadOption
+from queue_core.queue.creating import in_micros
 from queue_core.queue.opened import OpenedQueue
 from queue_core.support.interruption import shielded
 from queue_core.upkeep.tasks.compaction import compact
 from queue_core.upkeep.tasks.expire import retire
+from queue_core.values.durations import Duration, check_seconds
+from queue_core.values.model import Extent
+from queue_core.values.schema import TIMESTAMP
 from queue_core.values.settings import QueueSettings, is_whole
 from queue_core.verbs.deactivate import deactivate
 from queue_core.verbs.drop import drop
 from queue_core.verbs.expire import expire
 from queue_core.verbs.repair import Repaired, repair
+from queue_core.verbs.seek import seek
+from queue_core.verbs.snapshot import listed, name_of, snapshot
 from queue_core.verbs.trim import trim
 
 
@@ -231,6 +238,87 @@ class QueueAdmin:
         queue = self._queue
         info = queue.follow()
         return trim(queue.catalog, info) if info.settings.log is not None else 0
+
+    @by_hand
+    def snapshot(self, name: str, keep: Duration = "7 days", *, dry_run: bool = False) -> Extent:
+        """
+        Keep the state of the subscription, so that `seek` can go back to it.
+
+        It keeps the messages that wait or are in flight, those of the sideline with their failures
+        and due times, and the place in the log. The log and the segments are kept for it. It costs
+        no copy of a message.
+
+        Args:
+            name: As that of a queue, and unique among the snapshots of this subscription.
+            keep: For how long, in seconds or as a text. The trim task then removes it; it also goes
+                when the subscription is dropped.
+            dry_run: Whether to count the messages without keeping anything.
+
+        Returns:
+            How many messages and bytes it keeps.
+
+        Raises:
+            BadOption: The queue is no subscription, or *keep* is out of range.
+            BadName: The name is not allowed.
+            QueueExists: The subscription has a snapshot of that name.
+            NoSuchQueue: The queue was dropped.
+        """
+        seconds = check_seconds("keep", keep)
+        return snapshot(self._queue.catalog, self._queue.info, name, seconds, dry_run=dry_run)
+
+    def snapshots(self) -> pa.Table:
+        """
+        List the snapshots of the subscription, the oldest first.
+
+        Returns:
+            For each, its name ``snapshot``, ``taken_at``, ``ends_at``, and how many ``messages`` it
+            has beside those of the log.
+        """
+        with self._queue.catalog.read() as connection:
+            rows = listed(connection, self._queue.info.id)
+        times = [
+            pa.array([getattr(row, at) for row in rows], TIMESTAMP)
+            for at in ("created_at", "ends_at")
+        ]
+        return pa.table(
+            [
+                pa.array(map(name_of, rows), pa.string()),
+                *times,
+                [int(row.messages) for row in rows],
+            ],
+            names=["snapshot", "taken_at", "ends_at", "messages"],
+        )
+
+    @by_hand
+    def seek(self, to: str | datetime, *, force: bool = False, dry_run: bool = False) -> Extent:
+        """
+        Move the subscription, which is paused, to another place of its log, or to a snapshot.
+
+        At a place, it is as a new one: its messages are gone, also those of the sideline, and it
+        gets those of the log from there. A snapshot brings back what it has kept, and stays. A
+        detached subscription is attached again.
+
+        Args:
+            to: ``"earliest"``, ``"latest"``, a time with its time zone, or the name of a snapshot.
+            force: Whether to remove messages in flight as well. Their consumers' settlements then
+                change nothing, as after a sweep.
+            dry_run: Whether to count the messages without changing anything.
+
+        Returns:
+            How many messages and bytes it has then, and how many messages were ``removed``.
+
+        Raises:
+            BadOption: The queue is no subscription, is not paused, has messages in flight, or is a
+                replay or a clone; or there is no such place.
+            QueueDeactivated: The queue was deactivated.
+            NoSuchQueue: The queue was dropped.
+        """
+        place = to if isinstance(to, str) else in_micros(to)
+        if place is None:
+            raise BadOption(
+                f"to={to!r}: use 'earliest', 'latest', a snapshot, or a time with a zone"
+            )
+        return seek(self._queue.catalog, self._queue.info, place, force=force, dry_run=dry_run)
 
     @by_hand
     def repair(self) -> Repaired:

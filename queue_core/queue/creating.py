@@ -10,9 +10,10 @@ from typing import Any, cast
 import pyarrow as pa
 from sqlalchemy import Connection
 
-from queue_core.catalog import queue_changes, queues
+from queue_core.catalog import dialect, queue_changes, queues
 from queue_core.catalog.database import Catalog
-from queue_core.catalog.slices.logs import Start
+from queue_core.catalog.slices import copying, logs, shard_locks
+from queue_core.catalog.slices.logs import Cursor, Start
 from queue_core.catalog.transact import transact
 from queue_core.errors import BadOption
 from queue_core.policies import binding
@@ -20,10 +21,10 @@ from queue_core.policies.imported import storable
 from queue_core.segments.shard_hash import check_key
 from queue_core.support import faults
 from queue_core.values import column_roles
-from queue_core.values.model import QueueInfo
+from queue_core.values.model import Extent, QueueInfo
 from queue_core.values.names import check_queue
 from queue_core.values.schema import canonical
-from queue_core.values.settings import QueueSettings, check_readable, check_shards
+from queue_core.values.settings import QueueSettings, check_readable, check_shards, readable
 
 
 def create(
@@ -76,11 +77,46 @@ def subscribe(
     catalog: Catalog, name: str, to: str, start: object, settings: Mapping[str, Any]
 ) -> QueueInfo:
     """Create a subscription; the arguments and the errors are those of `Store.subscribe`."""
-    check_queue(name)
     with catalog.read() as connection:
         source = queues.find(connection, to)
+    found = _read(catalog, "subscribe", source, name, settings, start)
+    assert isinstance(found, QueueInfo)
+    return found
+
+
+def replay(
+    catalog: Catalog,
+    queue: QueueInfo,
+    to: str,
+    since: object,
+    until: object,
+    settings: Mapping[str, Any],
+    *,
+    dry_run: bool,
+) -> QueueInfo | Extent:
+    """Create a replay; the arguments and the errors are those of `Queue.replay`."""
+    since = "earliest" if since is None else since
+    until = "latest" if until is None else until
+    return _read(catalog, "replay", queue, to, settings, since, until, dry_run=dry_run)
+
+
+def _read(
+    catalog: Catalog,
+    verb: str,
+    source: QueueInfo,
+    name: str,
+    settings: Mapping[str, Any],
+    start: object,
+    end: object = None,
+    *,
+    dry_run: bool = False,
+) -> QueueInfo | Extent:
+    """Create a queue that reads the log of another one, up to an end if there is one."""
+    check_queue(name)
+    with catalog.read() as connection:
         root = queues.by_id(connection, source.root)
-        place = _place(connection, start)
+        place = _place(connection, start, "start" if end is None else "since")
+        stop = None if end is None else _place(connection, end, "until")
     for setting in ("attributes", "categories"):
         if setting in settings:
             raise BadOption(f"{setting}: a subscription has those of queue {root.name!r}")
@@ -89,24 +125,58 @@ def subscribe(
     check_readable(checked)
     column_roles.check(checked, root.schema, root.key)
 
-    def work(connection: Connection) -> QueueInfo:
-        return queue_changes.subscribe(connection, name, source, place, checked)
+    def work(connection: Connection) -> QueueInfo | Extent:
+        held = queue_changes.held_root(connection, source, log=True)
+        cursors = logs.between(connection, held.id, place, stop)
+        if dry_run:
+            age, now = source.settings.message_expiry, dialect.read_clock(connection)
+            return logs.measure(connection, cursors, 0 if age is None else now - int(age * 1e6))
+        return queue_changes.subscribe(connection, name, source, cursors, checked)
 
-    return transact(catalog, "subscribe", work, grows=True)
+    return transact(catalog, verb, work, grows=True)
 
 
-def _place(connection: Connection, start: object) -> Start:
+def clone(catalog: Catalog, queue: QueueInfo, to: str, *, dry_run: bool) -> QueueInfo | Extent:
+    """Create a clone; the arguments and the errors are those of `Queue.clone`."""
+    check_queue(to)
+
+    def work(connection: Connection) -> QueueInfo | Extent:
+        held = copying.hold(connection, [queue.id], free=True)
+        info = queues.present(connection, queue)
+        # What waits in a log is taken from there, up to what it has now.
+        cursors = {
+            key[2]: Cursor(each.log_of, each.cursor, each.cursor + each.behind)
+            for key, each in shard_locks.backlog(connection, [queue.id]).items()
+            if each.behind
+        }
+        if dry_run:
+            return copying.measure(connection, held, cursors)
+        made = queue_changes.subscribe(connection, to, info, cursors, readable(info.settings))
+        copying.copy(connection, held, queue.id, made.id)
+        return made
+
+    return transact(catalog, "clone", work, grows=True)
+
+
+def in_micros(time: object) -> int | None:
+    """Return a time as a catalog has it, or None for what is none with a time zone."""
+    if isinstance(time, datetime) and time.tzinfo is not None:
+        return int(time.timestamp()) * 1_000_000 + time.microsecond
+    return None
+
+
+def _place(connection: Connection, start: object, name: str = "start") -> Start:
     """Return where a subscription begins; raises `BadOption`."""
     if start in ("latest", "earliest"):
         return cast("Start", start)
-    if isinstance(start, datetime) and start.tzinfo is not None:
-        return int(start.timestamp() * 1e6)
+    if (time := in_micros(start)) is not None:
+        return time
     if isinstance(start, str):
         other = queues.find(connection, start)
         if other.log_of:
             return other
     raise BadOption(
-        f"start={start!r}: use 'latest', 'earliest', a datetime with a time zone, or the name of "
+        f"{name}={start!r}: use 'latest', 'earliest', a datetime with a time zone, or the name of "
         "another subscription"
     )
 

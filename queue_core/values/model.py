@@ -77,6 +77,8 @@ class QueueInfo:
     is_dropped: bool = False
     #: Of a subscription: the id of the queue whose log it reads; 0: it is none.
     log_of: int = 0
+    #: Since when it takes nothing more from the log; 0: it does.
+    detached_at: int = 0
 
     @property
     def root(self) -> int:
@@ -92,6 +94,18 @@ class QueueInfo:
     def is_paused(self) -> bool:
         """Whether it gives no messages to firings: by a person, or by its `concurrency`."""
         return self.paused_at is not None or not self.settings.concurrency
+
+
+class Extent(NamedTuple):
+    """How much a replay, a snapshot, a seek or a clone brings, or would bring by its dry run."""
+
+    #: How many messages the queue, or the snapshot, has then.
+    messages: int
+    bytes: int
+    #: How many of a replay's messages have expired by the age that the setting of its queue allows.
+    expired: int = 0
+    #: How many messages a seek removes.
+    removed: int = 0
 
 
 def check_roots(queues: Sequence[QueueInfo]) -> None:

@@ -32,6 +32,17 @@ def check_queue(name: str) -> str:
     return name
 
 
+def of_snapshot(queue: str, name: object) -> str:
+    """Return the name of the hidden queue of a snapshot; raises `BadName`."""
+    whole = f"{queue}@{name}"
+    if not _QUEUE.fullmatch(str(name)) or len(whole) > 128 or name in ("earliest", "latest"):
+        raise BadName(
+            f"snapshot name {name!r}: use a letter, then letters, digits, '_', '-' or '.', at most "
+            f"{127 - len(queue)} in all, and neither 'earliest' nor 'latest'"
+        )
+    return whole
+
+
 def check_magazine(name: str) -> str:
     """Return *name* if it can name a queue, or the sideline of one; raises `BadName`."""
     if isinstance(name, str) and name != SIDELINE_SUFFIX:

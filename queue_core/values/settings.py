@@ -596,6 +596,12 @@ def check_readable(settings: QueueSettings) -> None:
             )
 
 
+def readable(settings: QueueSettings) -> QueueSettings:
+    """Return settings without those that a queue of another one's messages cannot have."""
+    plain = QueueSettings()
+    return replace(settings, **{name: getattr(plain, name) for name in _OF_LOADS})
+
+
 def check_shards(shards: int) -> int:
     """Return *shards* if a queue can have that number of shards; raises `BadOption`."""
     _check(

@@ -110,7 +110,7 @@ _SHARDS = (
     ViewColumn("expired", _LONG, "Messages that expired and were removed."),
     ViewColumn("ignored", _LONG, "Messages that a load left out, as duplicates or by a policy."),
     ViewColumn("replaced", _LONG, "Messages that a policy removed in favour of newer ones."),
-    ViewColumn("dropped", _LONG, "Messages that a full ring dropped."),
+    ViewColumn("dropped", _LONG, "Messages that a full ring or a seek dropped."),
     ViewColumn("waiting", _LONG, "Messages that wait now."),
     ViewColumn("in_flight", _LONG, "Messages that are in flight now."),
 )

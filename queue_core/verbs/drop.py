@@ -1,10 +1,10 @@
 """Drop: remove a deactivated queue and free its name.
 
-Changes: all rows of the queue are deleted and its files become garbage, in one transaction. The
-vacuum removes the keys of its de-duplication. A breaker with its name closes, and open jobs that
-move messages into it fail. A report of the store counts the messages. Guard: the queue is
-deactivated, which cannot be undone. Of two that drop it at once, the second finds it gone. Crash
-before the commit: nothing was removed.
+Changes: all rows of the queue and of its snapshots are deleted and its files become garbage, in one
+transaction. The vacuum removes the keys of its de-duplication. A breaker with its name closes, and
+open jobs that move messages into it fail. A report of the store counts the messages. Guard: the
+queue is deactivated, which cannot be undone. Of two that drop it at once, the second finds it gone.
+Crash before the commit: nothing was removed.
 """
 
 from __future__ import annotations
@@ -36,8 +36,9 @@ def drop(
     def work(connection: Connection) -> int:
         # Before the shard locks, as a firing takes them.
         table_rows.remove(connection, table_rows.BUCKETS, queue.id)
+        own = (queue.id, *queue_changes.snapshots(connection, queue.id))
         for magazine in Magazine:
-            shard_locks.lock(connection, [queue.id], magazine)
+            shard_locks.lock(connection, own, magazine)
         found = queues.states(connection, [queue.id])
         if not found:
             raise queues.dropped(queue)
@@ -55,11 +56,8 @@ def drop(
                 # The store's report: those of the queue go with it.
                 moves.count(None, messages, queue.name, None)
         moves.record(connection, schedule.STORE, task)
-        named = {*segments.of_slices(connection, queue.id)}
-        table_rows.remove(connection, table_rows.MESSAGES, queue.id)
-        logs.forget(connection, queue.id)
-        segments.release(connection, named.union(segments.of_queue(connection, queue.id)))
-        table_rows.remove(connection, table_rows.REST, queue.id)
+        for queue_id in (*queue_changes.snapshots(connection, queue.id), queue.id):
+            remove(connection, queue_id)
         jobs.fail_into(connection, queue)
         # That of a handler without a name of the user's.
         breakers.forget(connection, name_for([queue.name]))
@@ -67,3 +65,12 @@ def drop(
         return len(moves)
 
     return transact(catalog, "drop", work)
+
+
+def remove(connection: Connection, queue_id: int) -> None:
+    """Remove all rows of a queue, and what nothing else names."""
+    named = {*segments.of_slices(connection, queue_id)}
+    table_rows.remove(connection, table_rows.MESSAGES, queue_id)
+    logs.forget(connection, queue_id)
+    segments.release(connection, named.union(segments.of_queue(connection, queue_id)))
+    table_rows.remove(connection, table_rows.REST, queue_id)

@@ -1,14 +1,16 @@
 """Trim: remove the beginning of a queue's log.
 
 Changes: the rows of the log that exceed the setting `log`, oldest first, and the segments that
-nothing else names. What a subscription has not taken in stays, however old it is. Guard: the locks
-of the shards of its subscriptions, under which they take messages in, and the row of the log, which
-a new subscription holds; no load waits for either. Messages are removed by age, so the clock is
-checked. Crash before the commit: the log is as it was.
+nothing else names; before that, the snapshots whose time is over. What a subscription or a snapshot
+has not taken in stays, however old it is. Guard: the locks of the shards of its subscriptions,
+under which they take messages in, and the row of the log, which a new subscription holds; no load
+waits for either. Messages are removed by age, so the clock is checked. Crash before the commit: the
+log is as it was.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from functools import partial
 
 from sqlalchemy import Connection
@@ -16,9 +18,11 @@ from sqlalchemy import Connection
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.identity import clock
 from queue_core.catalog.records.task_log import Moves
-from queue_core.catalog.slices import logs
-from queue_core.catalog.transact import Rounds
+from queue_core.catalog.slices import copying, logs
+from queue_core.catalog.transact import Rounds, transact
 from queue_core.values.model import QueueInfo
+from queue_core.verbs.drop import remove
+from queue_core.verbs.snapshot import ended
 
 #: The most rows of a log that one transaction removes.
 ROUND_ROWS = 1000
@@ -31,7 +35,18 @@ def trim(catalog: Catalog, queue: QueueInfo) -> int:
     Raises `CatalogUnavailable` if the clock may have jumped.
     """
     clock.check(catalog)
+    with catalog.read() as connection:
+        over = ended(connection, queue.id)
+    if over:
+        transact(catalog, "trim", partial(_end, snapshot_ids=over))
     return Rounds(catalog, "trim").repeat(partial(_trim, queue=queue))
+
+
+def _end(connection: Connection, snapshot_ids: Collection[int]) -> None:
+    copying.hold(connection, snapshot_ids)
+    for snapshot_id in snapshot_ids:
+        remove(connection, snapshot_id)
+    clock.confirm(connection)
 
 
 def _trim(connection: Connection, queue: QueueInfo) -> int:

@@ -170,7 +170,7 @@ COUNTERS = {
     "expired": _counter("expired", "Messages that were too old."),
     "ignored": _counter("ignored", "Messages that a load left out."),
     "replaced": _counter("replaced", "Messages that a policy removed."),
-    "dropped": _counter("dropped", "Messages that a full ring dropped."),
+    "dropped": _counter("dropped", "Messages that a full ring or a seek dropped."),
 }
 #: Counters of main that each queue has from the beginning, so that a rate sees the first message.
 #: The others have a series once they were above 0.

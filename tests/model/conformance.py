@@ -47,11 +47,18 @@ class Checker:
         touched: dict[Message, Slice | None] = {}
         slices: dict[Message, list[Slice]] = {}
         advanced, entered = Counter[int](), Counter[int]()
+        # Queues that are made, go, or seek: their messages become others.
+        changed = {
+            row["id"]
+            for change in transaction.changes
+            for row in (change.before, change.after)
+            if change.table == "queues" and row is not None
+        }
         for change in transaction.changes:
             if change.table == "consumers":
                 self._consumer(change, fired)
             elif change.table == "shard_locks":
-                self._cursor(change, advanced)
+                self._cursor(change, advanced, changed)
             elif change.table == "publications":
                 self._publication(change)
             elif change.table == "slices":
@@ -65,9 +72,11 @@ class Checker:
             if compacts and {before and before.state, after and after.state} <= {None, LOADED}:
                 # Its messages are in another segment, and those of both segments waited.
                 name = "compact"
+            if message[0] in changed and (after is None or after.state != FIRED):
+                name = "copy"
             if name is None:
                 raise NotAllowed(f"transaction {transaction.number}: {before} becomes {after}")
-            if before is None and name != "compact":
+            if before is None and name not in ("compact", "copy"):
                 if name == "take" and message[0] not in self.subscriptions:
                     raise NotAllowed(f"transaction {transaction.number}: {after} was not loaded")
                 entered[message[0]] += 1
@@ -93,11 +102,13 @@ class Checker:
             self.merged.add(row["segment_id"])
         return row is not None and row["segment_id"] not in self.merged
 
-    def _cursor(self, change: Change, advanced: Counter[int]) -> None:
+    def _cursor(self, change: Change, advanced: Counter[int], changed: set[int]) -> None:
         row, before = change.after, change.before
         if row is None or not row["log_of"]:
             return
         self.subscriptions.add(row["queue_id"])
+        if row["queue_id"] in changed:
+            return
         if before is not None and row["cursor"] != before["cursor"]:
             if row["cursor"] < before["cursor"]:
                 raise NotAllowed(f"a cursor goes back: {change}")

@@ -28,6 +28,7 @@ COLUMNS = {
         *("row_start", "row_stop", "bitmap", "attempts", "consumer_id", "ticket"),
     ),
     "shard_locks": ("queue_id", "magazine", "shard", "log_of", "cursor"),
+    "queues": ("id", "snapshot_of"),
     "consumers": ("id", "epoch", "last_ticket", "acknowledged"),
     "publications": ("queue_id", "query_id", "batch_id"),
     "id_map": ("segment_id", "queue_id"),

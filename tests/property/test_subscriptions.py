@@ -17,7 +17,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from queue_core import Store
+from queue_core import Queue, Store
 from queue_core.catalog.slices import log_merging
 from queue_core.segments import stager
 from queue_core.upkeep.tasks import compaction_plan
@@ -34,7 +34,7 @@ from tests.property.test_invariants import catalogs
 SHARDS = 2
 READERS = ("billing", "shipping", "late")
 #: Whoever can hold messages: the root has outcomes, too.
-ALL = ("orders", *READERS)
+ALL = ("orders", *READERS, "again", "copy")
 #: How to choose the messages of a firing.
 WAYS = {
     "any": {},
@@ -65,10 +65,18 @@ class Readers(RuleBasedStateMachine):
         self.left: dict[str, set[int]] = {"orders": set()}
         #: What each holds, in the order of firing.
         self.held: dict[str, list[int]] = {name: [] for name in ALL}
+        #: Those that get nothing more.
+        self.ended: set[str] = set()
+        #: What each snapshot is to bring back: messages, and how many were loaded before it.
+        self.kept: dict[str, tuple[set[int], int]] = {}
 
     def teardown(self) -> None:
         for name in self.left:
             self.finish(name)
+        for name in sorted(set(self.left) - {"orders"}):
+            # Their snapshots keep what they have.
+            self.store.queue(name).admin.deactivate()
+            self.store.queue(name).admin.drop()
         log_earlier(self.store, 3_601)
         self.topic.admin.trim()
         self.store.admin.vacuum(grace=0)
@@ -97,20 +105,65 @@ class Readers(RuleBasedStateMachine):
         ids = self.topic.load(orders(count, self.number, customers=customers)).to_pylist()
         self.number += count
         self.loaded += ids
-        for left in self.left.values():
-            left.update(ids)
+        for name in self.left.keys() - self.ended:
+            self.left[name].update(ids)
 
-    @precondition(lambda self: len(self.left) < len(ALL))
+    @precondition(lambda self: not self.left.keys() >= {*READERS})
     @rule(latest=st.booleans())
     def subscribe(self, latest: bool) -> None:
         name = next(name for name in READERS if name not in self.left)
         reader = self.store.subscribe(
             name, to="orders", start="latest" if latest else "earliest", retry=None
         )
-        ids = [] if latest else reader.browse().column("_message_id").to_pylist()
-        self.left[name] = set(ids)
-        # What was trimmed is gone; what is left is the end of each shard.
-        assert self.left[name] <= set(self.loaded)
+        self.left[name] = set() if latest else self.all_of(reader)
+
+    def all_of(self, reader: Queue) -> set[int]:
+        """What was trimmed is gone; what is left is the end of each shard."""
+        ids = reader.browse().column("_message_id").to_pylist()
+        assert set(ids) <= set(self.loaded)
+        return set(ids)
+
+    @precondition(lambda self: "again" not in self.left)
+    @rule(data=st.data())
+    def replay(self, data) -> None:
+        again = self.store.queue(data.draw(st.sampled_from(self.readers()))).replay("again")
+        self.left["again"] = self.all_of(again)
+        self.ended.add("again")
+
+    @precondition(lambda self: "copy" not in self.left)
+    @rule(data=st.data())
+    def clone(self, data) -> None:
+        name = data.draw(st.sampled_from(self.readers()))
+        self.store.queue(name).clone("copy")
+        self.left["copy"] = self.left[name] - set(self.held[name])
+        self.ended.add("copy")
+
+    @precondition(lambda self: len(self.left) > 1)
+    @rule(data=st.data())
+    def snapshot(self, data) -> None:
+        name = data.draw(st.sampled_from(sorted({*self.left} - {"orders"})))
+        if name not in self.kept:
+            assert self.store.queue(name).admin.snapshot("kept").messages == len(self.left[name])
+            self.kept[name] = (set(self.left[name]), len(self.loaded))
+
+    @precondition(lambda self: len(self.left) > 1)
+    @rule(data=st.data(), to=st.sampled_from(["earliest", "latest", "kept"]))
+    def seek(self, data, to: str) -> None:
+        name = data.draw(st.sampled_from(sorted({*self.left} - {"orders"})))
+        if (name not in self.kept) if to == "kept" else (name in self.ended):
+            return
+        queue = self.store.queue(name)
+        queue.admin.pause()
+        found = queue.admin.seek(to, force=True)
+        assert found.removed <= len(self.left[name])
+        queue.admin.resume()
+        if to == "kept":
+            kept, loaded = self.kept[name]
+            self.left[name] = kept | set([] if name in self.ended else self.loaded[loaded:])
+        else:
+            self.left[name] = set() if to == "latest" else self.all_of(queue)
+        self.held[name] = []
+        assert found.messages == len(self.left[name])
 
     @rule(data=st.data(), count=st.integers(1, 6), way=st.sampled_from(sorted(WAYS)))
     def fire(self, data, count: int, way: str) -> None:

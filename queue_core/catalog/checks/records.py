@@ -71,4 +71,5 @@ def check_records(scope: Scope) -> Iterator[Finding]:
 
 
 def _read_queue(row: Any) -> object:
-    return check_queue(row.name), QueueSettings.from_json(row.settings)
+    name = row.name.partition("@")[0] if row.snapshot_of else row.name
+    return check_queue(name), QueueSettings.from_json(row.settings)

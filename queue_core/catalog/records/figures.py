@@ -158,7 +158,7 @@ def _present(only: _Only = lambda _: (), *, everything: bool = False) -> Select[
             *(sums.c[name] for name in counts),
         )
         .select_from(found)
-        .where(*only(queues.c.id))
+        .where(queues.c.snapshot_of == 0, *only(queues.c.id))
     )
 
 

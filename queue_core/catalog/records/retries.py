@@ -62,7 +62,7 @@ def next_due(connection: Connection, names: Collection[str] | None = None) -> li
     )
     now = dialect.now().label("now")
     own = select(queues.c.name, first.label("due_at"), null().label("job"), now)
-    own = own.where(queues.c.deactivated_at.is_(None))
+    own = own.where(queues.c.deactivated_at.is_(None), queues.c.snapshot_of == 0)
     # A job that no process has begun is due at once, for any process.
     due_at = func.coalesce(jobs.c.due_at, 0)
     steps = select(queues.c.name, due_at, jobs.c.id, now).join(jobs, jobs.c.queue_id == queues.c.id)

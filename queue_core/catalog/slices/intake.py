@@ -92,7 +92,7 @@ def _behind(
         for row in rows:
             key = by_shard[row.shard]
             if len(found[key]) < most:
-                piece = as_slice(key, row, ends[key], unmapped=bool(row.unmapped))
+                piece = as_slice(key, row, ends[key], left[key], unmapped=bool(row.unmapped))
                 found[key].append(piece)
                 ends[key] += len(piece.rows)
                 left[key] -= len(piece.rows)
@@ -118,11 +118,15 @@ def _rows(
     return [row for row in rows if row.shard is not None]
 
 
-def as_slice(key: ShardKey, row: Row[Any], begin: int, *, unmapped: bool = False) -> Slice:
-    """Return the messages of a row of a log from an offset on."""
+def as_slice(
+    key: ShardKey, row: Row[Any], begin: int, most: int | None = None, *, unmapped: bool = False
+) -> Slice:
+    """Return the messages of a row of a log from an offset on, or *most* of them."""
     rows = Rows.from_bytes(row.row_start, row.row_stop, row.bitmap)
     if begin > row.first_offset:
         rows = rows.split(begin - row.first_offset)[1]
+    if most is not None:
+        rows = rows.split(most)[0]
     return Slice(
         id=0,
         queue_id=key[0],

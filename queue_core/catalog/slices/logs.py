@@ -26,6 +26,7 @@ from sqlalchemy import (
     Row,
     Select,
     bindparam,
+    case,
     delete,
     func,
     insert,
@@ -39,7 +40,7 @@ from queue_core.catalog.slices.slices import ShardKey, Tail, execute_each
 from queue_core.catalog.tables import log_slices, logs, queues, shard_locks, shards
 from queue_core.catalog.tables import segments as segment_rows
 from queue_core.values.log_limits import LogLimits
-from queue_core.values.model import Magazine, QueueInfo
+from queue_core.values.model import Extent, Magazine, QueueInfo
 from queue_core.values.rows import Rows
 
 _INSERT = insert(log_slices).inline()
@@ -176,6 +177,60 @@ def places(connection: Connection, queue_id: int, start: Start) -> dict[int, int
     return last | {row.shard: row.first for row in connection.execute(since)}
 
 
+class Cursor(NamedTuple):
+    """Where a subscription stands in a shard, as the row of its lock has it."""
+
+    log_of: int
+    cursor: int
+    cursor_end: int = 0
+
+
+def cursors(connection: Connection, queue_id: int) -> dict[int, Cursor]:
+    """Return the cursors of a queue by shards, which the transaction has locked."""
+    query = select(shard_locks.c.shard, *(shard_locks.c[name] for name in Cursor._fields))
+    here = shard_locks.c.queue_id == queue_id, shard_locks.c.magazine == int(Magazine.MAIN)
+    return {row.shard: Cursor(*row[1:]) for row in connection.execute(query.where(*here))}
+
+
+def place(connection: Connection, queue_id: int, wanted: Mapping[int, Cursor]) -> None:
+    """Set the cursors of a queue by shards."""
+    rows = [
+        {"queue": queue_id, "at": at, "of": to.log_of, "to": to.cursor, "end": to.cursor_end}
+        for at, to in sorted(wanted.items())
+    ]
+    execute_each(connection, _PLACE, rows)
+
+
+def between(
+    connection: Connection, queue_id: int, start: Start, end: Start | None = None
+) -> dict[int, Cursor]:
+    """Return the cursors of a subscription from a place of a log, up to another one if given."""
+    first = places(connection, queue_id, start)
+    if end is None:
+        return {shard: Cursor(queue_id, at) for shard, at in first.items()}
+    last = places(connection, queue_id, end)
+    # An end of 0 would be none; there is nothing before it.
+    return {
+        shard: Cursor(queue_id if last[shard] else 0, min(at, last[shard]), last[shard])
+        for shard, at in first.items()
+    }
+
+
+def measure(connection: Connection, wanted: Mapping[int, Cursor], expired: int = 0) -> Extent:
+    """
+    Return how much of a log subscriptions have before them, given by shards.
+
+    *expired*: what was loaded up to this time has expired.
+    """
+    found = [0, 0, 0]
+    for shard, each in wanted.items():
+        given = {"queue": each.log_of, "at": shard, "first": each.cursor, "until": expired}
+        given["end"] = each.cursor_end or 2**62
+        row = connection.execute(_MEASURE, given).one()
+        found = [total + int(part or 0) for total, part in zip(found, row, strict=True)]
+    return Extent(*found)
+
+
 def readers_of(connection: Connection, segment_ids: Collection[int]) -> Sequence[int]:
     """Return the subscriptions to queues whose logs name some segments."""
     named = (dialect.one_of(segment_rows.c.id, segment_ids), segment_rows.c.log_rows > 0)
@@ -276,6 +331,23 @@ def let_go(connection: Connection, named: Mapping[int, int]) -> None:
     segments.release(connection, named.keys())
 
 
+_NUMBER = BigInteger()
+_PLACE = (
+    update(shard_locks)
+    .where(
+        shard_locks.c.queue_id == bindparam("queue"),
+        shard_locks.c.magazine == int(Magazine.MAIN),
+        shard_locks.c.shard == bindparam("at"),
+    )
+    .values(
+        seals.changing(
+            shard_locks,
+            log_of=bindparam("of", type_=_NUMBER),
+            cursor=bindparam("to", type_=_NUMBER),
+            cursor_end=bindparam("end", type_=_NUMBER),
+        )
+    )
+)
 _READERS = select(shard_locks.c.shard, shard_locks.c.cursor).where(
     shard_locks.c.queue_id.in_(select(queues.c.id).where(queues.c.root_id == bindparam("queue"))),
     shard_locks.c.magazine == int(Magazine.MAIN),
@@ -284,6 +356,22 @@ _READERS = select(shard_locks.c.shard, shard_locks.c.cursor).where(
 )
 _SIZES = select(shards.c.shard, shards.c.logged, shards.c.logged_bytes).where(
     shards.c.queue_id == bindparam("queue"), shards.c.magazine == int(Magazine.MAIN)
+)
+_ENDS = log_slices.c.first_offset + log_slices.c.count
+_FIRST, _END = (bindparam(name, type_=BigInteger) for name in ("first", "end"))
+_HERE = case((_ENDS < _END, _ENDS), else_=_END) - case(
+    (log_slices.c.first_offset > _FIRST, log_slices.c.first_offset), else_=_FIRST
+)
+_OLD = log_slices.c.loaded_at <= bindparam("until", type_=BigInteger)
+_MEASURE = select(
+    func.sum(_HERE),
+    func.sum(log_slices.c.bytes * _HERE / log_slices.c.count),
+    func.sum(case((_OLD, _HERE), else_=0)),
+).where(
+    log_slices.c.queue_id == bindparam("queue"),
+    log_slices.c.shard == bindparam("at"),
+    log_slices.c.first_offset < _END,
+    _ENDS > _FIRST,
 )
 _HEADS: Select[Any] = (
     select(

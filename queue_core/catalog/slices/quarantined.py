@@ -41,7 +41,11 @@ def find(connection: Connection, queue_ids: Collection[int] | None = None) -> li
         )
         .join(queues, queues.c.id == slices.c.queue_id)
         .outerjoin(segments, segments.c.id == slices.c.segment_id)
-        .where(*DAMAGED, slices.c.magazine.in_([int(each) for each in Magazine]))
+        .where(
+            *DAMAGED,
+            queues.c.snapshot_of == 0,
+            slices.c.magazine.in_([int(each) for each in Magazine]),
+        )
         .group_by(slices.c.queue_id, queues.c.name, slices.c.segment_id, segments.c.file)
         .order_by(slices.c.queue_id, slices.c.segment_id)
     )

@@ -15,6 +15,7 @@ from tests.children import Journal
 from tests.crash.workloads.common import (
     FEW,
     MANY,
+    Act,
     Workload,
     around,
     load,
@@ -123,12 +124,86 @@ def merged_rows_are_read(store: Store, journal: Journal) -> None:
     audit(store)
 
 
+def is_half_read(store: Store, journal: Journal) -> None:
+    """A subscription with messages in the sideline, in flight, waiting, and in the log."""
+    is_read(store, journal)
+    reader = store.queue(NAME)
+    reader.sideline(reader.fire(FEW), reason="no")
+    reader.browse()
+    reader.fire(FEW)
+    load(store, journal, FEW)
+
+
+def replays(store: Store, journal: Journal) -> None:
+    if "again" not in store.queues():
+        the_queue(store).replay("again")
+
+
+def clones(store: Store, journal: Journal) -> None:
+    if "again" not in store.queues():
+        store.queue(NAME).clone("again")
+
+
+def a_copy_has(less: int) -> Act:
+    """Check that a replay or a clone has each message once, without some of them."""
+
+    def check(store: Store, journal: Journal) -> None:
+        copy = store.queue("again")
+        copy.shovel()
+        ids = copy.fire("all").ids.to_pylist()
+        assert len(ids) == len(set(ids)) == len(loaded_ids(journal)) - less
+        gets_everything(store, journal)
+
+    return check
+
+
+def snaps(store: Store, journal: Journal) -> None:
+    admin = store.queue(NAME).admin
+    if not admin.snapshots().num_rows:
+        assert admin.snapshot("kept").messages == len(loaded_ids(journal))
+
+
+def goes_back(store: Store, journal: Journal) -> None:
+    reader = store.queue(NAME)
+    reader.delete(reader.fire(FEW))
+    reader.admin.pause()
+    assert reader.admin.seek("kept", force=True).messages == len(loaded_ids(journal))
+    reader.admin.resume()
+    gets_everything(store, journal)
+
+
+def is_kept(store: Store, journal: Journal) -> None:
+    is_half_read(store, journal)
+    snaps(store, journal)
+    reader = store.queue(NAME)
+    reader.delete(reader.fire(MANY))
+    reader.admin.pause()
+
+
+def seeks(store: Store, journal: Journal) -> None:
+    found = store.queue(NAME).admin.seek("kept", force=True)
+    assert found.messages == len(loaded_ids(journal))
+
+
+def is_back(store: Store, journal: Journal) -> None:
+    store.queue(NAME).admin.resume()
+    gets_everything(store, journal)
+
+
 _MERGE = Workload(prepare=has_small_rows, act=merges, check=merged_rows_are_read, ends=True)
 _SUBSCRIBE = Workload(prepare=is_logged, act=subscribes, check=gets_everything, ends=True)
 _TAKE_IN = Workload(prepare=is_read, act=takes_in, check=gets_everything, ends=True)
 _TRIM = Workload(prepare=grows_old, act=trims, check=only_the_log_is_shorter, ends=True)
+_REPLAY = Workload(prepare=is_half_read, act=replays, check=a_copy_has(0), ends=True)
+_CLONE = Workload(prepare=is_half_read, act=clones, check=a_copy_has(FEW), ends=True)
+_SNAPSHOT = Workload(prepare=is_half_read, act=snaps, check=goes_back, ends=True)
+_SEEK = Workload(prepare=is_kept, act=seeks, check=is_back, ends=True)
 FAULTS = {
     **around("subscribe", _SUBSCRIBE),
+    **around("replay", _REPLAY),
+    **around("clone", _CLONE),
+    **around("snapshot", _SNAPSHOT),
+    **around("seek", _SEEK),
     **around("take_in", _TAKE_IN),
     **around("trim", _TRIM),
     "merge.written": _MERGE,

@@ -1,0 +1,103 @@
+"""Seek: move a paused subscription to another place of its log, or back to a snapshot of it.
+
+Changes: all of its slices go, in main and in the sideline, with its failures, and its cursors move.
+Slices of the snapshot are copied. A detached subscription is attached again. All is one
+transaction: for 100,000 slices, it takes a few seconds. Guard: the queue's row, so that nobody
+resumes it; the locks of its shards and slices, and the rows of the log. Messages in flight are
+removed only by force: as after a sweep, no later settlement finds them. Crash before the commit:
+the subscription is where it was.
+"""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import numpy as np
+from sqlalchemy import Connection, Row
+
+from queue_core.catalog import queue_changes, seals
+from queue_core.catalog import queues as catalog_queues
+from queue_core.catalog.database import Catalog
+from queue_core.catalog.holders.consumers import names_of
+from queue_core.catalog.records import acts
+from queue_core.catalog.slices import copying, logs
+from queue_core.catalog.slices.slice_batches import NULL, SliceBatch
+from queue_core.catalog.tables import queues
+from queue_core.catalog.transact import transact
+from queue_core.errors import BadOption
+from queue_core.values.model import Extent, QueueInfo
+from queue_core.values.names import listed
+from queue_core.verbs.snapshot import find
+
+
+def seek(
+    catalog: Catalog,
+    queue: QueueInfo,
+    to: int | str,
+    *,
+    force: bool = False,
+    dry_run: bool = False,
+) -> Extent:
+    """
+    Move a subscription to a place, to a time in microseconds, or to a snapshot by its name.
+
+    Returns what it has then, and how many messages are removed. Raises `BadOption`.
+    """
+
+    def work(connection: Connection) -> Extent:
+        back = _snapshot(connection, queue, to)
+        held = copying.hold(connection, [queue.id, *([back.id] if back else [])])
+        # Its time may have been over.
+        back = _snapshot(connection, queue, to)
+        catalog_queues.hold(connection, queue, alone=True)
+        info = catalog_queues.present(connection, queue)
+        own = held.queue_id == info.id
+        _check(connection, info, held[own], force=force)
+        if back is not None:
+            cursors = logs.cursors(connection, back.id)
+        else:
+            _check_endless(connection, info)
+            root = queue_changes.held_root(connection, info, log=True)
+            cursors = logs.between(connection, root.id, cast("logs.Start", to))
+        extent = copying.measure(connection, held[~own], cursors)
+        if not dry_run:
+            copying.remove_all(connection, info.id, held[own])
+            if back is not None:
+                copying.copy(connection, held[~own], back.id, info.id)
+            logs.place(connection, info.id, cursors)
+            detached_at = back.detached_at if back else 0
+            seals.change(connection, queues, queues.c.id == info.id, detached_at=detached_at)
+            acts.note(connection)
+        return extent._replace(removed=held[own].messages)
+
+    return transact(catalog, "seek", work, grows=True)
+
+
+def _snapshot(connection: Connection, queue: QueueInfo, to: int | str) -> Row[Any] | None:
+    is_place = isinstance(to, int) or to in ("earliest", "latest")
+    return None if is_place else find(connection, queue, str(to))
+
+
+def _check(connection: Connection, queue: QueueInfo, held: SliceBatch, *, force: bool) -> None:
+    """Raise `BadOption` unless a queue is a subscription, paused, and has nothing in flight."""
+    if not queue.log_of:
+        raise BadOption(f"queue {queue.name!r} is no subscription, so that it cannot seek")
+    if not queue.is_paused:
+        raise BadOption(f"queue {queue.name!r} fires messages; pause it before you seek")
+    flying = held[held.ticket != NULL]
+    if len(flying) and not force:
+        names = names_of(connection, np.unique(flying.consumer_id).tolist())
+        raise BadOption(
+            f"{flying.messages:,} messages of queue {queue.name!r} are in flight, with "
+            f"{listed(sorted(names.values())).replace(',', ', ')}; wait until they are settled, or "
+            "use force=True to take them away"
+        )
+
+
+def _check_endless(connection: Connection, queue: QueueInfo) -> None:
+    """Raise `BadOption` for a replay or a clone, which have an end."""
+    there = logs.cursors(connection, queue.id).values()
+    if any(each.cursor_end or not (each.log_of or queue.detached_at) for each in there):
+        raise BadOption(
+            f"queue {queue.name!r} is a replay or a clone, which has an end; replay the queue again"
+        )

@@ -1,0 +1,420 @@
+"""Replays, snapshots, seeks and clones: other queues, or other places, for the same messages."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from sqlalchemy import select
+
+from queue_core import Store
+from queue_core.catalog.tables import queues
+from queue_core.errors import BadName, BadOption, DamagedSegment, NoSuchQueue, QueueExists
+from queue_core.upkeep.tasks import trim
+from tests.books import audit, leftover_files
+from tests.dump import log_earlier
+from tests.factories import make_queue, numbers_of, orders
+
+pytestmark = pytest.mark.each_catalog
+
+
+@pytest.fixture
+def topic(store):
+    return make_queue(store, shards=2, log="7 days")
+
+
+@pytest.fixture
+def reader(store, topic):
+    return store.subscribe("billing", to="orders", retry=None)
+
+
+def drained(queue, most=7):
+    """The numbers of all messages, which are deleted, in their order."""
+    found = []
+    while (fired := queue.fire(most, timeout=0)).messages.num_rows:
+        found += numbers_of(fired.messages)
+        queue.delete(fired)
+    return sorted(found)
+
+
+def in_order(store):
+    """Every slice and every row of a log has its segment, and no file is left over but garbage."""
+    audit(store)
+    assert store.admin.fsck(deep=True).to_pylist() == []
+    store.admin.vacuum(grace=0)
+    assert leftover_files(store) == set()
+
+
+def load(topic, first, last):
+    for number in range(first, last, 5):
+        topic.load(orders(min(5, last - number), number))
+
+
+def row_of(store, name):
+    [row] = [row for row in store.view("queues").to_pylist() if row["queue"] == name]
+    return row
+
+
+def rows_of(queue):
+    """All messages of a queue by number: their ids, failures and magazines."""
+    return {
+        row["number"]: (magazine, row["_message_id"], row["_attempt"])
+        for magazine in ("main", "sideline")
+        for row in queue.browse(magazine=magazine).to_pylist()
+    }
+
+
+# replay
+
+
+def test_a_replay_has_a_part_of_the_log_and_ends(store, topic, reader):
+    load(topic, 0, 10)
+    log_earlier(store, 7_200)
+    begun = datetime.now(UTC) - timedelta(hours=1)
+    load(topic, 10, 20)
+    log_earlier(store, 3_600)
+    until = datetime.now(UTC) - timedelta(minutes=30)
+    load(topic, 20, 30)
+    begun -= timedelta(hours=1)
+
+    counted = topic.replay("again", since=begun, until=until, dry_run=True)
+    assert counted.messages == 10
+    assert 0 < counted.bytes < topic.replay("again", dry_run=True).bytes
+    assert "again" not in store.queues()
+    again = topic.replay("again", since=begun, until=until)
+    everything = reader.replay("everything")
+    load(topic, 30, 35)
+
+    assert row_of(store, "again")["waiting"] == 10
+    assert drained(again) == list(range(10, 20))
+    assert drained(everything, 3) == list(range(30))
+    assert drained(reader) == list(range(35))
+    assert row_of(store, "again")["waiting"] == 0
+    with pytest.raises(BadOption):
+        again.load(orders(1))
+    in_order(store)
+
+
+def test_a_replay_keeps_ids_and_its_part_of_the_log(store, topic):
+    load(topic, 0, 20)
+    topic.delete(topic.fire("all"))
+    again = topic.replay("again")
+    log_earlier(store, 8 * 86_400)
+    assert topic.admin.trim() == 0
+    fired = again.fire("all")
+    assert sorted(numbers_of(fired.messages)) == list(range(20))
+    assert topic.admin.trim() == 20
+    again.reload(fired)
+    assert drained(again) == list(range(20))
+    in_order(store)
+
+
+def test_the_dry_run_of_a_replay_counts_what_has_expired(store):
+    topic = make_queue(store, log="7 days", message_expiry=3_600)
+    load(topic, 0, 10)
+    log_earlier(store, 7_200, "loaded_at")
+    load(topic, 10, 15)
+
+    assert topic.replay("again", dry_run=True)[::2] == (15, 10)
+    assert drained(topic.replay("again")) == list(range(15))
+    in_order(store)
+
+
+def test_an_empty_part_of_a_log_gives_nothing(store, topic):
+    load(topic, 0, 10)
+    now = datetime.now(UTC) + timedelta(hours=1)
+    empty = topic.replay("empty", since=now)
+    before = topic.replay("before", until=now - timedelta(days=1))
+    load(topic, 10, 20)
+    assert drained(empty) == drained(before) == []
+    assert topic.replay("third", since=now, dry_run=True).messages == 0
+    in_order(store)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "error"),
+    [
+        ({"to": "orders"}, QueueExists),
+        ({"to": "no way"}, BadName),
+        ({"to": "x", "since": "soon"}, NoSuchQueue),
+        ({"to": "x", "until": datetime(2026, 1, 1)}, BadOption),
+        ({"to": "x", "log": "1 day"}, BadOption),
+    ],
+    ids=["taken", "name", "place", "zone", "setting"],
+)
+def test_what_no_replay_is(topic, wanted, error):
+    with pytest.raises(error):
+        topic.replay(**wanted)
+
+
+# snapshots and seeks
+
+
+def test_a_seek_brings_back_what_a_snapshot_has_kept(store, topic, reader):
+    load(topic, 0, 40)
+    reader.sideline(reader.fire(5), reason="no")
+    reader.delete(reader.fire(5))
+    held = reader.fire(10)
+    kept = reader.admin.snapshot("before", dry_run=True)
+    assert (kept.messages, reader.admin.snapshots().num_rows) == (35, 0)
+    assert reader.admin.snapshot("before") == kept
+    before = rows_of(reader)
+    reader.delete(held)
+    reader.shovel()
+    assert len(drained(reader)) == 25
+    load(topic, 40, 50)
+
+    reader.admin.pause()
+    for removed in (0, 45):
+        counted = reader.admin.seek("before", dry_run=True)
+        assert (counted.messages, counted.removed) == (45, removed)
+        assert reader.admin.seek("before") == counted
+        row = row_of(store, "billing")
+        assert (row["waiting"], row["sidelined"], row["in_flight"]) == (40, 5, 0)
+        rows = rows_of(reader)
+        assert len(rows) == 45
+        assert {number: rows[number] for number in before} == before
+        in_order(store)
+    assert store.view("sideline", "billing").column("reason").to_pylist() == ["no"] * 5
+    reader.admin.resume()
+    reader.shovel()
+    assert len(drained(reader)) == 45
+    in_order(store)
+
+
+def test_a_seek_to_a_place_makes_a_subscription_as_new(store, topic, reader):
+    load(topic, 0, 20)
+    log_earlier(store, 7_200)
+    load(topic, 20, 30)
+    log_earlier(store, 3_600)
+    begun = datetime.now(UTC) - timedelta(hours=2)
+    reader.sideline(reader.fire(5), reason="no")
+    reader.fire(5, selector="number >= 0")
+    reader.reload(reader.fire(1))
+    load(topic, 30, 35)
+    reader.sweep(0, dead_after=0)
+    reader.admin.pause()
+
+    for place, found in (("latest", 0), (begun, 15), ("earliest", 35)):
+        counted = reader.admin.seek(place, force=True, dry_run=True)
+        assert counted.messages == found
+        assert reader.admin.seek(place, force=True) == counted
+        row = row_of(store, "billing")
+        assert (row["waiting"], row["sidelined"]) == (found, 0)
+        assert store.view("failures", "billing").num_rows == 0
+        in_order(store)
+    reader.admin.resume()
+    assert drained(reader) == list(range(35))
+    in_order(store)
+
+
+def test_only_a_paused_subscription_seeks_and_what_is_in_flight_stays(store, topic, reader):
+    load(topic, 0, 20)
+    reader.admin.snapshot("before")
+    held = reader.fire(5, consumer=store.consumer("worker"))
+    with pytest.raises(BadOption, match="pause it"):
+        reader.admin.seek("earliest")
+    reader.admin.pause()
+    with pytest.raises(BadOption, match="5 messages of queue 'billing' are in flight, with worker"):
+        reader.admin.seek("before")
+    with pytest.raises(BadOption, match="no subscription"):
+        topic.admin.seek("earliest")
+    with pytest.raises(BadOption, match="no snapshot 'befor'; did you mean 'before'"):
+        reader.admin.seek("befor")
+
+    assert reader.admin.seek("before", force=True).removed == 5
+    assert reader.delete(held) == 0
+    reader.admin.resume()
+    again = reader.fire(5)
+    assert reader.delete(held) == 0
+    assert reader.delete(again) == 5
+    assert len(drained(reader)) == 15
+    in_order(store)
+
+
+def test_a_snapshot_is_hidden_and_keeps_its_part_of_the_log(store, topic, reader):
+    load(topic, 0, 20)
+    seen = [row for row in store.view("queues").to_pylist() if row["queue"] == "billing"]
+    reader.sideline(reader.fire(5), reason="no")
+    reader.admin.snapshot("before")
+    assert store.queues() == ["billing", "orders"]
+    assert [row["queue"] for row in store.view("queues").to_pylist()] == ["billing", "orders"]
+    assert {row["queue"] for row in store.view("slices").to_pylist()} == {"billing", "orders"}
+    assert seen
+    with pytest.raises((NoSuchQueue, BadName)):
+        store.queue("billing@before")
+    with pytest.raises(QueueExists, match="snapshot 'before' of queue 'billing' exists already"):
+        reader.admin.snapshot("before")
+    with pytest.raises(BadName, match="neither"):
+        reader.admin.snapshot("latest")
+    with pytest.raises(BadOption, match="no subscription"):
+        topic.admin.snapshot("before")
+
+    reader.shovel()
+    drained(reader)
+    drained(topic)
+    log_earlier(store, 8 * 86_400)
+    # Its cursor stands behind the five.
+    assert topic.admin.trim() <= 5
+    in_order(store)
+    [row] = reader.admin.snapshots().to_pylist()
+    assert (row["snapshot"], row["messages"]) == ("before", 5)
+    assert row["ends_at"] - row["taken_at"] == pytest.approx(
+        timedelta(days=7), abs=timedelta(seconds=9)
+    )
+
+
+def test_a_snapshot_ends_by_the_trim_or_with_its_subscription(store, topic, reader):
+    load(topic, 0, 20)
+    reader.fire(5)
+    reader.admin.snapshot("short", keep=0)
+    reader.admin.snapshot("long")
+    topic.admin.trim()
+    assert reader.admin.snapshots().column("snapshot").to_pylist() == ["long"]
+    in_order(store)
+    reader.admin.deactivate()
+    reader.admin.drop()
+    with store.catalog.read() as connection:
+        assert connection.scalars(select(queues.c.name)).all() == ["orders"]
+    drained(topic)
+    log_earlier(store, 8 * 86_400)
+    assert topic.admin.trim() == 20
+    in_order(store)
+
+
+def test_the_trim_task_finds_a_snapshot_that_has_ended(store, topic, reader):
+    reader.admin.snapshot("short", keep=0)
+    assert trim.with_work(store.catalog, [topic.info, reader.info]) == [topic.info]
+    topic.admin.trim()
+    assert trim.with_work(store.catalog, [topic.info]) == []
+
+
+def test_compacted_messages_come_back_with_their_ids(store):
+    topic = make_queue(store, log="7 days")
+    reader = store.subscribe("billing", to="orders")
+    for number in range(80):
+        topic.load(orders(1, number))
+    reader.delete(reader.fire(1, selector="number = 0"))
+    reader.admin.snapshot("before")
+    before = rows_of(reader)
+    assert reader.admin.compact() == 79
+    reader.admin.snapshot("compacted")
+    drained(topic)
+    fired = reader.fire(10)
+    reader.delete(fired)
+    reader.admin.pause()
+    log_earlier(store, 8 * 86_400)
+    topic.admin.trim()
+
+    for name in ("before", "compacted", "before"):
+        reader.admin.seek(name)
+        assert rows_of(reader) == before
+        in_order(store)
+    reader.admin.resume()
+    fired = reader.fire("all")
+    assert reader.delete(fired.ids) == 79
+    in_order(store)
+
+
+@pytest.mark.spoiled
+def test_damaged_messages_stay_damaged(store, topic, reader):
+    topic.load(orders(4_000))
+    [location] = store.storage.list()
+    file = Path(store.storage.uri, location)
+    whole = file.read_bytes()
+    file.write_bytes(bytes(len(whole)))
+    with pytest.raises(DamagedSegment):
+        reader.fire(1)
+    reader.admin.snapshot("before")
+    reader.admin.pause()
+    reader.admin.seek("before")
+    assert row_of(store, "billing")["damaged"] == 4_000
+    audit(store, spoiled=True)
+    file.write_bytes(whole)
+    assert reader.admin.repair().messages == 4_000
+    reader.admin.resume()
+    assert drained(reader, 1_000) == list(range(4_000))
+    audit(store, spoiled=True)
+
+
+def test_a_snapshot_follows_new_columns(store, topic, reader):
+    load(topic, 0, 10)
+    reader.admin.snapshot("before")
+    topic.admin.add_columns(pa.schema([pa.field("note", pa.string())]))
+    drained(reader)
+    reader.admin.pause()
+    reader.admin.seek("before")
+    reader.admin.resume()
+    assert drained(store.queue("billing")) == list(range(10))
+    in_order(store)
+
+
+# clones
+
+
+@pytest.mark.parametrize("settings", [{}, {"log": "7 days"}, {"fair_by": "customer"}], ids=str)
+def test_a_clone_has_what_waits(store, settings):
+    queue = make_queue(store, shards=2, key="customer", **settings)
+    load(queue, 0, 30)
+    queue.sideline(queue.fire(5), reason="no")
+    held = set(numbers_of(queue.fire(5).messages))
+    waiting = {number: row for number, row in rows_of(queue).items() if number not in held}
+    assert queue.clone("orders_test", dry_run=True).messages == 25
+    assert store.queues() == ["orders"]
+
+    copy = queue.clone("orders_test")
+    load(queue, 30, 35)
+    assert rows_of(copy) == waiting
+    assert store.view("sideline", "orders_test").column("reason").to_pylist() == ["no"] * 5
+    with pytest.raises(BadOption):
+        copy.load(orders(1))
+    copy.admin.pause()
+    with pytest.raises(BadOption, match="a replay or a clone"):
+        copy.admin.seek("earliest")
+    copy.admin.resume()
+    copy.shovel()
+    assert len(drained(copy)) == 25
+    assert row_of(store, "orders")["waiting"] == 25
+    queue.admin.deactivate()
+    with pytest.raises(BadOption, match="clones, which need its messages: orders_test; drop"):
+        queue.admin.drop()
+    copy.admin.deactivate()
+    copy.admin.drop()
+    queue.admin.drop()
+    in_order(store)
+
+
+def test_a_clone_of_a_subscription_has_also_what_waits_in_the_log(store, topic, reader):
+    load(topic, 0, 20)
+    reader.delete(reader.fire(3))
+    reader.browse()
+    load(topic, 20, 33)
+    left = set(rows_of(reader))
+    copy = reader.clone("billing_test")
+    load(topic, 33, 40)
+    assert set(drained(copy)) == left
+    assert len(drained(reader)) == 37
+    in_order(store)
+
+
+def test_a_log_ends_although_there_are_clones(store):
+    topic = make_queue(store, log="7 days")
+    load(topic, 0, 10)
+    copy = topic.clone("orders_test")
+    topic.admin.change_settings(log=None)
+    assert drained(copy) == list(range(10))
+    in_order(store)
+
+
+def test_all_is_there_after_a_restart(store, topic, reader):
+    load(topic, 0, 20)
+    reader.admin.snapshot("before")
+    topic.replay("again")
+    reader.delete(reader.fire(8))
+    with Store(store.address) as other:
+        reader = other.queue("billing")
+        reader.admin.pause()
+        reader.admin.seek("before")
+        reader.admin.resume()
+        assert drained(reader) == drained(other.queue("again")) == list(range(20))
+        in_order(other)
