@@ -74,7 +74,7 @@ if TYPE_CHECKING:
     from queue_core.values.backoff import constant, exponential
     from queue_core.values.ids import IdSet
     from queue_core.values.limits import Limit, limit
-    from queue_core.values.model import Consumer, Ticket
+    from queue_core.values.model import Consumer, Extent, Ticket
     from queue_core.values.outcomes import Settlement
     from queue_core.values.retry import Retry
     from queue_core.values.schema import METADATA
@@ -98,6 +98,7 @@ _HOMES = {
     "ConsumerTarget": "queue_core.pool.target",
     "Decision": "queue_core.policies.decisions",
     "DropDuplicates": "queue_core.policies.builtin",
+    "Extent": "queue_core.values.model",
     "Firing": "queue_core.waiting.firing",
     "IdSet": "queue_core.values.ids",
     "Later": "queue_core.handling.results",
@@ -165,6 +166,7 @@ __all__ = [
     "DamagedSegment",
     "Decision",
     "DropDuplicates",
+    "Extent",
     "Firing",
     "FormatTooNew",
     "IdSet",

@@ -84,8 +84,15 @@ PARTS = (
         "queue",
         "queue_core",
         "API: queues",
-        "A queue, firings, and chosen messages.",
-        ("queue", "waiting", "verbs"),
+        "A queue, and what an administrator does with it.",
+        ("queue",),
+    ),
+    ApiPage(
+        "firing",
+        "queue_core",
+        "API: firings",
+        "Firings, and chosen messages.",
+        ("waiting", "verbs"),
     ),
     ApiPage(
         "pool",

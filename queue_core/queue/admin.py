@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from queue_core.catalog import queue_changes
+from queue_core.catalog import queue_changes, snapshots
 from queue_core.catalog.records import pauses
 from queue_core.catalog.records.acts import Subject, by_hand
 from queue_core.errors import BadOption
@@ -25,7 +25,7 @@ from queue_core.verbs.drop import drop
 from queue_core.verbs.expire import expire
 from queue_core.verbs.repair import Repaired, repair
 from queue_core.verbs.seek import seek
-from queue_core.verbs.snapshot import listed, name_of, snapshot
+from queue_core.verbs.snapshot import snapshot
 from queue_core.verbs.trim import trim
 
 
@@ -275,14 +275,14 @@ class QueueAdmin:
             has beside those of the log.
         """
         with self._queue.catalog.read() as connection:
-            rows = listed(connection, self._queue.info.id)
+            rows = snapshots.listed(connection, self._queue.info.id)
         times = [
             pa.array([getattr(row, at) for row in rows], TIMESTAMP)
             for at in ("created_at", "ends_at")
         ]
         return pa.table(
             [
-                pa.array(map(name_of, rows), pa.string()),
+                pa.array(map(snapshots.name_of, rows), pa.string()),
                 *times,
                 [int(row.messages) for row in rows],
             ],

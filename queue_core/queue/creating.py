@@ -79,9 +79,16 @@ def subscribe(
     """Create a subscription; the arguments and the errors are those of `Store.subscribe`."""
     with catalog.read() as connection:
         source = queues.find(connection, to)
-    found = _read(catalog, "subscribe", source, name, settings, start)
-    assert isinstance(found, QueueInfo)
-    return found
+    checked = _checked(catalog, source, name, settings)
+    with catalog.read() as connection:
+        place = _place(connection, start)
+
+    def work(connection: Connection) -> QueueInfo:
+        root = queue_changes.held_root(connection, source, log=True)
+        cursors = logs.between(connection, root.id, place)
+        return queue_changes.subscribe(connection, name, source, cursors, checked)
+
+    return transact(catalog, "subscribe", work, grows=True)
 
 
 def replay(
@@ -95,28 +102,29 @@ def replay(
     dry_run: bool,
 ) -> QueueInfo | Extent:
     """Create a replay; the arguments and the errors are those of `Queue.replay`."""
-    since = "earliest" if since is None else since
-    until = "latest" if until is None else until
-    return _read(catalog, "replay", queue, to, settings, since, until, dry_run=dry_run)
+    checked = _checked(catalog, queue, to, settings)
+    with catalog.read() as connection:
+        place = _place(connection, "earliest" if since is None else since, "since")
+        end = _place(connection, "latest" if until is None else until, "until")
+
+    def work(connection: Connection) -> QueueInfo | Extent:
+        root = queue_changes.held_root(connection, queue, log=True)
+        cursors = logs.between(connection, root.id, place, end)
+        if not dry_run:
+            return queue_changes.subscribe(connection, to, queue, cursors, checked)
+        age, now = queue.settings.message_expiry, dialect.read_clock(connection)
+        return logs.measure(connection, cursors, 0 if age is None else now - int(age * 1e6))
+
+    return transact(catalog, "replay", work, grows=True)
 
 
-def _read(
-    catalog: Catalog,
-    verb: str,
-    source: QueueInfo,
-    name: str,
-    settings: Mapping[str, Any],
-    start: object,
-    end: object = None,
-    *,
-    dry_run: bool = False,
-) -> QueueInfo | Extent:
-    """Create a queue that reads the log of another one, up to an end if there is one."""
+def _checked(
+    catalog: Catalog, source: QueueInfo, name: str, settings: Mapping[str, Any]
+) -> QueueSettings:
+    """Return the settings of a queue that reads the log of another one."""
     check_queue(name)
     with catalog.read() as connection:
         root = queues.by_id(connection, source.root)
-        place = _place(connection, start, "start" if end is None else "since")
-        stop = None if end is None else _place(connection, end, "until")
     for setting in ("attributes", "categories"):
         if setting in settings:
             raise BadOption(f"{setting}: a subscription has those of queue {root.name!r}")
@@ -124,16 +132,7 @@ def _read(
     checked = QueueSettings.of({**inherited, **storable(settings)})
     check_readable(checked)
     column_roles.check(checked, root.schema, root.key)
-
-    def work(connection: Connection) -> QueueInfo | Extent:
-        held = queue_changes.held_root(connection, source, log=True)
-        cursors = logs.between(connection, held.id, place, stop)
-        if dry_run:
-            age, now = source.settings.message_expiry, dialect.read_clock(connection)
-            return logs.measure(connection, cursors, 0 if age is None else now - int(age * 1e6))
-        return queue_changes.subscribe(connection, name, source, cursors, checked)
-
-    return transact(catalog, verb, work, grows=True)
+    return checked
 
 
 def clone(catalog: Catalog, queue: QueueInfo, to: str, *, dry_run: bool) -> QueueInfo | Extent:

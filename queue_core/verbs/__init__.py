@@ -26,6 +26,8 @@ What each verb does to slices:
 | repair       | loads damaged slices again in place                                            |
 | take_in      | adds slices of what the log has for a subscription, at the tail of main         |
 | trim         | none; removes the beginning of a log                                           |
+| snapshot     | copies those of a subscription into a hidden queue, as waiting                  |
+| seek         | removes those of a subscription; copies those of a snapshot back                |
 | deactivate   | changes none; the queue accepts no more loads and firings                      |
 | drop         | removes all slices of a deactivated queue                                      |
 

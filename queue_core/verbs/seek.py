@@ -10,24 +10,22 @@ the subscription is where it was.
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
-from sqlalchemy import Connection, Row
+from sqlalchemy import Connection
 
-from queue_core.catalog import queue_changes, seals
+from queue_core.catalog import queue_changes, snapshots
 from queue_core.catalog import queues as catalog_queues
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.holders.consumers import names_of
 from queue_core.catalog.records import acts
 from queue_core.catalog.slices import copying, logs
 from queue_core.catalog.slices.slice_batches import NULL, SliceBatch
-from queue_core.catalog.tables import queues
 from queue_core.catalog.transact import transact
 from queue_core.errors import BadOption
 from queue_core.values.model import Extent, QueueInfo
 from queue_core.values.names import listed
-from queue_core.verbs.snapshot import find
 
 
 def seek(
@@ -43,12 +41,16 @@ def seek(
 
     Returns what it has then, and how many messages are removed. Raises `BadOption`.
     """
+    if not queue.log_of:
+        raise BadOption(f"queue {queue.name!r} is no subscription, so that it cannot seek")
 
     def work(connection: Connection) -> Extent:
-        back = _snapshot(connection, queue, to)
+        back = snapshots.find(connection, queue, to)
         held = copying.hold(connection, [queue.id, *([back.id] if back else [])])
         # Its time may have been over.
-        back = _snapshot(connection, queue, to)
+        back = snapshots.find(connection, queue, to)
+        # The root first, as those that change its columns.
+        root = queue_changes.held_root(connection, queue, log=back is None)
         catalog_queues.hold(connection, queue, alone=True)
         info = catalog_queues.present(connection, queue)
         own = held.queue_id == info.id
@@ -57,7 +59,6 @@ def seek(
             cursors = logs.cursors(connection, back.id)
         else:
             _check_endless(connection, info)
-            root = queue_changes.held_root(connection, info, log=True)
             cursors = logs.between(connection, root.id, cast("logs.Start", to))
         extent = copying.measure(connection, held[~own], cursors)
         if not dry_run:
@@ -65,23 +66,15 @@ def seek(
             if back is not None:
                 copying.copy(connection, held[~own], back.id, info.id)
             logs.place(connection, info.id, cursors)
-            detached_at = back.detached_at if back else 0
-            seals.change(connection, queues, queues.c.id == info.id, detached_at=detached_at)
+            snapshots.attach(connection, info.id, back.detached_at if back else 0)
             acts.note(connection)
         return extent._replace(removed=held[own].messages)
 
     return transact(catalog, "seek", work, grows=True)
 
 
-def _snapshot(connection: Connection, queue: QueueInfo, to: int | str) -> Row[Any] | None:
-    is_place = isinstance(to, int) or to in ("earliest", "latest")
-    return None if is_place else find(connection, queue, str(to))
-
-
 def _check(connection: Connection, queue: QueueInfo, held: SliceBatch, *, force: bool) -> None:
-    """Raise `BadOption` unless a queue is a subscription, paused, and has nothing in flight."""
-    if not queue.log_of:
-        raise BadOption(f"queue {queue.name!r} is no subscription, so that it cannot seek")
+    """Raise `BadOption` unless a queue is paused and has nothing in flight."""
     if not queue.is_paused:
         raise BadOption(f"queue {queue.name!r} fires messages; pause it before you seek")
     flying = held[held.ticket != NULL]

@@ -8,20 +8,16 @@ the commit: there is no snapshot.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
-from sqlalchemy import Connection, Row, func, select
+from sqlalchemy import Connection
 
 from queue_core.catalog import dialect, queue_changes
 from queue_core.catalog import queues as catalog_queues
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.slices import copying, logs
-from queue_core.catalog.tables import queues, slices
 from queue_core.catalog.transact import transact
 from queue_core.errors import BadOption
 from queue_core.values.model import Extent, QueueInfo
-from queue_core.values.names import nearest, of_snapshot
+from queue_core.values.names import of_snapshot
 
 
 def snapshot(
@@ -33,12 +29,12 @@ def snapshot(
     Raises `BadOption` for another queue, `BadName` and `QueueExists`.
     """
     whole = of_snapshot(queue.name, name)
+    if not queue.log_of:
+        raise BadOption(f"queue {queue.name!r} is no subscription, so that it has no snapshots")
 
     def work(connection: Connection) -> Extent:
         held = copying.hold(connection, [queue.id])
         info = catalog_queues.present(connection, queue)
-        if not info.log_of:
-            raise BadOption(f"queue {info.name!r} is no subscription, so that it has no snapshots")
         cursors = logs.cursors(connection, info.id)
         extent = copying.measure(connection, held, cursors)
         if not dry_run:
@@ -49,31 +45,3 @@ def snapshot(
         return extent
 
     return transact(catalog, "snapshot", work, grows=True)
-
-
-def listed(connection: Connection, queue_id: int) -> Sequence[Row[Any]]:
-    """Return the snapshots of a subscription, the oldest first."""
-    messages = select(func.sum(slices.c.count)).where(slices.c.queue_id == queues.c.id)
-    query = select(queues, func.coalesce(messages.scalar_subquery(), 0).label("messages"))
-    mine = queues.c.snapshot_of == queue_id
-    return connection.execute(query.where(mine).order_by(queues.c.created_at, queues.c.id)).all()
-
-
-def name_of(row: Row[Any]) -> str:
-    """Return the name of a snapshot."""
-    return str(row.name.partition("@")[2])
-
-
-def find(connection: Connection, queue: QueueInfo, name: str) -> Row[Any]:
-    """Return the row of a snapshot; raises `BadOption`."""
-    found = {name_of(row): row for row in listed(connection, queue.id)}
-    if name not in found:
-        raise BadOption(f"queue {queue.name!r} has no snapshot {name!r}{nearest(name, found)}")
-    return found[name]
-
-
-def ended(connection: Connection, queue_id: int) -> list[int]:
-    """Return the snapshots of subscriptions to a queue whose time is over."""
-    over = queues.c.ends_at.between(1, dialect.now())
-    query = select(queues.c.id).where(queues.c.root_id == queue_id, queues.c.snapshot_of != 0, over)
-    return list(connection.scalars(query))

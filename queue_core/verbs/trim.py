@@ -15,6 +15,7 @@ from functools import partial
 
 from sqlalchemy import Connection
 
+from queue_core.catalog import snapshots
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.identity import clock
 from queue_core.catalog.records.task_log import Moves
@@ -22,7 +23,6 @@ from queue_core.catalog.slices import copying, logs
 from queue_core.catalog.transact import Rounds, transact
 from queue_core.values.model import QueueInfo
 from queue_core.verbs.drop import remove
-from queue_core.verbs.snapshot import ended
 
 #: The most rows of a log that one transaction removes.
 ROUND_ROWS = 1000
@@ -36,7 +36,7 @@ def trim(catalog: Catalog, queue: QueueInfo) -> int:
     """
     clock.check(catalog)
     with catalog.read() as connection:
-        over = ended(connection, queue.id)
+        over = snapshots.ended(connection, queue.id)
     if over:
         transact(catalog, "trim", partial(_end, snapshot_ids=over))
     return Rounds(catalog, "trim").repeat(partial(_trim, queue=queue))

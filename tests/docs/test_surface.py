@@ -38,6 +38,7 @@ SURFACE = {
         "DamagedSegment",
         "Decision",
         "DropDuplicates",
+        "Extent",
         "Firing",
         "FormatTooNew",
         "IdSet",

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from queue_core.catalog import snapshots
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.identity import clock
 from queue_core.catalog.slices import logs
 from queue_core.upkeep.tasks.task import TaskContext
 from queue_core.values.model import QueueInfo
-from queue_core.verbs.snapshot import ended
 from queue_core.verbs.trim import trim
 
 
@@ -28,6 +28,6 @@ def with_work(catalog: Catalog, some: Sequence[QueueInfo]) -> list[QueueInfo]:
         return [
             queue
             for queue in logged
-            if ended(connection, queue.id)
+            if snapshots.ended(connection, queue.id)
             or logs.find_old(connection, queue.id, queue.settings.log_limits, 1).upto
         ]

@@ -1,0 +1,49 @@
+"""Snapshots of subscriptions: hidden queues, which keep a state of a subscription for some time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import Connection, Row, func, select
+
+from queue_core.catalog import dialect, seals
+from queue_core.catalog.tables import queues, slices
+from queue_core.errors import BadOption
+from queue_core.values.model import QueueInfo
+from queue_core.values.names import nearest
+
+
+def listed(connection: Connection, queue_id: int) -> Sequence[Row[Any]]:
+    """Return the snapshots of a subscription, the oldest first."""
+    messages = select(func.sum(slices.c.count)).where(slices.c.queue_id == queues.c.id)
+    query = select(queues, func.coalesce(messages.scalar_subquery(), 0).label("messages"))
+    mine = queues.c.snapshot_of == queue_id
+    return connection.execute(query.where(mine).order_by(queues.c.created_at, queues.c.id)).all()
+
+
+def name_of(row: Row[Any]) -> str:
+    """Return the name of a snapshot."""
+    return str(row.name.partition("@")[2])
+
+
+def find(connection: Connection, queue: QueueInfo, to: int | str) -> Row[Any] | None:
+    """Return the row of the snapshot to which a seek goes; None: to a place. Raises `BadOption`."""
+    if isinstance(to, int) or to in ("earliest", "latest"):
+        return None
+    found = {name_of(row): row for row in listed(connection, queue.id)}
+    if to not in found:
+        raise BadOption(f"queue {queue.name!r} has no snapshot {to!r}{nearest(to, found)}")
+    return found[to]
+
+
+def ended(connection: Connection, queue_id: int) -> list[int]:
+    """Return the snapshots of subscriptions to a queue whose time is over."""
+    over = queues.c.ends_at.between(1, dialect.now())
+    query = select(queues.c.id).where(queues.c.root_id == queue_id, queues.c.snapshot_of != 0, over)
+    return list(connection.scalars(query))
+
+
+def attach(connection: Connection, queue_id: int, detached_at: int = 0) -> None:
+    """Note that a subscription is attached to its log, or since when it was not in a snapshot."""
+    seals.change(connection, queues, queues.c.id == queue_id, detached_at=detached_at)
