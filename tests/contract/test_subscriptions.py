@@ -358,7 +358,7 @@ def test_a_dropped_reader_leaves_the_others(store, topic):
         topic.admin.drop()
 
     reader.admin.drop()
-    with pytest.raises(BadOption, match="log: other;"):
+    with pytest.raises(BadOption, match="messages: other;"):
         topic.admin.drop()
     assert drained(other, 10_000) == list(range(10_000))
     other.admin.deactivate()
@@ -390,7 +390,7 @@ def test_what_a_subscription_cannot_be(store, topic):
     reader = store.subscribe("billing", to="orders", retry=Retry(attempts=3))
     with pytest.raises(BadOption, match="is a subscription"):
         reader.load(orders(1))
-    with pytest.raises(BadOption, match="log: billing;"):
+    with pytest.raises(BadOption, match="messages: billing;"):
         topic.admin.change_settings(log=None)
     with pytest.raises(BadOption, match="max_size"):
         reader.admin.change_settings(max_size=5)
