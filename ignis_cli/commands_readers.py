@@ -90,7 +90,14 @@ def snapshot(
     found = queue.admin.snapshot(name, keep, dry_run=dry_run)
     verb = "would have" if dry_run else "has"
     text = f"snapshot {name} of {queue.name} {verb} {_much(found)}"
-    answer(text, queue=queue.name, snapshot=name, dry_run=dry_run, **_figures(found))
+    answer(
+        text,
+        queue=queue.name,
+        snapshot=name,
+        dry_run=dry_run,
+        messages=found.messages,
+        bytes=found.bytes,
+    )
 
 
 @command(_CHANGE)
@@ -114,7 +121,14 @@ def seek(
     found = queue.admin.seek(place, force=force, dry_run=dry_run)
     would, lost = ("would have", "would be") if dry_run else ("has", "were")
     text = f"queue {queue.name} {would} {_much(found)}; {found.removed:,} {lost} removed"
-    answer(text, queue=queue.name, dry_run=dry_run, removed=found.removed, **_figures(found))
+    answer(
+        text,
+        queue=queue.name,
+        dry_run=dry_run,
+        removed=found.removed,
+        messages=found.messages,
+        bytes=found.bytes,
+    )
 
 
 def _place(text: str) -> str | datetime:
@@ -131,12 +145,15 @@ def _tell(found: Queue | Extent, name: str, what: str) -> None:
         return
     expired = f", of which {found.expired:,} have expired" if found.expired else ""
     text = f"queue {name} would have {_much(found)}{expired}"
-    answer(text, queue=name, dry_run=True, expired=found.expired, **_figures(found))
+    answer(
+        text,
+        queue=name,
+        dry_run=True,
+        expired=found.expired,
+        messages=found.messages,
+        bytes=found.bytes,
+    )
 
 
 def _much(found: Extent) -> str:
     return f"{counted(found.messages)}, {size(found.bytes)}"
-
-
-def _figures(found: Extent) -> dict[str, int]:
-    return {"messages": found.messages, "bytes": found.bytes}

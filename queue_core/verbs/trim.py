@@ -10,7 +10,8 @@ log is as it was.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 
 from sqlalchemy import Connection
@@ -21,6 +22,7 @@ from queue_core.catalog.identity import clock
 from queue_core.catalog.records.task_log import Moves
 from queue_core.catalog.slices import copying, logs
 from queue_core.catalog.transact import Rounds, transact
+from queue_core.errors import CatalogForbidden
 from queue_core.values.model import QueueInfo
 from queue_core.verbs.drop import remove
 
@@ -37,12 +39,14 @@ def trim(catalog: Catalog, queue: QueueInfo) -> int:
     clock.check(catalog)
     with catalog.read() as connection:
         over = snapshots.ended(connection, queue.id)
-    if over:
-        transact(catalog, "trim", partial(_end, snapshot_ids=over))
+    # A consumer's role may trim, and not remove a queue; an operator's process does that.
+    with suppress(CatalogForbidden):
+        if over:
+            transact(catalog, "trim", partial(_end, snapshot_ids=over))
     return Rounds(catalog, "trim").repeat(partial(_trim, queue=queue))
 
 
-def _end(connection: Connection, snapshot_ids: Collection[int]) -> None:
+def _end(connection: Connection, snapshot_ids: Sequence[int]) -> None:
     copying.hold(connection, snapshot_ids)
     for snapshot_id in snapshot_ids:
         remove(connection, snapshot_id)

@@ -254,3 +254,9 @@ def test_a_producer_writes_a_log_and_a_consumer_reads_and_trims_it(owner, as_rol
 
     assert consumer.queue("topic").admin.trim() == 5
     assert topic.browse().num_rows == 5
+    # A snapshot is removed by an operator's process.
+    kept = owner.queue("reader").admin
+    kept.snapshot("kept", keep=0)
+    for trims, left in ((consumer.queue("topic"), 1), (topic, 0)):
+        trims.admin.trim()
+        assert kept.snapshots().num_rows == left

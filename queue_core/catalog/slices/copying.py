@@ -14,7 +14,6 @@ from sqlalchemy import (
     BigInteger,
     Connection,
     FromClause,
-    Select,
     Table,
     and_,
     case,
@@ -105,7 +104,8 @@ def copy(connection: Connection, held: SliceBatch, source: int, target: int) -> 
     allocate(connection, wanted)
     changes.apply(connection)
     copied = slices.c.queue_id == target
-    _copy(connection, id_map, source, target, id_map.c.segment_id.in_(_of(target)))
+    named = select(slices.c.segment_id).where(copied)
+    _copy(connection, id_map, source, target, id_map.c.segment_id.in_(named))
     aside = slices.c.magazine == int(Magazine.SIDELINE)
     since = select(func.min(slices.c.loaded_at)).where(copied, aside).scalar_subquery()
     _copy(connection, failures, source, target, failures.c.failed_at >= since)
@@ -117,10 +117,6 @@ def measure(connection: Connection, held: SliceBatch, cursors: Mapping[int, logs
     size = connection.scalar(select(func.sum(slices.c.bytes)).where(these))
     logged = logs.measure(connection, cursors)
     return Extent(logged.messages + held.messages, logged.bytes + int(size or 0))
-
-
-def _of(queue_id: int) -> Select[Any]:
-    return select(slices.c.segment_id).where(slices.c.queue_id == queue_id)
 
 
 def _copy(connection: Connection, table: Table, source: int, target: int, *where: Any) -> None:
@@ -135,11 +131,7 @@ def _insert(
     connection: Connection, table: Table, changed: dict[str, Any], rows: FromClause, *where: Any
 ) -> None:
     """Insert copies of some rows, with other values in some columns."""
-    copied = {column.name: column for column in table.c if not _is_assigned(column)} | changed
+    # The database assigns the ids.
+    copied = {column.name: column for column in table.c if column.name != "id"} | changed
     query = select(*copied.values()).select_from(rows).where(*where)
     connection.execute(insert(table).from_select(list(copied), query, include_defaults=False))
-
-
-def _is_assigned(column: Any) -> bool:
-    """Return whether the database assigns the values of a column."""
-    return column is column.table.autoincrement_column and column.autoincrement is True

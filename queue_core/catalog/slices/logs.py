@@ -194,11 +194,9 @@ def cursors(connection: Connection, queue_id: int) -> dict[int, Cursor]:
 
 def place(connection: Connection, queue_id: int, wanted: Mapping[int, Cursor]) -> None:
     """Set the cursors of a queue by shards."""
-    rows = [
-        {"queue": queue_id, "at": at, "of": to.log_of, "to": to.cursor, "end": to.cursor_end}
-        for at, to in sorted(wanted.items())
-    ]
-    execute_each(connection, _PLACE, rows)
+    main = (shard_locks.c.queue_id == queue_id, shard_locks.c.magazine == int(Magazine.MAIN))
+    for shard, to in sorted(wanted.items()):
+        seals.change(connection, shard_locks, *main, shard_locks.c.shard == shard, **to._asdict())
 
 
 def between(
@@ -331,23 +329,6 @@ def let_go(connection: Connection, named: Mapping[int, int]) -> None:
     segments.release(connection, named.keys())
 
 
-_NUMBER = BigInteger()
-_PLACE = (
-    update(shard_locks)
-    .where(
-        shard_locks.c.queue_id == bindparam("queue"),
-        shard_locks.c.magazine == int(Magazine.MAIN),
-        shard_locks.c.shard == bindparam("at"),
-    )
-    .values(
-        seals.changing(
-            shard_locks,
-            log_of=bindparam("of", type_=_NUMBER),
-            cursor=bindparam("to", type_=_NUMBER),
-            cursor_end=bindparam("end", type_=_NUMBER),
-        )
-    )
-)
 _READERS = select(shard_locks.c.shard, shard_locks.c.cursor).where(
     shard_locks.c.queue_id.in_(select(queues.c.id).where(queues.c.root_id == bindparam("queue"))),
     shard_locks.c.magazine == int(Magazine.MAIN),
