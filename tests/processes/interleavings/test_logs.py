@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from sqlalchemy import false, select
+from sqlalchemy import select
 
 from queue_core import Store
-from queue_core.catalog.slices import log_merging
 from queue_core.catalog.slices import segments as segment_rows
 from queue_core.catalog.tables import log_slices, segments
-from queue_core.upkeep.tasks.log_compaction import find, merge
+from queue_core.upkeep.tasks.log_compaction import merge
 from queue_core.upkeep.tasks.task import Share
 from queue_core.values.outcomes import Settlement
 from queue_core.verbs.settle import settle
@@ -365,20 +364,6 @@ def test_a_merge_beside_a_new_reader(store, topic, reader, small, race, fails):
     assert (made, merged) == (None if fails else "late", FEW if seen else 0)
     for name in ("billing", *(() if fails else ("late",))):
         assert ids_of(store, name) == topic.browse().column("_message_id").to_pylist()
-    in_order(store)
-
-
-def test_a_reader_that_came_between_the_locks_keeps_a_merge_away(store, topic, small, monkeypatch):
-    """Its firing holds the shard, of which the merge knows nothing, and takes a part."""
-    with store.catalog.read() as connection:
-        [rows] = find(connection, topic.info, [0])
-    subscribes(store)
-    monkeypatch.setattr(log_merging, "_LOCKING", log_merging._LOCKING.where(false()))
-
-    merged = store.catalog.write(
-        lambda connection: log_merging.merge(connection, topic.info, rows, None, None)
-    )
-    assert not merged
     in_order(store)
 
 
