@@ -457,3 +457,22 @@ def test_a_query_that_starts_again_gets_nothing_of_a_ticket_that_a_seek_has_empt
     assert shown(rest) == list(range(20))
     assert acknowledge(store.catalog, again, rest.number, delete=True) == 20
     in_order(store)
+
+
+def test_a_snapshot_is_restored_from_a_backup(store, topic, reader, tmp_path):
+    load(topic, 0, 20)
+    reader.sideline(reader.fire(5), reason="no")
+    reader.admin.snapshot("before")
+    store.admin.backup(tmp_path / "backup")
+    drained(reader)
+    Store.restore(tmp_path / "backup", **store.address._asdict(), over=True)
+    with Store(store.address) as restored:
+        reader = restored.queue("billing")
+        assert reader.admin.snapshots().column("snapshot").to_pylist() == ["before"]
+        assert len(drained(reader)) == 15
+        reader.admin.pause()
+        assert reader.admin.seek("before").messages == 20
+        reader.admin.resume()
+        reader.shovel()
+        assert drained(reader) == list(range(20))
+        in_order(restored)
