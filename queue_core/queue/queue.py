@@ -460,7 +460,8 @@ class Queue(Looking, Settling):
         Args:
             to: The name of the new queue.
             since: Which messages it gets: those that were loaded at a time with its time zone or
-                later; by default, all that the log still has. Or, as for `Store.subscribe`,
+                later; by default, all that the log still has. Of loads that compaction has merged,
+                it is exact to the minute. Or, as for `Store.subscribe`,
                 the place of a subscription by its name.
             until: Only those that were loaded before this time, or up to the place of a
                 subscription. By default, until now.
