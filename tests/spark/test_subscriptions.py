@@ -1,8 +1,10 @@
 """A subscription is read as any queue: in streams, as a table, and by a settling sink."""
 
+import pytest
 from pyspark.sql import functions as F
 
-from tests.factories import orders
+from queue_core.errors import BadOption
+from tests.factories import numbers_of, orders
 from tests.spark.rig import assert_rows, counts, finish, wait_until
 
 OFTEN = {"processingTime": "100 milliseconds"}
@@ -50,3 +52,28 @@ def test_a_settling_sink_settles_only_its_own(rig):
 
     assert counts(reader, "deleted", "sidelined") == [4, 2]
     assert counts(queue, "waiting", "deleted") == [6, 0]
+
+
+@pytest.mark.parametrize("logged", [True, False])
+def test_a_query_goes_on_after_a_seek(rig, logged):
+    """Its tickets are empty; each message comes again, once, in a later batch."""
+    rig.orders(10, log="7 days")
+    reader = rig.store.subscribe("billing", to="orders", start="earliest")
+
+    def copies(trigger):
+        writer = rig.source("billing").writeStream.trigger(**trigger)
+        writer = writer.option("checkpointLocation", str(rig.folder / "checkpoint"))
+        finish(writer.format("ignis").option("queue", "copy").start(rig.path))
+        return sorted(numbers_of(rig.store.queue("copy").browse()))
+
+    assert copies({"once": True}) == list(range(10))
+    if not logged:
+        rig.forget_commit()
+    reader.admin.pause()
+    with pytest.raises(BadOption, match="10 messages of queue 'billing' are in flight, with spark"):
+        reader.admin.seek("earliest")
+    reader.admin.seek("earliest", force=True)
+    reader.admin.resume()
+
+    assert copies({"availableNow": True}) == sorted([*range(10)] * 2)
+    assert counts(reader, "in_flight", "waiting", "sidelined") == [0, 0, 0]
