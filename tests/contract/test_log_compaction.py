@@ -462,3 +462,53 @@ def test_a_lost_file_that_only_a_log_names_is_found(store, topic, monkeypatch):
     Path(store.storage.uri, location).unlink()
 
     assert [row["invariant"] for row in store.admin.fsck().to_pylist()] == ["I14"]
+
+
+def test_a_reader_goes_back_to_a_snapshot_of_before_the_merge(store, topic):
+    """Its old messages are in their old segments, and the next ones in the new one."""
+    reader = store.subscribe("billing", to="orders", retry=None)
+    logged(store, topic)
+    ids = topic.browse().column("_message_id").to_pylist()
+    reader.sideline(reader.fire(4), reason="no")
+    reader.delete(reader.fire(4))
+    reader.admin.snapshot("before")
+    reader.delete(reader.fire(2))
+    topic.admin.compact()
+    # The snapshot stands between the rows that are merged, and so does the reader.
+    assert [row["count"] for row in rows_of(store)] == [8, 1, 1, 10]
+    reader.delete(reader.fire("all"))
+    reader.admin.pause()
+    for to, left in (("earliest", ids), ("before", ids[:4] + ids[8:]), ("earliest", ids)):
+        reader.admin.seek(to)
+        reader.admin.resume()
+        reader.shovel(force=True)
+        fired = reader.fire("all")
+        assert sorted(fired.ids.to_pylist()) == sorted(left)
+        assert reader.delete(fired.ids) == len(left)
+        reader.admin.pause()
+    sound(store)
+
+
+def test_replays_and_clones_read_what_was_merged(store, topic):
+    reader = store.subscribe("billing", to="orders")
+    for number, ago in enumerate((7, 6, 5)):
+        logged(store, topic, 8, 8 * number, ago=ago)
+    topic.admin.compact()
+    at = rows_of(store)[1]["logged_at"] // MINUTE * 60
+    minutes = {
+        "since": datetime.fromtimestamp(at, UTC),
+        "until": datetime.fromtimestamp(at + 60, UTC),
+    }
+    replay = topic.replay("again", **minutes)
+    held = reader.fire(5)
+    clone = reader.clone("copy")
+    whole = topic.clone("all")
+
+    assert numbers_of(replay.fire("all").messages) == list(range(8, 16))
+    fired = clone.fire("all")
+    assert numbers_of(fired.messages) == list(range(5, 24))
+    assert clone.delete(fired.ids) == 19
+    assert reader.delete(held.ids) == 5
+    assert whole.delete(whole.fire("all").ids) == 24
+    assert numbers_of(reader.fire("all").messages) == list(range(5, 24))
+    sound(store)
