@@ -367,6 +367,33 @@ def test_a_merge_beside_a_new_reader(store, topic, reader, small, race, fails):
     in_order(store)
 
 
+@pytest.mark.parametrize("to", ["earliest", "before"])
+@pytest.mark.parametrize("first", ["merge", "seek"])
+@BOTH
+def test_a_seek_and_a_merge(store, topic, reader, small, race, fails, first, to):
+    """A cursor that moves is never between merged rows of which its reader has taken some."""
+    reader.delete(reader.fire(5))
+    reader.admin.snapshot("before")
+    reader.delete(reader.fire("all"))
+    reader.admin.pause()
+    ids = topic.browse().column("_message_id").to_pylist()
+
+    def seeks(store):
+        store.queue("billing").admin.seek(to)
+
+    verbs = (merges, "merge.before_commit", seeks)
+    merged, _ = race(
+        *(verbs if first == "merge" else (seeks, "seek.before_commit", merges)), fails=fails
+    )
+    if first == "merge":
+        assert merged == (None if fails else FEW)
+    reader.admin.resume()
+    moved = first == "merge" or not fails
+    left = {"earliest": ids, "before": ids[5:]}[to] if moved else []
+    assert ids_of(store, "billing") == left
+    in_order(store)
+
+
 @BOTH
 def test_a_trim_waits_for_a_merge(store, topic, small, race, fails):
     topic.delete(topic.fire("all"))
