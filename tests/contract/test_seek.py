@@ -465,7 +465,8 @@ def test_a_snapshot_is_restored_from_a_backup(store, topic, reader, tmp_path):
     reader.admin.snapshot("before")
     store.admin.backup(tmp_path / "backup")
     drained(reader)
-    Store.restore(tmp_path / "backup", **store.address._asdict(), over=True)
+    where = {"catalog": store.address.catalog, "storage": store.address.storage}
+    Store.restore(tmp_path / "backup", **where, over=True)
     with Store(store.address) as restored:
         reader = restored.queue("billing")
         assert reader.admin.snapshots().column("snapshot").to_pylist() == ["before"]
