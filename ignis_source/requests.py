@@ -66,7 +66,7 @@ class Requests:
     ) -> FireRequest:
         """Return the request for the ticket that follows *after* from some of the queues."""
         demand = replace(self._demand, max_messages=max_messages, max_bytes=max_bytes)
-        request = demand.request(queues, self._selection())
+        request = demand.request(queues, self._selection(), self._store.storage.uri)
         terms = request.terms
         if not (max_messages or max_bytes):
             # All of their messages are taken.

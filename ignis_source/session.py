@@ -96,7 +96,7 @@ class Session:
         """From now on fire only messages that are loaded at this moment."""
         ids = [info.id for info in self._queues.infos]
         if any(info.log_of for info in self._queues.infos):
-            take_in(self.store.catalog, ids)
+            take_in(self.store.catalog, self.store.storage.uri, ids)
         self._requests.horizon = Horizon.now(self.store.catalog, ids, self._options.magazine)
 
     def acknowledge(self, offset: Offset) -> None:

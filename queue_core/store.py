@@ -194,6 +194,10 @@ class Store(AbstractContextManager["Store"]):
         outcomes, retries and sideline. It has the columns, the key, the shards, the attributes and
         the categories of the queue that it reads, and nothing can be loaded into it.
 
+        With the setting ``selector``, it gets only the messages that meet this condition. A
+        subscription to a subscription reads the log of the queue too, and gets what meets the
+        selectors of both; the other one may be dropped.
+
         Args:
             name: As that of a queue.
             to: The queue, which has the setting ``log``, or a subscription to it.

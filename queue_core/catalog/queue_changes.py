@@ -22,7 +22,12 @@ from queue_core.values import column_roles
 from queue_core.values.model import Magazine, QueueInfo
 from queue_core.values.names import SIDELINE_SUFFIX, listed
 from queue_core.values.schema import described, evolve, serialize
-from queue_core.values.settings import MAX_CONCURRENCY, QueueSettings, check_readable
+from queue_core.values.settings import (
+    MAX_CONCURRENCY,
+    QueueSettings,
+    check_loadable,
+    check_readable,
+)
 
 #: What a new queue is not.
 _NEVER_YET = {"detached_at": 0, "snapshot_of": 0, "ends_at": 0}
@@ -170,8 +175,7 @@ def change_settings(
     info = _held(connection, queue)
     settings = info.settings.changed(storable(values))
     column_roles.check(settings, info.schema, info.key)
-    if info.log_of:
-        check_readable(settings)
+    check_of_kind(settings, info.schema if info.log_of else None)
     # An operator's machine need not have the module of a policy that it does not change.
     imports = "policy" in values
     binding.check(settings, info.schema, info.key, info.shards, imports=imports)
@@ -188,6 +192,19 @@ def change_settings(
     # A queue that is no longer paused has messages for waiting consumers.
     notifications.notify(connection, info.id)
     return replace(info, settings=settings, stored_settings=settings.to_json())
+
+
+def check_of_kind(settings: QueueSettings, log: pa.Schema | None) -> None:
+    """Raise `BadOption` for settings that a queue, or the reader of a *log*, cannot have."""
+    if log is None:
+        check_loadable(settings)
+        return
+    check_readable(settings)
+    if settings.selector is not None:
+        # Not at the top: a SQL parser takes long to import, and few subscriptions have a selector.
+        from queue_core.selector.of_subscriptions import parsed
+
+        parsed(settings.selector, log)
 
 
 def subscriptions(connection: Connection, queue_id: int) -> Sequence[int]:

@@ -159,6 +159,11 @@ def by_id(connection: Connection, queue_id: int) -> QueueInfo:
     return found[0]
 
 
+def by_ids(connection: Connection, queue_ids: Collection[int]) -> list[QueueInfo]:
+    """Return those of some queues that are there, sorted by name."""
+    return _read(connection, dialect.one_of(queues.c.id, queue_ids))
+
+
 def present(connection: Connection, queue: QueueInfo) -> QueueInfo:
     """Return a queue as it is now; raises `NoSuchQueue` if it was dropped."""
     found = _read(connection, queues.c.id == queue.id)

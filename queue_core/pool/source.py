@@ -34,7 +34,6 @@ from queue_core.pool.timings import STALL_SECONDS
 from queue_core.queue import Queue
 from queue_core.segments.reader import read_table
 from queue_core.selection.demand import Demand
-from queue_core.selection.request import FireRequest
 from queue_core.support.coalescing import Coalescer
 from queue_core.values.histogram import Measured
 from queue_core.values.ids import IdSet
@@ -396,8 +395,9 @@ class BrowsingSource(MessageSource):
         return parts
 
     def _next(self, limit: int) -> pa.Table | None:
-        catalog, info = self._queue.store.catalog, self._queue.info
-        request = FireRequest(queue_ids=(info.id,), magazine=self._magazine, max_messages=limit)
+        store, info = self._queue.store, self._queue.info
+        catalog, demand = store.catalog, Demand(max_messages=limit, magazine=self._magazine)
+        request = demand.request([info], None, store.storage.uri)
         while True:
             found = self._unread or browse_next(catalog, self._consumer, request)
             if found is None:

@@ -24,7 +24,7 @@ from queue_core.values import column_roles
 from queue_core.values.model import Extent, QueueInfo
 from queue_core.values.names import check_queue
 from queue_core.values.schema import canonical
-from queue_core.values.settings import QueueSettings, check_readable, check_shards, readable
+from queue_core.values.settings import QueueSettings, check_loadable, check_shards, readable
 
 
 def create(
@@ -47,6 +47,7 @@ def create(
     columns = canonical(schema)
     given = storable(settings)
     checked = QueueSettings.of(given)
+    check_loadable(checked)
     # All messages of a group must be in one shard.
     key = checked.group if key is None else key
     check_key(key, columns, name)
@@ -129,8 +130,13 @@ def _checked(
         if setting in settings:
             raise BadOption(f"{setting}: a subscription has those of queue {root.name!r}")
     inherited = {"attributes": root.settings.attributes, "categories": root.settings.categories}
-    checked = QueueSettings.of({**inherited, **storable(settings)})
-    check_readable(checked)
+    given = {**inherited, **storable(settings)}
+    # It reads the log of the root, and not the other subscription, which may be dropped.
+    theirs, own = source.settings.selector, given.get("selector")
+    if theirs is not None:
+        given["selector"] = theirs if own is None else f"({theirs}) AND ({own})"
+    checked = QueueSettings.of(given)
+    queue_changes.check_of_kind(checked, root.schema)
     column_roles.check(checked, root.schema, root.key)
     return checked
 

@@ -100,7 +100,8 @@ class OpenedQueue:
     def request(self, demand: Demand, queue: QueueInfo) -> FireRequest:
         """Return the request of a consumer by the settings that the queue has in *queue*."""
         self.limits = queue.settings.limits
-        return demand.request([queue], demand.selection([queue], self.storage.uri))
+        uri = self.storage.uri
+        return demand.request([queue], demand.selection([queue], uri), uri)
 
     def fire(self, demand: Demand, who: Callable[[], Consumer], timeout: float | None) -> Firing:
         """Fire for the consumer of *who*, or wait up to *timeout* seconds; read the messages."""

@@ -236,10 +236,7 @@ def _take(
             lacking[key] = min(rest, behind)
     most = most_slices(request, len(wanted))
     for key, pieces in intake.behind(connection, backlog, lacking, most).items():
-        for piece in pieces:
-            rows, _ = piece.rows.split(lacking[key])
-            lacking[key] -= len(rows)
-            chosen.setdefault(key, []).append((piece, rows))
+        chosen.setdefault(key, []).extend((piece, piece.rows) for piece in pieces)
     return chosen
 
 

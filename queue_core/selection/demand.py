@@ -56,7 +56,9 @@ class Demand:
             eligibility=partial(of_firing, magazine=self.magazine),
         )
 
-    def request(self, queues: Sequence[QueueInfo], selection: Selection | None) -> FireRequest:
+    def request(
+        self, queues: Sequence[QueueInfo], selection: Selection | None, storage: str
+    ) -> FireRequest:
         """Return the request by the settings that *queues* have; raises `BadOption`."""
         check_roots(queues)
         return FireRequest(
@@ -68,4 +70,5 @@ class Demand:
             rules=fireable(queues, self.magazine),
             terms=terms_of(queues, self.magazine, self.order_by, self.order),
             even_if_paused=self.even_if_paused,
+            storage=storage,
         )

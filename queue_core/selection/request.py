@@ -52,15 +52,22 @@ class FireRequest(Wanted):
     #: The newest ticket of the consumer that Spark has logged; the new ticket follows it.
     after: int = 0
 
+    #: URI of the storage, in which selectors of subscriptions read; it can have credentials.
+    storage: str = field(default="", repr=False)
+
+    @property
+    def must_see_all(self) -> bool:
+        """Whether it chooses among all messages, so that all of the logs must be taken in."""
+        return self.selection is not None or self.horizon is not None or self.terms.expires
+
     @property
     def takes_from_logs(self) -> bool:
-        """Whether it may take any messages of logs itself, since it does not have to see all."""
-        chooses = self.selection is not None or self.horizon is not None or self.terms.expires
-        return self.terms.logged and not chooses
+        """Whether it may take any messages of logs itself."""
+        return self.terms.logged and not (self.must_see_all or self.terms.selective)
 
     @property
     def must_take_in(self) -> bool:
-        """Whether all messages of logs must be taken in before it."""
+        """Whether messages of logs must be taken in before it."""
         return self.terms.logged and not self.takes_from_logs
 
     @property

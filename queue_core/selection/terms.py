@@ -27,6 +27,8 @@ class Terms:
     #: message of the log may have expired before it is taken in.
     logged: bool = False
     expires: bool = False
+    #: Whether one of the subscriptions has a selector.
+    selective: bool = False
 
 
 def terms_of(
@@ -44,6 +46,7 @@ def terms_of(
         makes_room=makes_room,
         logged=any(queue.log_of for queue in queues),
         expires=any(queue.settings.message_expiry for queue in queues if queue.log_of),
+        selective=any(queue.settings.selector for queue in queues),
     )
 
 

@@ -122,6 +122,12 @@ _WEIGHTS = Allowed(
     "text",
 )
 _LOG = Allowed(log_limits.FORM, lambda value: log_limits.parsed(value) is not None, "text")
+_CONDITION = Allowed(
+    "a condition, such as amount > 100",
+    lambda value: isinstance(value, str) and value != "",
+    "text",
+)
+_WHEN_LATE = Allowed("detach or drop", lambda value: value in ("detach", "drop"), "text")
 _OVERFLOW = Allowed("block, fail or ring", lambda value: value in OVERFLOWS, "text")
 _ROOM = Allowed("on_delete or on_fire", lambda value: value in ROOMS, "text")
 
@@ -380,6 +386,32 @@ class QueueSettings:
         "with `policy`, nor with `max_size` 0. If it is set to none, the log is removed. none: the "
         "queue has no log.",
     )
+    selector: str | None = _setting(
+        None,
+        _or_none(_CONDITION),
+        "Of a subscription: the SQL condition on the messages that it takes, as selectors.md has "
+        "it. It can name all columns but `_attempt` and `_fired_at`. Other messages are passed by: "
+        "they never come into the subscription. The subscription's depth counts what the log still "
+        "has for it, whether it matches or not, so it is an upper bound. A change is valid for "
+        "what is taken from the log from then on. none: all messages.",
+    )
+    late: str | None = _setting(
+        None,
+        _LOG,
+        "Of a subscription: its budget, as a time such as `3 days`, a size such as `100 GB`, or "
+        "both. It is exceeded once its oldest message, in the log or waiting in main, is older, or "
+        "once all of them are larger. The task `trim` then does what `when_late` says. none: the "
+        "log keeps what the subscription has not taken in, however late it is.",
+    )
+    when_late: str = _setting(
+        "detach",
+        _WHEN_LATE,
+        "What happens to a subscription that exceeds `late`. `detach`: it keeps its place, and "
+        "what waits in it, but gets nothing more from the log, which no longer waits for it. "
+        "`drop`: it is removed with all its messages. A subscription with `priority` or `group` "
+        "takes in all messages before it fires one, so that `detach` would leave them; it needs "
+        "`drop`.",
+    )
 
     def __post_init__(self) -> None:
         if isinstance(self.retry, Retry):
@@ -594,6 +626,19 @@ def check_readable(settings: QueueSettings) -> None:
                 f"{name}: a subscription cannot have it, since no load goes into it; set it on the "
                 "queue whose log it reads"
             )
+    orders = settings.priority is not None or settings.group is not None
+    if settings.late is not None and settings.when_late == "detach" and orders:
+        raise BadOption(
+            "when_late='detach': with priority or group, all messages are taken from the log "
+            "before one is fired, so that detaching would free nothing; use when_late='drop'"
+        )
+
+
+def check_loadable(settings: QueueSettings) -> None:
+    """Raise `BadOption` for settings that only a subscription can have."""
+    for name in ("selector", "late"):
+        if getattr(settings, name) is not None:
+            raise BadOption(f"{name}: only a subscription can have it; see Store.subscribe")
 
 
 def readable(settings: QueueSettings) -> QueueSettings:

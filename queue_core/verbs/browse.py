@@ -48,7 +48,9 @@ def browse(
 
     A subscription takes in what the log has for it (`take_in`).
     """
-    _take_in(catalog, queues, magazine)
+    subscriptions = [queue.id for queue in queues if queue.log_of]
+    if subscriptions and magazine is Magazine.MAIN:
+        take_in(catalog, storage_uri, subscriptions)
     with catalog.read() as connection:
         return browse_within(connection, storage_uri, queues, magazine, window)
 
@@ -72,18 +74,12 @@ def browse_within(
     )
 
 
-def _take_in(catalog: Catalog, queues: Sequence[QueueInfo], magazine: Magazine) -> None:
-    subscriptions = [queue.id for queue in queues if queue.log_of]
-    if subscriptions and magazine is Magazine.MAIN:
-        take_in(catalog, subscriptions)
-
-
 def browse_next(
     catalog: Catalog, consumer: Consumer, request: FireRequest
 ) -> tuple[Ticket, Window] | None:
     """Return a ticket for places that the consumer has not seen; None if there are none."""
     if request.terms.logged:
-        take_in(catalog, request.queue_ids)
+        take_in(catalog, request.storage, request.queue_ids)
     horizon = request.horizon or Horizon.now(catalog, request.queue_ids, request.magazine)
 
     def unseen(connection: Connection) -> tuple[Window, int]:

@@ -36,7 +36,7 @@ from queue_core.selection.suspects import SuspectPart
 from queue_core.support import faults
 from queue_core.values.histogram import Measured
 from queue_core.values.model import Consumer, Magazine, QueueInfo, State, Ticket
-from queue_core.verbs.take_in import take_in
+from queue_core.verbs.take_in import take_in_for
 
 #: Seconds to wait for a lock of another transaction: those of ignis take milliseconds, but one of a
 #: caller lasts as long as the caller likes.
@@ -73,8 +73,7 @@ def fire(
     `ConsumerFenced`, `QueueDeactivated`, `QueueTaken`, and `Unacknowledged` if earlier tickets must
     be acknowledged first.
     """
-    if request.must_take_in:
-        take_in(catalog, request.queue_ids)
+    take_in_for(catalog, request)
     with catalog.read() as connection:
         open_to, ahead = interests.open_to(
             connection,

@@ -13,13 +13,12 @@ from queue_core.selection.acquire import acquire
 from queue_core.selection.candidates import find_candidates
 from queue_core.selection.request import FireRequest
 from queue_core.values.model import QueueInfo, ReadPlan
-from queue_core.verbs.take_in import take_in
+from queue_core.verbs.take_in import take_in_for
 
 
 def peek(catalog: Catalog, storage_uri: str, queue: QueueInfo, request: FireRequest) -> ReadPlan:
     """Return the plan to read the messages that *request* would take now."""
-    if request.must_take_in:
-        take_in(catalog, request.queue_ids)
+    take_in_for(catalog, request)
     with catalog.read() as connection:
         found = suspects.look(connection, None, request)
         parts = list(suspects.parts(connection, None, request, found=bool(found)))

@@ -37,10 +37,11 @@ def quarantine(catalog: Catalog, storage: Storage) -> int:
     storage.check(again=True)
 
     with catalog.read() as connection:
-        readers = logs.readers_of(connection, _damaged(connection, list(reports)))
+        damaged = _damaged(connection, list(reports))
+        readers = logs.readers_of(connection, damaged)
     if readers:
         # Otherwise, each later intake would take a part of the segments again.
-        take_in(catalog, readers)
+        take_in(catalog, storage.uri, readers, unread=damaged)
 
     def work(connection: Connection) -> int:
         return set_apart(connection, list(reports))

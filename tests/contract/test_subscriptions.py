@@ -222,7 +222,7 @@ def test_no_settlement_names_two_readers_of_a_log(store, topic):
     with pytest.raises(BadOption, match="'orders' and 'billing' have the same messages"):
         settle(store.catalog, [topic.info, reader.info], outcome)
     with pytest.raises(BadOption, match="have the same messages"):
-        Demand().request([topic.info, reader.info], None)
+        Demand().request([topic.info, reader.info], None, "")
 
 
 def test_expired_messages_are_not_fired(store, topic):

@@ -6,7 +6,7 @@ number of statements, whatever the number of messages, and wakes the threads tha
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
@@ -69,6 +69,8 @@ class Changes:
         self._entered: dict[ShardKey, list[dict[str, Any]]] = defaultdict(list)
         #: Their segments whose maps of ids are yet to be copied, by the queue that takes them.
         self._unmapped: dict[int, set[int]] = defaultdict(set)
+        #: How many messages of a log a subscription's selector has passed by, by shard.
+        self._passed: Counter[ShardKey] = Counter()
         #: The lowest rank of the messages that come back, by fair queue.
         self._lowest: dict[int, int] = {}
 
@@ -169,12 +171,16 @@ class Changes:
         """
         Take these rows in from a log, at the tail of the shard; its lock is held.
 
-        They are the next ones of the log after those that were taken in before.
+        They are the next ones of the log after those that were taken in or passed by before.
         """
         if rows:
             self._entered[piece.shard_key].append(columns_of(piece, rows) | values)
             if piece.unmapped:
                 self._unmapped[piece.queue_id].add(piece.segment_id)
+
+    def pass_by(self, key: ShardKey, messages: int) -> None:
+        """Leave out messages of a log that a shard would take in; its lock is held."""
+        self._passed[key] += messages
 
     def cut(self, piece: Slice, rows: Rows) -> None:
         """Take these rows out of a slice; counts nothing."""
@@ -243,8 +249,6 @@ class Changes:
 
     def _write_entered(self, connection: Connection) -> None:
         """Give the rows of logs their places; those that are in flight are counted as fired."""
-        if not self._entered:
-            return
         wanted = {
             key: Room(sum(row["row_stop"] - row["row_start"] for row in rows), _count_of(rows))
             for key, rows in self._entered.items()
@@ -255,7 +259,8 @@ class Changes:
                 if row["state"] == State.FIRED:
                     self._fire(key, row["count"], place)
             self._new += self._entered[key]
-        rows = [_shard(key) | {"by": room.messages} for key, room in sorted(wanted.items())]
+        advance = self._passed + Counter({key: room.messages for key, room in wanted.items()})
+        rows = [_shard(key) | {"by": by} for key, by in sorted(advance.items())]
         execute_each(connection, _ENTER, rows)
         for queue_id, segments in sorted(self._unmapped.items()):
             id_map.copy(connection, queue_id, segments)

@@ -61,7 +61,7 @@ def behind(
     """
     Return the next messages of logs for shards of subscriptions, as slices without ids.
 
-    *wanted*: how many of each shard at least, unless the log has fewer, or *most* slices have less.
+    *wanted*: how many of each shard, unless the log has fewer, or *most* slices have less.
     """
     found: dict[ShardKey, list[Slice]] = {}
     for queue_id in sorted({key[0] for key in wanted}):

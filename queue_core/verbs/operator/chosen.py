@@ -283,8 +283,9 @@ def choose(
         raise BadOption(f'choose: give ids, a selector, or "{ALL}" for all messages')
     condition = None if selector is None else condition_of(selector, queue.schema)
     given = id_set(ids)
-    if queue.log_of and Magazine.MAIN in magazines:
-        take_in(catalog, [queue.id])
+    with quarantining(catalog, storage):
+        if queue.log_of and Magazine.MAIN in magazines:
+            take_in(catalog, storage.uri, [queue.id])
     with quarantining(catalog, storage), catalog.read() as connection:
         if given is not None:
             segment_lookup.check(connection, [queue], id_map.located(connection, [queue.id], given))
