@@ -13,7 +13,7 @@ from ignis_source.queue_refresh import Queues
 from ignis_source.requests import Requests
 from queue_core.catalog.identity.handle import StoreHandle
 from queue_core.catalog.poller import Poller, Watch
-from queue_core.errors import QueueDeactivated
+from queue_core.errors import QueueDeactivated, SubscriptionDetached
 from queue_core.selection.fired import Fired
 from queue_core.selection.request import FireRequest
 from queue_core.support import faults
@@ -108,13 +108,13 @@ class TicketFirer:
         request = self._requests.request(
             self._tickets.fireable_queues, max_messages, max_bytes, after
         )
-        fired, ended = Fired(), False
+        fired, ended, detached = Fired(), False, False
         if request.queue_ids and (max_messages is None or max_messages > 0):
             faults.point("source.before_fire")
             try:
                 fired = self._tickets.fire(presence.consumer, request)
-            except QueueDeactivated:
-                ended = True
+            except QueueDeactivated as error:
+                ended, detached = True, isinstance(error, SubscriptionDetached)
             faults.point("source.fired")
         ticket = fired.ticket
         if ticket is None:
@@ -123,7 +123,7 @@ class TicketFirer:
             if not ended:
                 return fired
             # One of them has ended since they were read; the others may have messages.
-            self._requests.queues.refresh()
+            self._requests.queues.refresh(detached=detached)
             return self._fire(presence, after, most)
         presence.announce()
         _log.info(

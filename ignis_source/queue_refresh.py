@@ -44,14 +44,16 @@ class Queues:
         self.infos: list[QueueInfo] = []
         self.refresh()
 
-    def refresh(self) -> None:
-        """Read them again."""
+    def refresh(self, *, detached: bool = False) -> None:
+        """Read them again; *detached*: subscriptions that are have nothing more."""
         self.infos = self._read(self.infos)
         self._read_at = time.monotonic()
         new = {
             info.id: ended_error(info)
             for info in self.infos
-            if info.is_dropped or (self._fires and info.deactivated_at is not None)
+            if info.is_dropped
+            or (self._fires and info.deactivated_at is not None)
+            or (detached and info.detached_at)
         }
         told = new.keys() - self._ended.keys()
         self._ended |= {queue_id: new[queue_id] for queue_id in told}

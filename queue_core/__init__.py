@@ -41,6 +41,7 @@ if TYPE_CHECKING:
         SchemaMismatch,
         StaleCheckpoint,
         StorageUnavailable,
+        SubscriptionDetached,
         Unavailable,
     )
     from queue_core.handling.breaker import Breaker
@@ -203,6 +204,7 @@ __all__ = [
     "StorageUnavailable",
     "Store",
     "StoreAdmin",
+    "SubscriptionDetached",
     "SuspendReason",
     "Take",
     "TargetConsumer",

@@ -11,6 +11,7 @@ IgnisError
 │   ├── NoSuchQueue       the store has no queue of that name
 │   ├── QueueExists       a queue of another shape has that name
 │   ├── QueueDeactivated  the queue is deactivated, for good
+│   │   └── SubscriptionDetached  the subscription gets nothing more from its log
 │   ├── CatalogForbidden  the role of the database lacks a right
 │   ├── StaleCheckpoint   the checkpoint of a query went back to an earlier state
 │   └── SchemaMismatch    rows or a schema do not fit the queue
@@ -134,6 +135,16 @@ class QueueDeactivated(Invalid):
 
     Its messages can be browsed, but it no longer loads or fires any, and cannot be activated again.
     Use another queue; the name becomes free when the queue is dropped.
+    """
+
+
+class SubscriptionDetached(QueueDeactivated):
+    """
+    The subscription is detached from the log that it read, and no message waits in it.
+
+    It exceeded its budget, the setting ``late``, or a person detached it. A firing gives what
+    waits, and then raises this, since it would wait in vain. `QueueAdmin.attach` lets the
+    subscription read the log again.
     """
 
 

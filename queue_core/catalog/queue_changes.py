@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
-from sqlalchemy import ColumnElement, Connection, exists, insert, select
+from sqlalchemy import ColumnElement, Connection, exists, insert, select, update
 
 from queue_core.catalog import dialect, notifications, seals
 from queue_core.catalog.holders import named_locks
@@ -192,6 +192,47 @@ def change_settings(
     # A queue that is no longer paused has messages for waiting consumers.
     notifications.notify(connection, info.id)
     return replace(info, settings=settings, stored_settings=settings.to_json())
+
+
+def detach(connection: Connection, queue: QueueInfo) -> None:
+    """
+    Let a subscription get nothing more from its log; its cursors stay. The shard locks are held.
+
+    Raises `BadOption` if it is none.
+    """
+    if not queue.log_of:
+        raise BadOption(f"queue {queue.name!r} is no subscription, so it cannot be detached")
+    reading = (queues.c.id == queue.id, queues.c.detached_at == 0)
+    if not seals.change(connection, queues, *reading, detached_at=dialect.read_clock(connection)):
+        return
+    here = (shard_locks.c.queue_id == queue.id, shard_locks.c.magazine == int(Magazine.MAIN))
+    ended = update(shard_locks).where(*here).values(seals.changing(shard_locks, log_of=0))
+    connection.execute(ended)
+    # Those who wait for messages wait in vain.
+    notifications.notify(connection, queue.id)
+
+
+def attach(connection: Connection, queue: QueueInfo, start: logs.Start) -> None:
+    """
+    Let a detached subscription read its log again, from a place on, but not before its own.
+
+    Raises `BadOption` if it is not detached.
+    """
+    root = by_id(connection, queue.root)
+    hold(connection, root)
+    places = logs.places(connection, root.id, start)
+    here = (shard_locks.c.queue_id == queue.id, shard_locks.c.magazine == int(Magazine.MAIN))
+    own = select(shard_locks.c.shard, shard_locks.c.cursor).where(*here)
+    cursors = connection.execute(own.order_by(shard_locks.c.shard).with_for_update()).all()
+    detached = (queues.c.id == queue.id, queues.c.detached_at != 0)
+    if not seals.change(connection, queues, *detached, detached_at=0):
+        raise BadOption(f"queue {queue.name!r} is not detached, so it cannot be attached")
+    for row in cursors:
+        at = (*here, shard_locks.c.shard == row.shard)
+        cursor = max(row.cursor, places[row.shard])
+        seals.change(connection, shard_locks, *at, log_of=root.id, cursor=cursor)
+    acts.note(connection)
+    notifications.notify(connection, queue.id)
 
 
 def check_of_kind(settings: QueueSettings, log: pa.Schema | None) -> None:

@@ -15,7 +15,7 @@ from sqlalchemy import ColumnElement, Connection, Row, bindparam, case, select
 from queue_core.catalog import dialect, seals
 from queue_core.catalog.damage import damaged, decoding
 from queue_core.catalog.tables import queues, schemas
-from queue_core.errors import IgnisError, NoSuchQueue, QueueDeactivated
+from queue_core.errors import IgnisError, NoSuchQueue, QueueDeactivated, SubscriptionDetached
 from queue_core.values.model import Magazine, QueueInfo
 from queue_core.values.names import SIDELINE_SUFFIX, listed, near_first, nearest
 from queue_core.values.schema import deserialize
@@ -162,6 +162,11 @@ def by_id(connection: Connection, queue_id: int) -> QueueInfo:
 def by_ids(connection: Connection, queue_ids: Collection[int]) -> list[QueueInfo]:
     """Return those of some queues that are there, sorted by name."""
     return _read(connection, dialect.one_of(queues.c.id, queue_ids))
+
+
+def subscriptions_to(connection: Connection, queue_id: int) -> list[QueueInfo]:
+    """Return the queues that read the log of a queue, sorted by name."""
+    return _read(connection, queues.c.root_id == queue_id)
 
 
 def present(connection: Connection, queue: QueueInfo) -> QueueInfo:
@@ -337,9 +342,21 @@ def settings_of(name: str, stored: str) -> QueueSettings:
 
 
 def ended_error(queue: QueueInfo) -> IgnisError:
-    """Return the error for a queue that was deactivated or dropped."""
+    """Return the error for a queue that was deactivated or dropped, or is detached."""
     at = queue.deactivated_at
+    if not queue.is_dropped and at is None and queue.detached_at:
+        return detached_error([queue.name])
     return dropped(queue) if queue.is_dropped or at is None else given_up_error(queue.name, at)
+
+
+def detached_error(names: Sequence[str]) -> SubscriptionDetached:
+    """Return the error for subscriptions that get nothing more."""
+    which = ", ".join(map(repr, names))
+    return SubscriptionDetached(
+        f"subscription {which} is detached from the log that it read, and no message waits in it: "
+        "it gets nothing more. It was too late by its setting late, or a person detached it; "
+        "attach it again with queue.admin.attach()"
+    )
 
 
 def given_up_error(name: str, at: int) -> QueueDeactivated:

@@ -11,7 +11,7 @@ from queue_core.catalog import queue_changes, snapshots
 from queue_core.catalog.records import pauses
 from queue_core.catalog.records.acts import Subject, by_hand
 from queue_core.errors import BadOption
-from queue_core.queue.creating import in_micros
+from queue_core.queue.creating import in_micros, place_of
 from queue_core.queue.opened import OpenedQueue
 from queue_core.support.interruption import shielded
 from queue_core.upkeep.tasks.compaction import compact
@@ -21,6 +21,7 @@ from queue_core.values.model import Extent
 from queue_core.values.schema import TIMESTAMP
 from queue_core.values.settings import QueueSettings, is_whole
 from queue_core.verbs.deactivate import deactivate
+from queue_core.verbs.detach import attach, detach, stop_late
 from queue_core.verbs.drop import drop
 from queue_core.verbs.expire import expire
 from queue_core.verbs.repair import Repaired, repair
@@ -226,7 +227,8 @@ class QueueAdmin:
         """
         Remove from the queue's log what its setting ``log`` no longer keeps.
 
-        What a subscription has not taken in stays. The view ``reports`` shows how many. The trim
+        First, subscriptions that exceed their setting ``late`` are detached or dropped. What
+        another subscription has not taken in stays. The view ``reports`` shows how many. The trim
         task does the same every minute.
 
         Returns:
@@ -237,7 +239,50 @@ class QueueAdmin:
         """
         queue = self._queue
         info = queue.follow()
-        return trim(queue.catalog, info) if info.settings.log is not None else 0
+        if info.settings.log is None:
+            return 0
+        stop_late(queue.catalog, info)
+        return trim(queue.catalog, info)
+
+    @by_hand
+    def detach(self) -> None:
+        """
+        Let the subscription get nothing more from the log that it reads, and keep its place.
+
+        The log no longer waits for it. What it has taken in stays: firings give what waits in main,
+        and then raise `SubscriptionDetached`. A second call changes nothing.
+
+        Raises:
+            BadOption: The queue is no subscription.
+            NoSuchQueue: The queue was dropped.
+        """
+        detach(self._queue.catalog, self._queue.follow())
+        self._queue.refresh()
+
+    @by_hand
+    def attach(self, start: str | datetime = "earliest") -> None:
+        """
+        Let a detached subscription read its log again.
+
+        It never goes back before the place at which it was detached, so that no message comes
+        twice.
+
+        Args:
+            start: Which messages it gets: all since its place that the log still has
+                (``"earliest"``), or of these only those that are loaded from now on
+                (``"latest"``), those that were loaded since a time, with its time zone, or those
+                that another subscription to the same queue, given by its name, has not taken in.
+
+        Raises:
+            BadOption: The queue is not detached, or *start* cannot be understood.
+            NoSuchQueue: The queue was dropped.
+            QueueDeactivated: The queue whose log it reads is deactivated.
+        """
+        queue = self._queue
+        with queue.catalog.read() as connection:
+            place = place_of(connection, start)
+        attach(queue.catalog, queue.follow(), place)
+        queue.refresh()
 
     @by_hand
     def snapshot(self, name: str, keep: Duration = "7 days", *, dry_run: bool = False) -> Extent:

@@ -82,7 +82,7 @@ def subscribe(
         source = queues.find(connection, to)
     checked = _checked(catalog, source, name, settings)
     with catalog.read() as connection:
-        place = _place(connection, start)
+        place = place_of(connection, start)
 
     def work(connection: Connection) -> QueueInfo:
         root = queue_changes.held_root(connection, source, log=True)
@@ -105,8 +105,8 @@ def replay(
     """Create a replay; the arguments and the errors are those of `Queue.replay`."""
     checked = _checked(catalog, queue, to, settings)
     with catalog.read() as connection:
-        place = _place(connection, "earliest" if since is None else since, "since")
-        end = _place(connection, "latest" if until is None else until, "until")
+        place = place_of(connection, "earliest" if since is None else since, "since")
+        end = place_of(connection, "latest" if until is None else until, "until")
 
     def work(connection: Connection) -> QueueInfo | Extent:
         root = queue_changes.held_root(connection, queue, log=True)
@@ -170,7 +170,7 @@ def in_micros(time: object) -> int | None:
     return None
 
 
-def _place(connection: Connection, start: object, name: str = "start") -> Start:
+def place_of(connection: Connection, start: object, name: str = "start") -> Start:
     """Return where a subscription begins; raises `BadOption`."""
     if start in ("latest", "earliest"):
         return cast("Start", start)

@@ -1,4 +1,4 @@
-"""How much of a queue's log is kept: for a time, up to a size, or both."""
+"""How much of a log is kept, and how late a reader may be: a time, a size, or both."""
 
 from __future__ import annotations
 
@@ -22,6 +22,38 @@ class LogLimits(NamedTuple):
     seconds: float | None = None
     #: The bytes above which the oldest messages are trimmed; None: there may be any number.
     bytes: int | None = None
+
+
+class Lag(NamedTuple):
+    """What a subscription has not handed out, in its log or waiting in main."""
+
+    messages: int
+    #: Since the oldest of them was loaded; None: there are none.
+    seconds: float | None
+    bytes: int
+
+    def exceeds(self, budget: LogLimits) -> bool:
+        """Return whether it is more than the subscription may have."""
+        return self.used(budget) > 1
+
+    def used(self, budget: LogLimits) -> float:
+        """Return the used part of a budget: 1 where it ends."""
+        parts = ((self.seconds, budget.seconds), (self.bytes, budget.bytes))
+        used = [got / max(most, 1e-6) for got, most in parts if got and most is not None]
+        return max(used, default=0.0)
+
+    def headroom(self, budget: LogLimits) -> float | None:
+        """
+        Return after how many seconds a budget ends if nothing is handed out; None: it does not.
+
+        A size ends at the mean rate at which the messages came.
+        """
+        if self.seconds is None:
+            return None
+        left = [] if budget.seconds is None else [budget.seconds - self.seconds]
+        if budget.bytes is not None and self.bytes:
+            left.append((budget.bytes / self.bytes - 1) * self.seconds)
+        return max(min(left), 0.0) if left else None
 
 
 @lru_cache(maxsize=256)

@@ -447,6 +447,13 @@ class QueueSettings:
         )
 
     @property
+    def budget(self) -> log_limits.LogLimits:
+        """How late a subscription may be."""
+        found = log_limits.parsed(self.late)
+        assert found is not None
+        return found
+
+    @property
     def log_limits(self) -> log_limits.LogLimits:
         """How much of its log a queue keeps; it has one."""
         found = log_limits.parsed(self.log)

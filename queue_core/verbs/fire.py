@@ -20,7 +20,7 @@ from weakref import WeakKeyDictionary
 
 from sqlalchemy import Connection, Engine
 
-from queue_core.catalog import dialect, notifications
+from queue_core.catalog import dialect, notifications, queues
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.holders import consumers, interests, waiters
 from queue_core.catalog.holders.tickets import new_ticket
@@ -70,12 +70,12 @@ def fire(
     messages can be recovered until their tickets are planned. With *reading*, it is planned how to
     read them. Paused queues, queues in which others go first (`interests`), and queues whose limits
     allow no message, are left out. Suspects are fired apart from others (`suspects`). Raises
-    `ConsumerFenced`, `QueueDeactivated`, `QueueTaken`, and `Unacknowledged` if earlier tickets must
-    be acknowledged first.
+    `ConsumerFenced`, `QueueDeactivated`, `SubscriptionDetached` if nothing waits, `QueueTaken`, and
+    `Unacknowledged` if earlier tickets must be acknowledged first.
     """
     take_in_for(catalog, request)
     with catalog.read() as connection:
-        open_to, ahead = interests.open_to(
+        open_to, ahead, detached = interests.open_to(
             connection,
             consumer,
             request.queue_ids,
@@ -86,6 +86,8 @@ def fire(
         request = replace(request, queue_ids=open_to)
         found = suspects.look(connection, consumer, request) if open_to else None
         if found is None:
+            if detached and request.magazine is Magazine.MAIN:
+                raise queues.detached_error(detached)
             return Fired()
         if ahead and not line.is_enough(connection, request, ahead):
             return Fired()

@@ -105,7 +105,7 @@ class _Wait:
         request, trusted = self.request, True
 
         def may_fire(connection: Connection) -> tuple[Hashable, bool]:
-            open_to, ahead = interests.open_to(
+            open_to, ahead, detached = interests.open_to(
                 connection,
                 self.consumer,
                 request.queue_ids,
@@ -119,7 +119,8 @@ class _Wait:
                 # The first may leave with any change: all others would wait for a second that
                 # sleeps. A summary that is always new lets it look soon after each.
                 return object() if ahead == 1 else ahead, False
-            return 0, anything(connection, request)
+            # The firing raises if nothing waits where nothing will come.
+            return 0, bool(detached) or anything(connection, request)
 
         left = self.end - time.monotonic()
         with WaitLine(self.catalog, self.queue, waiters.FIRE, left) as place:

@@ -141,6 +141,8 @@ class Open(NamedTuple):
     queue_ids: tuple[int, ...]
     #: How many living waiters are before it in their lines.
     ahead: int
+    #: The names of those that get nothing more from a log.
+    detached: tuple[str, ...] = ()
 
 
 def open_to(
@@ -177,7 +179,8 @@ def open_to(
                 raise _taken(names[row.queue_id], row.taken_by, True)
             closed.add(row.queue_id)
     found = tuple(queue_id for queue_id in queue_ids if queue_id not in closed)
-    return Open(found, sum(row.ahead for row in rows if row.id not in closed))
+    detached = tuple(row.name for row in rows if row.detached_at and row.id not in closed)
+    return Open(found, sum(row.ahead for row in rows if row.id not in closed), detached)
 
 
 def held_back(connection: Connection, consumer: Consumer, queue_id: int) -> float | None:
@@ -274,6 +277,7 @@ _DOORS = select(
     queues.c.schema_version,
     queues.c.settings,
     queues.c.paused_at,
+    queues.c.detached_at,
     _RANKED.label("ranked"),
     waiters.ahead_in(queues.c.id, waiters.FIRE).label("ahead"),
 ).where(dialect.one_of_given(queues.c.id, "these"))

@@ -1,4 +1,7 @@
-"""Task trim: remove from the logs of queues what their setting `log` no longer keeps."""
+"""Task trim: remove from the logs of queues what their setting `log` no longer keeps.
+
+Subscriptions that exceed their budgets are stopped first, since the log waits for the others.
+"""
 
 from __future__ import annotations
 
@@ -7,19 +10,24 @@ from collections.abc import Sequence
 from queue_core.catalog import snapshots
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.identity import clock
+from queue_core.catalog.records import lags
 from queue_core.catalog.slices import logs
 from queue_core.upkeep.tasks.task import TaskContext
 from queue_core.values.model import QueueInfo
+from queue_core.verbs.detach import stop_late
 from queue_core.verbs.trim import trim
 
 
 def run(context: TaskContext, queue: QueueInfo) -> int:
     """Return how many messages were removed from the log."""
-    return trim(context.catalog, queue) if queue.settings.log is not None else 0
+    if queue.settings.log is None:
+        return 0
+    stop_late(context.catalog, queue)
+    return trim(context.catalog, queue)
 
 
 def with_work(catalog: Catalog, some: Sequence[QueueInfo]) -> list[QueueInfo]:
-    """Return the queues whose logs have too much."""
+    """Return the queues whose logs have too much, or readers that are too late."""
     logged = [queue for queue in some if queue.settings.log is not None]
     if not logged:
         return []
@@ -29,5 +37,6 @@ def with_work(catalog: Catalog, some: Sequence[QueueInfo]) -> list[QueueInfo]:
             queue
             for queue in logged
             if snapshots.ended(connection, queue.id)
+            or lags.late(connection, queue.id)
             or logs.find_old(connection, queue.id, queue.settings.log_limits, 1).upto
         ]

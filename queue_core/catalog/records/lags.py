@@ -1,0 +1,123 @@
+"""Lags: how far subscriptions are behind, in their logs and with what they have taken in."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    ColumnElement,
+    Connection,
+    Float,
+    and_,
+    case,
+    cast,
+    func,
+    select,
+)
+
+from queue_core.catalog import dialect, queues
+from queue_core.catalog.records import figures
+from queue_core.catalog.tables import log_slices, shard_locks, shards, slices
+from queue_core.catalog.tables import queues as queue_rows
+from queue_core.values.log_limits import Lag
+from queue_core.values.model import Magazine, QueueInfo, State
+
+_ROOT = shards.alias("root")
+_END = case(
+    (shard_locks.c.cursor_end.between(1, _ROOT.c.logged), shard_locks.c.cursor_end),
+    else_=_ROOT.c.logged,
+)
+
+
+def _bytes_before(offset: ColumnElement[int] | Column[int]) -> ColumnElement[int]:
+    """Return how many bytes of a log are before an offset, as a share of the row that has it."""
+    row = log_slices
+    part = cast(row.c.bytes, Float) * (offset - row.c.first_offset) / row.c.count
+    return (
+        select(row.c.bytes_before + cast(part, BigInteger))
+        .where(
+            row.c.queue_id == shard_locks.c.log_of,
+            row.c.shard == shard_locks.c.shard,
+            row.c.first_offset <= offset,
+        )
+        .order_by(row.c.first_offset.desc())
+        .limit(1)
+        .correlate(shard_locks, _ROOT)
+        .scalar_subquery()
+    )
+
+
+_LOGGED = (
+    select(
+        shard_locks.c.queue_id,
+        func.sum(_bytes_before(_END) - _bytes_before(shard_locks.c.cursor))
+        .cast(BigInteger)
+        .label("bytes"),
+    )
+    .join(
+        _ROOT,
+        and_(
+            _ROOT.c.queue_id == shard_locks.c.log_of,
+            _ROOT.c.magazine == int(Magazine.MAIN),
+            _ROOT.c.shard == shard_locks.c.shard,
+        ),
+    )
+    .where(shard_locks.c.magazine == int(Magazine.MAIN), shard_locks.c.log_of != 0)
+    .group_by(shard_locks.c.queue_id)
+)
+_TAKEN_IN = (
+    select(slices.c.queue_id, func.sum(slices.c.bytes).cast(BigInteger).label("bytes"))
+    .where(
+        slices.c.queue_id.in_(select(queue_rows.c.id).where(queue_rows.c.root_id != 0)),
+        slices.c.magazine == int(Magazine.MAIN),
+        slices.c.state == int(State.LOADED),
+    )
+    .group_by(slices.c.queue_id)
+)
+
+
+def sizes(connection: Connection, queue_ids: Collection[int] | None = None) -> dict[int, int]:
+    """Return how many bytes wait for some subscriptions, or for all, in the log or in main."""
+    found: dict[int, int] = {}
+    for query, column in ((_LOGGED, shard_locks.c.queue_id), (_TAKEN_IN, slices.c.queue_id)):
+        some = query if queue_ids is None else query.where(dialect.one_of(column, queue_ids))
+        for row in connection.execute(some):
+            found[row.queue_id] = found.get(row.queue_id, 0) + max(row.bytes or 0, 0)
+    return found
+
+
+def of_row(row: Any, size: int) -> Lag:
+    """Return the lag of a subscription by its figures and its `sizes`."""
+    return Lag(row.waiting or 0, None if row.oldest_age is None else row.oldest_age / 1e6, size)
+
+
+def late(connection: Connection, root_id: int) -> list[QueueInfo]:
+    """
+    Return the subscriptions to a queue that must be stopped, since they exceed their budgets.
+
+    Also those that were stopped to be dropped, and were not.
+    """
+    limited = [
+        queue
+        for queue in queues.subscriptions_to(connection, root_id)
+        if queue.settings.late is not None
+    ]
+    reading = [queue.id for queue in limited if not queue.detached_at]
+    if reading:
+        size = sizes(connection, reading)
+        lags = {
+            row.queue_id: of_row(row, size.get(row.queue_id, 0))
+            for row in figures.read(connection, reading)
+        }
+    return [
+        queue
+        for queue in limited
+        if (
+            lags[queue.id].exceeds(queue.settings.budget)
+            if not queue.detached_at
+            else queue.settings.when_late == "drop" and queue.deactivated_at is not None
+        )
+    ]

@@ -1,0 +1,77 @@
+"""Detach and attach: end and begin again what a subscription gets from the log that it reads.
+
+Changes: the shard locks of the subscription read the log no longer, or from a place on, and its row
+says since when it does not. `trim` no longer waits for it. Its messages and their outcomes stay.
+Late subscriptions are detached by the task `trim`, or then dropped, as they want. Guard: the locks
+of its shards, under which it takes in; whether it is late is found again under them. A new place is
+chosen while the log is held. Messages are left by age, so the clock is checked. Crash before the
+commit: it is as it was. Crash after it, and before a drop: the next run of the task drops it.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from functools import partial
+
+from sqlalchemy import Connection
+
+from queue_core.catalog import queue_changes
+from queue_core.catalog.database import Catalog
+from queue_core.catalog.identity import clock
+from queue_core.catalog.records import acts, lags
+from queue_core.catalog.records.task_log import Moves
+from queue_core.catalog.slices import shard_locks
+from queue_core.catalog.slices.logs import Start
+from queue_core.catalog.transact import transact
+from queue_core.errors import CatalogForbidden, NoSuchQueue
+from queue_core.values.model import QueueInfo
+from queue_core.verbs.drop import drop
+
+
+def detach(catalog: Catalog, queue: QueueInfo) -> None:
+    """Stop a subscription at its place; a second call changes nothing. Raises `BadOption`."""
+    transact(catalog, "detach", partial(_detach, queue=queue, task="by_hand"))
+
+
+def attach(catalog: Catalog, queue: QueueInfo, start: Start) -> None:
+    """Let a detached subscription read its log again. Raises `BadOption`."""
+    transact(catalog, "attach", lambda c: queue_changes.attach(c, queue, start))
+
+
+def stop_late(catalog: Catalog, root: QueueInfo) -> int:
+    """Detach or drop the subscriptions to a queue that exceed their budgets; return how many."""
+    clock.check(catalog)
+    with catalog.read() as connection:
+        late = lags.late(connection, root.id)
+    for queue in late:
+        # Another process may have dropped it since. A consumer's role may trim, and not change a
+        # queue; an operator's process does that.
+        with suppress(NoSuchQueue, CatalogForbidden):
+            if not queue.detached_at and not transact(
+                catalog, "detach", partial(_stop_late, queue=queue)
+            ):
+                continue
+            if queue.settings.when_late == "drop":
+                drop(catalog, queue, "trim")
+    return len(late)
+
+
+def _stop_late(connection: Connection, queue: QueueInfo) -> bool:
+    shard_locks.lock(connection, [queue.id])
+    if queue not in lags.late(connection, queue.root):
+        return False
+    _detach(connection, queue, "trim")
+    if queue.settings.when_late == "drop":
+        queue_changes.deactivate(connection, queue)
+    clock.confirm(connection)
+    return True
+
+
+def _detach(connection: Connection, queue: QueueInfo, task: str) -> None:
+    moves = Moves()
+    for key, shard in shard_locks.lock(connection, [queue.id]).items():
+        if shard.behind:
+            moves.count(key[2], shard.behind, "log", None)
+    queue_changes.detach(connection, queue)
+    moves.record(connection, queue.id, task)
+    acts.note(connection)

@@ -1,0 +1,233 @@
+"""How late a subscription may be, what ends it, and how it reads again."""
+
+import pytest
+
+from queue_core import ConsumerPool
+from queue_core.errors import (
+    BadOption,
+    CatalogUnavailable,
+    NoSuchQueue,
+    QueueDeactivated,
+    SubscriptionDetached,
+)
+from queue_core.support import faults
+from queue_core.upkeep.leader.lease import LeaseLeader
+from queue_core.upkeep.tasks.runner import SideTasks
+from queue_core.upkeep.tasks.task import Timing
+from tests.books import audit, leftover_files
+from tests.clocks import jump
+from tests.dump import load_earlier, log_earlier
+from tests.factories import make_queue, numbers_of, orders
+from tests.waiting import Caller, waits
+
+pytestmark = pytest.mark.each_catalog
+
+HOUR = 3_600
+
+
+@pytest.fixture
+def topic(store):
+    return make_queue(store, log="0s")
+
+
+def in_order(store):
+    audit(store)
+    # Slices that were set back are older than their segments.
+    found = store.admin.fsck().to_pylist()
+    assert [each for each in found if each["invariant"] != "I9"] == []
+
+
+def grow_old(store, seconds):
+    load_earlier(store, seconds)
+    log_earlier(store, seconds, "loaded_at", "logged_at")
+
+
+def drained(queue):
+    """The numbers of all messages of a subscription that is detached, or until none waits."""
+    found = []
+    try:
+        while (fired := queue.fire(7, timeout=0)).messages.num_rows:
+            found += numbers_of(fired.messages)
+            queue.delete(fired)
+    except SubscriptionDetached:
+        return [*found, "detached"]
+    return found
+
+
+def test_a_detached_one_gives_what_it_has_taken_in_and_then_says_so(store, topic):
+    reader = store.subscribe("billing", to="orders")
+    topic.load(orders(10))
+    held = reader.fire(4)
+    reader.fire(1, selector="number = 9")
+    topic.load(orders(5, 10))
+
+    reader.admin.detach()
+    reader.admin.detach()
+    assert topic.admin.trim() == 15
+    assert reader.admin.trim() == 0
+    reader.reload(held)
+    assert numbers_of(reader.browse()) == list(range(10))
+    assert drained(reader) == [*range(9), "detached"]
+    topic.load(orders(5, 15))
+    with pytest.raises(SubscriptionDetached, match=r"'billing' is detached.*attach\(\)"):
+        reader.fire(1)
+    assert reader.fire(1, magazine="sideline", timeout=0).messages.num_rows == 0
+    in_order(store)
+
+
+def test_those_who_wait_are_told(store, topic):
+    reader = store.subscribe("billing", to="orders")
+    caller = Caller(lambda: reader.fire(1, timeout=30))
+    waits(store, 1, "fire")
+    reader.admin.detach()
+    with pytest.raises(SubscriptionDetached):
+        caller.done()
+
+
+def test_a_pool_ends_with_the_error(store, topic):
+    reader = store.subscribe("billing", to="orders")
+    topic.load(orders(5))
+    reader.peek(1, selector="number = 0")
+    reader.admin.detach()
+    found = []
+    pool = ConsumerPool(
+        store, ["billing"], lambda message: found.append(message) or True, concurrency=1
+    )
+    with pytest.raises(SubscriptionDetached), pool:
+        pool.drain(timeout=30)
+    assert len(found) == 5
+
+
+@pytest.mark.parametrize("taken_in", [False, True], ids=["in the log", "taken in"])
+def test_a_reader_beyond_its_time_is_detached_before_the_log_is_trimmed(store, topic, taken_in):
+    late = store.subscribe("late", to="orders", late="1 hour")
+    other = store.subscribe("other", to="orders", late="3 hours")
+    topic.load(orders(10))
+    grow_old(store, 2 * HOUR)
+    if taken_in:
+        late.peek(1, selector="number >= 0")
+    topic.load(orders(5, 10))
+    assert drained(other) == list(range(15))
+
+    assert topic.admin.trim() == 15
+    assert drained(late) == ([*range(10), "detached"] if taken_in else ["detached"])
+    [report] = [row for row in store.view("reports").to_pylist() if row["queue"] == "late"]
+    moved = 5 if taken_in else 15
+    assert (report["task"], report["from"], report["moved"]) == ("trim", "log", moved)
+    in_order(store)
+
+
+def test_a_reader_beyond_its_size_is_detached(store, topic):
+    store.subscribe("late", to="orders", late="2 KB")
+    enough = store.subscribe("enough", to="orders", late="1 MB")
+    topic.load(orders(20))
+    assert topic.admin.trim() == 0
+    topic.load(orders(2_000, 20))
+    assert topic.admin.trim() == 0
+    assert drained(store.queue("late")) == ["detached"]
+    assert enough.fire("all").messages.num_rows == 2_020
+    assert topic.admin.trim() == 2_020
+    in_order(store)
+
+
+def test_one_that_keeps_up_is_never_stopped(store, topic):
+    reader = store.subscribe("billing", to="orders", late="1 hour")
+    topic.load(orders(10))
+    reader.fire("all")
+    grow_old(store, 2 * HOUR)
+    assert topic.admin.trim() == 10
+    topic.load(orders(1, 10))
+    assert numbers_of(reader.fire(1).messages) == [10]
+
+
+def test_late_ones_that_want_it_are_dropped(store, topic):
+    store.subscribe("late", to="orders", late="1 hour", when_late="drop", priority="amount")
+    topic.load(orders(4_000))
+    topic.delete(topic.fire("all"))
+    store.queue("late").fire(10)
+    grow_old(store, 2 * HOUR)
+
+    assert topic.admin.trim() == 4_000
+    with pytest.raises(NoSuchQueue):
+        store.queue("late")
+    store.admin.vacuum(grace=0)
+    assert leftover_files(store) == set()
+    in_order(store)
+
+
+def test_a_drop_that_was_interrupted_is_made_up_for(store, topic):
+    late = store.subscribe("late", to="orders", late="1 hour", when_late="drop")
+    topic.load(orders(10))
+    grow_old(store, 2 * HOUR)
+    faults.arm("detach.committed=raise")
+    with pytest.raises(faults.InjectedFault):
+        topic.admin.trim()
+    faults.arm(None)
+    with pytest.raises(QueueDeactivated):
+        late.fire(1)
+
+    assert topic.admin.trim() == 10
+    assert store.queues() == ["orders"]
+    in_order(store)
+
+
+def test_nobody_is_stopped_when_the_clock_jumps(store, topic):
+    reader = store.subscribe("late", to="orders", late="1 day")
+    topic.load(orders(10))
+    jump(store, 3)
+    with pytest.raises(CatalogUnavailable):
+        topic.admin.trim()
+    assert drained(reader) == list(range(10))
+
+
+def test_the_side_task_stops_late_readers(store, topic):
+    store.subscribe("late", to="orders", late="1 hour")
+    topic.load(orders(10))
+    grow_old(store, 2 * HOUR)
+    leader = LeaseLeader(store.catalog)
+    timings = {"trim": Timing(0.0)}
+    tasks = SideTasks(store.catalog, store.storage, leader, tasks=["trim"], timings=timings)
+    tasks.run_due([topic.info])
+    assert drained(store.queue("late")) == ["detached"]
+
+
+def test_an_attached_one_goes_on_where_the_log_lets_it(store):
+    topic = make_queue(store, log="1 hour")
+    readers = {
+        name: store.subscribe(name, to="orders") for name in ("earliest", "latest", "other", "lost")
+    }
+    topic.load(orders(4))
+    other = store.subscribe("place", to="orders", start="earliest")
+    for reader in readers.values():
+        assert numbers_of(reader.fire(2).messages) == [0, 1]
+        reader.admin.detach()
+    other.fire(3)
+    for name in ("earliest", "latest"):
+        readers[name].admin.attach(name)
+    readers["other"].admin.attach("place")
+    topic.load(orders(2, 4))
+
+    assert drained(readers["earliest"]) == [2, 3, 4, 5]
+    assert drained(readers["latest"]) == [4, 5]
+    assert drained(readers["other"]) == [3, 4, 5]
+    grow_old(store, 2 * HOUR)
+    drained(other)
+    assert topic.admin.trim() == 6
+    topic.load(orders(1, 6))
+    readers["lost"].admin.attach()
+    assert drained(readers["lost"]) == [6]
+    with pytest.raises(BadOption, match="is not detached"):
+        other.admin.attach()
+    in_order(store)
+
+
+def test_what_cannot_be(store, topic):
+    with pytest.raises(BadOption, match="no subscription"):
+        topic.admin.detach()
+    with pytest.raises(BadOption, match="not detached"):
+        topic.admin.attach()
+    with pytest.raises(BadOption, match="only a subscription"):
+        topic.admin.change_settings(late="1 hour")
+    for settings in ({"late": "soon"}, {"when_late": "stop"}, {"late": "1h", "priority": "amount"}):
+        with pytest.raises(BadOption, match="late"):
+            store.subscribe("billing", to="orders", **settings)
