@@ -222,15 +222,15 @@ def attach(connection: Connection, queue: QueueInfo, start: logs.Start) -> None:
     hold(connection, root)
     places = logs.places(connection, root.id, start)
     here = (shard_locks.c.queue_id == queue.id, shard_locks.c.magazine == int(Magazine.MAIN))
-    own = select(shard_locks.c.shard, shard_locks.c.cursor).where(*here)
-    cursors = connection.execute(own.order_by(shard_locks.c.shard).with_for_update()).all()
+    connection.execute(select(shard_locks.c.shard).where(*here).with_for_update()).all()
+    own = logs.cursors(connection, queue.id)
+    if any(each.cursor_end for each in own.values()):
+        raise BadOption(f"queue {queue.name!r} is a replay or a clone, which cannot be attached")
     detached = (queues.c.id == queue.id, queues.c.detached_at != 0)
     if not seals.change(connection, queues, *detached, detached_at=0):
         raise BadOption(f"queue {queue.name!r} is not detached, so it cannot be attached")
-    for row in cursors:
-        at = (*here, shard_locks.c.shard == row.shard)
-        cursor = max(row.cursor, places[row.shard])
-        seals.change(connection, shard_locks, *at, log_of=root.id, cursor=cursor)
+    wanted = {shard: max(each.cursor, places[shard]) for shard, each in own.items()}
+    logs.place(connection, queue.id, {at: logs.Cursor(root.id, to) for at, to in wanted.items()})
     acts.note(connection)
     notifications.notify(connection, queue.id)
 

@@ -36,7 +36,10 @@ _SETTINGS = (
 #: How many schemas a process keeps decoded: a query of many queues reads all of them every second.
 _REMEMBERED = 4096
 #: The columns of `states`.
-_STATE = ("id", "name", "shards", "settings", "paused_at", "deactivated_at")
+_STATE = (
+    *("id", "name", "shards", "settings", "paused_at", "deactivated_at"),
+    *("root_id", "detached_at"),
+)
 
 
 class SettingsChanged(Exception):
@@ -165,7 +168,7 @@ def by_ids(connection: Connection, queue_ids: Collection[int]) -> list[QueueInfo
 
 
 def subscriptions_to(connection: Connection, queue_id: int) -> list[QueueInfo]:
-    """Return the queues that read the log of a queue, sorted by name."""
+    """Return the queues that have the messages of another one, and snapshots, sorted by name."""
     return _read(connection, queues.c.root_id == queue_id)
 
 
@@ -186,7 +189,8 @@ def states(connection: Connection, only: Collection[int] | None = None) -> Seque
     """
     Return the `id`, `name`, `shards` and stored `settings` of some queues, or of all.
 
-    Also since when they are paused, `paused_at`, and deactivated, `deactivated_at`.
+    Also since when they are paused, `paused_at`, deactivated, `deactivated_at`, and detached,
+    `detached_at`, or 0; and `root_id`.
     """
     query = select(*(queues.c[name] for name in _STATE))
     if only is not None:

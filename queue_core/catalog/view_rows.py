@@ -29,6 +29,7 @@ from queue_core.catalog.slices.shard_locks import BEHIND
 from queue_core.catalog.tables import (
     LEFT,
     counters,
+    log_slices,
     queues,
     segments,
     shard_locks,
@@ -52,6 +53,9 @@ _TABLES = {
     "breakers": (breakers,),
     "samples": (samples,),
     "limits": (token_buckets,),
+    "subscriptions": (queues,),
+    "log": (log_slices, shards),
+    "retained": (queues,),
 }
 
 

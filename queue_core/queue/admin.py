@@ -250,7 +250,7 @@ class QueueAdmin:
         Let the subscription get nothing more from the log that it reads, and keep its place.
 
         The log no longer waits for it. What it has taken in stays: firings give what waits in main,
-        and then raise `SubscriptionDetached`. A second call changes nothing.
+        and then raise an error. A second call changes nothing.
 
         Raises:
             BadOption: The queue is no subscription.

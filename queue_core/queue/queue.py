@@ -336,6 +336,7 @@ class Queue(Looking, Settling):
                 error or returned something else; no message was taken.
             ConsumerFenced: The same consumer was started again elsewhere.
             QueueDeactivated: The queue was deactivated.
+            SubscriptionDetached: The subscription was detached, and no message waits in it.
             QueueTaken: Another consumer has the queue to itself.
             NoSuchQueue: The queue was dropped.
             DamagedSegment: Messages cannot be read. They are quarantined; fire again for the

@@ -206,6 +206,7 @@ class QueueInTransaction(Settling):
             BadSelector: As in `Queue.fire`.
             ConsumerFenced: The same consumer was started again elsewhere.
             QueueDeactivated: The queue was deactivated.
+            SubscriptionDetached: The subscription was detached, and no message waits in it.
             QueueTaken: Another consumer has the queue to itself.
             NoSuchQueue: The queue was dropped.
             DamagedSegment: Messages cannot be read. The next firing without your transaction

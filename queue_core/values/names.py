@@ -32,6 +32,11 @@ def check_queue(name: str) -> str:
     return name
 
 
+def is_snapshot(name: str) -> bool:
+    """Return whether a queue is the hidden one of a snapshot."""
+    return "@" in name
+
+
 def of_snapshot(queue: str, name: object) -> str:
     """Return the name of the hidden queue of a snapshot; raises `BadName`."""
     whole = f"{queue}@{name}"

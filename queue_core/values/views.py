@@ -332,6 +332,49 @@ _SAMPLES = (
     *_TIMES,
 )
 
+_SUBSCRIPTIONS = (
+    ViewColumn("queue", _TEXT, "Name of the subscription."),
+    ViewColumn("log_of", _TEXT, "Queue whose log it reads."),
+    ViewColumn("state", _TEXT, "`reading`, or `detached`: it gets nothing more from the log."),
+    ViewColumn("selector", _TEXT, "Its selector; null: it takes all messages."),
+    ViewColumn(
+        "behind",
+        _LONG,
+        "Messages that it has not handed out, in the log or waiting in main. With a selector, it "
+        "is an upper bound.",
+    ),
+    ViewColumn(
+        "behind_seconds", pa.float64(), "Seconds since the oldest of them was loaded; null: none."
+    ),
+    ViewColumn("behind_bytes", _LONG, "Size of them, uncompressed."),
+    ViewColumn("late", _TEXT, "Its budget, as the setting `late` has it; null: none."),
+    ViewColumn("when_late", _TEXT, "`detach` or `drop`, what happens at the end of the budget."),
+    ViewColumn(
+        "headroom",
+        pa.float64(),
+        "Seconds until its budget ends if it hands out nothing; a size ends at the mean rate at "
+        "which the messages came. Null: it has no budget, or is not behind.",
+    ),
+    ViewColumn("detached_at", TIMESTAMP, "Time since which it is detached; null: it is not."),
+)
+
+_LOGS = (
+    _QUEUE,
+    _SHARD,
+    ViewColumn("begin", _LONG, "Offset of the first message that the log still has."),
+    ViewColumn("end", _LONG, "Offset that the next message gets."),
+    ViewColumn("messages", _LONG, "Messages that the log has."),
+    ViewColumn("bytes", _LONG, "Size of them, uncompressed."),
+    ViewColumn("oldest_at", TIMESTAMP, "Time at which the first of them came; null: none."),
+)
+
+_RETAINED = (
+    _QUEUE,
+    ViewColumn("kept_by", _TEXT, "`log`, the setting, `subscription`, or `snapshot`."),
+    ViewColumn("subscription", _TEXT, "Its name, or that of the snapshot; null: the setting."),
+    ViewColumn("bytes", _LONG, "Size of what the log keeps at least for it, uncompressed."),
+)
+
 #: The columns of each view, by its name.
 COLUMNS = {
     #: One row for each queue.
@@ -362,6 +405,12 @@ COLUMNS = {
     #: One row for each limit of a queue. Of a limit of values, one row for each value that has
     #: messages in flight, if it counts them, or whose tokens are used.
     "limits": _LIMITS,
+    #: One row for each subscription: how far it is behind, and how long that may last.
+    "subscriptions": _SUBSCRIPTIONS,
+    #: One row for each shard of each queue with a log.
+    "log": _LOGS,
+    #: One row for each reason for which a log keeps messages: the largest one decides.
+    "retained": _RETAINED,
 }
 
 #: The schema of each view, by its name.

@@ -25,6 +25,7 @@ What each verb does to slices:
 | quarantine   | marks the slices of unreadable segments as damaged                             |
 | repair       | loads damaged slices again in place                                            |
 | take_in      | adds slices of what the log has for a subscription, at the tail of main         |
+| detach       | none; ends or begins again what a subscription gets from a log          |
 | trim         | none; removes the beginning of a log                                           |
 | snapshot     | copies those of a subscription into a hidden queue, as waiting                  |
 | seek         | removes those of a subscription; copies those of a snapshot back                |

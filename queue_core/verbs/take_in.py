@@ -69,7 +69,7 @@ def take_in(
     for queue in found:
         if queue.id not in plain:
             of_queue = request and replace(request, queue_ids=(queue.id,))
-            while decided := _decide(catalog, storage, queue.id, of_queue, unread):
+            while decided := decide(catalog, storage, queue.id, of_queue, unread):
                 # It is decided again by the new selector.
                 with suppress(queues.SettingsChanged):
                     rounds.step(partial(_enter, decided=decided))
@@ -100,7 +100,7 @@ class _Decided(NamedTuple):
     rows: Mapping[tuple[int, int], tuple[Slice, Rows]]
 
 
-def _decide(
+def decide(
     catalog: Catalog,
     storage: str,
     queue_id: int,

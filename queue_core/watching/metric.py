@@ -78,6 +78,35 @@ DEPTHS = {
     "retrying": _of_queue("retrying", "Messages of the sideline that return to main at a time."),
     "dead": _of_queue("dead", "Messages of the sideline that are not tried again."),
 }
+#: How far a subscription is behind, by the name of the figure.
+BEHIND = {
+    unit: _metric(
+        f"ignis_subscription_behind_{unit}",
+        f"ignis.subscription.behind.{'age' if unit == SECONDS else unit}",
+        unit,
+        about,
+        ("queue",),
+    )
+    for unit, about in {
+        MESSAGES: "Messages that a subscription has not handed out, in the log or in main.",
+        SECONDS: "Time since the oldest of them was loaded; absent: there are none.",
+        BYTES: "Bytes of these messages, uncompressed.",
+    }.items()
+}
+HEADROOM = _metric(
+    "ignis_subscription_headroom_seconds",
+    "ignis.subscription.headroom",
+    SECONDS,
+    "Time until the budget `late` ends if nothing is handed out; absent: none, or not behind.",
+    ("queue",),
+)
+DETACHED = _metric(
+    "ignis_subscription_detached",
+    "ignis.subscription.detached",
+    PLAIN,
+    "1 while a subscription is detached, and so gets nothing more from its log.",
+    ("queue",),
+)
 DAMAGED = _metric(
     "ignis_damaged_messages",
     "ignis.queue.damaged",

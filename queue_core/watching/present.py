@@ -17,12 +17,13 @@ from sqlalchemy import Connection
 from queue_core.catalog import dialect, queues
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.holders import connected
-from queue_core.catalog.records import acts, figures, jobs, retries, samples, schedule, stuck
+from queue_core.catalog.records import acts, figures, jobs, lags, retries, samples, schedule, stuck
 from queue_core.catalog.records.samples import FINEST
 from queue_core.catalog.slices import quarantined
 from queue_core.catalog.slices.quarantined import Quarantined
 from queue_core.segments.storage import Storage
 from queue_core.values.json_text import HIDDEN
+from queue_core.values.log_limits import Lag
 from queue_core.values.settings import QueueSettings
 from queue_core.watching import causes, space
 from queue_core.watching.causes import Causes, OpenBreaker, since
@@ -113,6 +114,9 @@ class QueueFigures:
     #: The segments whose messages cannot be read.
     quarantined: tuple[Quarantined, ...] = field(default=(), metadata=HIDDEN)
     causes: Causes = field(default=Causes(), metadata=HIDDEN)
+    #: Of a subscription: how far it is behind, and since when it is detached; None: it is not.
+    lag: Lag | None = field(default=None, metadata=HIDDEN)
+    detached_for: float | None = field(default=None, metadata=HIDDEN)
     #: Its jobs that have failed, or do not move.
     jobs: tuple[FailedJob, ...] = field(default=(), metadata=HIDDEN)
     #: The latest ones, oldest first.
@@ -240,6 +244,8 @@ def _read_queues(
     shovels = schedule.begun_by_queue(connection, "shovel", only)
     overdue = retries.overdue(connection, now, only)
     held_long = stuck.read(connection, now, settings, everything=only is None)
+    reading = any(row.root_id for row in known.values())
+    behind = lags.sizes(connection, ids) if reading else {}
     paused_at = {row.name: row.paused_at for row in known.values() if row.paused_at is not None}
     who = acts.doers(connection, "pause", paused_at)
     torn: dict[int, list[Quarantined]] = defaultdict(list)
@@ -279,6 +285,8 @@ def _read_queues(
             stuck_for=since(long.fired_at, now) if long else None,
             quarantined=tuple(torn[queue_id]),
             causes=why[queue_id],
+            lag=lags.of_row(row, behind.get(queue_id, 0)) if about.root_id else None,
+            detached_for=since(about.detached_at or None, now),
             jobs=tuple(failed[queue_id]),
             samples=tuple(past),
             counts=row,

@@ -87,6 +87,11 @@ KINDS = {
         "ignis fsck says what is wrong with each file.",
         "repair",
     ),
+    "detached": Kind(
+        _WARNING,
+        "Detached subscriptions",
+        'Start its consumers, then attach it: store.queue("{queue}").admin.attach(); or drop it.',
+    ),
     "paused": Kind(
         _NOTE, "Paused queues", "Resume it when the reason is gone: ignis resume {queue}.", "resume"
     ),
@@ -178,6 +183,13 @@ KINDS = {
         "Redrives that do not move",
         "Make room, or start a process that runs side tasks. ignis cancel ends it.",
         "cancel",
+        explains=False,
+    ),
+    "late": Kind(
+        _WARNING,
+        "Subscriptions that are nearly too late",
+        "Start more consumers, or raise its setting late.",
+        "scale",
         explains=False,
     ),
     "space": Kind(

@@ -31,6 +31,8 @@ TASKS_LATE = 600.0
 PATIENCE = 180.0
 #: Seconds of samples that say how fast a queue grows, and the fewest of them.
 TREND_SECONDS, LEAST_SECONDS = 300.0, 120.0
+#: Seconds before the end of a budget from which on it is a problem.
+BUDGET_ENDS = 86_400.0
 #: The share of a limit's rate from which on it is what holds messages back.
 NEARLY = 0.9
 #: The shares of free space below which a disk is a problem, and a critical one.
@@ -71,6 +73,8 @@ def _of_queue(queue: QueueFigures) -> Iterator[Problem]:
     if queue.state != "deactivated":
         rules = (
             _damaged,
+            _detached,
+            _late,
             _paused,
             _breakers,
             _unconsumed,
@@ -111,6 +115,25 @@ def _damaged(queue: QueueFigures) -> Iterator[Problem]:
         more = f" and {number(len(others))} more files are" if others else " is"
         unread = f"cannot be read, because {first}{more} missing, torn or altered."
         yield problem("damaged", queue.name, f"{messages(queue.damaged)} {unread}", queue.damaged)
+
+
+def _detached(queue: QueueFigures) -> Iterator[Problem]:
+    if queue.detached_for is not None:
+        text = f"It was detached {age(queue.detached_for)} ago: it gets nothing more from the log."
+        yield problem("detached", queue.name, text, queue.waiting)
+
+
+def _late(queue: QueueFigures) -> Iterator[Problem]:
+    if queue.lag is None or queue.detached_for is not None:
+        return
+    budget = queue.settings.budget
+    left = queue.lag.headroom(budget)
+    # Of a budget of less than two days, half.
+    if left is not None and left < BUDGET_ENDS and queue.lag.used(budget) > 0.5:
+        ends = "dropped" if queue.settings.when_late == "drop" else "detached"
+        text = f"It is {age(queue.lag.seconds)} behind, with {size(queue.lag.bytes)}: by its "
+        text += f"setting late, it will be {ends} in {age(left)}."
+        yield problem("late", queue.name, text, queue.waiting)
 
 
 def _paused(queue: QueueFigures) -> Iterator[Problem]:

@@ -116,6 +116,13 @@ def _of_queues(connection: Connection, found: Readings, seen: Sequence[QueueFigu
     # A store may have many queues: by column, which is faster than by row.
     for name, metric in _FIGURES.items():
         found[metric] += _known(labels, [getattr(queue, name) for queue in seen])
+    readers = [(queue, queue.lag) for queue in seen if queue.lag is not None]
+    of_readers = [(queue.name,) for queue, _ in readers]
+    for unit, metric in m.BEHIND.items():
+        found[metric] += _known(of_readers, [getattr(lag, unit) for _, lag in readers])
+    left = [lag.headroom(queue.settings.budget) for queue, lag in readers]
+    found[m.HEADROOM] += _known(of_readers, left)
+    found[m.DETACHED] += [((q.name,), int(q.detached_for is not None)) for q, _ in readers]
     found[m.PAUSED] += [((queue.name,), int(queue.is_paused)) for queue in seen]
     found[m.MAX_MESSAGES] += _known(labels, [queue.settings.max_size for queue in seen])
     for magazine in Magazine:

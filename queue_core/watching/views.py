@@ -19,12 +19,15 @@ from queue_core.catalog.records import (
     failures,
     figures,
     jobs,
+    lags,
     samples,
     task_log,
     traces,
 )
+from queue_core.catalog.slices import logs
 from queue_core.values.fingerprints import fingerprints
 from queue_core.values.model import QueueInfo
+from queue_core.values.names import is_snapshot
 from queue_core.values.views import FAILURES
 from queue_core.watching.limits import limits
 
@@ -206,6 +209,50 @@ def _limits(connection: Connection, shown: Shown) -> Iterable[Mapping[str, Any]]
     return limits(connection, shown.infos.values(), shown.storage)
 
 
+def _subscriptions(connection: Connection, shown: Shown) -> Iterable[Mapping[str, Any]]:
+    readers = [info for info in shown.infos.values() if info.log_of]
+    found = lags.read(connection, [info.id for info in readers]) if readers else {}
+    roots = {info.id: info.name for info in queues.by_ids(connection, {r.root for r in readers})}
+    for info in readers:
+        lag, settings = found[info.id], info.settings
+        yield {
+            "queue": info.name,
+            "log_of": roots[info.root],
+            "state": "detached" if info.detached_at else "reading",
+            "selector": settings.selector,
+            "behind": lag.messages,
+            "behind_seconds": lag.seconds,
+            "behind_bytes": lag.bytes,
+            "late": settings.late,
+            "when_late": settings.when_late,
+            "headroom": lag.headroom(settings.budget),
+            "detached_at": info.detached_at or None,
+        }
+
+
+def _log(connection: Connection, shown: Shown) -> Iterable[Mapping[str, Any]]:
+    logged = [info.id for info in shown.infos.values() if info.settings.log is not None]
+    for row in logs.extents(connection, logged):
+        yield row | {"queue": shown.infos[row["queue_id"]].name}
+
+
+def _retained(connection: Connection, shown: Shown) -> Iterable[Mapping[str, Any]]:
+    sizes = lags.logged(connection)
+    for info in shown.infos.values():
+        if info.settings.log is None:
+            continue
+        size = logs.kept(connection, info.id, info.settings.log_limits)
+        yield {"queue": info.name, "kept_by": "log", "bytes": size}
+        for reader in queues.subscriptions_to(connection, info.id):
+            if reader.id in sizes:
+                yield {
+                    "queue": info.name,
+                    "kept_by": "snapshot" if is_snapshot(reader.name) else "subscription",
+                    "subscription": reader.name,
+                    "bytes": sizes[reader.id],
+                }
+
+
 _QUERIES = {
     "queues": _queues,
     "shards": _shards,
@@ -217,4 +264,7 @@ _QUERIES = {
     "breakers": _breakers,
     "samples": _samples,
     "limits": _limits,
+    "subscriptions": _subscriptions,
+    "log": _log,
+    "retained": _retained,
 }

@@ -14,6 +14,10 @@ from queue_core.support import faults
 from queue_core.upkeep.leader.lease import LeaseLeader
 from queue_core.upkeep.tasks.runner import SideTasks
 from queue_core.upkeep.tasks.task import Timing
+from queue_core.values.log_limits import Lag, parsed
+from queue_core.watching import present
+from queue_core.watching.problems import find
+from queue_core.watching.readings import flat
 from tests.books import audit, leftover_files
 from tests.clocks import jump
 from tests.dump import load_earlier, log_earlier
@@ -231,3 +235,77 @@ def test_what_cannot_be(store, topic):
     for settings in ({"late": "soon"}, {"when_late": "stop"}, {"late": "1h", "priority": "amount"}):
         with pytest.raises(BadOption, match="late"):
             store.subscribe("billing", to="orders", **settings)
+
+
+def readings(store):
+    """The metrics of subscriptions, without the beginning of their names."""
+    found = {each["metric"]: each["value"] for each in flat(store)}
+    begin = "ignis_subscription_"
+    return {name.removeprefix(begin): n for name, n in found.items() if name.startswith(begin)}
+
+
+def kinds(store):
+    problems = find(present.read(store.catalog, store.storage))
+    return [each.kind for each in problems if each.kind in ("late", "detached")]
+
+
+def test_how_far_behind_a_reader_is(store):
+    topic = make_queue(store, log="2 hours")
+    reader = store.subscribe("billing", to="orders", late="3 hours, 1 GB", selector="number >= 0")
+    assert readings(store) == {"behind_messages": 0, "behind_bytes": 0, "detached": 0}
+    topic.load(orders(10))
+    reader.fire(4, selector="number < 8")
+    topic.load(orders(20, 10))
+    grow_old(store, HOUR)
+
+    [row] = store.view("subscriptions").to_pylist()
+    names = ("queue", "log_of", "state", "behind", "late", "when_late")
+    expected = ("billing", "orders", "reading", 26, "3 hours, 1 GB", "detach")
+    assert tuple(row[name] for name in names) == expected
+    assert HOUR < row["behind_seconds"] < HOUR + 60
+    assert 2 * HOUR - 60 < row["headroom"] < 2 * HOUR
+    sizes = {row["kept_by"]: row["bytes"] for row in store.view("retained").to_pylist()}
+    assert 0 < sizes["subscription"] < row["behind_bytes"] < sizes["log"]
+    found = readings(store)
+    assert found["behind_messages"] == 26
+    assert found["behind_bytes"] == row["behind_bytes"]
+    assert abs(found["headroom_seconds"] - row["headroom"]) < 60
+    assert kinds(store) == []
+    grow_old(store, HOUR)
+    assert kinds(store) == ["late"]
+    reader.admin.detach()
+    assert kinds(store) == ["detached"]
+    [row] = store.view("subscriptions", "billing").to_pylist()
+    assert (row["state"], row["behind"]) == ("detached", 6)
+    assert readings(store)["detached"] == 1
+    assert [row["kept_by"] for row in store.view("retained").to_pylist()] == ["log"]
+
+
+def test_what_a_log_has(store):
+    topic = make_queue(store, shards=2, log="1 hour")
+    make_queue(store, "plain")
+    assert sum(row["messages"] for row in store.view("log").to_pylist()) == 0
+    topic.load(orders(10))
+    grow_old(store, 2 * HOUR)
+    topic.load(orders(6, 10))
+    rows = store.view("log", "orders").to_pylist()
+    assert [row["shard"] for row in rows] == [0, 1]
+    assert sum(row["messages"] for row in rows) == 16
+    whole = sum(row["bytes"] for row in rows)
+    [kept] = store.view("retained").to_pylist()
+    assert 0 < kept["bytes"] < whole
+    assert topic.admin.trim() == 10
+    rows = store.view("log").to_pylist()
+    assert sum(row["begin"] for row in rows) == 10
+    assert sum(row["bytes"] for row in rows) == kept["bytes"]
+    assert store.view("log", "plain").num_rows == 0
+
+
+def test_a_size_ends_at_the_rate_of_the_messages():
+    budget = parsed("1 day, 100 KB")
+    assert Lag(10, 100.0, 50_000).headroom(budget) == 100.0
+    assert Lag(10, 80_000.0, 1).headroom(budget) == 6_400.0
+    assert Lag(0, None, 0).headroom(budget) is None
+    assert Lag(10, 100.0, 50_000).headroom(parsed(None)) is None
+    assert Lag(10, 100.0, 200_000).headroom(budget) == 0
+    assert [Lag(1, 1.0, size).exceeds(budget) for size in (100_000, 100_001)] == [False, True]

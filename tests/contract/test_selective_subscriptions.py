@@ -176,7 +176,7 @@ def test_a_changed_selector_counts_from_then_on(store, topic):
 def test_a_change_during_an_intake_decides_it_again(store, topic, monkeypatch):
     reader = store.subscribe("reader", to="orders", selector=EVEN)
     topic.load(orders(10))
-    decide, changed = take_in._decide, []
+    decide, changed = take_in.decide, []
 
     def after_a_change(*of):
         found = decide(*of)
@@ -184,7 +184,7 @@ def test_a_change_during_an_intake_decides_it_again(store, topic, monkeypatch):
             changed.append(reader.admin.change_settings(selector=ODD))
         return found
 
-    monkeypatch.setattr(take_in, "_decide", after_a_change)
+    monkeypatch.setattr(take_in, "decide", after_a_change)
     assert drained(reader) == [1, 3, 5, 7, 9]
     in_order(store)
 
@@ -192,7 +192,7 @@ def test_a_change_during_an_intake_decides_it_again(store, topic, monkeypatch):
 def test_another_intake_meanwhile_takes_nothing_twice(store, topic, monkeypatch):
     reader = store.subscribe("reader", to="orders", selector=EVEN)
     topic.load(orders(10))
-    decide, done = take_in._decide, []
+    decide, done = take_in.decide, []
 
     def after_another(*of):
         found = decide(*of)
@@ -203,7 +203,7 @@ def test_another_intake_meanwhile_takes_nothing_twice(store, topic, monkeypatch)
             topic.load(orders(4, 10))
         return found
 
-    monkeypatch.setattr(take_in, "_decide", after_another)
+    monkeypatch.setattr(take_in, "decide", after_another)
     assert drained(reader) == [4, 6, 8, 10, 12]
     assert done[1] == [0, 2]
     in_order(store)

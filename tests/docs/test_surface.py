@@ -73,6 +73,7 @@ SURFACE = {
         "StaleCheckpoint",
         "Step",
         "StorageUnavailable",
+        "SubscriptionDetached",
         "Store",
         "StoreAdmin",
         "SuspendReason",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections import Counter
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from sqlalchemy import (
@@ -11,6 +12,7 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     Float,
+    Select,
     and_,
     case,
     cast,
@@ -24,6 +26,7 @@ from queue_core.catalog.tables import log_slices, shard_locks, shards, slices
 from queue_core.catalog.tables import queues as queue_rows
 from queue_core.values.log_limits import Lag
 from queue_core.values.model import Magazine, QueueInfo, State
+from queue_core.values.names import is_snapshot
 
 _ROOT = shards.alias("root")
 _END = case(
@@ -79,19 +82,37 @@ _TAKEN_IN = (
 )
 
 
-def sizes(connection: Connection, queue_ids: Collection[int] | None = None) -> dict[int, int]:
+def logged(connection: Connection, queue_ids: Collection[int] | None = None) -> dict[int, int]:
+    """Return how many bytes a log has for each of some subscriptions, or of all that read one."""
+    return _sum(connection, _LOGGED, shard_locks.c.queue_id, queue_ids)
+
+
+def sizes(connection: Connection, queue_ids: Collection[int] | None = None) -> Mapping[int, int]:
     """Return how many bytes wait for some subscriptions, or for all, in the log or in main."""
-    found: dict[int, int] = {}
-    for query, column in ((_LOGGED, shard_locks.c.queue_id), (_TAKEN_IN, slices.c.queue_id)):
-        some = query if queue_ids is None else query.where(dialect.one_of(column, queue_ids))
-        for row in connection.execute(some):
-            found[row.queue_id] = found.get(row.queue_id, 0) + max(row.bytes or 0, 0)
-    return found
+    taken_in = _sum(connection, _TAKEN_IN, slices.c.queue_id, queue_ids)
+    return Counter(logged(connection, queue_ids)) + Counter(taken_in)
+
+
+def _sum(
+    connection: Connection,
+    query: Select[Any],
+    queue_id: Column[int],
+    only: Collection[int] | None,
+) -> dict[int, int]:
+    some = query if only is None else query.where(dialect.one_of(queue_id, only))
+    return {row.queue_id: max(row.bytes or 0, 0) for row in connection.execute(some)}
 
 
 def of_row(row: Any, size: int) -> Lag:
     """Return the lag of a subscription by its figures and its `sizes`."""
     return Lag(row.waiting or 0, None if row.oldest_age is None else row.oldest_age / 1e6, size)
+
+
+def read(connection: Connection, queue_ids: Collection[int]) -> dict[int, Lag]:
+    """Return the lags of some subscriptions."""
+    size = sizes(connection, queue_ids)
+    rows = figures.read(connection, queue_ids)
+    return {row.queue_id: of_row(row, size.get(row.queue_id, 0)) for row in rows}
 
 
 def late(connection: Connection, root_id: int) -> list[QueueInfo]:
@@ -103,15 +124,10 @@ def late(connection: Connection, root_id: int) -> list[QueueInfo]:
     limited = [
         queue
         for queue in queues.subscriptions_to(connection, root_id)
-        if queue.settings.late is not None
+        if queue.settings.late is not None and not is_snapshot(queue.name)
     ]
     reading = [queue.id for queue in limited if not queue.detached_at]
-    if reading:
-        size = sizes(connection, reading)
-        lags = {
-            row.queue_id: of_row(row, size.get(row.queue_id, 0))
-            for row in figures.read(connection, reading)
-        }
+    lags = read(connection, reading) if reading else {}
     return [
         queue
         for queue in limited

@@ -169,12 +169,60 @@ def places(connection: Connection, queue_id: int, start: Start) -> dict[int, int
     last = {row.shard: row.logged for row in connection.execute(_SIZES, {"queue": queue_id})}
     if start == "latest":
         return last
-    since = (
-        select(log_slices.c.shard, func.min(log_slices.c.first_offset).label("first"))
-        .where(log_slices.c.queue_id == queue_id, log_slices.c.logged_at >= start)
-        .group_by(log_slices.c.shard)
-    )
-    return last | {row.shard: row.first for row in connection.execute(since)}
+    return {
+        shard: at_time(connection, queue_id, shard, start, (first[shard], end))
+        for shard, end in last.items()
+    }
+
+
+def at_time(
+    connection: Connection, queue_id: int, shard: int, time: int, within: tuple[int, int]
+) -> int:
+    """Return the offset of the first message since a time, *within* a half-open range of a log."""
+    begin, end = within
+    given = {"queue": queue_id, "at": shard}
+    while begin < end:
+        row = connection.execute(_HOLDING, given | {"offset": (begin + end) // 2}).one()
+        if row.logged_at >= time:
+            end = row.first_offset
+        else:
+            begin = row.first_offset + row.messages
+    return begin
+
+
+def extents(connection: Connection, queue_ids: Collection[int]) -> Iterator[dict[str, Any]]:
+    """Yield where each shard of some logs begins and ends, and what it has."""
+    for queue_id in queue_ids:
+        heads = _heads(connection, queue_id, 1)
+        starts = {row.shard: row.start for row in connection.execute(_STARTS, {"queue": queue_id})}
+        for size in connection.execute(_SIZES, {"queue": queue_id}).all():
+            if size.shard in starts:
+                first = heads.get(size.shard, [None])[0]
+                yield {
+                    "queue_id": queue_id,
+                    "shard": size.shard,
+                    "begin": starts[size.shard],
+                    "end": size.logged,
+                    "messages": size.logged - starts[size.shard],
+                    "bytes": size.logged_bytes - first.bytes_before if first else 0,
+                    "oldest_at": first and first.logged_at,
+                }
+
+
+def kept(connection: Connection, queue_id: int, limits: LogLimits) -> int:
+    """Return how many bytes the setting of a log keeps."""
+    size, now = 0, dialect.read_clock(connection)
+    for shard in extents(connection, [queue_id]):
+        begin = shard["begin"]
+        if limits.seconds is not None:
+            since, within = now - int(limits.seconds * 1e6), (begin, shard["end"])
+            begin = at_time(connection, queue_id, shard["shard"], since, within)
+        if begin < shard["end"]:
+            given = {"queue": queue_id, "at": shard["shard"], "offset": shard["begin"]}
+            first = connection.execute(_HOLDING, given).one().bytes_before
+            held = connection.execute(_HOLDING, given | {"offset": begin}).one().bytes_before
+            size += shard["bytes"] - (held - first)
+    return size if limits.bytes is None else min(size, limits.bytes)
 
 
 class Cursor(NamedTuple):
@@ -363,6 +411,25 @@ _HEADS: Select[Any] = (
     .where(log_slices.c.queue_id == bindparam("queue"), log_slices.c.shard == bindparam("at"))
     .order_by(log_slices.c.first_offset)
     .limit(bindparam("most", type_=BigInteger))
+)
+
+
+_STARTS = select(logs.c.shard, logs.c.start).where(_OF_QUEUE)
+#: The row of a log that has an offset.
+_HOLDING = (
+    select(
+        log_slices.c.first_offset,
+        log_slices.c.bytes_before,
+        log_slices.c.logged_at,
+        log_slices.c.count.label("messages"),
+    )
+    .where(
+        log_slices.c.queue_id == bindparam("queue"),
+        log_slices.c.shard == bindparam("at"),
+        log_slices.c.first_offset <= bindparam("offset", type_=BigInteger),
+    )
+    .order_by(log_slices.c.first_offset.desc())
+    .limit(1)
 )
 
 
