@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from unittest import mock
 
 from sqlalchemy import func, select
 
 from queue_core import Store
 from queue_core.catalog.tables import log_slices
-from queue_core.errors import QueueExists
+from queue_core.errors import BadOption, QueueExists
 from queue_core.segments import stager
 from tests.books import audit
 from tests.children import Journal
@@ -191,6 +192,39 @@ def is_back(store: Store, journal: Journal) -> None:
 
 
 _MERGE = Workload(prepare=has_small_rows, act=merges, check=merged_rows_are_read, ends=True)
+
+
+def is_late(store: Store, journal: Journal) -> None:
+    """A subscription that has 50 messages in its hands, and whose others exceed its budget."""
+    is_logged(store, journal)
+    late = {"late": "1 hour", "when_late": "drop"}
+    store.subscribe(NAME, to="orders", start="earliest", **late).fire(50)
+    log_earlier(store, 3_601, "loaded_at")
+
+
+def is_dropped_once(store: Store, journal: Journal) -> None:
+    trims(store, journal)
+    assert NAME not in store.queues()
+    audit(store)
+
+
+def is_detached(store: Store, journal: Journal) -> None:
+    is_read(store, journal)
+    store.queue(NAME).admin.detach()
+
+
+def attaches(store: Store, journal: Journal) -> None:
+    # It may be attached since the kill.
+    with suppress(BadOption):
+        store.queue(NAME).admin.attach()
+
+
+def goes_on(store: Store, journal: Journal) -> None:
+    """It gets each message once, whether it was attached before the kill or is now."""
+    attaches(store, journal)
+    gets_everything(store, journal)
+
+
 _SUBSCRIBE = Workload(prepare=is_logged, act=subscribes, check=gets_everything, ends=True)
 _TAKE_IN = Workload(prepare=is_read, act=takes_in, check=gets_everything, ends=True)
 _TRIM = Workload(prepare=grows_old, act=trims, check=only_the_log_is_shorter, ends=True)
@@ -198,6 +232,8 @@ _REPLAY = Workload(prepare=is_half_read, act=replays, check=a_copy_has(0), ends=
 _CLONE = Workload(prepare=is_half_read, act=clones, check=a_copy_has(FEW), ends=True)
 _SNAPSHOT = Workload(prepare=is_half_read, act=snaps, check=goes_back, ends=True)
 _SEEK = Workload(prepare=is_kept, act=seeks, check=is_back, ends=True)
+_DETACH = Workload(prepare=is_late, act=trims, check=is_dropped_once, ends=True)
+_ATTACH = Workload(prepare=is_detached, act=attaches, check=goes_on, ends=True)
 FAULTS = {
     **around("subscribe", _SUBSCRIBE),
     **around("replay", _REPLAY),
@@ -206,6 +242,8 @@ FAULTS = {
     **around("seek", _SEEK),
     **around("take_in", _TAKE_IN),
     **around("trim", _TRIM),
+    **around("detach", _DETACH),
+    **around("attach", _ATTACH),
     "merge.written": _MERGE,
     "merge.written:2": _MERGE,
     **around("merge", _MERGE, "", ":2"),
