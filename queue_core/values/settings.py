@@ -649,9 +649,9 @@ def check_loadable(settings: QueueSettings) -> None:
 
 
 def readable(settings: QueueSettings) -> QueueSettings:
-    """Return settings without those that a queue of another one's messages cannot have."""
+    """Return settings without those that a copy of a queue cannot have, and without its budget."""
     plain = QueueSettings()
-    return replace(settings, **{name: getattr(plain, name) for name in _OF_LOADS})
+    return replace(settings, **{name: getattr(plain, name) for name in (*_OF_LOADS, "late")})
 
 
 def check_shards(shards: int) -> int:

@@ -15,7 +15,7 @@ from queue_core.segments.reader import read_table
 from queue_core.upkeep.tasks import trim
 from queue_core.verbs.acknowledge import acknowledge
 from tests.books import audit, leftover_files
-from tests.dump import log_earlier
+from tests.dump import load_earlier, log_earlier
 from tests.factories import make_queue, numbers_of, orders, planned, seen
 
 pytestmark = pytest.mark.each_catalog
@@ -477,3 +477,77 @@ def test_a_snapshot_is_restored_from_a_backup(store, topic, reader, tmp_path):
         reader.shovel()
         assert drained(reader) == list(range(20))
         in_order(restored)
+
+
+# selectors and budgets
+
+
+def test_a_replay_and_a_clone_choose_as_their_subscription_does(store, topic):
+    load(topic, 0, 30)
+    odd = store.subscribe("odd", to="orders", start="earliest", selector="number % 2 = 1")
+    odd.delete(odd.fire(3, selector="number < 6"))
+    load(topic, 30, 40)
+    late = topic.replay("late", selector="number >= 35")
+    both = odd.replay("both", selector="number >= 35")
+    copy = odd.clone("copy")
+    load(topic, 40, 50)
+
+    assert drained(late) == list(range(35, 40))
+    assert drained(both) == [35, 37, 39]
+    assert drained(copy) == list(range(7, 40, 2))
+    assert drained(odd) == list(range(7, 50, 2))
+    in_order(store)
+
+
+def test_a_selective_subscription_goes_back(store, topic):
+    load(topic, 0, 30)
+    odd = store.subscribe("odd", to="orders", start="earliest", selector="number % 2 = 1")
+    odd.delete(odd.fire(3, selector="number < 6"))
+    odd.admin.snapshot("before")
+    assert drained(odd) == list(range(7, 30, 2))
+    load(topic, 30, 40)
+    odd.admin.pause()
+    for place, first in (("before", 7), ("earliest", 1)):
+        odd.admin.seek(place)
+        odd.admin.resume()
+        assert drained(odd) == list(range(first, 40, 2))
+        odd.admin.pause()
+        in_order(store)
+
+
+def test_a_seek_attaches_a_detached_subscription(store, topic, reader):
+    load(topic, 0, 10)
+    reader.admin.snapshot("before")
+    reader.fire(3)
+    reader.admin.detach()
+    reader.admin.snapshot("detached")
+    load(topic, 10, 20)
+    reader.admin.pause()
+    reader.admin.seek("earliest", force=True)
+    reader.admin.resume()
+    assert drained(reader) == list(range(20))
+
+    reader.admin.pause()
+    reader.admin.seek("detached")
+    assert store.queue("billing").info.detached_at
+    assert row_of(store, "billing")["waiting"] == 3
+    reader.admin.seek("before")
+    assert not store.queue("billing").info.detached_at
+    reader.admin.resume()
+    assert drained(reader) == list(range(20))
+    in_order(store)
+
+
+def test_no_snapshot_and_no_clone_is_too_late(store, topic):
+    reader = store.subscribe("billing", to="orders", late="1 hour", when_late="drop")
+    load(topic, 0, 10)
+    reader.admin.snapshot("before")
+    assert reader.clone("copy").info.settings.late is None
+    reader.delete(reader.fire("all"))
+    log_earlier(store, 7_200)
+    log_earlier(store, 7_200, "loaded_at")
+    load_earlier(store, 7_200)
+    assert topic.admin.trim() == 0
+    assert store.queues() == ["billing", "copy", "orders"]
+    reader.admin.pause()
+    assert reader.admin.seek("before").messages == 10
