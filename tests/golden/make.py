@@ -46,7 +46,12 @@ MAGAZINES = ("main", "sideline")
 #: Nothing in it ends, or it could not be read for ever.
 FOR_EVER: dict[str, Any] = {"message_expiry": None}
 #: Columns that are other ones at each look.
-PASSING = {"queues": ["oldest_age", "longest_wait"], "jobs": ["moved_per_s", "seconds_left"]}
+PASSING = {
+    "queues": ["oldest_age", "longest_wait"],
+    "jobs": ["moved_per_s", "seconds_left"],
+    "subscriptions": ["behind_seconds"],
+    "retained": ["bytes"],
+}
 
 
 def folder_of(version: int) -> Path:
