@@ -16,6 +16,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from ignis_source.log_stream import IgnisLogReader
 from ignis_source.options import SourceOptions
 from ignis_source.stream import IgnisStreamReader
 from ignis_source.task_stream import IgnisTaskReader
@@ -58,6 +59,26 @@ class AdmittedTaskReader(IgnisTaskReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """Return the offset of the next round; *start* if there is none."""
         return self.after(start)
+
+
+class AdmittedLogReader(IgnisLogReader, SupportsTriggerAvailableNow):
+    """Reads logs within Spark's read limits."""
+
+    @briefly
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """Return the read limit of each trigger."""
+        most = self.most
+        return ReadAllAvailable() if most is None else ReadMaxRows(most)
+
+    @briefly
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Note the present ends of the logs."""
+        self._driver().set_horizon()
+
+    @briefly
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """Return the offset of the next batch; *start* if there is none."""
+        return self.after(start, everything=isinstance(limit, ReadAllAvailable))
 
 
 def default_limit(options: SourceOptions) -> ReadLimit:

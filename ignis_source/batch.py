@@ -45,6 +45,11 @@ class IgnisBatchReader(DataSourceReader):
         from queue_core.verbs.quarantine import quarantine
 
         options = self._options
+        if options.log is not None:
+            from ignis_source.log_session import LogSession
+
+            with closing(LogSession(options, self._wanted)) as session:
+                return session.batch()
         if options.view is not None:
             check_columns(options, self._wanted, VIEWS[options.view])
         with closing(StoreHandle(options.address)) as store:

@@ -1,4 +1,4 @@
-"""The offsets that Spark checkpoints: a consumer's last ticket, or the last round of side tasks.
+"""The offsets that Spark checkpoints: the last ticket, round of side tasks, or messages of logs.
 
 Spark compares offsets as JSON text. So the keys always have the same order, and an offset changes
 only if there is data to read.
@@ -7,10 +7,11 @@ only if there is data to read.
 from __future__ import annotations
 
 import uuid
+from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
 from queue_core.errors import BadName, BadOption, Damaged
-from queue_core.values.names import check_consumer
+from queue_core.values.names import check_consumer, listed
 
 
 class Offset(NamedTuple):
@@ -69,6 +70,57 @@ class TaskOffset(NamedTuple):
                 "ignis source: the query's checkpoint belongs to the side tasks of another store, "
                 f"{of[0]}, and path, catalog and storage name store {store}: use the other store, "
                 "or start with a new checkpoint"
+            )
+
+
+class LogRange(NamedTuple):
+    """What a batch has of a shard's log: from *begin* to before *end*."""
+
+    begin: int
+    end: int
+    #: The id of the message before *end*, and when it was logged in microseconds; 0: not known.
+    last: int = 0
+    at: int = 0
+
+
+class LogOffset(NamedTuple):
+    """
+    A batch of messages of logs, by the names of queues and by shards.
+
+    It has its beginning too: Spark does not log that of the first batch, and others begin later
+    than the last one has ended if messages were trimmed.
+    """
+
+    ranges: Mapping[tuple[str, int], LogRange]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the value that Spark logs."""
+        shown: dict[str, Any] = {}
+        for (queue, shard), each in sorted(self.ranges.items()):
+            shown.setdefault(queue, {})[str(shard)] = each._asdict()
+        return shown
+
+    @staticmethod
+    def from_json(logged: dict[str, Any]) -> LogOffset:
+        """Read what `to_json` wrote; raises `Damaged`."""
+        try:
+            return LogOffset(
+                {
+                    (queue, int(shard)): LogRange(*(int(said[name]) for name in LogRange._fields))
+                    for queue, shards in logged.items()
+                    for shard, said in shards.items()
+                }
+            )
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise _foreign(logged, "reads logs") from error
+
+    def check_queues(self, names: Collection[str]) -> None:
+        """Raise `BadOption` unless these are its queues."""
+        own = {queue for queue, _ in self.ranges}
+        if own != {*names}:
+            raise BadOption(
+                f"ignis source: the query's checkpoint belongs to the log of queue "
+                f"{listed(sorted(own), quoted=True)}: name it, or start with a new checkpoint"
             )
 
 

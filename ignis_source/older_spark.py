@@ -14,6 +14,7 @@ from typing import Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
+from ignis_source.log_stream import IgnisLogReader
 from ignis_source.stream import IgnisStreamReader
 from ignis_source.task_stream import IgnisTaskReader
 from queue_core.errors import BadOption
@@ -64,3 +65,7 @@ class OlderStreamReader(_StartsFromPlans, IgnisStreamReader):
 
 class OlderTaskReader(_StartsFromPlans, IgnisTaskReader):
     """The reader of side tasks."""
+
+
+class OlderLogReader(_StartsFromPlans, IgnisLogReader):
+    """The reader of logs."""

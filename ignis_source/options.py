@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from math import inf
 from typing import Any, NamedTuple
 
+from ignis_source.log_options import LOG_OPTIONS, LogOptions
 from queue_core.errors import BadOption
 from queue_core.handling.breaker import Breaker
 from queue_core.upkeep.tasks.registry import REGISTRY, TASKS, check_task
@@ -287,6 +288,7 @@ OPTIONS: tuple[Option, ...] = (
         "In a batch read, a metadata view of the store, such as `queues`, instead of messages.",
         one_of(*VIEWS),
     ),
+    *LOG_OPTIONS,
 )
 
 
@@ -328,6 +330,8 @@ class SourceOptions(NamedTuple):
     zookeeper: str | None
     client_id: str
     view: str | None
+    #: What to read of the queues' logs; None: what waits in the queues.
+    log: LogOptions | None = None
     #: Whether the query wants all columns, since its reader has no schema of the user.
     all_columns: bool = False
 
@@ -375,6 +379,7 @@ class SourceOptions(NamedTuple):
             zookeeper=values["zookeeper"],
             client_id=values["clientId"],
             view=values["view"],
+            log=LogOptions.of(values, OPTIONS),
         )
 
     @property

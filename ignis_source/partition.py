@@ -5,17 +5,24 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
+from queue_core.errors import DamagedSegment, IgnisError, OffsetsLost
 from queue_core.segments.ipc import pack, unpack
 from queue_core.support import faults, import_paths
 from queue_core.support.collector import pass_over_imports
 from queue_core.values.model import ReadPlan, ScanTask
 from queue_core.values.plan import partitions as spread
-from queue_core.values.schema import deserialize, output_schema
+from queue_core.values.schema import LOG_METADATA, OFFSET, deserialize, output_schema
+
+if TYPE_CHECKING:
+    from queue_core.selector import Condition
+
+_OFFSET = LOG_METADATA.field(OFFSET)
 
 
 @dataclass
@@ -28,30 +35,74 @@ class IgnisPartition(InputPartition):
 
     def batches(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """Yield the messages that match as batches of exactly *schema*, as Spark requires."""
-        # Not at the top: a query's start does not wait for what its executors import.
-        from queue_core.segments.reader import read
-
         # Before the rows: what is there now stays.
         pass_over_imports()
         if self.selector is None:
-            for batch in read(self.plan, schema.names):
+            for batch in self._read(schema.names):
                 yield _relabelled(batch, schema)
                 faults.point("source.reading")
             return
-        # Not at the top: streams select when they fire, and need no SQL parser here.
-        from queue_core.selector import FunctionSelector, Selector
-
-        whole = output_schema(deserialize(self.plan.schema))
-        function = function_of(self.selector)
-        condition = (
-            FunctionSelector.of(function, whole)
-            if function is not None
-            else Selector.parse(self.selector, whole)
-        )
+        condition = condition_of(self.selector, output_schema(deserialize(self.plan.schema)))
         names = list(dict.fromkeys([*schema.names, *sorted(condition.columns)]))
-        for batch in read(self.plan, names):
+        for batch in self._read(names):
             selected = batch.filter(condition.mask(batch))
             yield _relabelled(selected.select(schema.names), schema)
+
+    def _read(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Yield columns of all messages."""
+        # Not at the top: a query's start does not wait for what its executors import.
+        from queue_core.segments.reader import read
+
+        return read(self.plan, names)
+
+
+@dataclass
+class LogPartition(IgnisPartition):
+    """Messages of logs; their tasks are in the order of shards and offsets."""
+
+    #: The offset of the first message of each task.
+    firsts: tuple[int, ...] = ()
+
+    def _read(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Yield columns of all messages; raises `OffsetsLost` if a file is gone."""
+        stored = [name for name in names if name != OFFSET]
+        ends = np.cumsum([len(task) for task in self.plan.tasks])
+        # Offset less the number of the row in the partition, for each task.
+        shifts = np.array(self.firsts) - np.concatenate([[0], ends[:-1]])
+        at = 0
+        try:
+            # If nothing else is wanted, one column says how many rows there are.
+            for batch in super()._read(stored or ["_shard"]):
+                rows = np.arange(at, at + batch.num_rows)
+                at += batch.num_rows
+                offsets = pa.array(rows + shifts[np.searchsorted(ends, rows, side="right")])
+                yield pa.record_batch(
+                    [offsets if name == OFFSET else batch.column(name) for name in names],
+                    schema=pa.schema(
+                        [_OFFSET if name == OFFSET else batch.schema.field(name) for name in names]
+                    ),
+                )
+        except DamagedSegment as error:
+            raise self._lost(error) from error
+
+    def _lost(self, error: DamagedSegment) -> IgnisError:
+        """Return the error for a file that is missing, and *error* itself for damage."""
+        from queue_core.segments.storage import Storage
+
+        files = {task.segment.location for task in self.plan.tasks if task.segment.location}
+        if not (gone := Storage.open(self.plan.storage).missing(files)):
+            return error
+        task, first = next(
+            (task, first)
+            for task, first in zip(self.plan.tasks, self.firsts, strict=True)
+            if task.segment.location in gone
+        )
+        return OffsetsLost(
+            f"the log of queue {task.queue!r}: the file {task.segment.location} with the messages "
+            f"at offsets {first} to {first + len(task) - 1} of shard {task.shard} is gone. Either "
+            "they were trimmed, and the file was removed, while the query was reading them, or the "
+            "file was lost. Start the query again: if they were trimmed, it says so and what to do"
+        )
 
 
 @dataclass
@@ -93,6 +144,17 @@ def _relabelled(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         for column, field in zip(batch.columns, schema, strict=True)
     ]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def condition_of(selector: str, schema: pa.Schema) -> Condition:
+    """Return the condition that a selector, or the import path of a function, names."""
+    # Not at the top: streams select when they fire, and need no SQL parser here.
+    from queue_core.selector import FunctionSelector, Selector
+
+    function = function_of(selector)
+    if function is not None:
+        return FunctionSelector.of(function, schema)
+    return Selector.parse(selector, schema)
 
 
 def function_of(selector: str | None) -> Any:

@@ -16,14 +16,24 @@ if TYPE_CHECKING:
 
 
 def stream_reader(options: SourceOptions, schema: StructType) -> DataSourceStreamReader:
-    """Return the reader of messages, or that of side tasks; raises `BadOption`."""
+    """Return the reader of messages, of logs or of side tasks; raises `BadOption`."""
+    if options.log is not None:
+        options.log.check(streams=True)
     # Each import is only for some versions, and a query waits for it.
     if tells_start():
-        from ignis_source.admission import AdmittedStreamReader, AdmittedTaskReader
+        from ignis_source.admission import (
+            AdmittedLogReader,
+            AdmittedStreamReader,
+            AdmittedTaskReader,
+        )
 
+        if options.log is not None:
+            return AdmittedLogReader(options, schema)
         return (AdmittedTaskReader if options.reports else AdmittedStreamReader)(options, schema)
-    from ignis_source.older_spark import OlderStreamReader, OlderTaskReader
+    from ignis_source.older_spark import OlderLogReader, OlderStreamReader, OlderTaskReader
 
+    if options.log is not None:
+        return OlderLogReader(options, schema)
     if options.min_messages is not None:
         raise BadOption(
             "ignis source: minMessagesPerTrigger needs Spark 4.2 or later: remove it, or set a "

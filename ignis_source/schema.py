@@ -16,8 +16,9 @@ from pyspark.sql.types import StructType
 
 from ignis_source.options import SourceOptions
 from queue_core.errors import SchemaMismatch
+from queue_core.values.model import QueueInfo
 from queue_core.values.names import listed, nearest
-from queue_core.values.schema import METADATA, check_known, output_schema
+from queue_core.values.schema import LOG_METADATA, METADATA, check_known, log_schema, output_schema
 from queue_core.values.views import REPORTS, VIEWS
 
 #: Spark passes timestamps in UTC. Before 4.2, its function knows no other zone.
@@ -48,8 +49,16 @@ def source_schema(options: SourceOptions) -> StructType:
             from ignis_source.requests import check_selection
 
             check_selection(queues, store.storage.uri, options)
-    first = queues[0].schema
-    return from_arrow_schema(output_schema(first) if options.include_metadata else first)
+    return from_arrow_schema(columns_of(queues[0], options))
+
+
+def columns_of(queue: QueueInfo, options: SourceOptions) -> pa.Schema:
+    """Return the columns of a queue, or of its log, that the options want."""
+    if not options.include_metadata:
+        return queue.schema
+    if options.log is not None:
+        return log_schema(queue.schema, queue.name)
+    return output_schema(queue.schema)
 
 
 def batch_schema(wanted: StructType) -> pa.Schema:
@@ -64,7 +73,11 @@ def check_columns(options: SourceOptions, wanted: StructType, there: pa.Schema) 
     A schema given by the user is a projection. Without one, no column of a queue may be left out.
     """
     if options.all_columns:
-        check_known(listed(options.queues), there.names, [*wanted.names, *METADATA.names])
+        check_known(
+            listed(options.queues),
+            there.names,
+            [*wanted.names, *METADATA.names, *LOG_METADATA.names],
+        )
     for field in wanted:
         if field.name not in there.names:
             raise SchemaMismatch(

@@ -72,6 +72,8 @@ class IgnisDataSource(DataSource):
         options = SourceOptions.of(self.options)
         if options.reports:
             raise BadOption("task= is for spark.readStream; in a batch, read the view 'reports'")
+        if options.log is not None:
+            options.log.check(streams=False)
         _refuse_order(options)
         return checked(IgnisBatchReader(options, schema))
 

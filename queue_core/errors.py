@@ -14,6 +14,7 @@ IgnisError
 │   │   └── SubscriptionDetached  the subscription gets nothing more from its log
 │   ├── CatalogForbidden  the role of the database lacks a right
 │   ├── StaleCheckpoint   the checkpoint of a query went back to an earlier state
+│   ├── OffsetsLost       the log of a queue no longer has what a query wants to read
 │   └── SchemaMismatch    rows or a schema do not fit the queue
 ├── Conflict              another process changed this first; read again, then retry
 │   ├── ConsumerFenced    the same consumer was started again elsewhere
@@ -166,6 +167,16 @@ class StaleCheckpoint(Invalid):
     of the same query: parts of the checkpoint were removed, or an older copy was put back. Nothing
     was changed. Restore the newest checkpoint, or remove its whole folder, including ``metadata``,
     so that the query starts as a new one.
+    """
+
+
+class OffsetsLost(Invalid):
+    """
+    The log of a queue no longer has what a query wants to read.
+
+    Raised by a query that reads a log: messages were trimmed before it has read them, or the
+    catalog is not the one that it has read before, because it was restored, failed over or is new.
+    The message names the shard and the offsets, and says how to go on.
     """
 
 

@@ -17,7 +17,7 @@ from queue_core.values.model import Part, ScanTask, SegmentRef, Slice
 from queue_core.values.rows import Rows
 
 Name = TypeVar("Name", bound=Hashable)
-Ordered = TypeVar("Ordered", int, tuple[int, int, int])
+Ordered = TypeVar("Ordered", int, tuple[int, int, int], tuple[str, int])
 
 #: A slice, and its rows that are taken.
 Taken = tuple[Slice, Rows]

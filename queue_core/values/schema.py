@@ -52,6 +52,17 @@ METADATA = pa.schema(
     ]
 )
 
+#: How many messages were loaded into its shard before a message.
+OFFSET = "_offset"
+#: The columns that describe a message of a log, which knows no outcomes.
+LOG_METADATA = pa.schema(
+    [
+        *(METADATA.field(name) for name in ("_message_id", "_queue", "_shard")),
+        pa.field(OFFSET, pa.int64(), nullable=False),
+        METADATA.field("_loaded_at"),
+    ]
+)
+
 #: Optional columns that their names make special: the time at which a message expires, and the time
 #: before which it is held.
 EXPIRES_AT, HOLD_UNTIL = "_expires_at", "_hold_until"
@@ -107,6 +118,16 @@ def output_schema(schema: pa.Schema, columns: Sequence[str] | None = None) -> pa
     """Return the schema of the messages that are read from a queue with this schema."""
     whole = pa.schema([*schema, *METADATA])
     return whole if columns is None else pa.schema([whole.field(name) for name in columns])
+
+
+def log_schema(schema: pa.Schema, queue: str) -> pa.Schema:
+    """Return the schema of the messages that are read from the log of a queue."""
+    if OFFSET in schema.names:
+        raise SchemaMismatch(
+            f"queue {queue!r} has a column {OFFSET!r} of its own; read its log with "
+            "includeMetadata=false"
+        )
+    return pa.schema([*schema, *LOG_METADATA])
 
 
 def conform(rows: Loadable, schema: pa.Schema, queue: str, *, mends: bool = False) -> pa.Table:

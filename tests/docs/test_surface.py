@@ -54,6 +54,7 @@ SURFACE = {
         "NoSuchQueue",
         "NoSuchStore",
         "NotLeading",
+        "OffsetsLost",
         "Predicate",
         "Pressure",
         "PublicationRefused",

@@ -27,13 +27,15 @@ AVAILABLE_NOW = {"availableNow": True}
 
 
 class Rig:
-    """A Spark session, and a store in a folder of the test's own."""
+    """A Spark session, and a store in a folder of the test's own; its catalog may be elsewhere."""
 
-    def __init__(self, spark: SparkSession, folder: Path) -> None:
+    def __init__(self, spark: SparkSession, folder: Path, catalog: str | None = None) -> None:
         self.spark = spark
         self.folder = folder
         self.path = str(folder / "store")
-        self.store = Store.open(self.path)
+        #: The options that name the store; those of `path` by default.
+        self.place = {} if catalog is None else {"catalog": catalog, "storage": self.path}
+        self.store = Store.open(**self.place) if catalog else Store.open(self.path)
 
     def orders(self, count: int, name: str = "orders", **shape: Any) -> Queue:
         """A queue of *count* orders, in one shard by default."""
@@ -45,13 +47,13 @@ class Rig:
         self, queue: str | None = "orders", schema: str | None = None, **options: Any
     ) -> DataFrame:
         """A queue as a stream."""
-        return self._reader(self.spark.readStream, queue, schema, options).load(self.path)
+        return self._load(self._reader(self.spark.readStream, queue, schema, options))
 
     def read(
         self, queue: str | None = "orders", schema: str | None = None, **options: Any
     ) -> DataFrame:
         """A queue as a table."""
-        return self._reader(self.spark.read, queue, schema, options).load(self.path)
+        return self._load(self._reader(self.spark.read, queue, schema, options))
 
     def view(self, view: str, queue: str | None = None, schema: str | None = None) -> DataFrame:
         """Something about the store as a table."""
@@ -112,6 +114,9 @@ class Rig:
         last = commits[max(commits)]
         last.unlink()
         last.with_name(f".{last.name}.crc").unlink()
+
+    def _load(self, reader: Any) -> DataFrame:
+        return reader.options(**self.place).load() if self.place else reader.load(self.path)
 
     @staticmethod
     def _reader(reader: Any, queue: str | None, schema: str | None, options: Any) -> Any:

@@ -36,7 +36,7 @@ _NAMES = ("at", "first", "upto")
 _AFTER = 1 << 61
 _COLUMNS = (
     *("shard", "first_offset", "segment_id", "row_start", "row_stop", "bitmap"),
-    *("bytes", "loaded_at", "stats"),
+    *("bytes", "loaded_at", "stats", "compacted", "logged_at"),
 )
 #: Whether compaction has written the segment, and the reader has not copied its map of ids yet.
 _UNMAPPED = case(
@@ -87,7 +87,7 @@ def _behind(
             for key, count in left.items()
         }
         one = next(iter(left))
-        rows = _rows(connection, one[0], backlog[one].log_of, ends, upto)
+        rows = rows_between(connection, one[0], backlog[one].log_of, ends, upto)
         more, by_shard = set(), {key[2]: key for key in left}
         for row in rows:
             key = by_shard[row.shard]
@@ -102,7 +102,7 @@ def _behind(
     return found
 
 
-def _rows(
+def rows_between(
     connection: Connection,
     reader: int,
     root: int,
@@ -139,7 +139,8 @@ def as_slice(
         attempts=0,
         deliveries=0,
         loaded_at=row.loaded_at,
-        moved_at=row.loaded_at,
+        # Merged messages were loaded at different times, and all before the last one was logged.
+        moved_at=max(row.loaded_at, row.logged_at) if row.compacted else row.loaded_at,
         stats=row.stats,
         unmapped=unmapped,
     )
