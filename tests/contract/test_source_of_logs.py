@@ -12,7 +12,7 @@ from ignis_source.options import SourceOptions
 from ignis_source.schema import batch_schema, source_schema
 from queue_core import Store
 from queue_core.errors import BadOption, NoSuchQueue, OffsetsLost, SchemaMismatch
-from tests.dump import dump, log_earlier
+from tests.dump import dump, log_earlier, log_in_a_minute
 from tests.factories import make_queue, orders
 
 pytestmark = pytest.mark.each_catalog
@@ -345,6 +345,26 @@ def test_a_subscription_stands_for_its_root(store, topic, reader):
     rows = reader(queue="billing").rows()
     assert [row["number"] for row in rows] == [0, 1, 2]
     assert {row["_queue"] for row in rows} == {"billing"}
+
+
+def test_merged_rows_are_the_same_messages(store, topic, reader):
+    for number in range(10):
+        topic.load(orders(3, 3 * number))
+    log_in_a_minute(store)
+    each = reader(**EARLIEST)
+    start = each.begin()
+    batches = [first := each.next(start, 7), each.next(first)]
+    before = [each.rows(batch) for batch in batches]
+    topic.delete(topic.fire("all"))
+    assert topic.admin.compact()
+    assert [reader().rows(batch) for batch in batches] == before
+    # Messages are logged after they are loaded, except in a test that has set the time back.
+    log_earlier(store, -3_600)
+    moment = f"TIMESTAMP '{before[1][-1]['_loaded_at']:%Y-%m-%d %H:%M:%S.%f}'"
+    late = reader(selector=f"_loaded_at >= {moment}").numbers()
+    assert late[-1] == 29
+    topic.load(orders(1, 30))
+    assert reader().numbers(reader().next(batches[1])) == [30]
 
 
 def test_the_selector_of_a_subscription_holds_too(store, topic, reader):
