@@ -37,7 +37,7 @@ def owner(postgres, tmp_path, monkeypatch):
 
 @pytest.fixture
 def as_role(postgres, owner):
-    """Open the store as a new role with the rights of a producer, a consumer or an operator."""
+    """Open the store as a new role with the rights of a kind of role."""
     engine = sa.create_engine(owner.catalog.url, poolclass=sa.NullPool)
     opened, roles = [], []
 
@@ -260,3 +260,36 @@ def test_a_producer_writes_a_log_and_a_consumer_reads_and_trims_it(owner, as_rol
     for trims, left in ((consumer.queue("topic"), 1), (topic, 0)):
         trims.admin.trim()
         assert kept.snapshots().num_rows == left
+
+
+def test_a_consumer_reads_by_a_selector_and_leaves_late_readers_to_an_operator(owner, as_role):
+    topic = make_queue(owner, "topic", log="0s")
+    owner.subscribe("some", to="topic", selector="number > 2")
+    owner.subscribe("late", to="topic", late="0.001s")
+    topic.load(orders(5))
+    consumer = as_role("consumer")
+    reader = consumer.queue("some")
+    assert reader.delete(reader.fire("all")) == 2
+    refused(reader.admin.detach)
+
+    assert consumer.queue("topic").admin.trim() == 0
+    assert topic.admin.trim() == 5
+
+
+def test_a_reader_sees_everything_and_changes_nothing(owner, as_role):
+    topic = make_queue(owner, "topic", log="7 days")
+    owner.subscribe("reader", to="topic")
+    topic.load(orders(5))
+    reader = as_role("reader")
+    assert reader.queue("topic").browse().num_rows == reader.queue("topic").peek(5).num_rows == 5
+    assert reader.view("log").num_rows == topic.info.shards
+    for name in ("subscriptions", "retained", "queues"):
+        assert reader.view(name).to_pylist() != []
+    queue = reader.queue("topic")
+    refused(
+        lambda: queue.load(orders(1)),
+        lambda: queue.fire(1),
+        queue.admin.trim,
+        queue.sweep,
+        reader.queue("reader").browse,
+    )

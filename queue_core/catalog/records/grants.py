@@ -1,9 +1,10 @@
 """The rights that a database role needs on the tables of a catalog, by its kind.
 
-A producer loads. It cannot read messages, and of the state of queues it reads only the counters. A
-consumer fires and settles, and runs the side tasks of its queues. An operator does everything that
-does not need to own the tables. To lock a row, a role needs the right to update one of its columns;
-it gets this right on a column that changes nothing else.
+A reader only reads: messages, logs and views. A producer loads. It cannot read messages, and of the
+state of queues it reads only the counters. A consumer fires and settles, and runs the side tasks of
+its queues. An operator does everything that does not need to own the tables. To lock a row, a role
+needs the right to update one of its columns; it gets this right on a column that changes nothing
+else.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ Rights = tuple[str, ...]
 
 #: To lock the row of a queue, so that no process deactivates it meanwhile.
 _LOCK_QUEUE = "UPDATE (created_at)"
+
+_READER: dict[Table, Rights] = dict.fromkeys(t.metadata.sorted_tables, (_READ,))
 
 _PRODUCER: dict[Table, Rights] = {
     t.facts: (_READ,),
@@ -86,7 +89,7 @@ _NUMBERS = {_READ: _READ, _ADD: "USAGE", _CHANGE: _CHANGE}
 
 _OPERATOR: dict[Table, Rights] = dict.fromkeys(t.metadata.sorted_tables, _ALL)
 
-ROLES = {"producer": _PRODUCER, "consumer": _CONSUMER, "operator": _OPERATOR}
+ROLES = {"reader": _READER, "producer": _PRODUCER, "consumer": _CONSUMER, "operator": _OPERATOR}
 
 
 def statements(role: str, name: str, schema: str = "public") -> list[str]:
