@@ -77,3 +77,17 @@ def test_a_query_goes_on_after_a_seek(rig, logged):
 
     assert copies({"availableNow": True}) == sorted([*range(10)] * 2)
     assert counts(reader, "in_flight", "waiting", "sidelined") == [0, 0, 0]
+
+
+def test_a_query_gets_what_its_selector_matches_and_ends_when_it_is_detached(rig):
+    queue = rig.orders(10, log="7 days")
+    reader = rig.store.subscribe("even", to="orders", start="earliest", selector="number % 2 = 0")
+    seen = []
+    query = rig.each(rig.source("even"), lambda rows, _: seen.extend(rows.collect()), trigger=OFTEN)
+    wait_until(lambda: len(seen) == 5, query)
+    queue.load(orders(4, first=10))
+    wait_until(lambda: len(seen) == 7, query)
+    assert sorted(row.number for row in seen) == list(range(0, 14, 2))
+    reader.admin.detach()
+    wait_until(lambda: not query.isActive)
+    assert "'even' is detached" in str(query.exception())
