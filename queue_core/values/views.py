@@ -408,7 +408,7 @@ COLUMNS = {
     #: One row for each subscription: how far it is behind, and how long that may last.
     "subscriptions": _SUBSCRIPTIONS,
     #: One row for each shard of each queue with a log.
-    "log": _LOGS,
+    "logs": _LOGS,
     #: One row for each reason for which a log keeps messages: the largest one decides.
     "retained": _RETAINED,
 }

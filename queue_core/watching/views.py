@@ -230,7 +230,7 @@ def _subscriptions(connection: Connection, shown: Shown) -> Iterable[Mapping[str
         }
 
 
-def _log(connection: Connection, shown: Shown) -> Iterable[Mapping[str, Any]]:
+def _logs(connection: Connection, shown: Shown) -> Iterable[Mapping[str, Any]]:
     logged = [info.id for info in shown.infos.values() if info.settings.log is not None]
     for row in logs.extents(connection, logged):
         yield row | {"queue": shown.infos[row["queue_id"]].name}
@@ -265,6 +265,6 @@ _QUERIES = {
     "samples": _samples,
     "limits": _limits,
     "subscriptions": _subscriptions,
-    "log": _log,
+    "logs": _logs,
     "retained": _retained,
 }

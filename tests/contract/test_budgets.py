@@ -284,21 +284,21 @@ def test_how_far_behind_a_reader_is(store):
 def test_what_a_log_has(store):
     topic = make_queue(store, shards=2, log="1 hour")
     make_queue(store, "plain")
-    assert sum(row["messages"] for row in store.view("log").to_pylist()) == 0
+    assert sum(row["messages"] for row in store.view("logs").to_pylist()) == 0
     topic.load(orders(10))
     grow_old(store, 2 * HOUR)
     topic.load(orders(6, 10))
-    rows = store.view("log", "orders").to_pylist()
+    rows = store.view("logs", "orders").to_pylist()
     assert [row["shard"] for row in rows] == [0, 1]
     assert sum(row["messages"] for row in rows) == 16
     whole = sum(row["bytes"] for row in rows)
     [kept] = store.view("retained").to_pylist()
     assert 0 < kept["bytes"] < whole
     assert topic.admin.trim() == 10
-    rows = store.view("log").to_pylist()
+    rows = store.view("logs").to_pylist()
     assert sum(row["begin"] for row in rows) == 10
     assert sum(row["bytes"] for row in rows) == kept["bytes"]
-    assert store.view("log", "plain").num_rows == 0
+    assert store.view("logs", "plain").num_rows == 0
 
 
 def test_a_size_ends_at_the_rate_of_the_messages():

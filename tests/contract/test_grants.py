@@ -282,7 +282,7 @@ def test_a_reader_sees_everything_and_changes_nothing(owner, as_role):
     topic.load(orders(5))
     reader = as_role("reader")
     assert reader.queue("topic").browse().num_rows == reader.queue("topic").peek(5).num_rows == 5
-    assert reader.view("log").num_rows == topic.info.shards
+    assert reader.view("logs").num_rows == topic.info.shards
     for name in ("subscriptions", "retained", "queues"):
         assert reader.view(name).to_pylist() != []
     queue = reader.queue("topic")
