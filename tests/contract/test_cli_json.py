@@ -34,6 +34,8 @@ CALLS = {
     "jobs": (),
     "leftovers": (),
     "limits": (),
+    "subscriptions": (),
+    "retained": (),
     "log": (),
     "load": ("orders", "-"),
     "message": ("orders", "{message}"),
@@ -74,7 +76,10 @@ ANSWERS = {
     "vacuum": {"dry_run": False, "files": [], "bytes": 0},
 }
 #: Those that serve until a signal, or have tests of their own with what they need.
-OTHERS = {"console", "console-user", "restore"}
+OTHERS = {
+    *("console", "console-user", "restore"),
+    *("clone", "replay", "seek", "snapshot", "subscribe"),
+}
 
 
 def handle(_):

@@ -175,7 +175,8 @@ def test_every_view_has_its_schema_with_and_without_rows(store):
     queue.shovel(2)
     queue.start_shovel()
     store.admin.breaker("orders").open()
-    queue.admin.change_settings(limits=limit(in_flight=9))
+    queue.admin.change_settings(limits=limit(in_flight=9), log="7 days")
+    store.subscribe("billing", to="orders")
     sample(store.catalog)
 
     for name, schema in VIEWS.items():
