@@ -93,6 +93,23 @@ def test_small_rows_become_one_and_readers_get_the_same(store, topic):
     sound(store)
 
 
+@pytest.mark.parametrize("in_file", [True, False], ids=["in a file", "inlined"])
+def test_a_selector_finds_ids_in_merged_rows(store, topic, monkeypatch, in_file):
+    if in_file:
+        monkeypatch.setattr(stager, "INLINE_BYTES", 0)
+    logged(store, topic)
+    ids = sorted(topic.browse().column("_message_id").to_pylist())
+    assert topic.admin.compact() == FEW
+
+    some = store.subscribe(
+        "some", to="orders", start="earliest", selector=f"_message_id < {ids[7]}"
+    )
+    fired = some.fire("all")
+    assert fired.ids.to_pylist() == ids[:7]
+    assert some.delete(fired) == 7
+    sound(store)
+
+
 @pytest.mark.parametrize("attached", [True, False], ids=["attached", "detached"])
 @pytest.mark.parametrize(("taken", "rows"), [(8, [8, 12]), (7, [2, 2, 2, 2, 12]), (18, [18, 2])])
 def test_no_cursor_is_ever_within_a_merged_row(store, topic, taken, rows, attached):
