@@ -21,13 +21,9 @@ from queue_core.policies.imported import storable
 from queue_core.values import column_roles
 from queue_core.values.model import Magazine, QueueInfo
 from queue_core.values.names import SIDELINE_SUFFIX, listed
+from queue_core.values.reader_settings import check_loadable, check_readable
 from queue_core.values.schema import described, evolve, serialize
-from queue_core.values.settings import (
-    MAX_CONCURRENCY,
-    QueueSettings,
-    check_loadable,
-    check_readable,
-)
+from queue_core.values.settings import MAX_CONCURRENCY, QueueSettings
 
 #: What a new queue is not.
 _NEVER_YET = {"detached_at": 0, "snapshot_of": 0, "ends_at": 0}

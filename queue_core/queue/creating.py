@@ -23,8 +23,9 @@ from queue_core.support import faults
 from queue_core.values import column_roles
 from queue_core.values.model import Extent, QueueInfo
 from queue_core.values.names import check_queue
+from queue_core.values.reader_settings import check_loadable, readable
 from queue_core.values.schema import canonical
-from queue_core.values.settings import QueueSettings, check_loadable, check_shards, readable
+from queue_core.values.settings import QueueSettings, check_shards
 
 
 def create(

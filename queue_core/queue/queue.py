@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar, overload
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, overload
 
 import pyarrow as pa
 
@@ -16,7 +15,7 @@ from queue_core.catalog.records.acts import Subject, by_hand
 from queue_core.catalog.records.jobs import Wish
 from queue_core.errors import BadOption, Invalid
 from queue_core.queue.admin import QueueAdmin
-from queue_core.queue.creating import clone, replay
+from queue_core.queue.copying import Copying
 from queue_core.queue.loading import load
 from queue_core.queue.looking import Looking
 from queue_core.queue.opened import OpenedQueue, checked_consumer
@@ -28,7 +27,7 @@ from queue_core.selection.request import Count, most_messages
 from queue_core.selection.rounds import whole_slices
 from queue_core.support.interruption import shielded
 from queue_core.values.durations import Duration, check_seconds, check_timeout
-from queue_core.values.model import BY_SHARD, Consumer, Extent, Holder, Magazine, QueueInfo
+from queue_core.values.model import BY_SHARD, Consumer, Holder, Magazine, QueueInfo
 from queue_core.values.outcomes import Settlement
 from queue_core.values.retry import Retry
 from queue_core.values.schema import Loadable
@@ -56,7 +55,7 @@ Message = TypeVar("Message")
 
 
 @shielded
-class Queue(Looking, Settling):
+class Queue(Copying, Looking, Settling):
     """
     One queue of a store. Get it from `Store.queue` or `Store.create_queue`.
 
@@ -436,86 +435,6 @@ class Queue(Looking, Settling):
         """
         return QueueInTransaction(self.opened, connection)
 
-    @overload
-    def replay(self, to: str, *, dry_run: Literal[False] = ..., **how: Any) -> Queue: ...
-    @overload
-    def replay(self, to: str, *, dry_run: bool, **how: Any) -> Queue | Extent: ...
-    @by_hand
-    def replay(
-        self,
-        to: str,
-        *,
-        since: datetime | str | None = None,
-        until: datetime | str | None = None,
-        selector: str | None = None,
-        dry_run: bool = False,
-        **settings: Any,
-    ) -> Queue | Extent:
-        """
-        Play a part of the queue's log again, into a new queue of its own.
-
-        The new queue is a subscription with an end. Its messages have the same ids, and their
-        outcomes there change nothing here. They do not expire unless *settings* say so. No message
-        is copied, so it takes as long for any number of them.
-
-        Args:
-            to: The name of the new queue.
-            since: Which messages it gets: those that were loaded at a time with its time zone or
-                later; by default, all that the log still has. Of loads that compaction has merged,
-                it is exact to the minute. Or, as for `Store.subscribe`,
-                the place of a subscription by its name.
-            until: Only those that were loaded before this time, or up to the place of a
-                subscription. By default, until now.
-            selector: Only messages that meet this SQL condition.
-            dry_run: Whether to count the messages without creating the queue.
-            **settings: As for `Store.subscribe`.
-
-        Returns:
-            The new queue; with *dry_run*, how many messages and bytes it would have, and how many
-            of them have ``expired`` by the setting ``message_expiry`` of this queue. Without regard
-            to *selector*.
-
-        Raises:
-            BadName: The name is not allowed.
-            BadOption: The queue has no log, or an argument or a setting cannot be used.
-            QueueExists: The store has a queue of that name.
-            QueueDeactivated: The queue was deactivated.
-            NoSuchQueue: The queue was dropped.
-        """
-        given = settings if selector is None else {**settings, "selector": selector}
-        found = replay(self._store.catalog, self.info, to, since, until, given, dry_run=dry_run)
-        return found if isinstance(found, Extent) else Queue(self._store, found)
-
-    @overload
-    def clone(self, to: str, *, dry_run: Literal[False] = ...) -> Queue: ...
-    @overload
-    def clone(self, to: str, *, dry_run: bool) -> Queue | Extent: ...
-    @by_hand
-    def clone(self, to: str, *, dry_run: bool = False) -> Queue | Extent:
-        """
-        Create another queue with the messages that wait in this one, to try something out.
-
-        It has those of main and of the sideline, with the same ids, and the settings of this queue
-        without those that concern loads. Nothing can be loaded into it, and its outcomes change
-        nothing here. No message is copied: it has the same segments, so this queue cannot be
-        dropped before it.
-
-        Args:
-            to: The name of the new queue.
-            dry_run: Whether to count the messages without creating the queue.
-
-        Returns:
-            The new queue; with *dry_run*, how many messages and bytes it would have.
-
-        Raises:
-            BadName: The name is not allowed.
-            QueueExists: The store has a queue of that name.
-            QueueDeactivated: The queue was deactivated.
-            NoSuchQueue: The queue was dropped.
-        """
-        found = clone(self._store.catalog, self.info, to, dry_run=dry_run)
-        return found if isinstance(found, Extent) else Queue(self._store, found)
-
     @by_hand
     def shovel(
         self,
@@ -710,6 +629,9 @@ class Queue(Looking, Settling):
         """
         self.opened.refresh()
         return self
+
+    def _of(self, info: QueueInfo) -> Queue:
+        return Queue(self._store, info)
 
     def _settle(self, settlement: Settlement, holder: Holder, policy: Retry | None) -> int:
         return settle(self._store.catalog, [self.info], settlement, holder, retry=policy)

@@ -74,3 +74,10 @@ def parsed(text: Any) -> LogLimits | None:
         except ValueError:
             return None
     return found
+
+
+def limits_of(text: str | None) -> LogLimits:
+    """Return the limits that a setting says, which was checked."""
+    found = parsed(text)
+    assert found is not None
+    return found

@@ -122,11 +122,7 @@ _WEIGHTS = Allowed(
     "text",
 )
 _LOG = Allowed(log_limits.FORM, lambda value: log_limits.parsed(value) is not None, "text")
-_CONDITION = Allowed(
-    "a condition, such as amount > 100",
-    lambda value: isinstance(value, str) and value != "",
-    "text",
-)
+_CONDITION = _COLUMN._replace(text="a condition, such as amount > 100")
 _WHEN_LATE = Allowed("detach or drop", lambda value: value in ("detach", "drop"), "text")
 _OVERFLOW = Allowed("block, fail or ring", lambda value: value in OVERFLOWS, "text")
 _ROOM = Allowed("on_delete or on_fire", lambda value: value in ROOMS, "text")
@@ -449,16 +445,12 @@ class QueueSettings:
     @property
     def budget(self) -> log_limits.LogLimits:
         """How late a subscription may be."""
-        found = log_limits.parsed(self.late)
-        assert found is not None
-        return found
+        return log_limits.limits_of(self.late)
 
     @property
     def log_limits(self) -> log_limits.LogLimits:
         """How much of its log a queue keeps; it has one."""
-        found = log_limits.parsed(self.log)
-        assert found is not None
-        return found
+        return log_limits.limits_of(self.log)
 
     @property
     def is_bounded(self) -> bool:
@@ -619,39 +611,6 @@ QueueSettings.__doc__ = f"{QueueSettings.__doc__}\n    Attributes:\n" + "\n".joi
     f"        {one.name}: {one.about} Default: {one.default!r}. Allowed: {one.allowed}."
     for one in descriptions()
 )
-
-
-#: Settings that a subscription cannot have: loads would have to decide, and none goes into it.
-_OF_LOADS = ("log", "policy", "dedup", "fair_by", "max_size", "max_bytes")
-
-
-def check_readable(settings: QueueSettings) -> None:
-    """Raise `BadOption` for settings that a subscription cannot have."""
-    for name in _OF_LOADS:
-        if getattr(settings, name):
-            raise BadOption(
-                f"{name}: a subscription cannot have it, since no load goes into it; set it on the "
-                "queue whose log it reads"
-            )
-    orders = settings.priority is not None or settings.group is not None
-    if settings.late is not None and settings.when_late == "detach" and orders:
-        raise BadOption(
-            "when_late='detach': with priority or group, all messages are taken from the log "
-            "before one is fired, so that detaching would free nothing; use when_late='drop'"
-        )
-
-
-def check_loadable(settings: QueueSettings) -> None:
-    """Raise `BadOption` for settings that only a subscription can have."""
-    for name in ("selector", "late"):
-        if getattr(settings, name) is not None:
-            raise BadOption(f"{name}: only a subscription can have it; see Store.subscribe")
-
-
-def readable(settings: QueueSettings) -> QueueSettings:
-    """Return settings without those that a copy of a queue cannot have, and without its budget."""
-    plain = QueueSettings()
-    return replace(settings, **{name: getattr(plain, name) for name in (*_OF_LOADS, "late")})
 
 
 def check_shards(shards: int) -> int:
