@@ -112,12 +112,12 @@ class Kafka(SparkPeer):
                 f"Kafka: its log folder cannot be formatted: {done.stderr.strip()[-160:]}"
             )
         servers.launch("kafka", [*base, "kafka.Kafka", properties], port)
-        self._broker = f"127.0.0.1:{port}"
+        self.broker = f"127.0.0.1:{port}"
 
     def producer(self) -> tuple[type[Client], str]:
         """A client of librdkafka, with its defaults."""
         fetch.wheels(*_WHEELS)
-        return KafkaProducer, self._broker
+        return KafkaProducer, self.broker
 
     def create(self, place: str) -> None:
         """A topic; one that is created by the first write refuses some of it."""
@@ -144,7 +144,7 @@ class Kafka(SparkPeer):
     def _admin(self) -> Iterator[Any]:
         jvm = session()._jvm
         settings = jvm.java.util.Properties()
-        settings.put("bootstrap.servers", self._broker)
+        settings.put("bootstrap.servers", self.broker)
         admin = jvm.org.apache.kafka.clients.admin.AdminClient.create(settings)
         try:
             yield admin
@@ -162,13 +162,13 @@ class Kafka(SparkPeer):
 
     def writer(self, writing: Any, place: str) -> Any:
         """A record a row."""
-        options = {"kafka.bootstrap.servers": self._broker, "topic": place}
+        options = {"kafka.bootstrap.servers": self.broker, "topic": place}
         options |= {"kafka.max.request.size": _LARGEST, "kafka.buffer.memory": str(128 << 20)}
         return writing.format("kafka").options(**options)
 
     def stream(self, place: str, like: DataFrame) -> DataFrame:
         """All records, with their columns again."""
-        options = {"kafka.bootstrap.servers": self._broker, "subscribe": place}
+        options = {"kafka.bootstrap.servers": self.broker, "subscribe": place}
         options |= {"startingOffsets": "earliest", "kafka.max.partition.fetch.bytes": _LARGEST}
         records = session().readStream.format("kafka").options(**options).load()
         if like.columns == [self.body]:
