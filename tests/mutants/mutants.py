@@ -217,8 +217,8 @@ MUTANTS = (
     _of(
         "a load does not advance the pointer",
         "queue_core/catalog/slices/slices",
-        'load_pointer=shards.c.load_pointer + bindparam("places")',
-        'load_pointer=shards.c.load_pointer + 0 * bindparam("places")',
+        '"load_pointer": shards.c.load_pointer + bindparam("places")',
+        '"load_pointer": shards.c.load_pointer + 0 * bindparam("places")',
         "load",
     ),
     _of(

@@ -174,7 +174,7 @@ def test_a_consuming_query_looks_after_its_own_queues(rig):
     rig.orders(1, "others")
     seen = []
     query = rig.each(rig.source(), lambda batch, _: seen.extend(batch.collect()), trigger={})
-    wait_until(lambda: len(scheduled(rig)) == 7, query)
+    wait_until(lambda: len(scheduled(rig)) == 8, query)
 
     assert scheduled(rig) == {
         (schedule.STORE, "vacuum"),
@@ -182,7 +182,7 @@ def test_a_consuming_query_looks_after_its_own_queues(rig):
         (schedule.STORE, "fsck"),
         # Of the sweep, the one that leads looks after all queues.
         (schedule.STORE, "sweep"),
-        *((queue.info.id, task) for task in ("shovel", "expire", "compact")),
+        *((queue.info.id, task) for task in ("shovel", "expire", "compact", "trim")),
     }
 
 
