@@ -14,6 +14,7 @@ from __future__ import annotations
 import logging
 import threading
 from abc import ABC, abstractmethod
+from array import array
 from collections.abc import Callable, Sequence
 from math import nan
 from time import perf_counter
@@ -94,7 +95,7 @@ class HandlerCalls(ABC, Generic[Outcome]):
         self._begun = 0
         self._began_at = 0.0
         #: The seconds of each call; nan: it was not made.
-        self.seconds = [nan] * count
+        self.seconds = array("d", [nan]) * count
         #: Incremented when another thread takes over.
         self._takeovers = 0
         #: Whether a call took too long, or the handler says so of a message.

@@ -21,6 +21,8 @@ from queue_core.values.outcomes import DELETE, RELOAD, SIDELINE, UNHANDLED
 
 #: The column of the first rows.
 TOOK = "_took"
+#: The kinds of messages that no handler was called for.
+_UNCALLED = pa.array([UNREADABLE, UNHANDLED])
 
 
 class CallTimes(NamedTuple):
@@ -61,11 +63,20 @@ def measure(
     Messages that no handler was called for are left out.
     """
     seconds = np.concatenate(
-        [np.repeat(took or [np.nan], count // max(len(took), 1)) for took, count in calls]
+        [
+            took if len(took) == count else np.full(count, took[0] if took else np.nan)
+            for took, count in calls
+        ]
     )
-    uncalled = pc.is_in(rows.column("kind"), value_set=pa.array([UNREADABLE, UNHANDLED]))
-    seconds[uncalled.to_numpy()] = np.nan
-    return {outcome: Measured.of(seconds[mask]) for outcome, mask in masks.items() if mask.any()}
+    kinds = rows.column("kind")
+    # Most messages have none.
+    if kinds.null_count < len(kinds):
+        seconds[pc.is_in(kinds, value_set=_UNCALLED).to_numpy()] = np.nan
+    return {
+        outcome: Measured.of(seconds if mask.all() else seconds[mask])
+        for outcome, mask in masks.items()
+        if mask.any()
+    }
 
 
 def took_column(settled: pa.RecordBatch, calls: CallTimes, queue: str) -> pa.Array:

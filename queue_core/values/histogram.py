@@ -6,6 +6,7 @@ Counts are added up, whichever process has counted them. Pure functions over arr
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
@@ -91,10 +92,19 @@ class Measured(NamedTuple):
         *messages*: how many took as long as each; by default, one.
         """
         times = np.asarray(seconds, np.float64)
-        weights = np.ones(len(times)) if messages is None else np.asarray(messages)
+        weights = None if messages is None else np.asarray(messages)
         known = ~np.isnan(times)
-        times, weights = times[known], weights[known]
-        return Measured(counted(times, weights), float(times @ weights))
+        if not known.all():
+            times, weights = times[known], None if weights is None else weights[known]
+        total = times.sum() if weights is None else times @ weights
+        return Measured(counted(times, weights), float(total))
+
+    @staticmethod
+    def of_one(seconds: float, messages: int) -> Measured:
+        """Return the measures of some messages that took the same time."""
+        counts = nothing()
+        counts[bisect_left(BOUNDS, seconds)] = messages
+        return Measured(counts, seconds * messages)
 
     def plus(self, other: Measured) -> Measured:
         """Return both together."""

@@ -141,7 +141,7 @@ class _Firing:
             fired = self._attempted(request, partial(self._checked, allowed, candidates))
             faults.point("fire.committed")
             for queue_id, wait, messages in fired.waits:
-                its = Measured.of([max(wait, 0) / 1e6], [messages])
+                its = Measured.of_one(max(wait, 0) / 1e6, messages)
                 self.catalog.timings.add(queue_id, its)
             done = fired.ticket is not None or fired.locked is not None
             if done or candidates is None or not self.waits:
