@@ -21,8 +21,6 @@ from queue_core.values.outcomes import DELETE, RELOAD, SIDELINE, UNHANDLED
 
 #: The column of the first rows.
 TOOK = "_took"
-#: The kinds of messages that no handler was called for.
-_UNCALLED = pa.array([UNREADABLE, UNHANDLED])
 
 
 class CallTimes(NamedTuple):
@@ -71,7 +69,8 @@ def measure(
     kinds = rows.column("kind")
     # Most messages have none.
     if kinds.null_count < len(kinds):
-        seconds[pc.is_in(kinds, value_set=_UNCALLED).to_numpy()] = np.nan
+        uncalled = pc.is_in(kinds, value_set=pa.array([UNREADABLE, UNHANDLED]))
+        seconds[uncalled.to_numpy()] = np.nan
     return {
         outcome: Measured.of(seconds if mask.all() else seconds[mask])
         for outcome, mask in masks.items()
