@@ -295,12 +295,15 @@ class Store(AbstractContextManager["Store"]):
         # Not at the top: commands wait for its imports.
         from queue_core.queue.loading import load_into_several
 
-        with self.catalog.read() as connection:
-            there = queues.find_those(connection, [*rows])
-        missing = [name for name in rows if name not in there]
-        if len(missing) > 1:
-            raise NoSuchQueue(f"the store has no queues {listed(missing, quoted=True)}")
-        opened = {name: self.queue(name).opened for name in rows}
+        try:
+            opened = {name: self.queue(name).opened for name in rows}
+        except NoSuchQueue:
+            with self.catalog.read() as connection:
+                there = queues.find_those(connection, [*rows])
+            missing = [name for name in rows if name not in there]
+            if len(missing) < 2:
+                raise
+            raise NoSuchQueue(f"the store has no queues {listed(missing, quoted=True)}") from None
         return load_into_several(opened, rows, check_timeout("timeout", timeout))
 
     @property
