@@ -244,3 +244,11 @@ def _check_counters(tables: dict[str, Any]) -> int:
 
 def _place(row: Any) -> Place:
     return row["queue_id"], row["magazine"], row["shard"]
+
+
+def in_order(store: Store) -> None:
+    """Every slice and every row of a log has its segment, and no file is left over but garbage."""
+    audit(store)
+    assert store.admin.fsck(deep=True).to_pylist() == []
+    store.admin.vacuum(grace=0)
+    assert leftover_files(store) == set()

@@ -14,7 +14,7 @@ from queue_core.errors import BadName, BadOption, DamagedSegment, NoSuchQueue, Q
 from queue_core.segments.reader import read_table
 from queue_core.upkeep.tasks import trim
 from queue_core.verbs.acknowledge import acknowledge
-from tests.books import audit, leftover_files
+from tests.books import audit, in_order
 from tests.dump import load_earlier, log_earlier
 from tests.factories import make_queue, numbers_of, orders, planned, seen
 
@@ -38,14 +38,6 @@ def drained(queue, most=7):
         found += numbers_of(fired.messages)
         queue.delete(fired)
     return sorted(found)
-
-
-def in_order(store):
-    """Every slice and every row of a log has its segment, and no file is left over but garbage."""
-    audit(store)
-    assert store.admin.fsck(deep=True).to_pylist() == []
-    store.admin.vacuum(grace=0)
-    assert leftover_files(store) == set()
 
 
 def load(topic, first, last):

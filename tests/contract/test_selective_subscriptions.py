@@ -11,7 +11,7 @@ from queue_core import Retry, Store
 from queue_core.errors import BadOption, BadSelector, DamagedSegment
 from queue_core.support import faults
 from queue_core.verbs import take_in
-from tests.books import audit, leftover_files
+from tests.books import audit, in_order, leftover_files
 from tests.factories import make_queue, numbers_of, orders
 from tests.waiting import Caller, waits
 
@@ -41,11 +41,6 @@ def main_of(store, name):
     rows = [row for row in store.view("shards").to_pylist() if row["queue"] == name]
     main = [row for row in rows if row["magazine"] == "main"]
     return {count: sum(row[count] for row in main) for count in ("loaded", "deleted", "waiting")}
-
-
-def in_order(store):
-    audit(store)
-    assert store.admin.fsck(deep=True).to_pylist() == []
 
 
 def test_each_reader_gets_what_it_chooses_once_and_in_order(store, topic):

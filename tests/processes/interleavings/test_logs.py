@@ -13,7 +13,7 @@ from queue_core.upkeep.tasks.log_compaction import merge
 from queue_core.upkeep.tasks.task import Share
 from queue_core.values.outcomes import Settlement
 from queue_core.verbs.settle import settle
-from tests.books import audit, leftover_files
+from tests.books import in_order
 from tests.dump import log_earlier, log_in_a_minute
 from tests.factories import make_queue, numbers_of, orders
 from tests.processes.interleavings.steps import MANY, loads, on_sqlite
@@ -75,14 +75,6 @@ def topic(store):
 @pytest.fixture
 def reader(store, topic):
     return store.subscribe("billing", to="orders")
-
-
-def in_order(store):
-    """Every slice and every row of a log has its segment, and no file is left over but garbage."""
-    audit(store)
-    assert store.admin.fsck().to_pylist() == []
-    store.admin.vacuum(grace=0)
-    assert leftover_files(store) == set()
 
 
 # an intake and a trim

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from queue_core.errors import SubscriptionDetached
-from tests.books import audit, leftover_files
+from tests.books import in_order
 from tests.dump import log_earlier
 from tests.factories import make_queue, numbers_of, orders
 from tests.processes.interleavings.steps import MANY
@@ -45,13 +45,6 @@ def topic(store):
     store.subscribe("even", to="orders", selector="number % 2 = 0")
     topic.load(orders(MANY))
     return topic
-
-
-def in_order(store):
-    audit(store)
-    assert store.admin.fsck().to_pylist() == []
-    store.admin.vacuum(grace=0)
-    assert leftover_files(store) == set()
 
 
 @BOTH
