@@ -205,3 +205,12 @@ def seen(store: Store, queue: Queue, ticket: Ticket) -> ReadPlan:
     assert now is not None
     tickets = TicketRange(now, ticket.number - 1, ticket.number)
     return read_tickets(store.catalog, store.storage.uri, [queue.info], tickets)
+
+
+def drained(queue: Queue, most: int = 7, **wanted: Any) -> list[int]:
+    """The numbers of all messages, which are deleted, in their order."""
+    found: list[int] = []
+    while (fired := queue.fire(most, timeout=0, **wanted)).messages.num_rows:
+        found += numbers_of(fired.messages)
+        queue.delete(fired)
+    return found

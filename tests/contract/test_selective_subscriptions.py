@@ -12,7 +12,7 @@ from queue_core.errors import BadOption, BadSelector, DamagedSegment
 from queue_core.support import faults
 from queue_core.verbs import take_in
 from tests.books import audit, in_order, leftover_files
-from tests.factories import make_queue, numbers_of, orders
+from tests.factories import drained, make_queue, numbers_of, orders
 from tests.waiting import Caller, waits
 
 pytestmark = pytest.mark.each_catalog
@@ -25,15 +25,6 @@ EVEN, ODD = "number % 2 = 0", "number % 2 = 1"
 @pytest.fixture
 def topic(store):
     return make_queue(store, log="7 days", attributes=["number"])
-
-
-def drained(queue, most=7, **wanted):
-    """The numbers of all messages, which are deleted, in their order."""
-    found = []
-    while (fired := queue.fire(most, timeout=0, **wanted)).messages.num_rows:
-        found += numbers_of(fired.messages)
-        queue.delete(fired)
-    return found
 
 
 def main_of(store, name):

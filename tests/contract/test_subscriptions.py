@@ -16,7 +16,7 @@ from queue_core.values.outcomes import Settlement
 from queue_core.verbs.settle import settle
 from tests.books import audit, leftover_files
 from tests.dump import log_earlier
-from tests.factories import make_queue, numbers_of, orders
+from tests.factories import drained, make_queue, numbers_of, orders
 from tests.waiting import Caller, waits
 
 pytestmark = pytest.mark.each_catalog
@@ -28,15 +28,6 @@ MANY = 4_000
 @pytest.fixture
 def topic(store):
     return make_queue(store, log="7 days")
-
-
-def drained(queue, most=7, **wanted):
-    """The numbers of all messages, which are deleted, in their order."""
-    found = []
-    while (fired := queue.fire(most, timeout=0, **wanted)).messages.num_rows:
-        found += numbers_of(fired.messages)
-        queue.delete(fired)
-    return found
 
 
 def waiting(store, name):
