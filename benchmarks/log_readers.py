@@ -1,5 +1,8 @@
 """Read one log with several readers through Spark, from ignis and from Kafka, by the same code.
 
+Beside them stand files of Parquet with the same messages, read by Spark itself: a query from them
+has no queue at all, and says how much of the time Spark and the readers' tables take.
+
     python -m benchmarks.log_readers [--messages 40000] [--readers 1 3 10] [--rounds 1]
 
 Each reader is a streaming query that writes each message once into a table of its own. What is
@@ -52,6 +55,22 @@ class Place:
         return reader.option("maxOffsetsPerTrigger", batch).load().select("key", "value")
 
 
+class Files(Place):
+    """The same messages in files, eight of them in each batch."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__("files", "parquet", {"path": str(folder)})
+
+    def write(self, rows: DataFrame, **options: str) -> None:
+        """Write as many files as four batches have."""
+        super().write(rows.repartition(4 * PARTITIONS), **self.address)
+
+    def read(self, batch: int) -> DataFrame:
+        """Return a stream of all messages; a batch is a quarter of the files."""
+        reader = session().readStream.format("parquet").schema("key binary, value binary")
+        return reader.option("maxFilesPerTrigger", PARTITIONS).load(self.address["path"])
+
+
 def seconds_of(place: Place, readers: int, messages: int, folder: Path) -> float:
     """Return the seconds that some readers take together; each has each message once."""
     queries: list[Any] = []
@@ -72,7 +91,7 @@ def seconds_of(place: Place, readers: int, messages: int, folder: Path) -> float
 
 
 def places(servers: Servers, messages: int) -> list[Place]:
-    """Return the same messages in ignis and in Kafka."""
+    """Return the same messages in ignis, in Kafka and in files."""
     rows = session().range(0, messages, 1, PARTITIONS).selectExpr(*_COLUMNS)
     path = str(servers.data("ignis") / "store")
     Store.open(path).close()
@@ -85,7 +104,9 @@ def places(servers: Servers, messages: int) -> list[Place]:
     broker = {"kafka.bootstrap.servers": kafka.broker}
     theirs = Place("Kafka", "kafka", {**broker, "subscribe": "orders"})
     theirs.write(rows, topic="orders", **broker)
-    return [ours, theirs]
+    bare = Files(servers.data("files") / "messages")
+    bare.write(rows)
+    return [ours, theirs, bare]
 
 
 def main() -> int:
@@ -96,20 +117,21 @@ def main() -> int:
     arguments.add_argument("--rounds", type=int, default=1)
     given = arguments.parse_args()
     session().conf.set(MAX_BATCH_BYTES, UNLIMITED)
-    shown = Table("readers", "round", "ignis", "Kafka", "ratio", title="messages a second, in all")
+    columns = ("readers", "round", "ignis", "Kafka", "files", "ignis / Kafka", "files / Kafka")
+    shown = Table(*columns, title="messages a second, in all")
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="logs-", dir=".")))
         servers = stack.enter_context(Servers(folder.absolute()))
-        both = places(servers, given.messages)
+        all_places = places(servers, given.messages)
         for readers in given.readers:
             for number in range(given.rounds):
                 rates = []
-                for place in both:
+                for place in all_places:
                     at = folder.absolute() / f"{place.name}-{readers}-{number}"
                     taken = seconds_of(place, readers, given.messages, at)
                     rates.append(readers * given.messages / taken)
-                ratio = f"{rates[0] / rates[1]:.2f}"
-                shown.add_row(str(readers), str(number), *(f"{r:,.0f}" for r in rates), ratio)
+                ratios = [f"{rates[place] / rates[1]:.2f}" for place in (0, 2)]
+                shown.add_row(str(readers), str(number), *(f"{r:,.0f}" for r in rates), *ratios)
     Console().print(shown)
     return 0
 
