@@ -1,7 +1,8 @@
 """Read one log with several readers through Spark, from ignis and from Kafka, by the same code.
 
-Beside them stand files of Parquet with the same messages, read by Spark itself: a query from them
-has no queue at all, and says how much of the time Spark and the readers' tables take.
+Beside them stand two that are no queues, and say what Spark and the readers' tables take. "Python"
+is a Python source that only reads Arrow files, all in one micro-batch: the least that a source in
+Python can take. "Parquet" are files that Spark reads itself.
 
     python -m benchmarks.log_readers [--messages 40000] [--readers 1 3 10] [--rounds 1]
 
@@ -24,12 +25,14 @@ from pyspark.sql import DataFrame
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.bare import BareSource
 from benchmarks.peers.contenders.spark_kafka import Kafka
 from benchmarks.peers.servers import Servers
 from benchmarks.peers.spark import PARTITIONS, session
 from pyspark_ignis.tuning import MAX_BATCH_BYTES, UNLIMITED
 from queue_core import Store
 
+_TITLE = "messages a second, in all; times those of Kafka"
 _COLUMNS = (
     "cast(concat('k', cast(id % 5000 as string)) as binary) as key",
     "cast(rpad(cast(id as string), 100, 'x') as binary) as value",
@@ -55,11 +58,11 @@ class Place:
         return reader.option("maxOffsetsPerTrigger", batch).load().select("key", "value")
 
 
-class Files(Place):
-    """The same messages in files, eight of them in each batch."""
+class Parquet(Place):
+    """The same messages in files that Spark reads itself, eight of them in each batch."""
 
     def __init__(self, folder: Path) -> None:
-        super().__init__("files", "parquet", {"path": str(folder)})
+        super().__init__("Parquet", "parquet", {"path": str(folder)})
 
     def write(self, rows: DataFrame, **options: str) -> None:
         """Write as many files as four batches have."""
@@ -69,6 +72,19 @@ class Files(Place):
         """Return a stream of all messages; a batch is a quarter of the files."""
         reader = session().readStream.format("parquet").schema("key binary, value binary")
         return reader.option("maxFilesPerTrigger", PARTITIONS).load(self.address["path"])
+
+
+class Python(Place):
+    """The same messages in Arrow files, by a Python source that only reads them."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir()
+        super().__init__("Python", "bare", {"path": str(folder)})
+        session().dataSource.register(BareSource)
+
+    def write(self, rows: DataFrame, **options: str) -> None:
+        """Write a file for each partition."""
+        super().write(rows, **self.address)
 
 
 def seconds_of(place: Place, readers: int, messages: int, folder: Path) -> float:
@@ -104,9 +120,13 @@ def places(servers: Servers, messages: int) -> list[Place]:
     broker = {"kafka.bootstrap.servers": kafka.broker}
     theirs = Place("Kafka", "kafka", {**broker, "subscribe": "orders"})
     theirs.write(rows, topic="orders", **broker)
-    bare = Files(servers.data("files") / "messages")
-    bare.write(rows)
-    return [ours, theirs, bare]
+    bare: list[Place] = [
+        Python(servers.data("python") / "messages"),
+        Parquet(servers.data("parquet") / "messages"),
+    ]
+    for place in bare:
+        place.write(rows)
+    return [ours, theirs, *bare]
 
 
 def main() -> int:
@@ -117,22 +137,25 @@ def main() -> int:
     arguments.add_argument("--rounds", type=int, default=1)
     given = arguments.parse_args()
     session().conf.set(MAX_BATCH_BYTES, UNLIMITED)
-    columns = ("readers", "round", "ignis", "Kafka", "files", "ignis / Kafka", "files / Kafka")
-    shown = Table(*columns, title="messages a second, in all")
+    shown = Table("readers", "round", "Kafka", "ignis", "Python", "Parquet", title=_TITLE)
+    console = Console()
     with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="logs-", dir=".")))
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="logs-")))
         servers = stack.enter_context(Servers(folder.absolute()))
         all_places = places(servers, given.messages)
         for readers in given.readers:
             for number in range(given.rounds):
-                rates = []
+                rates = {}
                 for place in all_places:
                     at = folder.absolute() / f"{place.name}-{readers}-{number}"
                     taken = seconds_of(place, readers, given.messages, at)
-                    rates.append(readers * given.messages / taken)
-                ratios = [f"{rates[place] / rates[1]:.2f}" for place in (0, 2)]
-                shown.add_row(str(readers), str(number), *(f"{r:,.0f}" for r in rates), *ratios)
-    Console().print(shown)
+                    rates[place.name] = readers * given.messages / taken
+                kafka = rates.pop("Kafka")
+                ratios = [f"{rate:,.0f}; {rate / kafka:.2f}" for rate in rates.values()]
+                cells = (str(readers), str(number), f"{kafka:,.0f}", *ratios)
+                console.print(" | ".join(cells))
+                shown.add_row(*cells)
+    console.print(shown)
     return 0
 
 

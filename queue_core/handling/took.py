@@ -41,41 +41,47 @@ class Took(NamedTuple):
 
 def by_outcome(rows: pa.Table) -> dict[str, npt.NDArray[np.bool_]]:
     """Return which rows of a `SETTLEMENT` have which outcome: ``ignored`` is one of its own."""
-    outcomes, has_kind = rows.column("outcome"), rows.column("kind").is_valid()
+    outcomes, kinds = rows.column("outcome"), rows.column("kind")
     deleted = pc.equal(outcomes, DELETE)
+    if kinds.null_count == len(kinds) and pc.all(deleted).as_py():
+        return {"deleted": np.ones(len(kinds), np.bool_)}
+    has_kind = kinds.is_valid()
     masks = {
         "deleted": pc.and_not(deleted, has_kind),
         "ignored": pc.and_(deleted, has_kind),
         "sidelined": pc.equal(outcomes, SIDELINE),
         "reloaded": pc.equal(outcomes, RELOAD),
     }
-    return {outcome: mask.to_numpy() for outcome, mask in masks.items()}
+    found = {outcome: mask.to_numpy() for outcome, mask in masks.items()}
+    return {outcome: mask for outcome, mask in found.items() if mask.any()}
 
 
 def measure(
-    rows: pa.Table, masks: Mapping[str, npt.NDArray[np.bool_]], calls: Iterable[CallTimes]
+    rows: pa.Table, masks: Mapping[str, npt.NDArray[np.bool_]], calls: Sequence[CallTimes]
 ) -> dict[str, Measured]:
     """
     Return how long messages took by outcome; *rows* and *masks* are those of `by_outcome`.
 
     Messages that no handler was called for are left out.
     """
+    kinds = rows.column("kind")
+    if len(masks) == 1 and kinds.null_count == len(kinds) and all(len(t) == 1 for t, _ in calls):
+        # Each batch had one call, and one outcome.
+        took = Measured.of([took[0] for took, _ in calls], [count for _, count in calls])
+        return dict.fromkeys(masks, took)
     seconds = np.concatenate(
         [
             took if len(took) == count else np.full(count, took[0] if took else np.nan)
             for took, count in calls
         ]
     )
-    kinds = rows.column("kind")
     # Most messages have none.
     if kinds.null_count < len(kinds):
         uncalled = pc.is_in(kinds, value_set=pa.array([UNREADABLE, UNHANDLED]))
         seconds[uncalled.to_numpy()] = np.nan
-    return {
-        outcome: Measured.of(seconds if mask.all() else seconds[mask])
-        for outcome, mask in masks.items()
-        if mask.any()
-    }
+    if len(masks) == 1:
+        return dict.fromkeys(masks, Measured.of(seconds))
+    return {outcome: Measured.of(seconds[mask]) for outcome, mask in masks.items()}
 
 
 def took_column(settled: pa.RecordBatch, calls: CallTimes, queue: str) -> pa.Array:
