@@ -9,7 +9,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from ignis_console import redrives
+from ignis_console import readers, redrives
+from ignis_console.readers import Log, Reader
 from ignis_console.redrives import RECENT_MICROS, Redrive
 from queue_core.catalog import dialect, queues
 from queue_core.catalog.records import acts
@@ -74,6 +75,9 @@ class Details:
     acts: tuple[ActMark, ...]
     #: Those that go on, or ended within the last hour.
     redrives: tuple[Redrive, ...]
+    #: The log that it keeps, and who reads it; of a subscription, no log, and its own row.
+    log: Log | None
+    readers: tuple[Reader, ...]
     figures: QueueFigures = field(metadata=HIDDEN)
     #: The rules that hold back each message that waits.
     blocked: tuple[Blocked, ...] = field(default=(), metadata=HIDDEN)
@@ -95,6 +99,7 @@ def read_queue(store: Store, name: str, span: str) -> Details:
         history = present.read_samples(connection, info.id, each, begin)
         marked = acts.rows(connection, [name], MARKS)
         own = redrives.of_queue(connection, name, now - RECENT_MICROS)
+        log, reading = readers.of_queue(connection, info)
     rules: list[Blocked] = []
     if 0 < (figures.waiting or 0) <= MOST_LOOKED_AT and not figures.fired_per_s:
         rules = look(store.catalog, store.storage.uri, info)
@@ -123,6 +128,8 @@ def read_queue(store: Store, name: str, span: str) -> Details:
         samples=history,
         acts=tuple(ActMark(row.begun_at / 1e6, row.verb, row.who) for row in marked),
         redrives=own,
+        log=log,
+        readers=reading,
         figures=figures,
         blocked=tuple(rules),
     )

@@ -48,6 +48,14 @@ def store(folder):
         make_queue(opened, "mail", shards=4).load(orders(5))
         # As long as a name may be, and with a problem.
         make_queue(opened, "W" * 128).admin.pause()
+        topic = make_queue(opened, "topic", log="7 days", message_expiry="1 minute")
+        make_queue(opened, "other-topic", log="7 days")
+        opened.subscribe("billing", to="topic", late="3 days, 100 GB").admin.snapshot("before-v2")
+        opened.subscribe("large", to="topic", selector="number >= 10")
+        opened.subscribe("largest", to="large", selector="number >= 15", late="2 hours")
+        opened.subscribe("report", to="topic").admin.detach()
+        opened.subscribe("letters", to="other-topic")
+        topic.load(orders(20))
         sample(opened.catalog)
         yield opened
 
@@ -102,6 +110,8 @@ def pages_of(queue):
         "redrive": f"{at}/actions/redrive",
         "redrives": "/redrives",
         "in flight": f"{at}/messages?state=in+flight",
+        "topic": "/queues/topic",
+        "reader": "/queues/largest",
     }
 
 
@@ -169,6 +179,26 @@ def test_the_page_follows_the_store_without_a_shift(page, store, queue):
     assert page.execute_script("return window.same") == 1
     assert page.execute_script("return document.activeElement.textContent") == focused
     assert page.execute_script("return window.shift") < 0.01
+
+
+def test_a_topic_and_its_readers_lead_to_each_other_and_follow_the_store(page, store):
+    page.get(page.root + "/queues/topic")
+    rows = css(page, "#readers").text.splitlines()
+    assert [row.split()[0] for row in rows] == [
+        "billing", "large", "largest", "report", "billing@before-v2"
+    ]  # fmt: skip
+    assert "3 days, 100 GB, detach" in rows[0]
+    assert rows[3].startswith("report detached 0 ")
+    assert "letters" not in css(page, "main").text
+
+    store.queue("topic").load(orders(5, first=20))
+    wait(page, lambda _: css(page, "#readers").text.startswith("billing 25 "))
+    assert "25 messages and " in text_of(page, "#log")
+    css(page, "#readers a[href='/queues/largest']").click()
+    wait(page, lambda _: "Reads the log of topic" in css(page, "main").text)
+    assert text_of(page, "#readers").startswith("largest (number >= 10) AND (number >= 15) at most")
+    page.find_element(By.LINK_TEXT, "topic").click()
+    wait(page, lambda _: page.current_url == page.root + "/queues/topic")
 
 
 #: Widths at which the strip of figures breaks into other rows.
