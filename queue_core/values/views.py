@@ -353,7 +353,7 @@ _SUBSCRIPTIONS = (
         "headroom",
         pa.float64(),
         "Seconds until its budget ends if it hands out nothing; a size ends at the mean rate at "
-        "which the messages came. Null: it has no budget, or is not behind.",
+        "which the messages came. Null: it has no budget, is not behind, or is detached.",
     ),
     ViewColumn("detached_at", TIMESTAMP, "Time since which it is detached; null: it is not."),
 )
@@ -405,7 +405,8 @@ COLUMNS = {
     #: One row for each limit of a queue. Of a limit of values, one row for each value that has
     #: messages in flight, if it counts them, or whose tokens are used.
     "limits": _LIMITS,
-    #: One row for each subscription: how far it is behind, and how long that may last.
+    #: One row for each subscription: how far it is behind, and how long that may last. Of one
+    #: queue, its own row, or those of the readers of its log.
     "subscriptions": _SUBSCRIPTIONS,
     #: One row for each shard of each queue with a log.
     "logs": _LOGS,

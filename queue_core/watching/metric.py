@@ -97,7 +97,7 @@ HEADROOM = _metric(
     "ignis_subscription_headroom_seconds",
     "ignis.subscription.headroom",
     SECONDS,
-    "Time until the budget `late` ends if nothing is handed out; absent: none, or not behind.",
+    "Time until the budget `late` ends; absent: it has none, is not behind, or is detached.",
     ("queue",),
 )
 DETACHED = _metric(

@@ -120,9 +120,13 @@ def _of_queues(connection: Connection, found: Readings, seen: Sequence[QueueFigu
     of_readers = [(queue.name,) for queue, _ in readers]
     for unit, metric in m.BEHIND.items():
         found[metric] += _known(of_readers, [getattr(lag, unit) for _, lag in readers])
-    left = [lag.headroom(queue.settings.budget) for queue, lag in readers]
+    ended = [int(queue.detached_for is not None) for queue, _ in readers]
+    left = [
+        None if end else lag.headroom(queue.settings.budget)
+        for (queue, lag), end in zip(readers, ended, strict=True)
+    ]
     found[m.HEADROOM] += _known(of_readers, left)
-    found[m.DETACHED] += [((q.name,), int(q.detached_for is not None)) for q, _ in readers]
+    found[m.DETACHED] += _known(of_readers, ended)
     found[m.PAUSED] += [((queue.name,), int(queue.is_paused)) for queue in seen]
     found[m.MAX_MESSAGES] += _known(labels, [queue.settings.max_size for queue in seen])
     for magazine in Magazine:

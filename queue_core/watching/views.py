@@ -43,8 +43,8 @@ def view(catalog: Catalog, name: str, queue: str | QueueInfo | None, storage: st
 
     A *queue* of this name, or this very queue, whatever has its name by now.
 
-    A view of one queue reads no row of other queues. Raises `NoSuchQueue`. The view of consumers is
-    of the whole store.
+    A view of one queue reads no row of other queues, except of those that read its log. Raises
+    `NoSuchQueue`. The view of consumers is of the whole store.
     """
     with catalog.read() as connection:
         return read(connection, name, queue, storage)
@@ -211,6 +211,9 @@ def _limits(connection: Connection, shown: Shown) -> Iterable[Mapping[str, Any]]
 
 def _subscriptions(connection: Connection, shown: Shown) -> Iterable[Mapping[str, Any]]:
     readers = [info for info in shown.infos.values() if info.log_of]
+    for root in [] if shown.everything else shown.infos:
+        of_log = queues.subscriptions_to(connection, root)
+        readers += [info for info in of_log if not is_snapshot(info.name)]
     found = lags.read(connection, [info.id for info in readers]) if readers else {}
     roots = {info.id: info.name for info in queues.by_ids(connection, {r.root for r in readers})}
     for info in readers:
@@ -225,7 +228,7 @@ def _subscriptions(connection: Connection, shown: Shown) -> Iterable[Mapping[str
             "behind_bytes": lag.bytes,
             "late": settings.late,
             "when_late": settings.when_late,
-            "headroom": lag.headroom(settings.budget),
+            "headroom": None if info.detached_at else lag.headroom(settings.budget),
             "detached_at": info.detached_at or None,
         }
 
@@ -237,13 +240,13 @@ def _logs(connection: Connection, shown: Shown) -> Iterable[Mapping[str, Any]]:
 
 
 def _retained(connection: Connection, shown: Shown) -> Iterable[Mapping[str, Any]]:
-    sizes = lags.logged(connection)
-    for info in shown.infos.values():
-        if info.settings.log is None:
-            continue
+    logged = [info for info in shown.infos.values() if info.settings.log is not None]
+    readers = {info.id: queues.subscriptions_to(connection, info.id) for info in logged}
+    sizes = lags.logged(connection, [each.id for of_log in readers.values() for each in of_log])
+    for info in logged:
         size = logs.kept(connection, info.id, info.settings.log_limits)
         yield {"queue": info.name, "kept_by": "log", "bytes": size}
-        for reader in queues.subscriptions_to(connection, info.id):
+        for reader in readers[info.id]:
             if reader.id in sizes:
                 yield {
                     "queue": info.name,

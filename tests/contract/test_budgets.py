@@ -275,10 +275,15 @@ def test_how_far_behind_a_reader_is(store):
     assert kinds(store) == ["late"]
     reader.admin.detach()
     assert kinds(store) == ["detached"]
+    make_queue(store, "other", log="1 hour")
+    reader.admin.snapshot("kept")
     [row] = store.view("subscriptions", "billing").to_pylist()
-    assert (row["state"], row["behind"]) == ("detached", 6)
+    assert store.view("subscriptions", "orders")["queue"].to_pylist() == ["billing"]
+    assert store.view("subscriptions", "other").num_rows == 0
+    assert (row["state"], row["behind"], row["headroom"]) == ("detached", 6, None)
+    assert "headroom_seconds" not in readings(store)
     assert readings(store)["detached"] == 1
-    assert [row["kept_by"] for row in store.view("retained").to_pylist()] == ["log"]
+    assert [row["kept_by"] for row in store.view("retained", "orders").to_pylist()] == ["log"]
 
 
 def test_what_a_log_has(store):

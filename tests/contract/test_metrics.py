@@ -37,7 +37,7 @@ EXPRESSIONS = [rule["expr"] for group in RULES["groups"] for rule in group["rule
 ]
 
 #: Metrics that have another value a moment later.
-MOVING = re.compile("age|wait_seconds|available|free_bytes")
+MOVING = re.compile("age|wait_seconds|behind_seconds|headroom|available|free_bytes")
 
 
 def work(store):
@@ -57,6 +57,10 @@ def work(store):
     spoiled = make_queue(store, "spoiled").load(orders(1))[0].as_py() >> 20
     store.catalog.write(lambda connection: set_apart(connection, [f"{INLINE}{spoiled}"]))
     store.admin.breaker("payments").open()
+    topic = make_queue(store, "topic", log="1 day")
+    store.subscribe("reader", to="topic", late="1 day")
+    store.subscribe("stopped", to="topic").admin.detach()
+    topic.load(orders(3))
     with store.side_tasks(tasks=["sample"]):
         deadline = time.monotonic() + 60
         while "ignis_side_task_age" not in _values_text(store) and time.monotonic() < deadline:
@@ -249,6 +253,10 @@ def test_alerts_concern_the_store_in_which_something_is_wrong(tmp_path):
             ("ignis_sidelined_messages_total", {"magazine": "main"}, "0+30", "0+0"),
             ("ignis_side_task_age_seconds", {"task": "sample"}, "5+0", "700+0"),
             ("up", {}, "1+0", "1+0"),
+            # In b, less than half of the budget is used.
+            ("ignis_subscription_headroom_seconds", {}, "2000+0", "2000+0"),
+            ("ignis_subscription_behind_seconds", {}, "7000+0", "1000+0"),
+            ("ignis_subscription_detached", {}, "0+0", "1+0"),
         )
         for instance, value in (("a", a), ("b", b))
     ]
@@ -261,6 +269,8 @@ def test_alerts_concern_the_store_in_which_something_is_wrong(tmp_path):
         "IgnisDiskFull": ["a"],
         "IgnisNoSideTasks": ["b"],
         "IgnisDamagedMessages": [],
+        "IgnisSubscriptionLate": ["a"],
+        "IgnisSubscriptionDetached": ["b"],
     }
     rules = {rule["alert"]: rule for rule in RULES["groups"][0]["rules"]}
 
@@ -371,7 +381,7 @@ def filled_in(text):
 
 #: How an expression begins that has few lines, however many queues there are.
 BOUNDED = (
-    r"(topk\(\$n|histogram_quantile\([\d.]+, sum by \(le\)|(sum|max|min|count)\(|"
+    r"((top|bottom)k\(\$n|histogram_quantile\([\d.]+, sum by \(le\)|(sum|max|min|count)\(|"
     r"(sum|max) by \((kind|state|task))"
 )
 
