@@ -198,7 +198,8 @@ def detach(connection: Connection, queue: QueueInfo) -> None:
     """
     if not queue.log_of:
         raise BadOption(f"queue {queue.name!r} is no subscription, so it cannot be detached")
-    reading = (queues.c.id == queue.id, queues.c.detached_at == 0)
+    # A clone that reads no log has no place, at which it could be attached again.
+    reading = (queues.c.id == queue.id, queues.c.detached_at == 0, _READS)
     if not seals.change(connection, queues, *reading, detached_at=dialect.read_clock(connection)):
         return
     here = (shard_locks.c.queue_id == queue.id, shard_locks.c.magazine == int(Magazine.MAIN))

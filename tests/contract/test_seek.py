@@ -392,6 +392,23 @@ def test_a_clone_of_a_subscription_has_also_what_waits_in_the_log(store, topic, 
     in_order(store)
 
 
+def test_a_clone_that_reads_no_log_is_not_attached_to_it(store, topic):
+    """It has the messages already, which would come a second time."""
+    load(topic, 0, 10)
+    copy = topic.clone("orders_test")
+    copy.admin.detach()
+    load(topic, 10, 13)
+
+    with pytest.raises(BadOption, match="not detached"):
+        copy.admin.attach()
+    copy.admin.pause()
+    with pytest.raises(BadOption, match="has an end"):
+        copy.admin.seek("earliest")
+    copy.admin.resume()
+    assert sorted(drained(copy)) == list(range(10))
+    in_order(store)
+
+
 def test_a_log_ends_although_there_are_clones(store):
     topic = make_queue(store, log="7 days")
     load(topic, 0, 10)
