@@ -12,7 +12,8 @@ from queue_core.errors import BadOption, BadSelector, DamagedSegment
 from queue_core.support import faults
 from queue_core.verbs import take_in
 from tests.books import audit, in_order, leftover_files
-from tests.factories import drained, make_queue, numbers_of, orders
+from tests.dump import log_in_a_minute
+from tests.factories import drained, load_singly, make_queue, numbers_of, orders
 from tests.waiting import Caller, waits
 
 pytestmark = pytest.mark.each_catalog
@@ -192,6 +193,24 @@ def test_another_intake_meanwhile_takes_nothing_twice(store, topic, monkeypatch)
     monkeypatch.setattr(take_in, "decide", after_another)
     assert drained(reader) == [4, 6, 8, 10, 12]
     assert done[1] == [0, 2]
+    in_order(store)
+
+
+def test_a_merge_during_an_intake_decides_it_again(store, topic, monkeypatch):
+    reader = store.subscribe("reader", to="orders", selector=EVEN)
+    load_singly(topic, 10)
+    log_in_a_minute(store)
+    decide, done = take_in.decide, []
+
+    def after_a_merge(*of):
+        found = decide(*of)
+        if not done:
+            done.append(topic.admin.compact())
+        return found
+
+    monkeypatch.setattr(take_in, "decide", after_a_merge)
+    assert drained(reader) == [0, 2, 4, 6, 8]
+    assert done[0] > 0
     in_order(store)
 
 

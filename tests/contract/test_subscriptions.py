@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from sqlalchemy import select
 
 from queue_core import Retry, Store
+from queue_core.catalog.tables import log_slices
 from queue_core.errors import BadName, BadOption, DamagedSegment, NoSuchQueue, QueueExists
 from queue_core.selection.demand import Demand
 from queue_core.support import faults
@@ -158,6 +160,20 @@ def test_where_a_reader_begins(store, topic):
     assert drained(after) == list(range(7, 12))
     assert drained(same) == drained(behind) == list(range(12))
     audit(store)
+
+
+def test_a_reader_that_begins_at_a_time_gets_what_was_loaded_then(store, topic):
+    topic.load(orders(5))
+    log_earlier(store, 60)
+    topic.load(orders(5, 5))
+    with store.catalog.read() as connection:
+        times = connection.scalars(select(log_slices.c.logged_at)).all()
+    begun = datetime.fromtimestamp(0, UTC) + timedelta(microseconds=max(times))
+
+    since = store.subscribe("since", to="orders", start=begun)
+    after = store.subscribe("after", to="orders", start=begun + timedelta(microseconds=1))
+    assert drained(since) == list(range(5, 10))
+    assert drained(after) == []
 
 
 def test_no_reader_holds_what_was_loaded_before_it_although_it_stayed_open(store, topic):

@@ -5,30 +5,12 @@ A condition is left out, two statements are swapped, a lock is not taken, a numb
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from tests.mutants.logs import OF_LOGS
+from tests.mutants.mutant import RACES as _RACES
+from tests.mutants.mutant import Mutant
+from tests.mutants.mutant import of as _of
 
-_CONTRACT = "tests/contract/test_{}.py"
-_RACES = "tests/processes/interleavings"
-
-
-@dataclass(frozen=True)
-class Mutant:
-    """A mistake: *old* occurs once in *file*, and becomes *new*."""
-
-    name: str
-    file: str
-    old: str
-    new: str
-    #: Tests that should find it, if the simulation does not.
-    tests: tuple[str, ...]
-
-
-def _of(name: str, file: str, old: str, new: str, *tests: str) -> Mutant:
-    paths = (test if "/" in test else _CONTRACT.format(test) for test in tests)
-    return Mutant(name, f"{file}.py", old, new, tuple(paths))
-
-
-MUTANTS = (
+MUTANTS: tuple[Mutant, ...] = (
     # Syncs and conditions left out.
     _of(
         "the names of new folders are not synced",
@@ -893,69 +875,6 @@ MUTANTS = (
         "compaction",
     ),
     _of(
-        "rows of a log are merged across a cursor",
-        "queue_core/catalog/slices/log_merging",
-        "            and not _is_between(cursors, first.first_offset, row.stop)\n",
-        "",
-        "log_compaction",
-    ),
-    _of(
-        "rows of a log are merged although a reader has taken a part since",
-        "queue_core/catalog/slices/log_merging",
-        "        or _is_between(cursors, first.first_offset, last.stop)\n",
-        "",
-        "tests/processes/interleavings/test_logs.py",
-    ),
-    _of(
-        "rows of a log are merged beside a reader whose shard is not locked",
-        "queue_core/catalog/slices/log_merging",
-        "        len(held) != len(cursors)\n",
-        "        False\n",
-        "tests/processes/interleavings/test_logs.py",
-    ),
-    _of(
-        "rows of a log are merged although they were trimmed",
-        "queue_core/catalog/slices/log_merging",
-        "        or connection.execute(_THESE, these).all() != rows\n",
-        "",
-        "tests/processes/interleavings/test_logs.py",
-    ),
-    _of(
-        "a merged row has the time of its oldest message",
-        "queue_core/catalog/slices/log_merging",
-        '"logged_at": last.logged_at',
-        '"logged_at": first.logged_at',
-        "log_compaction",
-    ),
-    _of(
-        "the segments of merged rows are kept",
-        "queue_core/catalog/slices/log_merging",
-        "    logs.let_go(connection, Counter(row.segment_id for row in rows))\n",
-        "",
-        "log_compaction",
-    ),
-    _of(
-        "the ids of a merged log belong to the queue itself",
-        "queue_core/catalog/slices/log_merging",
-        "id_map.record(connection, -queue.id,",
-        "id_map.record(connection, queue.id,",
-        "log_compaction",
-    ),
-    _of(
-        "a reader copies no map of ids",
-        "queue_core/catalog/slices/changes",
-        "            if piece.unmapped:\n",
-        "            if False:\n",
-        "log_compaction",
-    ),
-    _of(
-        "a copied map has the seal of the log's",
-        "queue_core/catalog/slices/id_map",
-        '"seal": seals.resealing(id_map, ["queue_id"]),',
-        '"seal": id_map.c.seal,',
-        "log_compaction",
-    ),
-    _of(
         "an object whose call is a coroutine is not awaited",
         "queue_core/handling/deadline",
         "return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(call)",
@@ -1011,4 +930,5 @@ MUTANTS = (
         "        given = list(verdicts.given)",
         "tests/unit/handling/test_output.py",
     ),
+    *OF_LOGS,
 )
