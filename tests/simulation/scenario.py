@@ -16,8 +16,8 @@ import tempfile
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,8 @@ from queue_core.catalog.identity import clock
 from queue_core.catalog.records.publications import newest_ticket
 from queue_core.catalog.tables import clocks
 from queue_core.segments import stager
+from queue_core.segments.lru_cache import LruCache
+from queue_core.selection import scan
 from queue_core.upkeep.tasks.purge import purge
 from queue_core.values.model import HandlingConsumer
 from queue_core.values.names import is_of_query
@@ -39,8 +41,10 @@ from queue_core.values.settings import ROOMS
 from queue_core.verbs.lose import start_again
 from tests.books import audit
 from tests.factories import make_queue, orders
+from tests.model import journal
 from tests.referee import Entry, Rules, check
 from tests.simulation import world as worlds
+from tests.simulation.readers import LOGS, Readers, State
 from tests.simulation.spark import (
     Checkpoint,
     LoadSink,
@@ -84,6 +88,8 @@ class Shape:
     limits: tuple[Limit, ...]
     #: Whether handlers are consumers whose death makes suspects.
     loses: bool
+    #: How long the queue ``a`` keeps a log, which others read.
+    log: str | None
     #: Faults of the nemesis.
     restores: bool
     checkpoints: bool
@@ -100,7 +106,7 @@ class Shape:
         def maybe(probability: float) -> bool:
             return chance.random() < probability
 
-        return Shape(
+        shape = Shape(
             steps=chance.choice([40, 80, 160]),
             odds=Odds(
                 switch=chance.choice([0.05, 0.3, 0.7]),
@@ -121,12 +127,14 @@ class Shape:
             settles=maybe(0.3),
             most=chance.choice([0, 1, 3, 8]),
             **_rules_of(seed),
+            log=None,
             restores=maybe(0.3),
             checkpoints=maybe(0.2),
             freezes=maybe(0.3),
             clocks=maybe(0.2),
             late=maybe(0.3),
         )
+        return shape if shape.policy else replace(shape, log=_log_of(seed))
 
 
 #: Limits of whole queues and of customers; some count by time, so that the clock matters.
@@ -147,6 +155,13 @@ def _rules_of(seed: int) -> dict[str, Any]:
     chance = random.Random(f"rules {seed}")
     limits = tuple(chance.choice(each) for each in _LIMITS if chance.random() < 0.35)
     return {"fair": chance.random() < 0.35, "limits": limits, "loses": chance.random() < 0.5}
+
+
+def _log_of(seed: int) -> str | None:
+    """Return the log of the queue, from its own chance; many of the first histories have none."""
+    if seed < 10_000 and seed % 8 != 3:
+        return None
+    return random.Random(f"log {seed}").choice(LOGS)
 
 
 @dataclass
@@ -172,7 +187,15 @@ def run(seed: int, folder: Path, shape: Shape | None = None) -> Report:
     report = Report(seed, shape, trace=world.trace)
     history = _History(world, shape)
     inline = stager.INLINE_BYTES if shape.inlined else 0
-    with mock.patch.object(stager, "INLINE_BYTES", inline), sinks(), worlds.running(world):
+    with ExitStack() as stack:
+        stack.enter_context(mock.patch.object(stager, "INLINE_BYTES", inline))
+        # All histories have the same store, of the same time.
+        matches: LruCache[Any, Any] = LruCache(1 << 20, lambda match: len(match.seen))
+        stack.enter_context(mock.patch.object(scan, "_matches", matches))
+        stack.enter_context(sinks())
+        stack.enter_context(worlds.running(world))
+        if shape.log:
+            stack.enter_context(journal.marks())
         try:
             history.run()
         except Violation as violation:
@@ -204,10 +227,11 @@ class _History:
         #: The last life of each handler.
         self.last_lives: dict[str, str] = {}
         #: Stores, copies of their catalogs, and when these were made.
-        self.backups: list[tuple[str, Path, float]] = []
+        self.backups: list[tuple[str, Path, float, State | None]] = []
         self.old_checkpoint: Checkpoint | None = None
         self.calm = False
         self.unknown = 0
+        self.readers = Readers(self) if shape.log else None
 
     @property
     def now(self) -> float:
@@ -222,8 +246,8 @@ class _History:
 
     def begin_settling(self, life: str, numbers: dict[str, list[int]], **details: Any) -> int:
         """Write down which messages a consumer begins to settle, by outcome; return a number."""
-        outcomes = {"delete": [], "reload": [], "sideline": []} | numbers
-        self.write("settling", life, settle=len(self.entries), queue="b", **outcomes, **details)
+        about = {"queue": "b", "delete": [], "reload": [], "sideline": []} | numbers | details
+        self.write("settling", life, settle=len(self.entries), **about)
         return len(self.entries) - 1
 
     def run(self) -> None:
@@ -239,6 +263,8 @@ class _History:
             self._keep_alive()
             if self.chance.random() < 0.08:
                 self._fault()
+            if self.readers and self.chance.random() < 0.08:
+                self.readers.act()
             if self.done == 50:
                 self._audit()
         self._settle_down()
@@ -255,6 +281,10 @@ class _History:
             wanted["tasks"] = self._runs_tasks
         for number in range(self.shape.handlers):
             wanted[f"handler-{number}"] = self._handles
+        if self.readers:
+            wanted |= {"reader-1": self._reads, "reader-2": self._reads}
+            if self.readers.copies:
+                wanted["logger"] = self._logs
         if self.shape.settles:
             wanted["settler"] = self._settles
         for name, work in wanted.items():
@@ -305,6 +335,16 @@ class _History:
         )
         with self._expected(client):
             run.run()
+
+    def _reads(self, client: Client) -> None:
+        assert self.readers is not None
+        with self._expected(client):
+            self.readers.reads(client)
+
+    def _logs(self, client: Client) -> None:
+        assert self.readers is not None
+        with self._expected(client):
+            self.readers.logs(client)
 
     def _decide(self, number: int) -> str:
         return "sideline" if number % 11 == 3 else "delete"
@@ -376,10 +416,12 @@ class _History:
                 held = getattr(queue, outcome)(firing)
                 self.write("settled", client.name, settle=settle, held=held)
 
-    def delivered(self, life: str, numbers: list[int], ids: list[int], begun: float) -> float:
+    def delivered(
+        self, life: str, numbers: list[int], ids: list[int], begun: float, queue: str = "b"
+    ) -> float:
         """Write down that a consumer was handed messages, whose firing began at a time."""
         about = {"numbers": numbers, "messages": ids, "attempts": [0] * len(ids), "keys": 1}
-        return self.write("delivered", life, queue="b", begun=begun, **about)
+        return self.write("delivered", life, queue=queue, begun=begun, **about)
 
     def _start_again(self, store: Store, client: Client) -> HandlingConsumer:
         """Start a life of a handler; others may get what the last one held before this returns."""
@@ -398,6 +440,7 @@ class _History:
                 queue = store.queue(self.chance.choice(store.queues()))
                 task = self.chance.choice(
                     ["sweep", "shovel", "recover", "expire", "compact", "vacuum", "purge", "shovel"]
+                    + ["trim", "trim"] * bool(self.readers)
                 )
                 if task == "vacuum":
                     # A backup needs the files that it names.
@@ -407,7 +450,7 @@ class _History:
                     moved = store.admin.recover()
                 elif task == "purge":
                     moved = purge(store.catalog)
-                elif task in ("expire", "compact"):
+                elif task in ("expire", "compact", "trim"):
                     moved = getattr(queue.admin, task)()
                 else:
                     moved = getattr(queue, task)()
@@ -422,6 +465,11 @@ class _History:
         except (errors.CatalogUnavailable, errors.StorageUnavailable) as error:
             self._check_explained(error)
         except (errors.ConsumerFenced, LogTaken) as error:
+            self.world.note(f"ends: {error}")
+        except errors.NoSuchQueue as error:
+            # A reader of a log was dropped.
+            if self.readers is None:
+                raise
             self.world.note(f"ends: {error}")
         except errors.StaleCheckpoint as error:
             if not self.shape.checkpoints and not client.name.startswith("zombie"):
@@ -510,20 +558,25 @@ class _History:
         folder = self.chance.choice(sorted({"near", self.target}))
         at = self.world.folder / f"{folder}-{len(self.backups)}.db"
         worlds.back_up(self.world.address(folder), at)
-        self.backups.append((folder, at, self.now))
+        state = self.readers.state.copy() if self.readers else None
+        self.backups.append((folder, at, self.now, state))
         self.world.note(f"backup of {folder}")
 
     def _restore(self) -> None:
         if not self.backups:
             return
-        folder, copy, copied = self.backups[self.chance.randrange(-3, 0) % len(self.backups)]
+        folder, copy, copied, state = self.backups[self.chance.randrange(-3, 0) % len(self.backups)]
         self.world.note(f"restore of {folder}, as it was at {copied:.3f}")
         begun = self.now
         address = self.world.address(folder)
+        if self.readers:
+            self.readers.look()
         worlds.put_back(self.world, address, copy)
         self.write("restored", store=folder, copied=copied, begun=begun)
         self.counts["restores"] += 1
         store = Store(address, create=False, adopt=True)
+        if self.readers and state is not None and folder == "near":
+            self.readers.rewind(state)
         if folder == "near" != self.target:
             self._excuse_doubted(store)
         self.backups = [backup for backup in self.backups if backup[2] <= copied]
@@ -596,7 +649,7 @@ class _History:
                 self._keep_alive()
                 self.world.step()
             waiting, _ = self._left(store, "a")
-            if not waiting:
+            if not waiting and (self.readers is None or self.readers.copied_all(store)):
                 return
             if number == ROUNDS // 3:
                 # An idle query notices a restore when it starts again, or with its next batch.
@@ -648,6 +701,8 @@ class _History:
         self.world.watch += int(2 * SWEEP_AFTER) * SECOND
         self.delivered("last", numbers, ids, self.now)
         self.begin_settling("last", {"delete": numbers})
+        if self.readers:
+            self.readers.end(Store(self.world.address("near"), create=False))
         rules = Rules(
             sweep_after=SWEEP_AFTER,
             replacing=frozenset({"b"} if self.shape.policy else ()),
@@ -657,9 +712,8 @@ class _History:
         for counts in verdict.queues.values():
             self.counts.update(asdict(counts))
         if not verdict.right:
-            raise Violation(
-                "\n".join(f"{number} is {fate}" for fate, _, number in verdict.offenders)
-            )
+            offenders = verdict.offenders
+            raise Violation("\n".join(f"{n} of {queue} is {fate}" for fate, queue, n in offenders))
 
     def _audit(self) -> None:
         for folder in sorted({"near", self.target}):
@@ -684,7 +738,10 @@ class _History:
             fair_by="customer" if self.shape.fair and self.shape.policy is None else None,
             message_expiry=EXPIRY,
             sideline_expiry=EXPIRY,
+            log=self.shape.log,
         )
+        if self.readers:
+            self.readers.begin(near)
         far = Store(self.world.address(self.target), create=False)
         make_queue(
             far,

@@ -25,7 +25,7 @@ from ignis_sink.load import LoadStreamWriter, stage
 from ignis_sink.message import LoadMessage, SettleMessage, Target
 from ignis_sink.options import SinkOptions
 from ignis_sink.settle import SettleStreamWriter, gather
-from ignis_source.admission import AdmittedStreamReader
+from ignis_source.admission import AdmittedLogReader, AdmittedStreamReader
 from ignis_source.options import SourceOptions
 from queue_core import Store
 from queue_core.catalog.identity import handle
@@ -187,6 +187,7 @@ class Query:
     queue: str
     checkpoint: Checkpoint
     sink: Sink
+    #: How it acknowledges; "log": it reads the log, and acknowledges nothing.
     ack: str
     most: int
     #: Seconds between two looks of an idle query.
@@ -195,7 +196,8 @@ class Query:
     def run(self) -> None:
         """Live one life of the query; it ends with an error, or by being killed."""
         world, log = self.world, self.checkpoint
-        reader = AdmittedStreamReader(self._source(), from_arrow_schema(MESSAGES))
+        kind = AdmittedLogReader if self.ack == "log" else AdmittedStreamReader
+        reader = kind(self._source(), from_arrow_schema(MESSAGES))
         number = log.last
         if number is None:
             start, number = reader.initialOffset(), 0
@@ -223,7 +225,11 @@ class Query:
             start, number = end, number + 1
 
     def _run_batch(
-        self, reader: AdmittedStreamReader, number: int, start: dict[str, Any], end: dict[str, Any]
+        self,
+        reader: AdmittedLogReader | AdmittedStreamReader,
+        number: int,
+        start: dict[str, Any],
+        end: dict[str, Any],
     ) -> None:
         world, sink = self.world, self.sink
         parts = [list(reader.read(part)) for part in reader.partitions(start, end)] or [[]]
@@ -244,7 +250,11 @@ class Query:
 
     def _source(self) -> SourceOptions:
         given = {"catalog": self.address.catalog, "storage": self.address.storage}
-        given |= {"queue": self.queue, "ack": self.ack, "tasks": "none", "idleWait": "0.01"}
+        given |= {"queue": self.queue, "idleWait": "0.01"}
+        if self.ack == "log":
+            limit = {"maxOffsetsPerTrigger": str(self.most)} if self.most else {}
+            return SourceOptions.of(given | limit | {"read": "log", "startingOffsets": "earliest"})
+        given |= {"ack": self.ack, "tasks": "none"}
         if self.ack == "settle":
             given["consumer"] = self.checkpoint.folder.name
         if self.most:

@@ -80,6 +80,8 @@ class Client:
         self.wakes_at = 0
         self.frozen_until = 0
         self.doomed = self.dead = self.ended = False
+        #: The era of the world in which it committed last.
+        self.era = 0
         self.error: BaseException | None = None
         #: Open transactions; while one writes, nobody else could.
         self.transactions = 0
@@ -155,6 +157,9 @@ class World:
         self.file_times: dict[str, int] = {}
         #: How often each catalog was put back: file systems number new files as they like.
         self.restores: Counter[Path] = Counter()
+        #: How often a person has given something to a reader of a log, and what looks at seams.
+        self.era = 0
+        self.looks: Callable[[str], object] = bool
         self._engines: dict[str, Engine] = {}
 
     def address(self, folder: str) -> Address:
@@ -246,6 +251,7 @@ class World:
             return
         if client.dead:
             raise Killed(what)
+        self.looks(what)
         if not client.doomed and not self.calm and self.random.random() < self.odds.kill:
             self.note(f"dies at {what}")
             client.doomed = True
@@ -311,6 +317,8 @@ def _replacements(world: World) -> list[tuple[Any, str, Any]]:
                     raise _refusal(sqlite3.SQLITE_IOERR_FSYNC)
         finally:
             client.transactions -= 1
+        if write:
+            client.era = world.era
         world.seam("committed")
 
     @contextmanager
