@@ -1,4 +1,4 @@
-"""The step from format 1 to format 2: queues can have logs, and subscriptions that read them.
+"""The step from format 1 to format 2: queues can have logs, subscriptions, and shared limits.
 
 A process of an older version that still has the store open must not load, since it would leave
 messages out of a log, and must not remove a segment that a log names. Both statements name the file
@@ -30,6 +30,8 @@ _STATEMENTS = (
     "bytes_before BIGINT NOT NULL, logged_at BIGINT NOT NULL, loaded_at BIGINT NOT NULL, "
     "stats TEXT, seal BIGINT, compacted SMALLINT DEFAULT 0 NOT NULL, "
     "PRIMARY KEY (queue_id, shard, first_offset)){by_key}",
+    "CREATE TABLE shared_limits (name VARCHAR(100) NOT NULL, queue_id BIGINT NOT NULL, "
+    "PRIMARY KEY (name, queue_id))",
 )
 #: What gives `id_map` another key: SQLite needs a new table.
 _KEYS = {

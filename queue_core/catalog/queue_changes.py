@@ -12,13 +12,14 @@ from sqlalchemy import ColumnElement, Connection, exists, insert, select, update
 from queue_core.catalog import dialect, notifications, seals
 from queue_core.catalog.holders import named_locks
 from queue_core.catalog.queues import by_id, dropped, find, given_up_error, hold, present
-from queue_core.catalog.records import acts, retries
+from queue_core.catalog.records import acts, retries, shared_limits
 from queue_core.catalog.slices import flows, logs
 from queue_core.catalog.tables import counters, locks, queues, schemas, shard_locks, shards
 from queue_core.errors import BadName, BadOption, QueueExists
 from queue_core.policies import binding
 from queue_core.policies.imported import storable
 from queue_core.values import column_roles
+from queue_core.values.limits import as_limits, by_name
 from queue_core.values.model import Magazine, QueueInfo
 from queue_core.values.names import SIDELINE_SUFFIX, listed
 from queue_core.values.reader_settings import check_loadable, check_readable
@@ -46,8 +47,10 @@ def create(
 
     Raises `BadName` for a new queue with the name of a sideline. Raises `QueueExists` if the name
     is taken, unless *exist_ok* is true and the columns, shards and key are the same. Raises
-    `QueueDeactivated` if a deactivated queue has the name.
+    `QueueDeactivated` if a deactivated queue has the name, and `BadOption` if other queues have
+    another limit of the same name.
     """
+    shared_limits.lock(connection, settings.limits)
     row = {
         "name": name,
         "shards": shards,
@@ -71,6 +74,7 @@ def create(
             flows.begin(connection, queue_id)
         if settings.log is not None:
             logs.begin(connection, queue_id)
+        shared_limits.join(connection, queue_id, settings.limits)
         acts.note(connection)
     found = find(connection, name)
     if found.deactivated_at is not None:
@@ -95,8 +99,8 @@ def subscribe(
     """
     Create a queue of the segments of another one, with cursors in a log; return it.
 
-    *values* of other columns of its row are those of a snapshot. Raises `QueueExists` and
-    `NoSuchQueue`.
+    *values* of other columns of its row are those of a snapshot. The limits that it shares are
+    locked. Raises `QueueExists`, `NoSuchQueue`, and `BadOption` as `create` does.
     """
     root = held_root(connection, to)
     row = {
@@ -119,6 +123,9 @@ def subscribe(
     _check_unreserved(name)
     _fill(connection, queue_id, None, root.shards)
     logs.place(connection, queue_id, cursors)
+    if not values:
+        # Nothing is fired from a snapshot.
+        shared_limits.join(connection, queue_id, settings.limits)
     acts.note(connection)
     return by_id(connection, queue_id)
 
@@ -167,7 +174,18 @@ def add_columns(connection: Connection, queue: QueueInfo, schema: pa.Schema) -> 
 def change_settings(
     connection: Connection, queue: QueueInfo, values: Mapping[str, Any]
 ) -> QueueInfo:
-    """Change some settings; return the queue. Raises `BadOption`."""
+    """
+    Change some settings; return the queue. Raises `BadOption`.
+
+    All queues that share a limit get its new values.
+    """
+    shared = by_name(as_limits(values.get("limits")))
+    shared_limits.lock(connection, shared.values())
+    others = [each for each in shared_limits.sharing(connection, shared) if each != queue.id]
+    if others:
+        # In the order of their ids, so that no two changes wait for each other.
+        held = select(queues.c.id).where(dialect.one_of(queues.c.id, [*others, queue.id]))
+        connection.execute(held.order_by(queues.c.id).with_for_update()).all()
     info = _held(connection, queue)
     settings = info.settings.changed(storable(values))
     column_roles.check(settings, info.schema, info.key)
@@ -176,6 +194,9 @@ def change_settings(
     imports = "policy" in values
     binding.check(settings, info.schema, info.key, info.shards, imports=imports)
     seals.change(connection, queues, queues.c.id == info.id, settings=settings.to_json())
+    if info.settings.limits != settings.limits:
+        shared_limits.change(connection, others, settings.limits)
+        shared_limits.note(connection, info.id, shared)
     acts.note(connection)
     if info.settings.retry is None and settings.retry is not None:
         retries.begin(connection, info.id)
@@ -186,7 +207,7 @@ def change_settings(
             check_unread(connection, info, _READS)
         (logs.begin if settings.log is not None else logs.end)(connection, info.id)
     # A queue that is no longer paused has messages for waiting consumers.
-    notifications.notify(connection, info.id)
+    notifications.notify(connection, info.id, *others)
     return replace(info, settings=settings, stored_settings=settings.to_json())
 
 

@@ -41,12 +41,12 @@ from queue_core.catalog.tables import (
 
 #: The names of all tables, in the order in which they are read and written.
 NAMES = tuple(table.name for table in metadata.sorted_tables)
-#: What goes with a queue that is dropped, in the order in which all verbs lock it. Its segments are
-#: released with the messages, and side tasks remove keys and samples.
-BUCKETS = (token_buckets,)
+#: What goes with a queue that is dropped, in the order in which all verbs lock it, after the
+#: buckets of its limits. Its segments are released with the messages, and side tasks remove keys
+#: and samples.
 MESSAGES = (shard_locks, slices)
 _LOCKED = (queues, interests, shards, flows, counters)
-_LEFT = (*BUCKETS, *MESSAGES, *_LOCKED, segments, dedup, samples)
+_LEFT = (token_buckets, *MESSAGES, *_LOCKED, segments, dedup, samples)
 #: The queue itself, and tables whose rows no other verb locks.
 REST = (*_LOCKED, *(t for t in metadata.sorted_tables if "queue_id" in t.c and t not in _LEFT))
 #: The most rows in memory at a time.

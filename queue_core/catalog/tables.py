@@ -416,19 +416,29 @@ clocks = Table(
     Column("jumped_at", BigInteger),
 )
 
-#: The buckets of the limits of queues: one row per queue, and per value of a column that has lately
-#: been fired.
+#: The buckets of limits: one row per queue, per name of a limit, and per value of a column that has
+#: lately been fired.
 token_buckets = Table(
     "token_buckets",
     metadata,
+    #: 0 for the bucket of a name.
     Column("queue_id", BigInteger, primary_key=True),
-    #: The column of the limit; empty for the whole queue. Each firing of a queue with limits
-    #: locks that row.
+    #: The column of the limit; empty for the whole queue, and for a name. Each firing of a queue
+    #: with limits locks these rows.
     Column("of_column", String(255), primary_key=True),
-    #: The value as JSON; empty for the whole queue.
+    #: The value as JSON; empty for the whole queue; or the name.
     Column("value", String(400), primary_key=True),
     #: Up to which time the tokens are spent; null: none was spent.
     Column("spent_until", BigInteger),
+)
+
+#: Which queues share a limit that has a name: one row per name in the limits of a queue.
+shared_limits = Table(
+    "shared_limits",
+    metadata,
+    #: The name of the limit.
+    Column("name", String(100), primary_key=True),
+    Column("queue_id", BigInteger, primary_key=True, autoincrement=False),
 )
 
 #: The flows of fair queues that have messages waiting, and the virtual time of each fair queue.

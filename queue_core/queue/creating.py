@@ -12,6 +12,7 @@ from sqlalchemy import Connection
 
 from queue_core.catalog import dialect, queue_changes, queues
 from queue_core.catalog.database import Catalog
+from queue_core.catalog.records import shared_limits
 from queue_core.catalog.slices import copying, logs, shard_locks
 from queue_core.catalog.slices.logs import Cursor, Start
 from queue_core.catalog.transact import transact
@@ -86,6 +87,7 @@ def subscribe(
         place = place_of(connection, start)
 
     def work(connection: Connection) -> QueueInfo:
+        shared_limits.lock(connection, checked.limits)
         root = queue_changes.held_root(connection, source, log=True)
         cursors = logs.between(connection, root.id, place)
         return queue_changes.subscribe(connection, name, source, cursors, checked)
@@ -110,6 +112,7 @@ def replay(
         end = place_of(connection, "latest" if until is None else until, "until")
 
     def work(connection: Connection) -> QueueInfo | Extent:
+        shared_limits.lock(connection, checked.limits)
         root = queue_changes.held_root(connection, queue, log=True)
         cursors = logs.between(connection, root.id, place, end)
         if not dry_run:
@@ -147,6 +150,7 @@ def clone(catalog: Catalog, queue: QueueInfo, to: str, *, dry_run: bool) -> Queu
     check_queue(to)
 
     def work(connection: Connection) -> QueueInfo | Extent:
+        shared_limits.lock(connection, queue.settings.limits)
         held = copying.hold(connection, [queue.id], free=True)
         info = queues.present(connection, queue)
         # What waits in a log is taken from there, up to what it has now.

@@ -1,14 +1,16 @@
 """Limits: how many messages a firing may take by the setting `limits`, and when there are more.
 
 Changes: tokens of the buckets, in the transaction of the firing. Messages that come back unhandled
-do not bring their tokens back: a limit counts firings. Guard: a firing locks the bucket of its
-queue before the shards, and counts the messages in flight afterwards. So no two firings take the
-same tokens, and none sees too few messages in flight.
+do not bring their tokens back: a limit counts firings. Guard: a firing locks the buckets of its
+queues, and of the names of their limits, before the shards, and counts the messages in flight
+afterwards. So no two firings take the same tokens, and none sees too few messages in flight.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import random
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple
@@ -17,14 +19,14 @@ import numpy as np
 from sqlalchemy import Connection
 
 from queue_core.catalog.records import token_buckets
-from queue_core.catalog.records.token_buckets import Bucket
+from queue_core.catalog.records.token_buckets import Bucket, BucketKey
 from queue_core.catalog.slices import amounts, id_map
 from queue_core.selection.acquire import anything, by_shard
 from queue_core.selection.fired import Refusal
 from queue_core.selection.request import Candidates, FireRequest
 from queue_core.values import buckets
 from queue_core.values.ids import IdSet
-from queue_core.values.limits import MANY
+from queue_core.values.limits import MANY, Limit
 from queue_core.values.plan import Taken, share, take
 
 if TYPE_CHECKING:
@@ -42,16 +44,18 @@ class Narrowed(NamedTuple):
 
 def narrowed(connection: Connection, request: FireRequest) -> Narrowed:
     """Return what the limits allow now."""
-    found = {id: token_buckets.read(connection, id) for id in _limited(request)}
+    found = {key: token_buckets.read(connection, key) for key in _keys(request)}
     return _within(connection, request, _rooms(connection, request, found))
 
 
 class _Room(NamedTuple):
-    """How many messages the limits of a queue allow, and after how many seconds, if none."""
+    """How many messages a limit allows, and after how many seconds, if none."""
 
+    #: The queues of the request that have it, together.
+    queues: tuple[int, ...]
     messages: int
     #: Infinite if a settlement must make room.
-    seconds: float | None
+    seconds: float
 
 
 class Allotment:
@@ -62,19 +66,20 @@ class Allotment:
         self._request = request
         #: By the ids of queues with limits of values.
         self._values: dict[int, ValueRooms] = {}
-        self._buckets = token_buckets.lock(connection, _limited(request))
+        self._buckets = token_buckets.lock(connection, _keys(request))
         self._rooms = _rooms(connection, request, self._buckets)
         self.narrowed = _within(connection, request, self._rooms)
 
     def fitting(self, taken: Sequence[Taken]) -> list[Taken]:
-        """Cut the messages of each queue to its limits, evenly from its shards."""
-        kept = []
-        for queue_id, of_queue in _by_queue(taken).items():
-            room = self._rooms.get(queue_id)
-            if room is None or sum(len(rows) for _, rows in of_queue) <= room.messages:
-                kept += of_queue
-            else:
-                kept += _first(of_queue, room.messages)
+        """Cut the messages to the limits, evenly from the shards of the queues that share one."""
+        kept = list(taken)
+        # What its own limit leaves a queue comes first: others get what it cannot use of a shared
+        # one.
+        for room in sorted(self._rooms.values(), key=lambda room: len(room.queues)):
+            here = [(piece, rows) for piece, rows in kept if piece.queue_id in room.queues]
+            if _count(here) > room.messages:
+                kept = [each for each in kept if each[0].queue_id not in room.queues]
+                kept += _first(here, room.messages)
         return kept
 
     def admitted(self, candidates: Candidates) -> Candidates:
@@ -92,15 +97,13 @@ class Allotment:
 
     def spend(self, taken: Sequence[Taken], at: int) -> None:
         """Take the tokens of messages that are fired at a moment, a little after the lock."""
-        by_queue = _by_queue(taken)
         for queue_id, rooms in self._values.items():
-            rooms.spend(by_queue.get(queue_id, []), at)
-        counts = {id: sum(len(rows) for _, rows in of) for id, of in by_queue.items()}
-        for queue_id, limit in self._request.terms.limits:
-            if limit.per_second and limit.column is None and queue_id in counts:
-                spent_until = self._buckets[queue_id].spent_until
-                until = buckets.spend(limit, spent_until, at, counts[queue_id])
-                token_buckets.spend(self._connection, queue_id, until)
+            rooms.spend([each for each in taken if each[0].queue_id == queue_id], at)
+        for key, (limit, queue_ids) in _of_wholes(self._request).items():
+            count = _count([each for each in taken if each[0].queue_id in queue_ids])
+            if limit.per_second and count:
+                until = buckets.spend(limit, self._buckets[key].spent_until, at, count)
+                token_buckets.spend(self._connection, key, until)
 
     def _rooms_of_values(self, queue_id: int) -> ValueRooms:
         from queue_core.selection.by_value import ValueRooms
@@ -108,57 +111,79 @@ class Allotment:
 
         selection = self._request.selection
         assert selection is not None, "limits of values make a selection"
-        now = self._buckets[queue_id].now
+        now = self._buckets[BucketKey(queue_id)].now
         scan = SliceScan(self._connection, selection.queues, selection.storage, now)
         limits = selection.rules[queue_id].limits
         self._values[queue_id] = ValueRooms(scan, queue_id, limits)
         return self._values[queue_id]
 
 
-def _limited(request: FireRequest) -> list[int]:
-    return sorted({queue_id for queue_id, _ in request.terms.limits} & set(request.queue_ids))
+def _keys(request: FireRequest) -> set[BucketKey]:
+    """Return which buckets the queues of a request have."""
+    limits = request.terms.limits
+    return {BucketKey.of(id, limit) for id, limit in limits if id in request.queue_ids}
+
+
+def _of_wholes(request: FireRequest) -> dict[BucketKey, tuple[Limit, list[int]]]:
+    """Return the limits that are none of values, and which queues of the request have each."""
+    found: dict[BucketKey, tuple[Limit, list[int]]] = {}
+    for queue_id, limit in request.terms.limits:
+        if queue_id in request.queue_ids and limit.column is None:
+            found.setdefault(BucketKey.of(queue_id, limit), (limit, []))[1].append(queue_id)
+    return found
 
 
 def _rooms(
-    connection: Connection, request: FireRequest, found: Mapping[int, Bucket]
-) -> dict[int, _Room]:
-    """Return how many messages the limits of each queue allow."""
-    rooms: dict[int, _Room] = {}
-    for queue_id, limit in request.terms.limits:
-        if queue_id not in found or limit.column is not None:
-            continue
-        room = _Room(MANY, None)
+    connection: Connection, request: FireRequest, found: Mapping[BucketKey, Bucket]
+) -> dict[BucketKey, _Room]:
+    """Return how many messages each limit allows."""
+    rooms: dict[BucketKey, _Room] = {}
+    for key, (limit, queue_ids) in _of_wholes(request).items():
+        most, seconds = MANY, 0.0
         if limit.per_second is not None:
-            tokens = buckets.tokens(limit, *found[queue_id])
-            room = _Room(tokens, None if tokens else buckets.wait(limit, *found[queue_id]) / 1e6)
+            most = buckets.tokens(limit, *found[key])
+            seconds = 0.0 if most else buckets.wait(limit, *found[key]) / 1e6
         if limit.in_flight is not None:
-            left = limit.in_flight - amounts.in_flight(connection, queue_id)
-            room = _Room(min(room.messages, max(left, 0)), room.seconds if left > 0 else inf)
-        rooms[queue_id] = room
+            left = limit.in_flight - amounts.in_flight(connection, key.queue, limit.name)
+            most, seconds = min(most, max(left, 0)), seconds if left > 0 else inf
+        rooms[key] = _Room(tuple(queue_ids), most, seconds)
     return rooms
 
 
-def _within(connection: Connection, request: FireRequest, rooms: Mapping[int, _Room]) -> Narrowed:
-    closed = {id: room.seconds for id, room in rooms.items() if not room.messages}
+def _within(
+    connection: Connection, request: FireRequest, rooms: Mapping[BucketKey, _Room]
+) -> Narrowed:
+    closed: dict[int, float] = defaultdict(float)
+    for room in rooms.values():
+        for queue_id in room.queues if not room.messages else ():
+            closed[queue_id] = max(closed[queue_id], room.seconds)
     refused = None
     if closed and anything(connection, replace(request, queue_ids=tuple(closed))):
-        refused = Refusal.by_limits([each for each in closed.values() if each is not None])
+        refused = Refusal.by_limits([*closed.values()])
     open_to = tuple(id for id in request.queue_ids if id not in closed)
     if not open_to:
         return Narrowed(None, refused)
     most = request.max_messages
-    if all(id in rooms for id in open_to):
-        room = sum(rooms[id].messages for id in open_to)
-        most = room if most is None else min(most, room)
-    most = None if most == MANY else most
+    together = _together(open_to, [*rooms.values()])
+    if together < MANY:
+        most = together if most is None else min(most, together)
     return Narrowed(replace(request, queue_ids=open_to, max_messages=most), refused)
 
 
-def _by_queue(taken: Sequence[Taken]) -> dict[int, list[Taken]]:
-    found: dict[int, list[Taken]] = {}
-    for piece, rows in taken:
-        found.setdefault(piece.queue_id, []).append((piece, rows))
-    return found
+def _together(queue_ids: Collection[int], rooms: Sequence[_Room]) -> int:
+    """Return the most messages that some queues may have together."""
+    own = dict.fromkeys(queue_ids, MANY)
+    for room in rooms:
+        if len(room.queues) == 1 and room.queues[0] in own:
+            own[room.queues[0]] = min(own[room.queues[0]], room.messages)
+    total = 0
+    for room in sorted(rooms, key=lambda room: (-len(room.queues), room.messages)):
+        total += min(room.messages, sum(own.pop(id, 0) for id in room.queues))
+    return total + sum(own.values())
+
+
+def _count(taken: Sequence[Taken]) -> int:
+    return sum(len(rows) for _, rows in taken)
 
 
 def _first(taken: Sequence[Taken], limit: int) -> list[Taken]:
@@ -166,7 +191,8 @@ def _first(taken: Sequence[Taken], limit: int) -> list[Taken]:
     whole = {piece.id: piece for piece, _ in taken}
     shards = by_shard([piece.narrowed(rows) for piece, rows in taken])
     sizes = {key: sum(len(piece.rows) for piece in pieces) for key, pieces in shards.items()}
-    shares = share(sizes, limit)
+    # Beginning anywhere, so that a single token does not always go to the same shard.
+    shares = share(sizes, limit, random.randrange(len(sizes)))
     return [
         (whole[piece.id], rows)
         for key, pieces in shards.items()

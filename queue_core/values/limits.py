@@ -1,8 +1,8 @@
 """`Limit`: how many messages of a queue may be fired per second, and be in flight.
 
-The setting `limits` of a queue has limits, and the catalog keeps them for all processes. A limit
-has a text, such as ``limit(in_flight=100, per_second=10)``, which the stored settings and the
-command line use.
+The setting `limits` of a queue has limits, and the catalog keeps them for all processes. All queues
+whose limits have the same name share one of them. A limit has a text, such as
+``limit(in_flight=100, per_second=10)``, which the stored settings and the command line use.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ _FASTEST = 1e6
 _SLOWEST = 1 / (365 * 86_400)
 #: The longest window, in seconds.
 _LONGEST = 86_400.0
+#: The most characters of a name.
+_LONGEST_NAME = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -33,12 +35,14 @@ class Limit:
 
     Attributes:
         column: The column of whose values each has the limit; None: the whole queue has it.
+        name: The name by which queues share the limit; None: the queue has it alone.
         in_flight: The most messages in flight; None: no limit.
         per_second: The most messages fired per second; None: no limit.
         window: Seconds for which unused firings are kept.
     """
 
     column: str | None = None
+    name: str | None = None
     in_flight: int | None = None
     per_second: float | None = None
     window: float = 1.0
@@ -46,6 +50,15 @@ class Limit:
     def __post_init__(self) -> None:
         if self.column is not None and not (isinstance(self.column, str) and self.column):
             raise BadOption(f"limit: column={self.column!r}: use the name of a column")
+        if self.name is not None and not _is_name(self.name):
+            raise BadOption(
+                f"limit: name={self.name!r}: use 1 to {_LONGEST_NAME} printable characters"
+            )
+        if self.name is not None and self.column is not None:
+            raise BadOption(
+                f"limit: name={self.name!r}: a limit of the values of column {self.column!r} "
+                "cannot be shared; leave out the name, or the column"
+            )
         if self.in_flight is None and self.per_second is None:
             raise BadOption("limit: give in_flight, per_second, or both")
         if self.in_flight is not None and not (_is_whole(self.in_flight) and self.in_flight >= 1):
@@ -65,6 +78,7 @@ class Limit:
     def __repr__(self) -> str:
         given = [("in_flight", self.in_flight), ("per_second", self.per_second)]
         parts = [] if self.column is None else [repr(self.column)]
+        parts += [] if self.name is None else [f"name={self.name!r}"]
         parts += [f"{name}={value}" for name, value in given if value is not None]
         if self.window != 1.0:
             parts.append(f"window={self.window}")
@@ -76,6 +90,7 @@ class Limit:
 def limit(
     column: str | None = None,
     *,
+    name: str | None = None,
     in_flight: int | None = None,
     per_second: float | None = None,
     window: Duration = 1.0,
@@ -83,12 +98,15 @@ def limit(
     """
     Return a limit on the messages of a queue, for its setting `limits`.
 
-    All processes that fire from the queue share it. A message counts when it is fired from main, by
-    the clock of the catalog.
+    All processes that fire from the queue share it, and all queues of the store that have a limit
+    of the same name. A message counts when it is fired from main, by the clock of the catalog.
 
     Args:
         column: The name of a column of strings, whole numbers or booleans: each of its values,
             null among them, has the limit. By default, the whole queue has it.
+        name: A name of 1 to 100 characters. All queues whose setting `limits` has a limit of this
+            name share one rate, and one number of messages in flight; it has the same values in
+            all of them. A limit of a column has none. By default, the queue shares it with none.
         in_flight: The most messages that all consumers together have in flight, 1 or more. By
             default, no limit.
         per_second: The most messages that are fired per second, on average: from one in a year,
@@ -102,10 +120,15 @@ def limit(
         The limit.
 
     Raises:
-        BadOption: A value is out of range, or neither *in_flight* nor *per_second* is given.
+        BadOption: A value is out of range, neither *in_flight* nor *per_second* is given, or both
+            *column* and *name*.
     """
     return Limit(
-        column=column, in_flight=in_flight, per_second=per_second, window=in_seconds(window)
+        column=column,
+        name=name,
+        in_flight=in_flight,
+        per_second=per_second,
+        window=in_seconds(window),
     )
 
 
@@ -127,12 +150,17 @@ def as_limits(given: object) -> tuple[Limit, ...]:
     for each in found:
         if not isinstance(each, Limit):
             raise BadOption(f"limits={given!r}: {_FORM}")
-    columns = [each.column for each in found]
-    if len(set(columns)) < len(columns):
+    if len({(each.column, each.name) for each in found}) < len(found):
         raise BadOption(
-            f"limits={text_of(found)!r}: give one limit of the whole queue, and one of each column"
+            f"limits={text_of(found)!r}: give one limit of the whole queue, one of each name, and "
+            "one of each column"
         )
     return found
+
+
+def by_name(limits: Iterable[Limit]) -> dict[str, Limit]:
+    """Return those of some limits that have a name, by their names."""
+    return {each.name: each for each in limits if each.name is not None}
 
 
 def text_of(limits: Iterable[Limit]) -> str:
@@ -166,6 +194,10 @@ def _value(node: Any) -> Limit:
         raise BadOption(_FORM)
     given = {str(each.arg): ast.literal_eval(each.value) for each in node.keywords}
     return limit(*map(ast.literal_eval, node.args), **given)
+
+
+def _is_name(value: object) -> bool:
+    return isinstance(value, str) and 0 < len(value) <= _LONGEST_NAME and value.isprintable()
 
 
 def _is_whole(value: object) -> bool:

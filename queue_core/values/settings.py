@@ -321,7 +321,8 @@ class QueueSettings:
         (),
         _LIMITS,
         "The most messages that all consumers together fire per second, and have in flight, by the "
-        "catalog's clock: a `limit` of the whole queue, and one of each value of a column. A "
+        "catalog's clock: a `limit` of the whole queue, one of each value of a column, and some "
+        "with a name. All queues with a limit of the same name share it, and get its new values. A "
         "message counts each time it is fired from main. none: no limits.",
     )
     fair_by: str | None = _setting(

@@ -284,9 +284,16 @@ _LIMITS = (
     ViewColumn("limit", _TEXT, "The limit, as the setting `limits` has it."),
     ViewColumn("value", _TEXT, "Value of its column, as JSON; null: the whole queue."),
     ViewColumn(
-        "in_flight", _LONG, "Messages in flight from main; null: the limit of values has none."
+        "in_flight",
+        _LONG,
+        "Messages in flight from main, of all queues that share a limit with a name; null: the "
+        "limit of values has none.",
     ),
-    ViewColumn("tokens", _LONG, "Messages that may be fired now; null without `per_second`."),
+    ViewColumn(
+        "tokens",
+        _LONG,
+        "Messages that may be fired now, from these queues together; null without `per_second`.",
+    ),
     ViewColumn("next_at", TIMESTAMP, "Time at which `per_second` allows more messages; null: now."),
 )
 

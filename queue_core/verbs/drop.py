@@ -13,7 +13,7 @@ from sqlalchemy import Connection
 
 from queue_core.catalog import queue_changes, queues, table_rows
 from queue_core.catalog.database import Catalog
-from queue_core.catalog.records import acts, breakers, jobs, schedule
+from queue_core.catalog.records import acts, breakers, jobs, schedule, token_buckets
 from queue_core.catalog.records.task_log import Moves
 from queue_core.catalog.slices import amounts, logs, segments, shard_locks
 from queue_core.catalog.transact import transact
@@ -35,7 +35,7 @@ def drop(
 
     def work(connection: Connection) -> int:
         # Before the shard locks, as a firing takes them.
-        table_rows.remove(connection, table_rows.BUCKETS, queue.id)
+        token_buckets.forget(connection, queue.id)
         own = (queue.id, *queue_changes.snapshots(connection, queue.id))
         for magazine in Magazine:
             shard_locks.lock(connection, own, magazine)

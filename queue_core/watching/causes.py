@@ -14,9 +14,10 @@ from sqlalchemy import Connection
 
 from queue_core.catalog.holders import connected, holders
 from queue_core.catalog.holders.consumers import DEAD_AFTER_SECONDS
-from queue_core.catalog.records import acts, breakers, retries, token_buckets
+from queue_core.catalog.records import acts, breakers, retries, shared_limits, token_buckets
+from queue_core.catalog.records.token_buckets import BucketKey
 from queue_core.values import buckets
-from queue_core.values.limits import Limit
+from queue_core.values.limits import Limit, by_name
 from queue_core.values.settings import QueueSettings
 
 
@@ -53,7 +54,7 @@ class OpenBreaker(NamedTuple):
 
 
 class LimitState(NamedTuple):
-    """A limit of a whole queue at a moment."""
+    """A limit of a whole queue, or of queues that share it, at a moment."""
 
     limit: Limit
     #: Messages in flight from main.
@@ -62,6 +63,8 @@ class LimitState(NamedTuple):
     tokens: int | None
     #: Seconds until there are more tokens.
     opens_in: float
+    #: The queues that share it, and how many messages of each are in flight, the most first.
+    shared_by: tuple[tuple[str, int], ...] = ()
 
     @property
     def allowed(self) -> int:
@@ -114,7 +117,7 @@ def read(
     queue, if these are not all.
     """
     holding = read_holders(connection, now, only)
-    spent = token_buckets.of_queues(connection)
+    states = _states(connection, now, queues, in_flight)
     due = {} if only is None else retries.next_due(connection, [queues[only][0]])
     left = {each.queue: each.left / 1e6 for each in due if each.job is None}
     by_queue: dict[str, list[OpenBreaker]] = defaultdict(list)
@@ -125,14 +128,10 @@ def read(
         queue_id: Causes(
             tuple(holding[queue_id]),
             tuple(by_queue[name]),
-            tuple(
-                _state(each, spent.get(queue_id), in_flight.get(queue_id, 0), now)
-                for each in settings.limits
-                if each.column is None
-            ),
+            tuple(states[queue_id]),
             left.get(name),
         )
-        for queue_id, (name, settings) in queues.items()
+        for queue_id, (name, _) in queues.items()
     }
 
 
@@ -186,6 +185,29 @@ def read_breakers(
             )
         )
     return tuple(found)
+
+
+def _states(
+    connection: Connection,
+    now: int,
+    queues: Mapping[int, tuple[str, QueueSettings]],
+    in_flight: Mapping[int, int],
+) -> dict[int, list[LimitState]]:
+    """Return the limits of queues that are none of values, by the ids of the queues."""
+    spent = token_buckets.read_all(connection)
+    found: dict[int, list[LimitState]] = defaultdict(list)
+    is_shared = any(by_name(settings.limits) for _, settings in queues.values())
+    users = shared_limits.users(connection) if is_shared else {}
+    for queue_id, (_, settings) in queues.items():
+        for each in settings.limits:
+            if each.column is None:
+                sharing = users.get(each.name or "", [])
+                flying = (
+                    sum(count for _, count in sharing) if sharing else in_flight.get(queue_id, 0)
+                )
+                state = _state(each, spent.get(BucketKey.of(queue_id, each)), flying, now)
+                found[queue_id].append(state._replace(shared_by=tuple(sharing)))
+    return found
 
 
 def _state(limit: Limit, spent: int | None, in_flight: int, now: int) -> LimitState:

@@ -9,7 +9,7 @@ from sqlalchemy import Connection
 
 from queue_core.catalog import dialect
 from queue_core.catalog.records import token_buckets
-from queue_core.catalog.records.token_buckets import WHOLE
+from queue_core.catalog.records.token_buckets import BucketKey
 from queue_core.catalog.slices import amounts
 from queue_core.values import buckets
 from queue_core.values.limits import Limit
@@ -27,7 +27,8 @@ def limits(
     Yield a row for each limit of a queue, and for each value that a limit of values holds back.
 
     Those are the values with messages in flight, if the limit counts them, and those that were
-    fired within the limit's window. *storage*: the URI from which the values in flight are read.
+    fired within the limit's window. A limit with a name has a row for each of its queues, with the
+    figures of all of them. *storage*: the URI from which the values in flight are read.
     """
     for queue in shown:
         for limit in queue.settings.limits:
@@ -37,15 +38,14 @@ def limits(
 def _rows(
     connection: Connection, queue: QueueInfo, limit: Limit, storage: str
 ) -> Iterator[Mapping[str, Any]]:
-    spent = token_buckets.of_values(connection, queue.id, limit.column or WHOLE, MOST_VALUES)
-    now = dialect.read_clock(connection)
     shown: dict[str, Any] = {"queue": queue.name, "limit": str(limit)}
     if limit.column is None:
-        in_flight = amounts.in_flight(connection, queue.id)
-        yield (
-            shown | {"value": None, "in_flight": in_flight} | _bucket(limit, spent.get(WHOLE), now)
-        )
+        in_flight = amounts.in_flight(connection, queue.id, limit.name)
+        bucket = token_buckets.read(connection, BucketKey.of(queue.id, limit))
+        yield shown | {"value": None, "in_flight": in_flight} | _bucket(limit, *bucket)
     else:
+        spent = token_buckets.of_values(connection, queue.id, limit.column, MOST_VALUES)
+        now = dialect.read_clock(connection)
         held = _held(connection, queue, limit, storage, now)
         used = {key for key, until in spent.items() if not _is_full(limit, until, now)}
         for value in [*held, *sorted(used - held.keys(), key=lambda key: (-spent[key], key))]:

@@ -14,7 +14,7 @@ from statistics import fmean
 from typing import NamedTuple
 
 from queue_core.upkeep.tasks.registry import REGISTRY
-from queue_core.watching.causes import Blocked, Holder, OpenBreaker
+from queue_core.watching.causes import Blocked, Holder, LimitState, OpenBreaker
 from queue_core.watching.holders import placed, taking_back
 from queue_core.watching.present import Figures, FigureSample, QueueFigures
 from queue_core.watching.problem_kinds import Problem, Severity, problem, ranked, weighed
@@ -35,6 +35,8 @@ TREND_SECONDS, LEAST_SECONDS = 300.0, 120.0
 BUDGET_ENDS = 86_400.0
 #: The share of a limit's rate from which on it is what holds messages back.
 NEARLY = 0.9
+#: The most queues of a shared limit that its problem names.
+_USERS = 5
 #: The shares of free space below which a disk is a problem, and a critical one.
 LEAST_FREE, CRITICAL_FREE = 0.1, 0.05
 
@@ -218,14 +220,25 @@ def _limits(queue: QueueFigures) -> Iterator[Problem]:
         limit, text = each.limit, None
         if limit.in_flight is not None and each.in_flight >= limit.in_flight:
             text = f"{messages(each.in_flight)} are in flight; it gives more when one is settled."
+            text += _users(each)
         elif limit.per_second is not None:
             fired = queue.fired_per_s or 0.0
             if not each.tokens:
-                text = f"it gives more in {age(each.opens_in)}."
+                text = f"it gives more in {age(each.opens_in)}.{_users(each)}"
             elif fired >= NEARLY * limit.per_second:
-                text = f"it hands out {rate(fired)}."
+                text = f"it hands out {rate(fired)}.{_users(each)}"
         if text is not None:
             yield problem("limit", queue.name, f"Its {limit} is reached: {text}", queue.waiting)
+
+
+def _users(limit: LimitState) -> str:
+    """Return a sentence about the queues that share a limit; nothing if none does."""
+    if len(limit.shared_by) < 2:
+        return ""
+    shown = [f"{name} ({number(count)} in flight)" for name, count in limit.shared_by[:_USERS]]
+    left = len(limit.shared_by) - len(shown)
+    more = f" and {number(left)} more" if left else ""
+    return f" These queues share it: {', '.join(shown)}{more}."
 
 
 def _busy(queue: QueueFigures) -> Iterator[Problem]:

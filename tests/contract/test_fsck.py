@@ -39,6 +39,7 @@ from queue_core.catalog.tables import (
     segments,
     shard_locks,
     shards,
+    shared_limits,
     slices,
     token_buckets,
 )
@@ -218,6 +219,7 @@ UNCHECKED = {"facts", "clocks", "locks", "samples", "flows", "tallies", "task_ru
 #: A damage to each other table.
 DAMAGES = {
     "token_buckets": added(token_buckets, queue_id=1, of_column="", value="", spent_until=2**52),
+    "shared_limits": added(shared_limits, name="crm", queue_id=1),
     "breakers": added(
         breakers, name="b", state="open", forced=False, since_at=2**52, pause=1, opened=1
     ),

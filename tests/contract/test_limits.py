@@ -287,7 +287,10 @@ def test_a_dropped_queue_leaves_no_bucket(store):
     queue.load(orders(1))
     queue.delete(queue.fire())
     with store.catalog.read() as connection:
-        assert token_buckets.read(connection, queue.info.id).spent_until is not None
+        assert (
+            token_buckets.read(connection, token_buckets.BucketKey(queue.info.id)).spent_until
+            is not None
+        )
 
     queue.admin.deactivate()
     queue.admin.drop()

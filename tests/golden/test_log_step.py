@@ -13,7 +13,7 @@ from tests.golden.next_format import format_of, schema_of
 #: What leads back, which no user does.
 BACK = (
     *("DROP VIEW queue_figures", "DROP VIEW queue_samples"),
-    *("DROP TABLE logs", "DROP TABLE log_slices"),
+    *("DROP TABLE logs", "DROP TABLE log_slices", "DROP TABLE shared_limits"),
     *(
         f"ALTER TABLE {table} DROP COLUMN {column}"
         for table, columns in {

@@ -8,12 +8,13 @@ from typing import Any
 
 from sqlalchemy import Table, select
 
-from queue_core.catalog.checks.finding import Finding
+from queue_core.catalog.checks.finding import Finding, Remedy
 from queue_core.catalog.checks.rules import ALTERED, Scope, can, is_altered, of_row
 from queue_core.catalog.record_tables import acts, failures, jobs, publications, task_log, traces
 from queue_core.catalog.records.schedule import STORE
-from queue_core.catalog.tables import queues, schemas
+from queue_core.catalog.tables import queues, schemas, shared_limits
 from queue_core.segments.ipc import unpack
+from queue_core.values.limits import by_name
 from queue_core.values.names import check_queue
 from queue_core.values.schema import deserialize
 from queue_core.values.settings import QueueSettings
@@ -41,6 +42,24 @@ def check_queues(scope: Scope) -> Iterator[Finding]:
             yield of_row(schemas, row, "I1", ALTERED)
         elif row.queue_id not in known or not can(deserialize, row.arrow):
             yield of_row(schemas, row, "I27", "it has no queue, or cannot be read")
+
+
+def check_shared_limits(scope: Scope) -> Iterator[Finding]:
+    """Check that the queues that share a limit are those whose settings have it."""
+    shared = {
+        (row.queue_id, row.name): row for row in scope.connection.execute(select(shared_limits))
+    }
+    for row in scope.connection.execute(select(queues).where(queues.c.snapshot_of == 0)):
+        if not can(_read_queue, row):
+            # Its limits are not known.
+            shared = {key: each for key, each in shared.items() if key[0] != row.id}
+            continue
+        for name, limit in by_name(QueueSettings.from_json(row.settings).limits).items():
+            if shared.pop((row.id, name), None) is None:
+                yield of_row(queues, row, "I27", f"table shared_limits lacks its {limit}")
+    for row in shared.values():
+        text = f"its queue has no limit of the name {row.name!r}"
+        yield of_row(shared_limits, row, "I27", text, Remedy.REMOVE)
 
 
 def check_records(scope: Scope) -> Iterator[Finding]:

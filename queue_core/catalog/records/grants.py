@@ -81,6 +81,7 @@ _CONSUMER: dict[Table, Rights] = {
     record_tables.breakers: _ALL,
     record_tables.samples: _ALL,
     t.token_buckets: _ALL,
+    t.shared_limits: (_READ,),
     t.flows: _ALL,
 }
 

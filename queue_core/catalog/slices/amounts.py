@@ -10,15 +10,20 @@ from sqlalchemy import BigInteger, ColumnElement, Connection, Row, Select, bindp
 
 from queue_core.catalog.slices.conditions import IN_FLIGHT, Rules, in_magazines, in_queues
 from queue_core.catalog.slices.shard_locks import ANY_BEHIND
-from queue_core.catalog.tables import slices
+from queue_core.catalog.tables import shared_limits, slices
 from queue_core.values.model import Magazine
 
 # Built once: each firing of a queue with limits uses it.
 _IN_FLIGHT = select(func.sum(slices.c.count)).where(
     slices.c.queue_id == bindparam("queue"), *in_magazines([Magazine.MAIN]), *IN_FLIGHT
 )
-
-
+_IN_FLIGHT_OF_NAME = select(func.sum(slices.c.count)).where(
+    slices.c.queue_id.in_(
+        select(shared_limits.c.queue_id).where(shared_limits.c.name == bindparam("name"))
+    ),
+    *in_magazines([Magazine.MAIN]),
+    *IN_FLIGHT,
+)
 _LOGGED = select(ANY_BEHIND)
 
 
@@ -38,9 +43,11 @@ def messages(
     return int(connection.scalar(select(func.sum(slices.c.count)).where(*where), given) or 0)
 
 
-def in_flight(connection: Connection, queue_id: int) -> int:
-    """Return how many messages of a queue's main are in flight."""
-    return int(connection.scalar(_IN_FLIGHT, {"queue": queue_id}) or 0)
+def in_flight(connection: Connection, queue_id: int, shared: str | None) -> int:
+    """Return how many messages are in flight from the main of a queue, or of those of a limit."""
+    if shared is None:
+        return int(connection.scalar(_IN_FLIGHT, {"queue": queue_id}) or 0)
+    return int(connection.scalar(_IN_FLIGHT_OF_NAME, {"name": shared}) or 0)
 
 
 def size(connection: Connection, queue_ids: Collection[int], magazine: Magazine) -> int:

@@ -25,6 +25,7 @@ from sqlalchemy import (
 )
 
 from queue_core.catalog import dialect, notifications, seals
+from queue_core.catalog.records import shared_limits
 from queue_core.catalog.slices import flows, id_map, moving
 from queue_core.catalog.slices.moving import MovingRows, MovingSlices
 from queue_core.catalog.slices.segments import release
@@ -53,6 +54,13 @@ class Changes:
     def __init__(self, queues: Sequence[QueueInfo] | None = None) -> None:
         """*queues*: the slices' queues; by default, any. In most, nobody waits for a departure."""
         self._frees = queues is None or any(_frees(queue.settings) for queue in queues)
+        #: The names of limits of messages in flight, of which others may wait for room.
+        self._shared = {
+            each.name
+            for queue in queues or ()
+            for each in queue.settings.limits
+            if each.name is not None and each.in_flight is not None
+        }
         #: The queues whose waiting threads `apply` notifies.
         self._wakes: set[int] = set()
         #: Slices that lose rows, by id, and the rows that they keep.
@@ -245,7 +253,8 @@ class Changes:
         for queue_id, rank in sorted(self._lowest.items()):
             flows.set_back(connection, queue_id, rank)
         if self._wakes:
-            notifications.notify(connection, *self._wakes)
+            sharing = shared_limits.sharing(connection, self._shared) if self._shared else ()
+            notifications.notify(connection, *self._wakes, *sharing)
 
     def _write_entered(self, connection: Connection) -> None:
         """Give the rows of logs their places; those that are in flight are counted as fired."""

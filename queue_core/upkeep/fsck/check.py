@@ -38,6 +38,7 @@ _CATALOG: dict[str, Check] = {
     "shards": counters.check_shards,
     "slices with gaps": slices.check_texts,
     "queues": records.check_queues,
+    "shared limits": records.check_shared_limits,
     "segments": segment_checks.check_owners,
     "message ids": segment_checks.check_ids,
     "logs": logs.check_logs,

@@ -13,6 +13,7 @@ LIMITS = [
     limit(per_second=0.5),
     limit(in_flight=2, per_second=10, window=60.0),
     limit("it's", in_flight=2),
+    limit(name='the "crm"', in_flight=2, per_second=1),
 ]
 
 
@@ -47,6 +48,10 @@ def test_several_limits_and_none_have_a_text():
         ("limit(in_flight=1), limit(per_second=1)", "one limit of the whole queue"),
         ("limit('a', in_flight=1), limit('a', per_second=1)", "and one of each column"),
         ("limit('', in_flight=1)", "column=''"),
+        ("limit(name='', in_flight=1)", "name=''.*1 to 100 printable"),
+        ("limit(name='a\\nb', in_flight=1)", "1 to 100 printable"),
+        ("limit('a', name='crm', in_flight=1)", "name='crm'.*column 'a' cannot be shared"),
+        ("limit(name='a', in_flight=1), limit(name='a', in_flight=2)", "one of each name"),
         ("limit(in_flight=1", "write it as limit"),
         ("__import__('os').abort()", "write it as limit"),
         ("5", "write it as limit"),
