@@ -24,7 +24,11 @@ _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(
     [
         *("pandas", "pytest", "psycopg", "sqlalchemy.dialects.postgresql.psycopg"),
-        *("queue_core.selector.grammar", "queue_core.store"),
+        *("queue_core.selector.grammar", "queue_core.store", "queue_core.queue"),
+        *("queue_core.pool", "queue_core.catalog.databases.sqlite", "pyarrow.fs"),
+        # What their own functions use.
+        *("tests.children", "tests.crash.workloads", "tests.model.conformance"),
+        "tests.kills.killing",
     ]
 )
 
