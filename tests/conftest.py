@@ -2,6 +2,7 @@
 
 import os
 import sys
+import tempfile
 import time
 import zlib
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ import pytest
 from queue_core import Store
 from queue_core.support import faults
 from queue_core.values.address import Address
-from tests import servers, statements, unsynced
+from tests import memory, servers, statements, unsynced
 from tests.waiting import until
 from tests.warm_python import warm_python
 from tests.zookeeper import ZooKeeper
@@ -43,7 +44,9 @@ def spark_group(file: str) -> str:
 def pytest_configure() -> None:
     """Settings of ignis in the environment do not reach the tests or their processes."""
     _forget_ignis()
+    memory.begin()
     os.environ.setdefault("SPARK_SUBMIT_OPTS", BRIEF)
+    os.environ.setdefault("SPARK_LOCAL_DIRS", tempfile.gettempdir())
     statements.share()
     unsynced.begin()
     # No example fails for the time it took: machines are busy at times.
@@ -104,7 +107,9 @@ def catalog_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]
         folder = tmp_path / "store"
         yield Address.of(folder).catalog
         return
-    with request.getfixturevalue("postgres").database() as url:
+    # A test that is given a store is not about its creation.
+    ready = "store" in request.fixturenames
+    with request.getfixturevalue("postgres").database(ready=ready) as url:
         yield url
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-from pathlib import Path
 
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
@@ -14,8 +13,6 @@ from queue_core.values.settings import ROOMS
 from tests.books import audit
 from tests.factories import make_queue, numbers_of, orders
 
-#: A folder in memory: durability is not tested here, and files need not wait for a disk.
-MEMORY = Path("/dev/shm")
 STEPS = st.lists(
     st.tuples(
         st.sampled_from(["load", "merge", "fire", "delete", "reload", "sideline"]),
@@ -46,8 +43,7 @@ STEPS = st.lists(
     steps=[("load", 1), ("fire", 1), ("load", 1), ("reload", 1), ("merge", 1)],
 )
 def test_a_bounded_queue_does_what_a_list_does(size: int, overflow: str, room: str, steps) -> None:
-    folder = MEMORY if MEMORY.is_dir() else None
-    with tempfile.TemporaryDirectory(dir=folder) as path, Store.open(path) as store:
+    with tempfile.TemporaryDirectory() as path, Store.open(path) as store:
         queue = make_queue(store, key="number", max_size=size, overflow=overflow, room=room)
         waiting: list[int] = []
         flying: dict[int, int] = {}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import tempfile
 from collections import Counter
 from math import floor, inf
-from pathlib import Path
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -14,8 +13,6 @@ from queue_core import Queue, Store, limit
 from tests.clocks import jump
 from tests.factories import make_queue
 
-#: A folder in memory: durability is not tested here, and files need not wait for a disk.
-MEMORY = Path("/dev/shm")
 #: Seconds in which a token comes, those whose tokens are kept, and the most messages in flight.
 EACH, WINDOW, IN_FLIGHT = 2.0, 12.0, 4
 #: A part of a token: a firing takes a moment.
@@ -132,8 +129,7 @@ class Model:
 def test_no_firing_exceeds_a_limit_and_none_wastes_it(by_customer: bool, steps) -> None:
     column = ["customer"] if by_customer else []
     limits = limit(*column, per_second=1 / EACH, in_flight=IN_FLIGHT, window=WINDOW)
-    folder = MEMORY if MEMORY.is_dir() else None
-    with tempfile.TemporaryDirectory(dir=folder) as path, Store.open(path) as store:
+    with tempfile.TemporaryDirectory() as path, Store.open(path) as store:
         queue = make_queue(store, shards=2, limits=limits, categories=["customer"])
         model = Model(store, queue, by_customer=by_customer)
         for verb, given in steps:
