@@ -40,7 +40,8 @@ def on_both(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     if request.param == "sqlite":
         yield Address.of(tmp_path / "store").catalog
         return
-    with request.getfixturevalue("postgres").database() as url:
+    ready = "store" in request.fixturenames
+    with request.getfixturevalue("postgres").database(ready=ready) as url:
         yield url
 
 
