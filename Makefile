@@ -21,6 +21,8 @@ READY := $(VENV)/.ignis-ready
 
 # Spark starts its workers with this Python, whether or not the environment is active.
 export PYSPARK_PYTHON := $(abspath $(BIN)/python)
+# Else each process of the tests compiles the modules again.
+unexport PYTHONDONTWRITEBYTECODE
 WITH_JAVA = JAVA_HOME="$$($(BIN)/python scripts/java_home.py)" && export JAVA_HOME &&
 
 .DEFAULT_GOAL := help
