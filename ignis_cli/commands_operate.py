@@ -22,7 +22,13 @@ Folder = Annotated[str, Argument(metavar="FOLDER", help="Local folder of the bac
 
 
 @command(_OPERATE)
-def backup(folder: Folder, *, catalog_only: bool = False, verify: bool = False) -> None:
+def backup(
+    folder: Folder,
+    *,
+    catalog_only: bool = False,
+    without_logs: bool = False,
+    verify: bool = False,
+) -> None:
     """
     Write a backup of the store, which may be in use, or verify one.
 
@@ -31,6 +37,8 @@ def backup(folder: Folder, *, catalog_only: bool = False, verify: bool = False) 
 
     Args:
         catalog_only: Write the catalog without the segment files.
+        without_logs: Leave out what only the logs of queues keep, and all subscriptions, replays
+            and snapshots have taken in. Log readers cannot read it from the copy.
         verify: Write nothing, and compare each file of the backup with its checksum. It needs no
             store. The exit code is 1 if a file is missing, torn or altered.
     """
@@ -38,7 +46,9 @@ def backup(folder: Folder, *, catalog_only: bool = False, verify: bool = False) 
         _verify(folder)
         return
     with current.get().store() as store, working("backing up") as progress:
-        done = store.admin.backup(folder, segments=not catalog_only, progress=progress)
+        done = store.admin.backup(
+            folder, segments=not catalog_only, logs=not without_logs, progress=progress
+        )
     lines = [
         f"{counted(done.messages, 'message is', 'messages are')} in {folder}, with "
         f"{counted(done.segments, 'segment', 'segments')}, {done.copied:,} of them new",

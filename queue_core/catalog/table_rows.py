@@ -25,6 +25,7 @@ from queue_core.catalog import dialect, seals
 from queue_core.catalog.damage import UNREADABLE, decoding
 from queue_core.catalog.holder_tables import consumers, interests
 from queue_core.catalog.record_tables import samples
+from queue_core.catalog.slices import unread
 from queue_core.catalog.tables import (
     NUMBERED,
     counters,
@@ -59,10 +60,11 @@ def schema_of(name: str) -> pa.Schema:
     return pa.schema([(column.name, _type_of(column.type)) for column in columns])
 
 
-def read(connection: Connection, name: str) -> Iterator[pa.RecordBatch]:
-    """Yield all rows of a table."""
+def read(connection: Connection, name: str, *, with_logs: bool = True) -> Iterator[pa.RecordBatch]:
+    """Yield all rows of a table, or those without what only logs keep: `unread.ROWS`."""
     table, schema = metadata.tables[name], schema_of(name)
-    query = select(table).order_by(*table.primary_key.columns)
+    chosen = select(table) if with_logs else unread.ROWS.get(name, select(table))
+    query = chosen.order_by(*table.primary_key.columns)
     found = connection.execute(query.execution_options(yield_per=BATCH_ROWS))
     for rows in found.partitions():
         yield _batch(table, rows, schema)

@@ -111,6 +111,7 @@ class StoreAdmin:
         folder: str | Path,
         *,
         segments: bool = True,
+        logs: bool = True,
         progress: Callable[[str, int, int], None] | None = None,
     ) -> Backup:
         """
@@ -124,6 +125,9 @@ class StoreAdmin:
             folder: A local folder: empty, or with an earlier backup of this store.
             segments: Whether to copy the segment files too. Without them, the backup can only be
                 restored over the same storage.
+            logs: Whether to copy also what only the logs of queues keep, and all of their
+                subscriptions, replays and snapshots have taken in. Without it, each log of the copy
+                begins at the first message that one of these has still to take in.
             progress: A function that is called repeatedly with ``tables`` or ``segments``, the
                 number of them that are done, and the number of all.
 
@@ -143,6 +147,7 @@ class StoreAdmin:
             self._storage,
             BackupFolder(folder),
             with_segments=segments,
+            with_logs=logs,
             progress=progress or (lambda *_: None),
         )
 

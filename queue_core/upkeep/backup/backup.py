@@ -21,7 +21,7 @@ from sqlalchemy import Connection
 from queue_core.catalog import dialect, format, table_rows
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.records.restored import fact
-from queue_core.catalog.slices import amounts, segments
+from queue_core.catalog.slices import amounts, segments, unread
 from queue_core.errors import BadOption, DamagedSegment, StorageUnavailable
 from queue_core.segments.storage import Storage
 from queue_core.support import faults
@@ -65,6 +65,7 @@ def backup(
     folder: BackupFolder,
     *,
     with_segments: bool = True,
+    with_logs: bool = True,
     progress: Progress = lambda *_: None,
 ) -> Backup:
     """Write a backup; raises `BadOption` if the folder is of the store, or holds anything else."""
@@ -84,11 +85,11 @@ def backup(
     name = f"catalog-{uuid.uuid4().hex}"
     with Hold(catalog) if with_segments else nullcontext() as hold:
         with catalog.read() as connection:
-            tables = _write_tables(connection, folder, name, progress)
+            tables = _write_tables(connection, folder, name, progress, with_logs=with_logs)
             last_ids = table_rows.last_ids(connection)
             taken_at = dialect.read_clock(connection)
             messages = amounts.messages(connection)
-            named = segments.locations(connection)
+            named = (segments if with_logs else unread).locations(connection)
         copied: dict[str, tuple[int, str]] = {}
         missing: list[str] = []
         kept = folder.kept({at: there[at] for at in named if at in there})
@@ -119,12 +120,12 @@ def backup(
 
 
 def _write_tables(
-    connection: Connection, folder: BackupFolder, name: str, progress: Progress
+    connection: Connection, folder: BackupFolder, name: str, progress: Progress, *, with_logs: bool
 ) -> dict[str, File]:
     written = {}
     for number, table in enumerate(table_rows.NAMES):
         progress("tables", number, len(table_rows.NAMES))
-        found = table_rows.read(connection, table)
+        found = table_rows.read(connection, table, with_logs=with_logs)
         written[table] = folder.write_table(name, table, table_rows.schema_of(table), found)
     return written
 

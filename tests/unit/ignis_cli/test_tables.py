@@ -8,6 +8,7 @@ import pytest
 from rich.console import Console
 
 from ignis_cli.commands_inspect import FIRST
+from ignis_cli.display import in_json
 from ignis_cli.tables import cell, grid, show
 from queue_core.values.views import VIEWS
 
@@ -91,6 +92,8 @@ def test_a_narrow_terminal_shows_what_one_needs_of_a_view(view, width, needed):
 
 
 def test_a_pipe_gets_one_line_for_each_row_with_plain_values(capsys):
+    # A command with --json, which another test has run, would have changed it.
+    in_json.set(False)
     at = datetime(2026, 11, 27, 8, 30, tzinfo=UTC)
     rows = pa.table({"text": ["a\tb\nc\\", "\x1b[31m"], "n": [12345, None], "at": [at, at]})
 
