@@ -1,10 +1,12 @@
 """Rendezvous: a load into a queue that keeps no message waits until its messages are fired."""
 
 import time
+from types import SimpleNamespace
 
 import pytest
 
 from queue_core.errors import QueueDeactivated, QueueFull
+from queue_core.verbs.capacity import wait_line
 from tests.books import audit
 from tests.factories import make_queue, numbers_of, orders
 from tests.waiting import PATIENCE, Caller, standing, until, waits
@@ -47,10 +49,13 @@ def test_messages_that_nobody_fires_are_withdrawn(store, queue, timeout):
     assert audit(store).messages == {}
 
 
-def test_messages_fired_before_the_timeout_stay_fired(store, queue):
-    load = Caller(lambda: queue.load(orders(5), timeout=6.0))
+def test_messages_fired_before_the_timeout_stay_fired(store, queue, monkeypatch):
+    load = Caller(lambda: queue.load(orders(5), timeout=PATIENCE))
     until(lambda: queue.peek().num_rows == 5)
     firing = queue.fire(2)
+    # Its time is up at its next look.
+    later = SimpleNamespace(monotonic=lambda: time.monotonic() + PATIENCE)
+    monkeypatch.setattr(wait_line, "time", later)
     with pytest.raises(QueueFull, match="2 of the messages were fired, and are loaded"):
         load.done()
     assert sorted(audit(store).messages) == firing.ids.to_pylist()
