@@ -8,6 +8,7 @@ import pytest
 from sqlalchemy import event
 
 from benchmarks.fabricated import make, multiply
+from queue_core import limit
 from queue_core.catalog import queues
 from queue_core.catalog.slices import slices
 from queue_core.catalog.slices.conditions import fireable
@@ -95,6 +96,29 @@ def test_a_limit_of_bytes_takes_no_statement(store):
         counts.append(len(statements))
 
     assert counts[0] == counts[1] >= counts[2]
+
+
+def test_a_limit_costs_only_the_queues_that_have_it(store):
+    """As many with a name as without one, and one more at a settlement, to wake others."""
+    named, unnamed = (
+        limit(name="crm", in_flight=900, per_second=900),
+        limit(in_flight=900, per_second=900),
+    )
+    counts = []
+    for limits in (None, unnamed, named):
+        queue = make_queue(store, f"of{len(counts)}", shards=4, limits=limits)
+        queue.load(orders(1000))
+        queue.fire(1)
+        with counted(store) as fired:
+            firing = queue.fire(200)
+        with counted(store) as settled:
+            queue.delete(firing)
+        counts.append((len(fired), len(settled)))
+
+    free, alone, shared = counts
+    assert shared == (alone[0], alone[1] + 1)
+    # To read and to lock the bucket, and to count what is in flight, and to write the bucket.
+    assert alone[0] - free[0] <= 9
 
 
 def test_a_firing_from_many_queues_needs_no_more_statements(store):

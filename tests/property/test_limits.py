@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import tempfile
 from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import cycle
 from math import floor, inf
+from typing import Any
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -53,37 +56,42 @@ class Tokens:
 
 
 class Model:
-    """A queue with a limit of the whole queue, or of each customer."""
+    """A queue with a limit of the whole queue, or of each customer; or two that share a limit."""
 
-    def __init__(self, store: Store, queue: Queue, *, by_customer: bool) -> None:
-        self.store, self.queue = store, queue
+    def __init__(self, store: Store, queues: Sequence[Queue], *, by_customer: bool) -> None:
+        self.store, self.queues = store, queues
+        #: Each step is one of the next queue.
+        self.turns = cycle(queues)
         self.by_customer = by_customer
-        #: The customers of messages in main, by their ids.
-        self.waiting: dict[int, str] = {}
-        self.flying: dict[int, str] = {}
+        #: The customers of messages in main, by their queues and ids.
+        self.waiting: dict[tuple[str, int], str] = {}
+        self.flying: dict[tuple[str, int], str] = {}
         self.tokens: dict[str, Tokens] = {}
         #: Seconds that have passed by jumps of the clock.
         self.passed = 0.0
 
     def load(self, customers: list[str]) -> None:
-        ids = self.queue.load([{"number": 0, "customer": who} for who in customers])
-        self.waiting |= dict(zip(ids.to_pylist(), customers, strict=True))
+        queue = next(self.turns)
+        ids = queue.load([{"number": 0, "customer": who} for who in customers]).to_pylist()
+        names = [(queue.name, id) for id in ids]
+        self.waiting |= dict(zip(names, customers, strict=True))
 
     def fire(self, most: int | None) -> None:
-        before = self.now()
-        firing = self.queue.fire(most or "all")
+        queue, before = next(self.turns), self.now()
+        firing = queue.fire(most or "all")
         after = self.now()
 
-        ids = firing.ids.to_pylist()
+        ids = [(queue.name, id) for id in firing.ids.to_pylist()]
+        here = {id: who for id, who in self.waiting.items() if id[0] == queue.name}
         taken = Counter(map(self.key_of, (self.waiting[id] for id in ids)))
         for key in taken:
-            assert taken[key] <= self.allowed(key, after + NEARLY)
+            assert taken[key] <= self.allowed(key, after + NEARLY, here)
         if len(ids) < (most or inf):
             # What it has left was refused.
-            for key in {*map(self.key_of, self.waiting.values())}:
-                assert taken[key] >= self.allowed(key, before - NEARLY)
+            for key in {*map(self.key_of, here.values())}:
+                assert taken[key] >= self.allowed(key, before - NEARLY, here)
         if not ids:
-            assert (firing.opens_in is not None) == bool(self.waiting)
+            assert (firing.opens_in is not None) == bool(here)
         else:
             at = firing.ticket.fired_at / 1e6 + self.passed
             for key, count in taken.items():
@@ -92,7 +100,8 @@ class Model:
 
     def settle(self, verb: str, step: int) -> None:
         ids = list(self.flying)[::step]
-        getattr(self.queue, verb)(ids)
+        for queue in self.queues:
+            getattr(queue, verb)([id for name, id in ids if name == queue.name])
         back = {id: self.flying.pop(id) for id in ids}
         # The tokens stay spent.
         self.waiting |= back if verb == "reload" else {}
@@ -104,8 +113,11 @@ class Model:
     def check(self) -> None:
         flying = Counter(map(self.key_of, self.flying.values()))
         assert all(count <= IN_FLIGHT for count in flying.values())
-        (row,) = self.store.view("queues").to_pylist()
-        assert (row["waiting"], row["in_flight"]) == (len(self.waiting), len(self.flying))
+        for row in self.store.view("queues").to_pylist():
+            held = [
+                sum(name == row["queue"] for name, _ in of) for of in (self.waiting, self.flying)
+            ]
+            assert [row["waiting"], row["in_flight"]] == held
 
     def now(self) -> float:
         return self.store.catalog.now() / 1e6 + self.passed
@@ -116,22 +128,25 @@ class Model:
     def tokens_of(self, key: str) -> Tokens:
         return self.tokens.setdefault(key, Tokens())
 
-    def allowed(self, key: str, at: float) -> int:
+    def allowed(self, key: str, at: float, here: Mapping[Any, str]) -> int:
         """How many messages of a key may be fired and are there."""
         flying = sum(self.key_of(each) == key for each in self.flying.values())
-        waiting = sum(self.key_of(each) == key for each in self.waiting.values())
+        waiting = sum(self.key_of(each) == key for each in here.values())
         tokens = floor(self.tokens_of(key).there(at) + NEARLY)
         return max(min(IN_FLIGHT - flying, tokens, waiting), 0)
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(by_customer=st.booleans(), steps=STEPS)
-def test_no_firing_exceeds_a_limit_and_none_wastes_it(by_customer: bool, steps) -> None:
-    column = ["customer"] if by_customer else []
-    limits = limit(*column, per_second=1 / EACH, in_flight=IN_FLIGHT, window=WINDOW)
+@given(of=st.sampled_from(["queue", "customer", "name"]), steps=STEPS)
+def test_no_firing_exceeds_a_limit_and_none_wastes_it(of: str, steps) -> None:
+    whose = {"column": "customer"} if of == "customer" else {"name": "crm"} if of == "name" else {}
+    limits = limit(**whose, per_second=1 / EACH, in_flight=IN_FLIGHT, window=WINDOW)
     with tempfile.TemporaryDirectory() as path, Store.open(path) as store:
-        queue = make_queue(store, shards=2, limits=limits, categories=["customer"])
-        model = Model(store, queue, by_customer=by_customer)
+        queues = [
+            make_queue(store, name, shards=2, limits=limits, categories=["customer"])
+            for name in (("a", "b") if of == "name" else ("a",))
+        ]
+        model = Model(store, queues, by_customer=of == "customer")
         for verb, given in steps:
             match verb:
                 case "load":
