@@ -1,5 +1,6 @@
 """Limits with a name, which queues share: their rate, and their messages in flight."""
 
+import json
 import time
 from collections import Counter
 
@@ -10,6 +11,7 @@ from queue_core import ConsumerPool, Store, limit
 from queue_core.catalog.tables import shared_limits
 from queue_core.catalog.tables import token_buckets as rows
 from queue_core.errors import BadOption
+from queue_core.queue.creating import create
 from tests.clocks import jump
 from tests.contract.pools import PATIENCE
 from tests.contract.test_why import reasons
@@ -45,6 +47,12 @@ def queues(store):
 
 def ask(query, start):
     return query.next(start, None, None)
+
+
+def only_when_woken(monkeypatch):
+    """Let those who wait not look again by themselves."""
+    monkeypatch.setattr("queue_core.selection.fired.IN_FLIGHT_SECONDS", 10 * PATIENCE)
+    monkeypatch.setattr("queue_core.waiting.fire.SETTINGS_SECONDS", 10 * PATIENCE)
 
 
 def in_flight(store):
@@ -167,7 +175,7 @@ def test_pools_of_two_queues_keep_one_rate(store, queues):
 
 
 def test_a_settlement_wakes_who_waits_for_another_queue(store, queues, monkeypatch):
-    monkeypatch.setattr("queue_core.selection.fired.IN_FLIGHT_SECONDS", 10 * PATIENCE)
+    only_when_woken(monkeypatch)
     _a, b = queues(CRM)
     firing = b.fire("all")
     waiting = Caller(lambda: store.queue("a").fire("all", timeout=PATIENCE))
@@ -178,7 +186,7 @@ def test_a_settlement_wakes_who_waits_for_another_queue(store, queues, monkeypat
 
 
 def test_a_change_of_one_queue_changes_all_that_share_the_limit(store, queues, monkeypatch):
-    monkeypatch.setattr("queue_core.selection.fired.IN_FLIGHT_SECONDS", 10 * PATIENCE)
+    only_when_woken(monkeypatch)
     a, b = queues([limit(per_second=1000), CRM], CRM)
     a.fire("all")
     waiting = Caller(lambda: store.queue("b").fire("all", timeout=PATIENCE))
@@ -293,3 +301,27 @@ def test_a_shared_limit_that_the_table_lacks_is_found(store, queues):
     (found,) = store.admin.fsck().to_pylist()
     assert (found["invariant"], found["queue"]) == ("I27", "a")
     assert "shared_limits" in found["problem"]
+
+
+def test_a_queue_made_like_another_one_shares_its_limit(store, queues):
+    """As the sink makes queues from a template."""
+    a, b = queues(CRM)
+    like = json.loads(a.info.settings.to_json())
+    create(store.catalog, "c", a.schema, 2, None, like, exist_ok=True)
+    store.queue("c").load(orders(5))
+    b.fire(1)
+    assert len(store.queue("c").fire("all")) == 3
+
+
+def test_a_restored_store_keeps_who_shares_what(store, queues, tmp_path):
+    a, _ = queues([CRM, limit(name="all", per_second=SLOW, window=10 / SLOW)])
+    a.fire(3)
+    store.admin.backup(tmp_path / "saved")
+    new = {"catalog": f"sqlite:///{tmp_path}/new/catalog.db", "storage": str(tmp_path / "new")}
+    Store.restore(tmp_path / "saved", **new)
+
+    with Store.open(**new, create=False) as restored:
+        assert len(restored.queue("b").fire("all")) == 1
+        assert not len(restored.admin.fsck())
+        restored.queue("b").admin.change_settings(limits=limit(name="crm", in_flight=6))
+        assert len(restored.queue("a").fire("all")) == 2
