@@ -178,7 +178,7 @@ def test_a_settlement_wakes_who_waits_for_another_queue(store, queues, monkeypat
     only_when_woken(monkeypatch)
     _a, b = queues(CRM)
     firing = b.fire("all")
-    waiting = Caller(lambda: store.queue("a").fire("all", timeout=PATIENCE))
+    waiting = Caller(lambda: store.queue("a").fire("all", timeout=10 * PATIENCE))
     time.sleep(0.3)
     b.delete(firing)
 
@@ -189,7 +189,7 @@ def test_a_change_of_one_queue_changes_all_that_share_the_limit(store, queues, m
     only_when_woken(monkeypatch)
     a, b = queues([limit(per_second=1000), CRM], CRM)
     a.fire("all")
-    waiting = Caller(lambda: store.queue("b").fire("all", timeout=PATIENCE))
+    waiting = Caller(lambda: store.queue("b").fire("all", timeout=10 * PATIENCE))
     time.sleep(0.3)
     wider = limit(name="crm", in_flight=7)
     b.admin.change_settings(limits=wider)
