@@ -33,10 +33,11 @@ from queue_core.catalog.slices.log_ranges import Mark, Reach, Shard
 from queue_core.errors import BadOption, BadSelector, OffsetsLost
 from queue_core.selection.fifo_scan import decided_by_stats
 from queue_core.selection.scan import SliceScan
-from queue_core.values.model import Magazine, QueueInfo, Slice
+from queue_core.values.model import Magazine, QueueInfo, Slice, check_roots
+from queue_core.values.names import listed
 from queue_core.values.plan import in_proportion
 from queue_core.values.plan import partitions as spread
-from queue_core.values.schema import output_schema
+from queue_core.values.schema import LOG_METADATA, METADATA, output_schema
 
 #: Slices of one shard, each with the offset of its first message.
 Pieces: TypeAlias = Sequence[tuple[int, Slice]]
@@ -54,9 +55,11 @@ class LogSession:
             if options.magazine is not Magazine.MAIN:
                 raise BadOption("ignis source: a sideline has no log: name the queue itself")
             self.queues = open_queues(self.store, options.queues)
+            check_roots(self.queues)
             check_columns(options, wanted, columns_of(self.queues[0], options))
             if options.selector is not None:
                 check_selection(self.queues, self.store.storage.uri, options)
+                self._check_logged(options.selector)
             for queue in self.queues:
                 self._selector(queue)
         except BaseException:
@@ -241,6 +244,16 @@ class LogSession:
                 connection, queue, log_ranges.between(connection, queue, begins, ends), total
             )
         ]
+
+    def _check_logged(self, selector: str) -> None:
+        """Raise `BadSelector` for metadata that say what became of a message."""
+        if function_of(selector) is None:
+            used = condition_of(selector, output_schema(self.queues[0].schema)).columns
+            if lacking := used & {*METADATA.names} - {*LOG_METADATA.names}:
+                raise BadSelector(
+                    f"ignis source: selector {selector!r}: a log has no {listed(sorted(lacking))}, "
+                    "which are about what consumers did with a message"
+                )
 
     def _selector(self, queue: QueueInfo) -> str | None:
         """Return the condition of the options and, of a subscription, its own; or `BadOption`."""

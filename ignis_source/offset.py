@@ -119,8 +119,10 @@ class LogOffset(NamedTuple):
         own = {queue for queue, _ in self.ranges}
         if own != {*names}:
             raise BadOption(
-                f"ignis source: the query's checkpoint belongs to the log of queue "
-                f"{listed(sorted(own), quoted=True)}: name it, or start with a new checkpoint"
+                f"ignis source: the query's checkpoint belongs to the logs of "
+                f"{listed(sorted(own), quoted=True)}, and the query names "
+                f"{listed(sorted(names), quoted=True)}: name the same queues, or start with a new "
+                "checkpoint"
             )
 
 

@@ -488,4 +488,7 @@ def _queues(one: str | None, several: tuple[str, ...] | None, other: str | None)
     names = (one,) if one else several or ()
     if not names and other is None:
         raise BadOption('ignis source: name a queue: .option("queue", "orders")')
+    for name in set(names):
+        if names.count(name) > 1:
+            raise BadOption(f"ignis source: queues names {name!r} more than once")
     return tuple(check_magazine(name) for name in names)

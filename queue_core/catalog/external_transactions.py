@@ -76,6 +76,9 @@ class CallersCatalog(Catalog):
             self.own.check_reserve()
         return result
 
+    def give_way(self) -> None:
+        """Go on: others wait for the end of the caller's transaction."""
+
     @contextmanager
     def read(self, *, locking: bool = False) -> Iterator[Connection]:
         """Return the caller's connection; it sees the changes of its transaction."""

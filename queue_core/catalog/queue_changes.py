@@ -11,7 +11,7 @@ from sqlalchemy import ColumnElement, Connection, exists, insert, select, update
 
 from queue_core.catalog import dialect, notifications, seals
 from queue_core.catalog.holders import named_locks
-from queue_core.catalog.queues import by_id, dropped, find, given_up_error, hold, present
+from queue_core.catalog.queues import by_id, by_ids, dropped, find, given_up_error, hold, present
 from queue_core.catalog.records import acts, retries, shared_limits
 from queue_core.catalog.slices import flows, logs
 from queue_core.catalog.tables import counters, locks, queues, schemas, shard_locks, shards
@@ -28,6 +28,8 @@ from queue_core.values.settings import MAX_CONCURRENCY, QueueSettings
 
 #: What a new queue is not.
 _NEVER_YET = {"detached_at": 0, "snapshot_of": 0, "ends_at": 0}
+#: The settings that a queue has from its root.
+OF_ROOT = ("attributes", "categories")
 #: Whether it reads a log.
 _READS = exists().where(shard_locks.c.queue_id == queues.c.id, shard_locks.c.log_of != 0)
 
@@ -117,9 +119,7 @@ def subscribe(
     new = dialect.insert_new(connection, queues).values(row).on_conflict_do_nothing()
     queue_id = connection.scalar(new.returning(queues.c.id))
     if queue_id is None:
-        what, _, snapshot = name.partition("@")
-        text = f"snapshot {snapshot!r} of queue {what!r}" if snapshot else f"queue {name!r}"
-        raise QueueExists(f"{text} exists already; take another name")
+        raise _taken(name)
     _check_unreserved(name)
     _fill(connection, queue_id, None, root.shards)
     logs.place(connection, queue_id, cursors)
@@ -128,6 +128,19 @@ def subscribe(
         shared_limits.join(connection, queue_id, settings.limits)
     acts.note(connection)
     return by_id(connection, queue_id)
+
+
+def check_new(connection: Connection, name: str) -> None:
+    """Raise the errors of `subscribe` that are about the name."""
+    if connection.scalar(select(queues.c.id).where(queues.c.name == name)) is not None:
+        raise _taken(name)
+    _check_unreserved(name)
+
+
+def _taken(name: str) -> QueueExists:
+    what, _, snapshot = name.partition("@")
+    text = f"snapshot {snapshot!r} of queue {what!r}" if snapshot else f"queue {name!r}"
+    return QueueExists(f"{text} exists already; take another name")
 
 
 def held_root(connection: Connection, queue: QueueInfo, *, log: bool = False) -> QueueInfo:
@@ -159,6 +172,7 @@ def deactivate(connection: Connection, queue: QueueInfo) -> None:
 def add_columns(connection: Connection, queue: QueueInfo, schema: pa.Schema) -> QueueInfo:
     """Append the new columns of *schema*; return the queue. Raises `SchemaMismatch`."""
     info = _held(connection, queue)
+    _check_own(connection, info, "columns")
     merged = evolve(info.schema, schema, queue.name)
     if merged.equals(info.schema):
         return info
@@ -187,6 +201,9 @@ def change_settings(
         held = select(queues.c.id).where(dialect.one_of(queues.c.id, [*others, queue.id]))
         connection.execute(held.order_by(queues.c.id).with_for_update()).all()
     info = _held(connection, queue)
+    given = {name: value for name, value in values.items() if name in OF_ROOT}
+    if given:
+        _check_own(connection, info, *given)
     settings = info.settings.changed(storable(values))
     column_roles.check(settings, info.schema, info.key)
     check_of_kind(settings, info.schema if info.log_of else None)
@@ -197,6 +214,9 @@ def change_settings(
     if info.settings.limits != settings.limits:
         shared_limits.change(connection, others, settings.limits)
         shared_limits.note(connection, info.id, shared)
+    for reader in by_ids(connection, subscriptions(connection, info.id)) if given else ():
+        theirs = reader.settings.changed(given).to_json()
+        seals.change(connection, queues, queues.c.id == reader.id, settings=theirs)
     acts.note(connection)
     if info.settings.retry is None and settings.retry is not None:
         retries.begin(connection, info.id)
@@ -303,6 +323,16 @@ def _held(connection: Connection, queue: QueueInfo) -> QueueInfo:
     if connection.execute(held.with_for_update()).first() is None:
         raise dropped(queue)
     return present(connection, queue)
+
+
+def _check_own(connection: Connection, queue: QueueInfo, *what: str) -> None:
+    """Raise `BadOption` for what a queue has from the root whose messages it has."""
+    if queue.root != queue.id:
+        root = by_id(connection, queue.root)
+        raise BadOption(
+            f"{', '.join(what)}: queue {queue.name!r} has those of queue {root.name!r}, whose "
+            "messages it reads; change them there"
+        )
 
 
 def _check_unreserved(name: str) -> None:

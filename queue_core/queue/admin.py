@@ -68,6 +68,7 @@ class QueueAdmin:
             NoSuchQueue: The queue was dropped.
             SchemaMismatch: A new column is not nullable, or a type differs or is not supported.
             BadName: A column name is not allowed.
+            BadOption: The queue has its columns from the one whose messages it reads.
         """
         if isinstance(schema, type):
             from queue_core.handling.objects.message_class import message_class
@@ -88,7 +89,8 @@ class QueueAdmin:
 
         Raises:
             NoSuchQueue: The queue was dropped.
-            BadOption: A setting is unknown, out of range, or names an unsuitable column.
+            BadOption: A setting is unknown, out of range, or names an unsuitable column; or the
+                queue has it from the one whose messages it reads.
         """
         changed = self._queue.change(
             lambda c, queue: queue_changes.change_settings(c, queue, settings)
@@ -295,8 +297,8 @@ class QueueAdmin:
 
         Args:
             name: As that of a queue, and unique among the snapshots of this subscription.
-            keep: For how long, in seconds or as a text. The trim task then removes it; it also goes
-                when the subscription is dropped.
+            keep: For how long, in seconds or as a text, at most 100 years. The trim task then
+                removes it; it also goes when the subscription is dropped.
             dry_run: Whether to count the messages without keeping anything.
 
         Returns:

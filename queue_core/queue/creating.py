@@ -106,7 +106,8 @@ def replay(
     dry_run: bool,
 ) -> QueueInfo | Extent:
     """Create a replay; the arguments and the errors are those of `Queue.replay`."""
-    checked = _checked(catalog, queue, to, settings)
+    # The times of messages have passed, and they are wanted nevertheless.
+    checked = _checked(catalog, queue, to, {"expires_at": "", **settings})
     with catalog.read() as connection:
         place = place_of(connection, "earliest" if since is None else since, "since")
         end = place_of(connection, "latest" if until is None else until, "until")
@@ -117,6 +118,7 @@ def replay(
         cursors = logs.between(connection, root.id, place, end)
         if not dry_run:
             return queue_changes.subscribe(connection, to, queue, cursors, checked)
+        queue_changes.check_new(connection, to)
         age, now = queue.settings.message_expiry, dialect.read_clock(connection)
         return logs.measure(connection, cursors, 0 if age is None else now - int(age * 1e6))
 
@@ -130,10 +132,10 @@ def _checked(
     check_queue(name)
     with catalog.read() as connection:
         root = queues.by_id(connection, source.root)
-    for setting in ("attributes", "categories"):
+    for setting in queue_changes.OF_ROOT:
         if setting in settings:
             raise BadOption(f"{setting}: a subscription has those of queue {root.name!r}")
-    inherited = {"attributes": root.settings.attributes, "categories": root.settings.categories}
+    inherited = {name: getattr(root.settings, name) for name in queue_changes.OF_ROOT}
     given = {**inherited, **storable(settings)}
     # It reads the log of the root, and not the other subscription, which may be dropped.
     theirs, own = source.settings.selector, given.get("selector")
@@ -160,6 +162,7 @@ def clone(catalog: Catalog, queue: QueueInfo, to: str, *, dry_run: bool) -> Queu
             if each.behind
         }
         if dry_run:
+            queue_changes.check_new(connection, to)
             return copying.measure(connection, held, cursors)
         made = queue_changes.subscribe(connection, to, info, cursors, readable(info.settings))
         copying.copy(connection, held, queue.id, made.id)

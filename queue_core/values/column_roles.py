@@ -15,7 +15,9 @@ from queue_core.values.settings import QueueSettings
 
 def expiring(settings: QueueSettings, schema: pa.Schema) -> str | None:
     """Return the column of expiry times, if the queue has one."""
-    return settings.expires_at or (EXPIRES_AT if EXPIRES_AT in schema.names else None)
+    if settings.expires_at is not None:
+        return settings.expires_at or None
+    return EXPIRES_AT if EXPIRES_AT in schema.names else None
 
 
 def holding(settings: QueueSettings, schema: pa.Schema) -> str | None:
@@ -48,7 +50,7 @@ def check(settings: QueueSettings, schema: pa.Schema, key: str | None) -> None:
             _field(setting, name, schema)
     for setting, (fits, what) in _NEEDS.items():
         name = getattr(settings, setting)
-        if name is not None and not fits(_field(setting, name, schema).type):
+        if name and not fits(_field(setting, name, schema).type):
             raise BadOption(
                 f"{setting}={name!r}: the column is {schema.field(name).type}; use {what}"
             )

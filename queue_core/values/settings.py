@@ -123,6 +123,7 @@ _WEIGHTS = Allowed(
 )
 _LOG = Allowed(log_limits.FORM, lambda value: log_limits.parsed(value) is not None, "text")
 _CONDITION = _COLUMN._replace(text="a condition, such as amount > 100")
+_COLUMN_OR_EMPTY = _POLICY._replace(text="the name of a column, empty")
 _WHEN_LATE = Allowed("detach or drop", lambda value: value in ("detach", "drop"), "text")
 _OVERFLOW = Allowed("block, fail or ring", lambda value: value in OVERFLOWS, "text")
 _ROOM = Allowed("on_delete or on_fire", lambda value: value in ROOMS, "text")
@@ -286,10 +287,10 @@ class QueueSettings:
     )
     expires_at: str | None = _setting(
         None,
-        _or_none(_COLUMN),
+        _or_none(_COLUMN_OR_EMPTY),
         "Name of a timestamp column that holds the time at which each message expires. A message "
         "with a null there does not expire by this column. none: if the queue has a column named "
-        "`_expires_at`, that column is used.",
+        "`_expires_at`, that column is used; empty: it is not, as by default in a replay.",
     )
     hold_until: str | None = _setting(
         None,

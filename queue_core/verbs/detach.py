@@ -2,15 +2,16 @@
 
 Changes: the shard locks of the subscription read the log no longer, or from a place on, and its row
 says since when it does not. `trim` no longer waits for it. Its messages and their outcomes stay.
-Late subscriptions are detached by the task `trim`, or then dropped, as they want. Guard: the locks
-of its shards, under which it takes in; whether it is late is found again under them. A new place is
-chosen while the log is held. Messages are left by age, so the clock is checked. Crash before the
-commit: it is as it was. Crash after it, and before a drop: the next run of the task drops it.
+Late subscriptions are detached by the task `trim`, or then dropped, as they want; a consumer's role
+may only detach. Guard: the locks of its shards, under which it takes in; whether it is late is
+found again under them. A new place is chosen while the log is held. Messages are left by age, so
+the clock is checked. Crash before the commit: it is as it was. Crash after it, and before a drop:
+the next run of the task drops it.
 """
 
 from __future__ import annotations
 
-from contextlib import suppress
+import logging
 from functools import partial
 
 from sqlalchemy import Connection
@@ -26,6 +27,8 @@ from queue_core.catalog.transact import transact
 from queue_core.errors import CatalogForbidden, NoSuchQueue
 from queue_core.values.model import QueueInfo
 from queue_core.verbs.drop import drop
+
+_log = logging.getLogger(__name__)
 
 
 def detach(catalog: Catalog, queue: QueueInfo) -> None:
@@ -44,15 +47,24 @@ def stop_late(catalog: Catalog, root: QueueInfo) -> int:
     with catalog.read() as connection:
         late = lags.late(connection, root.id)
     for queue in late:
-        # Another process may have dropped it since. A consumer's role may trim, and not change a
-        # queue; an operator's process does that.
-        with suppress(NoSuchQueue, CatalogForbidden):
+        try:
             if not queue.detached_at and not transact(
                 catalog, "detach", partial(_stop_late, queue=queue)
             ):
                 continue
             if queue.settings.when_late == "drop":
                 drop(catalog, queue, "trim")
+        except NoSuchQueue:
+            # Another process has dropped it since.
+            continue
+        except CatalogForbidden:
+            _log.warning(
+                "the log of queue %r is kept for subscription %r, which is too late and is to be "
+                "dropped: only the owner of the catalog or an operator may drop it. Run trim in "
+                "such a process, too",
+                root.name,
+                queue.name,
+            )
     return len(late)
 
 

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection
 
+from queue_core.catalog import queue_changes
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.records import progress
 from queue_core.catalog.slices import quarantined
@@ -60,9 +61,17 @@ class Repaired(NamedTuple):
 
 
 def repair(catalog: Catalog, storage: Storage, queue_id: int) -> Repaired:
-    """Put the damaged messages of a queue back whose segments are sound."""
+    """Put the damaged messages of a queue, and of its snapshots, back whose segments are sound."""
     # Segments that another storage lacks are not damaged.
     storage.check(again=True)
+    with catalog.read() as connection:
+        kept = queue_changes.snapshots(connection, queue_id)
+    for snapshot_id in kept:
+        _repair(catalog, storage, snapshot_id)
+    return _repair(catalog, storage, queue_id)
+
+
+def _repair(catalog: Catalog, storage: Storage, queue_id: int) -> Repaired:
     sound, messages, left = [], 0, []
     with catalog.read() as connection:
         found = quarantined.find(connection, [queue_id])

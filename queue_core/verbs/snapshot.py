@@ -19,6 +19,9 @@ from queue_core.errors import BadOption
 from queue_core.values.model import Extent, QueueInfo
 from queue_core.values.names import of_snapshot
 
+#: For how many seconds a snapshot may be kept: 100 years.
+LONGEST = 100 * 365 * 86_400
+
 
 def snapshot(
     catalog: Catalog, queue: QueueInfo, name: str, keep: float, *, dry_run: bool = False
@@ -26,9 +29,12 @@ def snapshot(
     """
     Keep the state of a subscription for some seconds; return how much it is.
 
-    Raises `BadOption` for another queue, `BadName` and `QueueExists`.
+    Raises `BadOption` for another queue, or for more than `LONGEST` seconds, `BadName` and
+    `QueueExists`.
     """
     whole = of_snapshot(queue.name, name)
+    if keep > LONGEST:
+        raise BadOption(f"keep={keep} seconds: keep a snapshot for at most 100 years")
     if not queue.log_of:
         raise BadOption(f"queue {queue.name!r} is no subscription, so that it has no snapshots")
 
@@ -37,7 +43,9 @@ def snapshot(
         info = catalog_queues.present(connection, queue)
         cursors = logs.cursors(connection, info.id)
         extent = copying.measure(connection, held, cursors)
-        if not dry_run:
+        if dry_run:
+            queue_changes.check_new(connection, whole)
+        else:
             of = {"snapshot_of": info.id, "detached_at": info.detached_at}
             of["ends_at"] = dialect.read_clock(connection) + int(keep * 1e6)
             made = queue_changes.subscribe(connection, whole, info, cursors, info.settings, **of)

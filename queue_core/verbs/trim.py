@@ -10,8 +10,8 @@ log is as it was.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
-from contextlib import suppress
 from functools import partial
 
 from sqlalchemy import Connection
@@ -26,6 +26,7 @@ from queue_core.errors import CatalogForbidden
 from queue_core.values.model import QueueInfo
 from queue_core.verbs.drop import remove
 
+_log = logging.getLogger(__name__)
 #: The most rows of a log that one transaction removes.
 ROUND_ROWS = 1000
 
@@ -39,10 +40,15 @@ def trim(catalog: Catalog, queue: QueueInfo) -> int:
     clock.check(catalog)
     with catalog.read() as connection:
         over = snapshots.ended(connection, queue.id)
-    # A consumer's role may trim, and not remove a queue; an operator's process does that.
-    with suppress(CatalogForbidden):
+    try:
         if over:
             transact(catalog, "trim", partial(_end, snapshot_ids=over))
+    except CatalogForbidden:
+        _log.warning(
+            "the log of queue %r is kept for snapshots whose time is over: only the owner of the "
+            "catalog or an operator may remove them. Run trim in such a process, too",
+            queue.name,
+        )
     return Rounds(catalog, "trim").repeat(partial(_trim, queue=queue))
 
 

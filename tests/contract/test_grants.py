@@ -235,7 +235,7 @@ def test_a_malformed_role_is_refused(role, name):
     assert "use" in printed.stderr
 
 
-def test_a_producer_writes_a_log_and_a_consumer_reads_and_trims_it(owner, as_role):
+def test_a_producer_writes_a_log_and_a_consumer_reads_and_trims_it(owner, as_role, caplog):
     topic = make_queue(owner, "topic", log="0s")
     owner.subscribe("reader", to="topic")
     producer, consumer = as_role("producer"), as_role("consumer")
@@ -260,9 +260,10 @@ def test_a_producer_writes_a_log_and_a_consumer_reads_and_trims_it(owner, as_rol
     for trims, left in ((consumer.queue("topic"), 1), (topic, 0)):
         trims.admin.trim()
         assert kept.snapshots().num_rows == left
+    assert "kept for snapshots whose time is over" in caplog.text
 
 
-def test_a_consumer_reads_by_a_selector_and_leaves_late_readers_to_an_operator(owner, as_role):
+def test_a_consumer_reads_by_a_selector_and_only_detaches_late_readers(owner, as_role, caplog):
     topic = make_queue(owner, "topic", log="0s")
     owner.subscribe("some", to="topic", selector="number > 2")
     owner.subscribe("late", to="topic", late="0.001s")
@@ -270,9 +271,16 @@ def test_a_consumer_reads_by_a_selector_and_leaves_late_readers_to_an_operator(o
     consumer = as_role("consumer")
     reader = consumer.queue("some")
     assert reader.delete(reader.fire("all")) == 2
-    refused(reader.admin.detach)
 
+    assert consumer.queue("topic").admin.trim() == 5
+    assert owner.queue("late").info.detached_at
+    assert not caplog.text
+
+    owner.subscribe("ending", to="topic", late="0.001s", when_late="drop")
+    topic.load(orders(5))
+    reader.delete(reader.fire("all"))
     assert consumer.queue("topic").admin.trim() == 0
+    assert "'ending', which is too late" in caplog.text
     assert topic.admin.trim() == 5
 
 

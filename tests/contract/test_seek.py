@@ -1,5 +1,6 @@
 """Replays, snapshots, seeks and clones: other queues, or other places, for the same messages."""
 
+import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -117,13 +118,61 @@ def test_the_dry_run_of_a_replay_counts_what_has_expired(store):
 
 def test_an_empty_part_of_a_log_gives_nothing(store, topic):
     load(topic, 0, 10)
-    now = datetime.now(UTC) + timedelta(hours=1)
+    now = datetime.now(UTC)
     empty = topic.replay("empty", since=now)
     before = topic.replay("before", until=now - timedelta(days=1))
     load(topic, 10, 20)
     assert drained(empty) == drained(before) == []
-    assert topic.replay("third", since=now, dry_run=True).messages == 0
+    assert topic.replay("third", since=now, dry_run=True).messages == 10
     in_order(store)
+
+
+def test_the_own_times_of_messages_do_not_end_them_in_a_replay(store, topic):
+    topic.load(orders(5), ttl=0.01)
+    topic.load(orders(5, 5))
+    time.sleep(0.02)
+    wanted = topic.replay("some", expires_at="_expires_at")
+
+    replay = topic.replay("again")
+    assert replay.admin.expire() == 0
+    assert drained(replay) == list(range(10))
+    assert drained(wanted) == drained(topic) == list(range(5, 10))
+    in_order(store)
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_a_place_in_time_has_passed(store, topic, reader, dry_run):
+    soon, later = (datetime.now(UTC) + timedelta(seconds=each) for each in (30, 300))
+    reader.admin.pause()
+    reader.admin.seek(soon, dry_run=dry_run)
+    for call in (
+        lambda: store.subscribe("late", to="orders", start=later),
+        lambda: topic.replay("late", since=later, dry_run=dry_run),
+        lambda: topic.replay("late", until=later, dry_run=dry_run),
+        lambda: reader.admin.seek(later, dry_run=dry_run),
+    ):
+        with pytest.raises(BadOption, match="this time is to come"):
+            call()
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_a_name_is_checked_before_anything_is_made(store, topic, reader, dry_run):
+    reader.admin.snapshot("before")
+    for call in (
+        lambda: topic.replay("billing", dry_run=dry_run),
+        lambda: topic.clone("orders", dry_run=dry_run),
+        lambda: reader.admin.snapshot("before", dry_run=dry_run),
+    ):
+        with pytest.raises(QueueExists):
+            call()
+
+
+@pytest.mark.parametrize("keep", ["40000 days", "9" * 30 + "d", -1])
+def test_a_snapshot_is_kept_for_a_lifetime_at_most(reader, keep):
+    with pytest.raises(BadOption, match="keep="):
+        reader.admin.snapshot("before", keep)
+    reader.admin.snapshot("before", "36500 days")
+    assert reader.admin.snapshots().num_rows == 1
 
 
 @pytest.mark.parametrize(
@@ -328,6 +377,27 @@ def test_damaged_messages_stay_damaged(store, topic, reader):
     file.write_bytes(whole)
     assert reader.admin.repair().messages == 4_000
     reader.admin.resume()
+    assert drained(reader, 1_000) == list(range(4_000))
+    audit(store, spoiled=True)
+
+
+def test_a_repair_mends_snapshots_too(store, topic, reader):
+    topic.load(orders(4_000))
+    reader.admin.snapshot("before")
+    [location] = store.storage.list()
+    file = Path(store.storage.uri, location)
+    whole = file.read_bytes()
+    file.write_bytes(bytes(len(whole)))
+    with pytest.raises(DamagedSegment):
+        reader.fire(1)
+    file.write_bytes(whole)
+    assert reader.admin.repair().messages == 4_000
+    assert drained(reader, 1_000) == list(range(4_000))
+
+    reader.admin.pause()
+    assert reader.admin.seek("before").messages == 4_000
+    reader.admin.resume()
+    assert row_of(store, "billing")["damaged"] == 0
     assert drained(reader, 1_000) == list(range(4_000))
     audit(store, spoiled=True)
 

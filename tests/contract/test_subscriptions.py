@@ -1,6 +1,7 @@
 """Subscriptions: each gets every message of a queue's log once, and has its own outcomes."""
 
 import threading
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -16,7 +17,8 @@ from queue_core.support import faults
 from queue_core.values.model import Magazine, State
 from queue_core.values.outcomes import Settlement
 from queue_core.verbs.settle import settle
-from tests.books import audit, leftover_files
+from tests.books import audit, in_order, leftover_files
+from tests.contract.callers import caller_of
 from tests.dump import log_earlier
 from tests.factories import drained, make_queue, numbers_of, orders
 from tests.waiting import Caller, waits
@@ -352,6 +354,34 @@ def test_new_columns_reach_the_readers(store, topic):
     found = store.queue("billing").fire("all").messages
     assert found.column("note").to_pylist() == [None, None, "customer-0", "customer-1"]
     assert reader.info.schema_version == 1
+
+
+def test_columns_and_attributes_are_those_of_the_queue_whose_messages_they_are(store, topic):
+    reader, clone = store.subscribe("billing", to="orders"), topic.clone("copy")
+    for other in (reader, clone):
+        with pytest.raises(BadOption, match="has those of queue 'orders'"):
+            other.admin.add_columns(pa.schema([pa.field("note", pa.string())]))
+        with pytest.raises(BadOption, match="attributes: .* those of queue 'orders'"):
+            other.admin.change_settings(attributes=("customer",))
+    topic.admin.change_settings(attributes=("customer",), weight=2)
+    for other in ("billing", "copy"):
+        settings = store.queue(other).info.settings
+        assert (settings.attributes, settings.weight) == (("customer",), 1)
+    in_order(store)
+
+
+@pytest.mark.parametrize("settings", [{}, {"priority": "amount"}, {"message_expiry": 3_600}])
+@pytest.mark.parametrize("wanted", [{}, {"order_by": "number"}, {"selector": "number >= 0"}])
+def test_a_transaction_of_the_caller_takes_in_what_it_needs(store, topic, settings, wanted):
+    topic.load(orders(10))
+    reader = store.subscribe("billing", to="orders", start="earliest", **settings)
+    with closing(caller_of(store)) as caller, caller.connected() as connection:
+        fired = reader.within(connection).fire(3, **wanted)
+        assert fired.messages.num_rows == 3
+        reader.within(connection).delete(fired)
+        connection.commit()
+    assert sorted(numbers_of(fired.messages) + drained(reader)) == list(range(10))
+    in_order(store)
 
 
 def test_a_dropped_reader_leaves_the_others(store, topic):

@@ -75,6 +75,22 @@ def test_a_batch_read_has_the_log_and_not_the_queue(rig):
     )
 
 
+def test_a_log_is_read_once_and_by_what_it_has(rig):
+    queue = rig.orders(6, log="7 days")
+    rig.store.subscribe("billing", to="orders")
+    log = {"queue": None, "read": "log"}
+    for wanted, text in (
+        ({**log, "queues": "orders,orders"}, "queues names 'orders' more than once"),
+        ({**log, "queues": "orders,billing"}, "have the same messages"),
+        ({"read": "log", "selector": "_attempt > 0 OR number = 1"}, "a log has no _attempt"),
+    ):
+        with pytest.raises(Exception, match=text):
+            rig.read(**wanted).collect()
+    assert_rows(rig.read(read="log", selector="_message_id > 0 AND number = 1").select("number"), 1)
+
+    assert rig.store.queue(queue.name).admin.trim() == 0
+
+
 def test_a_query_goes_on_where_it_was_and_makes_a_batch_again_as_it_was(rig):
     queue = rig.orders(4, log="7 days")
     stream = rig.source(maxOffsetsPerTrigger=3, **EARLIEST)

@@ -47,7 +47,8 @@ _PRODUCER: dict[Table, Rights] = {
 
 _CONSUMER: dict[Table, Rights] = {
     t.facts: (_READ,),
-    t.queues: (_READ, _LOCK_QUEUE),
+    # To detach subscriptions that are too late, for whose sake a log is not trimmed.
+    t.queues: (_READ, "UPDATE (created_at, detached_at, seal)"),
     t.schemas: (_READ,),
     t.shards: (_READ, _CHANGE),
     t.shard_locks: (_READ, _CHANGE),

@@ -16,6 +16,7 @@ from __future__ import annotations
 import heapq
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from itertools import groupby, islice
 from operator import itemgetter
 from typing import Any, Literal, NamedTuple, TypeAlias
@@ -39,9 +40,13 @@ from queue_core.catalog.slices import segments
 from queue_core.catalog.slices.slices import ShardKey, Tail, execute_each
 from queue_core.catalog.tables import log_slices, logs, queues, shard_locks, shards
 from queue_core.catalog.tables import segments as segment_rows
+from queue_core.errors import BadOption
 from queue_core.values.log_limits import LogLimits
 from queue_core.values.model import Extent, Magazine, QueueInfo
 from queue_core.values.rows import Rows
+
+#: How far the clock of a machine that names a time may be ahead of the catalog's, in microseconds.
+SOON = 60_000_000
 
 _INSERT = insert(log_slices).inline()
 _OF_QUEUE = logs.c.queue_id == bindparam("queue")
@@ -157,7 +162,11 @@ Start: TypeAlias = "Literal['earliest', 'latest'] | int | QueueInfo"
 
 
 def places(connection: Connection, queue_id: int, start: Start) -> dict[int, int]:
-    """Return an offset of each shard of a log; it is not trimmed until the transaction ends."""
+    """
+    Return an offset of each shard of a log; it is not trimmed until the transaction ends.
+
+    Raises `BadOption` for a time that is to come.
+    """
     held = _HOLD.with_for_update(read=True)
     first = {row.shard: row.start for row in connection.execute(held, {"queue": queue_id})}
     if start == "earliest":
@@ -169,6 +178,9 @@ def places(connection: Connection, queue_id: int, start: Start) -> dict[int, int
     last = {row.shard: row.logged for row in connection.execute(_SIZES, {"queue": queue_id})}
     if start == "latest":
         return last
+    if start > dialect.read_clock(connection) + SOON:
+        time = datetime.fromtimestamp(start / 1e6, UTC).isoformat(" ", "seconds")
+        raise BadOption(f"{time}: this time is to come; use 'latest', or a time that has passed")
     return {
         shard: at_time(connection, queue_id, shard, start, (first[shard], end))
         for shard, end in last.items()

@@ -30,7 +30,11 @@ class Quarantined:
 
 
 def find(connection: Connection, queue_ids: Collection[int] | None = None) -> list[Quarantined]:
-    """Return the segments with quarantined messages, of some queues or of all."""
+    """
+    Return the segments with quarantined messages, of some queues or of all that are shown.
+
+    Those of a snapshot are repaired with its subscription.
+    """
     query = (
         select(
             slices.c.queue_id,
@@ -43,14 +47,15 @@ def find(connection: Connection, queue_ids: Collection[int] | None = None) -> li
         .outerjoin(segments, segments.c.id == slices.c.segment_id)
         .where(
             *DAMAGED,
-            queues.c.snapshot_of == 0,
             slices.c.magazine.in_([int(each) for each in Magazine]),
         )
         .group_by(slices.c.queue_id, queues.c.name, slices.c.segment_id, segments.c.file)
         .order_by(slices.c.queue_id, slices.c.segment_id)
     )
-    if queue_ids is not None:
-        query = query.where(dialect.one_of(slices.c.queue_id, queue_ids))
+    shown = queues.c.snapshot_of == 0
+    query = query.where(
+        shown if queue_ids is None else dialect.one_of(slices.c.queue_id, queue_ids)
+    )
     return [
         Quarantined(queue_id, queue, segment_id, location or f"{INLINE}{segment_id}", int(messages))
         for queue_id, queue, segment_id, location, messages in connection.execute(query)
