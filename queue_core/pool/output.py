@@ -25,7 +25,7 @@ from queue_core.pool.dispatcher import notify_loaded
 from queue_core.queue import Queue
 from queue_core.queue.loading import load_each
 from queue_core.segments.stager import remove_staged
-from queue_core.values.model import Holder, QueueInfo, StagedOutput
+from queue_core.values.model import Holder, QueueInfo, StagedOutput, check_loads
 from queue_core.values.outcomes import DELETE, RELOAD, Settlement
 from queue_core.values.retry import Retry
 from queue_core.values.rows import Numbers
@@ -284,4 +284,5 @@ def check_output(queue: Queue) -> None:
     """Raise `BadOption` for a queue that cannot be the output of a handler."""
     if queue.opened.only is not None:
         raise BadOption(f"output={queue.name!r} is opened as a sideline: name the queue itself")
+    check_loads(queue.info)
     check_keeps(queue.info, BEFORE_SETTLEMENT)

@@ -153,8 +153,8 @@ class QueueAdmin:
         Deactivate the queue for good: it accepts and fires no more messages.
 
         Waiting messages can be peeked at and browsed until they expire, and messages in flight can
-        be settled. No other queue can have the name until this one is dropped. A second call
-        changes nothing.
+        be settled. No other queue can have the name until this one is dropped. A subscription gets
+        nothing more from its log, which is not kept for it. A second call changes nothing.
 
         Raises:
             NoSuchQueue: The queue was dropped.

@@ -124,6 +124,15 @@ def check_roots(queues: Sequence[QueueInfo]) -> None:
             )
 
 
+def check_loads(queue: QueueInfo) -> None:
+    """Raise `BadOption` for a queue into which nothing is loaded."""
+    if queue.log_of:
+        raise BadOption(
+            f"queue {queue.name!r} is a subscription, whose messages come from the log of another "
+            "queue; load into that one"
+        )
+
+
 class Chunk(NamedTuple):
     """One record batch of a segment: the unit that is read and checked."""
 

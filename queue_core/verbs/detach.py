@@ -33,7 +33,7 @@ _log = logging.getLogger(__name__)
 
 def detach(catalog: Catalog, queue: QueueInfo) -> None:
     """Stop a subscription at its place; a second call changes nothing. Raises `BadOption`."""
-    transact(catalog, "detach", partial(_detach, queue=queue, task="by_hand"))
+    transact(catalog, "detach", partial(detach_within, queue=queue, task="by_hand"))
 
 
 def attach(catalog: Catalog, queue: QueueInfo, start: Start) -> None:
@@ -72,14 +72,15 @@ def _stop_late(connection: Connection, queue: QueueInfo) -> bool:
     shard_locks.lock(connection, [queue.id])
     if queue not in lags.late(connection, queue.root):
         return False
-    _detach(connection, queue, "trim")
+    detach_within(connection, queue, "trim")
     if queue.settings.when_late == "drop":
         queue_changes.deactivate(connection, queue)
     clock.confirm(connection)
     return True
 
 
-def _detach(connection: Connection, queue: QueueInfo, task: str) -> None:
+def detach_within(connection: Connection, queue: QueueInfo, task: str) -> None:
+    """Stop a subscription, within a transaction; *task* is what does it in the reports."""
     moves = Moves()
     for key, shard in shard_locks.lock(connection, [queue.id]).items():
         if shard.behind:

@@ -20,7 +20,7 @@ from sqlalchemy import Connection
 from queue_core.catalog import dialect
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.identity import clock
-from queue_core.catalog.records import task_log
+from queue_core.catalog.records import figures, task_log
 from queue_core.catalog.slices import id_map, parts, which_queues
 from queue_core.catalog.slices.changes import Changes
 from queue_core.catalog.slices.conditions import START, Position, expired, expiry_in
@@ -35,6 +35,7 @@ from queue_core.selection.request import Candidates, FireRequest
 from queue_core.selection.selection import Selection
 from queue_core.values.model import Magazine, QueueInfo
 from queue_core.values.plan import Taken
+from queue_core.verbs.take_in import take_in
 
 #: The most messages that one transaction removes.
 BATCH = 100_000
@@ -53,10 +54,21 @@ def expire(catalog: Catalog, storage_uri: str, queue: QueueInfo, *, in_parts: bo
     """
     clock.check(catalog)
     task_log.prepare()
+    _take_in_old(catalog, storage_uri, queue)
     rounds = Rounds(catalog, "expire")
     _expire_by_column(catalog, rounds, storage_uri, queue)
     _expire_by_age(catalog, rounds, storage_uri, queue, in_parts=in_parts)
     return rounds.done
+
+
+def _take_in_old(catalog: Catalog, storage_uri: str, queue: QueueInfo) -> None:
+    """Take in what a subscription has in its log that may have expired."""
+    expiry = expiry_in(queue, Magazine.MAIN)
+    if not queue.log_of or (expiry is None and not of_expiry(queue)):
+        return
+    # The own times of messages are not known before.
+    before = None if of_expiry(queue) or expiry is None else catalog.now() - int(expiry * 1e6)
+    take_in(catalog, storage_uri, [queue.id], before=before)
 
 
 def expiring(connection: Connection, queues: Sequence[QueueInfo]) -> set[int]:
@@ -71,6 +83,14 @@ def expiring(connection: Connection, queues: Sequence[QueueInfo]) -> set[int]:
     ending = [queue for queue in queues if any(expired(queue, magazine) for magazine in Magazine)]
     if ending:
         found |= parts.large(connection, ending)
+    ages = {
+        queue.id: expiry_in(queue, Magazine.MAIN)
+        for queue in queues
+        if queue.log_of and queue.id not in found
+    }
+    for row in figures.read(connection, [id for id, expiry in ages.items() if expiry is not None]):
+        if row.oldest_age is not None and row.oldest_age >= (ages[row.queue_id] or 0) * 1e6:
+            found.add(row.queue_id)
     alike: dict[tuple[Magazine, float], list[int]] = defaultdict(list)
     for queue in queues:
         for magazine in Magazine:

@@ -20,10 +20,9 @@ from queue_core.catalog import notifications
 from queue_core.catalog.queues import dropped
 from queue_core.catalog.records.publications import claim
 from queue_core.catalog.slices import flows, logs, segments, slices
-from queue_core.errors import BadOption
 from queue_core.segments.storage import Storage
 from queue_core.values.ids import first_id
-from queue_core.values.model import Magazine, QueueInfo, Run, Staged, State
+from queue_core.values.model import Magazine, QueueInfo, Run, Staged, State, check_loads
 
 #: The runs of one shard, each with the columns of its slice except the position.
 _Runs = list[tuple[Run, dict[str, Any]]]
@@ -38,11 +37,7 @@ def load(
     Returns the id of the first message of each segment. Raises `BadOption` for a subscription,
     `PublicationRefused`, `QueueDeactivated` and `NoSuchQueue`.
     """
-    if queue.log_of:
-        raise BadOption(
-            f"queue {queue.name!r} is a subscription, whose messages come from the log of another "
-            "queue; load into that one"
-        )
+    check_loads(queue)
     claim(connection, storage, staged)
     first_ids, published, log_rows = [], {}, {}
     runs: dict[int, _Runs] = defaultdict(list)

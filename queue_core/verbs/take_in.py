@@ -23,7 +23,7 @@ from sqlalchemy import Connection
 
 from queue_core.catalog import queues
 from queue_core.catalog.database import Catalog
-from queue_core.catalog.slices import amounts, intake, shard_locks
+from queue_core.catalog.slices import amounts, intake, logs, shard_locks
 from queue_core.catalog.slices.changes import Changes
 from queue_core.catalog.slices.conditions import eligible
 from queue_core.catalog.slices.slices import ShardKey
@@ -50,13 +50,15 @@ def take_in(
     queue_ids: Collection[int],
     request: FireRequest | None = None,
     unread: Collection[int] = (),
+    before: int | None = None,
 ) -> int:
     """
     Take in all messages that wait in logs for some queues, in rounds; return how many.
 
     *storage*: its URI, to evaluate selectors. With a *request* that takes any messages, those with
     a selector take in no more than that needs. *unread*: segments that cannot be read, all of whose
-    messages are taken in. Raises `DamagedSegment` for others.
+    messages are taken in. *before*: only messages that were loaded before a time. Raises
+    `DamagedSegment` for others.
     """
     with catalog.read() as connection:
         if not amounts.anything_logged(connection, queue_ids):
@@ -65,20 +67,20 @@ def take_in(
     rounds = Rounds(catalog, "take_in")
     plain = [queue.id for queue in found if queue.settings.selector is None]
     if plain:
-        rounds.repeat(partial(_take_in, queue_ids=plain))
+        rounds.repeat(partial(_take_in, queue_ids=plain, before=before))
     for queue in found:
         if queue.id not in plain:
             of_queue = request and replace(request, queue_ids=(queue.id,))
-            while decided := decide(catalog, storage, queue.id, of_queue, unread):
+            while decided := decide(catalog, storage, queue.id, of_queue, unread, before):
                 # It is decided again by the new selector.
                 with suppress(queues.SettingsChanged):
                     rounds.step(partial(_enter, decided=decided))
     return rounds.done
 
 
-def _take_in(connection: Connection, queue_ids: Collection[int]) -> int:
+def _take_in(connection: Connection, queue_ids: Collection[int], before: int | None) -> int:
     backlog = shard_locks.lock(connection, queue_ids)
-    behind = {key: shard.behind for key, shard in backlog.items() if shard.behind}
+    behind = _behind(connection, backlog, before)
     most = max(ROUND_SLICES // max(len(behind), 1), 1)
     changes, taken = Changes([]), 0
     for pieces in intake.behind(connection, backlog, behind, most).values():
@@ -87,6 +89,21 @@ def _take_in(connection: Connection, queue_ids: Collection[int]) -> int:
             taken += len(piece.rows)
     changes.apply(connection)
     return taken
+
+
+def _behind(
+    connection: Connection, backlog: Mapping[ShardKey, shard_locks.Backlog], before: int | None
+) -> dict[ShardKey, int]:
+    """Return how many messages of each shard wait in a log, of those loaded *before* a time."""
+    behind = {key: shard.behind for key, shard in backlog.items() if shard.behind}
+    if before is None:
+        return behind
+    for key, count in behind.items():
+        shard = backlog[key]
+        within = (shard.cursor, shard.cursor + count)
+        upto = logs.at_time(connection, shard.log_of, key[2], before, within)
+        behind[key] = upto - shard.cursor
+    return {key: count for key, count in behind.items() if count}
 
 
 class _Decided(NamedTuple):
@@ -106,6 +123,7 @@ def decide(
     queue_id: int,
     request: FireRequest | None,
     unread: Collection[int],
+    before: int | None = None,
 ) -> _Decided | None:
     """Return what to take in next; None if there is nothing, or a firing needs no more."""
     # Not at the top: they import what evaluates columns, and few subscriptions have a selector.
@@ -115,7 +133,7 @@ def decide(
 
     with catalog.read() as connection:
         backlog = shard_locks.backlog(connection, [queue_id])
-        behind = {key: shard.behind for key, shard in backlog.items() if shard.behind}
+        behind = _behind(connection, backlog, before)
         if not behind or (request is not None and _is_enough(connection, request)):
             return None
         [queue] = queues.by_ids(connection, [queue_id])

@@ -9,17 +9,19 @@ import pyarrow as pa
 import pytest
 from sqlalchemy import select
 
-from queue_core import Retry, Store
+from queue_core import ConsumerPool, Retry, Store
+from queue_core.catalog.slices import amounts
 from queue_core.catalog.tables import log_slices
 from queue_core.errors import BadName, BadOption, DamagedSegment, NoSuchQueue, QueueExists
 from queue_core.selection.demand import Demand
 from queue_core.support import faults
 from queue_core.values.model import Magazine, State
 from queue_core.values.outcomes import Settlement
+from queue_core.verbs.expire import expiring
 from queue_core.verbs.settle import settle
 from tests.books import audit, in_order, leftover_files
 from tests.contract.callers import caller_of
-from tests.dump import log_earlier
+from tests.dump import load_earlier, log_earlier
 from tests.factories import drained, make_queue, numbers_of, orders
 from tests.waiting import Caller, waits
 
@@ -145,7 +147,7 @@ def test_a_firing_that_chooses_sees_everything(store, wanted):
 
 def test_where_a_reader_begins(store, topic):
     topic.load(orders(5))
-    log_earlier(store, 7_200)
+    log_earlier(store, 7_200, "loaded_at", "logged_at")
     topic.load(orders(5, 5))
     begun = datetime.now(UTC) - timedelta(hours=1)
     latest = store.subscribe("latest", to="orders")
@@ -361,7 +363,7 @@ def test_columns_and_attributes_are_those_of_the_queue_whose_messages_they_are(s
     for other in (reader, clone):
         with pytest.raises(BadOption, match="has those of queue 'orders'"):
             other.admin.add_columns(pa.schema([pa.field("note", pa.string())]))
-        with pytest.raises(BadOption, match="attributes: .* those of queue 'orders'"):
+        with pytest.raises(BadOption, match=r"attributes: .* those of queue 'orders'"):
             other.admin.change_settings(attributes=("customer",))
     topic.admin.change_settings(attributes=("customer",), weight=2)
     for other in ("billing", "copy"):
@@ -382,6 +384,67 @@ def test_a_transaction_of_the_caller_takes_in_what_it_needs(store, topic, settin
         connection.commit()
     assert sorted(numbers_of(fired.messages) + drained(reader)) == list(range(10))
     in_order(store)
+
+
+@pytest.mark.parametrize("selector", [None, "number <> 3"])
+def test_what_has_expired_leaves_the_log(store, topic, selector):
+    """Also if nobody fires, so that the log is not kept for messages that nobody may have."""
+    reader = store.subscribe("billing", to="orders", message_expiry=3_600, selector=selector)
+    topic.load(orders(10))
+    log_earlier(store, 7_200, "loaded_at", "logged_at")
+    load_earlier(store, 7_200)
+    topic.load(orders(5, 10))
+    with store.catalog.read() as connection:
+        assert expiring(connection, [reader.info]) == {reader.info.id}
+
+    assert reader.admin.expire() == 10 - (selector is not None)
+    assert waiting(store, "billing") == 5
+    with store.catalog.read() as connection:
+        assert not amounts.by_magazine(connection, reader.info.id)[Magazine.MAIN]
+    assert reader.admin.expire() == 0
+    topic.admin.change_settings(log="1 hour")
+    assert topic.admin.trim() == 10
+    assert drained(reader) == list(range(10, 15))
+    in_order(store)
+
+
+def test_a_deactivated_reader_lets_the_log_go(store, topic):
+    reader = store.subscribe("billing", to="orders", start="earliest")
+    topic.load(orders(10))
+    fired = reader.fire(2)
+    reader.admin.deactivate()
+    reader.admin.deactivate()
+    [row] = store.view("subscriptions").to_pylist()
+    assert (row["state"], row["behind"]) == ("detached", 0)
+    log_earlier(store, 10 * 86_400)
+    assert topic.admin.trim() == 10
+    assert reader.delete(fired) == 2
+    reader.admin.drop()
+    in_order(store)
+
+
+def test_a_place_is_one_of_the_same_log(store, topic):
+    make_queue(store, "other", shards=3, log="7 days").load(orders(50))
+    other = store.subscribe("elsewhere", to="other")
+    reader = store.subscribe("billing", to="orders")
+    reader.admin.detach()
+    for call in (
+        lambda: store.subscribe("mine", to="orders", start="elsewhere"),
+        lambda: reader.admin.attach("elsewhere"),
+        lambda: topic.replay("again", since="elsewhere"),
+        lambda: topic.replay("again", until=other.name, dry_run=True),
+    ):
+        with pytest.raises(BadOption, match="'elsewhere' reads the log of another queue"):
+            call()
+
+
+def test_no_load_decides_around_the_log(store, topic):
+    for policy in ("latest", "merge(sum(amount))"):
+        with pytest.raises(BadOption, match="queue 'orders' keeps a log"):
+            topic.load(orders(3), policy=policy)
+    store.subscribe("billing", to="orders")
+    with pytest.raises(BadOption, match="'billing' is a subscription"):
+        ConsumerPool(store, "orders", lambda _: True, output="billing")
 
 
 def test_a_dropped_reader_leaves_the_others(store, topic):

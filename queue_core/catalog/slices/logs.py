@@ -172,6 +172,11 @@ def places(connection: Connection, queue_id: int, start: Start) -> dict[int, int
     if start == "earliest":
         return first
     if isinstance(start, QueueInfo):
+        if start.root != queue_id:
+            raise BadOption(
+                f"queue {start.name!r} reads the log of another queue, so that its place says "
+                "nothing here; name a subscription to the same queue"
+            )
         here = shard_locks.c.queue_id == start.id, shard_locks.c.magazine == int(Magazine.MAIN)
         query = select(shard_locks.c.shard, shard_locks.c.cursor).where(*here)
         return {row.shard: max(row.cursor, first[row.shard]) for row in connection.execute(query)}

@@ -52,6 +52,11 @@ class LoadPolicy:
                 f"policy={policy!r}: queue {queue.name!r} has the policy {settings.policy!r}, "
                 "which all loads go through; leave the argument out, or change the queue's setting"
             )
+        if policy is not None and settings.log is not None:
+            raise BadOption(
+                f"policy={policy!r}: queue {queue.name!r} keeps a log, which would not have what "
+                "the queue has; leave the argument out, or set log to none"
+            )
         if policy is None and settings.policy is None and not settings.dedup:
             return None
         chosen = settings.policy if policy is None else policy
