@@ -195,6 +195,21 @@ def test_the_side_task_stops_late_readers(store, topic):
     assert drained(store.queue("late")) == ["detached"]
 
 
+def test_those_who_work_for_a_subscription_work_for_its_log(store, topic):
+    current = store.subscribe("current", to="orders")
+    store.subscribe("late", to="orders", late="1 hour")
+    topic.load(orders(10))
+    assert len(drained(current)) == 10
+    grow_old(store, 10 * 24 * HOUR)
+    timings = {"trim": Timing(0.0)}
+    tasks = SideTasks(
+        store.catalog, store.storage, LeaseLeader(store.catalog), tasks=["trim"], timings=timings
+    )
+    ran = {each.queue: each.moved for each in tasks.run_due([current.info])}
+    assert ran == {"current": 0, "orders": 10}
+    assert drained(store.queue("late")) == ["detached"]
+
+
 def test_an_attached_one_goes_on_where_the_log_lets_it(store):
     topic = make_queue(store, log="1 hour")
     readers = {

@@ -21,7 +21,7 @@ from queue_core.verbs.expire import expiring
 from queue_core.verbs.settle import settle
 from tests.books import audit, in_order, leftover_files
 from tests.contract.callers import caller_of
-from tests.dump import load_earlier, log_earlier
+from tests.dump import log_earlier
 from tests.factories import drained, make_queue, numbers_of, orders
 from tests.waiting import Caller, waits
 
@@ -392,7 +392,6 @@ def test_what_has_expired_leaves_the_log(store, topic, selector):
     reader = store.subscribe("billing", to="orders", message_expiry=3_600, selector=selector)
     topic.load(orders(10))
     log_earlier(store, 7_200, "loaded_at", "logged_at")
-    load_earlier(store, 7_200)
     topic.load(orders(5, 10))
     with store.catalog.read() as connection:
         assert expiring(connection, [reader.info]) == {reader.info.id}

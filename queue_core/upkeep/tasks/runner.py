@@ -274,7 +274,14 @@ class SideTasks:
     def _jobs(
         self, queues: Sequence[QueueInfo]
     ) -> dict[schedule.Job, tuple[QueueInfo | None, Timing]]:
-        """Return the jobs that this process may run, and how often each is due."""
+        """
+        Return the jobs that this process may run, and how often each is due.
+
+        A queue that is read by subscriptions may have no other processes than theirs.
+        """
+        if roots := {queue.log_of for queue in queues if queue.log_of} - {q.id for q in queues}:
+            with self._context.catalog.read() as connection:
+                queues = [*queues, *queue_rows.by_ids(connection, roots)]
         jobs: dict[schedule.Job, tuple[QueueInfo | None, Timing]] = {}
         for task in self._tasks:
             if task.leader_only and not self._context.leader.leads():
