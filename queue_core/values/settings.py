@@ -83,9 +83,7 @@ _SECONDS = Allowed(
     "seconds",
 )
 _COUNT = _at_least(1)
-_RATE = Allowed(
-    "messages a second, more than 0", lambda value: _is_number(value) and 0 < value < inf
-)
+_RATE = Allowed("messages a second, more than 0", _SECONDS.check)
 _COLUMN = Allowed(
     "the name of a column", lambda value: isinstance(value, str) and value != "", "text"
 )
