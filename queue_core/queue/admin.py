@@ -252,7 +252,8 @@ class QueueAdmin:
         Let the subscription get nothing more from the log that it reads, and keep its place.
 
         The log no longer waits for it. What it has taken in stays: firings give what waits in main,
-        and then raise an error. A second call changes nothing.
+        and then raise an error. A second call changes nothing. A replay or a clone cannot be
+        attached again; make another one.
 
         Raises:
             BadOption: The queue is no subscription.
