@@ -89,6 +89,23 @@ assert handled == winter.num_rows - total
 assert counted["shovel"] == 1_000
 assert len(picture.axes) == 2
 """,
+    "07_many_readers": """
+came = january.filter(pc.less_equal(january["day"], 14))
+miles = dict(zip(came["number"].to_pylist(), came["distance"].to_pylist(), strict=True))
+assert charged.keys() == miles.keys()
+assert all(abs(charged[number] - 0.12 * far) < 1e-9 for number, far in miles.items())
+assert back == wrong == pc.sum(pc.and_(
+    pc.greater_equal(january["day"], 8), pc.less_equal(january["day"], 11))).as_py()
+assert isinstance(ended[0], SubscriptionDetached) and set(lags.state) == {"reading", "detached"}
+taken = came.num_rows - len(counted)
+assert len(set(counted)) == len(counted) and taken % 300 == 0 and 300 < taken < 14 * 300
+assert set(lags[lags.state == "detached"].reader) == {"report"}
+assert replayed == pc.sum(pc.equal(january["day"], 7)).as_py() < planned
+since_12 = came.filter(pc.greater_equal(came["day"], 12)).num_rows
+assert lags[lags.reader == "delays"].behind.iloc[-1] == since_12
+assert last.flights[0] == came.num_rows
+assert len(picture.axes) == 3
+""",
 }
 
 # A busy machine needs long to start workers; and what is compiled fast runs sooner.
