@@ -19,7 +19,8 @@ from dataclasses import dataclass
 from queue_core.consumers.consumer import QueueConsumer
 from queue_core.consumers.trace import Step, record
 from queue_core.errors import Damaged, IgnisError, NoSuchQueue, QueueDeactivated, Unavailable
-from queue_core.handling.calls import BatchCall, Superseded
+from queue_core.handling.batch_call import BatchCall
+from queue_core.handling.calls import Superseded
 from queue_core.handling.handler import HandlerRunner
 from queue_core.handling.results import refusal
 from queue_core.handling.traces import trace_of_thread
