@@ -24,12 +24,13 @@ from queue_core.errors import IgnisError, NoSuchQueue, Unavailable
 from queue_core.handling.failure_log import FAILURES
 from queue_core.handling.results import name_of
 from queue_core.pool.breaking import PoolBreaker
+from queue_core.pool.browsing import BrowsingSource
 from queue_core.pool.config import PoolConfig
 from queue_core.pool.credit import Credit
 from queue_core.pool.dispatcher import QueueDispatcher, close_dispatcher, open_dispatcher
 from queue_core.pool.held_bytes import HeldBytes
 from queue_core.pool.output import known_output
-from queue_core.pool.source import AcquiringSource, BrowsingSource, MessageSource
+from queue_core.pool.source import AcquiringSource, MessageSource
 from queue_core.pool.transactions import Transactions
 from queue_core.pool.worker import WorkerContext
 from queue_core.pool.workers import Workers

@@ -1,9 +1,9 @@
 """The source of a pool: one transaction takes messages of a queue for all workers.
 
-`AcquiringSource` fires and settles; `BrowsingSource` sees every message once and takes none.
+`AcquiringSource` fires and settles. A pool that browses has one of its own: `browsing.py`.
 
-Changes: fires, settles and reloads messages; keeps a browser's position. Crash: messages that were
-fired ahead are swept, like all messages of a dead consumer.
+Changes: fires, settles and reloads messages. Crash: messages that were fired ahead are swept, like
+all messages of a dead consumer.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -20,8 +19,7 @@ import pyarrow as pa
 from sqlalchemy import Connection
 
 from queue_core.catalog.holders import interests
-from queue_core.catalog.holders.tickets import Window, close_tickets
-from queue_core.errors import ConsumerFenced, Unavailable
+from queue_core.errors import Unavailable
 from queue_core.handling.traces import Tracer
 from queue_core.pool.breaking import OPEN_SECONDS, PoolBreaker
 from queue_core.pool.held_batch import HeldBatch, divided
@@ -32,16 +30,13 @@ from queue_core.pool.output import PoolOutcomes, PoolOutput, Settled, settle_row
 from queue_core.pool.prefetch import MAX_FACTOR, Prefetch
 from queue_core.pool.timings import STALL_SECONDS
 from queue_core.queue import Queue
-from queue_core.segments.reader import read_table
 from queue_core.selection.demand import Demand
 from queue_core.support.coalescing import Coalescer
 from queue_core.values.histogram import Measured
 from queue_core.values.ids import IdSet
-from queue_core.values.model import Consumer, Magazine, Ticket
+from queue_core.values.model import Consumer, Magazine
 from queue_core.values.outcomes import UNHANDLED, Settlement
 from queue_core.values.retry import Retry
-from queue_core.verbs.browse import browse, browse_next
-from queue_core.verbs.quarantine import quarantining
 from queue_core.waiting.firing import Firing
 
 if TYPE_CHECKING:
@@ -349,78 +344,3 @@ class AcquiringSource(MessageSource):
         rows = PoolOutcomes.joint(outcomes).settlement
         lost = settle_rows(catalog, queue, rows, self._consumer, self._retry)
         return [Settled(each.settlement, lost) for each in outcomes]
-
-
-class BrowsingSource(MessageSource):
-    """Shows each message once, whether it waits or is in flight, and takes none."""
-
-    def __init__(
-        self,
-        queue: Queue,
-        consumer: Consumer,
-        columns: Columns,
-        magazine: Magazine,
-        on_available: Callable[[], None],
-        held: HeldBytes | None = None,
-    ) -> None:
-        super().__init__(queue, consumer, columns, on_available, held)
-        self._magazine = magazine
-        #: The mean size of the messages that were shown last, in bytes; at first, it is unknown.
-        self._mean: float | None = None
-        #: A ticket whose messages could not be read yet, and its windows.
-        self._unread: tuple[Ticket, Window] | None = None
-        self.is_sideline = magazine is Magazine.SIDELINE
-        self._browse = Coalescer(self._in_room, threading.Lock())
-        #: Messages of the last ticket that were too large for one batch with the others.
-        self._left = Prefetch(1)
-
-    def take(self, limit: int) -> HeldBatch | None:
-        """Return messages that were not shown yet."""
-        return self._left.next(limit) or self._browse(limit)
-
-    def _take_for(self, limits: list[int], room: int | None) -> Sequence[HeldBatch | None]:
-        most = sum(limits)
-        if room is not None:
-            # A browser's ticket is one of places, and does not know their sizes.
-            fitting = len(limits) if self._mean is None else int(room / max(self._mean, 1.0))
-            most = min(most, max(fitting, 1))
-        with self.trouble.attempt():
-            messages = self._next(most)
-        if messages is None:
-            return [None] * len(limits)
-        parts, left = self._divided(messages, limits)
-        self._left.put(*left)
-        size = sum(part.bytes for part in [*parts, *left] if part is not None)
-        self._mean = size / messages.num_rows
-        return parts
-
-    def _next(self, limit: int) -> pa.Table | None:
-        store, info = self._queue.store, self._queue.info
-        catalog, demand = store.catalog, Demand(max_messages=limit, magazine=self._magazine)
-        request = demand.request([info], None, store.storage.uri)
-        while True:
-            found = self._unread or browse_next(catalog, self._consumer, request)
-            if found is None:
-                return None
-            self._unread = None
-            try:
-                with quarantining(catalog, self._queue.store.storage):
-                    messages = self._read(*found)
-            except Unavailable:
-                self._unread = found
-                raise
-            # Meanwhile, all messages of the ticket may be gone.
-            if messages.num_rows:
-                return messages
-
-    def _read(self, ticket: Ticket, window: Window) -> pa.Table:
-        catalog, uri = self._queue.store.catalog, self._queue.store.storage.uri
-        # By its windows, since another queue's thread may have closed the ticket meanwhile.
-        messages = read_table(browse(catalog, uri, [self._queue.info], self._magazine, window))
-        # The last ticket is kept, because it holds the browser's positions. If another process has
-        # taken the name over, it goes on behind this ticket, so these messages are shown here.
-        with suppress(ConsumerFenced):
-            catalog.write(
-                lambda connection: close_tickets(connection, self._consumer, ticket.number - 1)
-            )
-        return messages

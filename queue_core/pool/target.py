@@ -19,11 +19,11 @@ from queue_core.consumers.consumer import QueueConsumer, SuspendReason
 from queue_core.consumers.presence.presence import Presence
 from queue_core.errors import BadOption, ConsumerFenced
 from queue_core.handling.contract import Contract
+from queue_core.pool.browsing import BrowsingSource
 from queue_core.pool.config import PoolConfig, checked
 from queue_core.pool.dispatcher import QueueDispatcher, close_dispatcher, open_dispatcher
 from queue_core.pool.pressure import Pressure
 from queue_core.pool.ready_set import ReadySet
-from queue_core.pool.source import BrowsingSource
 from queue_core.pool.timings import STALL_SECONDS
 from queue_core.queue import Queue
 from queue_core.selection.demand import Demand
