@@ -20,6 +20,7 @@ from queue_core.catalog import notifications
 from queue_core.catalog.queues import dropped
 from queue_core.catalog.records.publications import claim
 from queue_core.catalog.slices import flows, logs, segments, slices
+from queue_core.catalog.slices.tails import Room, ShardGone, Tail, allocate_new
 from queue_core.segments.storage import Storage
 from queue_core.values.ids import first_id
 from queue_core.values.model import Magazine, QueueInfo, Run, Staged, State, check_loads
@@ -63,17 +64,17 @@ def load(
 
 def _at_tails(
     connection: Connection, queue: QueueInfo, runs: Mapping[int, _Runs]
-) -> tuple[list[dict[str, Any]], dict[slices.ShardKey, slices.Tail]]:
+) -> tuple[list[dict[str, Any]], dict[slices.ShardKey, Tail]]:
     """Reserve the places of all shards; return their slices, and where these begin."""
     offsets, wanted = {}, {}
     for shard, of_shard in runs.items():
         offsets[shard], places = _offsets(of_shard)
         messages = sum(columns["count"] for _, columns in of_shard)
         size = sum(columns["bytes"] for _, columns in of_shard)
-        wanted[queue.id, int(Magazine.MAIN), shard] = slices.Room(places, messages, size)
+        wanted[queue.id, int(Magazine.MAIN), shard] = Room(places, messages, size)
     try:
-        tails = slices.allocate_new(connection, wanted)
-    except slices.ShardGone:
+        tails = allocate_new(connection, wanted)
+    except ShardGone:
         raise dropped(queue) from None
     new = [
         columns | {"position": tail.place + offset}

@@ -30,7 +30,8 @@ from queue_core.catalog.slices import flows, id_map, moving
 from queue_core.catalog.slices.moving import MovingRows, MovingSlices
 from queue_core.catalog.slices.segments import release
 from queue_core.catalog.slices.slice_batches import NULL, SliceBatch
-from queue_core.catalog.slices.slices import Room, ShardKey, add, allocate, columns_of, execute_each
+from queue_core.catalog.slices.slices import ShardKey, add, columns_of, execute_each
+from queue_core.catalog.slices.tails import Room, allocate
 from queue_core.catalog.tables import counters, shard_locks, slices
 from queue_core.values.model import Magazine, QueueInfo, Slice, State
 from queue_core.values.rows import EMPTY, Numbers, Rows

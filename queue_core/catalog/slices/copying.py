@@ -30,7 +30,7 @@ from queue_core.catalog.record_tables import failures
 from queue_core.catalog.slices import logs, shard_locks, slice_batches
 from queue_core.catalog.slices.changes import Changes
 from queue_core.catalog.slices.slice_batches import SliceBatch
-from queue_core.catalog.slices.slices import Room, allocate
+from queue_core.catalog.slices.tails import Room, allocate
 from queue_core.catalog.tables import id_map, shards, slices
 from queue_core.values.model import Extent, Magazine, State
 

@@ -37,7 +37,8 @@ from sqlalchemy import (
 
 from queue_core.catalog import dialect, seals
 from queue_core.catalog.slices import segments
-from queue_core.catalog.slices.slices import ShardKey, Tail, execute_each
+from queue_core.catalog.slices.slices import ShardKey, execute_each
+from queue_core.catalog.slices.tails import Tail
 from queue_core.catalog.tables import log_slices, logs, queues, shard_locks, shards
 from queue_core.catalog.tables import segments as segment_rows
 from queue_core.errors import BadOption

@@ -16,7 +16,8 @@ from sqlalchemy import Connection, Update, bindparam, update
 from queue_core.catalog import dialect, seals
 from queue_core.catalog.slices import flows
 from queue_core.catalog.slices.slice_batches import NULL, SliceBatch
-from queue_core.catalog.slices.slices import Room, ShardKey, add, columns_of
+from queue_core.catalog.slices.slices import ShardKey, add, columns_of
+from queue_core.catalog.slices.tails import Room
 from queue_core.catalog.tables import slices
 from queue_core.values.model import Magazine, Slice, State
 from queue_core.values.rows import Numbers, Rows

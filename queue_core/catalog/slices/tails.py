@@ -1,0 +1,163 @@
+"""Reserve places for messages at the tail of a shard, and offsets in its log."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from sqlalchemy import (
+    Connection,
+    Row,
+    Select,
+    bindparam,
+    select,
+    update,
+)
+
+from queue_core.catalog import dialect, seals
+from queue_core.catalog.queues import check_in_use
+from queue_core.catalog.slices.slices import KEY, ShardKey, execute_each
+from queue_core.catalog.tables import queues, shards
+from queue_core.errors import Conflict
+
+_GROWN = {
+    "load_pointer": shards.c.load_pointer + bindparam("places"),
+    "loaded": shards.c.loaded + bindparam("messages"),
+}
+_LOGGED = {
+    "logged": shards.c.logged + bindparam("messages"),
+    "logged_bytes": shards.c.logged_bytes + bindparam("bytes"),
+}
+_ALLOCATE, _ALLOCATE_NEW = (
+    update(shards)
+    .where(
+        shards.c.queue_id == bindparam("queue"),
+        shards.c.magazine == bindparam("in"),
+        shards.c.shard == bindparam("at"),
+    )
+    .values(seals.changing(shards, **values))
+    for values in (_GROWN, _GROWN | _LOGGED)
+)
+_ALLOCATE_ONE = _ALLOCATE.returning(shards.c.load_pointer)
+_ENDS = (
+    *(shards.c.load_pointer, shards.c.log, shards.c.logged, shards.c.logged_bytes),
+    # The row is locked by now, so the times are in the order of the offsets.
+    dialect.now().label("logged_at"),
+)
+# Locks the queue's row for reading, so that no process deactivates the queue before the commit.
+_ALLOCATE_ONE_NEW = _ALLOCATE_NEW.returning(*_ENDS).where(
+    select(queues.c.id)
+    .where(queues.c.id == bindparam("queue"), queues.c.deactivated_at.is_(None))
+    .with_for_update(read=True)
+    .exists()
+)
+
+_KEY_OF_SHARD = [shards.c[name.key] for name in KEY]
+_LOAD_POINTERS: Select[Any] = select(*_KEY_OF_SHARD, *_ENDS).where(
+    *(dialect.one_of_given(name, f"of_{name.name}") for name in _KEY_OF_SHARD)
+)
+
+
+class ShardGone(Conflict):
+    """The queue of a shard was dropped."""
+
+    def __init__(self) -> None:
+        super().__init__("the queue was dropped; if there is a new one, open it again")
+
+
+class Room(NamedTuple):
+    """What some messages need at the tail of a shard."""
+
+    places: int
+    messages: int
+    bytes: int = 0
+
+
+class Tail(NamedTuple):
+    """Where new messages of a shard begin."""
+
+    #: Their first place.
+    place: int
+    #: Whether they are to be written to the log as well.
+    log: bool
+    #: The offset of the first one in the log, and the bytes of all messages before it.
+    offset: int
+    bytes: int
+    #: The time, which is never before that of earlier offsets.
+    at: int
+
+
+def allocate(connection: Connection, wanted: Mapping[ShardKey, Room]) -> dict[ShardKey, int]:
+    """
+    Reserve places at the tails of shards; return the first place of each, in order of shards.
+
+    Raises `ShardGone`.
+    """
+    if not wanted:
+        return {}
+    if len(wanted) == 1:
+        ((key, room),) = wanted.items()
+        end = connection.execute(_ALLOCATE_ONE, _parameters(key, room)).scalar()
+        ends = {} if end is None else {key: int(end)}
+    else:
+        execute_each(connection, _ALLOCATE, [_parameters(*each) for each in sorted(wanted.items())])
+        ends = {key: int(row.load_pointer) for key, row in _ends(connection, wanted).items()}
+    _check_there(connection, wanted, ends)
+    return {key: ends[key] - room.places for key, room in sorted(wanted.items())}
+
+
+def allocate_new(connection: Connection, wanted: Mapping[ShardKey, Room]) -> dict[ShardKey, Tail]:
+    """Do the same for new messages, which logs have too; also raises `QueueDeactivated`."""
+    if len(wanted) == 1:
+        # As most loads of single messages: one statement does it all.
+        ((key, room),) = wanted.items()
+        row = connection.execute(_ALLOCATE_ONE_NEW, _parameters(key, room)).first()
+        ends = {} if row is None else {key: row}
+    elif wanted:
+        _hold_in_use(connection, {queue_id for queue_id, _, _ in wanted})
+        rows = [_parameters(*each) for each in sorted(wanted.items())]
+        execute_each(connection, _ALLOCATE_NEW, rows)
+        ends = _ends(connection, wanted)
+    else:
+        return {}
+    _check_there(connection, wanted, ends)
+    return {
+        key: Tail(
+            place=int(ends[key].load_pointer) - room.places,
+            log=bool(ends[key].log),
+            offset=int(ends[key].logged) - room.messages,
+            bytes=int(ends[key].logged_bytes) - room.bytes,
+            at=int(ends[key].logged_at),
+        )
+        for key, room in sorted(wanted.items())
+    }
+
+
+def _check_there(
+    connection: Connection, wanted: Collection[ShardKey], there: Collection[ShardKey]
+) -> None:
+    for key in wanted:
+        if key not in there:
+            check_in_use(connection, [key[0]])
+            raise ShardGone
+
+
+def _parameters(key: ShardKey, room: Room) -> dict[str, Any]:
+    return {"queue": key[0], "in": key[1], "at": key[2]} | room._asdict()
+
+
+def _hold_in_use(connection: Connection, queue_ids: Collection[int]) -> None:
+    """Keep queues from being deactivated before the commit; raises `QueueDeactivated`."""
+    here = dialect.one_of(queues.c.id, queue_ids)
+    in_use = select(queues.c.id).where(here, queues.c.deactivated_at.is_(None))
+    held = in_use.order_by(queues.c.id).with_for_update(read=True)
+    if len(connection.execute(held).all()) < len(queue_ids):
+        check_in_use(connection, sorted(queue_ids))
+        raise ShardGone
+
+
+def _ends(connection: Connection, keys: Collection[ShardKey]) -> dict[ShardKey, Row[Any]]:
+    parts = zip(KEY, zip(*keys, strict=True), strict=True)
+    given = {f"of_{name.key}": sorted(set(part)) for name, part in parts}
+    found: Sequence[Row[Any]] = connection.execute(_LOAD_POINTERS, given).all()
+    return {(row.queue_id, row.magazine, row.shard): row for row in found}
