@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.json
 
-from queue_core.values.schema import is_binary
+from queue_core.values.arrow_types import is_binary
 
 
 def table_of(lines: bytes, schema: pa.Schema | None) -> pa.Table:

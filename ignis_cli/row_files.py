@@ -16,8 +16,8 @@ import pyarrow.parquet
 
 from ignis_cli import json_lines
 from queue_core.errors import BadOption
+from queue_core.values.arrow_types import is_binary
 from queue_core.values.names import nearest
-from queue_core.values.schema import is_binary
 
 #: The usual name of standard input.
 STDIN = "-"

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from queue_core.errors import BadOption, SchemaMismatch
+from queue_core.values.arrow_types import is_number
 from queue_core.values.names import nearest
 from queue_core.values.rows import Numbers
-from queue_core.values.schema import is_number
 
 #: How a column is merged. All functions except ``first`` and ``last`` ignore NULL.
 FUNCTIONS = ("sum", "min", "max", "count", "first", "last")

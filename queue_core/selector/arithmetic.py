@@ -16,7 +16,7 @@ from queue_core.selector.casts import convert
 from queue_core.selector.kernels import null_unless
 from queue_core.selector.nodes import Datum, Kernel, Literal, Node, Unfit, call, is_null
 from queue_core.selector.types import decimal, digits
-from queue_core.values.schema import is_number
+from queue_core.values.arrow_types import is_number
 
 _ZERO, _ONE, _MINUS_ONE = (pa.scalar(value, pa.int64()) for value in (0, 1, -1))
 _LEAST = pa.scalar(-(2**63), pa.int64())

@@ -17,7 +17,7 @@ from queue_core.selector.kernels import conjunction, disjunction, null_unless
 from queue_core.selector.literals import read
 from queue_core.selector.nodes import Datum, Kernel, Literal, Node, Unfit, call, cast, is_null
 from queue_core.selector.types import MOMENT, common_type, digits
-from queue_core.values.schema import is_number
+from queue_core.values.arrow_types import is_number
 
 _PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 _SECONDS_PER_DAY = 86_400

@@ -13,7 +13,7 @@ import pyarrow.types as pt
 
 from queue_core.selector.nodes import Literal, Unfit
 from queue_core.selector.types import decimal
-from queue_core.values.schema import is_number
+from queue_core.values.arrow_types import is_number
 
 _WHOLE = re.compile(r"[+-]?\d+")
 _DECIMAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)")

@@ -8,7 +8,7 @@ from functools import reduce
 import pyarrow as pa
 import pyarrow.types as pt
 
-from queue_core.values.schema import is_binary, is_number, is_text
+from queue_core.values.arrow_types import is_binary, is_number, is_text
 
 #: The type of all timestamps in a selector: UTC, without a zone.
 MOMENT = pa.timestamp("us")

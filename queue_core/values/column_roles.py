@@ -8,8 +8,9 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from queue_core.errors import BadOption
+from queue_core.values.arrow_types import is_number
 from queue_core.values.names import nearest
-from queue_core.values.schema import EXPIRES_AT, HOLD_UNTIL, is_number
+from queue_core.values.schema import EXPIRES_AT, HOLD_UNTIL
 from queue_core.values.settings import QueueSettings
 
 

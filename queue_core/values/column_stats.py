@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.types as pt
 
-from queue_core.values.schema import is_binary, is_number, is_text
+from queue_core.values.arrow_types import is_binary, is_number, is_text
 
 #: Characters or bytes of a long value that its bound keeps.
 LONGEST_BOUND = 64

@@ -1,18 +1,17 @@
-"""Arrow schemas of queues: their canonical types, the rows that fit, and their evolution.
+"""Arrow schemas of queues: the columns, the rows that fit, and their evolution.
 
-A queue stores types in the form in which Spark exchanges Arrow data: strings and binaries with
-32-bit offsets, timestamps in microseconds and UTC, decimals of 128 bits, no dictionaries. A load
-casts everything that fits into these types without loss.
+A load casts everything that fits into the types of the queue (`arrow_types.py`) without loss.
 """
 
 import logging
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
 
 import pyarrow as pa
 
 from queue_core.errors import SchemaMismatch
+from queue_core.values.arrow_types import are_alike, canonical_field
 from queue_core.values.names import check_columns, listed, nearest
 from queue_core.values.valid_text import is_valid, valid_table
 
@@ -96,7 +95,7 @@ def canonical(schema: pa.Schema) -> pa.Schema:
     if not len(schema):
         raise SchemaMismatch("a queue needs at least one column")
     check_columns(schema.names, reserved=[*METADATA.names, AGE, NOW])
-    columns = pa.schema([_canonical_field(field, field.name) for field in schema])
+    columns = pa.schema([canonical_field(field, field.name) for field in schema])
     for field in columns:
         if field.name in (EXPIRES_AT, HOLD_UNTIL) and not _t.is_timestamp(field.type):
             raise SchemaMismatch(f"column {field.name!r} must be a timestamp, not {field.type}")
@@ -208,26 +207,6 @@ def upgrade(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def is_number(kind: pa.DataType) -> bool:
-    """Return whether values of a type are integers, floats or decimals."""
-    return bool(_t.is_integer(kind) or _t.is_floating(kind) or _t.is_decimal(kind))
-
-
-def is_text(kind: pa.DataType) -> bool:
-    """Return whether values of a type are strings, in any of Arrow's layouts."""
-    return bool(_t.is_string(kind) or _t.is_large_string(kind) or _t.is_string_view(kind))
-
-
-def is_binary(kind: pa.DataType) -> bool:
-    """Return whether values of a type are bytes, in any of Arrow's layouts."""
-    return bool(
-        _t.is_binary(kind)
-        or _t.is_large_binary(kind)
-        or _t.is_binary_view(kind)
-        or _t.is_fixed_size_binary(kind)
-    )
-
-
 def _as_table(rows: Loadable, schema: pa.Schema, queue: str) -> pa.Table:
     if isinstance(rows, pa.Table):
         return rows
@@ -306,7 +285,7 @@ def _cast(
     if column.type.equals(field.type):
         return column
     why = ""
-    if _are_alike(column.type, field.type):
+    if are_alike(column.type, field.type):
         try:
             return column.cast(field.type)
         except (pa.ArrowException, ValueError) as error:
@@ -315,29 +294,6 @@ def _cast(
         f"queue {queue!r}: column {field.name!r} is {field.type}; "
         f"{column.type} values do not fit{why}"
     )
-
-
-def _are_alike(given: pa.DataType, target: pa.DataType) -> bool:
-    """Return whether a cast keeps the meaning of values, so that no text becomes a number."""
-    if _t.is_null(given):
-        return True
-    if _t.is_dictionary(given):
-        return _are_alike(given.value_type, target)
-    if _is_list(target):
-        return _is_list(given) and _are_alike(given.value_type, target.value_type)
-    if _t.is_map(target):
-        return bool(
-            _t.is_map(given)
-            and _are_alike(given.key_type, target.key_type)
-            and _are_alike(given.item_type, target.item_type)
-        )
-    if _t.is_struct(target):
-        return _t.is_struct(given) and all(
-            _are_alike(field.type, target.field(field.name).type)
-            for field in given
-            if target.get_field_index(field.name) >= 0
-        )
-    return any(family(given) and family(target) for family in _FAMILIES)
 
 
 def _checked(table: pa.Table, schema: pa.Schema, queue: str, mends: bool) -> pa.Table:
@@ -363,97 +319,3 @@ def described(schema: pa.Schema) -> str:
 
 def _describe(field: pa.Field) -> str:
     return f"{field.type}{'' if field.nullable else ' not null'}"
-
-
-def _canonical_field(field: pa.Field, column: str) -> pa.Field:
-    # Spark marks variants and geometries by field metadata; other metadata is dropped.
-    kept = {name: field.metadata[name] for name in _MARKS if name in (field.metadata or {})}
-    return pa.field(
-        field.name, _canonical_type(field.type, column), field.nullable, metadata=kept or None
-    )
-
-
-def _canonical_type(kind: pa.DataType, column: str) -> pa.DataType:
-    for matches, convert in _CONVERSIONS:
-        if matches(kind):
-            return convert(kind, column)
-    raise SchemaMismatch(
-        f"column {column!r}: Spark does not support the type {kind}"
-        + ("; use int64 or decimal128(20, 0)" if pa.types.is_uint64(kind) else "")
-    )
-
-
-def _list_type(kind: pa.DataType, column: str) -> pa.DataType:
-    item = kind.value_field
-    return pa.list_(pa.field("element", _canonical_type(item.type, column), item.nullable))
-
-
-def _map_type(kind: pa.DataType, column: str) -> pa.DataType:
-    return pa.map_(
-        pa.field("key", _canonical_type(kind.key_type, column), nullable=False),
-        pa.field("value", _canonical_type(kind.item_type, column), kind.item_field.nullable),
-    )
-
-
-def _struct_type(kind: pa.DataType, column: str) -> pa.DataType:
-    fields = [kind.field(index) for index in range(kind.num_fields)]
-    return pa.struct([_canonical_field(field, f"{column}.{field.name}") for field in fields])
-
-
-def _decimal_type(kind: pa.DataType, column: str) -> pa.DataType:
-    if kind.precision > 38:
-        raise SchemaMismatch(f"column {column!r}: Spark's decimals have at most 38 digits")
-    if not 0 <= kind.scale <= kind.precision:
-        raise SchemaMismatch(
-            f"column {column!r}: {kind} has a scale that Spark does not support; "
-            "use one from 0 to the number of digits"
-        )
-    return pa.decimal128(kind.precision, kind.scale)
-
-
-_MARKS = (b"variant", b"geometry", b"geography", b"srid")
-# The id of Arrow's year-month interval, for which pyarrow has no name.
-_INTERVAL_MONTHS = 21
-
-_Matches: TypeAlias = Callable[[pa.DataType], bool]
-_Convert: TypeAlias = Callable[[pa.DataType, str], pa.DataType]
-
-
-def _is_list(kind: pa.DataType) -> bool:
-    # Not list views: Arrow's cast of those can write too few offsets.
-    return bool(_t.is_list(kind) or _t.is_large_list(kind) or _t.is_fixed_size_list(kind))
-
-
-#: Families of types that can be cast to each other; the cast checks whether the values fit.
-_FAMILIES: tuple[_Matches, ...] = (
-    is_number,
-    is_text,
-    is_binary,
-    _t.is_boolean,
-    _t.is_date,
-    _t.is_timestamp,
-    _t.is_time,
-    _t.is_duration,
-)
-_CONVERSIONS: tuple[tuple[_Matches, _Convert], ...] = (
-    (_t.is_dictionary, lambda kind, column: _canonical_type(kind.value_type, column)),
-    (_t.is_signed_integer, lambda kind, _: kind),
-    (_t.is_uint8, lambda *_: pa.int16()),
-    (_t.is_uint16, lambda *_: pa.int32()),
-    (_t.is_uint32, lambda *_: pa.int64()),
-    (_t.is_boolean, lambda kind, _: kind),
-    (_t.is_float16, lambda *_: pa.float32()),
-    (_t.is_floating, lambda kind, _: kind),
-    (is_text, lambda *_: pa.string()),
-    (is_binary, lambda *_: pa.binary()),
-    (_t.is_date, lambda *_: pa.date32()),
-    (_t.is_timestamp, lambda kind, _: pa.timestamp("us", tz="UTC" if kind.tz else None)),
-    (_t.is_time, lambda *_: pa.time64("ns")),
-    (_t.is_duration, lambda *_: pa.duration("us")),
-    (_t.is_decimal, _decimal_type),
-    (_t.is_null, lambda kind, _: kind),
-    (lambda kind: kind.id == _INTERVAL_MONTHS, lambda kind, _: kind),
-    (_t.is_map, _map_type),
-    (_is_list, _list_type),
-    (_t.is_struct, _struct_type),
-)
