@@ -5,7 +5,8 @@ import os
 import pytest
 from pyarrow import fs
 
-from queue_core.segments.storage import PART_BYTES, WriteBehind, sync
+from queue_core.segments.storage import sync
+from queue_core.segments.write_behind import PART_BYTES, WriteBehind
 
 
 @pytest.mark.parametrize("kind", ["file", "folder"])
