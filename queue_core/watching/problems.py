@@ -10,13 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import takewhile
-from statistics import fmean
-from typing import NamedTuple
 
 from queue_core.upkeep.tasks.registry import REGISTRY
 from queue_core.watching.causes import Blocked, Holder, LimitState, OpenBreaker
 from queue_core.watching.holders import placed, taking_back
-from queue_core.watching.present import Figures, FigureSample, QueueFigures
+from queue_core.watching.pace import LEAST_SECONDS, pace_of
+from queue_core.watching.present import Figures, QueueFigures
 from queue_core.watching.problem_kinds import Problem, Severity, problem, ranked, weighed
 from queue_core.watching.space import Space
 from queue_core.watching.wording import age, messages, number, rate, size
@@ -29,8 +28,6 @@ RETRY_LATE = 60.0
 TASKS_LATE = 600.0
 #: Seconds for which messages may wait without a consumer, or a queue may grow.
 PATIENCE = 180.0
-#: Seconds of samples that say how fast a queue grows, and the fewest of them.
-TREND_SECONDS, LEAST_SECONDS = 300.0, 120.0
 #: Seconds before the end of a budget from which on it is a problem.
 BUDGET_ENDS = 86_400.0
 #: The share of a limit's rate from which on it is what holds messages back.
@@ -269,41 +266,8 @@ def _untaken(queue: QueueFigures) -> Iterator[Problem]:
     yield problem("untaken", queue.name, text, queue.waiting)
 
 
-class _Pace(NamedTuple):
-    """How fast a queue has got and handed out messages lately, per second."""
-
-    gets: float
-    gives: float
-    #: Whether it has grown from each third of that time to the next.
-    grows: bool
-    #: Whether it got messages in both halves of that time, and handed them out.
-    lasts: bool
-    flows: bool
-
-
-def _pace_of(samples: Sequence[FigureSample]) -> _Pace | None:
-    """Return the pace that samples show; None if they are of too short a time."""
-    begin = samples[-1].taken_at - TREND_SECONDS if samples else 0.0
-    recent = [each for each in samples if each.taken_at >= begin and each.loaded_per_s is not None]
-    if len(recent) < 3 or recent[-1].taken_at - recent[0].taken_at < LEAST_SECONDS:
-        return None
-    third = len(recent) // 3
-    parts = (recent[:third], recent[third:-third], recent[-third:])
-    waiting = [fmean(each.waiting or 0 for each in part) for part in parts]
-    gets = [(each.loaded_per_s or 0) + (each.returned_per_s or 0) for each in recent]
-    gives = [each.fired_per_s or 0 for each in recent]
-    half = len(gets) // 2
-    return _Pace(
-        fmean(gets),
-        fmean(gives),
-        waiting[0] < waiting[1] < waiting[2],
-        all(map(sum, (gets[:half], gets[half:]))),
-        all(map(sum, (gives[:half], gives[half:]))),
-    )
-
-
 def _pace(queue: QueueFigures) -> Iterator[Problem]:
-    pace = _pace_of(queue.samples)
+    pace = pace_of(queue.samples)
     if pace is None or not queue.waiting or queue.is_paused:
         return
     less = pace.gives - pace.gets
