@@ -165,11 +165,10 @@ def lock_free(
 def load_pointers(
     connection: Connection,
     queue_ids: Collection[int],
-    magazine: Magazine = Magazine.MAIN,
     shard_numbers: Collection[int] | None = None,
 ) -> dict[ShardKey, int]:
-    """Return the load pointers of some shards, by default of all."""
-    query = _pointer_query(queue_ids, magazine, shard_numbers)
+    """Return the load pointers of some shards of main, by default of all."""
+    query = _pointer_query(queue_ids, Magazine.MAIN, shard_numbers)
     return _pointers(connection.execute(query).all())
 
 
@@ -187,11 +186,10 @@ def load_pointers_now(
 def lock_load_pointers(
     connection: Connection,
     queue_ids: Collection[int],
-    magazine: Magazine = Magazine.MAIN,
     shard_numbers: Collection[int] | None = None,
 ) -> dict[ShardKey, int]:
-    """Block loads into some shards, by default into all; return the load pointers."""
-    query = _pointer_query(queue_ids, magazine, shard_numbers)
+    """Block loads into some shards of main, by default into all; return the load pointers."""
+    query = _pointer_query(queue_ids, Magazine.MAIN, shard_numbers)
     return _pointers(connection.execute(query.with_for_update()).all())
 
 
