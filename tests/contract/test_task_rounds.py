@@ -70,7 +70,7 @@ def test_of_two_streams_of_one_task_one_claims_it_until_it_is_done(store, stream
 
 def test_a_shovel_with_a_rate_lets_other_queues_go_on(store, stream, monkeypatch):
     """A batch ends after some seconds of it, and the rest is soon due, whatever the interval is."""
-    monkeypatch.setattr(shovel, "_RATED_SECONDS", 1.0)
+    monkeypatch.setattr(shovel, "RATED_SECONDS", 1.0)
     slow = with_sidelined(store, 40, shovel_rate=6.0)
     quick = make_queue(store, "bills", retry=Retry(attempts=9, backoff=constant(0.01)))
     quick.load(orders(5))

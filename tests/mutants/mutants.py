@@ -198,7 +198,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _of(
         "a load does not advance the pointer",
-        "queue_core/catalog/slices/slices",
+        "queue_core/catalog/slices/tails",
         '"load_pointer": shards.c.load_pointer + bindparam("places")',
         '"load_pointer": shards.c.load_pointer + 0 * bindparam("places")',
         "load",
@@ -925,7 +925,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _of(
         "rows of messages that fail are loaded",
-        "queue_core/handling/calls",
+        "queue_core/handling/batch_call",
         "        given = [only(each, deleted[each.numbers]) for each in verdicts.given]",
         "        given = list(verdicts.given)",
         "tests/unit/handling/test_output.py",

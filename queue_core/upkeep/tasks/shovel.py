@@ -34,7 +34,7 @@ _CLAIM = "retry"
 _LOCKED_SECONDS = 1.0
 #: Seconds for which shovels with a rate move messages while others wait for their batch, and the
 #: least for one of many.
-_RATED_SECONDS, _LEAST_SECONDS = 3.0, 0.5
+RATED_SECONDS, _LEAST_SECONDS = 3.0, 0.5
 
 
 def run(context: TaskContext, queue: QueueInfo) -> int:
@@ -46,7 +46,7 @@ def run(context: TaskContext, queue: QueueInfo) -> int:
     if not context.waited_for or rate is None or shovelful.limit is not None:
         return shovel(context.catalog, queue, shovelful)
     # They may run one after the other.
-    seconds = max(_RATED_SECONDS / context.waited_for, _LEAST_SECONDS)
+    seconds = max(RATED_SECONDS / context.waited_for, _LEAST_SECONDS)
     most, begun = max(int(rate * seconds), 1), time.monotonic()
     moved = shovel(context.catalog, queue, replace(shovelful, limit=most))
     if moved == most:
