@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Any
 
 from typer import Argument
 
@@ -58,7 +58,7 @@ def replay(
     """
     part = {"since": since and _place(since), "until": until and _place(until), "selector": where}
     found = queue.replay(name, dry_run=dry_run, **part, **parse_settings(set or []))
-    _tell(found, name, f"a replay of {queue.name}")
+    _tell_made(found, name, f"a replay of {queue.name}")
 
 
 @command(_CHANGE)
@@ -69,7 +69,7 @@ def clone(queue: Queue, name: New, *, dry_run: bool = False) -> None:
     Args:
         dry_run: Count the messages, and create nothing.
     """
-    _tell(queue.clone(name, dry_run=dry_run), name, f"a clone of {queue.name}")
+    _tell_made(queue.clone(name, dry_run=dry_run), name, f"a clone of {queue.name}")
 
 
 @command(_CHANGE)
@@ -90,14 +90,7 @@ def snapshot(
     found = queue.admin.snapshot(name, keep, dry_run=dry_run)
     verb = "would have" if dry_run else "has"
     text = f"snapshot {name} of {queue.name} {verb} {_much(found)}"
-    answer(
-        text,
-        queue=queue.name,
-        snapshot=name,
-        dry_run=dry_run,
-        messages=found.messages,
-        bytes=found.bytes,
-    )
+    _tell(text, found, queue=queue.name, snapshot=name, dry_run=dry_run)
 
 
 @command(_CHANGE)
@@ -121,14 +114,7 @@ def seek(
     found = queue.admin.seek(place, force=force, dry_run=dry_run)
     would, lost = ("would have", "would be") if dry_run else ("has", "were")
     text = f"queue {queue.name} {would} {_much(found)}; {found.removed:,} {lost} removed"
-    answer(
-        text,
-        queue=queue.name,
-        dry_run=dry_run,
-        removed=found.removed,
-        messages=found.messages,
-        bytes=found.bytes,
-    )
+    _tell(text, found, queue=queue.name, dry_run=dry_run, removed=found.removed)
 
 
 def _place(text: str) -> str | datetime:
@@ -139,20 +125,17 @@ def _place(text: str) -> str | datetime:
         return text
 
 
-def _tell(found: Queue | Extent, name: str, what: str) -> None:
+def _tell_made(found: Queue | Extent, name: str, what: str) -> None:
     if not isinstance(found, Extent):
         answer(f"queue {name} was created, {what}", queue=name)
         return
     expired = f", of which {found.expired:,} have expired" if found.expired else ""
     text = f"queue {name} would have {_much(found)}{expired}"
-    answer(
-        text,
-        queue=name,
-        dry_run=True,
-        expired=found.expired,
-        messages=found.messages,
-        bytes=found.bytes,
-    )
+    _tell(text, found, queue=name, dry_run=True, expired=found.expired)
+
+
+def _tell(text: str, found: Extent, **more: Any) -> None:
+    answer(text, **more, messages=found.messages, bytes=found.bytes)
 
 
 def _much(found: Extent) -> str:

@@ -246,7 +246,7 @@ def test_two_queues(store, topic, reader):
     each = reader(queues="orders,others", **EARLIEST)
     batch = each.next(each.begin())
     assert sorted(each.numbers(batch)) == [0, 1, 2, 10, 11]
-    with pytest.raises(BadOption, match="belongs to the log of queue 'orders', 'others'"):
+    with pytest.raises(BadOption, match="belongs to the logs of 'orders', 'others'"):
         reader().next(batch)
 
 

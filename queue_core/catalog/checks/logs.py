@@ -9,6 +9,7 @@ from sqlalchemy import Select, and_, case, exists, func, or_, select
 
 from queue_core.catalog.checks.finding import Finding, Remedy
 from queue_core.catalog.checks.rules import ALTERED, Scope, is_altered, of_row
+from queue_core.catalog.slices.logs import OF_LOG
 from queue_core.catalog.tables import (
     id_map,
     log_slices,
@@ -114,14 +115,6 @@ def check_cursors(scope: Scope) -> Iterator[Finding]:
         yield of_row(shard_locks, row, "I34", text)
 
 
-def _of_log() -> Any:
-    return and_(
-        shards.c.queue_id == logs.c.queue_id,
-        shards.c.magazine == _MAIN,
-        shards.c.shard == logs.c.shard,
-    )
-
-
 def _broken() -> Select[Any]:
     """Select the rows of logs that do not begin where the row before them ends."""
     before = func.lag(_END).over(partition_by=_SHARD, order_by=log_slices.c.first_offset)
@@ -136,7 +129,7 @@ def _ends() -> Select[Any]:
     here = and_(each.c.queue_id == logs.c.queue_id, each.c.shard == logs.c.shard)
     return (
         select(logs, func.coalesce(each.c.last, logs.c.start).label("last"), shards.c.logged)
-        .select_from(logs.outerjoin(each, here).join(shards, _of_log()))
+        .select_from(logs.outerjoin(each, here).join(shards, OF_LOG))
         .where(
             or_(
                 func.coalesce(each.c.first, logs.c.start) != logs.c.start,

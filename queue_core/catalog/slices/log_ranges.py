@@ -21,8 +21,8 @@ from queue_core.values.model import Magazine, QueueInfo, Slice
 
 _REACH = (
     select(log_rows.c.shard, log_rows.c.start, shards.c.logged)
-    .join(shards, (shards.c.queue_id == log_rows.c.queue_id) & (shards.c.shard == log_rows.c.shard))
-    .where(log_rows.c.queue_id == bindparam("root"), shards.c.magazine == int(Magazine.MAIN))
+    .join(shards, logs.OF_LOG)
+    .where(log_rows.c.queue_id == bindparam("root"))
     .order_by(log_rows.c.shard)
 )
 

@@ -26,6 +26,7 @@ from sqlalchemy import (
     Connection,
     Row,
     Select,
+    and_,
     bindparam,
     case,
     delete,
@@ -395,11 +396,21 @@ def let_go(connection: Connection, named: Mapping[int, int]) -> None:
     segments.release(connection, named.keys())
 
 
-_READERS = select(shard_locks.c.shard, shard_locks.c.cursor).where(
-    shard_locks.c.queue_id.in_(select(queues.c.id).where(queues.c.root_id == bindparam("queue"))),
+#: The shards whose subscriptions still take in from a log.
+READING = and_(
     shard_locks.c.magazine == int(Magazine.MAIN),
     shard_locks.c.log_of != 0,
     (shard_locks.c.cursor_end == 0) | (shard_locks.c.cursor < shard_locks.c.cursor_end),
+)
+#: The shard that a row of `logs` is of.
+OF_LOG = and_(
+    shards.c.queue_id == logs.c.queue_id,
+    shards.c.magazine == int(Magazine.MAIN),
+    shards.c.shard == logs.c.shard,
+)
+_READERS = select(shard_locks.c.shard, shard_locks.c.cursor).where(
+    shard_locks.c.queue_id.in_(select(queues.c.id).where(queues.c.root_id == bindparam("queue"))),
+    READING,
 )
 _SIZES = select(shards.c.shard, shards.c.logged, shards.c.logged_bytes).where(
     shards.c.queue_id == bindparam("queue"), shards.c.magazine == int(Magazine.MAIN)

@@ -12,6 +12,7 @@ from typing import Any
 from sqlalchemy import Connection, Select, and_, case, exists, func, or_, select
 
 from queue_core.catalog import dialect, seals
+from queue_core.catalog.slices.logs import OF_LOG, READING
 from queue_core.catalog.tables import (
     files,
     id_map,
@@ -22,15 +23,12 @@ from queue_core.catalog.tables import (
     shards,
     slices,
 )
-from queue_core.values.model import Magazine
 
-_MAIN = int(Magazine.MAIN)
 _WANTED = exists().where(
+    READING,
     shard_locks.c.log_of == log_slices.c.queue_id,
-    shard_locks.c.magazine == _MAIN,
     shard_locks.c.shard == log_slices.c.shard,
     shard_locks.c.cursor < log_slices.c.first_offset + log_slices.c.count,
-    or_(shard_locks.c.cursor_end == 0, shard_locks.c.cursor < shard_locks.c.cursor_end),
 )
 _BY_SHARD = (
     select(
@@ -56,16 +54,7 @@ _KEPT = or_(
 _COUNTED = segments.outerjoin(_BY_SEGMENT, _BY_SEGMENT.c.segment_id == segments.c.id)
 _LEFT_OUT = select(segments.c.id, segments.c.file).select_from(_COUNTED).where(~_KEPT).subquery()
 _START = func.coalesce(_BY_SHARD.c.start, shards.c.logged)
-_OF_LOG = (
-    logs.join(
-        shards,
-        and_(
-            shards.c.queue_id == logs.c.queue_id,
-            shards.c.magazine == _MAIN,
-            shards.c.shard == logs.c.shard,
-        ),
-    )
-).outerjoin(
+_WITH_START = logs.join(shards, OF_LOG).outerjoin(
     _BY_SHARD, and_(_BY_SHARD.c.queue_id == logs.c.queue_id, _BY_SHARD.c.shard == logs.c.shard)
 )
 
@@ -80,7 +69,7 @@ def _rows(of: Any, join: Any, **values: Any) -> Select[Any]:
 #: are garbage.
 ROWS: Mapping[str, Select[Any]] = {
     "log_slices": select(log_slices).where(_WANTED),
-    "logs": _rows(logs, _OF_LOG, **seals.changing(logs, start=_START)),
+    "logs": _rows(logs, _WITH_START, **seals.changing(logs, start=_START)),
     "segments": _rows(segments, _COUNTED, log_rows=_LOG_ROWS).where(_KEPT),
     "id_map": _rows(
         id_map, id_map.outerjoin(_LEFT_OUT, _LEFT_OUT.c.id == id_map.c.segment_id)
