@@ -553,8 +553,8 @@ MUTANTS: tuple[Mutant, ...] = (
     _of(
         "a column of expiry times needs a setting",
         "queue_core/values/column_roles",
-        "return settings.expires_at or (EXPIRES_AT if EXPIRES_AT in schema.names else None)",
-        "return settings.expires_at",
+        "return EXPIRES_AT if EXPIRES_AT in schema.names else None",
+        "return None",
         "eligibility",
     ),
     _of(
@@ -745,7 +745,7 @@ MUTANTS: tuple[Mutant, ...] = (
     _of(
         "a role is given to any column",
         "queue_core/values/column_roles",
-        "if name is not None and not fits(_field(setting, name, schema).type):",
+        "if name and not fits(_field(setting, name, schema).type):",
         "if False:",
         "eligibility",
     ),
