@@ -126,8 +126,8 @@ class SliceScan:
 
     def _key(self, piece: Slice, conditions: tuple[Condition, ...]) -> Hashable:
         # With the time of creation, a later queue with the same id is another one, even in a new
-        # store.
-        return self._created[piece.queue_id], piece.segment_id, conditions
+        # store; with that of loading, so is a segment, even in a copy that was put back.
+        return self._created[piece.queue_id], piece.segment_id, piece.loaded_at, conditions
 
     def _read(self, taken: Sequence[Taken], which: list[int], columns: Collection[str]) -> pa.Table:
         stored = {name for name in columns if name not in (AGE, NOW)}

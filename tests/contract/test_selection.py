@@ -4,6 +4,7 @@ import threading
 import time
 from collections import Counter
 from functools import partial
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,6 +16,7 @@ from queue_core.selection.candidates import find_candidates
 from queue_core.selection.request import FireRequest
 from queue_core.selection.selection import Selection
 from tests.factories import make_queue, numbers_of, orders
+from tests.storages import copy_catalog, put_catalog_back
 from tests.waiting import PATIENCE, Caller
 
 
@@ -189,3 +191,19 @@ def test_a_selection_reads_columns_that_came_later_as_null(store: Store) -> None
     queue.load([{"number": 9, "customer": "c", "amount": 1.0, "note": "new"}])
     assert numbers_of(queue.fire("all", selector="note IS NULL").messages) == [0, 1]
     assert numbers_of(queue.fire("all", selector="note = 'new'").messages) == [9]
+
+
+def test_what_a_restored_catalog_has_is_compared_anew(tmp_path: Path) -> None:
+    """A copy that is put back assigns the same numbers to other segments."""
+    store = Store.open(tmp_path / "shop")
+    queue = make_queue(store)
+    copy_catalog(tmp_path / "shop/catalog.db", tmp_path / "copy.db")
+    queue.load(orders(4))
+    assert numbers_of(queue.fire("all", selector="number % 2 = 0").messages) == [0, 2]
+    store.close()
+
+    put_catalog_back(tmp_path / "copy.db", tmp_path / "shop/catalog.db")
+    with Store(store.address, create=False, adopt=True) as store:
+        queue = store.queue("orders")
+        queue.load(orders(4, 1))
+        assert numbers_of(queue.fire("all", selector="number % 2 = 0").messages) == [2, 4]
