@@ -11,7 +11,7 @@ from __future__ import annotations
 import sqlite3
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -278,7 +278,7 @@ class Readers:
         store.queue(name).admin.detach()
         if self.state.stints[name].end:
             # A replay or a clone ends with what it has taken in.
-            self._set(name, self._present(name))
+            self._narrow(name)
 
     def _attach(self, store: Store, name: str) -> None:
         before = {at: row[1] for at, row in self._cursors(name).items()}
@@ -288,7 +288,7 @@ class Readers:
         if after != before:
             # The log was trimmed meanwhile, or messages were chosen: it goes on without them.
             assert all(after[at] == max(before[at], self._ends()[1][at]) for at in after)
-            self._set(name, self._present(name))
+            self._narrow(name)
 
     def _drop(self, store: Store, name: str) -> None:
         if name not in ("plain", "chosen", "chain", "tardy"):
@@ -387,6 +387,10 @@ class Readers:
             self._selective.add(info.id)
         begin, end = self._range(name)
         self._set(name, self._stint(name, begin, end, also, wants))
+
+    def _narrow(self, name: str) -> None:
+        """Let a stint go on with less: with what it has now."""
+        self._set(name, replace(self._present(name), name=self.state.stints[name].name))
 
     def _present(self, name: str) -> Stint:
         """Return what a reader still has to do: what it has taken in, and its part of the log."""
