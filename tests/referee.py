@@ -43,6 +43,8 @@ class Rules:
     grouped: frozenset[str] = frozenset()
     #: Queues that are copied to others, and the other.
     copied: Mapping[str, str] = field(default_factory=dict)
+    #: Queues that read the log of another one, the other, and the condition on what they get.
+    reading: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
 
 @dataclass(kw_only=True)
@@ -121,6 +123,8 @@ def _judge(database: sqlite3.Connection, rules: Rules) -> Verdict:
         names = [(kind, name) for name in sorted(getattr(rules, kind))]
         database.executemany("INSERT INTO rules VALUES (?, ?)", names)
     database.executescript(_INDEXES)
+    for name, (other, condition) in rules.reading.items():
+        database.execute(f"{_READ} AND ({condition})", (name, other))
     for name, other in rules.copied.items():
         database.execute("UPDATE attempts SET queue = ? WHERE queue = ?", (other, name))
     database.executescript(_MESSAGES)
@@ -159,6 +163,10 @@ CREATE TABLE faults (name, begun REAL, ended REAL, life);
 CREATE TABLE restores (store, copied REAL, begun REAL, ended REAL);
 CREATE TABLE sizes (queue, size INTEGER, bound INTEGER);
 CREATE TABLE errors (life, kind, at REAL);
+"""
+_READ = """
+INSERT INTO attempts SELECT ?, number, key, store, begun, ended, status FROM attempts
+WHERE queue = ?
 """
 _INDEXES = """
 CREATE INDEX a ON attempts (queue, number);

@@ -44,7 +44,7 @@ from tests.soak.soak import PAUSE_SECONDS, Result, Soak
 from tests.soak.spark import Copier, spark_faults
 from tests.soak.sqlite import Clock, Restore, clocks
 from tests.soak.storage import NoRoom, bad_buckets
-from tests.soak.workload import Scene
+from tests.soak.workload import READERS, Scene
 
 #: Seconds for which vacuum leaves files alone: longer than the age of a copy that is put back.
 GRACE = 90.0
@@ -206,7 +206,8 @@ def _soak(
 ) -> Iterator[tuple[Soak, list[Fault], Copier | None]]:
     history = folder / "history"
     history.mkdir()
-    more = {"more_loaded": ("in",), "more_fired": ("out",)} if spark else {}
+    more = {"more_fired": (*READERS, *(["out"] if spark else []))}
+    more |= {"more_loaded": ("in",)} if spark else {}
     scene = Scene(address, history, grace=GRACE, spaces=spaces or {}, **more)
     soak = Soak(scene, seed, {"in": "out"} if spark else {}, EMPTY_SECONDS)
     make_more_queues(scene)
@@ -230,6 +231,7 @@ def books(scene: Scene) -> list[str]:
         try:
             unseen = judge_browsers(store, scene)
             audit(store)
+            unseen += [f"fsck: {row}" for row in store.admin.fsck().to_pylist()]
             store.admin.vacuum(grace=0)
         except (AssertionError, IgnisError) as error:
             return [f"the books are wrong: {error}"]

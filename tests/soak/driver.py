@@ -29,7 +29,7 @@ def main(text: str, histories: str, life: str) -> None:
     """Copy until killed, or until the checkpoint is refused."""
     job = Job.from_json(text)
     history = History(Path(histories), life)
-    spark = session(job)
+    spark = session(job.master, job.java_options)
     while True:
         error = _copy(spark, job)
         kinds = re.findall(r"queue_core\.errors\.(\w+)", error)

@@ -37,6 +37,9 @@ class Growth(Fault):
             # A query copies from `in` to `out`, which needs the column first.
             for name in sorted(store.queues(), reverse=True):
                 queue = store.queue(name)
+                if queue.info.log_of:
+                    # It has the columns of the queue that it reads.
+                    continue
                 self._columns = len(queue.schema) - len(SCHEMA)
                 queue.admin.add_columns(pa.schema([added(self._columns)]))
         return None

@@ -186,6 +186,31 @@ def _wait_for(pid: int, life: str) -> None:
         time.sleep(0.05)
 
 
+# Readers of a log
+
+
+def halt(player: Player) -> Any:
+    """Pause and resume the subscriptions; meanwhile, the log keeps what they have not taken."""
+    while True:
+        store = yield
+        # Another one may have died before it could.
+        for name in player.scene.readers:
+            _pause(player, store, name, on=False)
+        if player.scene.told("finishing"):
+            return
+        name = player.chance.choice(player.scene.readers)
+        _pause(player, store, name, on=True)
+        time.sleep(player.chance.uniform(0, 4))
+
+
+def _pause(player: Player, store: Store, name: str, *, on: bool) -> None:
+    try:
+        admin = player.queue(store, name).admin
+        (admin.pause if on else admin.resume)()
+    except IgnisError as error:
+        player.note("pause", error)
+
+
 # Time limits of handlers
 
 
@@ -332,4 +357,4 @@ def _between(at: list[float], restored: list[tuple[float, float]]) -> int:
 
 def more_parts() -> list[Part]:
     """The parts of these roles."""
-    return [Part(role) for role in (fork, hurry, browse, browse)]
+    return [Part(role) for role in (fork, hurry, browse, browse, halt)]

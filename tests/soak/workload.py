@@ -65,6 +65,10 @@ QUEUES: dict[str, dict[str, Any]] = {
     "grouped": {"group": "customer"},
     "handled": {},
 }
+#: Of `make soak`: the subscriptions to a log of `plain`, and the conditions on what they get.
+READERS: dict[str, str | None] = {"plain-all": None, "plain-some": "number % 3 <> 0"}
+#: How long that log keeps what both have read.
+LOG = "10 seconds"
 #: Those that consumers fire from; `handled` is for pools.
 FIRED = ("plain", "bounded", "unique", "latest", "grouped")
 #: What consumers of groups ask for.
@@ -104,21 +108,29 @@ class Scene:
         """The names of all queues."""
         return sorted({*QUEUES, *self.more_loaded, *self.more_fired})
 
+    @property
+    def readers(self) -> list[str]:
+        """The subscriptions among the queues."""
+        return [name for name in self.more_fired if name in READERS]
+
     def rules(self, **more: Any) -> Rules:
         """What the queues promise."""
         return Rules(
             sweep_after=SWEEP_AFTER,
-            ordered=frozenset({"plain", "bounded", "unique", "grouped"}),
+            ordered=frozenset({"plain", "bounded", "unique", "grouped", *self.readers}),
             replacing=frozenset({"latest"}),
             grouped=frozenset({"grouped"}),
+            reading={name: ("plain", READERS[name] or "true") for name in self.readers},
             **more,
         )
 
 
 def make_queues(store: Store, scene: Scene) -> None:
     """Create the queues of a soak."""
-    for name in scene.queues:
+    for name in {*scene.queues} - {*scene.readers}:
         settings = QUEUES.get(name, {})
+        if name == "plain" and scene.readers:
+            settings = {**settings, "log": LOG}
         key = None if "group" in settings else "customer"
         store.create_queue(
             scene.prefix + name,
@@ -129,6 +141,9 @@ def make_queues(store: Store, scene: Scene) -> None:
             message_expiry=None,
             **settings,
         )
+    for name in scene.readers:
+        to = scene.prefix + "plain"
+        store.subscribe(scene.prefix + name, to=to, start="earliest", selector=READERS[name])
 
 
 def messages(first: int, count: int, grown: int = 0) -> pa.Table:
@@ -376,7 +391,7 @@ def handle(player: Player) -> Any:
 
 
 def keep_house(player: Player) -> Any:
-    """Shovel, sweep, compact, repair and vacuum, again and again."""
+    """Shovel, sweep, compact, repair, trim and vacuum, again and again."""
     while True:
         store = yield
         with _noting(player, "recover"):
@@ -419,7 +434,12 @@ def repair(queue: Queue) -> None:
     queue.admin.repair()
 
 
-_VERBS: tuple[Callable[[Queue], None], ...] = (shovel, sweep, compact, repair)
+def trim(queue: Queue) -> None:
+    """Remove the beginning of a log."""
+    queue.admin.trim()
+
+
+_VERBS: tuple[Callable[[Queue], None], ...] = (shovel, sweep, compact, repair, trim)
 
 
 def drain(store: Store, scene: Scene, history: History) -> dict[str, int]:
