@@ -375,3 +375,18 @@ def test_a_message_that_does_not_come_for_a_reason_is_not_lost(fate, told):
 
     assert wrong(counts) == {}
     assert [name for name in ("replaced", "undone") if getattr(counts, name)] == [fate] * bool(fate)
+
+
+def test_each_reader_of_a_log_is_to_get_what_it_chooses():
+    rules = Rules(
+        sweep_after=10.0, reading={"all": ("plain", "true"), "even": ("plain", "number % 2 = 0")}
+    )
+    told = story().load(1, 4)
+    for queue, numbers in (("plain", [1, 2, 3, 4]), ("all", [1, 2, 4]), ("even", [2, 3])):
+        told.deliver(*numbers, queue=queue).settle(*numbers, queue=queue)
+
+    verdict = check(told.entries, rules)
+
+    assert verdict.queues["plain"].right
+    assert verdict.queues["even"].attempted == 2
+    assert verdict.offenders == [("lost", "all", 3), ("lost", "even", 4), ("unexpected", "even", 3)]

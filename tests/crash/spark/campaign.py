@@ -7,7 +7,9 @@ The long campaign: queue to queue through Spark is exactly once, with kills at a
 Copies a million messages from queue to queue, several times, while the driver with its JVM and all
 its Python workers is killed: at every named point that a copy passes, at the first and at a later
 passage, and at random moments; then all of it again while the checkpoint loses its newest notes
-between the lives. With --part, each run has only its share of the deaths, in a scene of its own.
+between the lives. In the runs of readers, queries read the log of a queue and subscriptions to it,
+while a person loads and seeks (`tests.crash.spark.readers`). With --part, each run has only its
+share of the deaths, in a scene of its own.
 Ends with 1 if a message was lost, doubled or made up, or anything is left over.
 """
 
@@ -27,7 +29,8 @@ from rich.console import Console
 from rich.table import Table
 
 from tests.crash.spark.driver import Job
-from tests.crash.spark.runs import Death, Obituary, at_points, at_random, live_through
+from tests.crash.spark.readers import Reading, ReadScene
+from tests.crash.spark.runs import READING, Death, Obituary, at_points, at_random, live_through
 from tests.crash.spark.scene import Scene
 from tests.referee import Counts
 
@@ -36,6 +39,8 @@ COUNTS = ["attempted", "acknowledged", "delivered", "lost", "unexpected", "dupli
 #: Micro-batches that a run has at least: so many that there are messages left for each life.
 BATCHES_FOR_POINTS = 150
 BATCHES_FOR_RANDOM = 400
+#: Messages of one micro-batch of a reader of a log.
+READ_LIMIT = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +50,8 @@ class Run:
     name: str
     deaths: list[Death]
     batches: int
+    #: Whether the readers of a log die, and not a copy.
+    reads: bool = False
 
 
 def runs(seed: int, kills: int) -> list[Run]:
@@ -60,9 +67,14 @@ def runs(seed: int, kills: int) -> list[Run]:
         "random": at_random(kills, chance),
         "random-notes": at_random(kills, chance, losses=("commit", "batch")),
     }
+    readers = {
+        "readers-points": at_points(READING),
+        "readers-random": at_random(kills, random.Random(seed + 1)),
+    }
     return [
         *(Run(name=name, deaths=d, batches=BATCHES_FOR_POINTS) for name, d in points.items()),
         *(Run(name=name, deaths=d, batches=BATCHES_FOR_RANDOM) for name, d in moments.items()),
+        *(Run(name=name, deaths=d, batches=0, reads=True) for name, d in readers.items()),
     ]
 
 
@@ -132,9 +144,15 @@ def _rehearse(folder: Path, console: Console) -> str:
 def _run(
     run: Run, folder: Path, messages: int, routes: int, java_options: str, console: Console
 ) -> list[Obituary]:
-    scene = Scene(folder, messages, routes)
-    last = Job.of(scene, limit=messages // BATCHES_FOR_POINTS, java_options=java_options)
-    job = replace(last, limit=messages // run.batches)
+    scene: Scene | ReadScene
+    job: Job | Reading
+    if run.reads:
+        scene = ReadScene(folder)
+        job = last = scene.reading(READ_LIMIT, java_options=java_options)
+    else:
+        scene = Scene(folder, messages, routes)
+        last = Job.of(scene, limit=messages // BATCHES_FOR_POINTS, java_options=java_options)
+        job = replace(last, limit=messages // run.batches)
     table = _table(f"{run.name}: {job.limit:,} messages a batch", "death", "notes lost")
     lives = []
     with console.status(run.name) as status:

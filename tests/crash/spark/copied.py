@@ -60,13 +60,13 @@ def _counts(scene: Scene, outs: dict[str, pa.Table], still_in: np.ndarray) -> Co
         acknowledged=int(scene.acknowledged.sum()),
         delivered=int(came.sum()),
         lost=int((scene.acknowledged & ~came & ~there).sum()),
-        unexpected=len(out) - len(known) + _altered(known) + _astray(scene, outs),
+        unexpected=len(out) - len(known) + altered(known) + _astray(scene, outs),
         duplicated=int((copies[came] - 1).sum()),
         recovered=int((came & ~scene.acknowledged).sum()),
     )
 
 
-def _altered(known: pa.Table) -> int:
+def altered(known: pa.Table) -> int:
     """How many messages carry a number that was loaded, and something else besides."""
     expected = numbered(_numbers(known))
     same = pc.and_(

@@ -12,7 +12,7 @@ import json
 import sys
 import time
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pyspark.sql import SparkSession
 from pyspark.sql.functions import expr
@@ -58,6 +58,7 @@ class Job:
     routes: int = 0
     #: What its processes are armed with (`queue_core.support.faults`).
     fault: str | None = None
+    command: ClassVar[tuple[str, ...]] = ()
 
     @staticmethod
     def of(scene: Scene, limit: int, **more: Any) -> Job:
@@ -83,7 +84,7 @@ class Job:
 def main(text: str) -> None:
     """Do the job that *text* describes."""
     job = Job.from_json(text)
-    spark = session(job)
+    spark = session(job.master, job.java_options)
     query = copy(spark, job)
     print("up", flush=True)
     if job.until_empty and not tells_start():
@@ -92,10 +93,10 @@ def main(text: str) -> None:
     spark.stop()
 
 
-def session(job: Job) -> SparkSession:
+def session(master: str, java_options: str = "") -> SparkSession:
     """A Spark session of this process."""
-    builder = SparkSession.builder.master(job.master).appName("exactly once")
-    java = f"{JAVA_OPTIONS} {job.java_options}".strip()
+    builder = SparkSession.builder.master(master).appName("exactly once")
+    java = f"{JAVA_OPTIONS} {java_options}".strip()
     for name, value in (SPARK | {"spark.driver.extraJavaOptions": java}).items():
         builder = builder.config(name, value)
     return tuned(builder).getOrCreate()

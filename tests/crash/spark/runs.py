@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from queue_core.support import faults
-from tests.crash.spark import checkpoint
-from tests.crash.spark.copied import at_the_end, count
+from tests.crash.spark import checkpoint, copied
 from tests.crash.spark.driver import Job
 from tests.crash.spark.lives import Life, wait_for
+from tests.crash.spark.readers import Reading, ReadScene
 from tests.crash.spark.scene import Scene
 from tests.referee import Counts
 
@@ -26,6 +26,8 @@ POINTS = tuple(
     if name.split(".")[0] in ("source", "sink", "load", "fire", "acknowledge")
     and name not in WITHOUT_ROOM
 )
+#: Those that a driver passes that reads subscriptions too.
+READING = (*POINTS, "take_in.before_commit", "take_in.committed")
 #: What is done to the checkpoint after a death.
 LOSSES: dict[str, Callable[[Path], str]] = {
     "nothing": lambda _: "",
@@ -68,11 +70,13 @@ class Obituary:
     wrong: tuple[str, ...] = ()
 
 
-def at_points(*, action: str = "session", loss: str = "nothing") -> list[Death]:
+def at_points(
+    points: Iterable[str] = POINTS, *, action: str = "session", loss: str = "nothing"
+) -> list[Death]:
     """A death at each point, at its first and at a later passage."""
     return [
         Death(point=point, passage=passage, action=action, loss=loss)
-        for point in POINTS
+        for point in points
         for passage in (1, 3)
     ]
 
@@ -93,7 +97,10 @@ def at_random(
 
 
 def live_through(
-    scene: Scene, deaths: Iterable[Death], job: Job, last: Job | None = None
+    scene: Scene | ReadScene,
+    deaths: Iterable[Death],
+    job: Job | Reading,
+    last: Job | Reading | None = None,
 ) -> Iterator[Obituary]:
     """Start the driver, let it die, and so on for each death; then let it empty the queue."""
     for death in deaths:
@@ -101,17 +108,19 @@ def live_through(
     yield _live(scene, last or job, None)
 
 
-def _live(scene: Scene, job: Job, death: Death | None) -> Obituary:
+def _live(scene: Scene | ReadScene, job: Job | Reading, death: Death | None) -> Obituary:
     began = time.monotonic()
     before = checkpoint.committed(scene.checkpoint)
     wrong = _end(scene, job, death)
     batches = checkpoint.committed(scene.checkpoint) - before
     if death:
         lost = LOSSES[death.loss](scene.checkpoint)
-        counts = count(scene)
+        counts = scene.count() if isinstance(scene, ReadScene) else copied.count(scene)
+        wrong += scene.between() if isinstance(scene, ReadScene) else []
     else:
         lost = ""
-        counts, found = at_the_end(scene)
+        ended = scene.at_the_end() if isinstance(scene, ReadScene) else copied.at_the_end(scene)
+        counts, found = ended
         wrong += found
     return Obituary(
         death=death,
@@ -123,7 +132,7 @@ def _live(scene: Scene, job: Job, death: Death | None) -> Obituary:
     )
 
 
-def _end(scene: Scene, job: Job, death: Death | None) -> list[str]:
+def _end(scene: Scene | ReadScene, job: Job | Reading, death: Death | None) -> list[str]:
     """Live until the end; what went another way than it should."""
     if death is None:
         return _until(0, scene, job)
@@ -131,7 +140,7 @@ def _end(scene: Scene, job: Job, death: Death | None) -> list[str]:
         # Where one process dies alone, Spark fails the query.
         expected = -signal.SIGKILL if death.action == "session" else 1
         return _until(expected, scene, replace(job, fault=str(death)))
-    with Life(replace(job, until_empty=False), scene.said) as life:
+    with Life(replace(job, until_empty=False), scene.said, *job.command) as life:
         life.wait_until_up()
         if death.working and scene.waiting():
             before = checkpoint.committed(scene.checkpoint)
@@ -140,8 +149,8 @@ def _end(scene: Scene, job: Job, death: Death | None) -> list[str]:
         return [] if life.is_alive() else [f"the driver ended by itself:\n{life.last_words()}"]
 
 
-def _until(expected: int, scene: Scene, job: Job) -> list[str]:
-    with Life(job, scene.said) as life:
+def _until(expected: int, scene: Scene | ReadScene, job: Job | Reading) -> list[str]:
+    with Life(job, scene.said, *job.command) as life:
         code = life.wait()
         if code == expected:
             return []

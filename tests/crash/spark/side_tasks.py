@@ -31,7 +31,7 @@ from queue_core.upkeep.leader.lease import ROLE
 from queue_core.values.address import Address
 from tests import servers
 from tests.books import audit
-from tests.crash.spark.driver import Job, session
+from tests.crash.spark.driver import session
 from tests.crash.spark.lives import Life, kill_one, wait_for
 from tests.dump import backdate
 from tests.factories import make_queue, orders
@@ -62,7 +62,7 @@ class TaskJob:
 def main(text: str) -> None:
     """Run the streams until the process dies."""
     job = TaskJob(**json.loads(text))
-    spark = session(Job(store=job.store, checkpoint="", limit=1, master=job.master))
+    spark = session(job.master)
     for checkpoint in job.checkpoints:
         reader = spark.readStream.format("ignis").options(**job.store, task="shovel,sweep")
         reports = reader.options(interval="200ms", refreshInterval="1s").load()
