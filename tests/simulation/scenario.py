@@ -281,10 +281,10 @@ class _History:
             wanted["tasks"] = self._runs_tasks
         for number in range(self.shape.handlers):
             wanted[f"handler-{number}"] = self._handles
-        if self.readers:
+        if self.readers and not self.calm:
             wanted |= {"reader-1": self._reads, "reader-2": self._reads}
-            if self.readers.copies:
-                wanted["logger"] = self._logs
+        if self.readers and self.readers.copies:
+            wanted["logger"] = self._logs
         if self.shape.settles:
             wanted["settler"] = self._settles
         for name, work in wanted.items():
@@ -638,7 +638,7 @@ class _History:
         self.world.note("no more faults")
         for client in self.world.alive():
             client.frozen_until = 0
-            if client.name.startswith(("producer", "tasks", "zombie")):
+            if client.name.startswith(("producer", "tasks", "zombie", "reader")):
                 self.world.kill(client)
         store = Store(self.world.address("near"), create=False)
         store.admin.accept_clock()

@@ -148,7 +148,9 @@ def _run(
     job: Job | Reading
     if run.reads:
         scene = ReadScene(folder)
-        job = last = scene.reading(READ_LIMIT, java_options=java_options)
+        job = scene.reading(READ_LIMIT, java_options=java_options)
+        # Much is left to the last life.
+        last = replace(job, limit=20 * READ_LIMIT)
     else:
         scene = Scene(folder, messages, routes)
         last = Job.of(scene, limit=messages // BATCHES_FOR_POINTS, java_options=java_options)
