@@ -26,7 +26,7 @@ from tests.factories import ORDERS, make_queue
 from tests.model import journal
 from tests.model.conformance import Checker
 from tests.simulation.spark import Checkpoint, LoadSink, Query
-from tests.simulation.world import Client
+from tests.simulation.world import Client, current
 
 if TYPE_CHECKING:
     from tests.simulation.scenario import _History
@@ -428,8 +428,12 @@ class Readers:
         return f"{of}-{self._names}"
 
     def _see(self, what: str) -> None:
+        """Look into a transaction, at its end."""
+        client = current()
         if what == "trim.before_commit":
             self.look()
+        elif what == "fire.before_commit" and client is not None:
+            client.era = self._world.era
 
     # The tables
 

@@ -80,7 +80,7 @@ class Client:
         self.wakes_at = 0
         self.frozen_until = 0
         self.doomed = self.dead = self.ended = False
-        #: The era of the world in which it committed last.
+        #: The era of the world in which it fired last.
         self.era = 0
         self.error: BaseException | None = None
         #: Open transactions; while one writes, nobody else could.
@@ -317,8 +317,6 @@ def _replacements(world: World) -> list[tuple[Any, str, Any]]:
                     raise _refusal(sqlite3.SQLITE_IOERR_FSYNC)
         finally:
             client.transactions -= 1
-        if write:
-            client.era = world.era
         world.seam("committed")
 
     @contextmanager

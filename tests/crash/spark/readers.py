@@ -69,7 +69,7 @@ def main(text: str) -> None:
     with Store.open(work.path) as store:
         readers = [name for name in READERS if name in (*store.queues(), "log")]
     for name in readers:
-        source = {"path": work.path, "queue": name, "numPartitions": 2, "consumer": name}
+        source = {"path": work.path, "queue": name, "numPartitions": 1, "consumer": name}
         source |= {"maxMessagesPerTrigger": work.limit, "sweepable": "false"}
         if name == "log":
             source = {"path": work.path, "queue": "in", "read": "log"}
