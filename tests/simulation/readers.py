@@ -313,7 +313,7 @@ class Readers:
         """The catalog was restored: its readers are those of then, and so is the log."""
         ends = self._ends()[0]
         self._log = {at: n for at, n in self._log.items() if at[1] < ends[at[0]]}
-        for name in {*self.state.stints, *state.stints}:
+        for name in sorted({*self.state.stints, *state.stints}):
             self._set(name, state.stints.get(name))
         self.state = state.copy()
 
