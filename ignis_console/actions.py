@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import wraps
-from math import inf
 from typing import NamedTuple
 
 from ignis_console import redrives
 from ignis_console.ask import GROUP, Ask, Parameter
 from ignis_console.choosing import choose
 from ignis_console.console import Console
-from ignis_console.redrives import Redrive
 from queue_core.catalog import queues
 from queue_core.catalog.records import acts, figures
 from queue_core.catalog.records.jobs import Wish
@@ -169,7 +167,7 @@ def scale(console: Console, ask: Ask, _: str) -> PreparedAction:
 def redrive(console: Console, ask: Ask) -> PreparedAction:
     """Redrive chosen messages of the sideline, at once, or at a rate or to a queue as a job."""
     queue = console.store.queue(ask.queue)
-    selector, rate, to = ask.text("selector"), _rate(ask), ask.text("to")
+    selector, rate, to = ask.text("selector"), ask.rate("rate"), ask.text("to")
     force = ask.flag("force")
     limit = ask.number("limit", 0, 1, 1 << 40) or None
     chosen = choose(console, ask, "sideline", all_by_default=True)
@@ -212,7 +210,7 @@ def redrive(console: Console, ask: Ask) -> PreparedAction:
 )
 def cancel(console: Console, ask: Ask, job: str) -> PreparedAction:
     """Cancel a redrive of the queue."""
-    found = _redrive(console, ask.queue, job)
+    found = redrives.find(console.store, ask.queue, job)
     if found["ended_at"] is not None:
         raise BadOption(f"redrive {job} has ended: it is {found['state']}")
     left = wording.messages(max(found["total"] - found["moved"], 0))
@@ -221,7 +219,7 @@ def cancel(console: Console, ask: Ask, job: str) -> PreparedAction:
     def run(_: str) -> int:
         if not console.store.admin.cancel(job):
             raise Conflict(f"nothing was changed: redrive {job} has just ended")
-        return int(_redrive(console, ask.queue, job)["moved"])
+        return int(redrives.find(console.store, ask.queue, job)["moved"])
 
     return PreparedAction(found["moved"], text, run)
 
@@ -383,25 +381,3 @@ def _redrivable(queue: Queue, chosen: Chosen, to: str | None, force: bool) -> Nu
     wished = redriving.wished(catalog, queue.info, to, wish)
     since = horizon_of(chosen, Magazine.SIDELINE)
     return redriving.find(catalog, queue.store.storage, wished, since)
-
-
-def _redrive(console: Console, queue: str, job: str) -> Redrive:
-    """Return a redrive of a queue; raises `BadOption` if it has no such one."""
-    with console.store.catalog.read() as connection:
-        for each in redrives.of_queue(connection, queue):
-            if each["job"] == job:
-                return each
-    raise BadOption(f"job={job!r}: queue {queue!r} has no such redrive")
-
-
-def _rate(ask: Ask) -> float | None:
-    text = ask.text("rate")
-    if text is None:
-        return None
-    try:
-        rate = float(text)
-    except ValueError:
-        rate = 0.0
-    if not 0 < rate < inf:
-        raise BadOption(f"rate={text!r}: use messages a second, more than 0, such as 100")
-    return rate

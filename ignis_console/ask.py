@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any, NamedTuple
 
 from queue_core.errors import BadOption
@@ -93,6 +94,19 @@ class Ask:
         if not value.isascii() or not value.isdigit() or not low <= int(value[:20]) <= high:
             raise BadOption(f"{name}={value!r}: use a whole number from {low} to {high}")
         return int(value)
+
+    def rate(self, name: str) -> float | None:
+        """Return messages a second, or None; raises `BadOption`."""
+        text = self.text(name)
+        if text is None:
+            return None
+        try:
+            rate = float(text)
+        except ValueError:
+            rate = 0.0
+        if not 0 < rate < inf:
+            raise BadOption(f"{name}={text!r}: use messages a second, more than 0, such as 100")
+        return rate
 
     def flag(self, name: str) -> bool:
         """Return whether a parameter says yes; it is no by default. Raises `BadOption`."""

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 from sqlalchemy import Connection
 
 from queue_core.catalog import dialect
+from queue_core.errors import BadOption
 from queue_core.store import Store
 from queue_core.watching import views
 from queue_core.watching.wording import EPOCH, moment
@@ -37,6 +38,15 @@ def of_queue(connection: Connection, queue: str | None, since: int = 0) -> tuple
     rows = reversed(views.read(connection, "jobs", queue, "").to_pylist())
     found = [each for each in rows if (each["ended_at"] or begin) >= begin]
     return tuple(sorted(found, key=lambda each: each["ended_at"] is not None))
+
+
+def find(store: Store, queue: str, job: str) -> Redrive:
+    """Return a redrive of a queue; raises `BadOption` if it has no such one."""
+    with store.catalog.read() as connection:
+        for each in of_queue(connection, queue):
+            if each["job"] == job:
+                return each
+    raise BadOption(f"job={job!r}: queue {queue!r} has no such redrive")
 
 
 def said(redrive: Redrive) -> str:
