@@ -13,6 +13,7 @@ import hypothesis
 import pytest
 
 from queue_core import Store
+from queue_core.catalog.identity import clock
 from queue_core.support import faults
 from queue_core.values.address import Address
 from tests import memory, servers, statements, unsynced
@@ -138,6 +139,9 @@ def address(catalog_url: str, storage_uri: str) -> Address:
 def store(address: Address) -> Iterator[Store]:
     """A fresh store, once per catalog and storage."""
     with Store(address) as opened:
+        if opened.catalog.file is None:
+            # The database is a copy, and has the time at which the first one was made.
+            opened.catalog.write(clock.accept)
         yield opened
         # A thread that a test has just stopped may be about to give its own back.
         pool = opened.catalog.engine.pool
