@@ -360,15 +360,21 @@ def test_compacted_messages_come_back_with_their_ids(store):
     in_order(store)
 
 
-@pytest.mark.spoiled
-def test_damaged_messages_stay_damaged(store, topic, reader):
-    topic.load(orders(4_000))
+def found_damaged(store, reader):
+    """Spoil the only file, let a firing find that; return the file and its bytes from before."""
     [location] = store.storage.list()
     file = Path(store.storage.uri, location)
     whole = file.read_bytes()
     file.write_bytes(bytes(len(whole)))
     with pytest.raises(DamagedSegment):
         reader.fire(1)
+    return file, whole
+
+
+@pytest.mark.spoiled
+def test_damaged_messages_stay_damaged(store, topic, reader):
+    topic.load(orders(4_000))
+    file, whole = found_damaged(store, reader)
     reader.admin.snapshot("before")
     reader.admin.pause()
     reader.admin.seek("before")
@@ -384,12 +390,7 @@ def test_damaged_messages_stay_damaged(store, topic, reader):
 def test_a_repair_mends_snapshots_too(store, topic, reader):
     topic.load(orders(4_000))
     reader.admin.snapshot("before")
-    [location] = store.storage.list()
-    file = Path(store.storage.uri, location)
-    whole = file.read_bytes()
-    file.write_bytes(bytes(len(whole)))
-    with pytest.raises(DamagedSegment):
-        reader.fire(1)
+    file, whole = found_damaged(store, reader)
     file.write_bytes(whole)
     assert reader.admin.repair().messages == 4_000
     assert drained(reader, 1_000) == list(range(4_000))
