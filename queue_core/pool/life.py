@@ -24,17 +24,16 @@ from queue_core.errors import IgnisError, NoSuchQueue, Unavailable
 from queue_core.handling.failure_log import FAILURES
 from queue_core.handling.results import name_of
 from queue_core.pool.breaking import PoolBreaker
-from queue_core.pool.browsing import BrowsingSource
 from queue_core.pool.config import PoolConfig
 from queue_core.pool.credit import Credit
 from queue_core.pool.dispatcher import QueueDispatcher, close_dispatcher, open_dispatcher
 from queue_core.pool.held_bytes import HeldBytes
 from queue_core.pool.output import known_output
-from queue_core.pool.source import AcquiringSource, MessageSource
+from queue_core.pool.source import MessageSource
+from queue_core.pool.source_choice import magazine_of, source_of
 from queue_core.pool.transactions import Transactions
 from queue_core.pool.worker import WorkerContext
 from queue_core.pool.workers import Workers
-from queue_core.queue import Queue
 from queue_core.store import Store
 from queue_core.support.interruption import check
 from queue_core.support.loop import Loop
@@ -121,13 +120,15 @@ class PoolLife:
         dispatchers = [open_dispatcher(catalog, info) for info in self._infos]
         self._breaker = self._start_breaker(consumer, dispatchers)
         held = HeldBytes(config.max_bytes, lambda: self.concurrency)
-        is_main = [self._magazine(queue) is Magazine.MAIN for queue in config.queues]
+        is_main = [magazine_of(config, queue) is Magazine.MAIN for queue in config.queues]
         runner = contract.runner(None, may_put_off=any(is_main))
         runner = replace(runner, gate=None if self._breaker is None else self._breaker.gate)
         if config.output is not None:
             runner = replace(runner, output=known_output(config.output))
         self._sources = {
-            dispatcher: self._source(queue, consumer, dispatcher.manager.notify_arrival, held)
+            dispatcher: source_of(
+                config, queue, consumer, dispatcher.manager.notify_arrival, held, self._breaker
+            )
             for dispatcher, queue in zip(dispatchers, config.queues, strict=True)
         }
         context = WorkerContext(
@@ -239,9 +240,6 @@ class PoolLife:
         catalog = self._store.catalog
         catalog.timings.flush(catalog.write, at_once=at_once)
 
-    def _magazine(self, queue: Queue) -> Magazine:
-        return queue.opened.demanded(self._config.demand).magazine
-
     def _start_breaker(
         self, consumer: Consumer, dispatchers: Sequence[QueueDispatcher]
     ) -> PoolBreaker | None:
@@ -260,31 +258,6 @@ class PoolLife:
             consumer.name,
             len(dispatchers),
             changed,
-        )
-
-    def _source(
-        self,
-        queue: Queue,
-        consumer: Consumer,
-        on_available: Callable[[], None],
-        held: HeldBytes,
-    ) -> MessageSource:
-        config = self._config
-        read = config.contract.read
-        if config.browse:
-            magazine = self._magazine(queue)
-            return BrowsingSource(queue, consumer, read, magazine, on_available, held)
-        return AcquiringSource(
-            queue,
-            consumer,
-            read,
-            config.demand,
-            prefetch=config.may_prefetch,
-            on_available=on_available,
-            held=held,
-            retry=config.contract.retry,
-            breaker=self._breaker,
-            output=config.output,
         )
 
     def _is_interested(self) -> bool:
