@@ -86,6 +86,7 @@ soak: setup ## processes under faults, with a verdict on each message; MINUTES=6
 
 bench: setup ## ignis beside other queues: a table and a picture; SCALE=small to try it
 	@$(WITH_JAVA) $(BIN)/python -m benchmarks.peers --scale $(SCALE) $(if $(FRESH),--fresh)
+	@$(WITH_JAVA) $(BIN)/python -m benchmarks.pinned --minutes $(if $(filter small,$(SCALE)),10,60) --out out/bench/pinned.svg
 
 notebooks: setup ## execute every notebook
 	@$(WITH_JAVA) $(BIN)/pytest -m notebook

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import sqlite3
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -42,12 +41,11 @@ from queue_core.catalog.databases.ear import Ear, ear_of
 from queue_core.catalog.databases.error_codes import ErrorCodes
 from queue_core.catalog.databases.expressions import OneOf, each_of, not_indexed, now
 from queue_core.catalog.databases.interface import Dialect, LentConnection, QueueIds, detached
+from queue_core.catalog.databases.taking import PAUSE_SECONDS, when_free
 from queue_core.catalog.databases.touches import Touches, touch
 from queue_core.errors import BadOption, CatalogUnavailable, Conflict
 
 _PREFIX = "sqlite:///"
-#: The pause between two attempts of a writer to take the database: seconds, from and to.
-_PAUSE_SECONDS = (0.001, 0.005)
 #: Seconds between two readings of the number of the last commit. A reading is far cheaper than a
 #: transaction, and the pause too short to be noticed.
 GLANCE_SECONDS = 0.02
@@ -135,7 +133,7 @@ class Sqlite(Dialect):
     shares_database = False
     writes_in_parallel = False
     # Each writer that waits tries again within it.
-    gap_seconds = 1.2 * _PAUSE_SECONDS[1]
+    gap_seconds = 1.2 * PAUSE_SECONDS[1]
     errors = ErrorCodes(
         code_of=_code_of,
         retry={5, 6},
@@ -188,7 +186,7 @@ class Sqlite(Dialect):
             connection.isolation_level = None
             cursor = connection.cursor()
             # In a new file, it fails at once while another process writes.
-            self._when_free(cursor, "PRAGMA journal_mode=WAL")
+            when_free(cursor, path, "PRAGMA journal_mode=WAL", self.busy_seconds)
             # With NORMAL a commit could be lost in a power failure.
             cursor.execute("PRAGMA synchronous=FULL")
             cursor.close()
@@ -243,36 +241,19 @@ class Sqlite(Dialect):
             self._check_log(connection)
 
     def _begin_immediate(self, connection: Connection) -> None:
-        """
-        Take the database as soon as it is free, or fail after `busy_seconds` or fewer.
-
-        SQLite itself would try less and less often, down to ten times a second. A writer that has
-        waited for long would then lose to newer ones, and starve among many processes.
-        """
+        """Take the database as soon as it is free, or fail after `busy_seconds` or fewer."""
         connection.begin()
         driver: Any = connection.connection.driver_connection
+        path = str(connection.engine.url.database)
+        seconds = connection.info.pop(_SECONDS, self.busy_seconds)
         try:
             driver.execute("PRAGMA busy_timeout = 0")
-            self._when_free(driver, "BEGIN IMMEDIATE", connection.info.pop(_SECONDS, None))
+            when_free(driver, path, "BEGIN IMMEDIATE", seconds)
         except sqlite3.Error:
             # Once more, to fail as any statement does.
             connection.exec_driver_sql("BEGIN IMMEDIATE")
         finally:
             driver.execute(f"PRAGMA busy_timeout = {self.busy_seconds * 1000:.0f}")
-
-    def _when_free(self, driver: Any, statement: str, seconds: float | None = None) -> None:
-        """Execute a statement as soon as others let it, or raise its error after some seconds."""
-        end = time.monotonic() + (self.busy_seconds if seconds is None else seconds)
-        while True:
-            try:
-                driver.execute(statement)
-            except sqlite3.Error as error:
-                busy = error.sqlite_errorcode & _PRIMARY in self.errors.retry
-                if not busy or time.monotonic() >= end:
-                    raise
-            else:
-                return
-            time.sleep(random.uniform(*_PAUSE_SECONDS))
 
     def _check_log(self, connection: Connection) -> None:
         """
