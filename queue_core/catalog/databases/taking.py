@@ -44,7 +44,7 @@ def when_free(driver: Any, path: str, statement: str, seconds: float) -> None:
                     raise
             else:
                 return
-            line = line or Line(path)
+            line = line or WritersLine(path)
             pauses = FIRST_PAUSE_SECONDS if line.is_first() else PAUSE_SECONDS
             time.sleep(random.uniform(*pauses))
     finally:
@@ -52,7 +52,7 @@ def when_free(driver: Any, path: str, statement: str, seconds: float) -> None:
             line.leave()
 
 
-class Line:
+class WritersLine:
     """The line of those who wait for a file, of whom only the first is known."""
 
     def __init__(self, path: str) -> None:

@@ -9,7 +9,12 @@ from types import SimpleNamespace
 import pytest
 
 from queue_core.catalog.databases import taking
-from queue_core.catalog.databases.taking import FIRST_PAUSE_SECONDS, PAUSE_SECONDS, Line, when_free
+from queue_core.catalog.databases.taking import (
+    FIRST_PAUSE_SECONDS,
+    PAUSE_SECONDS,
+    WritersLine,
+    when_free,
+)
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 
@@ -56,7 +61,7 @@ def pauses(monkeypatch):
 
 
 def test_one_is_the_first_until_it_leaves(path):
-    first, second, third = Line(path), Line(path), Line(path)
+    first, second, third = WritersLine(path), WritersLine(path), WritersLine(path)
     assert first.is_first()
     assert first.is_first()
     assert not second.is_first()
@@ -65,15 +70,15 @@ def test_one_is_the_first_until_it_leaves(path):
     assert third.is_first()
     assert not second.is_first()
     second.leave()
-    assert not Line(path).is_first()
+    assert not WritersLine(path).is_first()
     third.leave()
-    assert Line(path).is_first()
+    assert WritersLine(path).is_first()
 
 
 def test_who_waits_for_the_file_of_another_folder_is_in_another_line(path, tmp_path):
     other = tmp_path / "other"
     other.mkdir()
-    line, beside = Line(path), Line(str(other / "catalog.db"))
+    line, beside = WritersLine(path), WritersLine(str(other / "catalog.db"))
     assert line.is_first()
     assert beside.is_first()
     line.leave()
@@ -83,10 +88,10 @@ def test_who_waits_for_the_file_of_another_folder_is_in_another_line(path, tmp_p
 def test_a_process_that_is_killed_is_not_the_first_any_more(path):
     reading, writing = os.pipe()
     if (child := os.fork()) == 0:
-        os.write(writing, b"1" if Line(path).is_first() else b"0")
+        os.write(writing, b"1" if WritersLine(path).is_first() else b"0")
         signal.pause()
     assert os.read(reading, 1) == b"1"
-    line = Line(path)
+    line = WritersLine(path)
     assert not line.is_first()
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
@@ -95,13 +100,13 @@ def test_a_process_that_is_killed_is_not_the_first_any_more(path):
 
 
 def test_a_forked_process_does_not_keep_the_line_of_its_parent(path):
-    line = Line(path)
+    line = WritersLine(path)
     assert line.is_first()
     if (child := os.fork()) == 0:
         signal.pause()
     try:
         line.leave()
-        another = Line(path)
+        another = WritersLine(path)
         assert another.is_first()
         another.leave()
     finally:
@@ -114,7 +119,7 @@ def test_the_first_pauses_for_less_than_the_others(path, opened, pauses, is_firs
     holder, waiter = opened(), opened()
     holder.execute("BEGIN IMMEDIATE")
     pauses.then = lambda: holder.execute("COMMIT")
-    ahead = Line(path)
+    ahead = WritersLine(path)
     assert ahead.is_first()
     if is_first:
         ahead.leave()
@@ -126,7 +131,7 @@ def test_the_first_pauses_for_less_than_the_others(path, opened, pauses, is_firs
     if not is_first:
         ahead.leave()
     # It has left the line.
-    behind = Line(path)
+    behind = WritersLine(path)
     assert behind.is_first()
     behind.leave()
 
@@ -134,7 +139,7 @@ def test_the_first_pauses_for_less_than_the_others(path, opened, pauses, is_firs
 def test_the_next_becomes_the_first_while_it_waits(path, opened, pauses):
     holder, waiter = opened(), opened()
     holder.execute("BEGIN IMMEDIATE")
-    ahead = Line(path)
+    ahead = WritersLine(path)
     assert ahead.is_first()
     pauses.then = ahead.leave
     with pytest.raises(sqlite3.OperationalError, match="locked"):
