@@ -11,10 +11,12 @@ from sqlalchemy import update
 
 from ignis_source.offset import Offset
 from queue_core import Queue, Store
+from queue_core.catalog.database import Catalog
 from queue_core.catalog.tables import segments, slices
 from queue_core.errors import BadOption, SchemaMismatch
 from queue_core.segments.reader import read_table
-from queue_core.selection.request import FireRequest
+from queue_core.selection import candidates
+from queue_core.selection.request import Candidates, FireRequest
 from queue_core.selection.selection import Selection
 from queue_core.values.schema import TIMESTAMP
 from queue_core.verbs.fire import fire
@@ -156,6 +158,25 @@ def test_a_head_that_is_not_asked_for_holds_its_group_back(store: Store) -> None
     load(queue, 3, who="b", priority=7)
     assert fired(queue, selector="priority = 7") == [3]
     assert fired(queue, selector="priority = 7") == []
+
+
+def test_a_head_that_was_found_is_left_if_another_message_became_the_head(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue = make_queue(store, schema=SCHEMA, group="who")
+    load(queue, 1, 2)
+
+    def find_and_lag(catalog: Catalog, request: FireRequest) -> Candidates | None:
+        monkeypatch.undo()
+        found = candidates.find_candidates(catalog, request)
+        # Others fire the head, which comes back behind the next one while that is in flight.
+        queue.sideline(queue.fire())
+        assert fired(queue) == [2]
+        queue.shovel()
+        return found
+
+    monkeypatch.setattr(candidates, "find_candidates", find_and_lag)
+    assert fired(queue) == []
 
 
 def test_heads_come_by_priority_and_groups_stay_in_order(store: Store) -> None:
