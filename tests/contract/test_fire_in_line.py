@@ -126,13 +126,16 @@ def test_a_firing_that_waits_has_the_columns_that_another_thread_adds(store):
     assert caller.done().messages.column("note").to_pylist() == ["fragile"]
 
 
-def test_a_firing_with_a_selector_keeps_no_other_waiting(store):
+@pytest.mark.parametrize("picks", [{"selector": "number = 7"}, {"magazine": "sideline"}], ids=str)
+def test_a_firing_that_wants_other_messages_keeps_no_other_waiting(store, picks):
     queue = make_queue(store)
-    picky = Caller(lambda: queue.fire(1, timeout=PATIENCE, selector="number = 7"))
+    picky = Caller(lambda: queue.fire(1, timeout=PATIENCE, **picks))
     plain = Caller(lambda: queue.fire(1, timeout=PATIENCE))
     waits(store, 1, "fire")
 
     queue.load(orders(1, 3))
-    assert numbers_of(plain.done().messages) == [3]
+    firing = plain.done()
+    assert numbers_of(firing.messages) == [3]
+    queue.sideline(firing)
     queue.load(orders(1, 7))
-    assert numbers_of(picky.done().messages) == [7]
+    assert numbers_of(picky.done().messages) == [3 if "magazine" in picks else 7]

@@ -122,6 +122,16 @@ def test_a_blocking_fire_waits_for_tokens_and_for_a_settlement(store):
     timer.join()
 
 
+def test_a_blocking_fire_that_waits_for_tokens_sleeps(store):
+    queue = make_queue(store, limits=limit(per_second=SLOW))
+    queue.load(orders(2))
+    queue.fire()
+    with transactions(store) as begun:
+        assert len(queue.fire(timeout=1.5)) == 0
+    # Two looks at the beginning, and one at the end.
+    assert len(begun) <= 9
+
+
 @pytest.mark.parametrize("selector", [None, "number >= 0"])
 def test_a_waiting_fire_keeps_limits_that_are_set_meanwhile(store, selector):
     queue = make_queue(store)

@@ -222,6 +222,17 @@ def test_a_restart_after_the_count_of_a_sweep_counts_no_second_time(store):
     assert fire(queue, start(store)) == [0]
 
 
+def test_what_a_sweep_has_counted_is_in_nobodys_hands(store):
+    queue = make_queue(store)
+    queue.load(orders(4))
+    # Its process stood still for so long that it counted as dead.
+    till = start(store)
+    fire(queue, till, 2)
+    lose(store.catalog, till.id, 0)
+
+    assert fire(queue, till) == [2, 3]
+
+
 def test_a_living_consumer_loses_nothing(store):
     queue = make_queue(store)
     queue.load(orders(2))
@@ -270,6 +281,17 @@ def test_no_message_overtakes_one_of_its_group_that_was_lost_meanwhile(store, mo
     assert numbers_of(queue.fire(10).messages) == []
     monkeypatch.undo()
     assert numbers_of(queue.fire(10).messages) == [0]
+
+
+def test_no_message_overtakes_a_suspect_of_its_group_that_a_selector_leaves(store):
+    queue = make_queue(store, shards=1, group="customer")
+    queue.load(orders(4, customers=2))
+    fire(queue, start(store), 1)
+    start(store)
+
+    assert numbers_of(queue.fire(10, selector="number = 2").messages) == []
+    assert numbers_of(queue.fire(10).messages) == [0]
+    assert numbers_of(queue.fire(10).messages) == [1]
 
 
 def test_a_suspect_behind_the_head_of_its_group_waits(store):
