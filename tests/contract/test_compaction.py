@@ -1,6 +1,7 @@
 """Compaction: many small segments become few, and only the number of slices shows it."""
 
 import time
+from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
 import pytest
@@ -15,12 +16,15 @@ from queue_core.selection.selection import Selection
 from queue_core.upkeep.tasks import compaction_plan
 from queue_core.upkeep.tasks.compaction_plan import NEIGHBOURS
 from queue_core.values.model import Magazine, TicketRange
+from queue_core.values.outcomes import Settlement
 from queue_core.verbs.browse import browse_next, browsed
 from queue_core.verbs.fire import fire
+from queue_core.verbs.settle import settle_or_lose
 from tests.factories import load_singly, make_queue, numbers_of, orders
 
 #: As many single loads as are merged.
 MANY = NEIGHBOURS + 6
+HOUR = 3600
 
 
 def count(store, table=segments):
@@ -89,6 +93,49 @@ def test_what_is_compacted_is_fired_and_settled_by_its_ids(store, queue, monkeyp
     assert queue.failures().column("reason").to_pylist() == ["no stock"] * 10
     assert queue.sweep(0, dead_after=0) == MANY - 20
     assert sorted(queue.failures().column("message_id").to_pylist()) == ids[10:]
+
+
+def test_all_that_a_settlement_says_is_about_the_compacted_messages(store, queue):
+    ids = load_singly(queue, MANY)
+    queue.admin.compact()
+    firing = queue.fire(6)
+    queue.delete(ids[5:6])
+    rows = {
+        "_message_id": firing.ids,
+        "outcome": ["sideline", "sideline", "reload", "reload", "reload", "delete"],
+        "kind": ["timeout", "rejected", None, "unhandled", None, None],
+        "reason": ["no answer", "no stock", None, None, None, None],
+        "delay": [HOUR, None, 2 * HOUR, None, None, None],
+        "dead": [None, True, None, None, None, None],
+        "trace": ["in charge()", None, None, None, None, None],
+    }
+    lost = settle_or_lose(store.catalog, [queue.info], Settlement.of(pa.table(rows)))
+
+    assert lost.tolist() == ids[5:6]
+    now = datetime.now(UTC)
+    aside = [
+        (
+            row["message_id"],
+            row["dead"],
+            row["kind"],
+            row["reason"],
+            row["due_at"] and round((row["due_at"] - now) / timedelta(seconds=HOUR)),
+        )
+        for row in store.view("sideline").to_pylist()
+    ]
+    assert sorted(aside) == [
+        (ids[0], False, "timeout", "no answer", 1),
+        (ids[1], True, "rejected", "no stock", None),
+        (ids[2], False, None, None, 2),
+    ]
+    (trace,) = store.view("traces").to_pylist()
+    assert (trace["message_id"], trace["trace"]) == (ids[0], "in charge()")
+    waiting = [row for row in store.view("slices").to_pylist() if row["magazine"] == "main"]
+    assert [(row["messages"], row["deliveries"]) for row in waiting] == [
+        (1, 0),
+        (1, 1),
+        (MANY - 6, 0),
+    ]
 
 
 def test_what_was_deleted_since_is_settled_in_vain(store, queue):
