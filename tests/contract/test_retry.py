@@ -7,6 +7,7 @@ import pytest
 from sqlalchemy import select
 
 from queue_core import IdSet, Retry, Settlement, constant, exponential
+from queue_core.catalog.records import retries as records
 from queue_core.catalog.tables import slices
 from queue_core.errors import BadOption, CatalogUnavailable, QueueFull
 from queue_core.upkeep.leader.lease import LeaseLeader
@@ -341,6 +342,26 @@ def test_messages_that_others_have_fired_from_the_sideline_are_left_to_them(stor
 
 
 # --- a person, and changes of the setting ---------------------------------------------------------
+
+
+def test_messages_that_have_failed_again_since_the_search_wait_for_their_next_time(
+    store, monkeypatch
+):
+    queue = failing(store)
+    make_due(store)
+
+    def find_and_lag(*given):
+        monkeypatch.undo()
+        found = records.find_due(*given)
+        # Another process is faster.
+        assert module.retry(store.catalog, queue.info, store.storage.uri).moved == 3
+        queue.sideline(queue.fire("all"))
+        return found
+
+    monkeypatch.setattr(records, "find_due", find_and_lag)
+
+    assert module.retry(store.catalog, queue.info, store.storage.uri).moved == 0
+    assert due_times(store) == [(2, 60)]
 
 
 def test_only_a_person_takes_messages_before_their_time(store):
