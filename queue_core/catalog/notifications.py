@@ -24,27 +24,24 @@ from queue_core.catalog import dialect
 
 #: Where a connection keeps its outbox.
 _KEY = "ignis_outbox"
-_ALL: frozenset[int] = frozenset()
 
 
 class _Outbox:
     """What a transaction has collected, and not sent yet."""
 
-    #: The queues; None: there is nothing to send.
-    queue_ids: frozenset[int] | None = None
+    #: The queues.
+    queue_ids: frozenset[int] = frozenset()
 
 
 def notify(connection: Connection, *queue_ids: int) -> None:
-    """Wake the threads that wait for some queues, at its commit; without ids, for all."""
+    """Wake the threads that wait for some queues, at its commit."""
     # Several parts of a transaction may have a reason, and one notification serves them all.
     outbox: _Outbox | None = connection.info.get(_KEY)
     if outbox is None:
         # A transaction of somebody else.
         dialect.of(connection).notify(connection, queue_ids)
         return
-    found = outbox.queue_ids
-    all_of_them = not queue_ids or found == _ALL
-    outbox.queue_ids = _ALL if all_of_them else (found or _ALL).union(queue_ids)
+    outbox.queue_ids = outbox.queue_ids.union(queue_ids)
 
 
 @contextmanager
@@ -63,7 +60,7 @@ def sending(connection: Connection, database: dialect.Dialect) -> Iterator[None]
     except AssertionError as error:
         # SQLAlchemy's own, if an interrupt has kept it from committing.
         raise error.__context__ or error from None
-    if outbox.queue_ids is not None:
+    if outbox.queue_ids:
         try:
             database.notify_committed(connection, outbox.queue_ids)
         except (DBAPIError, connection.dialect.loaded_dbapi.Error):
@@ -74,5 +71,5 @@ def sending(connection: Connection, database: dialect.Dialect) -> Iterator[None]
 def send_within(connection: Connection, database: dialect.Dialect) -> None:
     """Send what the transaction has collected as a part of it, unless it goes after the commit."""
     outbox: _Outbox = connection.info[_KEY]
-    if outbox.queue_ids is not None and not database.notifies_alone:
+    if outbox.queue_ids and not database.notifies_alone:
         database.notify(connection, outbox.queue_ids)

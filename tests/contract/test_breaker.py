@@ -7,10 +7,14 @@ from collections import Counter
 import pytest
 
 from queue_core import Breaker, ConsumerPool, Predicate, batch_handler
+from queue_core.catalog.records.breakers import SharedBreaker
 from queue_core.errors import BadOption
+from queue_core.handling.breaker_state import BreakerState
+from queue_core.pool.breaking import LEASE_SECONDS, PoolBreaker
 from tests.command_line import answer
 from tests.contract.pools import PATIENCE, eventually
 from tests.factories import make_queue, numbers_of, orders
+from tests.waiting import Caller
 
 QUICK = Breaker(of=4, pause=0.1, max_pause=0.2)
 
@@ -251,3 +255,41 @@ def test_when_the_probe_finds_no_message_the_pool_counts_as_idle(store, queue):
         assert pool.drain(PATIENCE)
 
     assert queue.peek(9, magazine="sideline").num_rows == 2
+
+
+# the state that all processes share
+
+
+def tripped(store):
+    """A breaker whose probe is due."""
+    shared = SharedBreaker(store.catalog, QUICK, "shop", LEASE_SECONDS)
+    shared.trip("till-0")
+    time.sleep(1.5 * QUICK.pause)
+    return shared
+
+
+@pytest.mark.each_catalog
+def test_two_processes_never_claim_the_same_probe(store, monkeypatch):
+    one, claimed, others = tripped(store), BreakerState.claimed, []
+    two = SharedBreaker(store.catalog, QUICK, "shop", LEASE_SECONDS)
+
+    def slowly(*given):
+        if not others:
+            others.append(Caller(lambda: two.look("till-2")))
+            time.sleep(0.3)
+        return claimed(*given)
+
+    monkeypatch.setattr(BreakerState, "claimed", slowly)
+
+    assert one.look("till-1").probes
+    assert not others[0].done().probes
+
+
+def test_a_pool_that_ends_leaves_the_probe_to_others(store):
+    tripped(store)
+    pool = PoolBreaker(store.catalog, QUICK, "shop", "till-1", 1, lambda: None)
+    assert pool.plan("orders") == 1
+
+    pool.stop()
+
+    assert store.view("breakers").column("state").to_pylist() == ["open"]

@@ -106,6 +106,15 @@ def test_a_group_keeps_its_order_while_a_value_waits(store):
     assert queue.fire("all").messages.column("amount").to_pylist() == [1.0]
 
 
+def test_what_one_limit_refuses_takes_no_room_of_another(store):
+    limits = [limit("customer", in_flight=1), limit("number", in_flight=1)]
+    queue = make_queue(store, limits=limits)
+    rows = {"number": [1, 2, 2], "customer": ["a", "a", "b"], "amount": [0.0, 1.0, 2.0]}
+    queue.load(pa.table(rows, schema=ORDERS))
+
+    assert queue.fire("all").messages.column("amount").to_pylist() == [0.0, 2.0]
+
+
 def test_slices_of_closed_values_are_not_read(store, monkeypatch):
     queue = make_queue(store, limits=limit("customer", in_flight=1))
     for first in range(0, 2000, 500):

@@ -19,6 +19,7 @@ from queue_core.errors import (
     SchemaMismatch,
 )
 from queue_core.segments import stager
+from queue_core.selection import fifo_scan
 from queue_core.upkeep.tasks.shovel import Retries
 from queue_core.verbs import redrive
 from queue_core.verbs.capacity import bounds
@@ -172,7 +173,8 @@ def test_bad_wishes_are_refused(store):
 
 
 @pytest.mark.parametrize("to", [None, "other"])
-def test_ids_a_selector_a_limit_and_dead_messages_go_together(store, to):
+def test_ids_a_selector_a_limit_and_dead_messages_go_together(store, to, monkeypatch):
+    monkeypatch.setattr(fifo_scan, "STEP_ROWS", (1, 1))
     queue = with_sidelined(store, 30, shards=3)
     make_queue(store, "other")
     rows = queue.browse(magazine="sideline").sort_by("number")
@@ -184,6 +186,8 @@ def test_ids_a_selector_a_limit_and_dead_messages_go_together(store, to):
     assert queue.shovel(**chosen, dry_run=True) == 15
     assert queue.shovel(**chosen, force=True, dry_run=True) == 17
     assert queue.shovel(4, **chosen, dry_run=True) == 4
+    # Older ones that match, and were not chosen, do not count.
+    assert queue.shovel(4, ids=ids[10:20], selector="number >= 3", dry_run=True) == 4
     assert queue.shovel(4, **chosen, force=True, to=to) == 4
     job = queue.start_shovel(**chosen, to=to)
     assert (the_job(store)["by_id"], the_job(store)["selector"]) == (True, "number >= 3")

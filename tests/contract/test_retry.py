@@ -380,9 +380,12 @@ def test_only_a_person_takes_messages_before_their_time(store):
 
 def test_a_queue_that_gets_a_policy_retries_at_once_and_one_that_loses_it_keeps_its_times(store):
     queue, other = failing(store, retry=None), store.queue("orders")
+    queue.load(orders(1, 3))
     other.admin.change_settings(retry=MINUTE)
 
+    assert store.admin.fsck().to_pylist() == []
     assert run(store) == 3
+    queue.delete(queue.fire(1))
     assert store.admin.fsck().to_pylist() == []
     # As the process of `queue` knows too.
     queue.sideline(queue.fire("all"))

@@ -2,20 +2,23 @@
 
 import time
 from datetime import UTC, datetime, timedelta
+from math import inf
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from sqlalchemy import select
 
-from queue_core import Store
+from queue_core import Retry, Store, constant
 from queue_core.catalog.holders import consumers
 from queue_core.catalog.tables import queues
 from queue_core.errors import BadName, BadOption, DamagedSegment, NoSuchQueue, QueueExists
 from queue_core.segments.reader import read_table
 from queue_core.upkeep.tasks import trim
+from queue_core.upkeep.tasks.shovel import Retries
 from queue_core.verbs.acknowledge import acknowledge
 from tests.books import audit, in_order
+from tests.clocks import make_due
 from tests.dump import load_earlier, log_earlier
 from tests.factories import make_queue, numbers_of, orders, planned, seen
 
@@ -223,6 +226,24 @@ def test_a_seek_brings_back_what_a_snapshot_has_kept(store, topic, reader):
     reader.admin.resume()
     reader.shovel()
     assert len(drained(reader)) == 45
+    in_order(store)
+
+
+def test_what_is_due_in_a_subscription_stays_aside_in_its_snapshots(store, topic):
+    minute = Retry(attempts=3, backoff=constant(60))
+    reader = store.subscribe("billing", to="orders", retry=minute)
+    load(topic, 0, 5)
+    reader.sideline(reader.fire(5))
+    reader.admin.snapshot("before")
+    make_due(store)
+    retries = Retries(store.catalog, store.storage)
+
+    ran, left = retries.run()
+    assert [(each.queue, each.moved, each.error) for each in ran] == [("billing", 5, None)]
+    assert left == inf
+    reader.admin.pause()
+    reader.admin.seek("before")
+    assert row_of(store, "billing")["sidelined"] == 5
     in_order(store)
 
 

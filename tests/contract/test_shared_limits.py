@@ -115,6 +115,26 @@ def test_a_queue_keeps_its_own_limit_beside_those_that_it_shares(store, queues, 
     assert len(b.fire("all")) == 8 - held["b"]
 
 
+def test_others_have_what_the_own_limit_of_a_queue_leaves_of_a_shared_one(store, queues, session):
+    crm = limit(name="crm", in_flight=10)
+    queues([limit(in_flight=2), crm], crm)
+    # Nothing limits how many messages the firing looks at.
+    make_queue(store, "free").load(orders(5))
+
+    ask(session(queues="a,b,free"), START)
+
+    assert in_flight(store) == {"a": 2, "b": 8, "free": 5}
+
+
+def test_the_limit_that_lasts_longest_says_when_to_look_again(store, queues):
+    a, b = queues([limit(in_flight=1), limit(name="crm", per_second=SLOW)])
+    assert len(a.fire("all")) == 1
+
+    refused = a.fire("all")
+    assert (len(refused), refused.opens_in < 2.0) == (0, True), "a settlement makes room"
+    assert b.fire("all").opens_in > 0.9 / SLOW
+
+
 def test_a_closed_name_leaves_other_queues_open(store, queues, session):
     a, _b = queues(CRM, limit(name="mail", in_flight=3))
     a.fire(4)
@@ -260,6 +280,16 @@ def test_a_dropped_queue_makes_room_and_its_name_is_forgotten(store, queues):
     with store.catalog.read() as connection:
         assert connection.execute(rows.select()).all() == []
         assert connection.execute(shared_limits.select()).all() == []
+
+
+def test_a_dropped_queue_brings_no_tokens_back_to_those_that_share_its_limit(store, queues):
+    a, b = queues(RATE)
+    assert len(a.fire("all")) == 10
+
+    a.admin.deactivate()
+    a.admin.drop()
+
+    assert len(b.fire("all")) == 0
 
 
 def test_a_queue_that_leaves_a_name_shares_it_no_more(store, queues):

@@ -153,7 +153,10 @@ def test_a_rate_moves_a_seconds_worth_at_a_time(store):
     assert pauses[2:] == [2.0]
 
 
-def test_many_shards_are_all_brought_back_by_several_threads_and_reported(store):
+@pytest.mark.each_catalog
+def test_many_shards_are_all_brought_back_by_several_threads_and_reported(store, monkeypatch):
+    # Few slices would come back in one round.
+    monkeypatch.setattr("queue_core.verbs.shovel.ROUND_SLICES", 4)
     queue = with_sidelined(store, 200, shards=8, key="customer", shovel_concurrency=3)
     assert queue.shovel() == 200
     assert sorted(numbers_of(queue.browse())) == list(range(200))

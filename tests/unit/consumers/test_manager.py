@@ -315,6 +315,19 @@ def test_it_wants_work_when_nothing_suspends_it_any_more(shop):
     assert consumer.node.state is ConsumerState.INTERESTED
 
 
+def test_a_wish_that_comes_late_gives_way_to_the_present_one(shop):
+    (consumer,) = shop.consumers(1)
+    consumer.suspend(SuspendReason.CREDIT)
+    # Another thread was here first: the consumer wants work again when the manager hears of this.
+    consumer.resume(SuspendReason.CREDIT)
+    shop.manager.set_notify_work_desired(consumer, desired=False)
+    assert consumer.node.state is ConsumerState.INTERESTED
+
+    shop.load(1)
+
+    assert names(shop.notified) == ["c0"]
+
+
 # Priorities.
 
 

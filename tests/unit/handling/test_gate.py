@@ -106,6 +106,10 @@ def test_all_sources_are_asked_for_the_message_of_a_probe():
     assert gate.vacant
     assert gate.probe is Probe.UNUSED
 
+    # By the next probe, there may be messages.
+    gate.begin_probe()
+    assert gate.fires_probe("one")
+
 
 def test_one_that_a_person_has_closed_never_stops():
     gate = Gate(Breaker(of=4))
