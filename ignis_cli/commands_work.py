@@ -65,7 +65,8 @@ def work(
         breaker (JSON): Circuit breaker, such as '{"of": 50, "pause": 2}'; '{}' for the defaults.
             The processes share it.
         processes: Number of processes, each with its own threads.
-        drain: End when no message is left, instead of waiting.
+        drain: End when no message is left, instead of waiting. Failed ones that are not due for
+            their next attempt are left.
         stop_after (TIME): Time that the handlers have at the end; then their messages are put back.
         log_format: Write the log as lines of text, or of json with fields such as queue.
     """

@@ -63,7 +63,8 @@ class OutcomeBuffer:
         """
         Settle everything; while the catalog is unavailable, retry until *ending* is set.
 
-        While the output queue is full, wait too. At the end, the messages are then put back.
+        While the output queue is full, or its storage is not there, wait too. At the end, the
+        messages are then put back.
         """
         while self._by_source:
             source, batches = next(iter(self._by_source.items()))
@@ -89,7 +90,7 @@ def _settled(source: MessageSource, outcomes: PoolOutcomes, ending: threading.Ev
     """
     Settle, and again after a while what is left, until *ending* is set.
 
-    If the output queue has no room then, the messages that have rows are put back.
+    If their rows cannot be loaded then, the messages that have rows are put back.
     """
     done: list[Settled] = []
     while True:
@@ -103,7 +104,7 @@ def _settled(source: MessageSource, outcomes: PoolOutcomes, ending: threading.Ev
             if pause:
                 source.trouble.failed(error, "settle")
             if ending.wait(pause):
-                if not is_full:
+                if outcomes.output is None:
                     raise
                 outcomes = outcomes.put_back()
         else:

@@ -19,7 +19,14 @@ import pyarrow.compute as pc
 
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.queues import SettingsChanged
-from queue_core.errors import BadOption, IgnisError, QueueFull, SchemaMismatch, Unavailable
+from queue_core.errors import (
+    BadOption,
+    CatalogForbidden,
+    IgnisError,
+    QueueFull,
+    SchemaMismatch,
+    Unavailable,
+)
 from queue_core.handling.output import Fitted, Given, Output, OutputRows, failed, fitted
 from queue_core.pool.dispatcher import notify_loaded
 from queue_core.queue import Queue
@@ -159,6 +166,7 @@ class PoolOutput:
 
         If the rows cannot be loaded, each worker's are settled alone, and those that are the reason
         fail. Raises `Unavailable` if nothing was settled, also while the output queue has no room.
+        Raises `CatalogForbidden` if the role may not load; it puts the messages with rows back.
         """
         joint = PoolOutcomes.joint(outcomes)
         try:
@@ -171,6 +179,10 @@ class PoolOutput:
                     _log.warning("queue %r: the pool waits for room: %s", self._queue.name, error)
                 self._is_full = waits
             if joint.output is None or waits or error.outcome_unknown:
+                raise
+            if isinstance(error, CatalogForbidden):
+                # No message is the reason, so none may lose an attempt.
+                self._settle(joint.put_back())
                 raise
             if len(outcomes) > 1:
                 return self._in_turn(outcomes)

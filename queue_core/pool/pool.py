@@ -342,10 +342,11 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
         Wait until no message is left to handle.
 
         Messages that other pools or processes hold are not waited for, nor those that wait for them
-        in their groups. While the catalog or the storage is unavailable, the pool logs the error
-        and tries again once a second. Its queues may have messages meanwhile, so this method waits.
-        It also waits while one of the queues is paused, by a person or by its setting
-        ``concurrency=0``, or while the pool has no workers, and logs a warning that says so.
+        in their groups, nor failed ones before the time of their next attempt. While the catalog or
+        the storage is unavailable, the pool logs the error and tries again once a second. Its
+        queues may have messages meanwhile, so this method waits. It also waits while one of the
+        queues is paused, by a person or by its setting ``concurrency=0``, or while the pool has no
+        workers, and logs a warning that says so.
 
         Args:
             timeout: The longest time to wait: seconds, a text such as ``"1m"``, or a ``timedelta``.

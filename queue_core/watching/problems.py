@@ -217,7 +217,9 @@ def _limits(queue: QueueFigures) -> Iterator[Problem]:
         limit, text = each.limit, None
         if limit.in_flight is not None and each.in_flight >= limit.in_flight:
             text = f"{messages(each.in_flight)} are in flight; it gives more when one is settled."
-            text += _users(each)
+            others = [name for name, count in each.shared_by if count and name != queue.name]
+            who = f" ignis why {others[0]} says who holds its messages." if others else ""
+            text += _users(each) + who
         elif limit.per_second is not None:
             fired = queue.fired_per_s or 0.0
             if not each.tokens:

@@ -7,7 +7,7 @@ import sqlalchemy as sa
 from typer.testing import CliRunner
 
 from ignis_cli.app import app
-from queue_core import Store
+from queue_core import ConsumerPool, Retry, Store
 from queue_core.errors import CatalogForbidden, CatalogUnavailable, QueueFull
 from queue_core.segments import stager
 from queue_core.waiting.publish import publish_once
@@ -168,6 +168,28 @@ def test_a_consumer_fires_and_settles_and_neither_loads_nor_cleans(owner, as_rol
     )
     # It may read everything, so it may also write a backup, as docs/operations.md says.
     assert consumer.admin.backup(tmp_path / "backup").rows
+
+
+@pytest.mark.parametrize("rules", [{}, {"dedup": ("number",)}])
+def test_a_pool_of_a_role_that_may_not_load_ends_and_gives_its_messages_back(owner, as_role, rules):
+    """No message is at fault, so none fails, whatever the handler returns."""
+    owner.create_queue("results", owner.queue("orders").schema, **rules)
+    calls = []
+
+    def handle(message):
+        calls.append(message["number"])
+        return {name: message[name] for name in owner.queue("orders").schema.names}
+
+    how = {"output": "results", "batch": 5, "concurrency": 2, "retry": Retry(attempts=3)}
+    pool = ConsumerPool(as_role("consumer"), "orders", handle, **how)
+    pool.start()
+    pool.drain(30)
+    with pytest.raises(CatalogForbidden, match="permission denied"):
+        pool.stop()
+    assert 0 < len(calls) == len(set(calls))
+    (figures,) = (row for row in owner.view("queues").to_pylist() if row["queue"] == "orders")
+    assert (figures["waiting"], figures["in_flight"], figures["sidelined"]) == (15, 0, 0)
+    assert set(owner.view("slices")["attempts"].to_pylist()) == {0}
 
 
 def test_a_consumer_records_a_jump_of_the_clock_and_only_an_operator_accepts_it(owner, as_role):

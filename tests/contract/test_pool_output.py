@@ -5,6 +5,7 @@ import time
 from collections import Counter
 from contextlib import nullcontext
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -27,6 +28,7 @@ from queue_core.handling.output import OutputRows
 from queue_core.handling.verdicts import Verdicts
 from queue_core.pool import output as pool_output
 from queue_core.pool.output import PoolOutcomes, PoolOutput
+from queue_core.segments import stager
 from tests.contract.pools import PATIENCE, eventually
 from tests.factories import make_queue, numbers_of, orders
 
@@ -321,6 +323,22 @@ def test_a_pool_that_stops_while_its_output_is_full_puts_its_messages_back(
     assert pool.counts["reloaded"] >= 1
     assert numbers_of(results.browse()) == [-1]
     assert numbers_of(queue.fire("all").messages) == [0, 1, 2, 3]
+
+
+def test_a_pool_that_stops_while_its_rows_cannot_be_written_puts_its_messages_back(
+    store, queue, results, monkeypatch, caplog
+):
+    monkeypatch.setattr(stager, "INLINE_BYTES", 0)
+    queue.load(orders(20))
+    folder = Path(store.storage.folder) / "segments" / "results"
+    folder.parent.mkdir(exist_ok=True)
+    folder.touch()
+    handler = lambda m: {"number": m["number"]}  # noqa: E731 - as a user writes it
+    with ConsumerPool(store, "orders", handler, output="results", batch=5, tasks=()) as pool:
+        eventually(lambda: "cannot settle" in caplog.text)
+    assert set(pool.counts) == {"reloaded"}
+    assert (queue.browse().num_rows, results.browse().num_rows) == (20, 0)
+    folder.unlink()
 
 
 @pytest.mark.parametrize("workers", [1, 3])
