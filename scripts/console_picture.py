@@ -198,7 +198,6 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--before", type=float, default=4, help="minutes before the film")
     parser.add_argument("--out", type=Path, default=PICTURE)
     given = parser.parse_args(arguments)
-    logging.getLogger("queue_core").setLevel(logging.CRITICAL)  # of failures, which are meant
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ignis-film-")))
         store = stack.enter_context(Store.open(folder / "store"))
@@ -258,4 +257,5 @@ def play(film: Film, shop: Shop, root: str) -> None:
 
 
 if __name__ == "__main__":
+    logging.getLogger("queue_core").setLevel(logging.CRITICAL)  # of failures, which are meant
     main()

@@ -1,5 +1,6 @@
 """What all tests share: a fresh store per catalog, one Spark session, a clean environment."""
 
+import logging
 import os
 import sys
 import tempfile
@@ -83,9 +84,13 @@ def _repeats(item: pytest.Item, folder: str) -> bool:
 
 @pytest.fixture(autouse=True)
 def _clean_environment() -> Iterator[None]:
-    """Settings and crash points of a test end with the test."""
+    """Settings, crash points and what is logged end with the test."""
     yield
     _forget_ignis()
+    logger = logging.getLogger("queue_core")
+    level = logger.level
+    logger.setLevel(logging.NOTSET)
+    assert level == logging.NOTSET, "the test would keep later ones from seeing what is logged"
 
 
 def _forget_ignis() -> None:

@@ -268,7 +268,8 @@ def test_increase_and_decrease(store, queue):
         assert not pool.drain(0.2)
         pool.increase()
         assert pool.drain(PATIENCE)
-        assert pool.counts == {"deleted": 3}
+        # A worker that was removed while it fired them may have given them back.
+        assert pool.counts["deleted"] == 3
     # Its watcher may be following the queue's setting while it stops.
     assert (pool.increase(2), pool.concurrency) == (0, 0)
 

@@ -269,8 +269,8 @@ def test_a_late_call_commits_nothing_and_keeps_nobody_waiting(store, queue, call
     late = []
 
     def handler(message, connection):
-        sell(message, connection)
         try:
+            sell(message, connection)
             # Blocks, so that no other thread can interrupt it.
             opened.wait(PATIENCE)
             connection.execute(INSERT, {"number": 99})
