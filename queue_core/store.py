@@ -216,7 +216,7 @@ class Store(AbstractContextManager["Store"]):
             BadName: The name is not allowed.
             BadOption: The queue has no log, *start* cannot be understood, or a setting is unknown,
                 out of range, or not one of a subscription.
-            NoSuchQueue: There is no queue *to*.
+            NoSuchQueue: There is no queue *to*, or *start* names none.
             QueueExists: The store has a queue of that name.
             QueueDeactivated: The queue *to* is deactivated.
         """

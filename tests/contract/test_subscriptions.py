@@ -13,6 +13,7 @@ from queue_core import ConsumerPool, Retry, Store
 from queue_core.catalog.slices import amounts
 from queue_core.catalog.tables import log_slices
 from queue_core.errors import BadName, BadOption, DamagedSegment, NoSuchQueue, QueueExists
+from queue_core.queue import creating
 from queue_core.selection.demand import Demand
 from queue_core.support import faults
 from queue_core.values.model import Magazine, State
@@ -164,6 +165,26 @@ def test_where_a_reader_begins(store, topic):
     assert drained(after) == list(range(7, 12))
     assert drained(same) == drained(behind) == list(range(12))
     audit(store)
+
+
+def test_the_place_of_a_subscription_that_is_dropped_meanwhile_is_refused(
+    store, topic, monkeypatch
+):
+    """Otherwise, the new one would have no place at all, and never get a message."""
+    topic.load(orders(5))
+    other = store.subscribe("other", to="orders", start="earliest")
+    known = creating.place_of
+
+    def known_before_the_drop(connection, start):
+        place = known(connection, start)
+        other.admin.deactivate()
+        other.admin.drop()
+        return place
+
+    monkeypatch.setattr(creating, "place_of", known_before_the_drop)
+    with pytest.raises(NoSuchQueue, match="'other' was dropped"):
+        store.subscribe("after", to="orders", start="other")
+    assert "after" not in store.queues()
 
 
 def test_a_reader_that_begins_at_a_time_gets_what_was_loaded_then(store, topic):

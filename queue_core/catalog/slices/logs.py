@@ -42,7 +42,7 @@ from queue_core.catalog.slices.slices import ShardKey, execute_each
 from queue_core.catalog.slices.tails import Tail
 from queue_core.catalog.tables import log_slices, logs, queues, shard_locks, shards
 from queue_core.catalog.tables import segments as segment_rows
-from queue_core.errors import BadOption
+from queue_core.errors import BadOption, NoSuchQueue
 from queue_core.values.log_limits import LogLimits
 from queue_core.values.model import Extent, Magazine, QueueInfo
 from queue_core.values.rows import Rows
@@ -167,7 +167,7 @@ def places(connection: Connection, queue_id: int, start: Start) -> dict[int, int
     """
     Return an offset of each shard of a log; it is not trimmed until the transaction ends.
 
-    Raises `BadOption` for a time that is to come.
+    Raises `BadOption` for a time that is to come, and `NoSuchQueue` if the other one was dropped.
     """
     held = _HOLD.with_for_update(read=True)
     first = {row.shard: row.start for row in connection.execute(held, {"queue": queue_id})}
@@ -181,7 +181,10 @@ def places(connection: Connection, queue_id: int, start: Start) -> dict[int, int
             )
         here = shard_locks.c.queue_id == start.id, shard_locks.c.magazine == int(Magazine.MAIN)
         query = select(shard_locks.c.shard, shard_locks.c.cursor).where(*here)
-        return {row.shard: max(row.cursor, first[row.shard]) for row in connection.execute(query)}
+        cursors = {row.shard: row.cursor for row in connection.execute(query)}
+        if not cursors:
+            raise NoSuchQueue(f"queue {start.name!r} was dropped, so that its place is not known")
+        return {shard: max(cursor, first[shard]) for shard, cursor in cursors.items()}
     last = {row.shard: row.logged for row in connection.execute(_SIZES, {"queue": queue_id})}
     if start == "latest":
         return last
