@@ -17,11 +17,20 @@ import pytest
 
 from queue_core import ConsumerPool, Store
 
-pytestmark = pytest.mark.nightly
-
 ROOT = Path(__file__).parents[2]
-#: The code when the tables of format 1 were last changed.
-OLDER = "be213e266fa0a777703d1cce56d4e285eb1fc3ff"
+#: The code when the tables of format 2 were last changed.
+OLDER = "541155df863c20309d51f6d991dc1a9f5ffb0e21"
+#: Prints the format, the tables and their indexes.
+TABLES = """
+from sqlalchemy.schema import CreateIndex, CreateTable
+from queue_core import Store
+from queue_core.catalog.format import FORMAT
+from queue_core.catalog.tables import metadata
+
+print(FORMAT)
+for table in metadata.sorted_tables:
+    print(CreateTable(table), *sorted(str(CreateIndex(each)) for each in table.indexes))
+"""
 ROUNDS = 40
 SCHEMA = pa.schema([("number", pa.int64()), ("customer", pa.string())])
 
@@ -58,19 +67,27 @@ def told(process: subprocess.Popen) -> dict:
     return json.loads(output)
 
 
+def printed(code: str, folder: Path) -> str:
+    """Return what Python prints with the ignis of a folder."""
+    environment = os.environ | {"PYTHONPATH": str(folder)}
+    command = [sys.executable, "-P", "-c", code]
+    return subprocess.run(
+        command, env=environment, capture_output=True, text=True, check=True
+    ).stdout
+
+
 def test_the_older_code_is_the_older_code(older):
     code = "import queue_core, sys; print(queue_core.__file__)"
-    done = subprocess.run(
-        [sys.executable, "-P", "-c", code],
-        env=os.environ | {"PYTHONPATH": str(older)},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
 
-    assert done.stdout.strip() == str(older / "queue_core/__init__.py")
+    assert printed(code, older).strip() == str(older / "queue_core/__init__.py")
 
 
+def test_the_older_code_has_the_same_tables(older):
+    """Otherwise, `OLDER` must be the commit that last changed them."""
+    assert printed(TABLES, older) == printed(TABLES, ROOT)
+
+
+@pytest.mark.nightly
 @pytest.mark.parametrize("last", ["older", "newer"])
 def test_both_load_fire_and_settle_at_once(older, address, last, tmp_path):
     """Whichever of them ends last empties the queue."""
@@ -114,6 +131,7 @@ def test_both_load_fire_and_settle_at_once(older, address, last, tmp_path):
     assert findings.to_pylist() == []
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("first", ["older", "newer"])
 def test_a_pool_of_one_version_gets_what_its_killed_life_of_the_other_held(older, address, first):
     codes = {"older": older, "newer": ROOT}
