@@ -5,7 +5,9 @@ import threading
 import pyarrow as pa
 import pytest
 
-from queue_core import Breaker, ConsumerPool, batch_handler
+from queue_core import Breaker, ConsumerPool, batch_handler, limit
+from queue_core.errors import CatalogUnavailable
+from queue_core.pool.breaking import PoolBreaker
 from queue_core.pool.held_bytes import HeldBytes
 from queue_core.pool.output import PoolOutcomes
 from queue_core.pool.source import AcquiringSource
@@ -42,34 +44,81 @@ def test_a_settlement_tells_messages_that_no_handler_has_seen(store):
     audit(store)
 
 
-def test_what_a_pool_has_fired_ahead_comes_back_as_it_was(store):
-    queue = make_queue(store)
-    queue.load(orders(600))
-    fire(queue, start(store), 400)
-    till = start(store)
-    source = AcquiringSource(
+def source_of(queue, consumer, held, **how):
+    """What the workers of a pool take from."""
+    return AcquiringSource(
         queue,
-        till,
+        consumer,
         lambda names: ["_message_id", "number"],
         Demand(),
         prefetch=True,
         on_available=lambda: None,
-        held=HeldBytes(),
+        held=held,
+        **how,
     )
+
+
+def handle_four(source, taken):
+    """Settle the last batch that was taken, and take another one."""
+    settled = taken[-1].messages.select(["_message_id"]).append_column("outcome", ["delete"] * 4)
+    source.settle(PoolOutcomes(pa.Table.from_batches([settled])))
+    taken.append(source.take(4))
+
+
+def fire_ahead(store, source):
+    """Take and settle batches of four messages until others were fired with one; return all."""
     taken = [source.take(4)]
     while deliveries(store)[1] == 4:
         # Each firing takes more, while they follow one another at once.
-        settled = (
-            taken[-1].messages.select(["_message_id"]).append_column("outcome", ["delete"] * 4)
-        )
-        source.settle(PoolOutcomes(pa.Table.from_batches([settled])))
-        taken.append(source.take(4))
+        handle_four(source, taken)
+    return taken
 
+
+def test_what_a_pool_has_fired_ahead_comes_back_as_it_was(store, monkeypatch):
+    queue = make_queue(store)
+    queue.load(orders(600))
+    fire(queue, start(store), 400)
+    till, held = start(store), HeldBytes()
+    source = source_of(queue, till, held)
+    taken = fire_ahead(store, source)
+
+    def fails(*_):
+        raise CatalogUnavailable("the catalog is away")
+
+    monkeypatch.setattr(queue, "settle", fails)
+    with pytest.raises(CatalogUnavailable):
+        source.give_back()
+    monkeypatch.undo()
+    # Nothing was lost by that.
     source.give_back()
 
     assert deliveries(store).keys() == {0, 1}
     assert deliveries(store)[1] == 4
     assert losses(store)[1, 400] == 400 - 4 * (len(taken) - 1)
+    assert held.used == sum(batch.bytes for batch in taken)
+
+
+def test_a_pool_gives_back_what_it_has_fired_ahead_when_its_breaker_opens(store):
+    queue = make_queue(store)
+    queue.load(orders(600))
+    breaker = PoolBreaker(store.catalog, Breaker(of=4), "shop", "till", 1, lambda: None)
+    source = source_of(queue, start(store), HeldBytes(), breaker=breaker)
+    taken = fire_ahead(store, source)
+    breaker.gate.note(4, 4)
+
+    assert source.take(4) is None
+
+    assert deliveries(store) == {0: 600 - 4 * len(taken), 1: 4}
+
+
+def test_a_pool_fires_nothing_ahead_of_a_limit(store):
+    queue = make_queue(store, limits=limit(in_flight=500))
+    queue.load(orders(600))
+    source = source_of(queue, start(store), HeldBytes())
+    taken = [source.take(4)]
+    for _ in range(5):
+        handle_four(source, taken)
+        assert deliveries(store)[1] == 4
 
 
 @pytest.mark.parametrize("in_batches", [False, True])
