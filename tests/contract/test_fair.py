@@ -12,6 +12,7 @@ from queue_core import Store, limit
 from queue_core.catalog.tables import flows
 from queue_core.errors import BadOption
 from queue_core.segments.reader import read_table
+from queue_core.selection import best_scan
 from queue_core.selection.request import Horizon
 from queue_core.upkeep.tasks.compaction import compact
 from queue_core.values.model import Magazine
@@ -347,7 +348,9 @@ def test_shovelled_messages_have_one_turn_together(store):
     assert fire(queue, 60) == {"failed": 20, "big": 20, "late": 20}
 
 
-def test_a_selector_chooses_among_those_whose_turn_it_is(store):
+@pytest.mark.parametrize("step", [1, best_scan.FIRST_STEP])
+def test_a_selector_chooses_among_those_whose_turn_it_is(store, monkeypatch, step):
+    monkeypatch.setattr(best_scan, "FIRST_STEP", step)
     queue = make_queue(store, shards=2, key="customer", fair_by="customer", attributes=["number"])
     queue.load(of("big", 400))
     queue.load(of("small", 40))

@@ -12,6 +12,7 @@ import pytest
 
 from queue_core import Store
 from queue_core.errors import BadSelector, DamagedSegment
+from queue_core.selection import fifo_scan
 from queue_core.selection.candidates import find_candidates
 from queue_core.selection.request import FireRequest
 from queue_core.selection.selection import Selection
@@ -85,6 +86,27 @@ def test_nothing_that_matches_is_an_empty_firing(store: Store) -> None:
     queue.sideline(queue.fire(2), reason="first try")
     queue.shovel()
     assert numbers_of(queue.fire("all", selector="_attempt = 1").messages) == [0, 1]
+
+
+def test_a_condition_holds_for_the_attempts_that_a_message_has_now(store: Store) -> None:
+    queue = make_queue(store)
+    queue.load(orders(4))
+    queue.delete(queue.fire("all", selector="number = _attempt"))
+    queue.sideline(queue.fire("all"))
+    queue.shovel()
+    assert numbers_of(queue.fire("all", selector="number = _attempt").messages) == [1]
+
+
+@pytest.mark.parametrize("step", [1, 1 << 14])
+def test_slices_whose_rows_interleave_are_searched_in_order(
+    store: Store, monkeypatch: pytest.MonkeyPatch, step: int
+) -> None:
+    monkeypatch.setattr(fifo_scan, "STEP_ROWS", (step, step))
+    queue = make_queue(store)
+    queue.load(orders(9))
+    queue.reload(queue.fire("all", selector="number % 2 = 1"))
+    found = [numbers_of(queue.fire(3, selector="number % 7 <> 5").messages) for _ in range(3)]
+    assert found == [[0, 1, 2], [3, 4, 6], [7, 8]]
 
 
 def test_a_waiting_firing_is_woken_by_a_match_only(store: Store) -> None:

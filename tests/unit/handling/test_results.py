@@ -9,6 +9,7 @@ import pytest
 
 from queue_core import Later, Retry, batch_handler
 from queue_core.errors import BadOption
+from queue_core.handling.handler import HandlerRunner
 from queue_core.handling.results import Results, check_on_none, name_of, refusal
 from tests.unit.handling.handler_runs import Declined, raising, waits
 
@@ -50,6 +51,18 @@ def test_a_handler_of_a_sideline_cannot_put_messages_off():
     assert not results.put_off()
     assert results.refused
     assert "handler Charge puts messages of the sideline off" in results.refusal(Charge())
+
+
+def test_a_handler_has_the_same_results_in_main_and_in_the_sideline():
+    runner = HandlerRunner(lambda _: True)
+    runner.results.decided = True
+    aside = runner.of_sideline()
+    aside.results.none()
+    assert (runner.refusal, aside.refusal) == (None, None)
+
+    runner = HandlerRunner(lambda _: None)
+    runner.of_sideline().results.none()
+    assert "returned None" in str(runner.refusal)
 
 
 @pytest.mark.parametrize("given", [90, "90s", "1.5m", timedelta(seconds=90)])
