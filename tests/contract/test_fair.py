@@ -113,6 +113,16 @@ def test_a_firing_that_comes_back_keeps_the_order_of_values_that_load_later(stor
     assert numbers(messages, "a") == numbers(messages, "b") == list(range(140))
 
 
+def test_a_new_value_has_its_turn_with_the_first_message_that_comes_back(store):
+    queue = make_queue(store, fair_by="customer")
+    for first in (0, 100):
+        queue.load(of("a", 100, first))
+    queue.reload(queue.fire("all"))
+    queue.load(of("new", 10))
+
+    assert fire(queue, 20) == {"a": 10, "new": 10}
+
+
 @pytest.mark.usefixtures("_forgetful")
 def test_a_firing_that_comes_back_keeps_the_order_of_values_that_were_forgotten(store):
     queue = make_queue(store, fair_by="customer")

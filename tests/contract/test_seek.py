@@ -408,6 +408,21 @@ def test_damaged_messages_stay_damaged(store, topic, reader):
     audit(store, spoiled=True)
 
 
+@pytest.mark.spoiled
+def test_a_seek_takes_damaged_messages_from_those_who_hold_them(store, topic, reader):
+    topic.load(orders(4_000))
+    reader.fire(5)
+    found_damaged(store, reader)
+    assert row_of(store, "billing")["damaged"] == 4_000
+    reader.admin.pause()
+
+    reader.admin.seek("latest", force=True)
+
+    row = row_of(store, "billing")
+    assert (row["damaged"], row["in_flight"], row["waiting"]) == (0, 0, 0)
+    audit(store, spoiled=True)
+
+
 def test_a_repair_mends_snapshots_too(store, topic, reader):
     topic.load(orders(4_000))
     reader.admin.snapshot("before")
