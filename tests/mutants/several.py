@@ -235,6 +235,21 @@ OF_SEVERAL = (
         "            ranks = _ranks(codes)\n",
         "limits_by_value",
     ),
+    # Damaged messages that a consumer holds, and messages of several slices that come back.
+    _of(
+        "damaged messages that a seek removes are in flight for ever",
+        "queue_core/catalog/slices/changes",
+        "damaged=-damaged.messages, reloaded=-held)",
+        "damaged=-damaged.messages)",
+        "seek",
+    ),
+    _of(
+        "a fair queue goes back to the last rank of what comes back",
+        "queue_core/catalog/slices/changes",
+        "min(rank, self._lowest.get(piece.queue_id, rank))",
+        "rank",
+        "fair",
+    ),
     # Breakers.
     _of(
         "two processes claim the same probe",
