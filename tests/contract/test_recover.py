@@ -113,6 +113,7 @@ def test_acknowledging_deletes_what_the_tickets_hold(store, query):
     assert acknowledge(store.catalog, query, second.number, delete=True) == 6
     assert numbers_of(queue.browse()) == [6, 7, 8, 9]
     assert first.number < second.number < third.number
+    assert store.view("consumers").column("acknowledged").to_pylist() == [second.number]
 
 
 def test_acknowledging_twice_or_late_changes_nothing(store, query):
