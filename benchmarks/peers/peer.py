@@ -35,6 +35,10 @@ class Client(ABC):
     def create(self) -> None:
         """Make the queue, empty, with a place for failed messages."""
 
+    def open(self) -> None:
+        """Open the queue, which exists, if that is a step of its own."""
+        return
+
     @abstractmethod
     def produce(self, bodies: Sequence[bytes]) -> None:
         """Publish messages as one batch; return when the peer has confirmed all."""

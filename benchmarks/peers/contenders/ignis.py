@@ -45,6 +45,10 @@ class IgnisClient(Client):
         """With one attempt: a failed message stays in the sideline, as it does with the others."""
         self._store.create_queue(self.queue, SCHEMA, retry=None)
 
+    def open(self) -> None:
+        """Read what the catalog says of the queue, as a process does once."""
+        _ = self._queue
+
     def produce(self, bodies: Sequence[bytes]) -> None:
         """One load."""
         rows = pa.table([pa.array(bodies, pa.binary())], schema=SCHEMA)

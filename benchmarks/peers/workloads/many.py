@@ -74,6 +74,7 @@ class Many(Workload):
 
 def _produce(peer: Peer, queue: str, together: Any, share: int) -> None:
     client = peer.connect(queue)
+    client.open()
     together.wait(_PATIENCE_SECONDS)
     for first in range(0, share, _BATCH):
         client.produce(bodies(first, min(_BATCH, share - first), _SIZE))
@@ -82,6 +83,7 @@ def _produce(peer: Peer, queue: str, together: Any, share: int) -> None:
 
 def _consume(peer: Peer, queue: str, together: Any, handled: Any, total: int) -> None:
     client = peer.connect(queue)
+    client.open()
     together.wait(_PATIENCE_SECONDS)
     while handled.value < total:
         taken = client.consume(_BATCH, 0.1)
