@@ -167,7 +167,9 @@ def _enter(connection: Connection, decided: _Decided) -> int:
     backlog = shard_locks.lock(connection, [decided.queue.id])
     queues.hold_settings(connection, decided.queue)
     changes, taken = Changes([]), 0
-    found = intake.behind(connection, backlog, decided.wanted, decided.most)
+    # A queue that was dropped since has no shards.
+    wanted = {key: count for key, count in decided.wanted.items() if key in backlog}
+    found = intake.behind(connection, backlog, wanted, decided.most)
     for key, pieces in found.items():
         for piece in pieces:
             before, rows = decided.rows.get((piece.shard, piece.position), (None, EMPTY))

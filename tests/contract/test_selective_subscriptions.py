@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from queue_core import Retry, Store
-from queue_core.errors import BadOption, BadSelector, DamagedSegment
+from queue_core.errors import BadOption, BadSelector, DamagedSegment, NoSuchQueue
 from queue_core.support import faults
 from queue_core.verbs import take_in
 from tests.books import audit, in_order, leftover_files
@@ -174,6 +174,23 @@ def test_a_change_during_an_intake_decides_it_again(store, topic, monkeypatch):
     monkeypatch.setattr(take_in, "decide", after_a_change)
     assert drained(reader) == [1, 3, 5, 7, 9]
     in_order(store)
+
+
+def test_a_drop_during_an_intake_ends_the_firing_as_any_drop(store, topic, monkeypatch):
+    reader = store.subscribe("even", to="orders", selector=EVEN)
+    topic.load(orders(10))
+    decide = take_in.decide
+
+    def dropped(*given):
+        decided = decide(*given)
+        with suppress(NoSuchQueue):
+            store.queue("even").admin.deactivate()
+            store.queue("even").admin.drop()
+        return decided
+
+    monkeypatch.setattr(take_in, "decide", dropped)
+    with pytest.raises(NoSuchQueue, match="even"):
+        reader.fire("all")
 
 
 def test_another_intake_meanwhile_takes_nothing_twice(store, topic, monkeypatch):
