@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
+from math import inf
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -804,13 +805,21 @@ class _Copying(_Noting):
 class _Settling(_Noting):
     """The sink of the query that settles; writes down what it was handed and what it settled."""
 
+    #: When the source was last asked for a batch; a batch that is run again was fired before.
+    _asked = inf
+
+    def asks(self) -> None:
+        self._asked = self._history.now
+
     def begins(self, rows: list[pa.RecordBatch]) -> None:
         super().begins(rows)
         ids = [id for batch in rows for id in batch.column("_message_id").to_pylist()]
         history = self._history
-        # A query that was down may have fired them long ago.
-        since = history.now - (SWEEP_AFTER if history.shape.late else 0.0)
-        self._begun = history.delivered("settler", self._numbers, ids, since)
+        # The source has fired them when it was asked. A query that was down may have done so long
+        # ago.
+        asked = min(self._asked, history.now)
+        since = history.now - SWEEP_AFTER if history.shape.late else asked
+        self._begun = min(history.delivered("settler", self._numbers, ids, since), asked)
         history.world.note(f"settles {self._numbers}")
 
     def commit(self, messages: list[Any], number: int) -> None:

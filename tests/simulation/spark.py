@@ -98,6 +98,9 @@ class Checkpoint:
 class Sink:
     """The work of a query with a batch; a subclass is a sink of ignis."""
 
+    def asks(self) -> None:
+        """Note that the source is asked for a batch, which it may fire at once."""
+
     def begins(self, rows: list[pa.RecordBatch]) -> None:
         """Note the rows of a batch before anything is done with them."""
 
@@ -211,6 +214,7 @@ class Query:
         limit = ReadMaxRows(self.most) if self.most else ReadAllAvailable()
         while True:
             world.seam("spark: between batches")
+            self.sink.asks()
             end = reader.latestOffset(start, limit)
             self.sink.acknowledged(start)
             if end == start and number:
