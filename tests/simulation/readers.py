@@ -51,7 +51,7 @@ _CONTENT = """row_start, row_stop, bitmap, data, file, chunks,
 _ROWS = f"""
 SELECT {_CONTENT}, l.first_offset FROM log_slices AS l JOIN segments AS s ON s.id = l.segment_id
 WHERE l.queue_id = (SELECT id FROM queues WHERE name = 'a') AND l.shard = ?
-    AND l.first_offset >= ? ORDER BY l.first_offset
+    AND l.first_offset + l.count > ? ORDER BY l.first_offset
 """
 _SLICES = f"""
 SELECT {_CONTENT} FROM slices AS l JOIN segments AS s ON s.id = l.segment_id
@@ -304,6 +304,7 @@ class Readers:
             for shard, _, start in tables.execute(_ENDS).fetchall():
                 known = [offset for at, offset in self._log if at == shard]
                 seen = max(max(known, default=-1) + 1, start)
+                # A merge may have put messages into one row with some that were seen.
                 for row in tables.execute(_ROWS, (shard, seen)).fetchall():
                     for place, number in enumerate(self._numbers_of(row), row[-1]):
                         self._log[shard, place] = number
