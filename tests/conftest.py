@@ -15,6 +15,7 @@ import pytest
 
 from queue_core import Store
 from queue_core.catalog.identity import clock
+from queue_core.handling.failure_log import FAILURES
 from queue_core.support import faults
 from queue_core.values.address import Address
 from tests import memory, servers, statements, unsynced
@@ -87,6 +88,8 @@ def _clean_environment() -> Iterator[None]:
     """Settings, crash points and what is logged end with the test."""
     yield
     _forget_ignis()
+    # Up to a minute after the first failures of a queue, their log says how many there were since.
+    FAILURES.flush(*FAILURES._minutes)
     logger = logging.getLogger("queue_core")
     level = logger.level
     logger.setLevel(logging.NOTSET)
