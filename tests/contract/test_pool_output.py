@@ -16,10 +16,12 @@ import pytest
 from queue_core import (
     BadOption,
     ConsumerPool,
+    IdSet,
     Later,
     NoSuchQueue,
     Reject,
     Retry,
+    Settlement,
     batch_handler,
     constant,
 )
@@ -30,8 +32,12 @@ from queue_core.handling.verdicts import Verdicts
 from queue_core.pool import output as pool_output
 from queue_core.pool.output import PoolOutcomes, PoolOutput
 from queue_core.segments import stager
+from queue_core.values.model import StagedOutput
+from queue_core.verbs.capacity.bounds import OnFull
+from queue_core.waiting.settled_load import settle_and_load
+from tests.books import audit
 from tests.contract.pools import PATIENCE, eventually
-from tests.factories import make_queue, numbers_of, orders
+from tests.factories import make_filled, make_queue, make_staged, numbers_of, orders
 
 pytestmark = pytest.mark.each_catalog
 
@@ -194,6 +200,29 @@ def test_rows_of_no_message_fail_the_batch(store, queue, results):
     assert "2 rows for queue 'results' and 4 messages" in reason
     assert "_message_id" in reason
     assert results.browse().num_rows == 0
+
+
+def test_rows_of_lost_messages_are_left_out_of_each_segment(store):
+    queue, output = make_filled(store, 4), make_queue(store, "output")
+    ids = queue.fire("all").ids
+    queue.delete(ids[2:3])
+    staged = [*make_staged(output, orders(2)), *make_staged(output, orders(2, 2))]
+
+    lost = settle_and_load(
+        store.catalog,
+        store.storage,
+        [queue.info],
+        Settlement(deleted=IdSet.of(ids)),
+        None,
+        None,
+        output.info,
+        StagedOutput(tuple(staged), ids.to_numpy()),
+        OnFull(),
+    )
+
+    assert lost.tolist() == ids[2:3].to_pylist()
+    assert numbers_of(output.browse()) == [0, 1, 3]
+    audit(store)
 
 
 def test_rows_of_messages_that_others_have_got_are_not_loaded(store, queue, results):

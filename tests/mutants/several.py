@@ -308,6 +308,13 @@ OF_SEVERAL = (
         "",
         "tests/unit/handling/test_results.py",
     ),
+    _of(
+        "segments after the first keep the rows of lost messages",
+        "queue_core/waiting/settled_load",
+        "        first += segment.rows\n",
+        "        first += 0\n",
+        "pool_output",
+    ),
     # Scans.
     _of(
         "a condition on attempts is remembered",
