@@ -110,7 +110,8 @@ def _copy(folder: Path) -> None:
 def _named(output: list[str]) -> str:
     """Return the test or the seed that failed."""
     for line in output:
-        if line.startswith(("FAILED", "ERROR")):
+        # Not a line of the log that pytest repeats.
+        if line.startswith(("FAILED tests", "ERROR tests")):
             return f"`{line.split()[1].split('[')[0]}`"
         if line.startswith("seed "):
             return line.split(":")[0]

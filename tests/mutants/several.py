@@ -309,6 +309,13 @@ OF_SEVERAL = (
         "tests/unit/handling/test_results.py",
     ),
     _of(
+        "a late value has a second message in hand after an older call",
+        "queue_core/pool/late_flows",
+        "                self._in_hand.setdefault(value, None)\n",
+        "                self._in_hand[value] = None\n",
+        "tests/unit/pool/test_late_flows.py",
+    ),
+    _of(
         "segments after the first keep the rows of lost messages",
         "queue_core/waiting/settled_load",
         "        first += segment.rows\n",

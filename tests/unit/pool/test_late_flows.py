@@ -46,8 +46,10 @@ def test_only_the_first_message_of_each_late_value_is_handled_and_the_next_firin
 def test_a_value_is_late_no_more_when_the_call_for_the_message_in_hand_ends_in_time():
     late = late_flows("a")
     late.screened(messages("a"))
-    # A call that had begun before says nothing.
+    # Calls that had begun before say nothing, and the message in hand stays the only one.
     assert not ended(late, (7, "a", None))
+    assert not ended(late, (8, "a", "timeout"))
+    assert late.left_out().values == {"a"}
     for kind in ("timeout", "unhandled", "unreadable"):
         assert ended(late, (0, "a", kind))
         assert late.left_out() is None
