@@ -5,9 +5,11 @@ import sqlalchemy as sa
 
 from queue_core.catalog.holder_tables import consumers as rows
 from queue_core.catalog.holders import interests
+from queue_core.catalog.poller import Watch
 from queue_core.errors import ConsumerFenced, QueueTaken
 from tests.dump import dump
 from tests.factories import make_queue, numbers_of, orders
+from tests.waiting import PATIENCE
 
 pytestmark = pytest.mark.each_catalog
 
@@ -59,6 +61,23 @@ def test_a_lower_priority_gets_nothing_while_a_higher_one_is_interested(queue, h
 
     assert gets(queue, last) == []
     assert gets(queue, first) == [0]
+
+
+@pytest.mark.parametrize("how", ["uninterested", "left"])
+def test_those_who_wait_are_woken_when_the_higher_one_is(store, queue, how):
+    first = join(queue, "first", priority=5)
+    with Watch(store.catalog) as watch:
+        while watch.wait(0.05):
+            pass
+        beat(queue, first)
+        assert not watch.wait(0)
+
+        if how == "left":
+            store.catalog.write(lambda connection: interests.leave(connection, first))
+        else:
+            beat(queue, first, interested=False)
+
+        assert watch.wait(PATIENCE)
 
 
 @pytest.mark.parametrize("how", ["uninterested", "gone", "left"])

@@ -98,6 +98,13 @@ OF_SEVERAL = (
         "        if False:\n",
         "tests/unit/consumers/test_manager.py",
     ),
+    _of(
+        "a consumer that wants no more tells nobody",
+        "queue_core/catalog/holders/interests",
+        "    _notify(connection, changed.scalars().all())\n",
+        "    pass\n",
+        "interests",
+    ),
     # Suspects.
     _of(
         "others overtake a suspect of their group",
