@@ -3,6 +3,7 @@
 import logging
 import threading
 import time
+from functools import partial
 
 import pyarrow as pa
 import pytest
@@ -322,6 +323,16 @@ def test_only_one_process_runs_a_job_and_another_one_continues_it(store, address
     assert main(queue) == [0, 1, 2, 3, 4, 5]
     first.run()
     assert the_job(store)["moved"] == 6
+
+
+def test_two_processes_that_have_found_a_job_do_not_both_begin_it(store):
+    job_id = with_sidelined(store, 5).start_shovel()
+    with store.catalog.read() as connection:
+        job = job_rows.find(connection, job_id)
+
+    store.catalog.write(partial(job_rows.begin, job=job))
+    with pytest.raises(job_rows.NotMine):
+        store.catalog.write(partial(job_rows.begin, job=job))
 
 
 def test_a_process_that_only_stalled_moves_nothing_beside_its_successor(store, address):

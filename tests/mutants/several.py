@@ -206,6 +206,20 @@ OF_SEVERAL = (
         "return due_in",
         "redrive",
     ),
+    _of(
+        "two processes begin one job",
+        "queue_core/catalog/records/jobs",
+        "_change(connection, _open(job.id).where(same), state=RUNNING",
+        "_change(connection, _open(job.id), state=RUNNING",
+        "redrive",
+    ),
+    _of(
+        "what the console remembers of a key takes room twice",
+        "ignis_console/shared",
+        "        self.forget(key)\n        with self._lock:\n            self._values[key] = value",
+        "        with self._lock:\n            self._values[key] = value",
+        "tests/unit/ignis_console/test_shared.py",
+    ),
     # Limits that queues share, and several limits of one.
     _of(
         "a queue's own limit comes after the shared one",

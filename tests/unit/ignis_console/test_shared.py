@@ -178,6 +178,15 @@ def test_a_value_is_found_by_its_token():
     assert kept.find(None) is kept.find("guessed") is None
 
 
+def test_a_value_that_is_replaced_takes_room_once():
+    kept: Remembered[str] = Remembered(10, len)
+    for value in ("aaaa", "bbbb"):
+        kept.put("same", value)
+    kept.put("other", "cccccc")
+
+    assert (kept.find("same"), kept.find("other")) == ("bbbb", "cccccc")
+
+
 def test_the_oldest_is_forgotten_first_and_what_is_too_large_at_once():
     kept: Remembered[str] = Remembered(10, len)
     tokens = [kept.keep(value) for value in ("aaaa", "bbb", "ccc")]
