@@ -105,6 +105,14 @@ OF_SEVERAL = (
         "    pass\n",
         "interests",
     ),
+    _of(
+        "two loads take the same room of a bounded queue",
+        "queue_core/verbs/capacity/bounds",
+        "    named_locks.lock_room(connection, queue.id)\n"
+        "    usage = read_usage(connection, queue)\n    load",
+        "    usage = read_usage(connection, queue)\n    load",
+        f"{_RACES}/test_load.py",
+    ),
     # Suspects.
     _of(
         "others overtake a suspect of their group",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from queue_core.errors import StaleCheckpoint
+from queue_core.errors import QueueFull, StaleCheckpoint
 from queue_core.waiting.publish import publish_once
 from tests.books import audit, leftover_files
 from tests.factories import make_batch, make_queue, numbers_of, orders
@@ -40,6 +40,20 @@ def test_a_load_that_fails_leaves_no_gap(store, race):
     assert race(loads(10), "load.before_commit", loads(10, 10), fails=True) == (None, 10)
     assert numbers_of(queue.fire("all").messages) == list(range(10, 20))
     assert queue.metadata().column("load_pointer").to_pylist() == [10, 0]
+    audit(store)
+
+
+def test_two_loads_never_take_the_same_room(store, one, two):
+    queue = make_queue(store, shards=2, key="number", max_size=15, overflow="fail")
+
+    one.start(loads(10), "load.before_commit")
+    two.start(loads(10, 10))
+    assert two.waits()
+
+    assert one.finish() == 10
+    with pytest.raises(QueueFull):
+        two.finish()
+    assert queue.browse().num_rows == 10
     audit(store)
 
 
