@@ -26,7 +26,8 @@ def states(store) -> list[str]:
 def test_ticked_queues_are_counted_and_paused(operator, store, queues):
     assert operator.get("/").text.count('name="queues"') == 3
 
-    page = operator.get("/actions/pause?queues=acme.a&queues=acme.b").text
+    # One may be named twice.
+    page = operator.get("/actions/pause?queues=acme.a&queues=acme.b&queues=acme.a").text
 
     assert page.count("3 messages wait") == 2
     assert "globex" not in page

@@ -1,5 +1,7 @@
 """Which consumer may fire: priorities, exclusive and single active consumers, between processes."""
 
+import time
+
 import pytest
 import sqlalchemy as sa
 
@@ -9,7 +11,7 @@ from queue_core.catalog.poller import Watch
 from queue_core.errors import ConsumerFenced, QueueTaken
 from tests.dump import dump
 from tests.factories import make_queue, numbers_of, orders
-from tests.waiting import PATIENCE
+from tests.waiting import PATIENCE, Caller
 
 pytestmark = pytest.mark.each_catalog
 
@@ -202,6 +204,23 @@ def test_the_view_tells_priority_and_interest(store, queue):
     assert told() == (3, "", "single")
     store.catalog.write(lambda c: interests.leave(c, consumer))
     assert told() == (None, None, None)
+
+
+def test_two_consumers_that_ask_at_once_are_not_both_exclusive(store, queue):
+    consumers, others = [store.consumer(name, beats=True) for name in ("one", "two")], []
+
+    def claim(connection, consumer):
+        interests.register(connection, consumer, [queue.info.id], claim=interests.EXCLUSIVE)
+
+    def slowly(connection):
+        claim(connection, consumers[0])
+        others.append(Caller(lambda: store.catalog.write(lambda c: claim(c, consumers[1]))))
+        time.sleep(0.3)
+
+    store.catalog.write(slowly)
+
+    with pytest.raises(QueueTaken, match="one"):
+        others[0].done()
 
 
 def test_a_dropped_queue_takes_the_interest_in_it_along(store, queue):

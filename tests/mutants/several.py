@@ -113,6 +113,13 @@ OF_SEVERAL = (
         "    usage = read_usage(connection, queue)\n    load",
         f"{_RACES}/test_load.py",
     ),
+    _of(
+        "two consumers become exclusive at once",
+        "queue_core/catalog/holders/interests",
+        "select(queues.c.id).where(here).order_by(queues.c.id).with_for_update()",
+        "select(queues.c.id).where(here).order_by(queues.c.id)",
+        "interests",
+    ),
     # Suspects.
     _of(
         "others overtake a suspect of their group",
@@ -220,6 +227,13 @@ OF_SEVERAL = (
         "_change(connection, _open(job.id).where(same), state=RUNNING",
         "_change(connection, _open(job.id), state=RUNNING",
         "redrive",
+    ),
+    _of(
+        "the console acts twice on a queue that is named twice",
+        "ignis_console/several",
+        'names = dict.fromkeys((call.ask.text("queues") or "").split())',
+        'names = (call.ask.text("queues") or "").split()',
+        "tests/console/test_several.py",
     ),
     _of(
         "what the console remembers of a key takes room twice",
