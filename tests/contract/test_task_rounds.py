@@ -8,6 +8,8 @@ from sqlalchemy import update
 from ignis_source.task_partition import do_runs
 from queue_core.catalog.holders import leases
 from queue_core.catalog.record_tables import task_runs
+from queue_core.catalog.records import schedule
+from queue_core.catalog.records import task_runs as runs
 from queue_core.catalog.tables import files
 from queue_core.segments import stager
 from queue_core.support import faults
@@ -221,3 +223,32 @@ def test_shares_of_a_deep_check_find_each_fault_once(store, stream, monkeypatch)
     assert sum(count for _, _, count in one.told(start, end)) == 2
     for file, data in zip(spoiled, bytes_before, strict=True):
         file.write_bytes(data)
+
+
+def test_a_run_that_a_stream_holds_keeps_others_from_its_task_until_it_is_done_or_abandoned(store):
+    queue = make_queue(store)
+    job = {"queue_id": queue.info.id, "task": "shovel"}
+    run = job | {"target_id": queue.info.id, "share": 0, "shares": 1}
+
+    def is_due(seconds):
+        return store.catalog.write(
+            lambda c: schedule.claim(c, queue.info.id, "shovel", seconds, first=0.0)
+        )
+
+    def claim(number):
+        store.catalog.write(lambda c: runs.claim(c, "stream", number, [run]))
+        with store.catalog.read() as connection:
+            return runs.of_rounds(connection, "stream", number - 1, number)[0].id
+
+    assert is_due(0.0)
+    first = claim(1)
+    assert not is_due(0.0)
+    store.catalog.write(lambda c: runs.finish(c, first, None))
+    assert not store.catalog.write(lambda c: runs.is_open(c, first))
+    assert is_due(3600.0)
+    assert not is_due(3600.0)
+    second = claim(2)
+    assert store.catalog.write(lambda c: runs.is_open(c, second))
+    abandon(store)
+    assert is_due(3600.0)
+    assert not store.catalog.write(lambda c: runs.is_open(c, second))

@@ -242,6 +242,27 @@ OF_SEVERAL = (
         "        with self._lock:\n            self._values[key] = value",
         "tests/unit/ignis_console/test_shared.py",
     ),
+    _of(
+        "a task on which a stream works is claimed",
+        "queue_core/catalog/records/schedule",
+        "            ~_has_run(task_runs.held()),\n",
+        "",
+        "task_rounds",
+    ),
+    _of(
+        "a task that a stream has abandoned rests until its time",
+        "queue_core/catalog/records/schedule",
+        "            | _has_run(task_runs.abandoned()),\n",
+        ",\n",
+        "task_rounds",
+    ),
+    _of(
+        "a run that was taken over is open",
+        "queue_core/catalog/records/task_runs",
+        "task_runs.c.id == run_id, _OPEN).with_for_update()",
+        "task_runs.c.id == run_id).with_for_update()",
+        "task_rounds",
+    ),
     # Limits that queues share, and several limits of one.
     _of(
         "a queue's own limit comes after the shared one",
