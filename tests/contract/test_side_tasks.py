@@ -1,5 +1,6 @@
 """Side tasks: of all processes that ask, one runs a due task; only the leader sweeps."""
 
+import uuid
 from datetime import UTC, datetime
 
 import pyarrow as pa
@@ -273,7 +274,7 @@ def test_what_failed_is_due_again_soon_and_keeps_no_other_from_running(
     tasks = tasks_of(store, leader, "shovel", timings=timings)
     shovel = shovel_task.shovel
     # The log of a process tells each text once.
-    text = f"{store.address.storage}: not now"
+    text = f"not now, {uuid.uuid4()}"
 
     def fails_once(catalog, queue, *_):
         monkeypatch.setattr(shovel_task, "shovel", shovel)
