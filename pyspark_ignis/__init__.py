@@ -5,7 +5,7 @@ The names in `__all__` are the public surface: they stay, or the changelog says 
 Every other module may move.
 
 Spark imports this package to find the data source, and one failing import hides all data sources.
-The command line is also here, and must not wait for Spark. So this module imports nothing, and
+Those who need only a part of it must not wait for the rest. So this module imports nothing, and
 resolves each name on first use.
 """
 

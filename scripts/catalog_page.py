@@ -15,6 +15,7 @@ from sqlalchemy import Column, Table
 from sqlalchemy.dialects import postgresql, sqlite
 
 from queue_core.catalog import holder_tables, record_tables, tables
+from queue_core.catalog.format import FORMAT
 from scripts.catalog_statements import recorded
 from scripts.docstrings import markdown
 
@@ -27,7 +28,7 @@ This page describes a store so exactly that you can write a reader in any langua
 `Queue.browse()`. `make docs` generates the tables from `queue_core/catalog/tables.py`, `holder_tables.py` and `record_tables.py`, and records the statements while it runs the
 verbs; a test fails when this page is out of date.
 
-This is format 1. A later version may have another, and changes the number: read it first, and refuse a number that you do not
+This is format {format}. A later version may have another, and changes the number: read it first, and refuse a number that you do not
 know ([versions](versions.md#formats)). If figures are all that you need, read the [views](monitoring.md#sql-views), which keep their
 columns.
 
@@ -216,7 +217,10 @@ _POSTGRESQL = "## Statements on PostgreSQL"
 def page(catalog: str | None = None) -> str:
     """Return the whole page; without the URL of a PostgreSQL catalog, that part is as it was."""
     declared = [name for name in _comments() if name in tables.metadata.tables]
-    head = [_HEAD, *(_table(tables.metadata.tables[name]) for name in declared)]
+    head = [
+        _HEAD.replace("{format}", str(FORMAT)),
+        *(_table(tables.metadata.tables[name]) for name in declared),
+    ]
     lite = statements(
         "## Statements on SQLite",
         "A `?` stands for a parameter. But for the reads with which a firing begins, the statements of a verb are one transaction.",

@@ -1,4 +1,4 @@
-"""The verbs: one file, one transaction each.
+"""The verbs: one file each, with its transaction, or the rounds of a long one.
 
 What each verb does to slices:
 

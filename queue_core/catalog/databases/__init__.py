@@ -1,4 +1,4 @@
-"""What SQLite and PostgreSQL do differently: one class for each, which only `catalog` uses.
+"""What SQLite and PostgreSQL do differently: one class for each, which `catalog` uses.
 
 `interface.Dialect` has the questions, and each class answers all of them, with the reasons.
 `catalog/dialect.py` finds the class for a connection, and imports no other one.

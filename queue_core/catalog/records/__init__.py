@@ -1,4 +1,5 @@
 """What the catalog records beside messages: failures, schedules, publications, samples, keys.
 
-May import `values` and the catalog's database. Must not change slices.
+May import `values`, `catalog/slices` and the catalog's database. Only `retries.py` changes slices:
+it notes when they are due.
 """
