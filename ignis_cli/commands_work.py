@@ -16,6 +16,7 @@ from ignis_cli.supervising import end_with_supervisor, supervised
 from queue_core import Breaker, ConsumerPool, IgnisError
 from queue_core.errors import BadOption
 from queue_core.pool.held_bytes import MAX_BYTES
+from queue_core.support.collector import pass_over_all
 from queue_core.support.import_paths import imported, is_path
 from queue_core.values.names import check_consumer, of_process
 
@@ -116,6 +117,7 @@ def work(
 
 def _run(pool: ConsumerPool, queues: list[str], seconds: float, *, drain: bool) -> dict[str, int]:
     """Run a pool in this process; return what it has counted."""
+    pass_over_all()
     try:
         if drain:
             with pool:

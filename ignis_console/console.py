@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import time
 from collections.abc import Hashable
 from concurrent.futures import ThreadPoolExecutor
@@ -21,6 +20,7 @@ from ignis_console.redrives import Redrive
 from ignis_console.shared import Look, Remembered, Shared
 from queue_core.errors import CatalogUnavailable, IgnisError
 from queue_core.store import Store
+from queue_core.support.collector import pass_over_all
 from queue_core.values.rows import Numbers
 from queue_core.verbs.operator.chosen import Chosen, number_of
 from queue_core.watching import prometheus
@@ -86,10 +86,7 @@ class Console:
 
     def prepare(self) -> None:
         """Make the first page quick; for a process of its own."""
-        # A collection that looks through all that the imports left takes 20 to 80 ms, and may come
-        # within a transaction.
-        gc.collect()
-        gc.freeze()
+        pass_over_all()
         with suppress(IgnisError):
             self.overview()
 

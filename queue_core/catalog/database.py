@@ -167,15 +167,16 @@ class Catalog:
         raise AssertionError("the loop above returns or raises")
 
     @contextmanager
-    def read(self, *, locking: bool = False) -> Iterator[Connection]:
+    def read(self, *, locking: bool = False, apart: bool = False) -> Iterator[Connection]:
         """
         Open a transaction that sees one state of the catalog and changes nothing.
 
-        With *locking*, it may take locks, and each statement may see a newer state.
+        With *locking*, it may take locks, and each statement may see a newer state. The same holds
+        with *apart*, for which a server is asked only once for each statement.
         """
         locks = locking and self._dialect.writes_in_parallel
         try:
-            with self._transaction(write=locks) as connection:
+            with self._transaction(write=locks, apart=apart) as connection:
                 yield connection
         except DBAPIError as error:
             raise self.translated(error) from error
@@ -232,7 +233,12 @@ class Catalog:
 
     @contextmanager
     def _transaction(
-        self, *, write: bool, late: bool = False, seconds: float | None = None
+        self,
+        *,
+        write: bool,
+        late: bool = False,
+        apart: bool = False,
+        seconds: float | None = None,
     ) -> Iterator[Connection]:
         self.check_open()
         if self.is_replaced() and threading.get_ident() not in self._preparers:
@@ -244,7 +250,7 @@ class Catalog:
         with self._connected() as connection:
             if seconds is not None:
                 self._dialect.limit_waits(connection, seconds)
-            self._dialect.begin(connection, write=write, late=late)
+            self._dialect.begin(connection, write=write, late=late, apart=apart)
             try:
                 with notifications.sending(connection, self._dialect):
                     yield connection

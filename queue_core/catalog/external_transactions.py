@@ -80,7 +80,7 @@ class CallersCatalog(Catalog):
         """Go on: others wait for the end of the caller's transaction."""
 
     @contextmanager
-    def read(self, *, locking: bool = False) -> Iterator[Connection]:
+    def read(self, *, locking: bool = False, apart: bool = False) -> Iterator[Connection]:
         """Return the caller's connection; it sees the changes of its transaction."""
         try:
             yield self.connection

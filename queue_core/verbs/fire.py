@@ -74,7 +74,8 @@ def fire(
     `Unacknowledged` if earlier tickets must be acknowledged first.
     """
     take_in_for(catalog, request)
-    with catalog.read() as connection:
+    # Whatever it sees, the transaction that fires looks again.
+    with catalog.read(apart=True) as connection:
         open_to, ahead, detached = interests.open_to(
             connection,
             consumer,

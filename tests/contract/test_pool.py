@@ -557,7 +557,9 @@ def test_a_pool_survives_a_person_who_puts_its_messages_back_again_and_again(sto
             queue.choose("all").reload(consumer="till")
             time.sleep(0.02)
         # Drain alone would not do: it does not wait for messages that are put off.
-        eventually(lambda: queue.browse().num_rows + queue.browse(magazine="sideline").num_rows == 0)
+        eventually(
+            lambda: queue.browse().num_rows == queue.browse(magazine="sideline").num_rows == 0
+        )
         assert pool.drain(PATIENCE)
 
     assert queue.browse().num_rows == queue.browse(magazine="sideline").num_rows == 0

@@ -95,12 +95,15 @@ class Dialect(ABC):
         """Return a name for the place of the catalog with *table*; a copy has another one."""
 
     @abstractmethod
-    def begin(self, connection: Connection, *, write: bool, late: bool = False) -> None:
+    def begin(
+        self, connection: Connection, *, write: bool, late: bool = False, apart: bool = False
+    ) -> None:
         """
         Open a transaction that reads one state of the catalog, or that may write.
 
         *late*: where one transaction writes at a time, lock the others out with `take`. It fails
-        with an error to retry if others have written since the transaction began to read.
+        with an error to retry if others have written since the transaction began to read. *apart*:
+        each statement may read another state.
         """
 
     @abstractmethod

@@ -111,7 +111,11 @@ def _not_indexed(element: not_indexed, compiler: Any, **options: Any) -> str:
 
 def _writable(driver: Any, _: Any) -> None:
     """Let the next transaction of a connection be a usual one."""
-    if driver is not None and not driver.closed and driver.read_only:
+    if driver is None or driver.closed:
+        return
+    if driver.autocommit:
+        driver.autocommit = False
+    if driver.read_only:
         driver.set_isolation_level(None)
         driver.set_read_only(None)
 
@@ -204,12 +208,17 @@ class Postgresql(Dialect):
         )
         return " ".join(["database", *names, str(connection.scalar(oids, {"table": table.name}))])
 
-    def begin(self, connection: Connection, *, write: bool, late: bool = False) -> None:
+    def begin(
+        self, connection: Connection, *, write: bool, late: bool = False, apart: bool = False
+    ) -> None:
         """Open a transaction."""
         # The driver begins one with the first statement. Without REPEATABLE READ each statement
         # would see a newer state. The driver says so in its BEGIN.
-        if not write:
-            driver: Any = connection.connection.driver_connection
+        driver: Any = connection.connection.driver_connection
+        if apart:
+            # There is no BEGIN and no COMMIT to wait for.
+            driver.autocommit = True
+        elif not write:
             driver.set_isolation_level(_REPEATABLE_READ)
             driver.set_read_only(True)
 

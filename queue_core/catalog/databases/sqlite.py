@@ -212,7 +212,9 @@ class Sqlite(Dialect):
         """Return the number of the file's inode."""
         return f"file {Path(connection.engine.url.database or '').stat().st_ino}"
 
-    def begin(self, connection: Connection, *, write: bool, late: bool = False) -> None:
+    def begin(
+        self, connection: Connection, *, write: bool, late: bool = False, apart: bool = False
+    ) -> None:
         """Open a transaction."""
         connection.info[_LATE] = write and late
         if not write:
