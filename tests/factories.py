@@ -191,7 +191,8 @@ def planned(
     store: Store, queue: Queue, consumer: Consumer, count: int, **wanted: Any
 ) -> Ticket | None:
     """Fire as a streaming query does: the messages are unseen until they are planned."""
-    terms = terms_of([queue.info], wanted.get("magazine", Magazine.MAIN), None, BY_SHARD)
+    magazine = wanted.get("magazine", Magazine.MAIN)
+    terms = terms_of([queue.info], magazine, None, BY_SHARD, store.storage.uri)
     what = FireRequest(
         queue_ids=(queue.info.id,), max_messages=count, terms=Terms(fair=terms.fair), **wanted
     )

@@ -266,7 +266,7 @@ def _take_candidates(
 def _unfired(
     connection: Connection, request: FireRequest, candidates: Candidates, lock: Lock
 ) -> set[ShardKey] | None:
-    """Lock turns; return the shards that nobody fired from since the search (None: all)."""
+    """Lock shards; return those that nobody fired from since the search (None: all)."""
     locks = lock is not None and dialect.of(connection).writes_in_parallel
     if not locks and not candidates.fired:
         return None

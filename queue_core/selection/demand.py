@@ -68,7 +68,6 @@ class Demand:
             max_bytes=self.max_bytes,
             selection=selection,
             rules=fireable(queues, self.magazine),
-            terms=terms_of(queues, self.magazine, self.order_by, self.order),
+            terms=terms_of(queues, self.magazine, self.order_by, self.order, storage),
             even_if_paused=self.even_if_paused,
-            storage=storage,
         )

@@ -52,9 +52,6 @@ class FireRequest(Wanted):
     #: The newest ticket of the consumer that Spark has logged; the new ticket follows it.
     after: int = 0
 
-    #: URI of the storage, in which selectors of subscriptions read; it can have credentials.
-    storage: str = field(default="", repr=False)
-
     @property
     def must_see_all(self) -> bool:
         """Whether it chooses among all messages, so that all of the logs must be taken in."""

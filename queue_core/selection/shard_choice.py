@@ -8,7 +8,7 @@ have not enough. For the tasks of a Spark query, and in the sideline, where many
 due yet, one is needed for each message. Beside other firings (`Contention`), those are needed that
 have enough together, so that others can go on beside it.
 
-A firing waits for turns only before it has locked any, and locks those in order of shards. So no
+A firing waits for locks only before it has any, and takes those in order of shards. So no
 two firings can wait for each other.
 """
 
@@ -30,8 +30,8 @@ from queue_core.selection.request import FireRequest
 from queue_core.values.model import Magazine
 from queue_core.values.plan import in_turn, passed_over
 
-#: How to lock turns: ``"skip"`` locks free ones, ``"some"`` waits for those that a firing needs,
-#: ``"wait"`` waits for all. None locks no turn.
+#: How to lock shards: ``"skip"`` locks free ones, ``"some"`` waits for those that a firing needs,
+#: ``"wait"`` waits for all. None locks no shard.
 Lock: TypeAlias = Literal["skip", "some", "wait"] | None
 
 #: How many messages of a shard a firing takes before it needs a further one.
@@ -100,7 +100,7 @@ def choose_shards(
     of_each = limit if few else _of_each(request, limit)
     turn = sum(shard.fired for shard in seen.values() if shard.waiting)
     if lock == "some":
-        # Those who wait should not all wait for the same turns.
+        # Those who wait should not all wait for the same locks.
         turn = random.getrandbits(32) * limit
     places = {place_in_turn(key): count for key, count in waiting.items()}
     wanted = [place_in_turn(place) for place in in_turn(places, limit, turn, of_each)]

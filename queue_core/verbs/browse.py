@@ -79,7 +79,7 @@ def browse_next(
 ) -> tuple[Ticket, Window] | None:
     """Return a ticket for places that the consumer has not seen; None if there are none."""
     if request.terms.logged:
-        take_in(catalog, request.storage, request.queue_ids)
+        take_in(catalog, request.terms.storage, request.queue_ids)
     horizon = request.horizon or Horizon.now(catalog, request.queue_ids, request.magazine)
 
     def unseen(connection: Connection) -> tuple[Window, int]:

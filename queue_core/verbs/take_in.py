@@ -41,7 +41,7 @@ ROUND_MESSAGES = 1_000_000
 def take_in_for(catalog: Catalog, request: FireRequest) -> None:
     """Take in what a firing needs as slices. Raises `DamagedSegment`."""
     if request.must_take_in:
-        take_in(catalog, request.storage, request.queue_ids, request)
+        take_in(catalog, request.terms.storage, request.queue_ids, request)
 
 
 def take_in(

@@ -48,7 +48,7 @@ def test_a_firing_takes_the_tokens_of_one_window(store, order):
 def test_a_firing_tells_nothing_of_an_earlier_one_with_the_same_request(store):
     queue = make_queue(store, limits=limit(per_second=SLOW))
     queue.load(orders(2))
-    terms = terms_of([queue.info], Magazine.MAIN, None, BY_SHARD)
+    terms = terms_of([queue.info], Magazine.MAIN, None, BY_SHARD, "")
     request, reader = FireRequest(queue_ids=(queue.info.id,), terms=terms), store.consumer()
 
     taken, refused = (fire(store.catalog, reader, request) for _ in range(2))

@@ -1,5 +1,5 @@
 """What the catalog records beside messages: failures, schedules, publications, samples, keys.
 
-May import `values`, `catalog/slices` and the catalog's database. Only `retries.py` changes slices:
-it notes when they are due.
+May import `handling`, `values` and the rest of the catalog. Must not change slices; only
+`retries.py` does, since it notes when they are due.
 """

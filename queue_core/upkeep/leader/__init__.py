@@ -2,6 +2,8 @@
 
 Elected by a lease in the catalog (`queue_core.upkeep.leader.lease`), or by ZooKeeper
 (`queue_core.upkeep.leader.zookeeper`).
+
+May import `catalog`, `values` and `support`. Must not run a side task.
 """
 
 from __future__ import annotations
