@@ -100,7 +100,7 @@ def ignis(
 
 
 def is_like(name: str, pattern: str) -> bool:
-    """Return whether the name of a queue matches a pattern, as those of a shell."""
+    """Return whether the name of a queue matches a pattern like those of a shell."""
     return fnmatchcase(name, pattern)
 
 
@@ -177,7 +177,7 @@ def command(panel: str, name: str | None = None) -> Callable[[Function], Functio
 
 
 def for_each(all_made: Sequence[Any], function: Callable[..., None], given: Any) -> None:
-    """Call a function for one queue after another; one that fails does not keep it from others."""
+    """Call a function for each queue; if it fails for one, the others still have their call."""
     codes = [0]
     for made in all_made:
         try:
