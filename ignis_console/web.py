@@ -122,7 +122,7 @@ def _of_json(body: bytes) -> tuple[dict[str, str], frozenset[str]]:
 
 
 def _once(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    """Return fields by their names; raises `BadOption` for a name that is given twice."""
+    """Return fields by their names; refuses one that is given twice."""
     found: dict[str, Any] = {}
     for name, value in pairs:
         if name in found:
