@@ -107,7 +107,7 @@ def test_a_wait_for_a_paused_queue_is_no_busy_loop(queue, pause, monkeypatch):
     queue.load(orders(3))
     pause.begin()
     looks, read = [], queue.store.catalog.read
-    monkeypatch.setattr(queue.store.catalog, "read", lambda: looks.append(1) or read())
+    monkeypatch.setattr(queue.store.catalog, "read", lambda **how: looks.append(1) or read(**how))
     assert len(queue.fire("all", timeout=1.0)) == 0
     assert len(looks) < 20
 
