@@ -6,7 +6,7 @@ import pytest
 import sqlalchemy as sa
 
 from queue_core.catalog.holder_tables import consumers as rows
-from queue_core.catalog.holders import interests
+from queue_core.catalog.holders import consumers, interests
 from queue_core.catalog.poller import Watch
 from queue_core.errors import ConsumerFenced, QueueTaken
 from tests.dump import dump
@@ -31,7 +31,11 @@ def join(queue, name, **how):
 
 
 def beat(queue, consumer, *, interested=True):
-    queue.store.catalog.write(lambda c: interests.beat(c, consumer, interested=interested))
+    def work(connection):
+        consumers.heartbeat(connection, consumer)
+        interests.tell(connection, consumer, interested=interested)
+
+    queue.store.catalog.write(work)
 
 
 #: Seconds without a heartbeat after which a consumer is gone: the living ones here send none.

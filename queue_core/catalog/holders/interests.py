@@ -34,7 +34,7 @@ from sqlalchemy.sql.selectable import FromClause
 from queue_core.catalog import dialect, notifications, seals
 from queue_core.catalog.holder_tables import consumers as consumer_rows
 from queue_core.catalog.holder_tables import interests
-from queue_core.catalog.holders import consumers, leases, waiters
+from queue_core.catalog.holders import leases, waiters
 from queue_core.catalog.queues import check_unchanged, dropped, given_up_error
 from queue_core.catalog.records.pauses import is_paused
 from queue_core.catalog.tables import queues
@@ -116,9 +116,8 @@ def _add(
         connection.execute(insert(interests).values(queue_id=queue_id, **row))
 
 
-def beat(connection: Connection, consumer: Consumer, *, interested: bool) -> None:
-    """Record a heartbeat, and whether the consumer wants messages; raises `ConsumerFenced`."""
-    consumers.heartbeat(connection, consumer)
+def tell(connection: Connection, consumer: Consumer, *, interested: bool) -> None:
+    """Record whether a consumer wants messages."""
     changed = connection.execute(
         update(interests)
         .where(interests.c.consumer_id == consumer.id, interests.c.interested != interested)

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 
-from sqlalchemy import Connection
-
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.holders import consumers
 from queue_core.errors import Conflict, IgnisError
@@ -21,7 +19,7 @@ class Heartbeat:
     """
     A thread of the consumer's process that regularly reports that it is alive.
 
-    There are *interval* seconds between two beats. *beat* writes one; by default, only the
+    There are *interval* seconds between two beats. *beat* sends one; by default, it writes only the
     heartbeat.
     """
 
@@ -30,11 +28,9 @@ class Heartbeat:
         catalog: Catalog,
         consumer: Consumer,
         interval: float,
-        beat: Callable[[Connection, Consumer], None] = consumers.heartbeat,
+        beat: Callable[[], object] | None = None,
     ) -> None:
-        self._catalog = catalog
-        self._consumer = consumer
-        self._beat = beat
+        self._beat = beat or (lambda: catalog.write(lambda c: consumers.heartbeat(c, consumer)))
         self._fenced: Conflict | None = None
         self._loop = Loop("heartbeat", self._beat_once, every=interval)
 
@@ -56,7 +52,7 @@ class Heartbeat:
         # While the catalog is unavailable, the consumer's own work reports it.
         with suppress(IgnisError):
             try:
-                self._catalog.write(lambda c: self._beat(c, self._consumer))
+                self._beat()
             except Conflict as error:
                 self._fenced = error
                 self._loop.end()

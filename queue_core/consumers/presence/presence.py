@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 
 from sqlalchemy import Connection
 
 from queue_core.catalog.database import Catalog
-from queue_core.catalog.holders import interests
+from queue_core.catalog.holders import consumers, interests
 from queue_core.consumers.presence.heartbeat import Heartbeat
 from queue_core.errors import IgnisError
 from queue_core.values.model import Consumer
@@ -48,7 +49,10 @@ class Presence:
                 connection, consumer, queue_ids, priority=priority, claim=claim
             )
         )
-        self._heartbeat = Heartbeat(catalog, consumer, interests.BEAT_SECONDS, self._beat)
+        #: What the catalog says of its interest, and the lock of those who change it.
+        self._told = True
+        self._telling = threading.Lock()
+        self._heartbeat = Heartbeat(catalog, consumer, interests.BEAT_SECONDS, self.announce)
         self._heartbeat.start()
 
     def check(self) -> None:
@@ -57,7 +61,8 @@ class Presence:
 
     def announce(self) -> None:
         """Report the interest now, without waiting for the next beat."""
-        self._catalog.write(lambda connection: self._beat(connection, self.consumer))
+        with self._telling:
+            self._told = self._catalog.write(self._beat)
 
     def stop(self) -> None:
         """Stop the heartbeat. Soon, this consumer counts as gone."""
@@ -72,5 +77,9 @@ class Presence:
             # Without a heartbeat, it soon counts as gone.
             return
 
-    def _beat(self, connection: Connection, consumer: Consumer) -> None:
-        interests.beat(connection, consumer, interested=self._interested(connection))
+    def _beat(self, connection: Connection) -> bool:
+        interested = self._interested(connection)
+        consumers.heartbeat(connection, self.consumer)
+        if interested != self._told:
+            interests.tell(connection, self.consumer, interested=interested)
+        return interested
