@@ -288,7 +288,7 @@ class PoolLife:
         """Return the queues' `concurrency`, and note which of them are paused."""
         if self._config.browse:
             return []
-        with self._store.catalog.read() as connection:
+        with self._store.catalog.read(apart=True) as connection:
             numbers = pauses.concurrencies(connection, [info.id for info in self._in_use])
         paused = sorted(name for name, number in numbers.items() if not number)
         if self.paused_queues and paused != self.paused_queues:

@@ -272,7 +272,7 @@ class AcquiringSource(MessageSource):
 
     def held_back(self) -> float | None:
         """Ask the catalog; another heartbeat of a preceding consumer extends the time."""
-        with self._queue.store.catalog.read() as connection:
+        with self._queue.store.catalog.read(apart=True) as connection:
             return interests.held_back(connection, self._consumer, self._queue.info.id)
 
     def _take_probe(self, breaker: PoolBreaker, most: int) -> HeldBatch | None:

@@ -132,7 +132,7 @@ class Retries:
         self._resting[queue, job] = self._clock() + seconds
 
     def _find(self, names: Collection[str] | None, job: str | None) -> list[Next]:
-        with self._catalog.read() as connection:
+        with self._catalog.read(apart=True) as connection:
             found = retries.next_due(connection, names)
         return found if job is None else [each for each in found if each.job == job]
 
