@@ -33,6 +33,8 @@ class AcquiringTickets:
         self._store = store
         self._queues = queues
         self._deletes = ack == consumers.DELETES_ON_COMMIT
+        #: Whether nothing was fired yet.
+        self._is_first = True
         # The number of messages of planned tickets, until it is known that a sink settles them.
         self._unsettled: dict[int, int] | None = {} if ack == consumers.SETTLES else None
 
@@ -47,8 +49,10 @@ class AcquiringTickets:
         fired = self._after(
             consumer, request.after, lambda: fire(catalog, consumer, request, seen=False)
         )
-        # At once: Spark ends this process without notice.
-        catalog.timings.flush(catalog.write, at_once=True)
+        if self._is_first or fired.ticket is None:
+            # Spark may end this process without notice, a short run after its first batch.
+            self._is_first = False
+            catalog.timings.flush(catalog.write, at_once=True)
         return fired
 
     def acknowledge(self, consumer: Consumer, ticket: int) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from ignis_source.offset import Offset
 from queue_core import ConsumerPool, Later, Store, batch_handler
 from queue_core.catalog.record_tables import tallies
 from queue_core.catalog.records import samples
@@ -164,6 +165,19 @@ def test_what_was_fired_by_hand_is_told_when_its_process_rests(store, moment, mo
                 ).run_due([])
             assert measured(store, "waiting")[float("inf")] == 5
     assert measured(store, "waiting")[float("inf")] == 5
+
+
+def test_a_query_tells_at_its_first_batch_and_when_it_has_no_more(store, session):
+    queue, query, at = make_queue(store), session(idleWait="10ms"), Offset("query", 0)
+    told = []
+
+    for number in range(4):
+        if number < 3:
+            queue.load(orders(1, first=number))
+        at = query.next(at, None, None)
+        told.append(max(measured(store, "waiting").values(), default=0))
+
+    assert told == [1, 1, 1, 3]
 
 
 def test_another_process_tells_what_this_one_has_measured(store):
