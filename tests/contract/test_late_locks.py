@@ -113,8 +113,8 @@ def held(store):
     kind = type(dialect.of(engine))
     take, begin = kind.take, kind.begin
 
-    def begin_noted(self, connection, *, write, late=False):
-        begin(self, connection, write=write, late=late)
+    def begin_noted(self, connection, *, write, late=False, **how):
+        begin(self, connection, write=write, late=late, **how)
         connection.info["held"] = [] if write and not late else None
 
     def take_noted(self, connection):
