@@ -1,8 +1,9 @@
 """The command `ignis`, also as ``python -m ignis_cli``."""
 
-import gc
 import signal
 import sys
+
+from queue_core.support.collector import collect_rarely
 
 #: What the command line needs beside the queue.
 _NEEDED = ("rich", "typer")
@@ -12,8 +13,7 @@ _INTERRUPTED = 130
 
 def main() -> None:
     """Run the command `ignis`, or say what is missing for it."""
-    # Imports make many objects that stay, through which Python would otherwise look each time.
-    gc.set_threshold(50_000)
+    collect_rarely()
     # Whoever starts it may have chosen that it ignores Ctrl-C.
     interruptible = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if interruptible:

@@ -30,15 +30,28 @@ def without_collections() -> Iterator[None]:
         gc.enable()
 
 
+def collect_rarely() -> None:
+    """
+    Let the collector look less often, up to `pass_over_all`, in a process that is all of ignis's.
+
+    Imports make many objects that stay, through which it would look again and again.
+    """
+    global _usual
+    _usual = gc.get_threshold()
+    gc.set_threshold(_RARE)
+
+
 def pass_over_all() -> None:
     """
-    Let the collector pass over all present objects, for a process that is all of ignis's.
+    Let the collector pass over all present objects, and look as often as usual from now on.
 
-    A full collection looks through what the imports left, which takes 20 to 90 ms, and it may come
-    within a transaction or while a message waits.
+    For a process that is all of ignis's. A full collection looks through what the imports left,
+    which takes 20 to 90 ms, and it may come within a transaction or while a message waits.
     """
     gc.collect()
     gc.freeze()
+    if _usual is not None:
+        gc.set_threshold(*_usual)
 
 
 def pass_over_imports() -> None:
@@ -60,6 +73,10 @@ def pass_over_imports() -> None:
         _passed_over = imported
 
 
+#: How many new objects let the collector look meanwhile.
+_RARE = 50_000
+#: When it usually looks, if it looks rarely.
+_usual: tuple[int, int, int] | None = None
 #: Spark sets this variable in workers that search for garbage.
 _REUSED = "SPARK_REUSE_WORKER"
 #: How many modules the collector passes over.

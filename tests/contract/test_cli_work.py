@@ -1,5 +1,6 @@
 """`ignis work`: a pool without a script."""
 
+import gc
 import os
 import signal
 import subprocess
@@ -15,6 +16,7 @@ from tests.contract.pools import eventually
 from tests.factories import make_queue, numbers_of, orders
 
 SHOP = """
+import gc
 import os
 import pathlib
 import time
@@ -45,6 +47,10 @@ def copy(order):
 def slow_copy(order):
     time.sleep(0.01)
     return {"number": order["number"]}
+
+def count(order):
+    pathlib.Path("thresholds").write_text(str(gc.get_threshold()))
+    return True
 
 def stuck(order):
     pathlib.Path(f"stuck-{os.getpid()}").touch()
@@ -124,6 +130,22 @@ def test_a_signal_ends_it_and_nothing_stays_in_flight(store, address, shop):
     assert f'"deleted": {2000 - row["waiting"]}' in said
     assert (row["in_flight"], row["sidelined"]) == (0, 0)
     assert 0 < row["waiting"] < 2000
+
+
+def test_the_garbage_of_a_handler_is_collected_as_usual(store, address, shop):
+    make_queue(store).load(orders(1))
+
+    subprocess.run(
+        [
+            *(sys.executable, "-m", "ignis_cli"),
+            *("--catalog", address.catalog, "--storage", address.storage),
+            *("work", "shop_of_test:count", "--queue", "orders", "--drain"),
+        ],
+        check=True,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+    )  # fmt: skip
+
+    assert Path("thresholds").read_text() == str(gc.get_threshold())
 
 
 def test_rows_of_a_handler_go_to_the_output(ignis, store, shop):

@@ -7,7 +7,12 @@ import weakref
 
 import pytest
 
-from queue_core.support.collector import pass_over_imports, without_collections
+from queue_core.support.collector import (
+    collect_rarely,
+    pass_over_all,
+    pass_over_imports,
+    without_collections,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -95,3 +100,17 @@ def test_only_workers_that_serve_many_tasks_pass_over_anything_if_they_may(
     thing = weakref.ref(Thing())
     pass_over_imports()
     assert not seen_after_a_search(thing)
+
+
+def test_it_looks_rarely_only_until_it_passes_over_all(monkeypatch):
+    monkeypatch.setattr("queue_core.support.collector._usual", None)
+    usual = gc.get_threshold()
+    pass_over_all()
+    assert gc.get_threshold() == usual
+    try:
+        collect_rarely()
+        assert gc.get_threshold()[0] > usual[0]
+        pass_over_all()
+        assert gc.get_threshold() == usual
+    finally:
+        gc.set_threshold(*usual)
