@@ -2,7 +2,8 @@
 Processes of `ignis work`: several of them, and again what dies.
 
 The processes have one end of a pipe. If the supervisor dies, however that happens, it closes, and
-they end as by SIGTERM; if they were ending already, at once.
+they end as by SIGTERM; if they were ending already, at once. Each has another pipe, into which it
+writes what it has counted: its standard output belongs to its handler.
 """
 
 from __future__ import annotations
@@ -16,15 +17,18 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 import typer
 
 from ignis_cli.invocation import REFUSED, Invocation, current
 from queue_core.pool.signals import asked_to_end
 
-#: The variable with the number of the pipe's end.
-_PIPE = "IGNIS_SUPERVISOR"
+#: The variables with the numbers of the ends of both pipes.
+_PIPE, _COUNTS = "IGNIS_SUPERVISOR", "IGNIS_SUPERVISOR_COUNTS"
+#: The most bytes of counts, which a pipe takes without a reader.
+_MOST_BYTES = 4096
 #: Seconds before a process that died is started again. If it ended with an error, they double up to
 #: the most, and begin again once a process has lived for the longest time. A process that was
 #: killed may have met the message that the next ones find.
@@ -41,6 +45,17 @@ def end_with_supervisor() -> None:
     pipe = os.environ.pop(_PIPE, None)
     if pipe is not None:
         threading.Thread(target=_end_after, args=(int(pipe),), daemon=True).start()
+
+
+def told_supervisor(counts: Mapping[str, int]) -> bool:
+    """In a process of a supervisor: tell it what was counted. Return whether there is one."""
+    pipe = os.environ.pop(_COUNTS, None)
+    if pipe is None:
+        return False
+    # It may have died.
+    with suppress(OSError):
+        os.write(int(pipe), json.dumps(counts).encode())
+    return True
 
 
 def _end_after(pipe: int) -> None:
@@ -85,7 +100,7 @@ class Supervisor:
             threading.Thread(target=self._keep, args=(each,), daemon=True) for each in commands
         ]
         self._lock = threading.Lock()
-        self._running: set[subprocess.Popen[str]] = set()
+        self._running: set[subprocess.Popen[bytes]] = set()
         #: Set when no process starts any more.
         self._ends = threading.Event()
         #: What the processes have counted; those that died have not.
@@ -113,14 +128,22 @@ class Supervisor:
     def _keep(self, arguments: Sequence[str]) -> None:
         """Run one process after another, until one ends by itself or none starts any more."""
         pause = _PAUSE_SECONDS
-        while (process := self._start(arguments)) is not None:
-            started = time.monotonic()
-            said, _ = process.communicate()
-            code = process.returncode
+        while True:
+            reading, writing = os.pipe()
+            with os.fdopen(reading, "rb", buffering=0) as told:
+                os.set_blocking(reading, False)
+                try:
+                    process = self._start(arguments, writing)
+                finally:
+                    os.close(writing)
+                if process is None:
+                    return
+                started = time.monotonic()
+                code = process.wait()
+                counts = told.read(_MOST_BYTES)
             with self._lock:
                 self._running.remove(process)
-                for line in said.splitlines():
-                    self.counts.update(json.loads(line))
+                self.counts.update(json.loads(counts) if counts else {})
                 self.refused = self.refused or code == REFUSED
                 self.died += code not in (0, REFUSED)
             if code in (0, REFUSED) or self._ends.is_set():
@@ -132,16 +155,14 @@ class Supervisor:
             self._ends.wait(pause)
             pause = min(pause * 2, _LONGEST_PAUSE_SECONDS)
 
-    def _start(self, arguments: Sequence[str]) -> subprocess.Popen[str] | None:
+    def _start(self, arguments: Sequence[str], pipe: int) -> subprocess.Popen[bytes] | None:
         with self._lock:
             if self._ends.is_set():
                 return None
             process = subprocess.Popen(
                 [sys.executable, "-m", "ignis_cli", "--json", *arguments],
-                stdout=subprocess.PIPE,
-                text=True,
-                env=self._environment,
-                pass_fds=[self._pipe],
+                env=self._environment | {_COUNTS: str(pipe)},
+                pass_fds=[self._pipe, pipe],
                 # Ctrl-C goes to this process alone, which asks the others to end, once.
                 start_new_session=True,
             )

@@ -48,6 +48,10 @@ def slow_copy(order):
     time.sleep(0.01)
     return {"number": order["number"]}
 
+def tell(order):
+    print("order", order["number"], flush=True)
+    return True
+
 def count(order):
     pathlib.Path("thresholds").write_text(str(gc.get_threshold()))
     return True
@@ -223,6 +227,24 @@ def test_no_process_outlives_its_supervisor(store, address, shop, ending):
     if ending == "killed":
         # They ended as after SIGTERM: nothing is in flight.
         assert sorted([*done, *numbers_of(queue.browse())]) == list(range(3000))
+
+
+def test_what_handlers_print_is_seen_beside_the_counts(store, address, shop):
+    make_queue(store, shards=4).load(orders(40))
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "ignis_cli"),
+            *("--catalog", address.catalog, "--storage", address.storage),
+            *("work", "shop_of_test:tell", "--queue", "orders", "--drain", "--processes", "2"),
+        ],
+        capture_output=True, text=True, check=True,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+    )  # fmt: skip
+
+    *printed, last = done.stdout.splitlines()
+    assert sorted(printed) == sorted(f"order {number}" for number in range(40))
+    assert last == "40 deleted"
+    assert "Traceback" not in done.stderr
 
 
 def test_processes_that_die_are_started_again(store, address, shop):
