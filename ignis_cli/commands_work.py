@@ -12,7 +12,7 @@ from ignis_cli.app import Limit, Positive, command, duration
 from ignis_cli.display import answer
 from ignis_cli.invocation import REFUSED, current
 from ignis_cli.logs import LogFormat
-from ignis_cli.supervising import end_with_supervisor, supervised, told_supervisor
+from ignis_cli.supervising import end_with_supervisor, supervised, tell_supervisor
 from queue_core import Breaker, ConsumerPool, IgnisError
 from queue_core.errors import BadOption
 from queue_core.pool.held_bytes import MAX_BYTES
@@ -73,7 +73,7 @@ def work(
     """
     seconds = duration("stop-after", stop_after)
     logs.start(log_format)
-    end_with_supervisor()
+    supervisor = end_with_supervisor()
     with current.get().store() as store:
         pool = ConsumerPool(
             store,
@@ -108,7 +108,8 @@ def work(
         names = [_name_of(name, number) for number in range(1, processes + 1)]
         logs.announce(f"working on {', '.join(queue)} in {processes} processes; Ctrl-C ends")
         counts, died = supervised([[*arguments, f"--name={each}"] for each in names], seconds)
-    if told_supervisor(counts):
+    if supervisor is not None:
+        tell_supervisor(supervisor, counts)
         return
     text = ", ".join(f"{count:,} {outcome}" for outcome, count in sorted(counts.items()))
     text = text or "no message was handled"

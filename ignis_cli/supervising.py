@@ -40,22 +40,20 @@ _END_SECONDS = 15.0
 _log = logging.getLogger(__name__)
 
 
-def end_with_supervisor() -> None:
-    """In a process of a supervisor: end when that has died."""
-    pipe = os.environ.pop(_PIPE, None)
+def end_with_supervisor() -> int | None:
+    """In a process of a supervisor: end when that has died. Return the pipe for the counts."""
+    # No process that a handler starts must take these pipes for its own.
+    pipe, counts = os.environ.pop(_PIPE, None), os.environ.pop(_COUNTS, None)
     if pipe is not None:
         threading.Thread(target=_end_after, args=(int(pipe),), daemon=True).start()
+    return None if counts is None else int(counts)
 
 
-def told_supervisor(counts: Mapping[str, int]) -> bool:
-    """In a process of a supervisor: tell it what was counted. Return whether there is one."""
-    pipe = os.environ.pop(_COUNTS, None)
-    if pipe is None:
-        return False
+def tell_supervisor(pipe: int, counts: Mapping[str, int]) -> None:
+    """Tell the supervisor of this process what was counted."""
     # It may have died.
     with suppress(OSError):
-        os.write(int(pipe), json.dumps(counts).encode())
-    return True
+        os.write(pipe, json.dumps(counts).encode())
 
 
 def _end_after(pipe: int) -> None:
