@@ -119,6 +119,8 @@ _COMMON = {
     "shard": "From 0.",
     "consumer_id": "`consumers.id`",
     "seal": "The checksum of the row; null in rows of an older ignis.",
+    "version": "Grows with each change of the row. In PostgreSQL, the key of the table is an index "
+    "of the shard and the version.",
 }
 _DECLARED = re.compile(r'^(?:(\w+) = Table\(| +Column\("(\w+)")')
 

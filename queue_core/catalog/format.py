@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from sqlalchemy import Connection, Float, Select, cast, insert, inspect, select, update
 
-from queue_core.catalog import dialect, log_step
+from queue_core.catalog import dialect, log_step, version_step
 from queue_core.catalog.databases.error_codes import LACKING
 from queue_core.catalog.holders import named_locks
 from queue_core.catalog.record_tables import samples as sample_rows
@@ -20,7 +20,7 @@ from queue_core.errors import DamagedCatalog, FormatTooNew, NoSuchStore
 from queue_core.support import faults
 
 #: The format that this version of ignis writes.
-FORMAT = 2
+FORMAT = 3
 
 #: The first format.
 OLDEST = 1
@@ -32,7 +32,7 @@ FIGURES, SAMPLES = "queue_figures", "queue_samples"
 #: no `Table`, because those have the newest format. It renames or removes all that changes its
 #: meaning, so that an older ignis that still has the catalog open gets an error and never misreads
 #: a row.
-STEPS: dict[int, Callable[[Connection], None]] = {1: log_step.take}
+STEPS: dict[int, Callable[[Connection], None]] = {1: log_step.take, 2: version_step.take}
 
 
 class StoreCreation(Protocol):

@@ -47,6 +47,9 @@ _GROWING = ("shards", "shard_locks", "counters", "consumers", "logs")
 _UNSEALED = {
     "segments": {"loaded_at", "data", "log_rows"},
     "consumers": {"heartbeat_at", "ack", "host", "pid"},
+    "shards": {"version"},
+    "shard_locks": {"version", "head", "head_released"},
+    "counters": {"version"},
     "tickets": {"planned_at", "lives", "planned_epoch"},
     "publications": {"published_at"},
     "acts": {"messages", "ended_at", "error"},
@@ -97,7 +100,8 @@ def changing(table: Table, **values: Any) -> dict[str, Any]:
     """
     Return the values of an UPDATE with the new seal.
 
-    The values are numbers. In a table of numbers that grow, they may be computed by SQL.
+    The values are numbers. In a table of numbers that grow, they may be computed by SQL. A row with
+    a version gets the next one.
     """
     numbers, _, plain = _columns(table)
     weights = dict(numbers)
@@ -108,7 +112,7 @@ def changing(table: Table, **values: Any) -> dict[str, Any]:
             seal += value * weights[name]
         else:
             known += weights[name] * _number(value, plain)
-    return values | {"seal": seal + known}
+    return values | {"seal": seal + known} | _versioned(table)
 
 
 def resealing(
@@ -153,7 +157,7 @@ def change(
     new = seal(table, {**row, **values})
     if row["seal"] is not None:
         new += row["seal"] - seal(table, row)
-    connection.execute(update(table).where(*where).values(**values, seal=new))
+    connection.execute(update(table).where(*where).values(**values, seal=new, **_versioned(table)))
     return True
 
 
@@ -208,6 +212,10 @@ def _columns(table: Table) -> tuple[tuple[tuple[str, int], ...], tuple[str, ...]
             # The weights differ, so that two swapped values change the seal.
             numbers.append((column.name, 101 + 2 * len(numbers)))
     return tuple(numbers), tuple(texts), table.name in _GROWING
+
+
+def _versioned(table: Table) -> dict[str, Any]:
+    return {"version": table.c.version + 1} if "version" in table.c else {}
 
 
 def _rest(value: int) -> int:

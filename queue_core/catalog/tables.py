@@ -24,7 +24,7 @@ from queue_core.catalog import (
     record_tables,  # noqa: F401 - and these
     table_parts,
 )
-from queue_core.catalog.table_parts import Id, seal
+from queue_core.catalog.table_parts import Id, seal, version
 
 metadata = table_parts.metadata
 
@@ -104,6 +104,7 @@ shards = Table(
     Column("logged", BigInteger, nullable=False, server_default=text("0")),
     #: Their bytes.
     Column("logged_bytes", BigInteger, nullable=False, server_default=text("0")),
+    version(),
 )
 
 #: Fire pointers, which firings advance. The row is also the lock of its shard. A firing locks it;
@@ -125,6 +126,12 @@ shard_locks = Table(
     Column("cursor", BigInteger, nullable=False, server_default=text("0")),
     #: The offset of the first message that it does not take in; 0: it takes in all.
     Column("cursor_end", BigInteger, nullable=False, server_default=text("0")),
+    version(),
+    #: No message waits before this place while *head_released* is what `counters` has. Firings on a
+    #: server begin there, since it may keep those that were fired before.
+    Column("head", BigInteger, nullable=False, server_default=text("0")),
+    #: How many messages had been released when *head* was found.
+    Column("head_released", BigInteger, nullable=False, server_default=text("0")),
 )
 
 #: Outcomes of the messages in a shard, counted since its creation.
@@ -159,6 +166,9 @@ counters = Table(
     #: The place at which an interrupted sweep continues.
     Column("sweep_pointer", BigInteger, nullable=False),
     seal(),
+    version(),
+    #: Messages that have come back to their old places, by any verb; it never falls.
+    Column("released", BigInteger, nullable=False, server_default=text("0")),
 )
 
 
@@ -297,8 +307,8 @@ slices = Table(
     Column("due_at", BigInteger),
     #: In main of a fair queue: the rank of the first row.
     Column("rank", BigInteger),
-    #: In main of a fair queue: the ticks per row.
-    Column("pace", BigInteger),
+    #: In main of a fair queue: by how much the rank grows with each row.
+    Column("rank_step", BigInteger),
     #: How often the messages were lost with their consumer since they were settled last; 0 if
     #: they were not.
     Column("lost", SmallInteger, nullable=False, server_default=text("0")),
@@ -456,5 +466,7 @@ flows = Table(
 NUMBERED = tuple(
     table for table in metadata.sorted_tables if table.autoincrement_column is not None
 )
+#: The tables whose rows change with most transactions.
+VERSIONED = (shards, shard_locks, counters)
 #: The tables whose rows have a seal.
 SEALED = tuple(table for table in metadata.sorted_tables if "seal" in table.c)

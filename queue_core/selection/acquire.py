@@ -6,7 +6,8 @@ the limits apply.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -32,6 +33,8 @@ from queue_core.selection.shard_choice import Lock, choose_shards
 from queue_core.values.model import Magazine, Slice
 from queue_core.values.plan import Taken, having, take, within_bytes
 
+#: How many messages are fired from a shard until its head is found again.
+HEAD_EVERY = 256
 #: The most slices that one transaction of a long task takes, so that others wait for some ten
 #: milliseconds at most.
 ROUND_SLICES = 1000
@@ -52,17 +55,19 @@ def acquire(
     request: FireRequest,
     lock: Lock,
     candidates: Candidates | None = None,
+    seen: Mapping[ShardKey, Backlog] | None = None,
 ) -> Choice:
     """
     Choose the rows to take from each shard, within the limits.
 
     *lock* says which shards to lock. With ``"wait"``, these are the locks of all shards; otherwise,
     of shards with a backlog. With a lock, slices that others have locked are skipped. With
-    *candidates*, only these are taken.
+    *candidates*, only these are taken. *seen* is the backlog of the shards, if it was just read.
     """
     if request.terms.fair and candidates is None and not request.takes_all:
         return _take_by_queue(connection, request, lock)
     full, waited = False, None
+    backlog: Mapping[ShardKey, Backlog] = {}
     if candidates is not None:
         full = candidates.full
         chosen = _take_candidates(connection, request, candidates, lock)
@@ -70,14 +75,27 @@ def acquire(
         backlog = _backlog(connection, request, lock)
         chosen = _take(connection, request, backlog, dict.fromkeys(backlog), lock)
     else:
-        chosen, full, waited = _take_limited(connection, request, request.max_messages, lock)
+        limit = request.max_messages
+        chosen, full, waited, backlog = _take_limited(connection, request, limit, lock, seen)
     chosen = {key: taken for key, taken in chosen.items() if taken}
     if request.max_bytes is not None and chosen:
         ranked = candidates.ranked if candidates else ()
         found = _count(chosen)
         chosen = within_bytes(chosen, request.max_bytes, ranked, partial(shares, request))
         full |= _count(chosen) < found
-    return Choice([taken for key in sorted(chosen) for taken in chosen[key]], full, waited)
+    taken = [each for key in sorted(chosen) for each in chosen[key]]
+    return Choice(taken, full, waited, backlog)
+
+
+def heads_to_find(chosen: Choice) -> Iterator[tuple[ShardKey, int, int]]:
+    """Yield the shards of which enough was fired that their heads are worth a search."""
+    counts = Counter[ShardKey]()
+    for piece, rows in chosen.taken:
+        counts[piece.shard_key] += len(rows)
+    for key, count in counts.items():
+        shard = chosen.backlog.get(key)
+        if shard is not None and (shard.fired + count) // HEAD_EVERY > shard.fired // HEAD_EVERY:
+            yield key, shard.head, shard.released
 
 
 def take_batch(
@@ -156,16 +174,21 @@ def _take_of_queue(connection: Connection, request: FireRequest, lock: Lock) -> 
 
 
 def _take_limited(
-    connection: Connection, request: FireRequest, limit: int, lock: Lock
-) -> tuple[dict[ShardKey, list[Taken]], bool, int | None]:
+    connection: Connection,
+    request: FireRequest,
+    limit: int,
+    lock: Lock,
+    seen: Mapping[ShardKey, Backlog] | None,
+) -> tuple[dict[ShardKey, list[Taken]], bool, int | None, dict[ShardKey, Backlog]]:
     """
     Take a number of messages: by the queues' weights, or from shards in turn.
 
-    Also return whether they fill the limit of bytes, and how many messages waited, if known.
+    Also return whether they fill the limit of bytes, how many messages waited, if known, and the
+    backlogs of the shards that were locked.
     """
     if request.terms.weights:
-        return _take_by_weight(connection, request, limit, lock), False, None
-    backlog, waited = choose_shards(connection, request, lock, limit)
+        return _take_by_weight(connection, request, limit, lock), False, None, {}
+    backlog, waited = choose_shards(connection, request, lock, limit, seen=seen)
     full = False
     chosen = _take_evenly(connection, request, backlog, limit, lock)
     missing = min(limit, sum(shard.waiting for shard in backlog.values())) - _count(chosen)
@@ -179,12 +202,13 @@ def _take_limited(
                 connection, request, lock, missing, without=backlog, every=every
             )
             chosen |= _take_evenly(connection, request, others, missing, lock)
+            backlog = backlog | others
     if not any(chosen.values()) and lock in ("wait", None):
         # The counters are only hints, and were wrong: take messages from any shard.
         shards = backlog if lock else _backlog(connection, request, lock)
         found = take_shares(connection, request, dict.fromkeys(shards, limit), lock)
         chosen = _first(request, found, limit)
-    return chosen, full, waited
+    return chosen, full, waited, backlog
 
 
 def _take_by_weight(
@@ -221,11 +245,12 @@ def _take(
     lock: Lock,
 ) -> dict[ShardKey, list[Taken]]:
     """Take a number of messages from each shard, or all; those that a log still has come last."""
+    heads = {key: backlog[key].head for key in wanted}
     if not request.takes_from_logs or not any(shard.behind for shard in backlog.values()):
-        return take_shares(connection, request, wanted, lock)
+        return take_shares(connection, request, wanted, lock, heads)
     # The counters say where nothing else waits, and all are counted soon.
     own = {key: n for key, n in wanted.items() if backlog[key].waiting > backlog[key].behind}
-    chosen = take_shares(connection, request, own, lock)
+    chosen = take_shares(connection, request, own, lock, heads)
     lacking = {}
     for key, count in wanted.items():
         behind = backlog[key].behind

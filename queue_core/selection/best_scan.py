@@ -222,7 +222,9 @@ class ByRank:
 
     def keyed(self, rows: pa.Table, taken: Sequence[Taken]) -> pa.Table:
         """Return rows of some slices as `ID`, `BYTES` and their ranks."""
-        lines = np.array([(p.rank or 0, p.pace or 0, p.position) for p, _ in taken], dtype=np.int64)
+        lines = np.array(
+            [(p.rank or 0, p.rank_step or 0, p.position) for p, _ in taken], dtype=np.int64
+        )
         first, pace, position = lines[rows.column(SLICE).to_numpy()].T
         ranks = first + pace * (rows.column(PLACE).to_numpy() - position)
         return pa.table({ID: rows.column(ID), _RANK: ranks, BYTES: row_sizes(rows, taken)})

@@ -121,7 +121,7 @@ class _Lines:
 
     def __init__(self, pieces: Sequence[Slice]) -> None:
         self.ranks = np.array([piece.rank or 0 for piece in pieces], dtype=np.int64)
-        self._paces = np.array([piece.pace or 0 for piece in pieces], dtype=np.int64)
+        self._paces = np.array([piece.rank_step or 0 for piece in pieces], dtype=np.int64)
         self._spans = np.array([p.rows.stop - p.rows.start for p in pieces], dtype=np.int64)
         self._gaps = [(at, p.rows) for at, p in enumerate(pieces) if p.rows.bitmap is not None]
         self.bytes = np.array([p.bytes / max(len(p.rows), 1) for p in pieces])
@@ -146,7 +146,7 @@ def _parts(pieces: Sequence[Slice], counts: Iterable[int]) -> list[Taken]:
     flat: dict[tuple[ShardKey, int | None], list[tuple[Slice, int]]] = {}
     taken: list[Taken] = []
     for piece, count in zip(pieces, map(int, counts), strict=True):
-        if piece.pace or count == len(piece.rows):
+        if piece.rank_step or count == len(piece.rows):
             if count:
                 taken.append((piece, piece.rows.split(count)[0]))
         else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import NamedTuple
@@ -11,6 +11,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from queue_core.catalog.slices.shard_locks import Backlog
+from queue_core.catalog.slices.slices import ShardKey
 from queue_core.values.model import ReadPlan, Ticket
 from queue_core.values.plan import Taken
 from queue_core.values.rows import Numbers
@@ -54,6 +56,8 @@ class Choice(NamedTuple):
     full: bool = False
     #: How many messages waited before it, by the counters of its shards; None: it is not known.
     waited: int | None = None
+    #: The backlogs of the shards that it has locked for it, if the next messages were to be taken.
+    backlog: Mapping[ShardKey, Backlog] = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -39,6 +39,7 @@ _LARGE_PAGE_OF_FEW = 1024
 _GROWTH = (2.0, 8.0)
 #: How many queues and shards are kept.
 _MOST = 8192
+_NO_HEADS: Mapping[ShardKey, int] = {}
 
 #: The mean number of messages of the slices that were found last, by where they were.
 _found: WeakKeyDictionary[Engine, dict[Hashable, float]] = WeakKeyDictionary()
@@ -89,8 +90,13 @@ def take_shares(
     request: FireRequest,
     shares: Mapping[ShardKey, int | None],
     lock: str | None,
+    heads: Mapping[ShardKey, int] = _NO_HEADS,
 ) -> dict[ShardKey, list[Taken]]:
-    """Take a number of messages from each shard; None: all, or as many as the bytes allow."""
+    """
+    Take a number of messages from each shard; None: all, or as many as the bytes allow.
+
+    *heads*: the places before which nothing waits, if they are known.
+    """
     most = most_slices(request, len(shares))
     # Each slice has a message at least.
     limits = {
@@ -119,6 +125,7 @@ def take_shares(
             shards=list(limits),
             limit=size + 1,
             skip_locked=lock is not None,
+            heads=heads,
         )
         _note(sizes, place, found.values())
         growth = _GROWTH[0]

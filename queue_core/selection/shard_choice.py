@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Collection, Hashable
+from collections.abc import Callable, Collection, Hashable, Mapping
 from typing import Literal, TypeAlias
 from weakref import WeakKeyDictionary
 
@@ -75,6 +75,7 @@ def choose_shards(
     without: Collection[ShardKey] = (),
     *,
     every: bool = False,
+    seen: Mapping[ShardKey, Backlog] | None = None,
 ) -> tuple[dict[ShardKey, Backlog], int]:
     """
     Lock the shards that *limit* messages need.
@@ -82,14 +83,18 @@ def choose_shards(
     Return the backlog of their shards, and how many messages wait in all shards.
 
     It leaves out the shards of *without*, in which the firing has found all that there is. With
-    *every*, it locks those of all other shards, unless it is beside other firings.
+    *every*, it locks those of all other shards, unless it is beside other firings. *seen* is the
+    backlog, if it was just read; it must lock the shards then.
     """
     where = request.where
-    read = shard_locks.lock if lock == "wait" else shard_locks.backlog
-    seen = read(connection, *where)
-    waited = sum(shard.waiting for shard in seen.values())
     if lock == "wait":
-        return seen, waited
+        locked = shard_locks.lock(connection, *where)
+        return locked, sum(shard.waiting for shard in locked.values())
+    if seen is None:
+        seen = shard_locks.backlog(connection, *where)
+    # Since then, the limits of some queues may have been reached.
+    seen = {key: shard for key, shard in seen.items() if key[0] in request.queue_ids}
+    waited = sum(shard.waiting for shard in seen.values())
     contention = _contentions.setdefault(connection.engine, Contention())
     waiting = {
         key: shard.waiting for key, shard in seen.items() if shard.waiting and key not in without
@@ -109,12 +114,12 @@ def choose_shards(
     if lock is None or not dialect.of(connection).writes_in_parallel:
         return {key: seen[key] for key in wanted}, waited
     if lock == "some":
-        queue_ids = sorted({key[0] for key in wanted})
-        these = {key[2] for key in wanted}
-        return shard_locks.lock(connection, queue_ids, request.magazine, these), waited
-    most = len(wanted) + len(without)
-    locked = shard_locks.lock_free(connection, *where, start=wanted[0], most=most)
-    locked = {key: shard for key, shard in locked.items() if key not in without}
+        these = {key: seen[key] for key in sorted(wanted)}
+        return shard_locks.lock_these(connection, these), waited
+    first = place_in_turn(wanted[0])
+    later = sorted(waiting, key=lambda key: (place_in_turn(key) < first, place_in_turn(key)))
+    free = {key: seen[key] for key in later}
+    locked = shard_locks.lock_these(connection, free, most=len(wanted))
     if passed_over([*map(place_in_turn, wanted)], {*map(place_in_turn, locked)}):
         contention.note(where)
     return locked, waited

@@ -14,12 +14,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from sqlalchemy import Connection
 
+from queue_core.catalog import dialect
 from queue_core.catalog.holders.consumers import check_life
 from queue_core.catalog.slices import suspects
 from queue_core.catalog.slices.conditions import eligible
+from queue_core.catalog.slices.shard_locks import Backlog
+from queue_core.catalog.slices.slices import ShardKey
 from queue_core.selection.request import FireRequest
 from queue_core.values.model import Consumer, HandlingConsumer, Magazine
 
@@ -41,12 +45,28 @@ class SuspectPart:
         return replace(self.wider, queue_ids=allowed.queue_ids)
 
 
-def look(connection: Connection, consumer: Consumer | None, request: FireRequest) -> bool | None:
-    """Return whether there are suspects; None if there are no messages to take at all."""
+class Look(NamedTuple):
+    """What there is to take."""
+
+    #: Whether there are suspects.
+    suspects: bool
+    #: The backlogs of the shards, if they were read.
+    backlog: dict[ShardKey, Backlog] | None = None
+
+
+def look(connection: Connection, consumer: Consumer | None, request: FireRequest) -> Look | None:
+    """Return what there is to take; None if there are no messages to take at all."""
     holder = consumer.id if isinstance(consumer, HandlingConsumer) else None
+    logged = request.takes_from_logs
+    is_plain = not request.is_conditional and logged == request.terms.logged
+    if is_plain and dialect.of(connection).keeps_versions:
+        backlog, some = suspects.look_by_counters(connection, *request.where, holder)
+        waits = any(shard.waiting for shard in backlog.values())
+        return Look(bool(some), backlog) if waits else None
     found = eligible(request)
     ids, magazine = request.queue_ids, request.magazine
-    return suspects.look(connection, found, ids, magazine, holder, logged=request.takes_from_logs)
+    some = suspects.look(connection, found, ids, magazine, holder, logged=logged)
+    return None if some is None else Look(some)
 
 
 def parts(

@@ -245,7 +245,7 @@ class Slice:
     damaged: bool = False
     #: In a fair queue: the rank of the row ``rows.start``, and the ticks per row.
     rank: int | None = None
-    pace: int | None = None
+    rank_step: int | None = None
     #: Whether they are in a log, and the queue has yet to copy the map of ids of their segment.
     unmapped: bool = False
 
@@ -284,7 +284,11 @@ class Slice:
 
     def rank_of(self, row: int) -> int | None:
         """Return the rank of a row; None if the slice has none."""
-        return None if self.rank is None else self.rank + (self.pace or 0) * (row - self.rows.start)
+        return (
+            None
+            if self.rank is None
+            else self.rank + (self.rank_step or 0) * (row - self.rows.start)
+        )
 
     def narrowed(self, rows: Rows) -> Slice:
         """Return a slice of only some of its rows, at their places and with their ranks."""

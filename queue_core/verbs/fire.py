@@ -12,7 +12,7 @@ it does not come back, unseen messages are put back (`recover`) and others are s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
@@ -25,8 +25,10 @@ from queue_core.catalog.database import Catalog
 from queue_core.catalog.holders import consumers, interests, waiters
 from queue_core.catalog.holders.tickets import new_ticket
 from queue_core.catalog.slices.changes import Changes
+from queue_core.catalog.slices.shard_locks import Backlog
+from queue_core.catalog.slices.slices import ShardKey
 from queue_core.selection import line, suspects
-from queue_core.selection.acquire import acquire
+from queue_core.selection.acquire import acquire, heads_to_find
 from queue_core.selection.by_rank import advance
 from queue_core.selection.fired import Fired, Refusal
 from queue_core.selection.limited import Allotment, narrowed
@@ -92,8 +94,8 @@ def fire(
             return Fired()
         if ahead and not line.is_enough(connection, request, ahead):
             return Fired()
-        parts = list(suspects.parts(connection, consumer, request, found=found))
-    firing = _Firing(catalog, consumer, seen, waiter, ahead, waits, reading)
+        parts = list(suspects.parts(connection, consumer, request, found=found.suspects))
+    firing = _Firing(catalog, consumer, seen, waiter, ahead, waits, reading, found.backlog)
     fired = Fired()
     for part in parts:
         fired = firing.stalled(part) if part.waits else firing.fire(part)
@@ -115,6 +117,8 @@ class _Firing:
     ahead: int
     waits: bool
     reading: Reading | None
+    #: The backlogs of its shards, if it has seen them.
+    backlog: Mapping[ShardKey, Backlog] | None
 
     def stalled(self, part: SuspectPart) -> Fired:
         """Say whether there is a message for a part that must wait."""
@@ -210,7 +214,9 @@ class _Firing:
                     return Fired(refused=refused)
                 request = within
                 candidates = None if candidates is None else allotment.admitted(candidates)
-            chosen = acquire(connection, request, lock, candidates)
+            # A further attempt looks again.
+            backlog = self.backlog if lock == "skip" else None
+            chosen = acquire(connection, request, lock, candidates, backlog)
         taken = chosen.taken if allotment is None else allotment.fitting(chosen.taken)
         if not taken:
             return Fired(refused=refused)
@@ -226,6 +232,9 @@ class _Firing:
             else:
                 changes.mark(piece, rows, **values)
                 changes.fire(piece, rows)
+        if dialect.of(connection).keeps_versions:
+            for key, head, released in heads_to_find(chosen):
+                changes.find_head(key, head, released)
         changes.apply(connection)
         if request.terms.fair:
             advance(connection, request, taken)

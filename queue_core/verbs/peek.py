@@ -21,7 +21,8 @@ def peek(catalog: Catalog, storage_uri: str, queue: QueueInfo, request: FireRequ
     take_in_for(catalog, request)
     with catalog.read() as connection:
         found = suspects.look(connection, None, request)
-        parts = list(suspects.parts(connection, None, request, found=bool(found)))
+        there_are = found is not None and found.suspects
+        parts = list(suspects.parts(connection, None, request, found=there_are))
     for part in parts:
         candidates = find_candidates(catalog, part.searching(part.request))
         with catalog.read() as connection:

@@ -179,6 +179,7 @@ BREAKERS = {
     "I32": added(logs, queue_id=2, shard=0, start=5),
     "I33": write(update(segments).where(FILED).values(log_rows=3)),
     "I34": change(shard_locks, shard_locks.c.queue_id == 2, cursor=3),
+    "I35": write(update(shard_locks).where(shard_locks.c.queue_id == 2).values(head=1 << 40)),
 }
 #: Others that are broken by necessity: messages in the wrong shard are missing in the right one.
 ALSO = {"I2": {"I17"}, "I6": {"I7"}}

@@ -9,12 +9,17 @@ from pathlib import Path
 
 import pytest
 
+from queue_core.selection import acquire
 from queue_core.values.address import Address
 
 
 @pytest.fixture
-def new_address(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[], Address]]:
+def new_address(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[[], Address]]:
     """Makes a fresh address at each call."""
+    # There are few messages, and the heads of shards are to be found.
+    monkeypatch.setattr(acquire, "HEAD_EVERY", 2)
     with ExitStack() as stack:
 
         def make() -> Address:

@@ -1,4 +1,4 @@
-"""Counters and pointers agree with the messages (I16 to I20).
+"""Counters and pointers agree with the messages (I16 to I20, I35).
 
 The slices are counted by the database; the shards, of which there are few, one by one.
 """
@@ -25,6 +25,7 @@ def check_shards(scope: Scope) -> Iterator[Finding]:
     """Check that each shard has its three rows, and that these agree with its slices."""
     rows = {table.name: _by_place(scope, table) for table in _TABLES}
     there = count_slices(scope)
+    first = _first_waiting(scope)
     wanted = known_places(scope.connection)
     for table in _TABLES:
         known = rows[table.name]
@@ -39,6 +40,9 @@ def check_shards(scope: Scope) -> Iterator[Finding]:
         load, turn, count = (rows[table.name].get(place) for table in _TABLES)
         if load is not None and turn is not None and count is not None:
             yield from _check_sums(place, load, turn, count, there[place])
+            is_valid = turn["head_released"] == count["released"]
+            if is_valid and first.get(place, turn["head"]) < turn["head"]:
+                yield _of("I35", shard_locks.name, place, "a message waits before its head")
 
 
 def known_places(connection: Connection) -> set[_Place]:
@@ -61,6 +65,14 @@ def count_slices(scope: Scope) -> dict[_Place, dict[int, int]]:
     ):
         found[row.queue_id, row.magazine, row.shard][row.state] = int(row.messages)
     return found
+
+
+def _first_waiting(scope: Scope) -> dict[_Place, int]:
+    here = (slices.c.queue_id, slices.c.magazine, slices.c.shard)
+    first = select(*here, func.min(slices.c.position).label("first"))
+    waiting = first.where(slices.c.state == int(State.LOADED)).group_by(*here)
+    found = scope.connection.execute(waiting).all()
+    return {(row.queue_id, row.magazine, row.shard): int(row.first) for row in found}
 
 
 def _by_place(scope: Scope, table: Table) -> dict[_Place, Any]:

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable
 from functools import partial
 from typing import Any
 
-from sqlalchemy import Connection, Table, and_, bindparam, delete, func, or_, select, update
+from sqlalchemy import Connection, Table, and_, bindparam, delete, func, insert, or_, select, update
 
 from queue_core.catalog import dialect, seals
 from queue_core.catalog.checks.counters import known_places
@@ -168,12 +168,15 @@ def _recount(connection: Connection, place: _Place) -> None:
     count["damaged"] = states.get(_DAMAGED, 0)
     left = sum(count[name] for name in LEFT)
     load["loaded"] = left + sum(states.values())
+    # As if it was never found.
+    turn["head"] = 0
     turn["fired"] = count["reloaded"] + left + states.get(int(State.FIRED), 0)
     if not last <= load["load_pointer"] <= last + _LEAP:
         load["load_pointer"] = last
     for row, name in ((turn, "fire_pointer"), (count, "sweep_pointer")):
         row[name] = min(max(row[name], 0), load["load_pointer"])
     for table, row in zip(_TABLES, (turn, load, count), strict=True):
+        row["version"] += 1
         fresh = seals.seal(table, {**row, **_keys(place)})
         connection.execute(update(table).where(_at(table, place)).values(**row, seal=fresh))
 
@@ -182,11 +185,13 @@ def _row(connection: Connection, table: Table, place: _Place) -> dict[str, int]:
     """Return the numbers of a shard, locked; make the row if it is missing."""
     keys = _keys(place)
     names = [column.name for column in table.c if column.name not in (*keys, "seal")]
-    new = dialect.insert_new(connection, table).values(**keys, **dict.fromkeys(names, 0))
-    connection.execute(new.on_conflict_do_nothing())
     query = select(table).where(_at(table, place)).with_for_update()
-    row = connection.execute(query).mappings().one()
-    return {name: int(row[name]) for name in names}
+    row = connection.execute(query).mappings().first()
+    if row is not None:
+        return {name: int(row[name]) for name in names}
+    new = dict.fromkeys(names, 0)
+    connection.execute(insert(table).values(**keys, **new))
+    return new
 
 
 def _seal(table: Table, connection: Connection) -> bool:

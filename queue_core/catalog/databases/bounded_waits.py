@@ -47,7 +47,14 @@ _LIMIT = (
     "SELECT set_config('lock_timeout', %s, false) "
     "FROM pg_settings WHERE name = 'lock_timeout' AND setting = '0'",
 )
-_READ_LIMIT = "SELECT setting, pg_backend_pid() FROM pg_settings WHERE name = 'statement_timeout'"
+# What is read often is in memory, and a table that is small when a statement is planned may have
+# many versions of its rows a moment later: an index is never much slower. A bitmap would read all
+# versions of a row before the newest one is picked.
+_READ_LIMIT = (
+    "SELECT setting, pg_backend_pid(), set_config('random_page_cost', '0.1', false), "
+    "set_config('enable_bitmapscan', 'off', false) "
+    "FROM pg_settings WHERE name = 'statement_timeout'"
+)
 
 
 #: Older versions do not return to a wait that gets no data, so no limit of a client ends it.
@@ -132,7 +139,7 @@ def _limit(connection: Any, lock_seconds: float) -> int:
     connection.autocommit = True
     for query, seconds in zip(_LIMIT, (STATEMENT_SECONDS, lock_seconds), strict=True):
         connection.execute(query, [f"{seconds * 1000:.0f}"])
-    milliseconds, process = connection.execute(_READ_LIMIT).fetchone()
+    milliseconds, process, *_ = connection.execute(_READ_LIMIT).fetchone()
     connection.autocommit = False
     connection.add_notice_handler(connection.warn)
     connection.answer_seconds = int(milliseconds) / 1000 + MARGIN_SECONDS

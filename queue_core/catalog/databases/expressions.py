@@ -29,6 +29,9 @@ from sqlalchemy.sql import operators
 from sqlalchemy.sql.functions import FunctionElement
 from sqlalchemy.sql.visitors import InternalTraversal
 
+#: In `given_rows` of `first_of_each`: from which value of the order on to look.
+FIRST = "first"
+
 
 class now(FunctionElement[int]):
     """The time by the database's clock, in microseconds since 1970."""
@@ -39,7 +42,11 @@ class now(FunctionElement[int]):
 
 
 class not_indexed(FunctionElement[Any]):
-    """A column in a form for which SQLite uses no index; other planners have statistics."""
+    """
+    A number in a form for which no index is used.
+
+    SQLite has no statistics, and others may have those of a time when the table was empty.
+    """
 
     inherit_cache = True
     name = "not_indexed"
@@ -47,6 +54,14 @@ class not_indexed(FunctionElement[Any]):
     def __init__(self, of: ColumnElement[Any]) -> None:
         super().__init__(of)
         self.type = of.type
+
+
+class if_versions(FunctionElement[bool]):
+    """A condition that only matters where a row has several versions; elsewhere, it is true."""
+
+    type = Boolean()
+    inherit_cache = True
+    name = "if_versions"
 
 
 class each_of(FunctionElement[int]):

@@ -63,6 +63,8 @@ class Dialect(ABC):
     shares_pool: ClassVar[bool] = False
     #: Whether several transactions can write at the same time.
     writes_in_parallel: ClassVar[bool]
+    #: Whether it keeps rows that were changed or removed while an older transaction is open.
+    keeps_versions: ClassVar[bool] = False
     #: Whether a notification slows down the transaction that sends it.
     notifies_alone: ClassVar[bool] = False
     #: Seconds to wait for another process to commit, or for a lock.
@@ -199,8 +201,9 @@ class Dialect(ABC):
         Return the first rows of each key, by *order*, in any order.
 
         *table* has the column ``id``. *key* are some of its columns of integers; their values are
-        parameters (`given_rows`). The parameter *limit* is how many rows of each key there are at
-        most. With *skip_locked*, lock the rows as `skip_locked` does.
+        parameters (`given_rows`), and behind them, from which *order* on to look. The parameter
+        *limit* is how many rows of each key there are at most. With *skip_locked*, lock the rows
+        as `skip_locked` does.
         """
 
     @abstractmethod
@@ -238,6 +241,11 @@ class Dialect(ABC):
         The *info* of an index may restrict it to rows, by the key "where".
         """
         self.create(connection, "tables", lambda: self._tables(connection, metadata, but))
+
+    def find_by_version(  # noqa: B027 - where one transaction writes, rows have one version
+        self, connection: Connection, names: Sequence[str]
+    ) -> None:
+        """Let the newest version of a row of these tables be found, if there can be several."""
 
     def create(
         self, connection: Connection, what: str, statements: Callable[[], Iterable[str]]

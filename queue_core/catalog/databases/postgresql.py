@@ -32,7 +32,15 @@ from sqlalchemy.ext.compiler import compiles
 
 from queue_core.catalog.databases import bounded_waits, listening, takeovers
 from queue_core.catalog.databases.error_codes import ErrorCodes
-from queue_core.catalog.databases.expressions import NUMBERS, OneOf, each_of, not_indexed, now
+from queue_core.catalog.databases.expressions import (
+    FIRST,
+    NUMBERS,
+    OneOf,
+    each_of,
+    if_versions,
+    not_indexed,
+    now,
+)
 from queue_core.catalog.databases.idle_connections import close_idle_ones
 from queue_core.catalog.databases.interface import (
     Dialect,
@@ -43,6 +51,7 @@ from queue_core.catalog.databases.interface import (
 )
 from queue_core.catalog.databases.listening import PostgresListener
 from queue_core.catalog.databases.poolers import SHARED_SESSIONS
+from queue_core.catalog.tables import VERSIONED
 from queue_core.errors import BadOption
 
 if TYPE_CHECKING:
@@ -106,6 +115,11 @@ def _each_of(element: each_of, compiler: Any, **options: Any) -> str:
 
 @compiles(not_indexed, "postgresql")
 def _not_indexed(element: not_indexed, compiler: Any, **options: Any) -> str:
+    return f"({compiler.process(element.clauses, **options)} + 0)"
+
+
+@compiles(if_versions, "postgresql")
+def _if_versions(element: if_versions, compiler: Any, **options: Any) -> str:
     return str(compiler.process(element.clauses, **options))
 
 
@@ -144,6 +158,7 @@ class Postgresql(Dialect):
     shares_database = True
     shares_pool = True
     writes_in_parallel = True
+    keeps_versions = True
     # A server commits one transaction with notifications after the other: each has a lock of the
     # whole server until its log is written. One that does nothing else writes no log.
     notifies_alone = True
@@ -345,8 +360,9 @@ class Postgresql(Dialect):
         skip_locked: bool,
     ) -> Select[Any]:
         """Look at the rows of one key after the other."""
-        each = self.rows_of([column.name for column in key])
+        each = self.rows_of([*(column.name for column in key), FIRST])
         here = [column == each.c[column.name] for column in key]
+        here.append(order >= each.c[FIRST])
         most = bindparam(limit, type_=BigInteger)
         first = select(table).where(*where, *here).order_by(order).limit(most)
         if skip_locked:
@@ -366,7 +382,18 @@ class Postgresql(Dialect):
     def create_tables(self, connection: Connection, metadata: MetaData, but: Table) -> None:
         """Create all tables, and note the server's timeline."""
         super().create_tables(connection, metadata, but)
+        self.find_by_version(connection, [table.name for table in VERSIONED])
         takeovers.begin(connection)
+
+    def find_by_version(self, connection: Connection, names: Sequence[str]) -> None:
+        """Give them an index with the version instead of their keys."""
+        # A key would look at all versions of its row with each new one.
+        for name in names:
+            connection.exec_driver_sql(f"ALTER TABLE {name} DROP CONSTRAINT {name}_pkey")
+            connection.exec_driver_sql(
+                f"CREATE UNIQUE INDEX {name}_by_version ON {name} "
+                "(queue_id, magazine, shard, version)"
+            )
 
     def insert_new(self, table: Any) -> Any:
         """Return PostgreSQL's INSERT."""

@@ -39,7 +39,7 @@ from sqlalchemy.ext.compiler import compiles
 from queue_core.catalog.databases import sqlite_driver
 from queue_core.catalog.databases.ear import Ear, ear_of
 from queue_core.catalog.databases.error_codes import ErrorCodes
-from queue_core.catalog.databases.expressions import OneOf, each_of, not_indexed, now
+from queue_core.catalog.databases.expressions import OneOf, each_of, if_versions, not_indexed, now
 from queue_core.catalog.databases.interface import Dialect, LentConnection, QueueIds, detached
 from queue_core.catalog.databases.taking import PAUSE_SECONDS, when_free
 from queue_core.catalog.databases.touches import Touches, touch
@@ -109,6 +109,11 @@ def _each_of(element: each_of, compiler: Any, **options: Any) -> str:
 def _not_indexed(element: not_indexed, compiler: Any, **options: Any) -> str:
     # SQLite's documented way to keep a column from an index.
     return f"+{compiler.process(element.clauses, **options)}"
+
+
+@compiles(if_versions, "sqlite")
+def _always(*_: Any, **__: Any) -> str:
+    return "1"
 
 
 def _code_of(error: DBAPIError) -> int | None:
@@ -423,10 +428,12 @@ class Sqlite(Dialect):
         """Find the ids of one key after the other: SQLite has no LATERAL."""
         given = bindparam("given_rows", type_=_TEXT)
         each = func.json_each(given).table_valued("value", name="keys")
-        here = [
-            column == func.json_extract(each.c.value, literal_column(f"'$[{at}]'"))
-            for at, column in enumerate(key)
-        ]
+        *of_key, least = (
+            func.json_extract(each.c.value, literal_column(f"'$[{at}]'"))
+            for at in range(len(key) + 1)
+        )
+        here = [column == value for column, value in zip(key, of_key, strict=True)]
+        here.append(order >= least)
         most = bindparam(limit, type_=BigInteger)
         first = select(table.c.id).where(*where, *here).order_by(order).limit(most)
         found = table.alias("found")

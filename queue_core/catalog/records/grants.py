@@ -31,7 +31,7 @@ _PRODUCER: dict[Table, Rights] = {
     t.facts: (_READ,),
     t.queues: (_READ, _LOCK_QUEUE),
     t.schemas: (_READ,),
-    t.shards: (_READ, "UPDATE (load_pointer, loaded, logged, logged_bytes, seal)"),
+    t.shards: (_READ, "UPDATE (load_pointer, loaded, logged, logged_bytes, version, seal)"),
     t.shard_locks: (_READ,),
     t.counters: (_READ,),
     t.segments: (_ADD, "SELECT (id, loaded_at, log_rows)", "UPDATE (log_rows)"),

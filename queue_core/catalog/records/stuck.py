@@ -39,10 +39,11 @@ def read(
         limits = (int(settings.sweep_after * 1e6), int(settings.sideline_sweep_after * 1e6))
         alike[limits].append(queue_id)
     found = {}
+    of_queue = dialect.not_indexed(slices.c.queue_id)
     # Few queues have limits of their own.
     for (main, sideline), queue_ids in alike.items():
         query = (
-            select(slices.c.queue_id, func.sum(slices.c.count), func.min(slices.c.fired_at))
+            select(of_queue, func.sum(slices.c.count), func.min(slices.c.fired_at))
             .where(
                 # The index of tickets has the messages in flight, and no others. All ids are more
                 # than 0, and without this SQLite would look through all slices.
@@ -53,10 +54,10 @@ def read(
                     slices.c.fired_at < now - sideline,
                 ),
             )
-            .group_by(dialect.not_indexed(slices.c.queue_id))
+            .group_by(of_queue)
         )
         if not everything or len(alike) > 1:
-            query = query.where(dialect.one_of(dialect.not_indexed(slices.c.queue_id), queue_ids))
+            query = query.where(dialect.one_of(of_queue, queue_ids))
         for queue_id, messages, fired_at in connection.execute(query):
             found[queue_id] = Stuck(int(messages), fired_at)
     return found

@@ -13,26 +13,23 @@ from typing import Any
 
 import numpy as np
 from sqlalchemy import (
-    BigInteger,
-    ColumnElement,
     Connection,
-    Table,
     Update,
     bindparam,
-    case,
     delete,
     update,
 )
 
 from queue_core.catalog import dialect, notifications, seals
 from queue_core.catalog.records import shared_limits
-from queue_core.catalog.slices import flows, id_map, moving
+from queue_core.catalog.slices import flows, id_map, moving, shard_rows
 from queue_core.catalog.slices.moving import MovingRows, MovingSlices
 from queue_core.catalog.slices.segments import release
+from queue_core.catalog.slices.shard_rows import of_shard
 from queue_core.catalog.slices.slice_batches import NULL, SliceBatch
 from queue_core.catalog.slices.slices import ShardKey, add, columns_of, execute_each
 from queue_core.catalog.slices.tails import Room, allocate
-from queue_core.catalog.tables import counters, shard_locks, slices
+from queue_core.catalog.tables import slices
 from queue_core.values.model import Magazine, QueueInfo, Slice, State
 from queue_core.values.rows import EMPTY, Numbers, Rows
 from queue_core.values.settings import QueueSettings
@@ -74,6 +71,8 @@ class Changes:
         self._updated: dict[tuple[tuple[str, Any], ...], list[int]] = defaultdict(list)
         self._counts: dict[ShardKey, dict[str, int]] = defaultdict(lambda: defaultdict(int))
         self._fired: dict[ShardKey, tuple[int, int]] = {}
+        #: Shards whose heads are to be found: from which place on, and how many were released.
+        self._heads: dict[ShardKey, tuple[int, int]] = {}
         #: Rows of a log that become slices, by shard.
         self._entered: dict[ShardKey, list[dict[str, Any]]] = defaultdict(list)
         #: Their segments whose maps of ids are yet to be copied, by the queue that takes them.
@@ -97,6 +96,7 @@ class Changes:
         values |= {"state": int(State.LOADED), "consumer_id": None, "ticket": None}
         self.mark(piece, rows, **values)
         if rows:
+            self.count(piece, released=len(rows))
             self._wakes.add(piece.queue_id)
             rank = piece.rank_of(rows.start)
             if rank is not None:
@@ -201,6 +201,14 @@ class Changes:
         """Count rows as fired, and advance the shard's fire pointer past them."""
         self._fire(piece.shard_key, len(rows), piece.place_of(rows.stop))
 
+    def find_head(self, key: ShardKey, head: int, released: int) -> None:
+        """
+        Find the first place at which a message of a shard waits, from *head* on.
+
+        The caller holds the lock of the shard, which had released that many messages before.
+        """
+        self._heads[key] = (head, released)
+
     def unfire(self, piece: Slice, rows: Rows) -> None:
         """Count rows as never fired; the caller holds the lock of their shard."""
         count, pointer = self._fired.get(piece.shard_key, (0, 0))
@@ -243,7 +251,12 @@ class Changes:
             connection.execute(statement, given)
         execute_each(connection, _SHRINK, remainders)
         add(connection, self._new)
-        execute_each(connection, _FIRE, fired)
+        execute_each(connection, shard_rows.FIRE, fired)
+        heads = [
+            of_shard(key) | {"from_head": head, "released": released}
+            for key, (head, released) in sorted(self._heads.items())
+        ]
+        execute_each(connection, shard_rows.FIND_HEAD, heads)
         tails = allocate(connection, wanted)
         for move, places in zip(moves, offsets, strict=True):
             moving.write(connection, move, places, tails, moved_at)
@@ -270,8 +283,8 @@ class Changes:
                     self._fire(key, row["count"], place)
             self._new += self._entered[key]
         advance = self._passed + Counter({key: room.messages for key, room in wanted.items()})
-        rows = [_shard(key) | {"by": by} for key, by in sorted(advance.items())]
-        execute_each(connection, _ENTER, rows)
+        rows = [of_shard(key) | {"by": by} for key, by in sorted(advance.items())]
+        execute_each(connection, shard_rows.ENTER, rows)
         for queue_id, segments in sorted(self._unmapped.items()):
             id_map.copy(connection, queue_id, segments)
 
@@ -312,7 +325,7 @@ class Changes:
 
     def _fired_rows(self) -> list[dict[str, int]]:
         return [
-            _shard(key) | {"by": count, "upto": pointer}
+            of_shard(key) | {"by": count, "upto": pointer}
             for key, (count, pointer) in sorted(self._fired.items())
         ]
 
@@ -320,10 +333,10 @@ class Changes:
         # With the same counters for all shards, so that one statement locks them in their order.
         names = tuple(sorted({name for counts in self._counts.values() for name in counts}))
         rows = [
-            _shard(key) | {f"by_{name}": counts.get(name, 0) for name in names}
+            of_shard(key) | {f"by_{name}": counts.get(name, 0) for name in names}
             for key, counts in sorted(self._counts.items())
         ]
-        return _count(names), rows
+        return shard_rows.counting(names), rows
 
 
 def _count_of(rows: Sequence[dict[str, Any]]) -> int:
@@ -336,29 +349,6 @@ def _frees(settings: QueueSettings) -> bool:
     return settings.is_bounded or settings.group is not None or limited
 
 
-def _at(table: Table) -> list[ColumnElement[bool]]:
-    names = {"queue_id": "of_queue", "magazine": "in_magazine", "shard": "at_shard"}
-    return [table.c[name] == bindparam(of) for name, of in names.items()]
-
-
-def _shard(key: ShardKey) -> dict[str, int]:
-    return {"of_queue": key[0], "in_magazine": key[1], "at_shard": key[2]}
-
-
-_UPTO = bindparam("upto", type_=BigInteger)
-_POINTER = shard_locks.c.fire_pointer
-_FURTHEST = case((_POINTER < _UPTO, _UPTO), else_=_POINTER)
-_FIRED = shard_locks.c.fired + bindparam("by")
-_FIRE = (
-    update(shard_locks)
-    .where(*_at(shard_locks))
-    .values(seals.changing(shard_locks, fired=_FIRED, fire_pointer=_FURTHEST))
-)
-_ENTER = (
-    update(shard_locks)
-    .where(*_at(shard_locks))
-    .values(seals.changing(shard_locks, cursor=shard_locks.c.cursor + bindparam("by")))
-)
 _REMOVE = delete(slices).where(dialect.one_of_given(slices.c.id, "these"))
 _SHRINK = (
     update(slices)
@@ -379,13 +369,6 @@ def _updating(names: tuple[str, ...]) -> Update:
     values = {name: bindparam(f"new_{name}", type_=slices.c[name].type) for name in names}
     these = dialect.one_of_given(slices.c.id, "these")
     return update(slices).where(these).values(values | {"seal": seals.resealing(slices, names)})
-
-
-@lru_cache(maxsize=64)
-def _count(names: tuple[str, ...]) -> Update:
-    """Return the statement that adds to some counters of a shard."""
-    values = {name: counters.c[name] + bindparam(f"by_{name}") for name in names}
-    return update(counters).where(*_at(counters)).values(seals.changing(counters, **values))
 
 
 def _remainder(piece: Slice, rows: Rows) -> dict[str, Any]:

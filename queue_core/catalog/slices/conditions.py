@@ -75,6 +75,11 @@ class Wanted:
         """Its shards: their queues, their magazine, and their numbers if not all."""
         return self.queue_ids, self.magazine, self.shards
 
+    @property
+    def is_conditional(self) -> bool:
+        """Whether it may leave out messages that wait in its shards."""
+        return bool(self.rules) or self.within is not None or self.horizon is not None
+
 
 def in_queue(queue_id: int, *magazines: Magazine) -> Rules:
     """Return the conditions of slices of a queue, in some magazines or by default in all."""
@@ -303,7 +308,7 @@ def fired_of_segments(queue_ids: Collection[int], segments: Collection[int]) -> 
 _OF_SEGMENTS = dialect.one_of_given(slices.c.segment_id, "of_segments")
 _FIRED_OF_SEGMENTS: Rules = (
     _OF_SEGMENTS,
-    dialect.one_of_given(slices.c.queue_id, "of_queues"),
+    dialect.one_of_given(dialect.not_indexed(slices.c.queue_id), "of_queues"),
     # Their consumer may have read messages that were quarantined later.
     slices.c.ticket.is_not(None),
 )

@@ -167,7 +167,7 @@ def rank_returned(
         paces[here] = np.maximum(span // (last - first), 1)[of]
         ranks[here] = at + (position[here] - first[of]) * paces[here]
         _write(connection, queue_id, {RETURNED: at + span})
-    return {"rank": ranks, "pace": paces} if is_fair else {}
+    return {"rank": ranks, "rank_step": paces} if is_fair else {}
 
 
 def _finishes(connection: Connection, queue_id: int, known: set[int]) -> dict[int, int]:
@@ -229,7 +229,7 @@ def _cut(
             "count": len(part),
             "bytes": row["bytes"] * len(part) // max(row["count"], 1),
             "rank": int(begins[group]) + line.tag + line.pace * (part.start - line.start),
-            "pace": line.pace if len(part) > 1 else 0,
+            "rank_step": line.pace if len(part) > 1 else 0,
         }
         for part, line, group in parts
     ]
@@ -237,6 +237,6 @@ def _cut(
 
 def _rank_all(connection: Connection, queue_id: int, rank: int | None) -> None:
     """Give all messages in main the same rank."""
-    values = {"rank": rank, "pace": None if rank is None else 0}
+    values = {"rank": rank, "rank_step": None if rank is None else 0}
     in_main = (slices.c.queue_id == queue_id, slices.c.magazine == int(Magazine.MAIN))
     connection.execute(update(slices).where(*in_main).values(seals.changing(slices, **values)))

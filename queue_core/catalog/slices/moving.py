@@ -116,7 +116,7 @@ def write(
         "moved_at": moved_at,
         "due_at": None,
         "rank": None,
-        "pace": None,
+        "rank_step": None,
         **values,
     }
     if to is Magazine.MAIN:
@@ -151,7 +151,14 @@ def _update(
     database = dialect.of(connection)
     rows = database.given_rows({"slice_id": ids.tolist(), "gain": gains.tolist(), **columns})
     statement = _moving(database, tuple(same), tuple(each))
+    if database.keeps_versions:
+        # A planner who takes the table for an empty one would look through all of its ids.
+        statement = statement.where(_THESE)
+        rows |= {"these": ids.tolist()}
     connection.execute(statement, {f"new_{name}": value for name, value in same.items()} | rows)
+
+
+_THESE = dialect.one_of_given(slices.c.id, "these")
 
 
 @lru_cache(maxsize=64)

@@ -7,83 +7,138 @@ locked.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
-from sqlalchemy import BigInteger, Connection, Row, Select, bindparam, case, exists, func, select
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Connection,
+    FromClause,
+    Row,
+    Select,
+    bindparam,
+    case,
+    exists,
+    func,
+    select,
+    true,
+)
 
 from queue_core.catalog import dialect
 from queue_core.catalog.damage import UNREADABLE, damaged
 from queue_core.catalog.slices.slices import ShardKey
-from queue_core.catalog.tables import counters, shard_locks, shard_totals, shards
+from queue_core.catalog.tables import (
+    VERSIONED,
+    counters,
+    queues,
+    shard_locks,
+    shard_totals,
+    shards,
+)
+from queue_core.catalog.versions import newest_of
 from queue_core.values.model import Magazine
 
 _ROOT = shards.alias("root")
-_LOGGED = case(
-    (shard_locks.c.cursor_end.between(1, _ROOT.c.logged), shard_locks.c.cursor_end),
-    else_=_ROOT.c.logged,
-)
+_KEY = ("queue_id", "magazine", "shard")
+
+
+def _behind(locks: FromClause) -> ColumnElement[int]:
+    end = case(
+        (locks.c.cursor_end.between(1, _ROOT.c.logged), locks.c.cursor_end), else_=_ROOT.c.logged
+    )
+    of_log = select(end).where(
+        _ROOT.c.queue_id == locks.c.log_of,
+        _ROOT.c.magazine == int(Magazine.MAIN),
+        _ROOT.c.shard == locks.c.shard,
+    )
+    newest = of_log.order_by(_ROOT.c.version.desc()).limit(1).scalar_subquery()
+    return case((locks.c.log_of == 0, 0), else_=func.coalesce(newest - locks.c.cursor, 0))
+
+
 #: How many messages of a log wait to be taken in; nothing is looked up for a queue that is no
 #: subscription. The log of a sideline is none.
-BEHIND = case(
-    (shard_locks.c.log_of == 0, 0),
-    else_=func.coalesce(
-        select(_LOGGED)
-        .where(
-            _ROOT.c.queue_id == shard_locks.c.log_of,
-            _ROOT.c.magazine == int(Magazine.MAIN),
-            _ROOT.c.shard == shard_locks.c.shard,
-        )
-        .scalar_subquery()
-        - shard_locks.c.cursor,
-        0,
-    ),
-)
-_TAKEN_IN = shards.c.loaded + counters.c.reloaded - shard_locks.c.fired - counters.c.damaged
-_WAITING = _TAKEN_IN + BEHIND
-_BACKLOGS = (
-    select(
-        shard_locks.c.queue_id,
-        shard_locks.c.magazine,
-        shard_locks.c.shard,
-        shard_locks.c.fired,
-        shard_locks.c.log_of,
-        shard_locks.c.cursor,
-        _WAITING.label("waiting"),
-        BEHIND.label("behind"),
+BEHIND = _behind(shard_locks)
+
+
+def _waiting(loads: FromClause, locks: FromClause, counts: FromClause) -> ColumnElement[int]:
+    taken_in = loads.c.loaded + counts.c.reloaded - locks.c.fired - counts.c.damaged
+    return taken_in + (BEHIND if locks is shard_locks else _behind(locks))
+
+
+def _backlogs(loads: FromClause, locks: FromClause, counts: FromClause) -> Select[Any]:
+    """Return the statement that reads backlogs from the rows of shards, side by side."""
+    valid = locks.c.head_released == counts.c.released
+    return select(
+        *(locks.c[name] for name in _KEY),
+        *(locks.c.fired, locks.c.log_of, locks.c.cursor, counts.c.released),
+        _waiting(loads, locks, counts).label("waiting"),
+        (BEHIND if locks is shard_locks else _behind(locks)).label("behind"),
+        case((valid, locks.c.head), else_=0).label("head"),
+        locks.c.version,
     )
+
+
+_IN_ORDER = (shard_locks.c.queue_id, shard_locks.c.shard)
+_OF_QUEUES = (
+    _backlogs(shards, shard_locks, counters)
     .select_from(shard_totals)
-    .order_by(shard_locks.c.queue_id, shard_locks.c.shard)
-)
-#: The statements that read backlogs: of all shards, and with True, of some.
-_READING = {
-    False: _BACKLOGS.where(
+    .where(
         dialect.one_of_given(shard_locks.c.queue_id, "these"),
         shard_locks.c.magazine == bindparam("in"),
     )
-}
-_READING[True] = _READING[False].where(dialect.one_of_given(shard_locks.c.shard, "at"))
-_LOCKING = {some: query.with_for_update(of=shard_locks) for some, query in _READING.items()}
-_FIRST = bindparam("first_shard", type_=shard_locks.c.shard.type)
-_LATER = (shard_locks.c.shard > _FIRST) | (
-    (shard_locks.c.shard == _FIRST) & (shard_locks.c.queue_id >= bindparam("first_queue"))
+    .order_by(*_IN_ORDER)
 )
-
-
-def _free(query: Select[Any], *, in_turn: bool) -> Select[Any]:
-    """Return the statement that locks free shards; *in_turn*: some of them, from one on."""
-    query = query.where(_WAITING > 0)
-    if in_turn:
-        order = (case((_LATER, 0), else_=1), shard_locks.c.shard, shard_locks.c.queue_id)
-        query = query.order_by(None).order_by(*order).limit(bindparam("most", type_=BigInteger))
-    return query.with_for_update(skip_locked=True, of=shard_locks)
-
-
-_FREE = {
-    (some, in_turn): _free(query, in_turn=in_turn)
-    for some, query in _READING.items()
-    for in_turn in (False, True)
+#: The statements that read backlogs: of all shards, and with True, of some.
+_READING = {
+    False: _OF_QUEUES,
+    True: _OF_QUEUES.where(dialect.one_of_given(shard_locks.c.shard, "at")),
 }
+_LOCKING = {some: query.with_for_update(of=shard_locks) for some, query in _READING.items()}
+_WAITING = _waiting(shards, shard_locks, counters)
+_FREE = {
+    some: query.where(_WAITING > 0).with_for_update(skip_locked=True, of=shard_locks)
+    for some, query in _READING.items()
+}
+
+
+@lru_cache(maxsize=8)
+def _reading(
+    database: dialect.Dialect, *, some: bool, suspects: ColumnElement[Any] | None
+) -> Select[Any]:
+    """Return the statement that reads backlogs without locks, and whether there are suspects."""
+    if not database.keeps_versions:
+        query = _READING[some]
+    else:
+        # One shard after the other, whose newest rows an index finds.
+        of_queue = func.generate_series(0, queues.c.shards - 1).label("shard")
+        here = dialect.one_of_given(queues.c.id, "these")
+        each = select(queues.c.id.label("queue_id"), of_queue).where(here).subquery("each")
+        rows = [newest_of(table, each, bindparam("in")) for table in VERSIONED]
+        source = each.join(rows[0], true()).join(rows[1], true()).join(rows[2], true())
+        query = _backlogs(*rows).select_from(source).order_by(each.c.queue_id, each.c.shard)
+        if some:
+            query = query.where(dialect.one_of_given(each.c.shard, "at"))
+    return query if suspects is None else query.add_columns(suspects.label("suspects"))
+
+
+@lru_cache(maxsize=4)
+def _locking_these(database: dialect.Dialect, *, skip_locked: bool) -> Select[Any]:
+    """Return the statement that locks some shards, in the order in which they are given."""
+    given = database.rows_of((*_KEY, "version"))
+    loads, counts = (newest_of(table, given, given.c.magazine) for table in (shards, counters))
+    # Not an order of the whole statement, which would lock all before it leaves out the last ones.
+    locks = newest_of(
+        shard_locks, given, given.c.magazine, since=given.c.version, skip_locked=skip_locked
+    )
+    source = given.join(loads, true()).join(counts, true()).join(locks, true())
+    query = _backlogs(loads, locks, counts).select_from(source)
+    if not skip_locked:
+        return query
+    return query.where(_waiting(loads, locks, counts) > 0).limit(
+        bindparam("most", type_=BigInteger)
+    )
 
 
 #: Whether messages of a log wait for one of some subscriptions.
@@ -116,6 +171,18 @@ class Backlog(NamedTuple):
     behind: int = 0
     log_of: int = 0
     cursor: int = 0
+    #: No message waits before this place, and how many messages have ever come back.
+    head: int = 0
+    released: int = 0
+    #: The version of its row in `shard_locks`.
+    version: int = 0
+
+
+class Seen(NamedTuple):
+    """The backlogs of some shards, and whether there are suspects; None: that was not asked."""
+
+    backlog: dict[ShardKey, Backlog]
+    suspects: bool | None
 
 
 def backlog(
@@ -126,7 +193,23 @@ def backlog(
 ) -> dict[ShardKey, Backlog]:
     """Return the backlog of some shards, by default of all, without locking them."""
     given = _given(queue_ids, magazine, shard_numbers)
-    return _read(connection, _READING["at" in given], given)
+    query = _reading(dialect.of(connection), some="at" in given, suspects=None)
+    return _backlogs_of(connection.execute(query, given).all())
+
+
+def see(
+    connection: Connection,
+    queue_ids: Collection[int],
+    magazine: Magazine,
+    shard_numbers: Collection[int] | None,
+    suspects: ColumnElement[Any],
+    about: Mapping[str, Any],
+) -> Seen:
+    """Return the same, and the value of *suspects*, whose parameters are *about*."""
+    given = _given(queue_ids, magazine, shard_numbers)
+    query = _reading(dialect.of(connection), some="at" in given, suspects=suspects)
+    rows = connection.execute(query, {**given, **about}).all()
+    return Seen(_backlogs_of(rows), bool(rows[0].suspects) if rows else None)
 
 
 def lock(
@@ -137,7 +220,7 @@ def lock(
 ) -> dict[ShardKey, Backlog]:
     """Wait for the locks of some shards, by default of all; return their backlog once locked."""
     given = _given(queue_ids, magazine, shard_numbers)
-    return _read(connection, _LOCKING["at" in given], given)
+    return _backlogs_of(connection.execute(_LOCKING["at" in given], given).all())
 
 
 def lock_free(
@@ -145,21 +228,29 @@ def lock_free(
     queue_ids: Collection[int],
     magazine: Magazine = Magazine.MAIN,
     shard_numbers: Collection[int] | None = None,
-    *,
-    start: ShardKey | None = None,
-    most: int = 0,
+) -> dict[ShardKey, Backlog]:
+    """Lock all free shards that have a backlog, without waiting; return the backlog."""
+    given = _given(queue_ids, magazine, shard_numbers)
+    return _backlogs_of(connection.execute(_FREE["at" in given], given).all())
+
+
+def lock_these(
+    connection: Connection, seen: Mapping[ShardKey, Backlog], most: int | None = None
 ) -> dict[ShardKey, Backlog]:
     """
-    Lock free shards that have a backlog, without waiting; return the backlog.
+    Lock shards whose backlog was seen before, in their order; return the backlog once locked.
 
-    *start*: lock *most* shards only; this one and those after it come first, in the order of
-    `place_in_turn`.
+    With *most*, lock so many of those that are free and have a backlog, without waiting.
     """
-    given = _given(queue_ids, magazine, shard_numbers)
-    query = _FREE["at" in given, start is not None]
-    if start is not None:
-        given |= {"first_queue": start[0], "first_shard": start[2], "most": most}
-    return _read(connection, query, given)
+    database = dialect.of(connection)
+    columns: dict[str, list[int | None]] = {
+        name: [key[at] for key in seen] for at, name in enumerate(_KEY)
+    }
+    columns["version"] = [shard.version for shard in seen.values()]
+    given = database.given_rows(columns)
+    query = _locking_these(database, skip_locked=most is not None)
+    given = given if most is None else given | {"most": most}
+    return _backlogs_of(connection.execute(query, given).all())
 
 
 def load_pointers(
@@ -203,19 +294,22 @@ def _given(
     return given
 
 
-def _read(
-    connection: Connection, query: Select[Any], given: dict[str, Any]
-) -> dict[ShardKey, Backlog]:
+def _backlogs_of(rows: Sequence[Row[Any]]) -> dict[ShardKey, Backlog]:
     found = {}
-    for row in connection.execute(query, given).all():
+    for row in rows:
         try:
-            behind = max(row.behind, 0)
-            backlog = Backlog(
-                max(row.waiting, 0), int(row.fired), behind, int(row.log_of), int(row.cursor)
+            found[row.queue_id, row.magazine, row.shard] = Backlog(
+                waiting=max(row.waiting, 0),
+                fired=int(row.fired),
+                behind=max(row.behind, 0),
+                log_of=int(row.log_of),
+                cursor=int(row.cursor),
+                head=int(row.head),
+                released=int(row.released),
+                version=int(row.version),
             )
         except UNREADABLE as error:
             raise damaged(shard_locks, _named(row), error) from error
-        found[row.queue_id, row.magazine, row.shard] = backlog
     return found
 
 

@@ -25,6 +25,7 @@ from sqlalchemy import (
 
 from queue_core.catalog import dialect
 from queue_core.catalog.damage import UNREADABLE, damaged
+from queue_core.catalog.databases.expressions import FIRST
 from queue_core.catalog.slices.conditions import WAITING, Rules
 from queue_core.catalog.tables import slices
 from queue_core.errors import DamagedCatalog
@@ -37,6 +38,8 @@ ShardKey = tuple[int, int, int]
 _INSERT = insert(slices).inline()
 #: The columns that identify a shard.
 KEY = (slices.c.queue_id, slices.c.magazine, slices.c.shard)
+_BY_ID = dialect.not_indexed(slices.c.id)
+_NO_HEADS: Mapping[ShardKey, int] = {}
 #: The order by rank. Of equal ranks, those of the first places come first.
 _BY_RANK = (slices.c.rank, slices.c.position, slices.c.shard, slices.c.id)
 #: The parameters for the last slice of a page, by rank.
@@ -78,7 +81,7 @@ def fetch(
 def _fetching(query: Select[Any], lock: str | None) -> Select[Any]:
     if lock == "wait":
         # By id: positions change, and two transactions that wait in different orders deadlock.
-        return query.order_by(slices.c.id).with_for_update()
+        return query.order_by(_BY_ID).with_for_update()
     in_order = (slices.c.queue_id, slices.c.magazine, slices.c.shard, slices.c.position)
     query = query.order_by(*in_order)
     return query.with_for_update(skip_locked=True) if lock == "skip" else query
@@ -103,18 +106,21 @@ def fetch_first(
     shards: Sequence[ShardKey],
     limit: int,
     skip_locked: bool,
+    heads: Mapping[ShardKey, int] = _NO_HEADS,
 ) -> dict[ShardKey, list[Slice]]:
     """
     Return the first *limit* slices of each of some shards, in order of position.
 
     *where* are conditions that were built once, *given* their parameters. One statement reads all
-    shards, in one state of the catalog. With *skip_locked*, it locks the
-    slices, and passes over slices that other transactions have locked.
+    shards, in one state of the catalog. With *skip_locked*, it locks the slices, and passes over
+    slices that other transactions have locked. *heads*: from which places on to look; by default,
+    from the first.
     """
     database = dialect.of(connection)
     query = _first_of_each(database, where, skip_locked=skip_locked)
     keys = database.given_rows(
         {column.name: [key[at] for key in shards] for at, column in enumerate(KEY)}
+        | {FIRST: [heads.get(key, 0) for key in shards]}
     )
     found: dict[ShardKey, list[Slice]] = {key: [] for key in shards}
     for piece in read_slices(connection, query, {**given, **keys, "most": limit}):
@@ -221,7 +227,7 @@ def columns_of(piece: Slice, rows: Rows) -> dict[str, Any]:
         "stats": piece.stats,
         "due_at": piece.due_at,
         "rank": piece.rank_of(rows.start),
-        "pace": piece.pace,
+        "rank_step": piece.rank_step,
         "lost": piece.lost,
         "lost_among": piece.lost_among,
     }
@@ -257,10 +263,10 @@ def _slice(row: Sequence[Any]) -> Slice:
     # All at once, in the order of the columns: to find each by its name takes twice as long.
     id, queue_id, magazine, shard, state, position, segment_id, row_start, row_stop = row[:9]
     bitmap, count, bytes, attempts, deliveries, loaded_at, moved_at = row[9:16]
-    consumer_id, ticket, fired_at, stats, _, due_at, rank, pace, lost, lost_among = row[16:]
+    consumer_id, ticket, fired_at, stats, _, due_at, rank, rank_step, lost, lost_among = row[16:]
     # A text among the numbers, which SQLite allows, raises `TypeError`.
     sum(row[:9], count + bytes + attempts + deliveries + loaded_at + moved_at + lost + lost_among)
-    sum((fired_at or 0, due_at or 0, rank or 0, pace or 0))
+    sum((fired_at or 0, due_at or 0, rank or 0, rank_step or 0))
     return Slice(
         id=id,
         queue_id=queue_id,
@@ -283,5 +289,5 @@ def _slice(row: Sequence[Any]) -> Slice:
         lost_among=lost_among,
         damaged=state == State.DAMAGED,
         rank=rank,
-        pace=pace,
+        rank_step=rank_step,
     )

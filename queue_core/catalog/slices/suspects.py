@@ -20,8 +20,9 @@ from sqlalchemy import (
 
 from queue_core.catalog import dialect
 from queue_core.catalog.holder_tables import consumers
+from queue_core.catalog.slices import shard_locks
 from queue_core.catalog.slices.conditions import IN_FLIGHT, Eligible, Rules, in_magazines
-from queue_core.catalog.slices.shard_locks import ANY_BEHIND
+from queue_core.catalog.slices.shard_locks import ANY_BEHIND, Seen
 from queue_core.catalog.tables import slices
 from queue_core.values.model import Magazine, State
 
@@ -55,6 +56,19 @@ APART: Rules = (
 def lost_among(count: int) -> Rules:
     """Return the condition of suspects that were lost among so many messages."""
     return (slices.c.lost_among == count,)
+
+
+def look_by_counters(
+    connection: Connection,
+    queue_ids: Collection[int],
+    magazine: Magazine,
+    shard_numbers: Collection[int] | None,
+    consumer_id: int | None,
+) -> Seen:
+    """Return what waits in shards by their counters, and whether `look` would find suspects."""
+    found = _found(in_main=magazine is Magazine.MAIN, holds=consumer_id is not None)
+    given: dict[str, Any] = {"suspects_of": queue_ids, "holder": consumer_id}
+    return shard_locks.see(connection, queue_ids, magazine, shard_numbers, found, given)
 
 
 def look(
@@ -99,8 +113,9 @@ def sizes(connection: Connection, where: Rules, given: Mapping[str, Any]) -> lis
     return list(connection.scalars(found, given))
 
 
-@lru_cache(maxsize=64)
-def _looking(where: Rules, *, in_main: bool, holds: bool, logged: bool) -> Select[Any]:
+@lru_cache(maxsize=4)
+def _found(*, in_main: bool, holds: bool) -> ColumnElement[Any]:
+    """Return whether there are suspects, as a value of any statement."""
     here = (dialect.one_of_given(slices.c.queue_id, "suspects_of"), *in_magazines([Magazine.MAIN]))
     found: ColumnElement[Any] = exists(
         select(slices.c.id).where(_IS_SUSPECT, *here).correlate(None)
@@ -110,7 +125,12 @@ def _looking(where: Rules, *, in_main: bool, holds: bool, logged: bool) -> Selec
         found = or_(found, held)
     if not in_main:
         found = literal_column("0")
-    look = select(select(found).scalar_subquery())
+    return select(found).scalar_subquery()
+
+
+@lru_cache(maxsize=64)
+def _looking(where: Rules, *, in_main: bool, holds: bool, logged: bool) -> Select[Any]:
+    look = select(_found(in_main=in_main, holds=holds))
     if logged:
         return look.where(or_(select(slices.c.id).where(*where).exists(), ANY_BEHIND))
     return look.where(*where).limit(1).select_from(slices)

@@ -18,6 +18,7 @@ from queue_core.catalog import dialect, seals
 from queue_core.catalog.queues import check_in_use
 from queue_core.catalog.slices.slices import KEY, ShardKey, execute_each
 from queue_core.catalog.tables import queues, shards
+from queue_core.catalog.versions import newest
 from queue_core.errors import Conflict
 
 _GROWN = {
@@ -31,9 +32,12 @@ _LOGGED = {
 _ALLOCATE, _ALLOCATE_NEW = (
     update(shards)
     .where(
-        shards.c.queue_id == bindparam("queue"),
-        shards.c.magazine == bindparam("in"),
-        shards.c.shard == bindparam("at"),
+        *newest(
+            shards,
+            queue_id=bindparam("queue"),
+            magazine=bindparam("in"),
+            shard=bindparam("at"),
+        )
     )
     .values(seals.changing(shards, **values))
     for values in (_GROWN, _GROWN | _LOGGED)

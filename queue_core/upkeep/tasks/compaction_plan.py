@@ -174,7 +174,7 @@ def _runs(
 def _alike(piece: Slice) -> tuple[object, ...]:
     """Return the values that slices must share to become one."""
     # In a fair queue, one line of ranks cannot describe two slices, unless all ranks are the same.
-    alone = piece.id if piece.pace else None
+    alone = piece.id if piece.rank_step else None
     fired = (piece.attempts, piece.deliveries, piece.fired_at, piece.lost, piece.lost_among)
     return *fired, piece.due_at, piece.rank, alone
 

@@ -42,6 +42,8 @@ def test_what_users_see_is_sealed():
         *("consumers.ack", "consumers.heartbeat_at", "consumers.host", "consumers.pid"),
         *("segments.data", "segments.loaded_at", "segments.log_rows"),
         *("tickets.lives", "tickets.planned_at", "tickets.planned_epoch"),
+        *("shards.version", "shard_locks.version", "counters.version"),
+        *("shard_locks.head", "shard_locks.head_released"),
     }
 
 

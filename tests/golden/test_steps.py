@@ -1,10 +1,11 @@
-"""The step from format 1 to 2 makes of an old catalog what a new one is, on either database."""
+"""The steps from format 1 on make of an old catalog what a new one is, on either database."""
 
 import pytest
 from sqlalchemy import text
 
 from queue_core import Store
 from queue_core.catalog import dialect
+from queue_core.catalog.format import FORMAT
 from queue_core.errors import FormatTooNew
 from tests.books import audit
 from tests.factories import make_queue, orders
@@ -17,16 +18,25 @@ BACK = (
     *(
         f"ALTER TABLE {table} DROP COLUMN {column}"
         for table, columns in {
-            "shards": ("log", "logged", "logged_bytes"),
-            "shard_locks": ("log_of", "cursor", "cursor_end"),
+            "shards": ("log", "logged", "logged_bytes", "version"),
+            "shard_locks": (
+                *("log_of", "cursor", "cursor_end", "version", "head", "head_released"),
+            ),
+            "counters": ("version", "released"),
             "queues": ("root_id", "detached_at", "snapshot_of", "ends_at"),
             "segments": ("log_rows",),
         }.items()
         for column in columns
     ),
     "ALTER TABLE segments RENAME COLUMN file TO location",
+    "ALTER TABLE slices RENAME COLUMN rank_step TO pace",
     "UPDATE facts SET value = '1' WHERE name = 'format'",
 )
+#: And on PostgreSQL.
+KEYS = [
+    f"ALTER TABLE {table} ADD PRIMARY KEY (queue_id, magazine, shard)"
+    for table in ("shards", "shard_locks", "counters")
+]
 
 
 def run(address, statements):
@@ -49,12 +59,12 @@ def test_a_migrated_catalog_has_the_tables_of_a_new_one(address):
     with Store(address) as store:
         make_queue(store, shards=2)
     new = names_of(address)
-    run(address, BACK)
+    run(address, [*BACK, *(KEYS if address.catalog.startswith("postgresql") else ())])
     assert format_of(address) == "1"
 
     Store(address).close()
     assert names_of(address) == new
-    assert format_of(address) == "2"
+    assert format_of(address) == str(FORMAT)
     with Store(address) as store:
         queue = store.queue("orders")
         queue.admin.change_settings(log="7 days")
@@ -65,19 +75,22 @@ def test_a_migrated_catalog_has_the_tables_of_a_new_one(address):
         audit(store)
 
 
-def test_a_process_of_the_old_format_gets_an_error_from_each_load_and_removal(address):
+@pytest.mark.parametrize(
+    "older", ["segments RENAME COLUMN file TO location", "slices RENAME COLUMN rank_step TO pace"]
+)
+def test_a_process_of_an_old_format_gets_an_error_from_each_load_or_removal(address, older):
     """Each of them names the column that has another name now."""
     with Store(address) as store:
         queue = make_queue(store)
-        queue.load(orders(10))
-        fired = queue.fire("all")
-        run(
-            address,
-            [
-                "ALTER TABLE segments RENAME COLUMN file TO location",
-                "UPDATE facts SET value = '3' WHERE name = 'format'",
-            ],
-        )
-        for call in (lambda: queue.load(orders(1)), lambda: queue.delete(fired)):
+        queue.load(orders(20))
+        fired = queue.fire(5)
+        rest = queue.fire(5)
+        newer = f"UPDATE facts SET value = '{FORMAT + 1}' WHERE name = 'format'"
+        run(address, [f"ALTER TABLE {older}", newer])
+        calls = {
+            "segments": (lambda: queue.load(orders(1)), lambda: queue.delete(fired)),
+            "slices": (lambda: queue.reload(rest), lambda: queue.fire(1), lambda: queue.sweep(0)),
+        }
+        for call in calls[older.split()[0]]:
             with pytest.raises(FormatTooNew, match="upgrade ignis"):
                 call()

@@ -1,0 +1,85 @@
+"""The statements that change the rows of a shard: its pointers, its head and its counters.
+
+Other modules change these rows too, but not with each firing and settlement.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from sqlalchemy import (
+    BigInteger,
+    BindParameter,
+    ColumnElement,
+    Table,
+    Update,
+    bindparam,
+    case,
+    func,
+    select,
+    update,
+)
+
+from queue_core.catalog import seals
+from queue_core.catalog.slices.slices import ShardKey
+from queue_core.catalog.tables import counters, shard_locks, slices
+from queue_core.catalog.versions import newest
+from queue_core.values.model import State
+
+_QUEUE: BindParameter[int] = bindparam("of_queue")
+_MAGAZINE: BindParameter[int] = bindparam("in_magazine")
+_SHARD: BindParameter[int] = bindparam("at_shard")
+_UPTO = bindparam("upto", type_=BigInteger)
+
+
+def _at(table: Table) -> tuple[ColumnElement[bool], ...]:
+    return newest(table, queue_id=_QUEUE, magazine=_MAGAZINE, shard=_SHARD)
+
+
+def of_shard(key: ShardKey) -> dict[str, int]:
+    """Return the parameters for a shard of all statements here."""
+    return {"of_queue": key[0], "in_magazine": key[1], "at_shard": key[2]}
+
+
+_POINTER = shard_locks.c.fire_pointer
+_FURTHEST = case((_POINTER < _UPTO, _UPTO), else_=_POINTER)
+_FIRED = shard_locks.c.fired + bindparam("by")
+#: Count messages as fired, and move the fire pointer to their end.
+FIRE = (
+    update(shard_locks)
+    .where(*_at(shard_locks))
+    .values(seals.changing(shard_locks, fired=_FIRED, fire_pointer=_FURTHEST))
+)
+#: Move the cursor of a subscription.
+ENTER = (
+    update(shard_locks)
+    .where(*_at(shard_locks))
+    .values(seals.changing(shard_locks, cursor=shard_locks.c.cursor + bindparam("by")))
+)
+
+_AHEAD = slices.alias("ahead")
+_FIRST_WAITING = select(func.min(_AHEAD.c.position)).where(
+    _AHEAD.c.queue_id == _QUEUE,
+    _AHEAD.c.magazine == _MAGAZINE,
+    _AHEAD.c.state == int(State.LOADED),
+    _AHEAD.c.shard == _SHARD,
+    _AHEAD.c.position >= bindparam("from_head"),
+)
+#: Find the head of a shard. Loads into a shard commit in the order of their places, so that none is
+#: under way to a place before one that was fired.
+FIND_HEAD = (
+    update(shard_locks)
+    .where(*_at(shard_locks))
+    .values(
+        head=func.coalesce(_FIRST_WAITING.scalar_subquery(), _POINTER),
+        head_released=bindparam("released"),
+        version=shard_locks.c.version + 1,
+    )
+)
+
+
+@lru_cache(maxsize=64)
+def counting(names: tuple[str, ...]) -> Update:
+    """Return the statement that adds to some counters of a shard: ``by_`` and their names."""
+    values = {name: counters.c[name] + bindparam(f"by_{name}") for name in names}
+    return update(counters).where(*_at(counters)).values(seals.changing(counters, **values))
