@@ -18,8 +18,8 @@ import pytest
 from queue_core import ConsumerPool, Store
 
 ROOT = Path(__file__).parents[2]
-#: The code when the tables of format 2 were last changed.
-OLDER = "541155df863c20309d51f6d991dc1a9f5ffb0e21"
+#: The code when the tables of format 3 were last changed.
+OLDER = "6618b2fe4951883d2c441866a070c3e3a09cc97c"
 #: Prints the format, the tables and their indexes.
 TABLES = """
 from sqlalchemy.schema import CreateIndex, CreateTable
