@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import ColumnElement, FromClause, Table, func, select
+from sqlalchemy import ColumnElement, FromClause, Table, func, select, true
 
 from queue_core.catalog.databases.expressions import if_versions
+from queue_core.catalog.tables import VERSIONED, queues
 
 
 def newest(table: Table, **key: Any) -> tuple[ColumnElement[bool], ...]:
@@ -48,3 +49,15 @@ def newest_of(
     if skip_locked is not None:
         query = query.with_for_update(skip_locked=skip_locked)
     return query.lateral(table.name)
+
+
+def side_by_side(where: ColumnElement[bool], magazine: Any) -> tuple[FromClause, list[FromClause]]:
+    """
+    Return the present rows of the shards of some queues, side by side, and those of each table.
+
+    One shard comes after the other: its newest rows are found by an index. *where*: which queues.
+    """
+    of_queue = func.generate_series(0, queues.c.shards - 1).label("shard")
+    each = select(queues.c.id.label("queue_id"), of_queue).where(where).subquery("each")
+    rows = [newest_of(table, each, magazine) for table in VERSIONED]
+    return each.join(rows[0], true()).join(rows[1], true()).join(rows[2], true()), rows

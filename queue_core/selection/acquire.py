@@ -88,13 +88,16 @@ def acquire(
 
 
 def heads_to_find(chosen: Choice) -> Iterator[tuple[ShardKey, int, int]]:
-    """Yield the shards of which enough was fired that their heads are worth a search."""
+    """Yield the shards whose heads are worth a search: enough was fired, or messages came back."""
     counts = Counter[ShardKey]()
     for piece, rows in chosen.taken:
         counts[piece.shard_key] += len(rows)
     for key, count in counts.items():
         shard = chosen.backlog.get(key)
-        if shard is not None and (shard.fired + count) // HEAD_EVERY > shard.fired // HEAD_EVERY:
+        if shard is None:
+            continue
+        enough = (shard.fired + count) // HEAD_EVERY > shard.fired // HEAD_EVERY
+        if enough or shard.head == shard_locks.UNKNOWN:
             yield key, shard.head, shard.released
 
 

@@ -96,17 +96,17 @@ def buffers(plans):
     return sum(plan["Shared Hit Blocks"] + plan["Shared Read Blocks"] for _, plan in plans)
 
 
-def work(queue, consumer, cycles):
+def work(queue, consumer, cycles, most=50):
     for _ in range(cycles):
         load_singly(queue, 4)
-        queue.delete(queue.fire(50, consumer=consumer))
+        queue.delete(queue.fire(most, consumer=consumer))
 
 
-def cost(store, queue, consumer):
+def cost(store, queue, consumer, most=50):
     """The pages that a load, a firing and a settlement read, and the walks of their plans."""
-    work(queue, consumer, 1)
+    work(queue, consumer, 1, most)
     with explained(store) as plans:
-        work(queue, consumer, 1)
+        work(queue, consumer, 1, most)
     return buffers(plans), list(walks(plans))
 
 
@@ -128,6 +128,20 @@ def test_an_open_transaction_makes_nothing_dearer(store, monkeypatch):
         latest, walked = cost(store, queue, consumer)
         assert walked == []
         assert latest < 1.5 * first
+
+
+@pytest.mark.parametrize(("most", "settings"), [("all", {}), (50, {"max_size": 1_000_000})])
+def test_nor_firings_of_all_and_loads_into_a_bounded_queue(store, monkeypatch, most, settings):
+    monkeypatch.setattr(acquire, "HEAD_EVERY", 16)
+    queue, consumer = make_queue(store, shards=2, **settings), store.consumer("till")
+    with pinned(store):
+        work(queue, consumer, 20, most)
+        first, walked = cost(store, queue, consumer, most)
+        assert walked == []
+        work(queue, consumer, 160, most)
+        later, walked = cost(store, queue, consumer, most)
+        assert walked == []
+        assert later < 1.5 * first
 
 
 def test_no_verb_walks_through_a_table_that_looked_empty(store):
@@ -174,6 +188,19 @@ def test_messages_that_come_back_before_the_head_are_fired_first(store):
     queue.delete(queue.fire(20))
     queue.reload(first.ids[4:])
     assert numbers_of(queue.fire("all").messages) == [4, 5, 6, 7, *range(36, 40)]
+    audit(store)
+
+
+def test_a_head_is_found_again_as_soon_as_messages_have_come_back(store):
+    """Otherwise, many firings would look at all that was fired before."""
+    queue = make_queue(store, shards=1)
+    load_singly(queue, 264)
+    queue.delete(queue.fire(260))
+    assert heads(store) == [260]
+    queue.reload(queue.fire(2).ids[:1])
+    assert numbers_of(queue.fire(1).messages) == [260]
+    assert heads(store) == [262]
+    assert numbers_of(queue.fire("all").messages) == [262, 263]
     audit(store)
 
 

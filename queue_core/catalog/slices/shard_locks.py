@@ -30,18 +30,19 @@ from queue_core.catalog import dialect
 from queue_core.catalog.damage import UNREADABLE, damaged
 from queue_core.catalog.slices.slices import ShardKey
 from queue_core.catalog.tables import (
-    VERSIONED,
     counters,
     queues,
     shard_locks,
     shard_totals,
     shards,
 )
-from queue_core.catalog.versions import newest_of
+from queue_core.catalog.versions import newest_of, side_by_side
 from queue_core.values.model import Magazine
 
 _ROOT = shards.alias("root")
 _KEY = ("queue_id", "magazine", "shard")
+#: The head of a shard to which messages have come back since it was found: before all places.
+UNKNOWN = -1
 
 
 def _behind(locks: FromClause) -> ColumnElement[int]:
@@ -75,7 +76,7 @@ def _backlogs(loads: FromClause, locks: FromClause, counts: FromClause) -> Selec
         *(locks.c.fired, locks.c.log_of, locks.c.cursor, counts.c.released),
         _waiting(loads, locks, counts).label("waiting"),
         (BEHIND if locks is shard_locks else _behind(locks)).label("behind"),
-        case((valid, locks.c.head), else_=0).label("head"),
+        case((valid, locks.c.head), else_=UNKNOWN).label("head"),
         locks.c.version,
     )
 
@@ -95,12 +96,6 @@ _READING = {
     False: _OF_QUEUES,
     True: _OF_QUEUES.where(dialect.one_of_given(shard_locks.c.shard, "at")),
 }
-_LOCKING = {some: query.with_for_update(of=shard_locks) for some, query in _READING.items()}
-_WAITING = _waiting(shards, shard_locks, counters)
-_FREE = {
-    some: query.where(_WAITING > 0).with_for_update(skip_locked=True, of=shard_locks)
-    for some, query in _READING.items()
-}
 
 
 @lru_cache(maxsize=8)
@@ -111,15 +106,12 @@ def _reading(
     if not database.keeps_versions:
         query = _READING[some]
     else:
-        # One shard after the other, whose newest rows an index finds.
-        of_queue = func.generate_series(0, queues.c.shards - 1).label("shard")
         here = dialect.one_of_given(queues.c.id, "these")
-        each = select(queues.c.id.label("queue_id"), of_queue).where(here).subquery("each")
-        rows = [newest_of(table, each, bindparam("in")) for table in VERSIONED]
-        source = each.join(rows[0], true()).join(rows[1], true()).join(rows[2], true())
-        query = _backlogs(*rows).select_from(source).order_by(each.c.queue_id, each.c.shard)
+        source, rows = side_by_side(here, bindparam("in"))
+        at = rows[1].c
+        query = _backlogs(*rows).select_from(source).order_by(at.queue_id, at.shard)
         if some:
-            query = query.where(dialect.one_of_given(each.c.shard, "at"))
+            query = query.where(dialect.one_of_given(at.shard, "at"))
     return query if suspects is None else query.add_columns(suspects.label("suspects"))
 
 
@@ -171,7 +163,7 @@ class Backlog(NamedTuple):
     behind: int = 0
     log_of: int = 0
     cursor: int = 0
-    #: No message waits before this place, and how many messages have ever come back.
+    #: No message waits before this place, or `UNKNOWN`; and how many messages have ever come back.
     head: int = 0
     released: int = 0
     #: The version of its row in `shard_locks`.
@@ -219,8 +211,8 @@ def lock(
     shard_numbers: Collection[int] | None = None,
 ) -> dict[ShardKey, Backlog]:
     """Wait for the locks of some shards, by default of all; return their backlog once locked."""
-    given = _given(queue_ids, magazine, shard_numbers)
-    return _backlogs_of(connection.execute(_LOCKING["at" in given], given).all())
+    seen = backlog(connection, queue_ids, magazine, shard_numbers)
+    return lock_these(connection, seen) if dialect.of(connection).writes_in_parallel else seen
 
 
 def lock_free(
@@ -230,8 +222,11 @@ def lock_free(
     shard_numbers: Collection[int] | None = None,
 ) -> dict[ShardKey, Backlog]:
     """Lock all free shards that have a backlog, without waiting; return the backlog."""
-    given = _given(queue_ids, magazine, shard_numbers)
-    return _backlogs_of(connection.execute(_FREE["at" in given], given).all())
+    seen = backlog(connection, queue_ids, magazine, shard_numbers)
+    seen = {key: shard for key, shard in seen.items() if shard.waiting}
+    if not dialect.of(connection).writes_in_parallel:
+        return seen
+    return lock_these(connection, seen, most=len(seen))
 
 
 def lock_these(

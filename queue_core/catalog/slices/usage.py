@@ -8,11 +8,13 @@ in flight are left out of both, except those of `Queue.get_and_keep`.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import reduce
+from functools import lru_cache, reduce
 from operator import sub
+from typing import Any
 
-from sqlalchemy import Connection, Select, bindparam, func, select, true
+from sqlalchemy import BindParameter, Connection, FromClause, Select, bindparam, func, select, true
 
+from queue_core.catalog import dialect
 from queue_core.catalog.damage import decoding
 from queue_core.catalog.holder_tables import consumers
 from queue_core.catalog.holders.consumers import IS_KEEPER
@@ -27,27 +29,37 @@ from queue_core.catalog.tables import (
     shards,
     slices,
 )
+from queue_core.catalog.versions import side_by_side
 from queue_core.values.model import Magazine, QueueInfo, State
 from queue_core.values.settings import QueueSettings
 
-_TOTALS = (
-    select(
-        func.sum(reduce(sub, (counters.c[name] for name in LEFT), shards.c.loaded)).label("there"),
-        # Damaged messages that were in flight count as reloaded.
-        func.sum(shards.c.loaded + counters.c.reloaded - shard_locks.c.fired).label(
-            "not_in_flight"
-        ),
+_ID: BindParameter[int] = bindparam("queue")
+_MAIN = int(Magazine.MAIN)
+
+
+@lru_cache(maxsize=4)
+def _totals(database: dialect.Dialect) -> Select[Any]:
+    """Return the statement that reads the settings of a queue, and the counts of its messages."""
+    source: FromClause = shard_totals
+    loads: FromClause = shards
+    locks: FromClause = shard_locks
+    counts: FromClause = counters
+    if database.keeps_versions:
+        source, (loads, locks, counts) = side_by_side(queues.c.id == _ID, _MAIN)
+    there = reduce(sub, (counts.c[name] for name in LEFT), loads.c.loaded)
+    # Damaged messages that were in flight count as reloaded.
+    not_in_flight = loads.c.loaded + counts.c.reloaded - locks.c.fired
+    totals = (
+        select(func.sum(there).label("there"), func.sum(not_in_flight).label("not_in_flight"))
+        .select_from(source)
+        .where(loads.c.queue_id == _ID, loads.c.magazine == _MAIN)
+        .subquery()
     )
-    .select_from(shard_totals)
-    .where(shards.c.queue_id == bindparam("queue"), shards.c.magazine == int(Magazine.MAIN))
-    .subquery()
-)
-_QUEUE = (
-    select(queues.c.settings, queues.c.deactivated_at, _TOTALS.c.there, _TOTALS.c.not_in_flight)
-    .select_from(queues.join(_TOTALS, true()))
-    .where(queues.c.id == bindparam("queue"))
-)
-_IN_MAIN = (slices.c.queue_id == bindparam("queue"), slices.c.magazine == int(Magazine.MAIN))
+    settings = select(queues.c.settings, queues.c.deactivated_at, *totals.c)
+    return settings.select_from(queues.join(totals, true())).where(queues.c.id == _ID)
+
+
+_IN_MAIN = (slices.c.queue_id == _ID, slices.c.magazine == _MAIN)
 _BYTES = select(func.sum(slices.c.bytes)).where(*_IN_MAIN)
 _BYTES_NOT_IN_FLIGHT = _BYTES.where(*in_state(State.LOADED, State.DAMAGED))
 _AMOUNT = select(
@@ -76,7 +88,7 @@ class Usage:
 
 def read_usage(connection: Connection, queue: QueueInfo) -> Usage:
     """Return the usage of main; its bytes only if they are bounded. Raises `QueueDeactivated`."""
-    row = connection.execute(_QUEUE, {"queue": queue.id}).first()
+    row = connection.execute(_totals(dialect.of(connection)), {"queue": queue.id}).first()
     if row is None:
         raise dropped(queue)
     if row.deactivated_at is not None:
