@@ -231,6 +231,15 @@ def test_a_repair_finds_the_messages_before_a_wrong_head(store, monkeypatch):
     audit(store)
 
 
+def test_a_server_can_publish_all_changes(store):
+    with driver(store, autocommit=True) as other:
+        other.execute("CREATE PUBLICATION everything FOR ALL TABLES")
+    queue = make_queue(store)
+    load_singly(queue, 4)
+    queue.reload(queue.fire(2))
+    assert queue.delete(queue.fire("all")) == 4
+
+
 def test_the_planner_prefers_an_index(store):
     with store.catalog.read() as connection:
         assert connection.scalar(text("SHOW random_page_cost")) == "0.1"

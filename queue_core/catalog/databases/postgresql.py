@@ -394,6 +394,10 @@ class Postgresql(Dialect):
                 f"CREATE UNIQUE INDEX {name}_by_version ON {name} "
                 "(queue_id, magazine, shard, version)"
             )
+            # By which a server publishes changes to another one (CREATE PUBLICATION).
+            connection.exec_driver_sql(
+                f"ALTER TABLE {name} REPLICA IDENTITY USING INDEX {name}_by_version"
+            )
 
     def insert_new(self, table: Any) -> Any:
         """Return PostgreSQL's INSERT."""
