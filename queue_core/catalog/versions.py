@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, FromClause, Table, func, select, true
 
 from queue_core.catalog.databases.expressions import if_versions
-from queue_core.catalog.tables import VERSIONED, queues
+from queue_core.catalog.tables import counters, queues, shard_locks, shards
 
 
 def newest(table: Table, **key: Any) -> tuple[ColumnElement[bool], ...]:
@@ -51,13 +51,20 @@ def newest_of(
     return query.lateral(table.name)
 
 
-def side_by_side(where: ColumnElement[bool], magazine: Any) -> tuple[FromClause, list[FromClause]]:
+def side_by_side(
+    where: ColumnElement[bool], magazine: Any, *, lock: bool = False
+) -> tuple[FromClause, list[FromClause], FromClause]:
     """
     Return the present rows of the shards of some queues, side by side, and those of each table.
 
     One shard comes after the other: its newest rows are found by an index. *where*: which queues.
+    With *lock*, wait for the lock of each shard, in their order. Conditions on the last table, of
+    the columns ``queue_id`` and ``shard``, hold before a shard is looked at or locked.
     """
     of_queue = func.generate_series(0, queues.c.shards - 1).label("shard")
-    each = select(queues.c.id.label("queue_id"), of_queue).where(where).subquery("each")
-    rows = [newest_of(table, each, magazine) for table in VERSIONED]
-    return each.join(rows[0], true()).join(rows[1], true()).join(rows[2], true()), rows
+    found = select(queues.c.id.label("queue_id"), of_queue).where(where)
+    each = (found.order_by(queues.c.id, of_queue) if lock else found).subquery("each")
+    loads, counts = (newest_of(table, each, magazine) for table in (shards, counters))
+    locks = newest_of(shard_locks, each, magazine, skip_locked=False if lock else None)
+    source = each.join(loads, true()).join(counts, true()).join(locks, true())
+    return source, [loads, locks, counts], each

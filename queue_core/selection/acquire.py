@@ -72,7 +72,7 @@ def acquire(
         full = candidates.full
         chosen = _take_candidates(connection, request, candidates, lock)
     elif request.max_messages is None:
-        backlog = _backlog(connection, request, lock)
+        backlog = _backlog(connection, request, lock, seen)
         chosen = _take(connection, request, backlog, dict.fromkeys(backlog), lock)
     else:
         limit = request.max_messages
@@ -125,15 +125,16 @@ def take_batch(
     return batch[:whole], (int(batch.shard[whole]), int(batch.position[whole]))
 
 
-def _backlog(connection: Connection, request: FireRequest, lock: Lock) -> dict[ShardKey, Backlog]:
+def _backlog(
+    connection: Connection,
+    request: FireRequest,
+    lock: Lock,
+    seen: Mapping[ShardKey, Backlog] | None = None,
+) -> dict[ShardKey, Backlog]:
     """Return the backlog of all shards, or of those that could be locked."""
-    read = (
-        shard_locks.lock_free
-        if lock == "skip"
-        else shard_locks.lock
-        if lock
-        else shard_locks.backlog
-    )
+    if lock == "skip":
+        return shard_locks.lock_free(connection, *request.where, seen)
+    read = shard_locks.lock if lock else shard_locks.backlog
     return read(connection, *request.where)
 
 

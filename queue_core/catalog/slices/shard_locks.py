@@ -100,18 +100,23 @@ _READING = {
 
 @lru_cache(maxsize=8)
 def _reading(
-    database: dialect.Dialect, *, some: bool, suspects: ColumnElement[Any] | None
+    database: dialect.Dialect,
+    *,
+    some: bool,
+    suspects: ColumnElement[Any] | None = None,
+    lock: bool = False,
 ) -> Select[Any]:
-    """Return the statement that reads backlogs without locks, and whether there are suspects."""
+    """Return the statement that reads backlogs, with locks or not, and whether suspects wait."""
     if not database.keeps_versions:
         query = _READING[some]
     else:
         here = dialect.one_of_given(queues.c.id, "these")
-        source, rows = side_by_side(here, bindparam("in"))
-        at = rows[1].c
-        query = _backlogs(*rows).select_from(source).order_by(at.queue_id, at.shard)
+        source, rows, each = side_by_side(here, bindparam("in"), lock=lock)
+        query = _backlogs(*rows).select_from(source)
         if some:
-            query = query.where(dialect.one_of_given(at.shard, "at"))
+            query = query.where(dialect.one_of_given(each.c.shard, "at"))
+        if not lock:
+            query = query.order_by(each.c.queue_id, each.c.shard)
     return query if suspects is None else query.add_columns(suspects.label("suspects"))
 
 
@@ -185,7 +190,7 @@ def backlog(
 ) -> dict[ShardKey, Backlog]:
     """Return the backlog of some shards, by default of all, without locking them."""
     given = _given(queue_ids, magazine, shard_numbers)
-    query = _reading(dialect.of(connection), some="at" in given, suspects=None)
+    query = _reading(dialect.of(connection), some="at" in given)
     return _backlogs_of(connection.execute(query, given).all())
 
 
@@ -211,8 +216,9 @@ def lock(
     shard_numbers: Collection[int] | None = None,
 ) -> dict[ShardKey, Backlog]:
     """Wait for the locks of some shards, by default of all; return their backlog once locked."""
-    seen = backlog(connection, queue_ids, magazine, shard_numbers)
-    return lock_these(connection, seen) if dialect.of(connection).writes_in_parallel else seen
+    given = _given(queue_ids, magazine, shard_numbers)
+    query = _reading(dialect.of(connection), some="at" in given, lock=True)
+    return _backlogs_of(connection.execute(query, given).all())
 
 
 def lock_free(
@@ -220,10 +226,16 @@ def lock_free(
     queue_ids: Collection[int],
     magazine: Magazine = Magazine.MAIN,
     shard_numbers: Collection[int] | None = None,
+    seen: Mapping[ShardKey, Backlog] | None = None,
 ) -> dict[ShardKey, Backlog]:
-    """Lock all free shards that have a backlog, without waiting; return the backlog."""
-    seen = backlog(connection, queue_ids, magazine, shard_numbers)
-    seen = {key: shard for key, shard in seen.items() if shard.waiting}
+    """
+    Lock all free shards that have a backlog, without waiting; return the backlog.
+
+    *seen*: the backlog of these shards, and of others, if it was just read.
+    """
+    if seen is None:
+        seen = backlog(connection, queue_ids, magazine, shard_numbers)
+    seen = {key: shard for key, shard in seen.items() if shard.waiting and key[0] in queue_ids}
     if not dialect.of(connection).writes_in_parallel:
         return seen
     return lock_these(connection, seen, most=len(seen))

@@ -45,7 +45,7 @@ def _totals(database: dialect.Dialect) -> Select[Any]:
     locks: FromClause = shard_locks
     counts: FromClause = counters
     if database.keeps_versions:
-        source, (loads, locks, counts) = side_by_side(queues.c.id == _ID, _MAIN)
+        source, (loads, locks, counts), _ = side_by_side(queues.c.id == _ID, _MAIN)
     there = reduce(sub, (counts.c[name] for name in LEFT), loads.c.loaded)
     # Damaged messages that were in flight count as reloaded.
     not_in_flight = loads.c.loaded + counts.c.reloaded - locks.c.fired
