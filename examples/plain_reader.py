@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap
 
-FORMAT = "2"
+FORMAT = "3"
 #: The codes in `slices.magazine` and `slices.state`.
 MAIN, LOADED = 0, 0
 #: A message id is the number of a segment, and the number of a row in this many bits.

@@ -6,16 +6,18 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from queue_core.catalog.slices.shard_locks import Backlog
-from queue_core.catalog.slices.slices import ShardKey
 from queue_core.values.model import ReadPlan, Ticket
 from queue_core.values.plan import Taken
 from queue_core.values.rows import Numbers
+
+if TYPE_CHECKING:
+    from queue_core.catalog.slices.shard_locks import Backlog
+    from queue_core.catalog.slices.slices import ShardKey
 
 #: Seconds after which to look again for room below a limit of messages in flight. The settlement
 #: that makes room also wakes those who wait.

@@ -45,7 +45,7 @@ class SuspectPart:
         return replace(self.wider, queue_ids=allowed.queue_ids)
 
 
-class Look(NamedTuple):
+class Offer(NamedTuple):
     """What there is to take."""
 
     #: Whether there are suspects.
@@ -54,7 +54,7 @@ class Look(NamedTuple):
     backlog: dict[ShardKey, Backlog] | None = None
 
 
-def look(connection: Connection, consumer: Consumer | None, request: FireRequest) -> Look | None:
+def look(connection: Connection, consumer: Consumer | None, request: FireRequest) -> Offer | None:
     """Return what there is to take; None if there are no messages to take at all."""
     holder = consumer.id if isinstance(consumer, HandlingConsumer) else None
     logged = request.takes_from_logs
@@ -62,11 +62,11 @@ def look(connection: Connection, consumer: Consumer | None, request: FireRequest
     if is_plain and dialect.of(connection).keeps_versions:
         backlog, some = suspects.look_by_counters(connection, *request.where, holder)
         waits = any(shard.waiting for shard in backlog.values())
-        return Look(bool(some), backlog) if waits else None
+        return Offer(bool(some), backlog) if waits else None
     found = eligible(request)
     ids, magazine = request.queue_ids, request.magazine
     some = suspects.look(connection, found, ids, magazine, holder, logged=logged)
-    return None if some is None else Look(some)
+    return None if some is None else Offer(some)
 
 
 def parts(

@@ -1,6 +1,7 @@
 """Samples: figures of all queues every ten seconds, which become minutes and hours."""
 
 import json
+import time
 
 import pyarrow as pa
 import pytest
@@ -210,6 +211,8 @@ def test_the_command_line_shows_the_latest_figures_and_a_line_of_those_before(ig
     for _ in range(3):
         sample(store.catalog)
         queue.load(orders(4))
+        # Of the samples of one moment, there is one.
+        time.sleep(0.01)
     sample(store.catalog)
 
     told = [json.loads(line) for line in ignis("samples", "--json").stdout.splitlines()]

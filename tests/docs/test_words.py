@@ -21,11 +21,13 @@ DEFINED = {word for word, _ in DEFINITIONS}
 
 #: What a shard has of a log, which counts nothing that happens to messages.
 OF_LOGS = {"log", "logged", "logged_bytes", "log_of", "cursor", "cursor_end"}
+#: What leads to the newest version of a row, and to the first message that waits.
+OF_VERSIONS = {"version", "head", "head_released", "released"}
 COUNTERS = [
     column.name
     for table in (tables.shards, tables.shard_locks, tables.counters)
     for column in table.c
-    if not column.primary_key and column.name not in {"seal", *OF_LOGS}
+    if not column.primary_key and column.name not in {"seal", *OF_LOGS, *OF_VERSIONS}
 ]
 
 
