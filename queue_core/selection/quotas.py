@@ -39,7 +39,6 @@ _LARGE_PAGE_OF_FEW = 1024
 _GROWTH = (2.0, 8.0)
 #: How many queues and shards are kept.
 _MOST = 8192
-_NO_HEADS: Mapping[ShardKey, int] = {}
 
 #: The mean number of messages of the slices that were found last, by where they were.
 _found: WeakKeyDictionary[Engine, dict[Hashable, float]] = WeakKeyDictionary()
@@ -90,7 +89,7 @@ def take_shares(
     request: FireRequest,
     shares: Mapping[ShardKey, int | None],
     lock: str | None,
-    heads: Mapping[ShardKey, int] = _NO_HEADS,
+    heads: Mapping[ShardKey, int] = {},
 ) -> dict[ShardKey, list[Taken]]:
     """
     Take a number of messages from each shard; None: all, or as many as the bytes allow.

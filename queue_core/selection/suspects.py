@@ -60,9 +60,9 @@ def look(connection: Connection, consumer: Consumer | None, request: FireRequest
     logged = request.takes_from_logs
     is_plain = not request.is_conditional and logged == request.terms.logged
     if is_plain and dialect.of(connection).keeps_versions:
-        backlog, some = suspects.look_by_counters(connection, *request.where, holder)
+        backlog, there_are = suspects.look_by_counters(connection, *request.where, holder)
         waits = any(shard.waiting for shard in backlog.values())
-        return Offer(bool(some), backlog) if waits else None
+        return Offer(there_are, backlog) if waits else None
     found = eligible(request)
     ids, magazine = request.queue_ids, request.magazine
     some = suspects.look(connection, found, ids, magazine, holder, logged=logged)

@@ -284,11 +284,9 @@ class Slice:
 
     def rank_of(self, row: int) -> int | None:
         """Return the rank of a row; None if the slice has none."""
-        return (
-            None
-            if self.rank is None
-            else self.rank + (self.rank_step or 0) * (row - self.rows.start)
-        )
+        if self.rank is None:
+            return None
+        return self.rank + (self.rank_step or 0) * (row - self.rows.start)
 
     def narrowed(self, rows: Rows) -> Slice:
         """Return a slice of only some of its rows, at their places and with their ranks."""

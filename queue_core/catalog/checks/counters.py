@@ -24,8 +24,7 @@ _Place = tuple[int, int, int]
 def check_shards(scope: Scope) -> Iterator[Finding]:
     """Check that each shard has its three rows, and that these agree with its slices."""
     rows = {table.name: _by_place(scope, table) for table in _TABLES}
-    there = count_slices(scope)
-    first = _first_waiting(scope)
+    there, first = count_slices(scope)
     wanted = known_places(scope.connection)
     for table in _TABLES:
         known = rows[table.name]
@@ -55,24 +54,21 @@ def known_places(connection: Connection) -> set[_Place]:
     }
 
 
-def count_slices(scope: Scope) -> dict[_Place, dict[int, int]]:
-    """Return the number of messages in each state, by shard."""
+def count_slices(scope: Scope) -> tuple[dict[_Place, dict[int, int]], dict[_Place, int]]:
+    """Return the number of messages in each state, and the first place that waits, by shard."""
     here = (slices.c.queue_id, slices.c.magazine, slices.c.shard)
     found: dict[_Place, dict[int, int]] = defaultdict(dict)
+    waiting: dict[_Place, int] = {}
     messages = func.sum(slices.c.count).label("messages")
+    first = func.min(slices.c.position).label("first")
     for row in scope.connection.execute(
-        select(*here, slices.c.state, messages).group_by(*here, slices.c.state)
+        select(*here, slices.c.state, messages, first).group_by(*here, slices.c.state)
     ):
-        found[row.queue_id, row.magazine, row.shard][row.state] = int(row.messages)
-    return found
-
-
-def _first_waiting(scope: Scope) -> dict[_Place, int]:
-    here = (slices.c.queue_id, slices.c.magazine, slices.c.shard)
-    first = select(*here, func.min(slices.c.position).label("first"))
-    waiting = first.where(slices.c.state == int(State.LOADED)).group_by(*here)
-    found = scope.connection.execute(waiting).all()
-    return {(row.queue_id, row.magazine, row.shard): int(row.first) for row in found}
+        place = (row.queue_id, row.magazine, row.shard)
+        found[place][row.state] = int(row.messages)
+        if row.state == State.LOADED:
+            waiting[place] = int(row.first)
+    return found, waiting
 
 
 def _by_place(scope: Scope, table: Table) -> dict[_Place, Any]:

@@ -150,15 +150,10 @@ def _update(
     columns = {name: _or_none(values) for name, values in each.items()}
     database = dialect.of(connection)
     rows = database.given_rows({"slice_id": ids.tolist(), "gain": gains.tolist(), **columns})
-    statement = _moving(database, tuple(same), tuple(each))
     if database.keeps_versions:
-        # A planner who takes the table for an empty one would look through all of its ids.
-        statement = statement.where(_THESE)
         rows |= {"these": ids.tolist()}
+    statement = _moving(database, tuple(same), tuple(each))
     connection.execute(statement, {f"new_{name}": value for name, value in same.items()} | rows)
-
-
-_THESE = dialect.one_of_given(slices.c.id, "these")
 
 
 @lru_cache(maxsize=64)
@@ -167,8 +162,11 @@ def _moving(database: dialect.Dialect, same: tuple[str, ...], each: tuple[str, .
     values = {name: bindparam(f"new_{name}", type_=slices.c[name].type) for name in same}
     seal = seals.resealing(slices, (*same, *each), given.c.gain)
     own = {name: given.c[name] for name in each}
-    here = slices.c.id == given.c.slice_id
-    return update(slices).where(here).values(values | own | {"seal": seal})
+    here = [slices.c.id == given.c.slice_id]
+    if database.keeps_versions:
+        # A planner who takes the table for an empty one would look through all of its ids.
+        here.append(dialect.one_of_given(slices.c.id, "these"))
+    return update(slices).where(*here).values(values | own | {"seal": seal})
 
 
 def _or_none(values: Numbers) -> Sequence[int | None]:

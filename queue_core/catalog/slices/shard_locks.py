@@ -63,25 +63,21 @@ def _behind(locks: FromClause) -> ColumnElement[int]:
 BEHIND = _behind(shard_locks)
 
 
-def _waiting(loads: FromClause, locks: FromClause, counts: FromClause) -> ColumnElement[int]:
-    taken_in = loads.c.loaded + counts.c.reloaded - locks.c.fired - counts.c.damaged
-    return taken_in + (BEHIND if locks is shard_locks else _behind(locks))
-
-
 def _backlogs(loads: FromClause, locks: FromClause, counts: FromClause) -> Select[Any]:
     """Return the statement that reads backlogs from the rows of shards, side by side."""
+    taken_in = loads.c.loaded + counts.c.reloaded - locks.c.fired - counts.c.damaged
+    behind = _behind(locks)
     valid = locks.c.head_released == counts.c.released
     return select(
         *(locks.c[name] for name in _KEY),
         *(locks.c.fired, locks.c.log_of, locks.c.cursor, counts.c.released),
-        _waiting(loads, locks, counts).label("waiting"),
-        (BEHIND if locks is shard_locks else _behind(locks)).label("behind"),
+        (taken_in + behind).label("waiting"),
+        behind.label("behind"),
         case((valid, locks.c.head), else_=UNKNOWN).label("head"),
         locks.c.version,
     )
 
 
-_IN_ORDER = (shard_locks.c.queue_id, shard_locks.c.shard)
 _OF_QUEUES = (
     _backlogs(shards, shard_locks, counters)
     .select_from(shard_totals)
@@ -89,7 +85,7 @@ _OF_QUEUES = (
         dialect.one_of_given(shard_locks.c.queue_id, "these"),
         shard_locks.c.magazine == bindparam("in"),
     )
-    .order_by(*_IN_ORDER)
+    .order_by(shard_locks.c.queue_id, shard_locks.c.shard)
 )
 #: The statements that read backlogs: of all shards, and with True, of some.
 _READING = {
@@ -133,9 +129,8 @@ def _locking_these(database: dialect.Dialect, *, skip_locked: bool) -> Select[An
     query = _backlogs(loads, locks, counts).select_from(source)
     if not skip_locked:
         return query
-    return query.where(_waiting(loads, locks, counts) > 0).limit(
-        bindparam("most", type_=BigInteger)
-    )
+    waits = query.selected_columns.waiting > 0
+    return query.where(waits).limit(bindparam("most", type_=BigInteger))
 
 
 #: Whether messages of a log wait for one of some subscriptions.
@@ -175,13 +170,6 @@ class Backlog(NamedTuple):
     version: int = 0
 
 
-class Seen(NamedTuple):
-    """The backlogs of some shards, and whether there are suspects; None: that was not asked."""
-
-    backlog: dict[ShardKey, Backlog]
-    suspects: bool | None
-
-
 def backlog(
     connection: Connection,
     queue_ids: Collection[int],
@@ -201,12 +189,12 @@ def see(
     shard_numbers: Collection[int] | None,
     suspects: ColumnElement[Any],
     about: Mapping[str, Any],
-) -> Seen:
+) -> tuple[dict[ShardKey, Backlog], bool]:
     """Return the same, and the value of *suspects*, whose parameters are *about*."""
     given = _given(queue_ids, magazine, shard_numbers)
     query = _reading(dialect.of(connection), some="at" in given, suspects=suspects)
     rows = connection.execute(query, {**given, **about}).all()
-    return Seen(_backlogs_of(rows), bool(rows[0].suspects) if rows else None)
+    return _backlogs_of(rows), any(row.suspects for row in rows)
 
 
 def lock(

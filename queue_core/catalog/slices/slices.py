@@ -39,7 +39,6 @@ _INSERT = insert(slices).inline()
 #: The columns that identify a shard.
 KEY = (slices.c.queue_id, slices.c.magazine, slices.c.shard)
 _BY_ID = dialect.not_indexed(slices.c.id)
-_NO_HEADS: Mapping[ShardKey, int] = {}
 #: The order by rank. Of equal ranks, those of the first places come first.
 _BY_RANK = (slices.c.rank, slices.c.position, slices.c.shard, slices.c.id)
 #: The parameters for the last slice of a page, by rank.
@@ -106,7 +105,7 @@ def fetch_first(
     shards: Sequence[ShardKey],
     limit: int,
     skip_locked: bool,
-    heads: Mapping[ShardKey, int] = _NO_HEADS,
+    heads: Mapping[ShardKey, int] = {},
 ) -> dict[ShardKey, list[Slice]]:
     """
     Return the first *limit* slices of each of some shards, in order of position.

@@ -22,7 +22,8 @@ from queue_core.catalog import dialect
 from queue_core.catalog.holder_tables import consumers
 from queue_core.catalog.slices import shard_locks
 from queue_core.catalog.slices.conditions import IN_FLIGHT, Eligible, Rules, in_magazines
-from queue_core.catalog.slices.shard_locks import ANY_BEHIND, Seen
+from queue_core.catalog.slices.shard_locks import ANY_BEHIND, Backlog
+from queue_core.catalog.slices.slices import ShardKey
 from queue_core.catalog.tables import slices
 from queue_core.values.model import Magazine, State
 
@@ -64,7 +65,7 @@ def look_by_counters(
     magazine: Magazine,
     shard_numbers: Collection[int] | None,
     consumer_id: int | None,
-) -> Seen:
+) -> tuple[dict[ShardKey, Backlog], bool]:
     """Return what waits in shards by their counters, and whether `look` would find suspects."""
     found = _found(in_main=magazine is Magazine.MAIN, holds=consumer_id is not None)
     given: dict[str, Any] = {"suspects_of": queue_ids, "holder": consumer_id}
