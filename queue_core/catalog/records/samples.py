@@ -35,7 +35,7 @@ from queue_core.catalog import dialect
 from queue_core.catalog.holders import leases
 from queue_core.catalog.record_tables import samples
 from queue_core.catalog.records.figures import COUNTED
-from queue_core.catalog.records.timings import HANDLING, QUANTILES, WAITING, merged
+from queue_core.catalog.records.timings import HANDLING, QUANTILES, UNSAMPLED, WAITING, merged
 from queue_core.catalog.tables import queues
 
 #: The seconds of a row, from the finest to the coarsest, and for how many seconds it is kept.
@@ -62,11 +62,17 @@ _AGES = _seconds(("oldest_age", "longest_wait"))
 _RATES = tuple(map(_rate, COUNTED))
 
 
-def last_round(connection: Connection, now: int) -> dict[int, Row[Any]]:
-    """Return the samples of the last round before *now*, by the id of their queue."""
-    fine = samples.c.seconds == FINEST
+def last_round(connection: Connection) -> dict[int, Row[Any]]:
+    """
+    Return the samples of the last round before `now`, by the id of their queue.
+
+    Each also says whether messages were `measured` since.
+    """
+    fine, now = samples.c.seconds == FINEST, select(dialect.now()).scalar_subquery()
     newest = select(func.max(samples.c.taken_at)).where(fine, samples.c.taken_at <= now)
-    query = select(samples).where(fine, samples.c.taken_at == newest.scalar_subquery())
+    query = select(samples, now.label("now"), UNSAMPLED.label("measured")).where(
+        fine, samples.c.taken_at == newest.scalar_subquery()
+    )
     return {row.queue_id: row for row in connection.execute(query)}
 
 
@@ -94,12 +100,28 @@ def add(connection: Connection, rows: list[dict[str, Any]]) -> None:
         connection.execute(fresh, rows)
 
 
-def roll_up(connection: Connection, now: int) -> None:
-    """Sum up the minutes and hours that are over, and remove rows that are too old."""
+def roll_up(connection: Connection, now: int, before: int = 0) -> None:
+    """
+    Sum up the minutes and hours that are over, and remove rows that are too old.
+
+    *before* is the time of the last round: it has done so for what was over then.
+    """
+    longer = samples.alias("longer")
     for fine, coarse in pairwise(KEPT_SECONDS):
         length = coarse * 1_000_000
-        newest = select(func.max(samples.c.taken_at)).where(samples.c.seconds == coarse)
-        done, over = connection.scalar(newest) or 0, now // length * length
+        over = now // length * length
+        if before >= over:
+            return
+        # Not those of the future, of a clock that was set back.
+        done = select(func.coalesce(func.max(longer.c.taken_at), 0)).where(
+            longer.c.seconds == coarse, longer.c.taken_at < over
+        )
+        new = (
+            samples.c.seconds == fine,
+            samples.c.taken_at > done.scalar_subquery(),
+            samples.c.taken_at < over,
+        )
+        timings = connection.execute(_TIMINGS.where(*new)).all()
         rows = (
             select(
                 cast(coarse, samples.c.seconds.type),
@@ -109,41 +131,40 @@ def roll_up(connection: Connection, now: int) -> None:
                 func.sum(samples.c.elapsed),
                 *(func.sum(column) for column in _NEW.values()),
             )
-            .where(
-                samples.c.seconds == fine,
-                samples.c.taken_at > done,
-                samples.c.taken_at < over,
-            )
+            .where(*new)
             .group_by(samples.c.queue_id, samples.c.taken_at // length)
         )
         names = ["seconds", "taken_at", "queue_id", *_DEPTHS, "elapsed"]
         names += [column.name for column in _NEW.values()]
         fresh = dialect.insert_new(connection, samples).from_select(names, rows)
         connection.execute(fresh.on_conflict_do_nothing())
-        _merge_timings(connection, fine, coarse, done, over)
-    for seconds, kept in KEPT_SECONDS.items():
-        old = samples.c.taken_at < now - kept * 1_000_000
-        # Rows of the future are those of a clock that was set back.
-        gone = or_(old, leases.is_ahead(samples.c.taken_at))
-        connection.execute(delete(samples).where(samples.c.seconds == seconds, gone))
+        _merge_timings(connection, coarse, timings)
+        _remove_old(connection, fine, now)
+    _remove_old(connection, max(KEPT_SECONDS), now)
 
 
-def _merge_timings(connection: Connection, fine: int, coarse: int, done: int, over: int) -> None:
+def _remove_old(connection: Connection, seconds: int, now: int) -> None:
+    old = samples.c.taken_at < now - KEPT_SECONDS[seconds] * 1_000_000
+    # Rows of the future are those of a clock that was set back.
+    gone = or_(old, leases.is_ahead(samples.c.taken_at))
+    connection.execute(delete(samples).where(samples.c.seconds == seconds, gone))
+
+
+_TIMINGS = select(samples.c.queue_id, samples.c.taken_at, samples.c.timings).where(
+    samples.c.timings.is_not(None)
+)
+
+
+def _merge_timings(connection: Connection, coarse: int, found: Iterable[Any]) -> None:
     """Set how long messages took in rows of a longer time, from those of a shorter one."""
     length = coarse * 1_000_000
-    query = select(samples.c.queue_id, samples.c.taken_at, samples.c.timings).where(
-        samples.c.seconds == fine,
-        samples.c.taken_at > done,
-        samples.c.taken_at < over,
-        samples.c.timings.is_not(None),
-    )
     parts: dict[tuple[int, int], list[bytes]] = defaultdict(list)
-    for row in connection.execute(query):
+    for row in found:
         parts[row.queue_id, row.taken_at // length].append(row.timings)
     changed = [
         {"of_queue": queue_id, "begin": at * length, "end": (at + 1) * length}
-        | {f"new_{name}": value for name, value in merged(found).items()}
-        for (queue_id, at), found in parts.items()
+        | {f"new_{name}": value for name, value in merged(each).items()}
+        for (queue_id, at), each in parts.items()
     ]
     if changed:
         connection.execute(_SET_TIMINGS[coarse], changed)

@@ -36,12 +36,7 @@ def claim(
     """
     now = dialect.now()
     step, delay = int(interval * 1e6), int((interval if first is None else first) * 1e6)
-    fresh = dialect.insert_new(connection, schedule).values(
-        queue_id=queue_id, task=task, begun_at=now, due_at=now + (delay or step)
-    )
-    if connection.scalar(fresh.on_conflict_do_nothing().returning(schedule.c.queue_id)) is not None:
-        return delay == 0
-    claimed = connection.execute(
+    abandoned = connection.scalar(
         update(schedule)
         .where(
             schedule.c.queue_id == queue_id,
@@ -53,12 +48,17 @@ def claim(
             ~_has_run(task_runs.held()),
         )
         .values(begun_at=now, due_at=now + step)
-        .returning(schedule.c.queue_id)
+        .returning(_has_run(task_runs.abandoned()))
     )
-    if claimed.first() is None:
-        return False
-    task_runs.give_up(connection, queue_id, task)
-    return True
+    if abandoned:
+        task_runs.give_up(connection, queue_id, task)
+    if abandoned is not None:
+        return True
+    fresh = dialect.insert_new(connection, schedule).values(
+        queue_id=queue_id, task=task, begun_at=now, due_at=now + (delay or step)
+    )
+    fresh = fresh.on_conflict_do_nothing().returning(schedule.c.queue_id)
+    return connection.scalar(fresh) is not None and delay == 0
 
 
 def _has_run(condition: ColumnElement[bool]) -> ColumnElement[bool]:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
-from sqlalchemy import Connection, Row, bindparam, select, update
+from sqlalchemy import Connection, Row, bindparam, exists, select, update
 
 from queue_core.catalog import dialect
 from queue_core.catalog.record_tables import tallies
@@ -127,7 +127,7 @@ def take_sample(connection: Connection) -> dict[int, bytes]:
     """Return what was counted since the last call, by queue, as `merged` takes it."""
     found: dict[int, Counts] = {}
     changed = []
-    query = _rows(tallies.c.counts.is_distinct_from(tallies.c.sampled)).with_for_update()
+    query = _rows(_NEW).with_for_update()
     for row in connection.execute(query):
         counts = np.maximum(_counts(row.counts) - _counts(row.sampled), 0)
         both = found.setdefault(row.queue_id, np.zeros(2 * BUCKETS, np.int64))
@@ -150,10 +150,15 @@ def merged(parts: Iterable[bytes]) -> dict[str, Any]:
     return columns
 
 
+_OURS = tallies.c.name.in_((WAITING, HANDLING))
+_NEW = tallies.c.counts.is_distinct_from(tallies.c.sampled)
+#: Whether there is something for `take_sample`.
+UNSAMPLED = exists().where(_OURS, _NEW)
+
+
 def _rows(*where: Any) -> Any:
     order = (tallies.c.queue_id, tallies.c.name, tallies.c.label)
-    here = tallies.c.name.in_((WAITING, HANDLING))
-    return select(tallies).where(here, *where).order_by(*order)
+    return select(tallies).where(_OURS, *where).order_by(*order)
 
 
 def _changed(row: Row[Any], **values: Any) -> dict[str, Any]:

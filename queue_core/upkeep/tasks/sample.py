@@ -23,19 +23,20 @@ def run(context: TaskContext, _: None = None) -> int:
 def sample(catalog: Catalog) -> None:
     """Take a sample of all queues, and sum up the minutes and hours that are over."""
     with catalog.read() as connection:
-        now = dialect.read_clock(connection)
+        last = samples.last_round(connection)
+        now = max((row.now for row in last.values()), default=0) or dialect.read_clock(connection)
         present = figures.read(connection)
-        last = samples.last_round(connection, now)
     rows = [samples.row_of(each, last.get(each.queue_id), now) for each in present]
-    before = max((row.taken_at for row in last.values()), default=0)
-    minute = 60_000_000
+    # Without a round before it, no minute can be over.
+    before = max((row.taken_at for row in last.values()), default=now)
+    # What is measured meanwhile belongs to the next round.
+    measured = not last or any(row.measured for row in last.values())
 
     def write(connection: Connection) -> None:
-        took = timings.take_sample(connection)
+        took = timings.take_sample(connection) if measured else {}
         times = {queue_id: timings.merged([part]) for queue_id, part in took.items()}
         none = timings.merged([])
         samples.add(connection, [row | times.get(row["queue_id"], none) for row in rows])
-        if before // minute != now // minute:
-            samples.roll_up(connection, now)
+        samples.roll_up(connection, now, before)
 
     catalog.write(write)
