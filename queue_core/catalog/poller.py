@@ -31,6 +31,7 @@ class Due(Enum):
 
     CHANGE = "the catalog may have changed"
     TIME = "the last look was long ago"
+    APPOINTMENT = "the time of `Poller.look_in`"
 
 
 class Poller(AbstractContextManager["Poller"]):
@@ -73,6 +74,7 @@ class Poller(AbstractContextManager["Poller"]):
             return None
         if self._appointment <= latest:
             self._appointment = inf
+            return Due.APPOINTMENT
         return Due.TIME
 
     def pause(self, until: float = inf) -> None:
@@ -94,7 +96,7 @@ class Poller(AbstractContextManager["Poller"]):
 
     def look_in(self, seconds: float) -> None:
         """Look in *seconds*, if no change comes first. Any thread may call this."""
-        self._appointment = self._clock() + seconds
+        self._appointment = min(self._appointment, self._clock() + seconds)
 
     def close(self) -> None:
         """Stop listening for changes."""

@@ -143,6 +143,7 @@ class QueueConsumer(Generic[Work]):
         try:
             work = self.take(limit)
         except BaseException:
+            manager.has_failed = True
             manager.found_nothing(self, arrival, for_all=False)
             raise
         if work is None or not len(work):

@@ -60,6 +60,8 @@ class QueueConsumerManager:
         self._exhausted = -1
         #: Whether a consumer got messages since consumers were last notified of an arrival.
         self._gave = False
+        #: Whether a pull has failed since the last arrival.
+        self.has_failed = False
 
     def add(self, consumer: ListedConsumer) -> None:
         """Register a consumer, and notify it if there may be work."""
@@ -88,7 +90,7 @@ class QueueConsumerManager:
     def notify_arrival(self, reason: NotifyReason = NotifyReason.ARRIVAL) -> None:
         """Notify one consumer, and all browsers, that there is or may be work."""
         self._arrival = next(self._numbers)
-        self._gave = False
+        self._gave = self.has_failed = False
         record(Step.ARRIVED, self.queue)
         for browser in self.lists.non_acquiring:
             self._wake(browser)

@@ -137,6 +137,15 @@ class Contract:
                 )
         return self.timeout
 
+    def limit_for(self, queues: Sequence[QueueInfo]) -> str:
+        """Return what the time of `timeout_for` comes from, for the log."""
+        if self.timeout is not None:
+            return "the pool's handler_timeout"
+        settings = min((queue.settings for queue in queues), key=lambda s: s.longest_handling)
+        if settings.longest_handling < settings.handler_timeout:
+            return f"half of the setting sweep_after={settings.sweep_after:g}"
+        return "the setting handler_timeout"
+
 
 def _payload(
     column: Any, payload_type: Any, with_metadata: bool, message_type: Any

@@ -2,13 +2,15 @@
 
 The thread is notified when any process changes the catalog. It then has the manager notify a
 consumer that there may be work. Messages can become available without a change, such as a held
-message that becomes due; the thread finds them by looking once a second.
+message that becomes due; the thread finds them by looking once a second, unless a heartbeat has
+seen that the queue is empty.
 """
 
 from __future__ import annotations
 
 import threading
 import time
+from math import inf
 
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.poller import BLIND_SECONDS, Due, Poller, Watch
@@ -27,7 +29,8 @@ class QueueDispatcher:
     def __init__(self, catalog: Catalog, queue: QueueInfo) -> None:
         self.manager = QueueConsumerManager(queue.name)
         self.users = 0
-        self._catalog = catalog
+        #: When a heartbeat began that saw the queue empty, if nothing has changed since.
+        self.quiet_at = -inf
         # In a queue that others keep busy, ten vain looks a second are enough.
         watch = Watch(catalog, lambda: queue.sources)
         self._loop = Loop(f"dispatcher-{queue.name}", self._look, at_end=watch.close)
@@ -51,7 +54,12 @@ class QueueDispatcher:
         except CatalogUnavailable:
             # Its consumers will report the error.
             return BLIND_SECONDS
-        if due is not None:
+        quiet = self.quiet_at + BLIND_SECONDS - time.monotonic()
+        if due is Due.CHANGE:
+            self.quiet_at = -inf
+        if due is Due.TIME and quiet > 0 and not self.manager.has_failed:
+            self._poller.looked(blind=quiet)
+        elif due is not None:
             in_vain = self.manager.was_in_vain
             if in_vain:
                 self._poller.pause()
@@ -60,7 +68,7 @@ class QueueDispatcher:
         return 0.0
 
 
-_REASONS = {Due.CHANGE: NotifyReason.ARRIVAL, Due.TIME: NotifyReason.AVAILABLE}
+_REASONS = dict.fromkeys(Due, NotifyReason.AVAILABLE) | {Due.CHANGE: NotifyReason.ARRIVAL}
 _lock = threading.Lock()
 _dispatchers: dict[tuple[str, int], QueueDispatcher] = {}
 

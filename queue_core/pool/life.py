@@ -11,16 +11,16 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from math import inf
 
-from queue_core.catalog import queues as catalog_queues
 from queue_core.catalog.holders import interests
+from queue_core.catalog.queues import dropped
 from queue_core.catalog.records import pauses
 from queue_core.consumers.consumer import SuspendReason
 from queue_core.consumers.presence.presence import Presence
-from queue_core.errors import IgnisError, NoSuchQueue, Unavailable
+from queue_core.errors import IgnisError, Unavailable
 from queue_core.handling.failure_log import FAILURES
 from queue_core.handling.results import name_of
 from queue_core.pool.breaking import PoolBreaker
@@ -73,21 +73,12 @@ class PoolLife:
         self._config = config
         self._infos = [queue.info for queue in config.queues]
         self._timeout = timeout
-        #: What the limit of a call comes from, for the log.
-        self._limit = "the pool's handler_timeout"
-        if config.contract.timeout is None:
-            settings = min((i.settings for i in self._infos), key=lambda s: s.longest_handling)
-            is_swept = settings.longest_handling < settings.handler_timeout
-            self._limit = (
-                f"half of the setting sweep_after={settings.sweep_after:g}"
-                if is_swept
-                else "the setting handler_timeout"
-            )
+        self._limit = config.contract.limit_for(self._infos)
         self._follows = follows
         self._lock = threading.Lock()
         self._paused = False
-        #: The queues that a person or their setting has paused, as of the last look.
-        self.paused_queues: list[str] = []
+        #: When the last heartbeat began, and the `pauses.concurrency` of the queues then.
+        self._seen_at, self._numbers = -inf, dict[str, int]()
         #: The queues that were deactivated or dropped since the start.
         self._ended_queues: set[str] = set()
         #: The error that ended the pool early, if one did.
@@ -111,6 +102,7 @@ class PoolLife:
             lambda _: self._is_interested(),
             priority=config.priority,
             claim=config.claim,
+            saw=self._saw,
         )
         self._transactions = (
             Transactions(catalog, contract.handler, contract.on_none)
@@ -151,8 +143,8 @@ class PoolLife:
             ended=self._ended_queues,
             end_queue=self._end_queue,
         )
-        self._workers = Workers(context)
         self._watcher = Loop("pool watcher", self._watch, every=min(timeout / 4, 1.0))
+        self._workers = Workers(context)
         self._watcher.start()
         self.workers.increase(config.workers)
         self._say(f"begins (concurrency {self.concurrency})")
@@ -164,6 +156,7 @@ class PoolLife:
                 names,
                 tasks=config.side_tasks,
                 start=background.LOOK_SECONDS,
+                quiet=lambda: min(dispatcher.quiet_at for dispatcher in dispatchers),
             )
             self._side_tasks.start()
 
@@ -197,16 +190,16 @@ class PoolLife:
     def drain(self, seconds: float | None) -> bool:
         """Wait until no message is left, or *seconds* are over; return whether none is left."""
         end = None if seconds is None else time.monotonic() + seconds
-        # The watcher may not have looked yet, and a paused queue looks empty.
-        with suppress(Unavailable):
-            self._concurrencies()
+        # A paused queue looks empty, until a heartbeat has seen it.
+        since = time.monotonic()
+        self._presence.hurry()
         self.workers.check_queues()
         warned = False
-        while not self._is_idle():
+        while not self._is_idle(since):
             check()
             warned = warned or self._warn_of_rest()
             if self.ended.wait(0.01) or (end is not None and time.monotonic() > end):
-                return self._is_idle()
+                return self._is_idle(since)
         return True
 
     def stop(self, seconds: float) -> None:
@@ -268,34 +261,41 @@ class PoolLife:
         suspended = self._paused or pressed or stopped or not self.concurrency
         return not suspended and self.credit.missing_for() < interests.BEAT_SECONDS
 
-    def _follow_settings(self) -> None:
-        """Follow the queues' `concurrency`, and note whether one of the queues is paused."""
-        if self._config.browse:
-            with self._store.catalog.read() as connection:
-                for info in self._in_use:
-                    try:
-                        catalog_queues.still_there(connection, info)
-                    except NoSuchQueue as error:
-                        self._end_queue(info.name, error)
+    @property
+    def paused_queues(self) -> list[str]:
+        """The queues that a person or their setting has paused, as of the last heartbeat."""
+        return sorted({info.name for info in self._in_use if self._numbers.get(info.name) == 0})
+
+    def _saw(self, at: float, seen: interests.Seen) -> None:
+        """Follow what a heartbeat has seen of the queues."""
+        if self._workers is None:
             return
+        if seen.quiet:
+            for dispatcher in self._sources:
+                dispatcher.quiet_at = at
+        try:
+            numbers = {row.name: pauses.concurrency(row) for row in seen.queues}
+        except IgnisError as error:
+            self._fail(error)
+            return
+        for info in self._in_use:
+            if info.name not in numbers:
+                self._end_queue(info.name, dropped(info))
+        if numbers != self._numbers and not self._config.browse:
+            if self.paused_queues:
+                # What a worker found empty was perhaps only paused.
+                self._workers.check_queues()
+            self._numbers = numbers
+            self._watcher.wake()
+        self._seen_at = at
+
+    def _follow_settings(self) -> None:
+        """Follow the queues' `concurrency`."""
         # Where a queue is paused, the others keep their workers.
-        running = [number for number in self._concurrencies() if number]
+        running = [number for info in self._in_use if (number := self._numbers.get(info.name))]
         if self._follows() and running:
             more = min(running) - self.concurrency
             (self.workers.increase if more > 0 else self.workers.decrease)(abs(more))
-
-    def _concurrencies(self) -> Collection[int]:
-        """Return the queues' `concurrency`, and note which of them are paused."""
-        if self._config.browse:
-            return []
-        with self._store.catalog.read(apart=True) as connection:
-            numbers = pauses.concurrencies(connection, [info.id for info in self._in_use])
-        paused = sorted(name for name, number in numbers.items() if not number)
-        if self.paused_queues and paused != self.paused_queues:
-            # What a worker found empty was perhaps only paused.
-            self.workers.check_queues()
-        self.paused_queues = paused
-        return numbers.values()
 
     def _warn_of_rest(self) -> bool:
         """Say in the log why `drain` waits for nothing that happens by itself, if so."""
@@ -336,10 +336,15 @@ class PoolLife:
         for source in self._sources.values():
             source.give_back()
 
-    def _is_idle(self) -> bool:
+    def _is_idle(self, since: float) -> bool:
         arrivals = self.workers.arrivals
         # A paused queue gives no messages, but it may have some.
-        is_idle = not self.paused_queues and self.workers.found_nothing and self.credit.used == 0
+        is_idle = (
+            self._seen_at >= since
+            and not self.paused_queues
+            and self.workers.found_nothing
+            and self.credit.used == 0
+        )
         # A consumer that could not take messages has found nothing either.
         is_idle = is_idle and not self._is_in_trouble and not self._is_refused
         # A batch may have been settled between the two looks, which frees others of its groups.

@@ -7,14 +7,15 @@ import pytest
 from sqlalchemy import event, select, text
 
 from queue_core import Store
+from queue_core.catalog.holders import interests
 from queue_core.catalog.tables import shard_locks
 from queue_core.selection import acquire
 from queue_core.values.address import Address
 from tests.books import audit
 from tests.factories import load_singly, make_queue, numbers_of
 
-#: Tables that are empty, or have a row for each queue.
-SMALL = ("queues", "interests", "waiters", "id_map", "tallies", "consumers", "flows")
+#: Tables that are empty, or have few rows for each queue.
+SMALL = ("queues", "interests", "waiters", "id_map", "tallies", "consumers", "flows", "jobs")
 
 
 pytestmark = [pytest.mark.postgres, pytest.mark.each_catalog]
@@ -128,6 +129,20 @@ def test_an_open_transaction_makes_nothing_dearer(store, monkeypatch):
         latest, walked = cost(store, queue, consumer)
         assert walked == []
         assert latest < 1.5 * first
+
+
+def test_nor_the_heartbeat_of_a_pool(store):
+    queue, consumer = make_queue(store, shards=2), store.consumer("till", beats=True)
+    beat = lambda c: interests.beat(c, consumer, [queue.info.id])  # noqa: E731
+    costs = []
+    with pinned(store):
+        for cycles in (20, 160):
+            work(queue, consumer, cycles)
+            with explained(store) as plans:
+                assert store.catalog.write(beat).quiet
+            assert list(walks(plans)) == []
+            costs.append(buffers(plans))
+    assert costs[1] < 1.5 * costs[0]
 
 
 @pytest.mark.parametrize(("most", "settings"), [("all", {}), (50, {"max_size": 1_000_000})])

@@ -429,4 +429,26 @@ OF_SEVERAL = (
         "return True",
         "fair",
     ),
+    # Heartbeats that look for others.
+    _of(
+        "a heartbeat sees no messages in flight",
+        "queue_core/catalog/slices/shard_locks",
+        "left = reduce(add, (counts.c[name] for name in LEFT))",
+        "left = locks.c.fired - counts.c.reloaded",
+        "quiet",
+    ),
+    _of(
+        "a heartbeat counts as a look for ever",
+        "queue_core/pool/dispatcher",
+        "quiet = self.quiet_at + BLIND_SECONDS - time.monotonic()",
+        "quiet = self.quiet_at + 600.0 - time.monotonic()",
+        "quiet",
+    ),
+    _of(
+        "drain believes in a pause of the last heartbeat",
+        "queue_core/pool/life",
+        "            self._seen_at >= since\n            and not",
+        "            not",
+        "quiet",
+    ),
 )

@@ -96,7 +96,7 @@ def enlist(
     ).one()
     consumer = Consumer(id=row.id, name=name, epoch=row.epoch)
     if follows not in (None, row.epoch - 1):
-        raise _fenced(consumer)
+        raise fenced(consumer)
     _own[connection.engine.url].add(name)
     return consumer
 
@@ -139,7 +139,7 @@ def check(
     """
     row = connection.execute(_LOCKING, life(consumer)).first()
     if row is None:
-        raise _fenced(consumer)
+        raise fenced(consumer)
     if row.last_ticket < logged:
         _skip_forgotten(connection, consumer, row.last_ticket + 1, logged, queue_ids)
     if (row.acknowledged or 0) < committed:
@@ -148,13 +148,13 @@ def check(
 
 def check_life(connection: Connection, consumer: Consumer) -> None:
     """Raise `ConsumerFenced` if the consumer was started again; locks nothing."""
-    if connection.scalar(_LIFE, life(consumer)) is None:
-        raise _fenced(consumer)
+    if connection.scalar(LIFE, life(consumer)) is None:
+        raise fenced(consumer)
 
 
 def heartbeat(connection: Connection, consumer: Consumer) -> None:
     """Record a heartbeat of the consumer; raises `ConsumerFenced`."""
-    _guarded(connection, consumer, _HEARTBEAT)
+    _guarded(connection, consumer, HEARTBEAT)
 
 
 def next_ticket(connection: Connection, consumer: Consumer) -> tuple[int, int]:
@@ -304,7 +304,7 @@ def _guarded(connection: Connection, consumer: Consumer, changing: Update) -> tu
     """Change the consumer's row if its epoch is current; return its last ticket and the time."""
     row = connection.execute(changing, life(consumer)).first()
     if row is None:
-        raise _fenced(consumer)
+        raise fenced(consumer)
     return int(row.last_ticket), int(row.at)
 
 
@@ -320,9 +320,9 @@ _IS_CURRENT = and_(
     # A restored catalog can have assigned the number to another consumer.
     consumers.c.name == bindparam("its_name"),
 )
-_LIFE = select(consumers.c.id).where(_IS_CURRENT)
+LIFE = select(consumers.c.id).where(_IS_CURRENT)
 #: Whether a consumer was not started again, as a condition of any statement; `life` has its values.
-NOT_AGAIN = _LIFE.exists()
+NOT_AGAIN = LIFE.exists()
 
 
 def _changing(**values: object) -> Update:
@@ -333,7 +333,7 @@ def _changing(**values: object) -> Update:
     )
 
 
-_HEARTBEAT = _changing(heartbeat_at=dialect.now())
+HEARTBEAT = _changing(heartbeat_at=dialect.now())
 _NEXT_TICKET = _changing(**seals.changing(consumers, last_ticket=consumers.c.last_ticket + 1))
 _LOCKING = (
     select(consumers.c.last_ticket, consumers.c.acknowledged).where(_IS_CURRENT).with_for_update()
@@ -344,7 +344,8 @@ _NAMING = select(consumers.c.id, consumers.c.name).where(
 _NAMED = select(consumers.c.id).where(dialect.one_of_given(consumers.c.name, "names"))
 
 
-def _fenced(consumer: Consumer) -> ConsumerFenced:
+def fenced(consumer: Consumer) -> ConsumerFenced:
+    """Return the error of a consumer whose life has ended."""
     return ConsumerFenced(
         f"consumer {consumer.name!r} was started again elsewhere, or was removed after a week "
         "without a sign of life, so this one has ended; give each query that runs at the same "

@@ -4,7 +4,7 @@ A consumer without a row precedes all others and holds none back. A consumer wit
 messages from a queue while a living consumer with a higher priority is interested in it. If a
 consumer is exclusive, the others get no messages. Of all single active consumers, the first one
 with the highest priority is active, and the others stand by. A living consumer sends a heartbeat
-every `BEAT_SECONDS`.
+every `BEAT_SECONDS`, or every `QUIET_BEAT_SECONDS` while there is nothing to do.
 
 Interests decide which consumer may fire. They do not guard messages: if a heartbeat is late and two
 consumers fire at the same time, they still never get the same message.
@@ -13,6 +13,7 @@ consumers fire at the same time, they still never get the same message.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from sqlalchemy import (
@@ -34,9 +35,11 @@ from sqlalchemy.sql.selectable import FromClause
 from queue_core.catalog import dialect, notifications, seals
 from queue_core.catalog.holder_tables import consumers as consumer_rows
 from queue_core.catalog.holder_tables import interests
-from queue_core.catalog.holders import leases, waiters
+from queue_core.catalog.holders import consumers, leases, waiters
 from queue_core.catalog.queues import check_unchanged, dropped, given_up_error
+from queue_core.catalog.record_tables import jobs
 from queue_core.catalog.records.pauses import is_paused
+from queue_core.catalog.slices.shard_locks import any_held
 from queue_core.catalog.tables import queues
 from queue_core.errors import QueueTaken
 from queue_core.values.model import Consumer, QueueInfo
@@ -47,6 +50,8 @@ NONE = "none"
 
 #: Seconds between two heartbeats of a consumer with an interest.
 BEAT_SECONDS = 0.65
+#: The same after one that has seen `Seen.quiet`.
+QUIET_BEAT_SECONDS = 0.9
 #: Seconds without a heartbeat after which a consumer holds no others back.
 GONE_SECONDS = 1.5
 #: Seconds without a heartbeat after which its interests are removed.
@@ -114,6 +119,29 @@ def _add(
     row = {"consumer_id": consumer.id, "registered_at": at, **how}
     for queue_id in queue_ids:
         connection.execute(insert(interests).values(queue_id=queue_id, **row))
+
+
+class Seen(NamedTuple):
+    """What a heartbeat has seen of the queues of its consumer."""
+
+    #: Their rows, as `pauses.is_paused` takes them.
+    queues: list[Any]
+    #: Whether all of them are in use, without messages and jobs, and without consumers that have a
+    #: priority or a claim. Until the next heartbeat, nobody needs to look again.
+    quiet: bool
+
+
+def beat(connection: Connection, consumer: Consumer, queue_ids: Sequence[int]) -> Seen:
+    """Record a heartbeat, and look at some queues; raises `ConsumerFenced`."""
+    database = dialect.of(connection)
+    if not database.keeps_versions:
+        consumers.heartbeat(connection, consumer)
+    given = consumers.life(consumer) | {"these": queue_ids}
+    rows = connection.execute(_looking(database), given).all()
+    if not rows:
+        raise consumers.fenced(consumer)
+    found = [row for row in rows if row.name is not None]
+    return Seen(found, len(found) == len(queue_ids) and all(row.quiet for row in found))
 
 
 def tell(connection: Connection, consumer: Consumer, *, interested: bool) -> None:
@@ -268,6 +296,20 @@ _RANKED = exists().where(
     interests.c.queue_id == queues.c.id,
     interests.c.priority.is_not(None) | interests.c.claim.in_((EXCLUSIVE, SINGLE)),
 )
+
+
+@lru_cache(maxsize=4)
+def _looking(database: dialect.Dialect) -> Select[Any]:
+    """Return the statement that looks at queues for `beat`; on a server, it beats as well."""
+    beat = (consumers.HEARTBEAT if database.keeps_versions else consumers.LIFE).cte("beat")
+    has_jobs = exists().where(jobs.c.queue_id == queues.c.id, jobs.c.ended_at.is_(None))
+    is_used = queues.c.deactivated_at.is_(None) & (queues.c.detached_at == 0)
+    quiet = is_used & ~_RANKED & ~has_jobs & ~any_held(database)
+    columns = (queues.c.name, queues.c.settings, queues.c.paused_at, quiet.label("quiet"))
+    these = dialect.one_of_given(queues.c.id, "these")
+    return select(*columns).select_from(beat.outerjoin(queues, these))
+
+
 #: What opens and closes some queues to consumers.
 _DOORS = select(
     queues.c.id,

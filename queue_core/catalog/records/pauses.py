@@ -6,10 +6,9 @@ A firing reads the row when it begins, so a firing that has already begun may st
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection
 
 from queue_core.catalog import dialect, notifications, seals
 from queue_core.catalog.queues import find, hold, settings_of
@@ -43,16 +42,6 @@ def is_paused(row: Any) -> bool:
     return row.paused_at is not None or not settings_of(row.name, row.settings).concurrency
 
 
-def concurrencies(connection: Connection, queue_ids: Sequence[int]) -> dict[str, int]:
-    """
-    Return the setting ``concurrency`` of some queues by their names, without dropped queues.
-
-    It is 0 for a queue that a person has paused.
-    """
-    query = select(queues.c.name, queues.c.settings, queues.c.paused_at).where(
-        dialect.one_of(queues.c.id, queue_ids)
-    )
-    return {
-        row.name: 0 if is_paused(row) else settings_of(row.name, row.settings).concurrency
-        for row in connection.execute(query)
-    }
+def concurrency(row: Any) -> int:
+    """Return the setting ``concurrency`` from the same row; 0 if a person has paused the queue."""
+    return 0 if is_paused(row) else settings_of(row.name, row.settings).concurrency

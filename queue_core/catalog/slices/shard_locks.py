@@ -8,7 +8,8 @@ locked.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, reduce
+from operator import add
 from typing import Any, NamedTuple
 
 from sqlalchemy import (
@@ -22,6 +23,7 @@ from sqlalchemy import (
     case,
     exists,
     func,
+    or_,
     select,
     true,
 )
@@ -30,6 +32,7 @@ from queue_core.catalog import dialect
 from queue_core.catalog.damage import UNREADABLE, damaged
 from queue_core.catalog.slices.slices import ShardKey
 from queue_core.catalog.tables import (
+    LEFT,
     counters,
     queues,
     shard_locks,
@@ -139,6 +142,24 @@ ANY_BEHIND = exists().where(
     shard_locks.c.magazine == int(Magazine.MAIN),
     BEHIND > 0,
 )
+
+
+@lru_cache(maxsize=4)
+def any_held(database: dialect.Dialect) -> ColumnElement[bool]:
+    """Return the condition that some queues have messages: they wait, or are in flight."""
+    here = dialect.one_of_given(queues.c.id, "these")
+
+    def any_in(source: FromClause, rows: Sequence[FromClause]) -> ColumnElement[bool]:
+        loads, locks, counts = rows
+        left = reduce(add, (counts.c[name] for name in LEFT))
+        # Also a difference that cannot be is one.
+        held = loads.c.loaded + _behind(locks) - counts.c.damaged != left
+        return exists().select_from(source).where(held)
+
+    if database.keeps_versions:
+        return or_(*(any_in(*side_by_side(here, int(magazine))[:2]) for magazine in Magazine))
+    source = shard_totals.join(queues, (queues.c.id == shards.c.queue_id) & here)
+    return any_in(source, (shards, shard_locks, counters))
 
 
 def place_in_turn(key: ShardKey) -> ShardKey:

@@ -19,8 +19,8 @@ class Heartbeat:
     """
     A thread of the consumer's process that regularly reports that it is alive.
 
-    There are *interval* seconds between two beats. *beat* sends one; by default, it writes only the
-    heartbeat.
+    There are *interval* seconds between two beats, or as many as the last one has returned. *beat*
+    sends one; by default, it writes only the heartbeat.
     """
 
     def __init__(
@@ -28,7 +28,7 @@ class Heartbeat:
         catalog: Catalog,
         consumer: Consumer,
         interval: float,
-        beat: Callable[[], object] | None = None,
+        beat: Callable[[], float | None] | None = None,
     ) -> None:
         self._beat = beat or (lambda: catalog.write(lambda c: consumers.heartbeat(c, consumer)))
         self._fenced: Conflict | None = None
@@ -37,6 +37,10 @@ class Heartbeat:
     def start(self) -> None:
         """Start the thread."""
         self._loop.start()
+
+    def hurry(self) -> None:
+        """Beat now."""
+        self._loop.wake()
 
     def stop(self) -> None:
         """Stop beating. After a while, the consumer counts as dead."""
@@ -48,11 +52,12 @@ class Heartbeat:
         if self._fenced is not None:
             raise self._fenced
 
-    def _beat_once(self) -> None:
+    def _beat_once(self) -> float | None:
         # While the catalog is unavailable, the consumer's own work reports it.
         with suppress(IgnisError):
             try:
-                self._beat()
+                return self._beat()
             except Conflict as error:
                 self._fenced = error
                 self._loop.end()
+        return None

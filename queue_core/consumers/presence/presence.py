@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Sequence
 
 from sqlalchemy import Connection
 
 from queue_core.catalog.database import Catalog
-from queue_core.catalog.holders import consumers, interests
+from queue_core.catalog.holders import interests
 from queue_core.consumers.presence.heartbeat import Heartbeat
 from queue_core.errors import IgnisError
 from queue_core.values.model import Consumer
@@ -25,6 +26,7 @@ class Presence:
         interested: Returns whether the consumer wants messages now; it may read the catalog.
         priority: The consumer's priority; None to precede all.
         claim: How it shares the queues; see `interests.claim_of`.
+        saw: Called after each heartbeat with the time at which it began, and what it has seen.
 
     Raises:
         QueueTaken: Another consumer has one of the queues to itself, or this one claims a queue
@@ -40,9 +42,12 @@ class Presence:
         *,
         priority: int | None,
         claim: str,
+        saw: Callable[[float, interests.Seen], object] = lambda *_: None,
     ) -> None:
         self.consumer = consumer
         self._catalog = catalog
+        self._queue_ids = queue_ids
+        self._saw = saw
         self._interested = interested
         catalog.write(
             lambda connection: interests.register(
@@ -59,10 +64,17 @@ class Presence:
         """Raise `ConsumerFenced` when the consumer was started again elsewhere."""
         self._heartbeat.check()
 
-    def announce(self) -> None:
-        """Report the interest now, without waiting for the next beat."""
+    def announce(self) -> float:
+        """Report the interest now, without waiting for the next beat; return when that is due."""
         with self._telling:
-            self._told = self._catalog.write(self._beat)
+            at = time.monotonic()
+            self._told, seen = self._catalog.write(self._beat)
+        self._saw(at, seen)
+        return interests.QUIET_BEAT_SECONDS if seen.quiet else interests.BEAT_SECONDS
+
+    def hurry(self) -> None:
+        """Have its thread send the next heartbeat now."""
+        self._heartbeat.hurry()
 
     def stop(self) -> None:
         """Stop the heartbeat. Soon, this consumer counts as gone."""
@@ -77,9 +89,9 @@ class Presence:
             # Without a heartbeat, it soon counts as gone.
             return
 
-    def _beat(self, connection: Connection) -> bool:
+    def _beat(self, connection: Connection) -> tuple[bool, interests.Seen]:
         interested = self._interested(connection)
-        consumers.heartbeat(connection, self.consumer)
+        seen = interests.beat(connection, self.consumer, self._queue_ids)
         if interested != self._told:
             interests.tell(connection, self.consumer, interested=interested)
-        return interested
+        return interested, seen

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
+from math import inf
 from typing import TYPE_CHECKING
 
 from queue_core.catalog import queues
@@ -32,11 +33,13 @@ def background_tasks(
     zookeeper: str | None = None,
     client_id: str = CLIENT_ID,
     start: float = 0.0,
+    quiet: Callable[[], float] = lambda: -inf,
 ) -> TaskThread:
     """
     Return the thread, not yet started, for *tasks* of the queues of these names (None: of all).
 
-    Raises `BadOption` if *zookeeper* is malformed, or its client is not installed.
+    *quiet* is that of `retry_thread`. Raises `BadOption` if *zookeeper* is malformed, or its client
+    is not installed.
     """
 
     def make() -> Made:
@@ -71,7 +74,9 @@ def background_tasks(
 
         return Retries(catalog, storage)
 
-    retries = retry_thread(make_retries, lambda: names) if "shovel" in tasks else None
+    retries = None
+    if "shovel" in tasks:
+        retries = retry_thread(make_retries, lambda: names, quiet=quiet)
     thread = TaskThread(
         make, known, sweeps="sweep" in tasks, start=start, look=LOOK_SECONDS, retries=retries
     )

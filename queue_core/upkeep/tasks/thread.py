@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
+from math import inf
 from typing import TYPE_CHECKING, TypeAlias
 
+from queue_core.catalog.poller import BLIND_SECONDS
 from queue_core.support.interruption import shielded
 from queue_core.support.loop import Loop
 from queue_core.upkeep.tasks import task
@@ -104,6 +107,7 @@ def retry_thread(
     names: Callable[[], Collection[str] | None],
     *,
     start: float = LOOK_SECONDS,
+    quiet: Callable[[], float] = lambda: -inf,
 ) -> Loop:
     """
     Return the thread that runs `Retries`; one of its own, since other tasks may take minutes.
@@ -112,10 +116,15 @@ def retry_thread(
         make: Makes the `Retries`; called in the thread, so that nothing waits for its imports.
         names: Returns the names of the queues; None: all.
         start: Seconds until the first look.
+        quiet: Returns when the queues were last seen without messages and jobs. The next look is
+            then due `BLIND_SECONDS` later.
     """
     made: list[Retries] = []
 
     def look() -> float:
+        rest = quiet() + BLIND_SECONDS - time.monotonic()
+        if rest > 0:
+            return min(rest, LOOK_SECONDS)
         if not made:
             made.append(make())
         _, left = made[0].run(names())

@@ -140,9 +140,19 @@ def test_an_appointment_outlasts_a_change_and_is_kept_once():
 
     assert polls.wait(10.0) is Due.CHANGE
     polls.looked()
-    assert (polls.wait(10.0), world.now) == (Due.TIME, 2.0)
+    assert (polls.wait(10.0), world.now) == (Due.APPOINTMENT, 2.0)
     polls.looked()
     assert (polls.wait(10.0), world.now) == (Due.TIME, 7.0)
+
+
+def test_the_earlier_appointment_is_kept():
+    world = World()
+    polls = poller(world)
+    polls.looked()
+    polls.look_in(1.0)
+    polls.look_in(3.0)
+
+    assert (polls.wait(10.0), world.now) == (Due.APPOINTMENT, 1.0)
 
 
 def test_without_a_listener_only_time_counts():

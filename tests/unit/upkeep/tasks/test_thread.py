@@ -1,6 +1,7 @@
 """The thread of side tasks, with runners of its own making."""
 
 import threading
+import time
 
 import pytest
 
@@ -100,6 +101,21 @@ class Runs:
         if isinstance(answer, Exception):
             raise answer
         return [], answer
+
+
+def test_it_leaves_queues_alone_that_were_just_seen_empty(monkeypatch):
+    monkeypatch.setattr("queue_core.upkeep.tasks.thread.BLIND_SECONDS", 0.4)
+    monkeypatch.setattr("queue_core.upkeep.tasks.thread.LOOK_SECONDS", 0.01)
+    begun, runs = time.monotonic(), Runs(0.0, 60.0)
+    thread = retry_thread(lambda: runs, lambda: ["orders"], start=0.0, quiet=lambda: begun)
+
+    thread.start()
+    time.sleep(0.1)
+    assert runs.asked == []
+    assert runs.done.wait(PATIENCE)
+    thread.stop()
+
+    assert time.monotonic() >= begun + 0.4
 
 
 @pytest.mark.parametrize(
