@@ -337,14 +337,11 @@ class PoolLife:
             source.give_back()
 
     def _is_idle(self, since: float) -> bool:
+        if self._seen_at < since:
+            return False
         arrivals = self.workers.arrivals
         # A paused queue gives no messages, but it may have some.
-        is_idle = (
-            self._seen_at >= since
-            and not self.paused_queues
-            and self.workers.found_nothing
-            and self.credit.used == 0
-        )
+        is_idle = not self.paused_queues and self.workers.found_nothing and self.credit.used == 0
         # A consumer that could not take messages has found nothing either.
         is_idle = is_idle and not self._is_in_trouble and not self._is_refused
         # A batch may have been settled between the two looks, which frees others of its groups.

@@ -447,8 +447,8 @@ OF_SEVERAL = (
     _of(
         "drain believes in a pause of the last heartbeat",
         "queue_core/pool/life",
-        "            self._seen_at >= since\n            and not",
-        "            not",
+        "        if self._seen_at < since:",
+        "        if self._seen_at == inf:",
         "quiet",
     ),
 )

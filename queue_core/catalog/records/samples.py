@@ -121,7 +121,11 @@ def roll_up(connection: Connection, now: int, before: int = 0) -> None:
             samples.c.taken_at > done.scalar_subquery(),
             samples.c.taken_at < over,
         )
-        timings = connection.execute(_TIMINGS.where(*new)).all()
+        timings = connection.execute(
+            select(samples.c.queue_id, samples.c.taken_at, samples.c.timings).where(
+                *new, samples.c.timings.is_not(None)
+            )
+        ).all()
         rows = (
             select(
                 cast(coarse, samples.c.seconds.type),
@@ -148,11 +152,6 @@ def _remove_old(connection: Connection, seconds: int, now: int) -> None:
     # Rows of the future are those of a clock that was set back.
     gone = or_(old, leases.is_ahead(samples.c.taken_at))
     connection.execute(delete(samples).where(samples.c.seconds == seconds, gone))
-
-
-_TIMINGS = select(samples.c.queue_id, samples.c.taken_at, samples.c.timings).where(
-    samples.c.timings.is_not(None)
-)
 
 
 def _merge_timings(connection: Connection, coarse: int, found: Iterable[Any]) -> None:

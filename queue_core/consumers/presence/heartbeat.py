@@ -33,14 +33,12 @@ class Heartbeat:
         self._beat = beat or (lambda: catalog.write(lambda c: consumers.heartbeat(c, consumer)))
         self._fenced: Conflict | None = None
         self._loop = Loop("heartbeat", self._beat_once, every=interval)
+        #: Has the thread send the next beat now.
+        self.hurry = self._loop.wake
 
     def start(self) -> None:
         """Start the thread."""
         self._loop.start()
-
-    def hurry(self) -> None:
-        """Beat now."""
-        self._loop.wake()
 
     def stop(self) -> None:
         """Stop beating. After a while, the consumer counts as dead."""

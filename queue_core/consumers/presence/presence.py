@@ -59,6 +59,7 @@ class Presence:
         self._telling = threading.Lock()
         self._heartbeat = Heartbeat(catalog, consumer, interests.BEAT_SECONDS, self.announce)
         self._heartbeat.start()
+        self.hurry = self._heartbeat.hurry
 
     def check(self) -> None:
         """Raise `ConsumerFenced` when the consumer was started again elsewhere."""
@@ -71,10 +72,6 @@ class Presence:
             self._told, seen = self._catalog.write(self._beat)
         self._saw(at, seen)
         return interests.QUIET_BEAT_SECONDS if seen.quiet else interests.BEAT_SECONDS
-
-    def hurry(self) -> None:
-        """Have its thread send the next heartbeat now."""
-        self._heartbeat.hurry()
 
     def stop(self) -> None:
         """Stop the heartbeat. Soon, this consumer counts as gone."""
