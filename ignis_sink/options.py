@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from queue_core.errors import BadOption
@@ -12,7 +12,18 @@ from queue_core.values.address import Address
 from queue_core.values.durations import parse_seconds
 from queue_core.values.model import Batch
 from queue_core.values.names import check_consumer, check_queue
-from queue_core.values.options import STORE, Option, boolean, one_of, parse, size, whole, words
+from queue_core.values.options import (
+    STORE,
+    Option,
+    boolean,
+    by_field,
+    camel,
+    one_of,
+    parse,
+    size,
+    whole,
+    words,
+)
 from queue_core.values.retry import Retry
 from queue_core.values.setting_texts import parse_setting
 from queue_core.values.settings import (
@@ -39,17 +50,11 @@ _NAMED = {
 _OVERRIDES = {"policy": "policy", "dedup": "dedup", "dedup_window": "dedup_window"}
 _OF_NEW = {**_OVERRIDES, "on_full": "overflow"}
 
-
-def _camel(name: str) -> str:
-    first, *others = name.split("_")
-    return first + "".join(map(str.capitalize, others))
-
-
 #: The options by the names of their settings.
 _BY_SETTING = {
     setting: option
-    for option, name in (*_NAMED.items(), *((_camel(each), _OF_NEW[each]) for each in _OF_NEW))
-    for setting in (name, _camel(name).lower())
+    for option, name in (*_NAMED.items(), *((camel(each), _OF_NEW[each]) for each in _OF_NEW))
+    for setting in (name, camel(name).lower())
 }
 
 
@@ -203,7 +208,7 @@ OPTIONS: tuple[Option, ...] = (
         "oldest message is fired first.",
     ),
     *(
-        Option(_camel(name), f"For a new queue: its setting `{name}`.", _parser(name))
+        Option(camel(name), f"For a new queue: its setting `{name}`.", _parser(name))
         for name in _OTHERS
     ),
     Option(
@@ -235,7 +240,7 @@ OPTIONS: tuple[Option, ...] = (
 )
 
 #: Options that are settings of the queue.
-SETTINGS = {**_NAMED, **{_camel(name): name for name in _OTHERS}}
+SETTINGS = {**_NAMED, **{camel(name): name for name in _OTHERS}}
 
 #: The most characters of `txnAppId`.
 MAX_APP_ID = 190
@@ -319,37 +324,24 @@ class SinkOptions:
             )
         elif len(queues) > 1 and values["mode"] == "load":
             raise BadOption("ignis sink: mode=load writes one queue: set queue, not queues")
-        return SinkOptions(
-            address=Address.of(
+        own = {
+            "address": Address.of(
                 values["path"], catalog=values["catalog"], storage=values["storage"]
             ),
-            queues=tuple(check_queue(name) for name in queues),
-            mode=values["mode"],
-            queue_column=values["queueColumn"],
-            template=values["template"],
-            txn=_txn(values),
-            key=values["key"],
-            shards=values["shards"],
-            merge_schema=values["mergeSchema"],
-            consumer=values["consumer"],
-            breaker=values["breaker"],
-            output=values["output"],
-            policy=values["policy"],
-            dedup=values["dedup"],
-            dedup_window=values["dedupWindow"],
-            retry=values["retry"],
-            on_full=values["onFull"],
-            timeout=values["timeout"],
-            checkpoint=next(
+            "queues": tuple(check_queue(name) for name in queues),
+            "txn": _txn(values),
+            "checkpoint": next(
                 (text for name, text in given.items() if name.lower() == "checkpointlocation"), None
             ),
-            settings={
+            "settings": {
                 setting: values[option]
                 for option, setting in SETTINGS.items()
                 # None is a value too, as in shovelInterval=none.
                 if option.lower() in chosen
             },
-        )
+        }
+        names = [each.name for each in fields(SinkOptions)]
+        return SinkOptions(**{**by_field(values, names), **own})
 
 
 def _check_routed(values: Mapping[str, Any], chosen: Collection[str]) -> None:

@@ -74,6 +74,17 @@ def parse(
     return values
 
 
+def camel(name: str) -> str:
+    """Return the option that has the name of a field or a setting."""
+    first, *others = name.split("_")
+    return first + "".join(map(str.capitalize, others))
+
+
+def by_field(values: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    """Return the values of options whose names are those of fields, by field."""
+    return {name: values[camel(name)] for name in names if camel(name) in values}
+
+
 def one_of(*allowed: str) -> Callable[[str], str]:
     """Return a parser of one of *allowed*, in any case."""
     words = {word.lower(): word for word in allowed}
