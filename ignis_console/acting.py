@@ -56,7 +56,7 @@ class ActionAnswer:
 
 def show(action: Action, call: Call) -> Response:
     """Return the page that says what an action would do."""
-    return _form(call, action, call.console.refusals.find(call.ask.text("refused")), 200)
+    return _form(call, action, call.console.refusals.get(call.ask.text("refused")), 200)
 
 
 def do(action: Action, call: Call) -> Response:

@@ -183,16 +183,16 @@ class Auth:
     def _note_failure(self, address: str) -> None:
         _log.warning("a login from %s failed", address, extra={"address": address})
         with self._lock:
-            failed = self._failures.find(address) or deque()
+            failed = self._failures.get(address) or deque()
             self._failures.put(address, deque([*failed, time.monotonic()], MOST_FAILURES))
 
     def _check_failures(self, address: str) -> None:
-        failed = self._failures.find(address)
+        failed = self._failures.get(address)
         if failed and len(failed) == MOST_FAILURES and time.monotonic() - failed[0] < 60:
             raise HTTPException(429, "too many failed logins; wait a minute")
 
     def _of_session(self, token: str) -> Visitor | None:
-        session, ends = self._sessions.find(_digest(token)) or (None, 0.0)
+        session, ends = self._sessions.get(_digest(token)) or (None, 0.0)
         if session is None or time.monotonic() > ends:
             self.log_out(token)
             return None
@@ -205,7 +205,7 @@ class Auth:
         # Also before a remembered login: its answer would tell a guess that is right.
         self._check_failures(address)
         mark = hmac.digest(self._secret, header.encode(), "sha256")
-        login = self._scripts.find(mark)
+        login = self._scripts.get(mark)
         login = login and self._present(login)
         if login is None:
             try:

@@ -35,7 +35,7 @@ def choose(
         # Those that fail again until it is confirmed stay.
         with console.store.catalog.read() as connection:
             return as_of_now(chosen, connection)
-    known = console.counted.find(shown)
+    known = console.counted.get(shown)
     if known is None:
         raise Conflict(
             "nothing was changed: the console no longer knows which messages were shown; look again"

@@ -6,12 +6,12 @@ import logging
 import secrets
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 from queue_core.errors import Unavailable
+from queue_core.segments.lru_cache import LruCache
 
 _log = logging.getLogger(__name__)
 
@@ -153,9 +153,9 @@ def _compute_beside(slot: _Slot[Answer], compute: Callable[[], Answer]) -> None:
         slot.lock.release()
 
 
-class Remembered(Generic[Value]):
+class Remembered(LruCache[Hashable, Value]):
     """
-    Keeps values by keys, up to a total size; forgets the oldest first.
+    Values by keys, up to a total size; those that were not used for the longest time go first.
 
     Args:
         most: The most that all values may have together.
@@ -163,11 +163,7 @@ class Remembered(Generic[Value]):
     """
 
     def __init__(self, most: int, size: Callable[[Value], int] = lambda _: 1) -> None:
-        self._most = most
-        self._size = size
-        self._lock = threading.Lock()
-        self._values: OrderedDict[Hashable, Value] = OrderedDict()
-        self._total = 0
+        super().__init__(most, size)
 
     def keep(self, value: Value) -> str | None:
         """Keep a value by a token that nobody can guess; return None: it is too large."""
@@ -176,24 +172,7 @@ class Remembered(Generic[Value]):
 
     def put(self, key: Hashable, value: Value) -> bool:
         """Keep a value, unless it is too large; return whether it is kept."""
-        if self._size(value) > self._most:
+        if self._size_of(value) > self._capacity:
             return False
-        self.forget(key)
-        with self._lock:
-            self._values[key] = value
-            self._total += self._size(value)
-            while self._total > self._most:
-                _, oldest = self._values.popitem(last=False)
-                self._total -= self._size(oldest)
+        self.update(key, lambda _: value)
         return True
-
-    def find(self, key: Hashable) -> Value | None:
-        """Return the value of a key; None: it has none, or it was forgotten."""
-        with self._lock:
-            return self._values.get(key)
-
-    def forget(self, key: Hashable) -> None:
-        """Forget a value, if there is one."""
-        with self._lock:
-            if key in self._values:
-                self._total -= self._size(self._values.pop(key))

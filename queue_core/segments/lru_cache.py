@@ -32,6 +32,12 @@ class LruCache(Generic[K, V]):
                 self._values.move_to_end(key)
             return value
 
+    def forget(self, key: K) -> None:
+        """Forget the value of a key, if there is one."""
+        with self._lock:
+            if key in self._values:
+                self._size -= self._size_of(self._values.pop(key))
+
     def update(self, key: K, change: Callable[[V | None], V]) -> V:
         """
         Store and return ``change(value)``, where the value is None if the cache does not hold it.
