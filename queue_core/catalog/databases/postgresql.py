@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sqlalchemy import (
     BigInteger,
@@ -27,6 +27,7 @@ from sqlalchemy import (
     true,
 )
 from sqlalchemy.dialects import postgresql
+from sqlalchemy.engine import ExceptionContext
 from sqlalchemy.exc import DBAPIError, NoSuchModuleError
 from sqlalchemy.ext.compiler import compiles
 
@@ -53,9 +54,6 @@ from queue_core.catalog.databases.listening import PostgresListener
 from queue_core.catalog.databases.poolers import SHARED_SESSIONS
 from queue_core.catalog.tables import VERSIONED
 from queue_core.errors import BadOption
-
-if TYPE_CHECKING:
-    from sqlalchemy.engine import ExceptionContext
 
 #: The server refuses a payload of 8,000 bytes.
 _PAYLOAD = 8_000
