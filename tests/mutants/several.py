@@ -236,11 +236,11 @@ OF_SEVERAL = (
         "tests/console/test_several.py",
     ),
     _of(
-        "what the console remembers of a key takes room twice",
-        "ignis_console/shared",
-        "        self.forget(key)\n        with self._lock:\n            self._values[key] = value",
-        "        with self._lock:\n            self._values[key] = value",
-        "tests/unit/ignis_console/test_shared.py",
+        "a value that is replaced in a cache takes room twice",
+        "queue_core/segments/lru_cache",
+        "self._size_of(new) - (0 if old is None else self._size_of(old))",
+        "self._size_of(new)",
+        "tests/unit/segments/test_lru_cache.py",
     ),
     _of(
         "a task on which a stream works is claimed",

@@ -26,6 +26,16 @@ def test_a_changed_value_counts_with_its_new_size_and_as_used():
     assert cache.get("a") is None
 
 
+def test_a_value_that_is_forgotten_takes_no_room():
+    cache = LruCache(6, len)
+    for key in "ab":
+        cache.update(key, lambda old: "xxx")
+    cache.forget("a")
+    cache.forget("none")
+    cache.update("c", lambda old: "xxx")
+    assert [cache.get(key) for key in "abc"] == [None, "xxx", "xxx"]
+
+
 def test_a_value_that_exceeds_the_capacity_is_returned_and_not_kept():
     cache = LruCache(3, len)
     assert cache.update("a", lambda old: "xxxx") == "xxxx"
