@@ -19,7 +19,6 @@ from queue_core.catalog.database import Catalog
 from queue_core.catalog.records import figures, jobs, tallies, timings
 from queue_core.catalog.slices import amounts
 from queue_core.segments.storage import Storage
-from queue_core.support.disk import disk_of
 from queue_core.values.histogram import SHOWN, shown
 from queue_core.values.model import Magazine, State
 from queue_core.watching import metric as m
@@ -27,6 +26,7 @@ from queue_core.watching import present, space
 from queue_core.watching.metric import Metric
 from queue_core.watching.present import QueueFigures
 from queue_core.watching.problems import find
+from queue_core.watching.space import disk_of
 
 #: The bounds of buckets, as Prometheus writes them.
 BOUND_TEXTS = (*map(str, SHOWN), "+Inf")
@@ -84,8 +84,8 @@ def read(store: AnyStore) -> Readings:
     for place, path in (("catalog", store.catalog.file), ("storage", store.storage.folder)):
         disk = None if path is None else disk_of(path)
         if disk is not None:
-            found[m.FREE_BYTES].append(((place,), disk.free))
-            found[m.DISK_BYTES].append(((place,), disk.size))
+            for metric, size in zip((m.DISK_BYTES, m.FREE_BYTES), disk, strict=True):
+                found[metric].append(((place,), size))
     return found
 
 

@@ -6,10 +6,10 @@ import pyarrow as pa
 import pytest
 
 from queue_core import ConsumerPool, Settlement, limit
-from queue_core.support.disk import disk_of
 from queue_core.upkeep.tasks.sample import sample
 from queue_core.values.names import of_process
 from queue_core.watching.prometheus import page
+from queue_core.watching.space import disk_of
 from tests.contract.test_metrics import scraped
 from tests.factories import make_queue, orders
 

@@ -24,7 +24,6 @@ NOT_MIRRORED = {
     "queue_core.pool.timings": "constants alone",
     "queue_core.queue.settling": "a face, which tests/contract/test_delete.py has from a store",
     "queue_core.segments.buffers": "tests/contract/test_buffers.py loads from buffers",
-    "queue_core.support.disk": "tests/contract/test_metrics_of_queues.py asks for a real disk",
     "queue_core.support.trace_context": "tests/contract/test_trace_context.py runs handlers",
     "queue_core.values.views": "columns, which tests/contract/test_metadata.py reads back",
 }
