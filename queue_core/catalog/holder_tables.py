@@ -14,7 +14,7 @@ consumers = Table(
     Column("name", String(200), nullable=False, unique=True),
     #: Grows each time the consumer starts; older epochs are fenced off.
     Column("epoch", BigInteger, nullable=False),
-    #: The number of the last ticket.
+    #: The number of the last ticket, or the last one of a block that its process has reserved.
     Column("last_ticket", BigInteger, nullable=False),
     #: The last ticket that is finished. A sweep takes messages that it still holds.
     Column("acknowledged", BigInteger, nullable=False),

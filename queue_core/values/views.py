@@ -143,7 +143,7 @@ _SLICES = (
 _CONSUMERS = (
     ViewColumn("consumer", _TEXT, "Name of the consumer."),
     ViewColumn("epoch", _LONG, "Which of its lives is the current one."),
-    ViewColumn("last_ticket", _LONG, "Number of its newest ticket."),
+    ViewColumn("last_ticket", _LONG, "The highest number that its tickets may have."),
     ViewColumn("acknowledged", _LONG, "Number up to which its tickets are finished."),
     ViewColumn("in_flight", _LONG, "Messages that it holds."),
     ViewColumn(

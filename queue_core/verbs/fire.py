@@ -185,9 +185,11 @@ class _Firing:
         # Where nobody else writes meanwhile, the new ticket checks the consumer's epoch soon
         # enough.
         early = after > 0 or dialect.of(connection).writes_in_parallel
+        locked = None
         if early:
-            consumers.check(connection, self.consumer, after, request.queue_ids, committed=after)
-        fired = self._take(request, candidates, seconds, lock, connection)
+            its, queue_ids = self.consumer, request.queue_ids
+            locked = consumers.check(connection, its, after, queue_ids, committed=after)
+        fired = self._take(request, candidates, seconds, lock, connection, locked)
         if fired.ticket is None and not early:
             consumers.check_life(connection, self.consumer)
         return fired
@@ -199,6 +201,7 @@ class _Firing:
         seconds: float,
         lock: Lock,
         connection: Connection,
+        locked: consumers.Life | None,
     ) -> Fired:
         if self.ahead and not line.is_enough(connection, request, self.ahead):
             # Others have taken messages since the first look.
@@ -220,7 +223,7 @@ class _Firing:
         taken = chosen.taken if allotment is None else allotment.fitting(chosen.taken)
         if not taken:
             return Fired(refused=refused)
-        number, fired_at = new_ticket(connection, self.consumer, seen=self.seen)
+        number, fired_at = new_ticket(connection, self.consumer, seen=self.seen, locked=locked)
         if allotment is not None:
             allotment.spend(taken, fired_at)
         changes = Changes()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -34,6 +34,8 @@ class Checker:
     merged: set[int] = field(default_factory=set)
     #: Of these, those with a selector, which pass messages by.
     selective: set[int] = field(default_factory=set)
+    #: The numbers of tickets that consumers have reserved, and not used.
+    unused: defaultdict[int, set[int]] = field(default_factory=lambda: defaultdict(set))
     #: How often each transition was seen.
     seen: Counter[str] = field(default_factory=Counter)
 
@@ -44,7 +46,7 @@ class Checker:
         return self.seen
 
     def _take(self, transaction: Transaction) -> None:
-        fired: dict[int, int] = {}
+        fired: set[tuple[int, int]] = set()
         compacts = any(list(map(self._maps, transaction.changes)))
         touched: dict[Message, Slice | None] = {}
         slices: dict[Message, list[Slice]] = {}
@@ -58,7 +60,7 @@ class Checker:
         }
         for change in transaction.changes:
             if change.table == "consumers":
-                self._consumer(change, fired)
+                self._consumer(change)
             elif change.table == "shard_locks":
                 self._cursor(change, advanced, changed)
             elif change.table == "publications":
@@ -136,7 +138,7 @@ class Checker:
                 else:
                     raise NotAllowed(f"{message} leaves {place}, and is in {slices[message]}")
 
-    def _consumer(self, change: Change, fired: dict[int, int]) -> None:
+    def _consumer(self, change: Change) -> None:
         if change.after is None:
             return
         before = change.before or {"epoch": 0, "last_ticket": 0, "acknowledged": 0}
@@ -144,8 +146,8 @@ class Checker:
         for counter in ("epoch", "last_ticket", "acknowledged"):
             if after[counter] < before[counter]:
                 raise NotAllowed(f"{counter} of consumer {after['id']} goes back: {change}")
-        if after["last_ticket"] > before["last_ticket"]:
-            fired[after["id"]] = after["last_ticket"]
+        new = range(before["last_ticket"] + 1, after["last_ticket"] + 1)
+        self.unused[after["id"]].update(new)
 
     def _publication(self, change: Change) -> None:
         if change.before and change.after:
@@ -153,12 +155,18 @@ class Checker:
             if goes_back:
                 raise NotAllowed(f"a batch is recorded after a later one: {change}")
 
-    def _check_ticket(self, transaction: Transaction, after: Slice, fired: dict[int, int]) -> None:
-        if fired.get(int(after.consumer)) != after.ticket:
+    def _check_ticket(
+        self, transaction: Transaction, after: Slice, fired: set[tuple[int, int]]
+    ) -> None:
+        ticket = int(after.consumer), after.ticket
+        unused = self.unused[ticket[0]]
+        if after.ticket not in unused and ticket not in fired:
             raise NotAllowed(
-                f"transaction {transaction.number}: {after} is fired, and the consumer's last "
-                f"ticket became {fired}"
+                f"transaction {transaction.number}: {after} is fired, and its consumer has no such "
+                f"ticket that was not used, but {sorted(unused)}"
             )
+        unused.discard(after.ticket)
+        fired.add(ticket)
 
 
 def _messages(row: dict[str, Any] | None) -> Iterable[tuple[Message, Slice]]:

@@ -67,8 +67,8 @@ def test_a_transaction_that_is_rolled_back_is_no_event(store, queue):
     ("state", "values", "told"),
     [
         (State.LOADED, {"magazine": 1, "state": 1, "consumer_id": 1, "ticket": 1}, "becomes"),
-        (State.FIRED, {"ticket": 9}, "becomes"),
-        (State.LOADED, {"state": 1, "consumer_id": 1, "ticket": 9}, "last ticket"),
+        (State.FIRED, {"ticket": 999}, "becomes"),
+        (State.LOADED, {"state": 1, "consumer_id": 1, "ticket": 999}, "no such ticket"),
     ],
     ids=["fired into the sideline", "handed on", "without a ticket"],
 )

@@ -141,10 +141,17 @@ OF_TRANSACTIONS = (
     _of(
         "a ticket's number is not raised",
         "queue_core/catalog/holders/consumers",
-        "last_ticket=consumers.c.last_ticket + 1)",
-        "last_ticket=consumers.c.last_ticket + 0)",
+        'last_ticket=consumers.c.last_ticket + bindparam("count"))',
+        'last_ticket=consumers.c.last_ticket + 0 * bindparam("count"))',
         "recover",
         "source_session",
+    ),
+    _of(
+        "a block of numbers is used whatever its consumer has had since",
+        "queue_core/catalog/holders/ticket_numbers",
+        "left.stop - 1 == locked.last_ticket and ",
+        "",
+        "tests/contract/test_ticket_numbers.py",
     ),
     _of(
         "an epoch is not raised",

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import logging
 import os
+import time
 from collections import defaultdict
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 
 from sqlalchemy import (
     ColumnElement,
@@ -51,6 +53,21 @@ IS_KEEPER = consumers.c.name.startswith(KEEPER, autoescape=True)
 
 class Unacknowledged(Exception):
     """Spark has committed tickets, and the restored catalog does not know it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """The row of a consumer that a transaction has locked, as far as tickets need it."""
+
+    last_ticket: int
+    acknowledged: int
+    #: The time by the database's clock, and by the monotonic one, when it was read.
+    at: int
+    seen: float
+
+    def now(self) -> int:
+        """Return the present time by the database's clock."""
+        return self.at + round((time.monotonic() - self.seen) * 1e6)
 
 
 _log = logging.getLogger(__name__)
@@ -127,7 +144,7 @@ def check(
     queue_ids: Sequence[int] = (),
     *,
     committed: int = 0,
-) -> None:
+) -> Life:
     """
     Lock the consumer until the transaction ends; raises `ConsumerFenced`.
 
@@ -142,8 +159,10 @@ def check(
         raise fenced(consumer)
     if row.last_ticket < logged:
         _skip_forgotten(connection, consumer, row.last_ticket + 1, logged, queue_ids)
-    if (row.acknowledged or 0) < committed:
+    acknowledged = row.acknowledged or 0
+    if acknowledged < committed:
         raise Unacknowledged
+    return Life(max(row.last_ticket, logged), acknowledged, row.at, time.monotonic())
 
 
 def check_life(connection: Connection, consumer: Consumer) -> None:
@@ -157,9 +176,9 @@ def heartbeat(connection: Connection, consumer: Consumer) -> None:
     _guarded(connection, consumer, HEARTBEAT)
 
 
-def next_ticket(connection: Connection, consumer: Consumer) -> tuple[int, int]:
-    """Return the number of the consumer's next ticket, and the time; raises `ConsumerFenced`."""
-    return _guarded(connection, consumer, _NEXT_TICKET)
+def next_ticket(connection: Connection, consumer: Consumer, count: int = 1) -> tuple[int, int]:
+    """Return the last one of the next numbers, and the time; raises `ConsumerFenced`."""
+    return _guarded(connection, consumer, _NEXT_TICKETS, count=count)
 
 
 def acknowledge(
@@ -300,9 +319,11 @@ def _skip_forgotten(
         )
 
 
-def _guarded(connection: Connection, consumer: Consumer, changing: Update) -> tuple[int, int]:
+def _guarded(
+    connection: Connection, consumer: Consumer, changing: Update, **values: int
+) -> tuple[int, int]:
     """Change the consumer's row if its epoch is current; return its last ticket and the time."""
-    row = connection.execute(changing, life(consumer)).first()
+    row = connection.execute(changing, life(consumer) | values).first()
     if row is None:
         raise fenced(consumer)
     return int(row.last_ticket), int(row.at)
@@ -334,9 +355,13 @@ def _changing(**values: object) -> Update:
 
 
 HEARTBEAT = _changing(heartbeat_at=dialect.now())
-_NEXT_TICKET = _changing(**seals.changing(consumers, last_ticket=consumers.c.last_ticket + 1))
+_NEXT_TICKETS = _changing(
+    **seals.changing(consumers, last_ticket=consumers.c.last_ticket + bindparam("count"))
+)
 _LOCKING = (
-    select(consumers.c.last_ticket, consumers.c.acknowledged).where(_IS_CURRENT).with_for_update()
+    select(consumers.c.last_ticket, consumers.c.acknowledged, dialect.now().label("at"))
+    .where(_IS_CURRENT)
+    .with_for_update()
 )
 _NAMING = select(consumers.c.id, consumers.c.name).where(
     dialect.one_of_given(consumers.c.id, "these")

@@ -30,7 +30,8 @@ from sqlalchemy import (
 from queue_core.catalog import dialect
 from queue_core.catalog.damage import decoding
 from queue_core.catalog.holder_tables import consumers, tickets
-from queue_core.catalog.holders.consumers import acknowledge, next_ticket
+from queue_core.catalog.holders.consumers import Life, acknowledge, next_ticket
+from queue_core.catalog.holders.ticket_numbers import next_number
 from queue_core.catalog.slices.conditions import Rules
 from queue_core.catalog.slices.slices import ShardKey
 from queue_core.catalog.tables import slices
@@ -44,15 +45,24 @@ Numbers = Mapping[int, Sequence[int]]
 
 
 def new_ticket(
-    connection: Connection, consumer: Consumer, *, seen: bool, browsed: str | None = None
+    connection: Connection,
+    consumer: Consumer,
+    *,
+    seen: bool,
+    browsed: str | None = None,
+    locked: Life | None = None,
 ) -> tuple[int, int]:
     """
     Return the number of the consumer's next ticket, and the time; raises `ConsumerFenced`.
 
     With *seen*, its messages are handed out at once, without a plan. Such a ticket is never
-    requested again, and needs no row.
+    requested again, and needs no row. *locked* is what the transaction has read when it locked the
+    consumer.
     """
-    number, fired_at = next_ticket(connection, consumer)
+    if seen and locked is not None and dialect.of(connection).keeps_versions:
+        number, fired_at = next_number(connection, consumer, locked)
+    else:
+        number, fired_at = next_ticket(connection, consumer)
     if not seen or browsed is not None:
         row = {"consumer_id": consumer.id, "number": number, "fired_at": fired_at}
         connection.execute(insert(tickets).values(row | {"browsed": browsed}))

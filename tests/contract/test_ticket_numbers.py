@@ -1,0 +1,126 @@
+"""Consumers reserve numbers of tickets, and no number is used twice."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from sqlalchemy import select, update
+
+from queue_core import Store
+from queue_core.catalog.holder_tables import consumers
+from queue_core.catalog.holders.ticket_numbers import BLOCK
+from queue_core.values.address import Address
+from tests.books import audit
+from tests.factories import load_singly, make_queue, planned
+from tests.forks import in_a_fork
+
+pytestmark = [pytest.mark.postgres, pytest.mark.each_catalog]
+
+
+@pytest.fixture
+def store(postgres, tmp_path):
+    with (
+        postgres.database(ready=True) as url,
+        Store(Address.of(catalog=url, storage=tmp_path / "store")) as store,
+    ):
+        yield store
+
+
+@pytest.fixture
+def queue(store):
+    queue = make_queue(store, shards=2)
+    load_singly(queue, 3 * BLOCK)
+    return queue
+
+
+def last_ticket(store):
+    with store.catalog.read() as connection:
+        return connection.scalar(select(consumers.c.last_ticket))
+
+
+def change(store, **values):
+    store.catalog.write(lambda connection: connection.execute(update(consumers).values(values)))
+
+
+def tickets(queue, consumer, count):
+    """The numbers of the tickets of some firings of one message each."""
+    return [queue.fire(1, consumer=consumer).ticket.number for _ in range(count)]
+
+
+def test_a_block_serves_many_firings(store, queue):
+    consumer = store.consumer("one")
+
+    assert tickets(queue, consumer, BLOCK + 1) == list(range(1, BLOCK + 2))
+    assert last_ticket(store) == 2 * BLOCK
+    audit(store)
+
+
+def test_a_reservation_that_is_rolled_back_is_none(store, queue):
+    consumer = store.consumer("one")
+    with store.catalog.engine.connect() as connection:
+        lost = queue.within(connection).fire(1, consumer=consumer).ticket.number
+        connection.rollback()
+
+    assert lost == 1
+    assert tickets(queue, consumer, 2) == [1, 2]
+    assert last_ticket(store) == BLOCK
+
+
+def test_a_ticket_with_a_row_ends_the_block(store, queue):
+    """Its number is the highest one, and those that follow must be higher."""
+    consumer = store.consumer("one")
+    first = tickets(queue, consumer, 2)
+    of_query = planned(store, queue, consumer, 1).number
+    then = tickets(queue, consumer, 2)
+
+    assert (first, of_query, then) == ([1, 2], BLOCK + 1, [BLOCK + 2, BLOCK + 3])
+
+
+def test_numbers_that_were_acknowledged_are_not_used(store, queue):
+    """As when a consumer was taken for dead, and its tickets for those of an earlier life."""
+    consumer = store.consumer("one")
+    tickets(queue, consumer, 2)
+    change(store, acknowledged=BLOCK)
+
+    assert tickets(queue, consumer, 1) == [BLOCK + 1]
+
+
+def test_another_life_begins_after_the_block(store, queue):
+    tickets(queue, store.consumer("one"), 2)
+
+    assert tickets(queue, store.consumer("one"), 1) == [BLOCK + 1]
+
+
+def test_a_catalog_of_an_earlier_time_ends_the_block(store, queue):
+    consumer = store.consumer("one")
+    tickets(queue, consumer, BLOCK + 2)
+    change(store, last_ticket=BLOCK)
+
+    assert tickets(queue, consumer, 1) == [BLOCK + 1]
+
+
+def test_two_stores_of_a_process_share_no_number(store, queue):
+    consumer = store.consumer("one")
+    with Store(store.address) as other:
+        its = other.queue(queue.name)
+        used = [n for _ in range(5) for q in (queue, its) for n in tickets(q, consumer, 1)]
+
+    assert used == sorted(set(used))
+
+
+def test_threads_share_no_number(store, queue):
+    consumer = store.consumer("one")
+    with ThreadPoolExecutor(4) as threads:
+        used = list(threads.map(lambda _: tickets(queue, consumer, 10), range(4)))
+
+    numbers = [number for each in used for number in each]
+    assert len(set(numbers)) == len(numbers) == 40
+    audit(store)
+
+
+def test_a_forked_process_has_no_block(store, queue):
+    consumer = store.consumer("one")
+    tickets(queue, consumer, 2)
+    of_child = in_a_fork(lambda: tickets(queue, consumer, 2))
+
+    assert of_child == [BLOCK + 1, BLOCK + 2]
+    assert tickets(queue, consumer, 1) == [2 * BLOCK + 1]
