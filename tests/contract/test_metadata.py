@@ -159,8 +159,7 @@ def test_the_view_of_consumers_says_who_was_here(store):
     rows = store.view("consumers").to_pylist()
 
     assert [
-        (row["consumer"], row["epoch"], row["last_ticket"] > 0, row["acknowledged"])
-        for row in rows
+        (row["consumer"], row["epoch"], row["last_ticket"] > 0, row["acknowledged"]) for row in rows
     ] == [("a", 1, True, 0), ("b", 2, False, 0)]
     assert [row["in_flight"] for row in rows] == [2, 0]
     assert rows[0]["heartbeat_at"] is None
