@@ -74,7 +74,7 @@ def _backlogs(loads: FromClause, locks: FromClause, counts: FromClause) -> Selec
     return select(
         *(locks.c[name] for name in _KEY),
         *(locks.c.fired, locks.c.log_of, locks.c.cursor, counts.c.released),
-        (taken_in + behind).label("waiting"),
+        taken_in.label("taken_in"),
         behind.label("behind"),
         case((valid, locks.c.head), else_=UNKNOWN).label("head"),
         locks.c.version,
@@ -97,19 +97,26 @@ _READING = {
 }
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=16)
 def _reading(
     database: dialect.Dialect,
     *,
+    several: bool,
     some: bool,
     suspects: ColumnElement[Any] | None = None,
     lock: bool = False,
 ) -> Select[Any]:
-    """Return the statement that reads backlogs, with locks or not, and whether suspects wait."""
+    """
+    Return the statement that reads backlogs, with locks or not, and whether suspects wait.
+
+    For a list of queues, PostgreSQL would plan it anew each time, which takes longer than to run it
+    for one; so unless there are *several*, the queue is no list.
+    """
     if not database.keeps_versions:
         query = _READING[some]
     else:
-        here = dialect.one_of_given(queues.c.id, "these")
+        one = queues.c.id == bindparam("these", type_=queues.c.id.type)
+        here = dialect.one_of_given(queues.c.id, "these") if several else one
         source, rows, each = side_by_side(here, bindparam("in"), lock=lock)
         query = _backlogs(*rows).select_from(source)
         if some:
@@ -132,7 +139,7 @@ def _locking_these(database: dialect.Dialect, *, skip_locked: bool) -> Select[An
     query = _backlogs(loads, locks, counts).select_from(source)
     if not skip_locked:
         return query
-    waits = query.selected_columns.waiting > 0
+    waits = query.selected_columns.taken_in + query.selected_columns.behind > 0
     return query.where(waits).limit(bindparam("most", type_=BigInteger))
 
 
@@ -198,8 +205,7 @@ def backlog(
     shard_numbers: Collection[int] | None = None,
 ) -> dict[ShardKey, Backlog]:
     """Return the backlog of some shards, by default of all, without locking them."""
-    given = _given(queue_ids, magazine, shard_numbers)
-    query = _reading(dialect.of(connection), some="at" in given)
+    query, given = _read(connection, queue_ids, magazine, shard_numbers)
     return _backlogs_of(connection.execute(query, given).all())
 
 
@@ -212,8 +218,7 @@ def see(
     about: Mapping[str, Any],
 ) -> tuple[dict[ShardKey, Backlog], bool]:
     """Return the same, and the value of *suspects*, whose parameters are *about*."""
-    given = _given(queue_ids, magazine, shard_numbers)
-    query = _reading(dialect.of(connection), some="at" in given, suspects=suspects)
+    query, given = _read(connection, queue_ids, magazine, shard_numbers, suspects=suspects)
     rows = connection.execute(query, {**given, **about}).all()
     return _backlogs_of(rows), any(row.suspects for row in rows)
 
@@ -225,8 +230,7 @@ def lock(
     shard_numbers: Collection[int] | None = None,
 ) -> dict[ShardKey, Backlog]:
     """Wait for the locks of some shards, by default of all; return their backlog once locked."""
-    given = _given(queue_ids, magazine, shard_numbers)
-    query = _reading(dialect.of(connection), some="at" in given, lock=True)
+    query, given = _read(connection, queue_ids, magazine, shard_numbers, lock=True)
     return _backlogs_of(connection.execute(query, given).all())
 
 
@@ -300,14 +304,21 @@ def lock_load_pointers(
     return _pointers(connection.execute(query.with_for_update()).all())
 
 
-def _given(
-    queue_ids: Collection[int], magazine: Magazine, shard_numbers: Collection[int] | None
-) -> dict[str, Any]:
-    """Return the parameters of `_READING`."""
-    given: dict[str, Any] = {"these": queue_ids, "in": int(magazine)}
+def _read(
+    connection: Connection,
+    queue_ids: Collection[int],
+    magazine: Magazine,
+    shard_numbers: Collection[int] | None,
+    **wanted: Any,
+) -> tuple[Select[Any], dict[str, Any]]:
+    """Return the statement of `_reading`, and its parameters."""
+    database = dialect.of(connection)
+    several = len(queue_ids) != 1 or not database.keeps_versions
+    these = queue_ids if several else next(iter(queue_ids))
+    given: dict[str, Any] = {"these": these, "in": int(magazine)}
     if shard_numbers is not None:
         given["at"] = shard_numbers
-    return given
+    return _reading(database, several=several, some=shard_numbers is not None, **wanted), given
 
 
 def _backlogs_of(rows: Sequence[Row[Any]]) -> dict[ShardKey, Backlog]:
@@ -315,7 +326,7 @@ def _backlogs_of(rows: Sequence[Row[Any]]) -> dict[ShardKey, Backlog]:
     for row in rows:
         try:
             found[row.queue_id, row.magazine, row.shard] = Backlog(
-                waiting=max(row.waiting, 0),
+                waiting=max(row.taken_in + row.behind, 0),
                 fired=int(row.fired),
                 behind=max(row.behind, 0),
                 log_of=int(row.log_of),
