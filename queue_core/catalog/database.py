@@ -18,6 +18,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from queue_core.catalog import connections, dialect, format, notifications
+from queue_core.catalog.holders.ticket_numbers import TicketNumbers
 from queue_core.catalog.records.timings import Timings
 from queue_core.catalog.reserve import Reserve
 from queue_core.catalog.tables import facts
@@ -92,6 +93,8 @@ class Catalog:
         self._reserve = Reserve(self.file)
         #: How long messages waited and took, as this process has measured it.
         self.timings = Timings()
+        #: The tickets that its consumers have reserved; None if they reserve none.
+        self.ticket_numbers = TicketNumbers() if self._dialect.keeps_versions else None
         self._new = new
         #: The id of its store, once it is known: `Identity` notes it.
         self.store: str | None = None

@@ -55,6 +55,7 @@ class CallersCatalog(Catalog):
         self.file = catalog.file
         # It ends with the call, and what a caller rolls back was not measured.
         self.timings = Timings()
+        self.ticket_numbers = None
         #: The catalog of the store, for reads that need not see the caller's changes.
         self.own = catalog
         self.connection = connection

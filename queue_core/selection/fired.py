@@ -81,6 +81,8 @@ class Fired:
     locked: Refusal | None = None
     #: Whether it has left suspects to a time when its consumer holds nothing.
     stalled: bool = False
+    #: The numbers of tickets that it has reserved for later ones.
+    reserved: range = range(0)
 
     @property
     def opens_in(self) -> float | None:

@@ -23,7 +23,7 @@ from sqlalchemy import Connection, Engine
 from queue_core.catalog import dialect, notifications, queues
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.holders import consumers, interests, waiters
-from queue_core.catalog.holders.tickets import new_ticket
+from queue_core.catalog.holders.tickets import new_ticket, reserved_ticket
 from queue_core.catalog.slices.changes import Changes
 from queue_core.catalog.slices.shard_locks import Backlog
 from queue_core.catalog.slices.slices import ShardKey
@@ -165,6 +165,8 @@ class _Firing:
             lock = locks.pop(0)
             try:
                 fired = self.catalog.write(partial(work, seconds, lock))
+                if fired.reserved and self.catalog.ticket_numbers is not None:
+                    self.catalog.ticket_numbers.keep(self.consumer, fired.reserved)
             except dialect.StillLocked:
                 stuck.note(request.where)
                 locked = Refusal.by_lock()
@@ -223,7 +225,11 @@ class _Firing:
         taken = chosen.taken if allotment is None else allotment.fitting(chosen.taken)
         if not taken:
             return Fired(refused=refused)
-        number, fired_at = new_ticket(connection, self.consumer, seen=self.seen, locked=locked)
+        numbers, reserved = self.catalog.ticket_numbers, range(0)
+        if self.seen and locked is not None and numbers is not None:
+            number, fired_at, reserved = reserved_ticket(connection, self.consumer, numbers, locked)
+        else:
+            number, fired_at = new_ticket(connection, self.consumer, seen=self.seen)
         if allotment is not None:
             allotment.spend(taken, fired_at)
         changes = Changes()
@@ -256,6 +262,7 @@ class _Firing:
             full=chosen.full,
             waited=chosen.waited,
             waits=tuple(times) if request.magazine is Magazine.MAIN else (),
+            reserved=reserved,
         )
 
 

@@ -8,6 +8,7 @@ from sqlalchemy import select, update
 from queue_core import Store
 from queue_core.catalog.holder_tables import consumers
 from queue_core.catalog.holders.ticket_numbers import BLOCK
+from queue_core.support import faults
 from queue_core.values.address import Address
 from tests.books import audit
 from tests.factories import load_singly, make_queue, planned
@@ -54,15 +55,32 @@ def test_a_block_serves_many_firings(store, queue):
     audit(store)
 
 
-def test_a_reservation_that_is_rolled_back_is_none(store, queue):
-    consumer = store.consumer("one")
+def test_a_transaction_of_a_caller_reserves_nothing(store, queue):
+    """After its rollback, another process may have reserved the same block."""
+    consumer, used = store.consumer("one"), []
     with store.catalog.engine.connect() as connection:
-        lost = queue.within(connection).fire(1, consumer=consumer).ticket.number
+        within = queue.within(connection)
+        lost = tickets(within, consumer, 2)
         connection.rollback()
+        for _ in range(2):
+            used += tickets(queue, consumer, 2) + tickets(within, consumer, 2)
+            connection.commit()
 
-    assert lost == 1
-    assert tickets(queue, consumer, 2) == [1, 2]
-    assert last_ticket(store) == BLOCK
+    assert lost == [1, 2]
+    assert used == sorted(set(used))
+
+
+def test_a_reservation_that_is_rolled_back_is_none(store, queue):
+    """Another store reserves the same block then."""
+    consumer = store.consumer("one")
+    faults.arm("fire.before_commit=raise")
+    with pytest.raises(faults.InjectedFault):
+        queue.fire(1, consumer=consumer)
+    with Store(store.address) as other:
+        its = tickets(other.queue(queue.name), consumer, 2)
+
+    assert its == [1, 2]
+    assert tickets(queue, consumer, 2) == [BLOCK + 1, BLOCK + 2]
 
 
 def test_a_ticket_with_a_row_ends_the_block(store, queue):

@@ -31,7 +31,7 @@ from queue_core.catalog import dialect
 from queue_core.catalog.damage import decoding
 from queue_core.catalog.holder_tables import consumers, tickets
 from queue_core.catalog.holders.consumers import Life, acknowledge, next_ticket
-from queue_core.catalog.holders.ticket_numbers import next_number
+from queue_core.catalog.holders.ticket_numbers import BLOCK, TicketNumbers
 from queue_core.catalog.slices.conditions import Rules
 from queue_core.catalog.slices.slices import ShardKey
 from queue_core.catalog.tables import slices
@@ -45,28 +45,35 @@ Numbers = Mapping[int, Sequence[int]]
 
 
 def new_ticket(
-    connection: Connection,
-    consumer: Consumer,
-    *,
-    seen: bool,
-    browsed: str | None = None,
-    locked: Life | None = None,
+    connection: Connection, consumer: Consumer, *, seen: bool, browsed: str | None = None
 ) -> tuple[int, int]:
     """
     Return the number of the consumer's next ticket, and the time; raises `ConsumerFenced`.
 
     With *seen*, its messages are handed out at once, without a plan. Such a ticket is never
-    requested again, and needs no row. *locked* is what the transaction has read when it locked the
-    consumer.
+    requested again, and needs no row.
     """
-    if seen and locked is not None and dialect.of(connection).keeps_versions:
-        number, fired_at = next_number(connection, consumer, locked)
-    else:
-        number, fired_at = next_ticket(connection, consumer)
+    number, fired_at = next_ticket(connection, consumer)
     if not seen or browsed is not None:
         row = {"consumer_id": consumer.id, "number": number, "fired_at": fired_at}
         connection.execute(insert(tickets).values(row | {"browsed": browsed}))
     return number, fired_at
+
+
+def reserved_ticket(
+    connection: Connection, consumer: Consumer, numbers: TicketNumbers, locked: Life
+) -> tuple[int, int, range]:
+    """
+    Return the same for a consumer whose row is locked, without a row, and a new block of numbers.
+
+    The block is to be kept after the commit, unless it is empty.
+    """
+    number = numbers.next(consumer, locked.last_ticket, locked.acknowledged)
+    if number is not None:
+        return number, locked.now(), range(0)
+    last, fired_at = next_ticket(connection, consumer, BLOCK)
+    block = range(last - BLOCK + 1, last + 1)
+    return block.start, fired_at, block[1:]
 
 
 def ticket_behind(connection: Connection, consumer: Consumer, after: int) -> int | None:
