@@ -203,7 +203,7 @@ class _Firing:
         seconds: float,
         lock: Lock,
         connection: Connection,
-        locked: consumers.Life | None,
+        locked: consumers.ConsumerRow | None,
     ) -> Fired:
         if self.ahead and not line.is_enough(connection, request, self.ahead):
             # Others have taken messages since the first look.

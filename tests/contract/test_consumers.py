@@ -45,7 +45,7 @@ def test_a_new_life_of_a_consumer_has_its_id_and_its_tickets_and_a_higher_epoch(
     queue = make_queue(store)
     ids = queue.load(orders(4))
     first = store.consumer("till-1")
-    queue.fire(2, consumer=first)
+    ticket = queue.fire(2, consumer=first).ticket.number
 
     second = store.consumer("till-1")
 
@@ -53,7 +53,7 @@ def test_a_new_life_of_a_consumer_has_its_id_and_its_tickets_and_a_higher_epoch(
     with store.catalog.read() as connection:
         assert consumers.by_name(connection, "till-1") == second
         assert consumers.by_name(connection, "till-2") is None
-    assert queue.fire(2, consumer=second).ticket.number == 2
+    assert queue.fire(2, consumer=second).ticket.number > ticket == 1
     # A person who names the consumer means its present life.
     assert queue.reload(ids, consumer="till-1") == 4
 

@@ -56,7 +56,7 @@ class Unacknowledged(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Life:
+class ConsumerRow:
     """The row of a consumer that a transaction has locked, as far as tickets need it."""
 
     last_ticket: int
@@ -144,7 +144,7 @@ def check(
     queue_ids: Sequence[int] = (),
     *,
     committed: int = 0,
-) -> Life:
+) -> ConsumerRow:
     """
     Lock the consumer until the transaction ends; raises `ConsumerFenced`.
 
@@ -162,7 +162,7 @@ def check(
     acknowledged = row.acknowledged or 0
     if acknowledged < committed:
         raise Unacknowledged
-    return Life(max(row.last_ticket, logged), acknowledged, row.at, time.monotonic())
+    return ConsumerRow(max(row.last_ticket, logged), acknowledged, row.at, time.monotonic())
 
 
 def check_life(connection: Connection, consumer: Consumer) -> None:

@@ -30,7 +30,7 @@ from sqlalchemy import (
 from queue_core.catalog import dialect
 from queue_core.catalog.damage import decoding
 from queue_core.catalog.holder_tables import consumers, tickets
-from queue_core.catalog.holders.consumers import Life, acknowledge, next_ticket
+from queue_core.catalog.holders.consumers import ConsumerRow, acknowledge, next_ticket
 from queue_core.catalog.holders.ticket_numbers import BLOCK, TicketNumbers
 from queue_core.catalog.slices.conditions import Rules
 from queue_core.catalog.slices.slices import ShardKey
@@ -61,7 +61,7 @@ def new_ticket(
 
 
 def reserved_ticket(
-    connection: Connection, consumer: Consumer, numbers: TicketNumbers, locked: Life
+    connection: Connection, consumer: Consumer, numbers: TicketNumbers, locked: ConsumerRow
 ) -> tuple[int, int, range]:
     """
     Return the same for a consumer whose row is locked, without a row, and a new block of numbers.
