@@ -14,6 +14,7 @@ from sqlalchemy import (
     Row,
     String,
     Table,
+    case,
     delete,
     func,
     insert,
@@ -122,11 +123,18 @@ def last_ids(connection: Connection) -> dict[str, int]:
 
 
 def skip_ids(connection: Connection, last: Mapping[str, int], jump: int) -> None:
-    """Let the next ids begin so far after the *last* ones, and raise all epochs by as much."""
+    """
+    Let the next ids begin so far after the *last* ones, and raise all epochs by as much.
+
+    So are the tickets of consumers that are no queries: a process that was not stopped must not
+    settle what the next life of its consumer holds. A query compares its own with its checkpoint.
+    """
     for table in NUMBERED:
         dialect.of(connection).raise_ids(connection, table, last[table.name] + jump)
-    epoch = consumers.c.epoch + jump
-    connection.execute(update(consumers).values(seals.changing(consumers, epoch=epoch)))
+    number = consumers.c.last_ticket
+    last_ticket = case((consumers.c.ack.is_(None), number + jump), else_=number)
+    raised = seals.changing(consumers, epoch=consumers.c.epoch + jump, last_ticket=last_ticket)
+    connection.execute(update(consumers).values(raised))
 
 
 def _type_of(kind: Any) -> pa.DataType:

@@ -426,6 +426,22 @@ def test_what_was_settled_since_is_there_again(store, queue, folder, segments, l
             audit(again)
 
 
+@EVERYWHERE
+def test_no_ticket_is_assigned_twice(store, queue, folder):
+    """Else a process that was not stopped settles what the next life of its consumer holds."""
+    consumer = store.consumer("till")
+    store.admin.backup(folder)
+    old = queue.fire(3, consumer=consumer)
+
+    over(store, folder)
+    with Store(store.address, create=False) as again:
+        same = again.queue("orders")
+        new = same.fire(3, consumer=again.consumer("till"))
+        assert set(new.ids.to_pylist()) == set(old.ids.to_pylist())
+        assert queue.delete(old) == 0
+        assert same.delete(new) == 3
+
+
 def delete_all(store):
     queue = store.queue("orders")
     queue.sweep(0.0, dead_after=0.0)
