@@ -1,6 +1,7 @@
 """What holds for the store of every test of a verb, when the test is over."""
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +11,7 @@ from queue_core import Store
 from queue_core.values.address import Address
 from tests.books import audit
 from tests.command_line import Ignis, runner
+from tests.servers import Postgres
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -23,6 +25,16 @@ def _books_agree(request: pytest.FixtureRequest) -> Iterator[None]:
     yield
     if store is not None and request.node.get_closest_marker("spoiled") is None:
         audit(store)
+
+
+@pytest.fixture
+def on_postgres(postgres: Postgres, tmp_path: Path) -> Iterator[Store]:
+    """A store with its catalog in PostgreSQL, for tests of what only a server does."""
+    with (
+        postgres.database(ready=True) as url,
+        Store(Address.of(catalog=url, storage=tmp_path / "store")) as store,
+    ):
+        yield store
 
 
 @pytest.fixture

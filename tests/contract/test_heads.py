@@ -6,11 +6,9 @@ import psycopg
 import pytest
 from sqlalchemy import event, select, text
 
-from queue_core import Store
 from queue_core.catalog.holders import interests
 from queue_core.catalog.tables import shard_locks
 from queue_core.selection import acquire
-from queue_core.values.address import Address
 from tests.books import audit
 from tests.factories import load_singly, make_queue, numbers_of
 
@@ -22,12 +20,8 @@ pytestmark = [pytest.mark.postgres, pytest.mark.each_catalog]
 
 
 @pytest.fixture
-def store(postgres, tmp_path):
-    with (
-        postgres.database(ready=True) as url,
-        Store(Address.of(catalog=url, storage=tmp_path / "store")) as store,
-    ):
-        yield store
+def store(on_postgres):
+    return on_postgres
 
 
 @pytest.fixture(params=[1, 4])

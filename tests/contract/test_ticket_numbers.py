@@ -9,7 +9,6 @@ from queue_core import Store
 from queue_core.catalog.holder_tables import consumers
 from queue_core.catalog.holders.ticket_numbers import BLOCK
 from queue_core.support import faults
-from queue_core.values.address import Address
 from tests.books import audit
 from tests.factories import load_singly, make_queue, planned
 from tests.forks import in_a_fork
@@ -18,12 +17,8 @@ pytestmark = [pytest.mark.postgres, pytest.mark.each_catalog]
 
 
 @pytest.fixture
-def store(postgres, tmp_path):
-    with (
-        postgres.database(ready=True) as url,
-        Store(Address.of(catalog=url, storage=tmp_path / "store")) as store,
-    ):
-        yield store
+def store(on_postgres):
+    return on_postgres
 
 
 @pytest.fixture
