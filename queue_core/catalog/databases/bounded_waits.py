@@ -49,10 +49,12 @@ _LIMIT = (
 )
 # What is read often is in memory, and a table that is small when a statement is planned may have
 # many versions of its rows a moment later: an index is never much slower. A bitmap would read all
-# versions of a row before the newest one is picked.
+# versions of a row before the newest one is picked. Where no index serves, a server older than 18
+# reckons with 10^10 for the whole table, and would compile such a statement.
 _READ_LIMIT = (
     "SELECT setting, pg_backend_pid(), set_config('random_page_cost', '0.1', false), "
-    "set_config('enable_bitmapscan', 'off', false) "
+    "set_config('enable_bitmapscan', 'off', false), "
+    "set_config('enable_seqscan', 'off', false), set_config('jit', 'off', false) "
     "FROM pg_settings WHERE name = 'statement_timeout'"
 )
 
