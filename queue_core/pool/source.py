@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from sqlalchemy import Connection
 
 from queue_core.catalog.holders import interests
@@ -35,7 +36,7 @@ from queue_core.support.coalescing import Coalescer
 from queue_core.values.histogram import Measured
 from queue_core.values.ids import IdSet
 from queue_core.values.model import Consumer, Magazine
-from queue_core.values.outcomes import UNHANDLED, Settlement
+from queue_core.values.outcomes import RELOAD, UNHANDLED, Settlement
 from queue_core.values.retry import Retry
 from queue_core.waiting.firing import Firing
 
@@ -207,10 +208,11 @@ class AcquiringSource(MessageSource):
         return self._alone.next(1) if self._late else None
 
     def settle(self, outcomes: PoolOutcomes) -> Settled:
-        """Settle; others of their groups, or below limits in flight, can be fired then."""
+        """Settle; reloaded ones, others of their groups or below limits, can be fired then."""
         settled = (self._settle if outcomes.output is None else self._settle_and_load)(outcomes)
         limited = any(limit.in_flight is not None for limit in self._queue.opened.limits)
-        if limited or self._queue.info.settings.group is not None:
+        reloads = pc.index(settled.settlement.column("outcome"), RELOAD).as_py() >= 0
+        if reloads or limited or self._queue.info.settings.group is not None:
             self._on_available()
         return settled
 

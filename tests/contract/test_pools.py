@@ -6,16 +6,22 @@ Other processes are other stores here; `tests/processes/test_hand_over.py` kills
 import os
 import re
 import threading
+from functools import partial
 from socket import gethostname
 
 import pytest
 
 from queue_core import ConsumerPool
+from queue_core.catalog import notifications
 from queue_core.catalog.holders import interests
+from queue_core.catalog.poller import Poller
 from queue_core.errors import BadOption, ConsumerFenced, QueueTaken
+from queue_core.pool import dispatcher
+from queue_core.pool.source import AcquiringSource
 from queue_core.values.names import is_of_process
 from tests.contract.pools import PATIENCE, Recorder, eventually
 from tests.factories import make_queue, orders
+from tests.waiting import Caller
 
 
 @pytest.fixture(autouse=True)
@@ -184,6 +190,37 @@ def test_a_removed_worker_finishes_before_the_pool_ends(store, queue):
     stopping.join(PATIENCE)
 
     assert pool.counts == {"deleted": 4}
+
+
+def test_drain_waits_for_what_a_removed_worker_gives_back(store, queue, monkeypatch):
+    """Even if no notification and no look of the dispatcher comes to help."""
+    monkeypatch.setattr(notifications, "notify", lambda *_: None)
+    monkeypatch.setattr(dispatcher, "Poller", partial(Poller, blind=10 * PATIENCE))
+    take, taken, go_on = AcquiringSource.take, threading.Event(), threading.Event()
+
+    def late(self, limit):
+        batch = take(self, limit)
+        if batch is not None and not taken.is_set():
+            taken.set()
+            assert go_on.wait(PATIENCE)
+        return batch
+
+    monkeypatch.setattr(AcquiringSource, "take", late)
+    queue.load(orders(1))
+    recorder = Recorder()
+    with ConsumerPool(store, "orders", recorder, concurrency=1, tasks=[]) as pool:
+        assert taken.wait(PATIENCE)
+        assert pool.decrease() == 0
+        pool.increase()
+        manager = next(iter(pool._life._sources)).manager
+        eventually(lambda: not manager.has_work)
+        looked = manager.arrival
+        draining = Caller(lambda: (pool.drain(PATIENCE), recorder.numbers))
+        # The worker that is left has found nothing, since the other one has it in hand.
+        eventually(lambda: manager.arrival > looked and not manager.has_work)
+        go_on.set()
+        assert draining.done() == (True, [0])
+        assert pool.counts == {"reloaded": 1, "deleted": 1}
 
 
 def test_a_stopped_pool_leaves_no_thread_behind(store, queue):
