@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 import sqlalchemy as sa
 from typer.testing import CliRunner
@@ -18,6 +21,8 @@ from tests.dump import log_in_a_minute
 from tests.factories import make_batch, make_queue, make_staged, orders
 
 pytestmark = pytest.mark.postgres
+
+OPERATIONS = (Path(__file__).parents[2] / "docs" / "operations.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture
@@ -123,6 +128,29 @@ def test_a_producer_loads_and_sees_and_takes_nothing(owner, as_role, monkeypatch
     )
     assert waiting.num_rows == 35
     assert owner.queue("orders").browse().num_rows == 35
+
+
+def test_a_producer_loads_a_fair_queue_only_with_one_more_statement(owner, as_role):
+    """Who reads `flows` sees which values of `fair_by` load how much."""
+    fair = make_queue(owner, "fair", shards=2, fair_by="customer", max_size=100)
+    producer = as_role("producer")
+    queue = producer.queue("fair")
+    for loads in (lambda: queue.load(orders(5)), lambda: publish(queue, 0)):
+        with pytest.raises(CatalogForbidden, match="permission denied for table flows"):
+            loads()
+    audit(owner)
+    assert fair.browse().num_rows == 0
+
+    (statement,) = re.findall(r"^GRANT .* ON flows TO shop_loader;$", OPERATIONS, re.MULTILINE)
+    change(owner, statement.replace("shop_loader", sa.make_url(producer.catalog.url).username))
+    queue.load(orders(5))
+    assert publish(queue, 0)
+    queue.load(orders(20, 30))
+    assert len(fair.fire("all")) == 35
+    refused(
+        lambda: change(producer, "DELETE FROM flows"),
+        lambda: change(producer, "UPDATE flows SET flow = 9"),
+    )
 
 
 def read(store, statement):
