@@ -9,13 +9,14 @@ import os
 import pytest
 from sqlalchemy import func, select, update
 
-from queue_core import Store
+from queue_core import ConsumerPool, Store
 from queue_core.catalog.holders import consumers, leases
 from queue_core.catalog.tables import facts, files
 from queue_core.consumers.presence import implicit_consumer
 from queue_core.errors import (
     BadOption,
     CatalogUnavailable,
+    Conflict,
     ConsumerFenced,
     DamagedBackup,
     FormatTooNew,
@@ -28,6 +29,7 @@ from queue_core.upkeep.backup.hold import Hold
 from queue_core.upkeep.backup.verify import verify
 from queue_core.waiting.publish import publish_once
 from tests.books import audit
+from tests.contract.pools import PATIENCE, Recorder
 from tests.dump import dump
 from tests.factories import make_batch, make_queue, make_staged, numbers_of, orders
 from tests.storages import EVERYWHERE
@@ -506,6 +508,41 @@ def test_a_process_from_before_the_restore_is_fenced_off(store, queue, folder, m
         queue.fire(max_messages=1)
     queue.delete(firing)
     assert everything(store) == list(range(15))
+
+
+def test_a_process_that_was_not_stopped_takes_and_settles_as_the_page_says(store, queue, folder):
+    """No life of its consumers has begun since."""
+    till = store.consumer("till", beats=True)
+    held, kept = queue.fire(4, consumer=till), queue.get_and_keep(1)
+    store.admin.backup(folder)
+    since = queue.fire(3, consumer=till)
+    with ConsumerPool(store, "orders", sleeps := Recorder(), concurrency=1, batch=2) as pool:
+        sleeps.open.clear()
+        sleeps.wait()
+        over(store, folder)
+        waiting = queue.peek(100).num_rows
+
+        for takes in (
+            lambda: queue.fire(1),
+            lambda: queue.fire(1, consumer=till),
+            lambda: queue.get_and_keep(1),
+            lambda: store.catalog.write(lambda connection: consumers.heartbeat(connection, till)),
+        ):
+            with pytest.raises(ConsumerFenced):
+                takes()
+        assert queue.delete(since) == queue.delete(since.ids) == queue.sideline(since) == 0
+        with pytest.raises(Conflict):
+            store.catalog.write(lambda connection: queue.within(connection).delete(since))
+        assert queue.delete(held.ids) == queue.delete(held.ids, consumer=till) == 0
+        assert (queue.delete(held), queue.delete(kept)) == (4, 1)
+        queue.load(orders(1, 100))
+        assert queue.peek(100).num_rows == waiting + 1
+        sleeps.open.set()
+        with pytest.raises(ConsumerFenced):
+            pool.drain(PATIENCE)
+        with pytest.raises(ConsumerFenced):
+            pool.stop()
+        assert set(pool.counts) <= {"lost"}
 
 
 def test_a_restore_that_dies_in_the_transaction_changes_nothing(store, queue, folder, monkeypatch):

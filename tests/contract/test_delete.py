@@ -120,10 +120,10 @@ def test_the_id_of_a_foreign_message_is_refused_and_nothing_is_settled(store, ve
 # --- messages that were taken back, and that others hold now --------------------------------------
 
 
-def taken_back(queue):
+def taken_back(queue, **how):
     """Fired messages, which were swept and shovelled while their consumer slept."""
     queue.load(orders(10))
-    firing = queue.fire("all")
+    firing = queue.fire("all", **how)
     queue.sweep(0)
     queue.shovel()
     return firing
@@ -151,6 +151,20 @@ def test_bare_ids_settle_nothing_that_another_process_holds(store, caplog, verb)
         caplog.text
     )
     assert settle(firing.ids, consumer=other) == 10
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_bare_ids_settle_nothing_that_the_next_life_of_a_consumer_holds(store):
+    """As they do not if the consumer of the former life is given."""
+    queue = make_queue(store)
+    till = store.consumer("till")
+    firing = taken_back(queue, consumer=till)
+    in_a_fork(lambda: len(queue.fire(4, consumer=store.consumer("till"))))
+
+    assert queue.delete(firing.ids) == queue.delete(firing.ids, consumer=till) == 0
+    mine = queue.fire(6, consumer=store.consumer("till"))
+    assert queue.delete(firing.ids) == 10
+    assert len(mine) == 6
 
 
 @pytest.mark.parametrize("verb", ["delete", "sideline", "reload"])

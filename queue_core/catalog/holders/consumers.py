@@ -72,8 +72,8 @@ class ConsumerRow:
 
 _log = logging.getLogger(__name__)
 
-#: The names that this process has enlisted, by catalog. A forked child has none of them.
-_own: defaultdict[URL, set[str]] = defaultdict(set)
+#: The lives that this process has begun, by catalog. A forked child has none of them.
+_own: defaultdict[URL, set[tuple[str, int]]] = defaultdict(set)
 os.register_at_fork(after_in_child=_own.clear)
 
 
@@ -114,14 +114,15 @@ def enlist(
     consumer = Consumer(id=row.id, name=name, epoch=row.epoch)
     if follows not in (None, row.epoch - 1):
         raise fenced(consumer)
-    _own[connection.engine.url].add(name)
+    _own[connection.engine.url].add((name, row.epoch))
     return consumer
 
 
 def own_ids(connection: Connection) -> list[int]:
-    """Return the ids of the consumers that this process has enlisted in this catalog."""
-    given = {"names": sorted(_own[connection.engine.url])}
-    return list(connection.scalars(_NAMED, given))
+    """Return the ids of the consumers of this catalog whose present life is of this process."""
+    own = _own[connection.engine.url]
+    given = {"names": sorted({name for name, _ in own})}
+    return [row.id for row in connection.execute(_NAMED, given) if (row.name, row.epoch) in own]
 
 
 def by_name(connection: Connection, name: str) -> Consumer | None:
@@ -366,7 +367,9 @@ _LOCKING = (
 _NAMING = select(consumers.c.id, consumers.c.name).where(
     dialect.one_of_given(consumers.c.id, "these")
 )
-_NAMED = select(consumers.c.id).where(dialect.one_of_given(consumers.c.name, "names"))
+_NAMED = select(consumers.c.id, consumers.c.name, consumers.c.epoch).where(
+    dialect.one_of_given(consumers.c.name, "names")
+)
 
 
 def fenced(consumer: Consumer) -> ConsumerFenced:
