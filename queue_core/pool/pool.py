@@ -108,8 +108,9 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
         exclusive: Whether only this pool may fire from the queues while it runs.
         single_active: Whether only one of all consumers that set this is active. The others stand
             by and take over when it stops.
-        browse: Whether to show every message once and take none. Cannot be combined with
-            *selector*, *order_by*, *order*, *max_in_flight*, *exclusive* or *single_active*.
+        browse: Whether to take none, and show each message once that is there when the pool looks:
+            what others delete before is not shown. Cannot be combined with *selector*, *order_by*,
+            *order*, *max_in_flight*, *exclusive* or *single_active*.
         pressure: A `Pressure` that suspends all pools that share it while it is applied.
         name: The consumer's name, unique by default. Starting a pool ends a running pool of the
             same name. A browser continues where the last browser of its name ended; a batch whose

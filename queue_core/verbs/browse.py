@@ -1,4 +1,4 @@
-"""Browse: show every message once, and take none.
+"""Browse: show each message once, and take none.
 
 A browser's ticket holds no slices. It records a window of places in each shard, from the end of the
 browser's last ticket to the load pointer. The windows of shards that it does not show are empty:

@@ -3,6 +3,7 @@
 import pytest
 from sqlalchemy import update
 
+from queue_core import ConsumerPool
 from queue_core.catalog import holder_tables
 from queue_core.errors import ConsumerFenced
 from queue_core.segments.reader import read_table
@@ -10,6 +11,7 @@ from queue_core.selection.request import FireRequest, Horizon
 from queue_core.values.model import Magazine, TicketRange
 from queue_core.verbs.acknowledge import acknowledge
 from queue_core.verbs.browse import browse_next, browsed
+from tests.contract.pools import PATIENCE, Recorder
 from tests.dump import dump
 from tests.factories import make_queue, numbers_of, orders
 
@@ -82,6 +84,21 @@ def test_what_others_hold_is_seen_and_what_is_gone_is_not(store, browser):
     queue.load(orders(2, 6))
     queue.reload(queue.fire("all"))
     assert all_shown(store, queue, browser) == [[6, 7]]
+
+
+def test_a_pool_that_browses_shows_what_is_there_when_it_looks(store):
+    queue = make_queue(store)
+    queue.load(orders(3))
+    recorder = Recorder()
+    recorder.open.clear()
+    with ConsumerPool(store, "orders", recorder, browse=True, batch=1) as browser:
+        recorder.wait()
+        # Others are quicker.
+        assert queue.delete(queue.fire("all")) == 3
+        queue.load(orders(1, 3))
+        recorder.open.set()
+        assert browser.drain(PATIENCE)
+    assert recorder.numbers == [0, 3]
 
 
 def test_the_sideline_can_be_browsed_too(store, browser):
