@@ -59,9 +59,9 @@ class OutcomeBuffer:
         linger = LOAD_LINGER_SECONDS if loads and self._linger else self._linger
         return bool(self._by_source) and time.monotonic() - self._since >= linger
 
-    def settle(self, ending: threading.Event) -> None:
+    def settle(self, stopping: threading.Event) -> None:
         """
-        Settle everything; while the catalog is unavailable, retry until *ending* is set.
+        Settle everything; while the catalog is unavailable, retry until *stopping* is set.
 
         While the output queue is full, or its storage is not there, wait too. At the end, the
         messages are then put back.
@@ -74,7 +74,7 @@ class OutcomeBuffer:
             if source.output is not None:
                 parts = [(batch.fit(), batch.messages.num_rows) for batch in batches]
                 outcomes = source.output.outcomes_of(left, parts)
-            settled = _settled(source, outcomes, ending)
+            settled = _settled(source, outcomes, stopping)
             if left is rows:
                 rows = settled.settlement
             del self._by_source[source]
@@ -86,9 +86,9 @@ class OutcomeBuffer:
             self._on_settled(counts, size)
 
 
-def _settled(source: MessageSource, outcomes: PoolOutcomes, ending: threading.Event) -> Settled:
+def _settled(source: MessageSource, outcomes: PoolOutcomes, stopping: threading.Event) -> Settled:
     """
-    Settle, and again after a while what is left, until *ending* is set.
+    Settle, and again after a while what is left, until *stopping* is set.
 
     If their rows cannot be loaded then, the messages that have rows are put back.
     """
@@ -103,7 +103,7 @@ def _settled(source: MessageSource, outcomes: PoolOutcomes, ending: threading.Ev
             pause = 0.0 if is_full else RETRY_SECONDS
             if pause:
                 source.trouble.failed(error, "settle")
-            if ending.wait(pause):
+            if stopping.wait(pause):
                 if outcomes.output is None:
                     raise
                 outcomes = outcomes.put_back()

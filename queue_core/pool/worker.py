@@ -14,7 +14,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from queue_core.consumers.consumer import QueueConsumer
 from queue_core.consumers.trace import Step, record
@@ -69,6 +69,8 @@ class WorkerContext:
     #: The names of queues that were deactivated or dropped, and what is called with such an error.
     ended: Set[str]
     end_queue: Callable[[str, IgnisError], None]
+    #: Set when the pool ends: what cannot be settled then is left to others.
+    stopping: threading.Event = field(default_factory=threading.Event)
 
 
 class Worker:
@@ -149,7 +151,7 @@ class Worker:
 
     def settle(self) -> None:
         """Settle the outcomes of a batch that was cancelled."""
-        self._outcomes.settle(self.ending)
+        self._outcomes.settle(self._context.stopping)
 
     def time_out_after(self, seconds: float, limit: str) -> None:
         """Time out the call in progress after *seconds*, the limit of a name."""
@@ -206,14 +208,14 @@ class Worker:
         try:
             # Finish the batch of a thread that this one took over from.
             self._finish()
-            self._outcomes.settle(self.ending)
+            self._outcomes.settle(self._context.stopping)
             while not self.ending.is_set():
                 self._wake.wait()
                 self._wake.clear()
                 record(Step.SCHEDULER_BEGINS_WORK, self.name)
                 for consumer in self._ready.visit():
                     self._serve(consumer)
-                self._outcomes.settle(self.ending)
+                self._outcomes.settle(self._context.stopping)
         except Superseded:
             # Another thread continues.
             return
@@ -277,7 +279,7 @@ class Worker:
             # During a slow call, outcomes of large messages would take the room of other workers.
             is_large = self._outcomes.bytes > self._context.held.few
             if refused is not None or is_large or self._outcomes.is_due:
-                self._outcomes.settle(self.ending)
+                self._outcomes.settle(self._context.stopping)
             if refused is not None:
                 raise refusal(refused, [each.manager.queue for each in self._context.sources])
 

@@ -18,7 +18,6 @@ class Workers:
         self._lock = threading.Lock()
         #: Held while workers are added or removed, so that each of them was started before it ends.
         self._scaling = threading.Lock()
-        self._stopped = False
         self._workers: list[Worker] = []
         #: Removed workers, which finish their current batch.
         self._leaving: list[Worker] = []
@@ -33,7 +32,9 @@ class Workers:
         """Add up to *by* workers, to 100 in all; return their new number, 0 after `stop`."""
         with self._scaling:
             with self._lock:
-                room = 0 if self._stopped else MAX_CONCURRENCY - len(self._workers)
+                room = (
+                    0 if self._context.stopping.is_set() else MAX_CONCURRENCY - len(self._workers)
+                )
                 more = max(min(by, room), 0)
                 first = self._started + 1
                 self._started += more
@@ -67,13 +68,14 @@ class Workers:
 
     def end(self) -> None:
         """Have all workers take no more messages."""
+        self._context.stopping.set()
         for worker in self._current():
             worker.end()
 
     def stop(self, seconds: float) -> None:
         """Remove all workers; after *seconds*, cancel the batches that are not finished."""
         with self._scaling, self._lock:
-            self._stopped = True
+            self._context.stopping.set()
             workers, self._workers, self._leaving = self._workers + self._leaving, [], []
         for worker in workers:
             worker.end()

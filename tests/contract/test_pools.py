@@ -15,8 +15,8 @@ from queue_core import ConsumerPool
 from queue_core.catalog import notifications
 from queue_core.catalog.holders import interests
 from queue_core.catalog.poller import Poller
-from queue_core.errors import BadOption, ConsumerFenced, QueueTaken
-from queue_core.pool import dispatcher
+from queue_core.errors import BadOption, CatalogUnavailable, ConsumerFenced, QueueTaken
+from queue_core.pool import dispatcher, outcome_buffer
 from queue_core.pool.source import AcquiringSource
 from queue_core.values.names import is_of_process
 from tests.contract.pools import PATIENCE, Recorder, eventually
@@ -190,6 +190,29 @@ def test_a_removed_worker_finishes_before_the_pool_ends(store, queue):
     stopping.join(PATIENCE)
 
     assert pool.counts == {"deleted": 4}
+
+
+def test_a_worker_that_is_removed_during_an_outage_settles_after_it(store, queue, monkeypatch):
+    """It ended its pool, with the error of the outage."""
+    settle, tried, back = AcquiringSource.settle, threading.Semaphore(0), threading.Event()
+
+    def away(self, outcomes):
+        tried.release()
+        if not back.is_set():
+            raise CatalogUnavailable("away")
+        return settle(self, outcomes)
+
+    monkeypatch.setattr(AcquiringSource, "settle", away)
+    monkeypatch.setattr(outcome_buffer, "RETRY_SECONDS", 0.01)
+    queue.load(orders(1))
+    with ConsumerPool(store, "orders", Recorder(), concurrency=2, tasks=[]) as pool:
+        assert tried.acquire(timeout=PATIENCE)
+        assert (pool.decrease(2), pool.increase()) == (0, 1)
+        for _ in range(3):
+            assert tried.acquire(timeout=PATIENCE)
+        back.set()
+        assert pool.drain(PATIENCE)
+        assert pool.counts == {"deleted": 1}
 
 
 def test_drain_waits_for_what_a_removed_worker_gives_back(store, queue, monkeypatch):
