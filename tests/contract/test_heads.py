@@ -252,4 +252,5 @@ def test_a_server_can_publish_all_changes(store):
 def test_the_planner_prefers_an_index(store):
     with store.catalog.read() as connection:
         assert connection.scalar(text("SHOW random_page_cost")) == "0.1"
-        assert connection.scalar(text("SHOW enable_bitmapscan")) == "off"
+        for way in ("enable_seqscan", "enable_bitmapscan", "jit"):
+            assert connection.scalar(text(f"SHOW {way}")) == "off"

@@ -64,7 +64,7 @@ assert by_credit.messages.sum() == 4_000
 assert sum(shown) >= waiting == 1_000
 assert "has it to itself" in refused
 assert stood_by == 0 and turns[standby] == 200
-assert [int(step) for step in traced.steps[:12]] == list(range(1, 13))
+assert {int(step) for step in traced.steps} >= {*range(1, 13)}
 assert len(picture.axes) == 3
 """,
     "05_objects_and_care": """
