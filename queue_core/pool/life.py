@@ -81,6 +81,8 @@ class PoolLife:
         self._seen_at, self._numbers = -inf, dict[str, int]()
         #: The queues that were deactivated or dropped since the start.
         self._ended_queues: set[str] = set()
+        #: Whether messages that were fired ahead are in nobody's hands just now.
+        self._gives_back = False
         #: The error that ended the pool early, if one did.
         self.error: BaseException | None = None
         self.ended = threading.Event()
@@ -333,8 +335,12 @@ class PoolLife:
 
     def _give_back(self) -> None:
         """Reload the messages that were fired ahead."""
-        for source in self._sources.values():
-            source.give_back()
+        self._gives_back = True
+        try:
+            for source in self._sources.values():
+                source.give_back()
+        finally:
+            self._gives_back = False
 
     def _is_idle(self, since: float) -> bool:
         if self._seen_at < since:
@@ -344,8 +350,9 @@ class PoolLife:
         is_idle = not self.paused_queues and self.workers.found_nothing and self.credit.used == 0
         # A consumer that could not take messages has found nothing either.
         is_idle = is_idle and not self._is_in_trouble and not self._is_refused
-        # A batch may have been settled between the two looks, which frees others of its groups.
-        return is_idle and self.workers.arrivals == arrivals
+        # Between the two looks, messages may have gone back, or a batch may have been settled,
+        # which frees others of its groups.
+        return is_idle and not self._gives_back and self.workers.arrivals == arrivals
 
     @property
     def _is_in_trouble(self) -> bool:

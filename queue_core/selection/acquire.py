@@ -191,7 +191,7 @@ def _take_limited(
     backlogs of the shards that were locked.
     """
     if request.terms.weights:
-        return _take_by_weight(connection, request, limit, lock), False, None, {}
+        return _take_by_weight(connection, request, limit, lock, seen), False, None, {}
     backlog, waited = choose_shards(connection, request, lock, limit, seen=seen)
     full = False
     chosen = _take_evenly(connection, request, backlog, limit, lock)
@@ -216,10 +216,14 @@ def _take_limited(
 
 
 def _take_by_weight(
-    connection: Connection, request: FireRequest, limit: int, lock: Lock
+    connection: Connection,
+    request: FireRequest,
+    limit: int,
+    lock: Lock,
+    seen: Mapping[ShardKey, Backlog] | None,
 ) -> dict[ShardKey, list[Taken]]:
     """Take a number of messages from all shards, since each queue's part depends on the others."""
-    backlog = _backlog(connection, request, lock)
+    backlog = _backlog(connection, request, lock, seen)
     chosen = _take_evenly(connection, request, backlog, limit, lock)
     waiting = sum(shard.waiting for shard in backlog.values())
     if backlog and _count(chosen) < min(limit, max(waiting, 1)):

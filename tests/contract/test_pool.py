@@ -19,6 +19,7 @@ from queue_core.consumers.trace import Step
 from queue_core.errors import BadOption, BadSelector, SchemaMismatch
 from queue_core.pool import dispatcher
 from queue_core.pool.dispatcher import close_dispatcher, open_dispatcher
+from queue_core.pool.source import AcquiringSource
 from queue_core.queue.opened import OpenedQueue
 from tests.contract.pools import PATIENCE, Recorder, eventually
 from tests.factories import make_queue, numbers_of, orders
@@ -357,6 +358,35 @@ def test_prefetched_messages_go_back_when_the_pool_is_paused(store, queue):
         eventually(lambda: queue.metadata()["in_flight"].to_pylist() == [0] * 4)
         assert 0 < queue.browse().num_rows < 20_000
         pool.resume()
+        assert pool.drain(PATIENCE)
+
+    assert recorder.numbers == list(range(20_000))
+
+
+def test_drain_waits_for_prefetched_messages_that_go_back(store, queue, monkeypatch):
+    """The pool goes on before they are back, and finds nothing meanwhile."""
+    reload, begun, go_on = AcquiringSource._reload, threading.Event(), threading.Event()
+
+    def slowly(self, ids):
+        begun.set()
+        assert go_on.wait(PATIENCE)
+        reload(self, ids)
+
+    monkeypatch.setattr(AcquiringSource, "_reload", slowly)
+    queue.load(orders(20_000))
+    recorder = Recorder()
+    with ConsumerPool(
+        store, "orders", recorder, concurrency=2, batch=10, handler_timeout=2, tasks=[]
+    ) as pool:
+        eventually(lambda: len(recorder.messages) > 500)
+        while not begun.is_set():
+            # At a pause, all messages may be in the hands of workers.
+            pool.pause()
+            begun.wait(0.7)
+            pool.resume()
+        eventually(lambda: pool._life.workers.found_nothing)
+        assert not pool.drain(0.5)
+        go_on.set()
         assert pool.drain(PATIENCE)
 
     assert recorder.numbers == list(range(20_000))
