@@ -75,12 +75,14 @@ def test_it_runs_the_tasks_of_the_queues_that_are_named_even_when_one_is_dropped
 
 def test_it_leads_while_it_runs_and_ends_with_its_thread(store):
     make_queue(store)
+    before = {*threading.enumerate()}
 
     with store.side_tasks("orders", tasks=["sweep"]):
         eventually(lambda: leader(store))
+        assert "ignis-side-tasks" in {thread.name for thread in {*threading.enumerate()} - before}
 
     assert leader(store) is None
-    assert "ignis-side-tasks" not in {thread.name for thread in threading.enumerate()}
+    assert "ignis-side-tasks" not in {thread.name for thread in {*threading.enumerate()} - before}
 
 
 def test_a_zookeeper_elects_the_leader_among_plain_stores(store, address, zookeeper):
