@@ -23,7 +23,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StructField, StructType
 
 from queue_core.support.durable import sync
 
@@ -112,10 +112,11 @@ class BareSource(DataSource):
         return "bare"
 
     def schema(self) -> StructType:
-        """That of the first file."""
+        """That of the first file; any column may be null, as in Spark's own formats of files."""
         first = next(Path(self.options["path"]).glob("*.arrow"))
         with pa.memory_map(str(first)) as source:
-            return from_arrow_schema(pa.ipc.open_file(source).schema)
+            found = from_arrow_schema(pa.ipc.open_file(source).schema)
+        return StructType([StructField(each.name, each.dataType) for each in found])
 
     def streamReader(self, schema: StructType) -> BareStreamReader:
         """All files as one micro-batch."""
