@@ -11,7 +11,7 @@ from unittest import mock
 import pyarrow as pa
 import pytest
 
-from queue_core import ConsumerPool, Later, Pressure, batch_handler
+from queue_core import ConsumerPool, Later, Pressure, Queue, batch_handler
 from queue_core.catalog.poller import Poller
 from queue_core.consumers import trace
 from queue_core.consumers.manager import NotifyReason
@@ -19,7 +19,6 @@ from queue_core.consumers.trace import Step
 from queue_core.errors import BadOption, BadSelector, SchemaMismatch
 from queue_core.pool import dispatcher
 from queue_core.pool.dispatcher import close_dispatcher, open_dispatcher
-from queue_core.pool.source import AcquiringSource
 from queue_core.queue.opened import OpenedQueue
 from tests.contract.pools import PATIENCE, Recorder, eventually
 from tests.factories import make_queue, numbers_of, orders
@@ -365,14 +364,15 @@ def test_prefetched_messages_go_back_when_the_pool_is_paused(store, queue):
 
 def test_drain_waits_for_prefetched_messages_that_go_back(store, queue, monkeypatch):
     """The pool goes on before they are back, and finds nothing meanwhile."""
-    reload, begun, go_on = AcquiringSource._reload, threading.Event(), threading.Event()
+    settle, begun, go_on = Queue.settle, threading.Event(), threading.Event()
 
-    def slowly(self, ids):
-        begun.set()
-        assert go_on.wait(PATIENCE)
-        reload(self, ids)
+    def slowly(self, outcomes, *given):
+        if outcomes.reloaded:
+            begun.set()
+            assert go_on.wait(PATIENCE)
+        return settle(self, outcomes, *given)
 
-    monkeypatch.setattr(AcquiringSource, "_reload", slowly)
+    monkeypatch.setattr(Queue, "settle", slowly)
     queue.load(orders(20_000))
     recorder = Recorder()
     with ConsumerPool(
@@ -384,8 +384,7 @@ def test_drain_waits_for_prefetched_messages_that_go_back(store, queue, monkeypa
             pool.pause()
             begun.wait(0.7)
             pool.resume()
-        eventually(lambda: pool._life.workers.found_nothing)
-        assert not pool.drain(0.5)
+        assert not pool.drain(1.0)
         go_on.set()
         assert pool.drain(PATIENCE)
 

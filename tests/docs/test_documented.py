@@ -51,6 +51,7 @@ ERRORS_OF_OTHERS = {
     "CancelledError",
     "FileNotFoundError",
     "NoSuchMethodError",
+    "StackOverflowError",
 }
 #: Mistakes that docs/troubleshooting.md makes on purpose.
 MISTAKES = {"maxMessagePerTrigger", "shovle"}
