@@ -23,7 +23,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import StructType
 
 from queue_core.support.durable import sync
 
@@ -69,14 +69,16 @@ class _Writer:
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
         self._folder = options["path"]
         self._syncs = options.get("sync") == "true"
-        self._schema = to_arrow_schema(schema, timezone="UTC")
+        # Any column may be null, as in Spark's own formats of files.
+        fields = to_arrow_schema(schema, timezone="UTC")
+        self._schema = pa.schema([field.with_nullable(True) for field in fields])
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write a partition into one file, in batches of the size that reading likes."""
         path = Path(self._folder) / f"{uuid.uuid4().hex}.arrow"
         with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, self._schema) as writer:
             for batch in iterator:
-                writer.write_batch(batch)
+                writer.write_batch(pa.RecordBatch.from_arrays(batch.columns, schema=self._schema))
         if self._syncs:
             sync(path)
             sync(path.parent)
@@ -112,11 +114,10 @@ class BareSource(DataSource):
         return "bare"
 
     def schema(self) -> StructType:
-        """That of the first file; any column may be null, as in Spark's own formats of files."""
+        """That of the first file."""
         first = next(Path(self.options["path"]).glob("*.arrow"))
         with pa.memory_map(str(first)) as source:
-            found = from_arrow_schema(pa.ipc.open_file(source).schema)
-        return StructType([StructField(each.name, each.dataType) for each in found])
+            return from_arrow_schema(pa.ipc.open_file(source).schema)
 
     def streamReader(self, schema: StructType) -> BareStreamReader:
         """All files as one micro-batch."""
