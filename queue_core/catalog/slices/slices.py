@@ -73,8 +73,12 @@ def fetch(
         given = given if limit is None else {**given, "most": limit}
     found = read_slices(connection, query, given)
     if lock is not None:
-        found.sort(key=lambda s: (s.queue_id, s.magazine, s.shard, s.position))
+        found.sort(key=_place)
     return found
+
+
+def _place(piece: Slice) -> tuple[int, int, int, int]:
+    return (*piece.shard_key, piece.position)
 
 
 def _fetching(query: Select[Any], lock: str | None) -> Select[Any]:
@@ -156,7 +160,7 @@ def fetch_of_tickets(connection: Connection, tickets: TicketRange) -> list[Slice
     given = {"consumer_id": tickets.consumer.id, "after": tickets.after, "upto": tickets.upto}
     found = read_slices(connection, _HELD, given)
     # Not by the statement: with old statistics, another index has this order at no cost.
-    return sorted(found, key=lambda s: (s.queue_id, s.magazine, s.shard, s.position))
+    return sorted(found, key=_place)
 
 
 def first_by_rank(
