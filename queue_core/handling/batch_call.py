@@ -5,7 +5,6 @@ Its decisions are those of single calls, `calls.py`.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,30 +13,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from queue_core.errors import BadOutcome
-from queue_core.handling.calls import (
-    NOT_ITS_OWN,
-    HandlerCalls,
-    IgnorableClasses,
-    Uncommitted,
-    pass_on_interrupt,
-)
+from queue_core.handling.calls import DELETED, NOT_CALLED, HandlerCalls, IgnorableClasses
 from queue_core.handling.deadline import finish
 from queue_core.handling.gate import failures_of
 from queue_core.handling.objects.python_rows import Unreadable
 from queue_core.handling.output import Given, only
 from queue_core.handling.payloads import Call
-from queue_core.handling.results import Later, Results
-from queue_core.handling.verdicts import Verdicts
-from queue_core.support.interruption import TimedOut
-from queue_core.values.failure_kinds import (
-    EXCEPTION,
-    TIMEOUT,
-    UNDECIDED,
-)
-from queue_core.values.outcomes import DELETE, RELOAD, SIDELINE, UNHANDLED
+from queue_core.handling.results import Results
+from queue_core.handling.verdicts import CallOutcome, Verdicts
+from queue_core.values.failure_kinds import TIMEOUT, UNDECIDED
+from queue_core.values.outcomes import DELETE, SIDELINE
 from queue_core.values.retry import Retry
-
-_log = logging.getLogger(__name__)
 
 
 class BatchCall(HandlerCalls[Verdicts]):
@@ -107,35 +93,19 @@ class BatchCall(HandlerCalls[Verdicts]):
 
     def _call(self, handle: Callable[..., Any], _: int) -> Verdicts:
         if self.results.refused:
-            return self._reloaded(begun=False)
+            return self._same(NOT_CALLED)
         given: list[Given] = []
         try:
             decisions = finish(handle(*self._arguments))
             if self.output is not None:
                 decisions, given = self.output.of_batch(decisions, self._messages, self._ids)
-        except Later as later:
-            if not self.results.put_off():
-                return self._reloaded(begun=True)
-            _log.debug("a handler put %d messages off %s", self._messages, later)
-            return Verdicts.same(self._messages, RELOAD, delay=later.seconds)
-        except Uncommitted as error:
-            return self._same(SIDELINE, EXCEPTION, str(error)).traced(self._trace(error))
-        except TimedOut as late:
-            return self._timed_out(str(late), self._trace(late))
-        except NOT_ITS_OWN:
-            raise
         except BaseException as error:  # noqa: BLE001 - libraries have their own, too
-            pass_on_interrupt(error)
-            made = self.of_error(error)
-            failed = Verdicts.same(
-                self._messages, made.outcome, made.kind, made.reason, dead=made.dead
-            )
-            return failed.traced(made.trace)
+            return self._same(self._failed(error))
         if _decides_nothing(decisions):
             # As of a function without a return, called for each message.
             decisions = None
         if decisions is None and self.results.none():
-            return self._same(DELETE, None, None)
+            return self._same(DELETED)
         try:
             on_none = self.results.on_none
             verdicts = Verdicts.of_batch(
@@ -143,9 +113,9 @@ class BatchCall(HandlerCalls[Verdicts]):
             )
         except BadOutcome as error:
             dead = self.results.refused
-            return Verdicts.same(self._messages, SIDELINE, UNDECIDED, str(error), dead=dead)
+            return self._same(CallOutcome(SIDELINE, UNDECIDED, str(error), dead=dead))
         self.results.decided = True
-        if verdicts.put_off and not self.results.put_off():
+        if verdicts.put_off and not self.put_off():
             verdicts = verdicts.at_once()
         return verdicts._replace(given=given) if given else verdicts
 
@@ -153,17 +123,13 @@ class BatchCall(HandlerCalls[Verdicts]):
         self._verdicts = outcome
         self.timed_out = pc.index(outcome.kinds, TIMEOUT).as_py() >= 0
 
-    def _timed_out(self, reason: str, trace: str | None) -> Verdicts:
-        return self._same(SIDELINE, TIMEOUT, reason).traced(trace)
-
-    def _reloaded(self, *, begun: bool) -> Verdicts:
-        return self._same(RELOAD, None if begun else UNHANDLED, None)
-
     def _tally(self, outcome: Verdicts) -> tuple[int, int]:
         return self._messages, failures_of(outcome.outcomes, outcome.kinds)
 
-    def _same(self, outcome: str, kind: str | None, reason: str | None) -> Verdicts:
-        return Verdicts.same(self._messages, outcome, kind, reason)
+    def _same(self, made: CallOutcome) -> Verdicts:
+        times = {"delay": made.delay, "dead": made.dead}
+        same = Verdicts.same(self._messages, made.outcome, made.kind, made.reason, **times)
+        return same.traced(made.trace)
 
 
 def _decides_nothing(decisions: Any) -> bool:

@@ -59,11 +59,11 @@ class Uncommitted(BaseException):
 
 #: What is not a handler's own. All else that it raises fails its messages alone: the process, and
 #: the pool, go on.
-NOT_ITS_OWN = (Superseded, faults.InjectedFault)
-_DELETED = CallOutcome(DELETE)
-_RELOADED = CallOutcome(RELOAD)
+_NOT_ITS_OWN = (Superseded, faults.InjectedFault)
+DELETED = CallOutcome(DELETE)
+RELOADED = CallOutcome(RELOAD)
 #: No handler was called for it.
-_UNHANDLED = CallOutcome(RELOAD, UNHANDLED)
+NOT_CALLED = CallOutcome(RELOAD, UNHANDLED)
 
 
 class HandlerCalls(ABC, Generic[Outcome]):
@@ -71,6 +71,8 @@ class HandlerCalls(ABC, Generic[Outcome]):
 
     #: The queue for the rows that the handler returns, if it has one.
     output: Output | None = None
+    #: Whether the handler may put messages off.
+    may_put_off = True
 
     def __init__(
         self,
@@ -113,7 +115,7 @@ class HandlerCalls(ABC, Generic[Outcome]):
                 took = perf_counter() - self._began_at
             else:
                 took = nan
-                outcome = self._reloaded(begun=False)
+                outcome = self._same(NOT_CALLED)
             with self._lock:
                 if self._takeovers != takeovers:
                     raise Superseded
@@ -132,7 +134,7 @@ class HandlerCalls(ABC, Generic[Outcome]):
                 return False
             self._takeovers += 1
             self.seconds[number] = perf_counter() - self._began_at
-            outcome = self._timed_out(reason, trace)
+            outcome = self._same(CallOutcome(SIDELINE, TIMEOUT, reason, trace=trace))
             self._store(number, outcome)
             self.completed += 1
         if self.gate is not None:
@@ -146,7 +148,8 @@ class HandlerCalls(ABC, Generic[Outcome]):
                 return False
             self._takeovers += 1
             while self.completed < self._count:
-                self._store(self.completed, self._reloaded(begun=self._begun > self.completed))
+                made = RELOADED if self._begun > self.completed else NOT_CALLED
+                self._store(self.completed, self._same(made))
                 self.completed += 1
             return True
 
@@ -155,6 +158,24 @@ class HandlerCalls(ABC, Generic[Outcome]):
         made = of_error(error, self._ignorable, self._retry)
         trace = self._trace(error) if made.outcome == SIDELINE and made.kind == EXCEPTION else None
         return made if trace is None else made._replace(trace=trace)
+
+    def _failed(self, error: BaseException) -> CallOutcome:
+        """Return the outcome of a call that has raised an error; raises one that is not its own."""
+        if isinstance(error, Later):
+            if not self.put_off():
+                return RELOADED
+            _log.debug("a handler put messages off %s", error)
+        elif isinstance(error, Uncommitted | TimedOut):
+            kind = TIMEOUT if isinstance(error, TimedOut) else EXCEPTION
+            return CallOutcome(SIDELINE, kind, str(error), trace=self._trace(error))
+        elif isinstance(error, _NOT_ITS_OWN):
+            raise error
+        pass_on_interrupt(error)
+        return self.of_error(error)
+
+    def put_off(self) -> bool:
+        """Note that the handler puts messages off; return whether it may."""
+        return self.may_put_off or self.results.refuse_to_put_off()
 
     def _trace(self, error: BaseException) -> str | None:
         return None if self.tracer is None else self.tracer.trace_of(error)
@@ -180,10 +201,8 @@ class HandlerCalls(ABC, Generic[Outcome]):
     def _store(self, number: int, outcome: Outcome) -> None: ...
 
     @abstractmethod
-    def _timed_out(self, reason: str, trace: str | None) -> Outcome: ...
-
-    @abstractmethod
-    def _reloaded(self, *, begun: bool) -> Outcome: ...
+    def _same(self, made: CallOutcome) -> Outcome:
+        """Return the outcome of a call whose messages all have the same one."""
 
     @abstractmethod
     def _tally(self, outcome: Outcome) -> tuple[int, int]:
@@ -209,7 +228,7 @@ class MessageCalls(HandlerCalls[CallOutcome]):
     ) -> None:
         super().__init__(len(calls), ignorable, results, retry)
         self._calls: Calls = calls
-        self._outcomes: list[CallOutcome] = [_UNHANDLED] * len(calls)
+        self._outcomes: list[CallOutcome] = [NOT_CALLED] * len(calls)
         #: The numbers of deleted messages with rows for the output queue, and the rows.
         self._rows: list[tuple[int, Any]] = []
 
@@ -234,7 +253,7 @@ class MessageCalls(HandlerCalls[CallOutcome]):
 
     def _call(self, handle: Callable[..., Any], number: int) -> CallOutcome:
         if self.results.refused:
-            return _UNHANDLED
+            return NOT_CALLED
         call = self._calls[number]
         if isinstance(call[0], Unreadable):
             return CallOutcome(SIDELINE, UNREADABLE, call[0].reason)
@@ -245,26 +264,14 @@ class MessageCalls(HandlerCalls[CallOutcome]):
             rows = None
             if self.output is not None:
                 decision, rows = self.output.of_message(decision)
-        except Later as later:
-            if not self.results.put_off():
-                return _RELOADED
-            _log.debug("a handler put its message off %s", later)
-            return self.of_error(later)
-        except Uncommitted as error:
-            return CallOutcome(SIDELINE, EXCEPTION, str(error), trace=self._trace(error))
-        except TimedOut as late:
-            return self._timed_out(str(late), self._trace(late))
-        except NOT_ITS_OWN:
-            raise
         except BaseException as error:  # noqa: BLE001 - libraries have their own, too
-            pass_on_interrupt(error)
-            return self.of_error(error)
+            return self._failed(error)
         if decision is None and self.results.none():
-            return _DELETED._replace(rows=rows)
+            return DELETED._replace(rows=rows)
         if self.output is not None and isinstance(decision, str) and decision in OUTCOMES:
             if decision == RELOAD:
                 self.results.decided = True
-                return _RELOADED
+                return RELOADED
             decision = decision == DELETE
         if not isinstance(decision, bool | np.bool_):
             returned = type(decision).__name__
@@ -276,21 +283,18 @@ class MessageCalls(HandlerCalls[CallOutcome]):
         self.results.decided = True
         if not decision:
             return CallOutcome(SIDELINE, REJECTED)
-        return _DELETED if rows is None else CallOutcome(DELETE, rows=rows)
+        return DELETED if rows is None else CallOutcome(DELETE, rows=rows)
 
     def _store(self, number: int, outcome: CallOutcome) -> None:
         if outcome.rows is not None:
             self._rows.append((number, outcome.rows))
-            outcome = _DELETED
+            outcome = DELETED
         self._outcomes[number] = outcome
         if outcome.kind == TIMEOUT:
             self.timed_out = True
 
-    def _timed_out(self, reason: str, trace: str | None) -> CallOutcome:
-        return CallOutcome(SIDELINE, TIMEOUT, reason, trace=trace)
-
-    def _reloaded(self, *, begun: bool) -> CallOutcome:
-        return _RELOADED if begun else _UNHANDLED
+    def _same(self, made: CallOutcome) -> CallOutcome:
+        return made
 
     def _tally(self, outcome: CallOutcome) -> tuple[int, int]:
         failed = outcome.outcome == SIDELINE and outcome.kind in COUNTED

@@ -100,7 +100,7 @@ class HandlerRunner:
 
     def __post_init__(self) -> None:
         """Have the calls of a coroutine function awaited."""
-        object.__setattr__(self, "results", Results(self.on_none, may_put_off=self.may_put_off))
+        object.__setattr__(self, "results", Results(self.on_none))
         if is_coroutine(self.handler):
             awaited: Any = Awaited(self.handler)
             if takes_batches(self.handler):
@@ -162,7 +162,7 @@ class HandlerRunner:
     def of_sideline(self) -> HandlerRunner:
         """Return the runner for messages of a sideline, which cannot be put off."""
         runner = replace(self, may_put_off=False)
-        object.__setattr__(runner, "results", self.results.of_sideline())
+        object.__setattr__(runner, "results", self.results)
         return runner
 
     @property
@@ -175,6 +175,7 @@ class HandlerRunner:
         """Return the calls to make for a batch."""
         calls = self._calls_for(batch)
         calls.gate, calls.output = self.gate, self.output
+        calls.may_put_off = self.may_put_off
         return calls
 
     def _calls_for(self, batch: pa.RecordBatch) -> HandlerCalls[Any]:

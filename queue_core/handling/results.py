@@ -33,10 +33,9 @@ REFUSAL = "_refusal"
 class Results:
     """The results of a handler so far, in one process. Thread-safe."""
 
-    def __init__(self, on_none: str | None = None, *, may_put_off: bool = True) -> None:
+    def __init__(self, on_none: str | None = None) -> None:
         #: The outcome of a result of None; None to refuse such a handler.
         self.on_none = on_none
-        self._may_put_off = may_put_off
         #: Whether the handler has decided about a message.
         self.decided = False
         #: Whether the handler returned None before it decided about any message, or has put a
@@ -50,18 +49,10 @@ class Results:
             self.refused = True
         return self.on_none == DELETE
 
-    def put_off(self) -> bool:
-        """Note that the handler puts messages off; return whether it may."""
-        return True if self._may_put_off else self.refuse_to_put_off()
-
     def refuse_to_put_off(self) -> bool:
         """Note that the handler puts a message off that cannot be; return False."""
         self.refused = self._put_off = True
         return False
-
-    def of_sideline(self) -> Results:
-        """Return the results of the same handler for messages of a sideline."""
-        return _OfSideline(self)
 
     def refusal(self, handler: Callable[..., Any]) -> str | None:
         """Return why a handler is refused; None if it is not."""
@@ -88,35 +79,6 @@ def check_on_none(on_none: Any) -> str | None:
             f"on_none={on_none!r}: use 'delete', 'sideline' or None{nearest(str(on_none), ON_NONE)}"
         )
     return on_none  # type: ignore[no-any-return]
-
-
-class _OfSideline(Results):
-    """Results that count as those of another object, except that no message can be put off."""
-
-    def __init__(self, of: Results) -> None:
-        self._of = of
-        self.on_none = of.on_none
-
-    @property
-    def decided(self) -> bool:
-        return self._of.decided
-
-    @decided.setter
-    def decided(self, value: bool) -> None:
-        self._of.decided = value
-
-    @property
-    def refused(self) -> bool:  # type: ignore[override]
-        return self._of.refused
-
-    def none(self) -> bool:
-        return self._of.none()
-
-    def put_off(self) -> bool:
-        return self._of.refuse_to_put_off()
-
-    def refusal(self, handler: Callable[..., Any]) -> str | None:
-        return self._of.refusal(handler)
 
 
 def name_of(handler: Callable[..., Any]) -> str:

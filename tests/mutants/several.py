@@ -368,7 +368,7 @@ OF_SEVERAL = (
     _of(
         "a handler has other results in the sideline",
         "queue_core/handling/handler",
-        '        object.__setattr__(runner, "results", self.results.of_sideline())\n',
+        '        object.__setattr__(runner, "results", self.results)\n',
         "",
         "tests/unit/handling/test_results.py",
     ),

@@ -9,6 +9,7 @@ import pytest
 
 from queue_core import Later, Retry, batch_handler
 from queue_core.errors import BadOption
+from queue_core.handling.calls import MessageCalls
 from queue_core.handling.handler import HandlerRunner
 from queue_core.handling.results import Results, check_on_none, name_of, refusal
 from tests.unit.handling.handler_runs import Declined, raising, waits
@@ -43,14 +44,15 @@ def test_the_error_names_queue_handler_and_remedy():
 
 
 def test_a_handler_of_a_sideline_cannot_put_messages_off():
-    results = Results()
-    assert results.put_off()
-    assert not results.refused
+    calls = MessageCalls([], ())
+    assert calls.put_off()
+    assert not calls.results.refused
 
-    results = Results("delete", may_put_off=False)
-    assert not results.put_off()
-    assert results.refused
-    assert "handler Charge puts messages of the sideline off" in results.refusal(Charge())
+    calls = MessageCalls([], (), Results("delete"))
+    calls.may_put_off = False
+    assert not calls.put_off()
+    assert calls.results.refused
+    assert "handler Charge puts messages of the sideline off" in calls.results.refusal(Charge())
 
 
 def test_a_handler_has_the_same_results_in_main_and_in_the_sideline():
