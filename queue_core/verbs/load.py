@@ -36,7 +36,8 @@ def load(
     Add the slices of staged segments, within a transaction; each run must have a shard.
 
     Returns the id of the first message of each segment. Raises `BadOption` for a subscription,
-    `PublicationRefused`, `QueueDeactivated` and `NoSuchQueue`.
+    `PublicationRefused`, `QueueDeactivated`, `NoSuchQueue`, and `SettingsChanged` if the queue's
+    settings are other ones than it has; they stay the same until the transaction ends.
     """
     check_loads(queue)
     claim(connection, storage, staged)
@@ -73,7 +74,7 @@ def _at_tails(
         size = sum(columns["bytes"] for _, columns in of_shard)
         wanted[queue.id, int(Magazine.MAIN), shard] = Room(places, messages, size)
     try:
-        tails = allocate_new(connection, wanted)
+        tails = allocate_new(connection, queue, wanted)
     except ShardGone:
         raise dropped(queue) from None
     new = [

@@ -40,7 +40,7 @@ def load_bounded(
     Load staged segments if they fit into the queue, within a transaction.
 
     *waiter* and *overflow* are as in `check_capacity`. Returns and raises as `load` does; raises
-    also `CapacityExceeded`, and before any change `SettingsChanged`.
+    also `CapacityExceeded`.
     """
     (first_ids,) = load_all(connection, storage, [Loading(queue, staged, waiter)], overflow)
     return first_ids
@@ -55,7 +55,9 @@ def load_all(
     """Do the same for several queues, in the order of their ids."""
     overruns = []
     for queue, staged, waiter in loads:
-        hold_settings(connection, queue)
+        if queue.settings.is_bounded:
+            # Its bound must be the present one.
+            hold_settings(connection, queue)
         overruns.append(check_capacity(connection, queue, staged, waiter, overflow))
     first_ids = []
     for (queue, staged, waiter), overrun in zip(loads, overruns, strict=True):

@@ -79,6 +79,7 @@ _CROWDED = (
 )
 
 # Built once: a text is searched for parameters each time that it is made.
+_NOTIFY = text("SELECT pg_notify(:channel, :payload)")
 _LAST_ID = text("SELECT pg_sequence_last_value(pg_get_serial_sequence(:name, 'id')::regclass)")
 _LIMIT_LOCKS = text("SELECT set_config('lock_timeout', :limit, true)")
 #: Ways to find rows that read other rows too.
@@ -243,7 +244,7 @@ class Postgresql(Dialect):
         """Wake the listeners of some queues when the transaction commits; of all, if empty."""
         payload = " ".join(map(str, sorted(queue_ids)))
         payload = payload if len(payload) < _PAYLOAD else ""
-        connection.execute(select(func.pg_notify(listening.CHANNEL, payload)))
+        connection.execute(_NOTIFY, {"channel": listening.CHANNEL, "payload": payload})
 
     def notify_committed(self, connection: Connection, queue_ids: Collection[int]) -> None:
         """Wake them at once, in one round trip."""

@@ -10,16 +10,18 @@ from sqlalchemy import (
     Row,
     Select,
     bindparam,
+    func,
     select,
     update,
 )
 
 from queue_core.catalog import dialect, seals
-from queue_core.catalog.queues import check_in_use
+from queue_core.catalog.queues import check_in_use, hold_settings
 from queue_core.catalog.slices.slices import KEY, ShardKey, execute_each
 from queue_core.catalog.tables import queues, shards
 from queue_core.catalog.versions import newest
 from queue_core.errors import Conflict
+from queue_core.values.model import QueueInfo
 
 _GROWN = {
     "load_pointer": shards.c.load_pointer + bindparam("places"),
@@ -48,13 +50,19 @@ _ENDS = (
     # The row is locked by now, so the times are in the order of the offsets.
     dialect.now().label("logged_at"),
 )
-# Locks the queue's row for reading, so that no process deactivates the queue before the commit.
-_ALLOCATE_ONE_NEW = _ALLOCATE_NEW.returning(*_ENDS).where(
+# Locks the queue's row for reading, so that no process deactivates the queue, or changes its
+# settings, before the commit.
+_AS_KNOWN = (
     select(queues.c.id)
-    .where(queues.c.id == bindparam("queue"), queues.c.deactivated_at.is_(None))
+    .where(
+        queues.c.id == bindparam("queue"),
+        queues.c.deactivated_at.is_(None),
+        queues.c.settings
+        == func.coalesce(bindparam("settings", type_=queues.c.settings.type), queues.c.settings),
+    )
     .with_for_update(read=True)
-    .exists()
 )
+_ALLOCATE_ONE_NEW = _ALLOCATE_NEW.returning(*_ENDS).where(_AS_KNOWN.exists())
 
 _KEY_OF_SHARD = [shards.c[name.key] for name in KEY]
 _LOAD_POINTERS: Select[Any] = select(*_KEY_OF_SHARD, *_ENDS).where(
@@ -110,20 +118,29 @@ def allocate(connection: Connection, wanted: Mapping[ShardKey, Room]) -> dict[Sh
     return {key: ends[key] - room.places for key, room in sorted(wanted.items())}
 
 
-def allocate_new(connection: Connection, wanted: Mapping[ShardKey, Room]) -> dict[ShardKey, Tail]:
-    """Do the same for new messages, which logs have too; also raises `QueueDeactivated`."""
+def allocate_new(
+    connection: Connection, queue: QueueInfo, wanted: Mapping[ShardKey, Room]
+) -> dict[ShardKey, Tail]:
+    """
+    Do the same for new messages of a queue, which logs have too, and keep its settings.
+
+    Also raises `QueueDeactivated`, and `SettingsChanged` as `queues.hold_settings` does.
+    """
+    settings = {"settings": queue.stored_settings}
     if len(wanted) == 1:
         # As most loads of single messages: one statement does it all.
         ((key, room),) = wanted.items()
-        row = connection.execute(_ALLOCATE_ONE_NEW, _parameters(key, room)).first()
+        row = connection.execute(_ALLOCATE_ONE_NEW, _parameters(key, room) | settings).first()
         ends = {} if row is None else {key: row}
     elif wanted:
-        _hold_in_use(connection, {queue_id for queue_id, _, _ in wanted})
+        held = connection.execute(_AS_KNOWN, {"queue": queue.id} | settings).first()
         rows = [_parameters(*each) for each in sorted(wanted.items())]
-        execute_each(connection, _ALLOCATE_NEW, rows)
-        ends = _ends(connection, wanted)
+        execute_each(connection, _ALLOCATE_NEW, [] if held is None else rows)
+        ends = {} if held is None else _ends(connection, wanted)
     else:
         return {}
+    if not wanted.keys() <= ends.keys():
+        hold_settings(connection, queue)
     _check_there(connection, wanted, ends)
     return {
         key: Tail(
@@ -148,16 +165,6 @@ def _check_there(
 
 def _parameters(key: ShardKey, room: Room) -> dict[str, Any]:
     return {"queue": key[0], "in": key[1], "at": key[2]} | room._asdict()
-
-
-def _hold_in_use(connection: Connection, queue_ids: Collection[int]) -> None:
-    """Keep queues from being deactivated before the commit; raises `QueueDeactivated`."""
-    here = dialect.one_of(queues.c.id, queue_ids)
-    in_use = select(queues.c.id).where(here, queues.c.deactivated_at.is_(None))
-    held = in_use.order_by(queues.c.id).with_for_update(read=True)
-    if len(connection.execute(held).all()) < len(queue_ids):
-        check_in_use(connection, sorted(queue_ids))
-        raise ShardGone
 
 
 def _ends(connection: Connection, keys: Collection[ShardKey]) -> dict[ShardKey, Row[Any]]:
