@@ -1,11 +1,16 @@
 """The time limit of a load also limits its waits for locks of other transactions."""
 
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 
 import pytest
 
-from queue_core.errors import CatalogUnavailable, QueueFull
+from queue_core import Store
+from queue_core.catalog import queue_changes
+from queue_core.catalog.records import pauses
+from queue_core.errors import CatalogUnavailable, QueueDeactivated, QueueFull
+from tests.books import audit
 from tests.contract.callers import caller_of
 from tests.factories import make_queue, numbers_of, orders
 
@@ -74,3 +79,57 @@ def test_a_limit_does_not_outlast_its_load(store):
             with pytest.raises(TimeoutError):
                 load.result(1.5)
         assert len(load.result(PATIENCE)) == 1
+
+
+@contextmanager
+def changing(store, change):
+    """Another process has changed something, and commits soon after the block has begun."""
+    changed, may_commit = threading.Event(), threading.Event()
+
+    def work(connection):
+        change(connection)
+        changed.set()
+        may_commit.wait(PATIENCE)
+
+    with Store(store.address) as other, ThreadPoolExecutor(1) as threads:
+        writing = threads.submit(other.catalog.write, work)
+        assert changed.wait(PATIENCE)
+        commit = threading.Timer(0.5, may_commit.set)
+        commit.start()
+        yield
+        commit.join()
+        writing.result(PATIENCE)
+
+
+@pytest.mark.parametrize("shards", [1, 4])
+def test_a_load_follows_the_settings_that_are_changed_while_it_waits(store, shards):
+    queue = make_queue(store, shards=shards)
+    queue.load(orders(2))
+
+    def bound(connection):
+        queue_changes.change_settings(connection, queue.info, {"max_size": 3})
+
+    with changing(store, bound), pytest.raises(QueueFull):
+        queue.load(orders(8, 2), timeout=1)
+    assert sorted(numbers_of(queue.browse())) == [0, 1]
+    audit(store)
+
+
+@pytest.mark.parametrize("shards", [1, 4])
+def test_a_load_goes_on_after_a_change_that_does_not_concern_it(store, shards):
+    queue = make_queue(store, shards=shards)
+    queue.load(orders(2))
+    with changing(store, lambda connection: pauses.pause(connection, queue.info)):
+        queue.load(orders(8, 2))
+    assert sorted(numbers_of(queue.browse())) == list(range(10))
+
+
+@pytest.mark.parametrize("shards", [1, 4])
+def test_a_load_is_refused_by_a_queue_that_is_deactivated_while_it_waits(store, shards):
+    queue = make_queue(store, shards=shards)
+    with (
+        changing(store, lambda connection: queue_changes.deactivate(connection, queue.info)),
+        pytest.raises(QueueDeactivated),
+    ):
+        queue.load(orders(8))
+    assert queue.browse().num_rows == 0
