@@ -26,12 +26,16 @@ from queue_core.values.failure_kinds import (
 )
 from queue_core.values.ids import IdSet, numbers_of
 from queue_core.values.names import nearest
+from queue_core.values.waits import COLUMNS as TIMES
 from queue_core.values.waits import check_waits, dead_of, no_waits, waits_of
 
 DELETE, SIDELINE, RELOAD = "delete", "sideline", "reload"
 OUTCOMES = (DELETE, SIDELINE, RELOAD)
 #: The columns of a table of outcomes.
-_COLUMNS = ("_message_id", "outcome", "kind", "reason", "not_before", "delay", "dead", "trace")
+_TEXTS = ("kind", "reason", "trace")
+_COLUMNS = ("_message_id", "outcome", *_TEXTS, *TIMES)
+#: Those that may be left out, with their types.
+_OPTIONAL = dict.fromkeys(_TEXTS, pa.string()) | TIMES
 #: The kind of reloaded messages that no handler has seen.
 UNHANDLED = "unhandled"
 
@@ -124,6 +128,7 @@ class Settlement:
                     f"{nearest(name, rows.schema.names) or '.'} Its columns are _message_id, "
                     "outcome and, optionally, kind, reason, not_before, delay and dead"
                 )
+        rows = _telling(rows)
         ids, outcomes = numbers_of(rows.column("_message_id")), _places(rows.column("outcome"))
         deleted, sidelined, reloaded = (outcomes == place for place in range(len(OUTCOMES)))
         settlement = Settlement(
@@ -203,6 +208,18 @@ class Settlement:
                 )
 
 
+def _telling(rows: pa.RecordBatch | pa.Table) -> pa.RecordBatch | pa.Table:
+    """Return a table of outcomes without optional columns in which each value is null."""
+    # Most messages are deleted, and nothing else is said of them.
+    return rows.select(
+        [
+            at
+            for at, (field, column) in enumerate(zip(rows.schema, rows.columns, strict=True))
+            if column.null_count < len(column) or _OPTIONAL.get(field.name) != field.type
+        ]
+    )
+
+
 def _places(outcomes: pa.Array | pa.ChunkedArray) -> npt.NDArray[np.int32]:
     """Return the place of each outcome in `OUTCOMES`; raises `BadOutcome` for an unknown one."""
     outcomes = _texts("outcome", outcomes)
@@ -245,8 +262,6 @@ def _reasons(rows: pa.RecordBatch | pa.Table, sidelined: npt.NDArray[np.bool_]) 
 
 def _traces(rows: pa.RecordBatch | pa.Table, sidelined: npt.NDArray[np.bool_]) -> pa.Table:
     if "trace" not in rows.schema.names:
-        return no_traces()
-    if rows.column("trace").null_count == rows.num_rows:
         return no_traces()
     traces = _texts("trace", rows.column("trace")).filter(sidelined)
     return traces_of(rows.column("_message_id").filter(sidelined), traces)
