@@ -23,9 +23,9 @@ from queue_core.catalog.holders import interests, waiters
 from queue_core.catalog.poller import Due, Poller, Watch
 from queue_core.errors import IgnisError
 from queue_core.selection import line
-from queue_core.selection.acquire import anything
 from queue_core.selection.fired import Fired
 from queue_core.selection.request import FireRequest, Reading
+from queue_core.selection.suspects import look
 from queue_core.values.model import Consumer, Magazine, QueueInfo
 from queue_core.verbs.capacity.wait_line import WaitLine
 from queue_core.verbs.fire import fire
@@ -120,7 +120,7 @@ class _Wait:
                 # sleeps. A summary that is always new lets it look soon after each.
                 return object() if ahead == 1 else ahead, False
             # The firing raises if nothing waits where nothing will come.
-            return 0, bool(detached) or anything(connection, request)
+            return 0, bool(detached) or look(connection, self.consumer, request) is not None
 
         left = self.end - time.monotonic()
         with WaitLine(self.catalog, self.queue, waiters.FIRE, left) as place:
