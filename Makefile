@@ -27,7 +27,7 @@ WITH_JAVA = JAVA_HOME="$$($(BIN)/python scripts/java_home.py)" && export JAVA_HO
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup demo test test-all check lint types contracts pytest lowest older-spark crash soak bench notebooks docs site site-version files connectors orchestrators matrix lock
+.PHONY: help setup demo test test-all check lint types contracts pytest lowest older-spark crash soak bench figures notebooks docs site site-version files connectors orchestrators matrix lock
 .PHONY: build fmt clean
 
 help:
@@ -87,6 +87,9 @@ soak: setup ## processes under faults, with a verdict on each message; MINUTES=6
 bench: setup ## ignis beside other queues: a table and a picture; SCALE=small to try it
 	@$(WITH_JAVA) $(BIN)/python -m benchmarks.peers --scale $(SCALE) $(if $(FRESH),--fresh)
 	@$(WITH_JAVA) $(BIN)/python -m benchmarks.pinned --minutes $(if $(filter small,$(SCALE)),10,60) --out out/bench/pinned.svg
+
+figures: setup ## print each figure of docs/performance.md and docs/scale.md again, on this commit; it takes some hours
+	@$(WITH_JAVA) $(BIN)/python -m benchmarks.pages
 
 notebooks: setup ## execute every notebook
 	@$(WITH_JAVA) $(BIN)/pytest -m notebook
