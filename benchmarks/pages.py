@@ -29,8 +29,8 @@ from rich.table import Table
 from tests.servers import postgres
 
 _ROOT = Path(__file__).parents[1]
-#: What to run, in the order of the pages. The option ``--catalog`` gets the URL of an empty database
-#: on PostgreSQL, and ``--storage`` a new folder.
+#: What to run, in the order of the pages. The option ``--catalog`` gets the URL of an empty
+#: database on PostgreSQL, and ``--storage`` a new folder.
 COMMANDS = (
     "ceiling",
     "verbs",
