@@ -130,11 +130,11 @@ _VERBS = {
         "A load of eight messages into a queue with one shard. The segment is small, so it is in the catalog; for a file, a row "
         "in `files` comes first.",
         [
-            ("SELECT queues.settings", "Read the settings as they are now."),
             ("INSERT INTO segments", "Publish the segment; its id gives the message ids."),
             (
                 "UPDATE shards",
-                "Reserve places at the tail. It changes no row if the queue was deactivated.",
+                "Reserve places at the tail. It changes no row if the queue was deactivated, or has "
+                "other settings by now.",
             ),
             ("INSERT INTO slices", "Add a slice for each run of rows, in state 0."),
         ],
