@@ -5,8 +5,10 @@ The text comes from users. It is tokenized as selectors are, and can name only c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 from sqlglot import Token, TokenType
@@ -41,14 +43,17 @@ def parse(text: str, schema: pa.Schema, key: str | None) -> Policy:
     try:
         source = SourceText.of("policy", text)
         name, arguments = _call(source)
-        maker = MAKERS.get(name.text.lower())
-        if maker is None:
+        form = MAKERS.get(name.text.lower())
+        if form is None:
             hint = nearest(name.text.lower(), MAKERS)
             message = f"policy {name.text!r} is unknown{hint}; use {', '.join(MAKERS)}"
             raise source.fault(message, name.start, name.end)
         order, rest = _order(arguments)
         try:
-            policy = maker(source, rest, order, schema)
+            if order is not None and not form.has_order:
+                raise source.fault("this policy has a fixed order; remove order", *source.span())
+            orders = [order or NEWEST] if form.has_order else []
+            policy = form.make(*form.read(source, rest, schema), *orders)
             policy.bind(schema, key)
         except BadOption as error:
             raise source.fault(str(error), *source.span()) from error
@@ -57,60 +62,45 @@ def parse(text: str, schema: pa.Schema, key: str | None) -> Policy:
     return policy
 
 
-_Maker = Callable[[SourceText, Sequence[SourceText], str | None, pa.Schema], Policy]
+class _Form(NamedTuple):
+    """How the text of a policy is written."""
+
+    make: Callable[..., Policy]
+    #: Returns the values for *make* from the arguments in the text.
+    read: Callable[[SourceText, Sequence[SourceText], pa.Schema], Sequence[Any]]
+    #: Whether the text may say in which order queued messages are asked.
+    has_order: bool = True
 
 
-def _latest(
-    source: SourceText, arguments: Sequence[SourceText], order: str | None, schema: pa.Schema
-) -> Policy:
-    _count(source, arguments, 0)
-    return Latest(order or NEWEST)
+def _columns(
+    _: SourceText, arguments: Sequence[SourceText], schema: pa.Schema
+) -> Sequence[tuple[str, ...]]:
+    return [tuple(_column(argument, argument.tokens, schema) for argument in arguments)]
 
 
-def _drop_duplicates(
-    source: SourceText, arguments: Sequence[SourceText], order: str | None, schema: pa.Schema
-) -> Policy:
-    columns = tuple(_column(argument, argument.tokens, schema) for argument in arguments)
-    return DropDuplicates(columns, order or NEWEST)
+def _takes(
+    _: SourceText, arguments: Sequence[SourceText], schema: pa.Schema
+) -> Sequence[tuple[Take, ...]]:
+    return [tuple(_take(argument, schema) for argument in arguments)]
 
 
-def _merge(
-    source: SourceText, arguments: Sequence[SourceText], order: str | None, schema: pa.Schema
-) -> Policy:
-    return Merge(tuple(_takes(arguments, schema)), order or NEWEST)
-
-
-def _merge_adjacent(
-    source: SourceText, arguments: Sequence[SourceText], order: str | None, schema: pa.Schema
-) -> Policy:
-    _no_order(source, order)
-    return MergeAdjacent(tuple(_takes(arguments, schema)))
-
-
-def _annihilate(
-    source: SourceText, arguments: Sequence[SourceText], order: str | None, schema: pa.Schema
-) -> Policy:
-    _count(source, arguments, 2)
-    on, off = (_condition(argument, schema) for argument in arguments)
-    return Annihilate(on, off, order or NEWEST)
-
-
-def _confirm(
-    source: SourceText, arguments: Sequence[SourceText], order: str | None, schema: pa.Schema
-) -> Policy:
-    _count(source, arguments, 1)
-    _no_order(source, order)
-    return Confirm(_condition(arguments[0], schema))
+def _conditions(
+    count: int, source: SourceText, arguments: Sequence[SourceText], schema: pa.Schema
+) -> Sequence[str]:
+    if len(arguments) != count:
+        message = f"{count or 'no'} arguments are expected, not {len(arguments)}"
+        raise source.fault(message, *source.span())
+    return [_condition(argument, schema) for argument in arguments]
 
 
 #: The policies by their names.
-MAKERS: dict[str, _Maker] = {
-    "latest": _latest,
-    "drop_duplicates": _drop_duplicates,
-    "merge": _merge,
-    "merge_adjacent": _merge_adjacent,
-    "annihilate": _annihilate,
-    "confirm": _confirm,
+MAKERS = {
+    "latest": _Form(Latest, partial(_conditions, 0)),
+    "drop_duplicates": _Form(DropDuplicates, _columns),
+    "merge": _Form(Merge, _takes),
+    "merge_adjacent": _Form(MergeAdjacent, _takes, has_order=False),
+    "annihilate": _Form(Annihilate, partial(_conditions, 2)),
+    "confirm": _Form(Confirm, partial(_conditions, 1), has_order=False),
 }
 
 
@@ -141,13 +131,11 @@ def _order(arguments: Sequence[SourceText]) -> tuple[str | None, list[SourceText
     return order, rest
 
 
-def _takes(arguments: Sequence[SourceText], schema: pa.Schema) -> Iterator[Take]:
-    for argument in arguments:
-        function, inner = _call(argument)
-        if len(inner) != 1:
-            raise argument.fault("a call is expected, such as sum(amount)", *argument.span())
-        column = _column(inner[0], inner[0].tokens, schema)
-        yield Take(function.text.lower(), column)
+def _take(argument: SourceText, schema: pa.Schema) -> Take:
+    function, inner = _call(argument)
+    if len(inner) != 1:
+        raise argument.fault("a call is expected, such as sum(amount)", *argument.span())
+    return Take(function.text.lower(), _column(inner[0], inner[0].tokens, schema))
 
 
 def _column(source: SourceText, tokens: Sequence[Token], schema: pa.Schema) -> str:
@@ -169,14 +157,3 @@ def _condition(source: SourceText, schema: pa.Schema) -> str:
     except Unfit as error:
         raise source.fault(str(error), start, end) from error
     return source.text[start : end + 1]
-
-
-def _count(source: SourceText, arguments: Sequence[SourceText], expected: int) -> None:
-    if len(arguments) != expected:
-        message = f"{expected or 'no'} arguments are expected, not {len(arguments)}"
-        raise source.fault(message, *source.span())
-
-
-def _no_order(source: SourceText, order: str | None) -> None:
-    if order is not None:
-        raise source.fault("this policy has a fixed order; remove order", *source.span())

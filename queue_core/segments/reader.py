@@ -28,6 +28,7 @@ from queue_core.segments.pieces import (
 )
 from queue_core.segments.storage import AT_ONCE, Storage
 from queue_core.values.model import Chunk, ReadPlan, ScanTask, SegmentRef
+from queue_core.values.plan import packed
 from queue_core.values.schema import COMPACTED, deserialize, upgrade
 
 #: Smaller batches are joined to batches of up to this many rows and bytes: a join copies, which
@@ -160,27 +161,15 @@ def _read_tasks(
     # Not at the top: only servers need it.
     from concurrent.futures import ThreadPoolExecutor
 
+    # Each task is a few round trips, so that some are read side by side.
+    sizes = ((1, sum(chunk.length for _, chunk in task.segment.chunks)) for task in tasks)
     with ThreadPoolExecutor(min(AT_ONCE, len(tasks)), "ignis-reader") as pool:
-        for some in _side_by_side(tasks):
+        for some in packed(tasks, sizes, (4 * AT_ONCE, GATHER_MEMORY)):
             if len(some) == 1:
                 yield from read_one(some[0])
             else:
                 for pieces in pool.map(lambda task: [*read_one(task)], some):
                     yield from pieces
-
-
-def _side_by_side(tasks: Sequence[ScanTask]) -> Iterator[list[ScanTask]]:
-    """Divide tasks into those that are read side by side: each is a few round trips."""
-    some: list[ScanTask] = []
-    memory = 0
-    for task in tasks:
-        size = sum(chunk.length for _, chunk in task.segment.chunks)
-        if some and (len(some) == 4 * AT_ONCE or memory + size > GATHER_MEMORY):
-            yield some
-            some, memory = [], 0
-        some.append(task)
-        memory += size
-    yield some
 
 
 def _read_task(
@@ -197,7 +186,7 @@ def _read_task(
     chunks = task.segment.chunks
     most = min(len(rows), max((chunk.rows for _, chunk in chunks), default=0))
     repeated = cache(partial(repeated_in, task, layout, most))
-    with _chunk_reader(storage, task.segment) as read_chunk:
+    with chunk_reader(storage, task.segment.name, task.segment.data) as read_chunk:
         for first, chunk in chunks:
             wanted = rows.between(first, first + chunk.rows)
             if not wanted:
@@ -215,17 +204,19 @@ def _read_task(
 
 
 @contextmanager
-def _chunk_reader(storage: Storage, segment: SegmentRef) -> Iterator[Callable[[Chunk], pa.Buffer]]:
-    """Provide a function that reads the bytes of a chunk of a segment."""
-    if segment.data is not None:
-        data = pa.py_buffer(segment.data)
+def chunk_reader(
+    storage: Storage, name: str, data: bytes | None
+) -> Iterator[Callable[[Chunk], pa.Buffer]]:
+    """Provide a function that reads the bytes of a chunk of a segment, which may be in *data*."""
+    if data is not None:
+        whole = pa.py_buffer(data)
         # Not data.slice(), which raises if bytes are missing; decode() has a better message.
-        yield lambda chunk: data[chunk.offset : chunk.offset + chunk.length]
+        yield lambda chunk: whole[chunk.offset : chunk.offset + chunk.length]
         return
     with ExitStack() as stack:
         # Opened on first use: chunks that a decoder has cached need no file.
-        handle = cache(lambda: stack.enter_context(storage.opened(segment.name)))
-        yield lambda chunk: storage.read(handle(), chunk.offset, chunk.length, segment.name)
+        handle = cache(lambda: stack.enter_context(storage.opened(name)))
+        yield lambda chunk: storage.read(handle(), chunk.offset, chunk.length, name)
 
 
 def _at(batch: pa.RecordBatch, indices: npt.NDArray[np.integer]) -> pa.RecordBatch:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Iterable
 
 import xxhash
 
 from queue_core.errors import DamagedSegment
+from queue_core.segments.reader import chunk_reader
 from queue_core.segments.storage import Storage
 from queue_core.values.model import INLINE, Chunk
 
@@ -24,7 +23,7 @@ def find_fault(
     """
     name = location or f"{INLINE}{id}"
     try:
-        with _reading(storage, location, data) as read:
+        with chunk_reader(storage, name, None if location else data or b"") as read:
             for chunk in chunks:
                 found = memoryview(read(chunk))
                 if len(found) != chunk.length:
@@ -34,15 +33,3 @@ def find_fault(
     except DamagedSegment:
         return f"{name} is missing"
     return None
-
-
-@contextmanager
-def _reading(
-    storage: Storage, location: str | None, data: bytes | None
-) -> Iterator[Callable[[Chunk], Any]]:
-    if location is None:
-        whole = memoryview(data or b"")
-        yield lambda chunk: whole[chunk.offset : chunk.offset + chunk.length]
-        return
-    with storage.opened(location) as handle:
-        yield lambda chunk: storage.read(handle, chunk.offset, chunk.length, location)

@@ -21,6 +21,7 @@ from queue_core.catalog import dialect
 from queue_core.catalog.records import token_buckets
 from queue_core.catalog.slices.conditions import IN_FLIGHT, eligible_of_segments, in_queue
 from queue_core.catalog.slices.slices import fetch
+from queue_core.policies.numbering import ranks
 from queue_core.selection.request import FireRequest
 from queue_core.selection.scan import BYTES, ID, Mask, SliceScan, row_sizes
 from queue_core.selector import NoneOf
@@ -128,9 +129,9 @@ class ValueRooms:
             codes = encoded.indices.to_numpy()
             rooms = np.array(each.rooms(encoded.dictionary.to_pylist()), dtype=np.int64)
             # Only rows that fit so far take room.
-            ranks = np.full(rows.num_rows, MANY)
-            ranks[fit] = _ranks(codes[fit])
-            within = ranks < rooms[codes] if len(codes) else fit
+            before = np.full(rows.num_rows, MANY)
+            before[fit] = ranks(codes[fit])
+            within = before < rooms[codes] if len(codes) else fit
             rejected = np.unique(codes[fit & ~within])
             crowded |= np.isin(codes, rejected)
             fit &= within
@@ -232,14 +233,3 @@ def in_flight_by_value(
         }
         for name in columns
     }
-
-
-def _ranks(codes: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Return for each code how many equal ones come before it."""
-    order = np.argsort(codes, kind="stable")
-    ordered = codes[order]
-    starts = np.flatnonzero(np.diff(ordered, prepend=-1))
-    lengths = np.diff(np.append(starts, len(ordered)))
-    ranks = np.empty(len(codes), dtype=np.int64)
-    ranks[order] = np.arange(len(ordered)) - np.repeat(starts, lengths)
-    return ranks

@@ -7,6 +7,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, pairwise
 from math import ceil
+from operator import sub
 from typing import TypeVar
 
 import numpy as np
@@ -17,6 +18,7 @@ from queue_core.values.model import Part, ScanTask, SegmentRef, Slice
 from queue_core.values.rows import Rows
 
 Name = TypeVar("Name", bound=Hashable)
+Item = TypeVar("Item")
 Ordered = TypeVar("Ordered", int, tuple[int, int, int], tuple[str, int])
 
 #: A slice, and its rows that are taken.
@@ -248,6 +250,23 @@ def partitions(sizes: Mapping[Name, int], count: int) -> list[list[Name]]:
         spread[index].append(name)
         heapq.heappush(bins, (filled + sizes[name], index))
     return [names for names in spread if names]
+
+
+def packed(
+    items: Iterable[Item], sizes: Iterable[Sequence[int]], limits: Sequence[int]
+) -> Iterator[list[Item]]:
+    """Group items in order: as many together as all of their *sizes* allow, and at least one."""
+    together: list[Item] = []
+    room = tuple(limits)
+    for item, size in zip(items, sizes, strict=True):
+        left = tuple(map(sub, room, size))
+        if together and min(left) < 0:
+            yield together
+            together, left = [], tuple(map(sub, limits, size))
+        together.append(item)
+        room = left
+    if together:
+        yield together
 
 
 def interleaved(slices: Iterable[Slice]) -> Iterator[list[Slice]]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from contextlib import suppress
+from functools import partial
 
 from sqlalchemy import Connection
 
@@ -52,11 +53,6 @@ def meet(
     `NoSuchQueue` if the queue was dropped.
     """
 
-    def is_open(connection: Connection) -> tuple[Hashable, bool]:
-        # Raises for a queue that was deactivated meanwhile.
-        read_usage(connection, queue)
-        return None, True
-
     def is_met(connection: Connection) -> tuple[Hashable, bool]:
         left = sum(len(rows) for _, rows in _waiting(connection, queue, offered, None))
         if left:
@@ -70,7 +66,7 @@ def meet(
     fired = 0
     with WaitLine(catalog, queue, waiters.LOAD, timeout) as line:
         faults.point("load.waiting")
-        if timeout != 0 and line.wait(is_open):
+        if timeout != 0 and line.wait(partial(_is_open, queue)):
             waiter = line.waiter
             with removed_if_refused(storage, staged):
                 first_ids = commit_load(
@@ -119,10 +115,6 @@ def meet_once(
             discard_unpublished(connection, [s.location for s in staged if s.location])
         return is_new
 
-    def is_open(connection: Connection) -> tuple[Hashable, bool]:
-        read_usage(connection, queue)
-        return None, True
-
     def is_met(connection: Connection) -> tuple[Hashable, bool]:
         found = fetch(connection, *in_queue(queue.id, Magazine.MAIN), *WAITING)
         left = sum(len(piece.rows) for piece in found)
@@ -132,7 +124,7 @@ def meet_once(
 
     with WaitLine(catalog, queue, waiters.LOAD, timeout) as line:
         faults.point("load.waiting")
-        if line.wait(is_open):
+        if line.wait(partial(_is_open, queue)):
             with removed_if_refused(storage, staged):
                 is_new = commit_load(catalog, attempt, timeout)
             faults.point("load.offered")
@@ -141,6 +133,12 @@ def meet_once(
     with catalog.read() as connection:
         message = full_message(queue, read_usage(connection, queue), amount_of(staged))
     raise QueueFull(f"{message}; the batch stays, and waits on when the query is started again")
+
+
+def _is_open(queue: QueueInfo, connection: Connection) -> tuple[Hashable, bool]:
+    """Raise `QueueDeactivated` for a queue that was deactivated meanwhile."""
+    read_usage(connection, queue)
+    return None, True
 
 
 def _withdraw(connection: Connection, queue: QueueInfo, offered: IdSet) -> int:

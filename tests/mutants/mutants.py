@@ -53,8 +53,8 @@ _OTHERS = (
     _of(
         "small objects are read one after the other",
         "queue_core/segments/reader",
-        "if some and (len(some) == 4 * AT_ONCE or",
-        "if some and (len(some) == 1 or",
+        "packed(tasks, sizes, (4 * AT_ONCE, GATHER_MEMORY))",
+        "packed(tasks, sizes, (1, GATHER_MEMORY))",
         "tests/contract/test_bucket.py",
     ),
     _of(

@@ -295,8 +295,8 @@ OF_SEVERAL = (
     _of(
         "what one limit of values refuses takes room of another",
         "queue_core/selection/by_value",
-        "            ranks[fit] = _ranks(codes[fit])\n",
-        "            ranks = _ranks(codes)\n",
+        "            before[fit] = ranks(codes[fit])\n",
+        "            before = ranks(codes)\n",
         "limits_by_value",
     ),
     # Damaged messages that a consumer holds, and messages of several slices that come back.

@@ -10,12 +10,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from operator import sub
-from typing import TypeAlias, TypeVar
+from typing import TypeAlias
 
 from queue_core.segments.rewriter import RewriteGroup
 from queue_core.values.model import MAX_SEGMENT_ROWS, Slice
-from queue_core.values.plan import interleaved
+from queue_core.values.plan import interleaved, packed
 
 #: Slices are merged if they were loaded within this part of the expiry time. A slice expires with
 #: its oldest message. A slice that was merged twice may expire too early by twice this part.
@@ -61,7 +60,6 @@ Unit: TypeAlias = "list[RewriteGroup]"
 #: Slices whose places interleave.
 Cluster: TypeAlias = "list[Slice]"
 
-Item = TypeVar("Item")
 #: Slices, bytes and places.
 _Size: TypeAlias = "tuple[int, ...]"
 #: The most of each that one unit has.
@@ -86,12 +84,12 @@ def units(
         merged = [
             RewriteGroup(tuple(piece for cluster in clusters for piece in cluster))
             for aged in _aged(run, age)
-            for clusters in _packed(aged, _sizes(aged))
+            for clusters in packed(aged, _sizes(aged), UNIT_LIMITS)
         ]
         if _is_worth_it(merged, conditions):
             groups.extend(merged)
     sizes = [(len(group.pieces), group.bytes, group.span) for group in groups]
-    return list(_packed(groups, sizes))
+    return list(packed(groups, sizes, UNIT_LIMITS))
 
 
 def _aged(run: Iterable[Cluster], age: int | None) -> Iterator[list[Cluster]]:
@@ -115,21 +113,6 @@ def _loaded(cluster: Cluster) -> tuple[int, int]:
     """Return when the first and the last slice of a cluster were loaded."""
     times = [piece.loaded_at for piece in cluster]
     return min(times), max(times)
-
-
-def _packed(items: Iterable[Item], sizes: Iterable[_Size]) -> Iterator[list[Item]]:
-    """Group items in order: as many per unit as fit, and at least one."""
-    together: list[Item] = []
-    room: _Size = UNIT_LIMITS
-    for item, size in zip(items, sizes, strict=True):
-        left = tuple(map(sub, room, size))
-        if together and min(left) < 0:
-            yield together
-            together, left = [], tuple(map(sub, UNIT_LIMITS, size))
-        together.append(item)
-        room = left
-    if together:
-        yield together
 
 
 def _sizes(run: Sequence[Cluster]) -> Iterator[_Size]:

@@ -15,7 +15,6 @@ from queue_core.values.model import QueueInfo, Slice, State
 from queue_core.values.rows import EMPTY, Rows
 from queue_core.waiting.smart.rewrite import Rewritten
 from queue_core.waiting.smart.snapshot import QueuedMessages
-from queue_core.waiting.smart.validate import state_of
 
 
 def apply_result(
@@ -28,7 +27,7 @@ def apply_result(
     changes: Changes,
 ) -> None:
     """Delete and overwrite queued messages; *locked* are the slices from `validate`."""
-    waiting = [piece for piece in locked if state_of(piece) is State.LOADED]
+    waiting = [piece for piece in locked if piece.state is State.LOADED]
     _move_to_new_segments(connection, queue, rewritten, waiting, changes)
     deleted = queued.rows_of(result.deleted)
     for piece in locked:

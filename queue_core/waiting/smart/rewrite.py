@@ -22,7 +22,7 @@ from queue_core.segments.storage import Storage
 from queue_core.support import faults
 from queue_core.values.ids import first_id
 from queue_core.values.model import MAX_SEGMENT_ROWS, QueueInfo, ReadPlan, Slice, Staged
-from queue_core.values.plan import Taken
+from queue_core.values.plan import Taken, packed
 from queue_core.values.rows import Numbers
 from queue_core.waiting.smart.snapshot import QueuedMessages
 
@@ -38,7 +38,7 @@ class RewritePlan:
     #: The queue, with all columns that the messages can have.
     queue: QueueInfo
     #: Groups that fit together into one segment, with their read plan, in order of their slices.
-    units: tuple[tuple[tuple[RewriteGroup, ...], ReadPlan], ...]
+    units: tuple[tuple[Sequence[RewriteGroup], ReadPlan], ...]
     #: The segment and row of each message that gets other values, as one number, ascending.
     ids: Numbers
     #: The new values, in this order.
@@ -72,7 +72,7 @@ def plan_rewrite(
     ]
     units = [
         (unit, read_plans.build(connection, [queue], _taken(unit), storage_uri))
-        for unit in _packed(groups)
+        for unit in packed(groups, [(group.span,) for group in groups], [MAX_SEGMENT_ROWS])
     ]
     values = {name: column.take(pa.array(order)) for name, column in overwritten.values.items()}
     return RewritePlan(queue=queue, units=tuple(units), ids=ids[order], values=values)
@@ -106,20 +106,6 @@ def _parts(piece: Slice, rows: Numbers) -> Iterator[Slice]:
         yield replace(
             piece, rows=part, position=piece.place_of(part.start), bytes=piece.bytes_of(part)
         )
-
-
-def _packed(groups: Sequence[RewriteGroup]) -> Iterator[tuple[RewriteGroup, ...]]:
-    """Yield as many groups together as fit into one segment."""
-    together: list[RewriteGroup] = []
-    span = 0
-    for group in groups:
-        if together and span + group.span > MAX_SEGMENT_ROWS:
-            yield tuple(together)
-            together, span = [], 0
-        together.append(group)
-        span += group.span
-    if together:
-        yield tuple(together)
 
 
 def _taken(groups: Sequence[RewriteGroup]) -> list[Taken]:

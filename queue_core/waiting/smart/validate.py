@@ -79,11 +79,6 @@ def validate(
     return locked
 
 
-def state_of(piece: Slice) -> State:
-    """Return whether a slice waits or is in flight."""
-    return State.LOADED if piece.ticket is None else State.FIRED
-
-
 def _lock_messages(
     connection: Connection,
     queue: QueueInfo,
@@ -105,7 +100,7 @@ def _lock_messages(
             found = sum(
                 len(piece.rows & rows)
                 for piece in locked
-                if piece.segment_id == segment and state_of(piece) is state
+                if piece.segment_id == segment and piece.state is state
             )
             if found < len(rows):
                 raise StaleSnapshot
