@@ -17,7 +17,7 @@ from typing import Any, Literal, TypeAlias, Union, get_args, get_origin, get_typ
 from uuid import UUID
 
 from queue_core.errors import BadOption
-from queue_core.handling.objects.codecs import Misfit
+from queue_core.handling.objects.codecs import Misfit, one_of
 
 #: Makes an object of a JSON value; raises any exception for one that does not fit.
 Reader: TypeAlias = Callable[[Any], Any]
@@ -50,7 +50,7 @@ class _Shapes:
         if origin is Union or origin is types.UnionType:
             return self._union(args)
         if origin is Literal:
-            return _literal(args)
+            return one_of(args)
         if origin in (list, set, frozenset) or hint in (list, set, frozenset):
             return self._many(origin or hint, args[0] if args else Any)
         if origin is tuple and len(args) == 2 and args[1] is Ellipsis:
@@ -188,15 +188,6 @@ def _made(kind: type, make: Reader) -> Reader:
             raise Misfit(f"{value!r} is not a valid {kind.__name__}") from error
 
     return made
-
-
-def _literal(values: tuple[Any, ...]) -> Reader:
-    def same(value: Any) -> Any:
-        if value not in values:
-            raise Misfit(f"{value!r} is not one of {', '.join(map(repr, values))}")
-        return value
-
-    return same
 
 
 def _nothing(value: Any) -> None:

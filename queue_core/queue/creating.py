@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from datetime import datetime
+from functools import partial
 from typing import Any, cast
 
 import pyarrow as pa
@@ -20,7 +21,6 @@ from queue_core.errors import BadOption
 from queue_core.policies import binding
 from queue_core.policies.imported import storable
 from queue_core.segments.shard_hash import check_key
-from queue_core.support import faults
 from queue_core.values import column_roles
 from queue_core.values.model import Extent, QueueInfo
 from queue_core.values.names import check_queue
@@ -56,21 +56,16 @@ def create(
     column_roles.check(checked, columns, key)
     binding.check(checked, columns, key, shards)
 
-    def work(connection: Connection) -> QueueInfo:
-        created = queue_changes.create(
-            connection,
-            name,
-            columns,
-            shards=shards,
-            key=key,
-            settings=checked,
-            exist_ok=exist_ok,
-        )
-        faults.point("create.before_commit")
-        return created
-
-    created = catalog.write(work, grows=True)
-    faults.point("create.committed")
+    work = partial(
+        queue_changes.create,
+        name=name,
+        schema=columns,
+        shards=shards,
+        key=key,
+        settings=checked,
+        exist_ok=exist_ok,
+    )
+    created = transact(catalog, "create", work, grows=True)
     if exist_ok:
         _warn_of_kept(created, given)
     return created

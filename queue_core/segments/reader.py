@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import cache, partial, reduce
 from operator import or_
-from typing import Protocol
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -42,22 +42,11 @@ GATHER_MEMORY = 16 << 20
 _SMALL_BYTES = 4 << 10
 
 
-class Decoder(Protocol):
-    """Turns the bytes of a chunk into a record batch."""
-
-    def __call__(
-        self,
-        segment: SegmentRef,
-        chunk: Chunk,
-        written: pa.Schema,
-        names: Sequence[str],
-        fetch: Callable[[], pa.Buffer],
-    ) -> pa.RecordBatch:
-        """
-        Return the columns *names* of a chunk, and possibly others.
-
-        *written* is the schema with which the chunk was written; *fetch* reads its bytes.
-        """
+#: Returns some columns of a chunk, by their names, and possibly others. It is given the schema with
+#: which the chunk was written, and a function that reads its bytes.
+Decoder: TypeAlias = Callable[
+    [SegmentRef, Chunk, pa.Schema, Sequence[str], Callable[[], pa.Buffer]], pa.RecordBatch
+]
 
 
 def decode_all(

@@ -19,29 +19,18 @@ from typing import TypeAlias
 
 from queue_core.selector.by_function import Function, FunctionSelector, Predicate
 from queue_core.selector.none_of import NoneOf
-from queue_core.selector.order import Order, SortKey
+from queue_core.selector.order import Order
 from queue_core.selector.predicate import Selector
-from queue_core.values.column_stats import (
-    ColumnStats,
-    column_stats,
-    stats_from_json,
-    stats_to_json,
-)
 
 #: What all kinds of conditions are.
 Condition: TypeAlias = Selector | FunctionSelector | NoneOf
 
 __all__ = [
-    "ColumnStats",
     "Condition",
     "Function",
     "FunctionSelector",
     "NoneOf",
     "Order",
     "Predicate",
-    "SortKey",
     "Selector",
-    "column_stats",
-    "stats_from_json",
-    "stats_to_json",
 ]

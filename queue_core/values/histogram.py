@@ -7,8 +7,6 @@ Counts are added up, whichever process has counted them. Pure functions over arr
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -109,9 +107,3 @@ class Measured(NamedTuple):
     def plus(self, other: Measured) -> Measured:
         """Return both together."""
         return Measured(self.counts + other.counts, self.seconds + other.seconds)
-
-
-def bucket_of(seconds: float) -> tuple[float, float]:
-    """Return the bounds of the bucket of a time."""
-    edges: Sequence[float] = (0.0, *BOUNDS, float("inf"))
-    return next((low, high) for low, high in pairwise(edges) if seconds <= high)

@@ -18,10 +18,11 @@ from queue_core.errors import CatalogUnavailable
 from queue_core.upkeep.leader.lease import LeaseLeader
 from queue_core.upkeep.tasks.runner import SideTasks
 from queue_core.upkeep.tasks.sample import sample
-from queue_core.values.histogram import Measured, bucket_of
+from queue_core.values.histogram import Measured
 from queue_core.watching.prometheus import page
 from tests.contract.test_metrics import scraped
 from tests.factories import make_queue, orders
+from tests.unit.values.test_histogram import bucket_of
 from tests.waiting import until
 
 pytestmark = pytest.mark.each_catalog

@@ -85,9 +85,9 @@ OF_USERS = (
     ),
     _of(
         "one bad object spoils its batch",
-        "queue_core/handling/objects/message_class",
-        "            if batch.num_rows == 1:\n",
-        "            if True:\n",
+        "queue_core/handling/objects/python_rows",
+        "        if batch.num_rows == 1:\n",
+        "        if True:\n",
         "typed_queues",
     ),
     _of(

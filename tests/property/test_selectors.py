@@ -7,13 +7,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from queue_core.errors import BadSelector
-from queue_core.selector import (
-    Order,
-    Selector,
-    column_stats,
-    stats_from_json,
-    stats_to_json,
-)
+from queue_core.selector import Order, Selector
+from queue_core.values.column_stats import column_stats, stats_from_json, stats_to_json
 from tests.property.sql_reference import SCHEMA, conditions, key_parts, rows, sort_rows, table
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")

@@ -74,3 +74,14 @@ class Misfit(ValueError):
         """Return the same with a longer path, as seen from the enclosing value."""
         between = "." if self._path and not self._path.startswith("[") else ""
         return Misfit(self._problem, f"{step}{between}{self._path}")
+
+
+def one_of(values: Sequence[Any]) -> Convert:
+    """Return a function that returns one of some values, and raises `Misfit` for another one."""
+
+    def checked(value: Any) -> Any:
+        if value not in values:
+            raise Misfit(f"{value!r} is not one of {', '.join(map(repr, values))}")
+        return value
+
+    return checked

@@ -15,7 +15,7 @@ from uuid import UUID
 import numpy as np
 import pyarrow as pa
 
-from queue_core.handling.objects.codecs import Codec, Misfit
+from queue_core.handling.objects.codecs import Codec, Misfit, one_of
 
 #: Returns the codec of a class with fields, and None for any other class.
 Record: TypeAlias = Callable[[type], Codec | None]
@@ -116,11 +116,7 @@ def _enum(kind: type[Enum]) -> Codec:
 
 
 def _literal(hint: Any, values: Sequence[Any]) -> Codec:
-    def checked(value: Any) -> Any:
-        if value not in values:
-            raise Misfit(f"{value!r} is not one of {', '.join(map(repr, values))}")
-        return value
-
+    checked = one_of(values)
     return replace(_common(hint, values), encode=checked, decode=checked)
 
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 from queue_core.errors import SchemaMismatch
 from queue_core.handling.objects.codecs import Misfit
 from queue_core.handling.objects.fields import fields_of, is_message_class, maker
-from queue_core.handling.objects.python_rows import Unreadable, values_of
+from queue_core.handling.objects.python_rows import Unreadable, each_of, values_of
 from queue_core.values.failure_kinds import reason_of
 from queue_core.values.names import nearest
 from queue_core.values.schema import canonical
@@ -68,14 +68,10 @@ class MessageClass:
 
     def objects_of(self, batch: pa.RecordBatch) -> list[Any]:
         """Return an object for each row; `Unreadable` for a row of which none can be made."""
-        try:
-            columns = [self._values(batch, number) for number in range(len(self._fields))]
-        except Exception as error:  # noqa: BLE001 - Python or a user's type may refuse a value
-            if batch.num_rows == 1:
-                return [Unreadable(reason_of(error))]
-            # Bisect to find the message.
-            middle = batch.num_rows // 2
-            return self.objects_of(batch.slice(0, middle)) + self.objects_of(batch.slice(middle))
+        return each_of(batch, self._objects)
+
+    def _objects(self, batch: pa.RecordBatch) -> list[Any]:
+        columns = [self._values(batch, number) for number in range(len(self._fields))]
         made: list[Any] = []
         for values in zip(*columns, strict=True):
             try:

@@ -5,6 +5,7 @@ A message that Python cannot represent does not harm the others: they are conver
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -31,14 +32,19 @@ class Unreadable:
 
 def rows_of(batch: pa.RecordBatch) -> list[dict[str, Any] | Unreadable]:
     """Return one dict per row; structs and maps are dicts too, times are in UTC."""
+    return each_of(batch, _dicts)
+
+
+def each_of(batch: pa.RecordBatch, make: Callable[[pa.RecordBatch], list[Any]]) -> list[Any]:
+    """Return what *make* returns for the rows; `Unreadable` for a row for which it fails alone."""
     try:
-        return list(_dicts(batch))
-    except Exception as error:  # noqa: BLE001 - a value of any type that Python cannot represent
+        return make(batch)
+    except Exception as error:  # noqa: BLE001 - Python or a user's type may refuse a value
         if batch.num_rows == 1:
             return [Unreadable(reason_of(error))]
     # Bisect to find the message.
     middle = batch.num_rows // 2
-    return rows_of(batch.slice(0, middle)) + rows_of(batch.slice(middle))
+    return each_of(batch.slice(0, middle), make) + each_of(batch.slice(middle), make)
 
 
 def _dicts(batch: pa.RecordBatch) -> list[dict[str, Any]]:

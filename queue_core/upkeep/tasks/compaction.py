@@ -27,13 +27,14 @@ from queue_core.catalog.slices.changes import Changes
 from queue_core.catalog.slices.conditions import WAITING, in_queue, in_shards, these
 from queue_core.catalog.slices.rewritable import Worth
 from queue_core.catalog.slices.slices import fetch
+from queue_core.catalog.transact import transact
 from queue_core.segments.reader import read_table
 from queue_core.segments.rewriter import Repacked, RewriteGroup, kept_columns, repack
 from queue_core.segments.stager import removed_if_refused
 from queue_core.segments.storage import Storage
 from queue_core.support import faults
 from queue_core.upkeep.tasks import compaction_plan, log_compaction
-from queue_core.upkeep.tasks.compaction_plan import AGE, SMALL_BYTES, SPARSE, Condition, Unit, units
+from queue_core.upkeep.tasks.compaction_plan import AGE, SMALL_BYTES, SPARSE, Unit, units
 from queue_core.upkeep.tasks.task import Share, TaskContext
 from queue_core.values.model import Magazine, QueueInfo, Staged, State
 
@@ -179,9 +180,8 @@ def _worth_it(
     with catalog.read() as connection:
         here = (*in_queue(queue.id, magazine), *in_shards(shards))
         pieces = fetch(connection, *here)
-        full = rewritable.fullness(connection, here)
+        conditions = rewritable.fullness(connection, here)
     loaded = {piece.id for piece in pieces if piece.ticket is None and not piece.damaged}
-    conditions = {segment: Condition(**each._asdict()) for segment, each in full.items()}
     expiry = queue.settings.shortest_expiry
     age = None if expiry is None else int(expiry * 1e6 * AGE)
     return units(pieces, loaded, conditions, age), len(pieces)
@@ -212,15 +212,12 @@ def _rewrite(catalog: Catalog, storage: Storage, queue: QueueInfo, unit: Unit) -
             _put_in_place(connection, current, staged, left)
         elif staged.location is not None:
             segment_rows.discard(connection, [staged.location])
-        faults.point("compact.before_commit")
         rewritten = sum(one.group.messages for one in left)
         acts.note(connection, rewritten)
         return rewritten
 
     with removed_if_refused(storage, [staged]):
-        rewritten = catalog.write(work, grows=True)
-    faults.point("compact.committed")
-    return rewritten
+        return transact(catalog, "compact", work, grows=True)
 
 
 def _intact(

@@ -8,10 +8,10 @@ same age become one slice, because a slice expires with its oldest message.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from typing import TypeAlias
 
+from queue_core.catalog.slices.rewritable import Fullness
 from queue_core.segments.rewriter import RewriteGroup
 from queue_core.values.model import MAX_SEGMENT_ROWS, Slice
 from queue_core.values.plan import interleaved, packed
@@ -32,29 +32,6 @@ UNIT_SLICES = 1 << 12
 UNIT_BYTES = 32 << 20
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Condition:
-    """The condition of a segment."""
-
-    #: Its size in bytes, and the bytes that slices still name.
-    bytes: int
-    alive: int
-    #: Whether it has a file.
-    filed: bool
-    #: Whether all of its live messages wait; otherwise, it would have to stay.
-    waiting: bool
-
-    @property
-    def small(self) -> bool:
-        """Whether it is worth merging with its neighbours."""
-        return self.bytes <= SMALL_BYTES
-
-    @property
-    def sparse(self) -> bool:
-        """Whether it is worth rewriting by itself."""
-        return self.filed and self.waiting and self.alive * SPARSE < self.bytes
-
-
 #: The groups that are rewritten as one segment, in one transaction.
 Unit: TypeAlias = "list[RewriteGroup]"
 #: Slices whose places interleave.
@@ -69,7 +46,7 @@ UNIT_LIMITS: _Size = (UNIT_SLICES, UNIT_BYTES, MAX_SEGMENT_ROWS)
 def units(
     pieces: Sequence[Slice],
     waiting: Collection[int],
-    conditions: Mapping[int, Condition],
+    conditions: Mapping[int, Fullness],
     age: int | None = None,
 ) -> list[Unit]:
     """
@@ -127,7 +104,7 @@ def _sizes(run: Sequence[Cluster]) -> Iterator[_Size]:
 def _runs(
     pieces: Iterable[Slice],
     waiting: Collection[int],
-    conditions: Mapping[int, Condition],
+    conditions: Mapping[int, Fullness],
     age: int | None,
 ) -> Iterator[list[Cluster]]:
     """Yield neighbours that can be rewritten together."""
@@ -140,8 +117,8 @@ def _runs(
                 return None
             if _alike(piece) != same:
                 return None
-            condition = conditions[piece.segment_id]
-            if not (condition.small or condition.sparse):
+            full = conditions[piece.segment_id]
+            if full.bytes > SMALL_BYTES and not _is_sparse(full):
                 return None
         first_loaded, last_loaded = _loaded(cluster)
         if age is not None and last_loaded - first_loaded > age:
@@ -162,7 +139,12 @@ def _alike(piece: Slice) -> tuple[object, ...]:
     return *fired, piece.due_at, piece.rank, alone
 
 
-def _is_worth_it(groups: Sequence[RewriteGroup], conditions: Mapping[int, Condition]) -> bool:
+def _is_worth_it(groups: Sequence[RewriteGroup], conditions: Mapping[int, Fullness]) -> bool:
     members = [piece for group in groups for piece in group.pieces]
     fewer = len(members) - len(groups)
-    return fewer >= NEIGHBOURS - 1 or any(conditions[p.segment_id].sparse for p in members)
+    return fewer >= NEIGHBOURS - 1 or any(_is_sparse(conditions[p.segment_id]) for p in members)
+
+
+def _is_sparse(full: Fullness) -> bool:
+    """Return whether a segment is worth rewriting by itself: the messages left in it all wait."""
+    return full.filed and full.waiting and full.alive * SPARSE < full.bytes

@@ -3,7 +3,8 @@
 import pyarrow as pa
 import pytest
 
-from queue_core.selector import NoneOf, column_stats
+from queue_core.selector import NoneOf
+from queue_core.values.column_stats import column_stats
 
 SOME = NoneOf("customer", frozenset({"a", None}))
 

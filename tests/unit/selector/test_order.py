@@ -7,7 +7,8 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from queue_core.selector import Order, column_stats
+from queue_core.selector import Order
+from queue_core.values.column_stats import column_stats
 from tests.unit.selector.selector_table import fault
 
 TABLE = pa.table(

@@ -6,7 +6,8 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from queue_core.selector import ColumnStats, Selector, column_stats
+from queue_core.selector import Selector
+from queue_core.values.column_stats import ColumnStats, column_stats
 
 SCHEMA = pa.schema(
     [

@@ -1,5 +1,7 @@
 """Histograms: quantiles within a bucket, and counts that add up."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -7,7 +9,6 @@ from queue_core.values.histogram import (
     BOUNDS,
     SHOWN,
     Measured,
-    bucket_of,
     counted,
     nothing,
     packed,
@@ -22,6 +23,12 @@ def test_bounds_grow_by_two_or_two_and_a_half():
     assert set(ratios.round(3)) == {2.0, 2.5}
     assert set(SHOWN) < set(BOUNDS)
     assert (SHOWN[0], SHOWN[-1], len(SHOWN)) == (0.005, 10_000, 14)
+
+
+def bucket_of(seconds):
+    """Return the bounds of the bucket of a time."""
+    edges = (0.0, *BOUNDS, float("inf"))
+    return next((low, high) for low, high in pairwise(edges) if seconds <= high)
 
 
 @pytest.mark.parametrize("part", [0.5, 0.9, 0.99])

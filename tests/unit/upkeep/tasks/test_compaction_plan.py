@@ -4,14 +4,15 @@ from dataclasses import replace
 
 import pytest
 
+from queue_core.catalog.slices.rewritable import Fullness
 from queue_core.upkeep.tasks import compaction_plan
-from queue_core.upkeep.tasks.compaction_plan import Condition, units
+from queue_core.upkeep.tasks.compaction_plan import units
 from queue_core.values.model import MAX_SEGMENT_ROWS
 from tests.factories import make_slice
 
-SMALL = Condition(bytes=100, alive=100, filed=False, waiting=True)
-LARGE = Condition(bytes=1 << 20, alive=1 << 20, filed=True, waiting=True)
-SPARSE = Condition(bytes=1 << 20, alive=1 << 10, filed=True, waiting=True)
+SMALL = Fullness(bytes=100, alive=100, filed=False, waiting=True)
+LARGE = Fullness(bytes=1 << 20, alive=1 << 20, filed=True, waiting=True)
+SPARSE = Fullness(bytes=1 << 20, alive=1 << 10, filed=True, waiting=True)
 
 
 @pytest.fixture(autouse=True)
@@ -88,9 +89,9 @@ def test_a_sparse_segment_needs_no_neighbours():
 @pytest.mark.parametrize(
     "condition",
     [
-        Condition(bytes=1 << 20, alive=1 << 18, filed=True, waiting=True),
-        Condition(bytes=1 << 20, alive=1 << 10, filed=True, waiting=False),
-        Condition(bytes=1 << 20, alive=1 << 10, filed=False, waiting=True),
+        Fullness(bytes=1 << 20, alive=1 << 18, filed=True, waiting=True),
+        Fullness(bytes=1 << 20, alive=1 << 10, filed=True, waiting=False),
+        Fullness(bytes=1 << 20, alive=1 << 10, filed=False, waiting=True),
     ],
     ids=["a quarter is alive", "some is in flight", "inlined"],
 )
