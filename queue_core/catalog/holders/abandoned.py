@@ -6,28 +6,19 @@ from collections.abc import Collection
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import (
-    BigInteger,
-    ColumnElement,
-    Connection,
-    Select,
-    and_,
-    bindparam,
-    not_,
-    or_,
-    select,
-    tuple_,
-)
+from sqlalchemy import ColumnElement, Connection, Select, and_, bindparam, not_, or_, select
 
 from queue_core.catalog import dialect
 from queue_core.catalog.holder_tables import consumers
 from queue_core.catalog.holders.consumers import IS_KEEPER, awaits, is_alive, reserved
 from queue_core.catalog.slices.conditions import (
     IN_FLIGHT,
+    WITHIN_ENDS,
     Eligible,
     Rules,
     Stretch,
     ago,
+    ends_of,
     in_magazines,
     in_queue,
 )
@@ -65,9 +56,7 @@ def unattended_within(
     dead_after: float,
 ) -> Eligible:
     """Return the conditions, built once, of unattended slices of segments in a part of a queue."""
-    first, last = stretch
-    given: dict[str, Any] = {"queue": queue_id, "these": segments}
-    given |= zip(_ENDS, (*first, *last), strict=True)
+    given: dict[str, Any] = {"queue": queue_id, "these": segments, **ends_of(stretch)}
     return Eligible(_unattended_within(magazines, dead_after), given)
 
 
@@ -117,21 +106,14 @@ def _held_by(which: ColumnElement[bool]) -> Rules:
     return (slices.c.consumer_id.in_(holders),)
 
 
-#: The parameters of a part of a magazine.
-_ENDS = ("first_shard", "first_place", "last_shard", "last_place")
-
-
 @lru_cache(maxsize=8)
 def _unattended_within(magazines: tuple[Magazine, ...], dead_after: float) -> Rules:
-    first_shard, first, last_shard, last = (bindparam(end, type_=BigInteger) for end in _ENDS)
-    place = tuple_(slices.c.shard, slices.c.position)
     return (
         dialect.one_of_given(slices.c.segment_id, "these"),
         slices.c.queue_id == bindparam("queue"),
         *in_magazines(magazines),
         *IN_FLIGHT,
-        place >= tuple_(first_shard, first),
-        place <= tuple_(last_shard, last),
+        *WITHIN_ENDS,
         *fired_before(dead_after),
         *unattended(dead_after),
     )

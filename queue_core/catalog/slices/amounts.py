@@ -14,16 +14,10 @@ from queue_core.catalog.tables import shared_limits, slices
 from queue_core.values.model import Magazine
 
 # Built once: each firing of a queue with limits uses it.
-_IN_FLIGHT = select(func.sum(slices.c.count)).where(
-    slices.c.queue_id == bindparam("queue"), *in_magazines([Magazine.MAIN]), *IN_FLIGHT
-)
-_IN_FLIGHT_OF_NAME = select(func.sum(slices.c.count)).where(
-    slices.c.queue_id.in_(
-        select(shared_limits.c.queue_id).where(shared_limits.c.name == bindparam("name"))
-    ),
-    *in_magazines([Magazine.MAIN]),
-    *IN_FLIGHT,
-)
+_SHARING = select(shared_limits.c.queue_id).where(shared_limits.c.name == bindparam("name"))
+_MESSAGES = select(func.sum(slices.c.count)).where(*in_magazines([Magazine.MAIN]), *IN_FLIGHT)
+_IN_FLIGHT = _MESSAGES.where(slices.c.queue_id == bindparam("queue"))
+_IN_FLIGHT_OF_NAME = _MESSAGES.where(slices.c.queue_id.in_(_SHARING))
 _LOGGED = select(ANY_BEHIND)
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
-from sqlalchemy import ColumnElement, bindparam, not_, or_, select, tuple_
+from sqlalchemy import BigInteger, ColumnElement, bindparam, not_, or_, select, tuple_
 
 from queue_core.catalog import dialect
 from queue_core.catalog.records import retries
@@ -189,39 +189,25 @@ def fireable(queues: Sequence[QueueInfo], magazine: Magazine) -> Rules:
         alike[expiry_in(queue, magazine), most].append(queue)
     rules: list[ColumnElement[bool]] = []
     for (expiry, most), some in alike.items():
-        own = _fireable(expiry, most)
+        own = (*_unexpired(expiry), *_rarely_fired(most))
         if len(alike) == 1:
             return own
         rules.extend(_only(some, rule) for rule in own)
     return tuple(rules)
 
 
-# Rules are built once, as the statements of `eligible` are, which are found by them.
-@lru_cache(maxsize=64)
-def _fireable(expiry: float | None, most: int | None) -> Rules:
-    return (*_unexpired(expiry), *_rarely_fired(most))
-
-
 def movable(queue: QueueInfo) -> Rules:
     """Return the rules of any shovel: no messages that have expired, or would do so in main."""
-    return _movable(*(expiry_in(queue, magazine) for magazine in Magazine))
-
-
-@lru_cache(maxsize=64)
-def _movable(*expiries: float | None) -> Rules:
-    return tuple(rule for expiry in expiries for rule in _unexpired(expiry))
+    return tuple(rule for magazine in Magazine for rule in unexpired(queue, magazine))
 
 
 def retriable(queue: QueueInfo) -> Rules:
     """Return the rules of a shovel: movable messages that are not dead."""
-    return _retriable(movable(queue), queue.settings.max_deliveries)
+    return (*movable(queue), retries.alive(), *_rarely_fired(queue.settings.max_deliveries))
 
 
+# Each rule is built once, as the statements of `eligible` are, which are found by them.
 @lru_cache(maxsize=64)
-def _retriable(rules: Rules, most: int | None) -> Rules:
-    return (*rules, retries.alive(), *_rarely_fired(most))
-
-
 def _rarely_fired(most: int | None) -> Rules:
     return () if most is None else (slices.c.deliveries < most,)
 
@@ -236,10 +222,12 @@ def unexpired(queue: QueueInfo, magazine: Magazine) -> Rules:
     return _unexpired(expiry_in(queue, magazine))
 
 
+@lru_cache(maxsize=64)
 def _expired(expiry: float | None) -> Rules:
     return () if expiry is None else (slices.c.loaded_at <= ago(expiry),)
 
 
+@lru_cache(maxsize=64)
 def _unexpired(expiry: float | None) -> Rules:
     return tuple(not_(rule) for rule in _expired(expiry))
 
@@ -262,10 +250,24 @@ def _only(queues: Sequence[QueueInfo], rule: ColumnElement[bool]) -> ColumnEleme
 
 def within(stretch: Stretch | None) -> Rules:
     """Return the conditions of slices that begin in a part of a magazine; None: anywhere."""
-    if stretch is None:
-        return ()
+    return () if stretch is None else _between(*stretch)
+
+
+def _between(first: Any, last: Any) -> Rules:
     place = tuple_(slices.c.shard, slices.c.position)
-    return (place >= stretch[0], place <= stretch[1])
+    return (place >= first, place <= last)
+
+
+#: The parameters of a part of a magazine, and the conditions of slices that begin in it.
+_ENDS = ("first_shard", "first_position", "last_shard", "last_position")
+_PARAMETERS = [bindparam(end, type_=BigInteger) for end in _ENDS]
+WITHIN_ENDS = _between(tuple_(*_PARAMETERS[:2]), tuple_(*_PARAMETERS[2:]))
+
+
+def ends_of(stretch: Stretch) -> dict[str, int]:
+    """Return the parameters of `WITHIN_ENDS`."""
+    first, last = stretch
+    return dict(zip(_ENDS, (*first, *last), strict=True))
 
 
 def eligible(request: Wanted, *, by_segment: bool = False) -> Eligible:
@@ -279,7 +281,7 @@ def eligible(request: Wanted, *, by_segment: bool = False) -> Eligible:
     several = len(request.queue_ids) > 1
     given["of_queues"] = request.queue_ids if several else request.queue_ids[0]
     if request.within is not None:
-        given |= zip(_STRETCH, (*request.within[0], *request.within[1]), strict=True)
+        given |= ends_of(request.within)
     if request.shards is not None:
         given["of_shards"] = request.shards
     if request.horizon is not None:
@@ -317,8 +319,6 @@ _BEHIND: Rules = (
     slices.c.shard == bindparam("at_shard", type_=slices.c.shard.type),
     slices.c.position > bindparam("behind", type_=slices.c.position.type),
 )
-#: The parameters of a part of a magazine.
-_STRETCH = ("first_shard", "first_position", "last_shard", "last_position")
 
 
 @lru_cache(maxsize=256)
@@ -339,10 +339,8 @@ def _eligible(
         *WAITING,
         *rules,
     ]
-    if _STRETCH[0] in given:
-        first_shard, first, last_shard, last = (bindparam(name, type_=number) for name in _STRETCH)
-        place = tuple_(slices.c.shard, slices.c.position)
-        conditions += [place >= tuple_(first_shard, first), place <= tuple_(last_shard, last)]
+    if _ENDS[0] in given:
+        conditions += WITHIN_ENDS
     if "of_shards" in given:
         conditions.append(dialect.one_of_given(slices.c.shard, "of_shards"))
     if "horizon" in given:

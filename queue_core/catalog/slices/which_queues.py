@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from sqlalchemy import Connection, select
+from sqlalchemy import ColumnElement, Connection, select
 
 from queue_core.catalog import dialect
 from queue_core.catalog.records.retries import ready
@@ -15,30 +15,28 @@ from queue_core.values.model import Magazine
 
 def with_messages_in_flight(connection: Connection) -> set[int]:
     """Return the ids of the queues with messages in flight."""
-    in_flight = select(slices.c.id).where(
-        slices.c.queue_id == queues.c.id, *in_magazines([*Magazine]), *IN_FLIGHT
-    )
-    return set(connection.scalars(select(queues.c.id).where(in_flight.exists())))
+    return _having(connection, None, *in_magazines([*Magazine]), *IN_FLIGHT)
 
 
 def with_ready(connection: Connection, queue_ids: Collection[int]) -> set[int]:
     """Return those of some queues in whose sideline a message waits that may return to main."""
-    sidelined = select(slices.c.id).where(
-        slices.c.queue_id == queues.c.id, *in_magazines([Magazine.SIDELINE]), *WAITING, ready()
-    )
-    some = dialect.one_of(queues.c.id, queue_ids)
-    return set(connection.scalars(select(queues.c.id).where(some, sidelined.exists())))
+    return _having(connection, queue_ids, *in_magazines([Magazine.SIDELINE]), *WAITING, ready())
 
 
 def with_older_messages(
     connection: Connection, queue_ids: Collection[int], magazine: Magazine, seconds: float
 ) -> set[int]:
     """Return those of some queues in which a message waits that was loaded so long ago."""
-    old = select(slices.c.id).where(
-        slices.c.queue_id == queues.c.id,
-        *in_magazines([magazine]),
-        *WAITING,
-        slices.c.loaded_at <= ago(seconds),
-    )
-    some = dialect.one_of(queues.c.id, queue_ids)
-    return set(connection.scalars(select(queues.c.id).where(some, old.exists())))
+    old = slices.c.loaded_at <= ago(seconds)
+    return _having(connection, queue_ids, *in_magazines([magazine]), *WAITING, old)
+
+
+def _having(
+    connection: Connection, queue_ids: Collection[int] | None, *where: ColumnElement[bool]
+) -> set[int]:
+    """Return those of some queues, or of all, that have a slice which meets conditions."""
+    found = select(slices.c.id).where(slices.c.queue_id == queues.c.id, *where).exists()
+    query = select(queues.c.id).where(found)
+    if queue_ids is not None:
+        query = query.where(dialect.one_of(queues.c.id, queue_ids))
+    return set(connection.scalars(query))
