@@ -27,6 +27,7 @@ from sqlalchemy import (
 )
 
 from queue_core.catalog import dialect
+from queue_core.catalog.slices.logs import row_with
 from queue_core.catalog.slices.shard_locks import BEHIND
 from queue_core.catalog.tables import (
     LEFT,
@@ -197,18 +198,8 @@ def _heads(only: _Only) -> Select[Any]:
 
 def _logged_heads(only: _Only) -> Select[Any]:
     """Return the query of when the first messages of logs were loaded, by the subscriptions."""
-    head = (
-        select(log_slices.c.loaded_at)
-        .where(
-            log_slices.c.queue_id == shard_locks.c.log_of,
-            log_slices.c.shard == shard_locks.c.shard,
-            log_slices.c.first_offset <= shard_locks.c.cursor,
-        )
-        .order_by(log_slices.c.first_offset.desc())
-        .limit(1)
-        .correlate(shard_locks)
-        .scalar_subquery()
-    )
+    here = (shard_locks.c.cursor, shard_locks.c.log_of, shard_locks.c.shard)
+    head = row_with(*here, log_slices.c.loaded_at).correlate(shard_locks).scalar_subquery()
     return (
         select(shard_locks.c.queue_id, func.min(head).label("loaded_at"))
         .where(shard_locks.c.log_of != 0, BEHIND > 0, *only(shard_locks.c.queue_id))

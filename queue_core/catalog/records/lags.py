@@ -22,6 +22,7 @@ from sqlalchemy import (
 
 from queue_core.catalog import dialect, queues
 from queue_core.catalog.records import figures
+from queue_core.catalog.slices.logs import row_with
 from queue_core.catalog.tables import log_slices, shard_locks, shards, slices
 from queue_core.catalog.tables import queues as queue_rows
 from queue_core.values.log_limits import Lag
@@ -37,20 +38,11 @@ _END = case(
 
 def _bytes_before(offset: ColumnElement[int] | Column[int]) -> ColumnElement[int]:
     """Return how many bytes of a log are before an offset, as a share of the row that has it."""
-    row = log_slices
-    part = cast(row.c.bytes, Float) * (offset - row.c.first_offset) / row.c.count
-    return (
-        select(row.c.bytes_before + cast(part, BigInteger))
-        .where(
-            row.c.queue_id == shard_locks.c.log_of,
-            row.c.shard == shard_locks.c.shard,
-            row.c.first_offset <= offset,
-        )
-        .order_by(row.c.first_offset.desc())
-        .limit(1)
-        .correlate(shard_locks, _ROOT)
-        .scalar_subquery()
-    )
+    row = log_slices.c
+    part = cast(row.bytes, Float) * (offset - row.first_offset) / row.count
+    before = row.bytes_before + cast(part, BigInteger)
+    query = row_with(offset, shard_locks.c.log_of, shard_locks.c.shard, before)
+    return query.correlate(shard_locks, _ROOT).scalar_subquery()
 
 
 _LOGGED = (

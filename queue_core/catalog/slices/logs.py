@@ -23,6 +23,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from sqlalchemy import (
     BigInteger,
+    ColumnElement,
     Connection,
     Row,
     Select,
@@ -447,21 +448,21 @@ _HEADS: Select[Any] = (
 
 
 _STARTS = select(logs.c.shard, logs.c.start).where(_OF_QUEUE)
-#: The row of a log that has an offset.
-_HOLDING = (
-    select(
-        log_slices.c.first_offset,
-        log_slices.c.bytes_before,
-        log_slices.c.logged_at,
-        log_slices.c.count.label("messages"),
-    )
-    .where(
-        log_slices.c.queue_id == bindparam("queue"),
-        log_slices.c.shard == bindparam("at"),
-        log_slices.c.first_offset <= bindparam("offset", type_=BigInteger),
-    )
-    .order_by(log_slices.c.first_offset.desc())
-    .limit(1)
+
+
+def row_with(
+    offset: Any, queue_id: ColumnElement[int], shard: ColumnElement[int], *columns: Any
+) -> Select[Any]:
+    """Return the statement that reads *columns* of the row of a log that has an offset."""
+    first = log_slices.c.first_offset
+    here = (log_slices.c.queue_id == queue_id, log_slices.c.shard == shard, first <= offset)
+    return select(*columns).where(*here).order_by(first.desc()).limit(1)
+
+
+_HOLDING = row_with(
+    *(bindparam("offset", type_=BigInteger), bindparam("queue"), bindparam("at")),
+    *(log_slices.c.first_offset, log_slices.c.bytes_before, log_slices.c.logged_at),
+    log_slices.c.count.label("messages"),
 )
 
 
