@@ -22,33 +22,27 @@ from sqlalchemy.exc import DBAPIError
 
 from queue_core.catalog import dialect
 
-#: Where a connection keeps its outbox.
+#: Where a connection keeps its outbox: the queues that its transaction has collected.
 _KEY = "ignis_outbox"
-
-
-class _Outbox:
-    """What a transaction has collected, and not sent yet."""
-
-    #: The queues.
-    queue_ids: frozenset[int] = frozenset()
 
 
 def notify(connection: Connection, *queue_ids: int) -> None:
     """Wake the threads that wait for some queues, at its commit."""
     # Several parts of a transaction may have a reason, and one notification serves them all.
-    outbox: _Outbox | None = connection.info.get(_KEY)
+    outbox: set[int] | None = connection.info.get(_KEY)
     if outbox is None:
         # A transaction of somebody else.
         dialect.of(connection).notify(connection, queue_ids)
         return
-    outbox.queue_ids = outbox.queue_ids.union(queue_ids)
+    outbox.update(queue_ids)
 
 
 @contextmanager
 def sending(connection: Connection, database: dialect.Dialect) -> Iterator[None]:
     """Commit at the end of the block, and then tell of what it has collected."""
     info = connection.info
-    outbox = info[_KEY] = _Outbox()
+    outbox: set[int] = set()
+    info[_KEY] = outbox
     try:
         yield
     finally:
@@ -60,9 +54,9 @@ def sending(connection: Connection, database: dialect.Dialect) -> Iterator[None]
     except AssertionError as error:
         # SQLAlchemy's own, if an interrupt has kept it from committing.
         raise error.__context__ or error from None
-    if outbox.queue_ids:
+    if outbox:
         try:
-            database.notify_committed(connection, outbox.queue_ids)
+            database.notify_committed(connection, outbox)
         except (DBAPIError, connection.dialect.loaded_dbapi.Error):
             # The transaction is committed. Those who wait look later.
             connection.invalidate()
@@ -70,6 +64,6 @@ def sending(connection: Connection, database: dialect.Dialect) -> Iterator[None]
 
 def send_within(connection: Connection, database: dialect.Dialect) -> None:
     """Send what the transaction has collected as a part of it, unless it goes after the commit."""
-    outbox: _Outbox = connection.info[_KEY]
-    if outbox.queue_ids and not database.notifies_alone:
-        database.notify(connection, outbox.queue_ids)
+    outbox: set[int] = connection.info[_KEY]
+    if outbox and not database.notifies_alone:
+        database.notify(connection, outbox)
