@@ -73,7 +73,7 @@ def seal(table: Table, row: Mapping[str, Any]) -> int:
     """Return the seal of a row; columns that *row* lacks are null."""
     numbers, texts, plain = _columns(table)
     total = 0
-    for name, weight in numbers:
+    for name, weight in numbers.items():
         value = row.get(name)
         if value is None:
             total -= weight
@@ -103,8 +103,7 @@ def changing(table: Table, **values: Any) -> dict[str, Any]:
     The values are numbers. In a table of numbers that grow, they may be computed by SQL. A row with
     a version gets the next one.
     """
-    numbers, _, plain = _columns(table)
-    weights = dict(numbers)
+    weights, _, plain = _columns(table)
     known, seal = 0, table.c.seal - _numbers_in_sql(table, tuple(sorted(values)))
     for name, value in values.items():
         if isinstance(value, ColumnElement):
@@ -125,21 +124,20 @@ def resealing(
 
 def gain(table: Table, values: Mapping[str, int | None]) -> dict[str, int]:
     """Return the parameter of `resealing` for the new values."""
-    numbers, _, plain = _columns(table)
-    weights = dict(numbers)
+    weights, _, plain = _columns(table)
     return {"gain": sum(weights[name] * _number(of, plain) for name, of in values.items())}
 
 
 def gains(table: Table, values: Mapping[str, Numbers]) -> Numbers:
     """Return what `gain` would for each row of columns, in which -1 stands for null."""
-    weights = dict(_columns(table)[0])
+    weights, _, _ = _columns(table)
     rests = (weights[name] * np.where(of < 0, of, of % PRIME) for name, of in values.items())
     return np.asarray(sum(rests), np.int64)
 
 
 def weight(table: Table, column: str) -> int:
     """Return by how much a seal grows when a small number of the row grows by one."""
-    return dict(_columns(table)[0])[column]
+    return _columns(table)[0][column]
 
 
 def change(
@@ -163,19 +161,12 @@ def change(
 
 def numbers_in_sql(table: Table) -> ColumnElement[int]:
     """Return the part of the seal that the numbers give, as SQL."""
-    numbers, _, _ = _columns(table)
-    return _numbers_in_sql(table, tuple(name for name, _ in numbers))
-
-
-def texts_of(table: Table) -> tuple[str, ...]:
-    """Return the columns whose texts are hashed into the seal."""
-    return _columns(table)[1]
+    return _numbers_in_sql(table, tuple(_columns(table)[0]))
 
 
 @lru_cache(maxsize=256)
 def _numbers_in_sql(table: Table, names: tuple[str, ...]) -> ColumnElement[int]:
-    numbers, _, plain = _columns(table)
-    weights = dict(numbers)
+    weights, _, plain = _columns(table)
     terms = []
     for name in names:
         term = f"{table.name}.{name}"
@@ -194,14 +185,14 @@ def _numbers_in_sql(table: Table, names: tuple[str, ...]) -> ColumnElement[int]:
 
 
 @lru_cache(maxsize=64)
-def _columns(table: Table) -> tuple[tuple[tuple[str, int], ...], tuple[str, ...], bool]:
+def _columns(table: Table) -> tuple[Mapping[str, int], tuple[str, ...], bool]:
     """Return the numbers of a row with their weights, its texts, and whether they are plain."""
     left_out = {"seal"} | _UNSEALED.get(table.name, set())
     own = table.autoincrement_column
     if own is not None and own.autoincrement is True:
         # The database assigns it.
         left_out |= {own.name}
-    numbers: list[tuple[str, int]] = []
+    numbers: dict[str, int] = {}
     texts: list[str] = []
     for column in table.c:
         if column.name in left_out:
@@ -210,8 +201,8 @@ def _columns(table: Table) -> tuple[tuple[tuple[str, int], ...], tuple[str, ...]
             texts.append(column.name)
         else:
             # The weights differ, so that two swapped values change the seal.
-            numbers.append((column.name, 101 + 2 * len(numbers)))
-    return tuple(numbers), tuple(texts), table.name in _GROWING
+            numbers[column.name] = 101 + 2 * len(numbers)
+    return numbers, tuple(texts), table.name in _GROWING
 
 
 def _versioned(table: Table) -> dict[str, Any]:
