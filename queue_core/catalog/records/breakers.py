@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import astuple
 from typing import Any, NamedTuple, TypeAlias
 
 from sqlalchemy import Connection, Row, RowMapping, delete, select, update
@@ -24,6 +25,8 @@ from queue_core.support.interruption import shielded
 #: Returns the state after a transition at a time of the catalog; None if it is not possible.
 _Transition: TypeAlias = Callable[[BreakerState, int], BreakerState | None]
 
+#: The columns of a state, in the order of its fields.
+_COLUMNS = ("state", "forced", "since_at", "until_at", "pause", "opened", "opened_at")
 _log = logging.getLogger(__name__)
 
 
@@ -196,27 +199,11 @@ def _change(
     new = None if row is None else transition(_state(row), dialect.read_clock(connection))
     if new is None:
         return False
-    values = {
-        "state": new.state,
-        "forced": new.forced,
-        "since_at": new.since,
-        "until_at": new.until,
-        "pause": new.pause,
-        "opened": new.opened,
-        "opened_at": new.opened_at,
-    }
+    values = dict(zip(_COLUMNS, astuple(new), strict=True))
     by = {} if consumer is None else {"consumer": consumer}
     connection.execute(update(breakers).where(breakers.c.name == name).values(**values, **by))
     return True
 
 
 def _state(row: Row[Any]) -> BreakerState:
-    return BreakerState(
-        row.state,
-        bool(row.forced),
-        row.since_at,
-        row.until_at,
-        row.pause,
-        row.opened,
-        row.opened_at,
-    )
+    return BreakerState(*(getattr(row, name) for name in _COLUMNS))
