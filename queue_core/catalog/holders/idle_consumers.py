@@ -33,14 +33,8 @@ def forget(connection: Connection, before: int) -> None:
 
 def forget_named(connection: Connection, names: Iterable[str]) -> list[str]:
     """Remove dead consumers by name; raises `Conflict` if one holds messages."""
-    found = {
-        row.name: row.id
-        for row in connection.execute(
-            select(consumers.c.id, consumers.c.name).where(
-                dialect.one_of(consumers.c.name, sorted(names))
-            )
-        )
-    }
+    these = dialect.one_of(consumers.c.name, sorted(names))
+    found = dict(connection.execute(select(consumers.c.name, consumers.c.id).where(these)).all())
     gone = _remove(connection, list(found.values()), [_HOLDS_NOTHING])
     kept = sorted(found.keys() - set(gone))
     if kept:

@@ -22,7 +22,6 @@ from queue_core.catalog.slices.slices import first_loaded
 from queue_core.catalog.tables import shards, slices
 from queue_core.segments.ipc import pack, unpack
 from queue_core.values.failure_kinds import FAILURE_LOG, REJECTED
-from queue_core.values.ids import first_id
 from queue_core.values.model import Slice
 from queue_core.values.rows import Numbers, Rows
 from queue_core.values.schema import TIMESTAMP
@@ -264,7 +263,6 @@ def _unpacked(row: Row[Any]) -> pa.Table:
 
 def _attempts(moved: Moved) -> tuple[Numbers, npt.NDArray[np.int32]]:
     """Return the ids of messages, and how often each had failed before."""
-    ids = [rows.numbers().astype(np.int64) + first_id(piece.segment_id) for piece, rows in moved]
     attempts = np.array([piece.attempts for piece, _ in moved], np.int32)
     counts = [len(rows) for _, rows in moved]
-    return np.concatenate([np.empty(0, np.int64), *ids]), np.repeat(attempts, counts)
+    return id_map.rows_of(moved), np.repeat(attempts, counts)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pyarrow as pa
 from sqlalchemy import Connection, RowMapping, delete, select
 
@@ -18,7 +17,7 @@ from queue_core.catalog.record_tables import failures, traces
 from queue_core.catalog.slices import id_map
 from queue_core.values.failure_kinds import REJECTED
 from queue_core.values.fingerprints import fingerprints
-from queue_core.values.ids import IdSet, first_id
+from queue_core.values.ids import IdSet
 from queue_core.values.plan import Taken
 
 if TYPE_CHECKING:
@@ -74,11 +73,9 @@ def _alike(
     import pyarrow.compute as pc
 
     given = settlement.traces.column("message_id")
-    ids, mine = IdSet.of(given), [np.empty(0, np.int64)]
-    for piece, rows in failed:
-        theirs = ids.rows(piece.segment_id) & rows
-        mine.append(theirs.numbers().astype(np.int64) + first_id(piece.segment_id))
-    found = settlement.traces.filter(pc.is_in(given, value_set=pa.array(np.concatenate(mine))))
+    ids = IdSet.of(given)
+    mine = id_map.rows_of([(piece, ids.rows(piece.segment_id) & rows) for piece, rows in failed])
+    found = settlement.traces.filter(pc.is_in(given, value_set=pa.array(mine)))
     known = settlement.reasons.column("message_id").combine_chunks()
     place = pc.index_in(found.column("message_id"), value_set=known)
     kinds, reasons = (settlement.reasons.column(name).take(place) for name in ("kind", "reason"))
