@@ -38,6 +38,7 @@ __all__ = [
     "one_of",
     "one_of_given",
     "read_clock",
+    "upsert",
 ]
 
 _SQLITE = "sqlite:///"
@@ -99,6 +100,13 @@ def connect(url: str, idle: int = IDLE_CONNECTIONS) -> Engine:
 def insert_new(connection: Connection, table: Table) -> Any:
     """Return an INSERT that has ``on_conflict_do_nothing`` and ``on_conflict_do_update``."""
     return of(connection).insert_new(table)
+
+
+def upsert(database: Dialect, table: Table, *names: str) -> Any:
+    """Return an INSERT that gives a row which is there the new values of some columns."""
+    new = database.insert_new(table)
+    values = {name: new.excluded[name] for name in names}
+    return new.on_conflict_do_update(index_elements=list(table.primary_key), set_=values)
 
 
 def after(seconds: float) -> ColumnElement[int]:

@@ -76,14 +76,8 @@ def _restate(connection: Connection, location: str) -> None:
     """Mark a file as live if it holds a segment, and as garbage otherwise."""
     named = select(segments.c.id).where(segments.c.file == location)
     state = "garbage" if connection.scalar(named) is None else "live"
-    new = dialect.insert_new(connection, files).values(
-        location=location, state=state, since=dialect.now()
-    )
-    connection.execute(
-        new.on_conflict_do_update(
-            index_elements=[files.c.location], set_={"state": state, "since": dialect.now()}
-        )
-    )
+    new = dialect.upsert(dialect.of(connection), files, "state", "since")
+    connection.execute(new.values(location=location, state=state, since=dialect.now()))
 
 
 def _remove(connection: Connection, found: Finding) -> None:

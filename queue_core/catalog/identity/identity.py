@@ -254,12 +254,8 @@ def _remember(connection: Connection, token: str) -> str:
 
 
 def _put(connection: Connection, **values: str) -> None:
-    for name, value in values.items():
-        connection.execute(
-            dialect.insert_new(connection, facts)
-            .values(name=name, value=value)
-            .on_conflict_do_update(index_elements=[facts.c.name], set_={"value": value})
-        )
+    rows = [{"name": name, "value": value} for name, value in values.items()]
+    connection.execute(dialect.upsert(dialect.of(connection), facts, "value"), rows)
 
 
 def _new_token() -> str:

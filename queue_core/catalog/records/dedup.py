@@ -150,9 +150,7 @@ _KNOWN = select(_FOUND.c.value).where(_FOUND.c.loaded_at > _SINCE)
 def _add(database: dialect.Dialect) -> Executable:
     # SQLite would take ON CONFLICT for a condition of a join, if there were no WHERE.
     rows = select(_QUEUE, _KEY, _NOW).where(_PLACE > 0)
-    new = database.insert_new(dedup).from_select(dedup.c.keys(), rows)
     # One that is there was loaded before the window.
-    added: Executable = new.on_conflict_do_update(
-        index_elements=list(dedup.primary_key), set_={"loaded_at": new.excluded.loaded_at}
-    )
+    new = dialect.upsert(database, dedup, "loaded_at")
+    added: Executable = new.from_select(dedup.c.keys(), rows)
     return added

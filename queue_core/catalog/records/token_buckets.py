@@ -110,11 +110,7 @@ def spend_of_values(
 ) -> None:
     """Note the same for some values, and now and then forget those whose buckets are full."""
     place = {"queue_id": queue_id, "of_column": column}
-    new = dialect.insert_new(connection, token_buckets)
-    statement = new.on_conflict_do_update(
-        index_elements=list(token_buckets.primary_key),
-        set_={"spent_until": new.excluded.spent_until},
-    )
+    statement = dialect.upsert(dialect.of(connection), token_buckets, "spent_until")
     rows = [place | {"value": key, "spent_until": at} for key, at in sorted(until.items())]
     execute_each(connection, statement, rows)
     if random.random() < FORGETS:

@@ -50,14 +50,10 @@ def keep(
     }
     if not rows:
         return
-    new = dialect.insert_new(connection, traces)
     names = ("message_id", "failed_at", "trace", "seal")
-    newer = {name: new.excluded[name] for name in names}
+    new = dialect.upsert(dialect.of(connection), traces, *names)
     # In one order, because two processes may keep the same ones.
-    connection.execute(
-        new.on_conflict_do_update(index_elements=list(_KEYS), set_=newer),
-        [rows[key] for key in sorted(rows)],
-    )
+    connection.execute(new, [rows[key] for key in sorted(rows)])
     here = traces.c.queue_id == queue_id
     newest = select(traces.c.failed_at).where(here).order_by(traces.c.failed_at.desc())
     oldest = connection.scalar(newest.offset(KEPT - 1).limit(1))

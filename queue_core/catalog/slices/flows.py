@@ -194,10 +194,7 @@ def _write(connection: Connection, queue_id: int, finishes: Mapping[int, int]) -
 
 @lru_cache(maxsize=4)
 def _put(database: dialect.Dialect) -> Executable:
-    insert = database.insert_new(flows)
-    statement: Executable = insert.on_conflict_do_update(
-        index_elements=list(flows.primary_key), set_={"finish": insert.excluded.finish}
-    )
+    statement: Executable = dialect.upsert(database, flows, "finish")
     return statement
 
 
