@@ -14,7 +14,8 @@ from queue_core.catalog.holders import named_locks
 from queue_core.catalog.queues import by_id, by_ids, dropped, find, given_up_error, hold, present
 from queue_core.catalog.records import acts, retries, shared_limits
 from queue_core.catalog.slices import flows, logs
-from queue_core.catalog.tables import counters, locks, queues, schemas, shard_locks, shards
+from queue_core.catalog.tables import counters, locks, queues, schemas, shard_locks
+from queue_core.catalog.tables import shards as shard_rows
 from queue_core.errors import BadName, BadOption, QueueExists
 from queue_core.policies import binding
 from queue_core.policies.imported import storable
@@ -27,7 +28,7 @@ from queue_core.values.schema import described, evolve, serialize
 from queue_core.values.settings import MAX_CONCURRENCY, QueueSettings
 
 #: What a new queue is not.
-_NEVER_YET = {"detached_at": 0, "snapshot_of": 0, "ends_at": 0}
+_NEVER_YET = {"root_id": 0, "detached_at": 0, "snapshot_of": 0, "ends_at": 0}
 #: The settings that a queue has from its root.
 OF_ROOT = ("attributes", "categories")
 #: Whether it reads a log.
@@ -53,25 +54,9 @@ def create(
     another limit of the same name.
     """
     shared_limits.lock(connection, settings.limits)
-    row = {
-        "name": name,
-        "shards": shards,
-        "key_column": key,
-        "schema_version": 1,
-        "settings": settings.to_json(),
-        "created_at": dialect.read_clock(connection),
-        "root_id": 0,
-        **_NEVER_YET,
-    }
-    queue_id = connection.scalar(
-        dialect.insert_new(connection, queues)
-        .values(row)
-        .on_conflict_do_nothing()
-        .returning(queues.c.id)
-    )
+    queue_id = _insert(connection, name, settings, shards=shards, key_column=key, schema_version=1)
     if queue_id is not None:
-        _check_unreserved(name)
-        _fill(connection, queue_id, schema, shards)
+        _add_schema(connection, queue_id, 1, schema)
         if settings.fair_by is not None:
             flows.begin(connection, queue_id)
         if settings.log is not None:
@@ -105,23 +90,10 @@ def subscribe(
     locked. Raises `QueueExists`, `NoSuchQueue`, and `BadOption` as `create` does.
     """
     root = held_root(connection, to)
-    row = {
-        "name": name,
-        "shards": root.shards,
-        "key_column": root.key,
-        "schema_version": root.schema_version,
-        "settings": settings.to_json(),
-        "created_at": dialect.read_clock(connection),
-        "root_id": root.id,
-        **_NEVER_YET,
-        **values,
-    }
-    new = dialect.insert_new(connection, queues).values(row).on_conflict_do_nothing()
-    queue_id = connection.scalar(new.returning(queues.c.id))
+    of_root = {"key_column": root.key, "schema_version": root.schema_version, "root_id": root.id}
+    queue_id = _insert(connection, name, settings, shards=root.shards, **of_root, **values)
     if queue_id is None:
         raise _taken(name)
-    _check_unreserved(name)
-    _fill(connection, queue_id, None, root.shards)
     logs.place(connection, queue_id, cursors)
     if not values:
         # Nothing is fired from a snapshot.
@@ -344,25 +316,32 @@ def _check_unreserved(name: str) -> None:
         )
 
 
-def _fill(
-    connection: Connection,
-    queue_id: int,
-    schema: pa.Schema | None,
-    count: int,
-) -> None:
-    """Add the rows that a new queue has; a subscription has no *schema* of its own."""
-    if schema is not None:
-        _add_schema(connection, queue_id, 1, schema)
+def _insert(
+    connection: Connection, name: str, settings: QueueSettings, *, shards: int, **values: Any
+) -> int | None:
+    """
+    Add the rows that a new queue has, but for its schema; return its id, None if the name is taken.
+
+    *values* are those of other columns. Raises `BadName` for the name of a sideline.
+    """
+    row = {"name": name, "settings": settings.to_json(), "shards": shards}
+    row |= {"created_at": dialect.read_clock(connection), **_NEVER_YET, **values}
+    new = dialect.insert_new(connection, queues).values(row).on_conflict_do_nothing()
+    queue_id = connection.scalar(new.returning(queues.c.id))
+    if queue_id is None:
+        return None
+    _check_unreserved(name)
     connection.execute(insert(locks).values(name=named_locks.ROOM, queue_id=queue_id))
     places = [
         {"queue_id": queue_id, "magazine": int(magazine), "shard": shard}
         for magazine in Magazine
-        for shard in range(count)
+        for shard in range(shards)
     ]
-    for table in (shards, shard_locks, counters):
+    for table in (shard_rows, shard_locks, counters):
         zero = dict.fromkeys({*table.c.keys()} - {*places[0], "seal"}, 0)
         rows = [place | zero for place in places]
         connection.execute(insert(table), rows)
+    return int(queue_id)
 
 
 def _add_schema(connection: Connection, queue_id: int, version: int, schema: pa.Schema) -> None:
