@@ -176,13 +176,14 @@ counters = Table(
 LEFT = ("deleted", "sidelined", "shovelled", "swept", "expired", "replaced", "dropped")
 
 
-def _same_place(one: Table, other: Table) -> ColumnElement[bool]:
+def same_shard(one: Table, other: Table) -> ColumnElement[bool]:
+    """Return the condition that rows of two tables belong to one shard."""
     return and_(*(one.c[key] == other.c[key] for key in ("queue_id", "magazine", "shard")))
 
 
 #: Load pointer, fire pointer and counters of each shard, side by side.
-shard_totals = shards.join(shard_locks, _same_place(shards, shard_locks)).join(
-    counters, _same_place(shards, counters)
+shard_totals = shards.join(shard_locks, same_shard(shards, shard_locks)).join(
+    counters, same_shard(shards, counters)
 )
 
 #: The Arrow data of messages: in a file of the storage or, if small, in the row.

@@ -16,7 +16,7 @@ from sqlalchemy import BigInteger, ColumnElement, and_, cast, exists, func, or_,
 from queue_core.catalog import dialect, seals
 from queue_core.catalog.checks.finding import Finding
 from queue_core.catalog.checks.rules import ALTERED, Scope, find_rows, of_row
-from queue_core.catalog.tables import id_map, queues, segments, shards, slices
+from queue_core.catalog.tables import id_map, queues, same_shard, segments, shards, slices
 from queue_core.values.model import Magazine, State
 from queue_core.values.rows import Rows
 
@@ -100,14 +100,7 @@ def check_each(scope: Scope) -> Iterator[Finding]:
             id_map,
             (id_map.c.segment_id == slices.c.segment_id) & (id_map.c.queue_id == slices.c.queue_id),
         )
-        .outerjoin(
-            shards,
-            and_(
-                shards.c.queue_id == slices.c.queue_id,
-                shards.c.magazine == slices.c.magazine,
-                shards.c.shard == slices.c.shard,
-            ),
-        )
+        .outerjoin(shards, same_shard(shards, slices))
     )
     yield from find_rows(scope, slices, select(*_HEAD).select_from(joined), trusted | of_any)
 
