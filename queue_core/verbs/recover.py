@@ -59,7 +59,7 @@ def _parts(connection: Connection, dead_after: float) -> list[dict[int, list[int
             left = ROUND_MESSAGES
         parts[-1][consumer_id].append(number)
         left -= max(count, ROUND_MESSAGES // ROUND_TICKETS)
-        progress.expect(count)
+        progress.add(expected=count)
     return parts
 
 

@@ -84,7 +84,7 @@ def _repair(catalog: Catalog, storage: Storage, queue_id: int) -> Repaired:
             messages += one.messages
         else:
             left.append(StillDamaged(one.name, fault, one.messages, quarantined.remedy(one)))
-    progress.expect(messages)
+    progress.add(expected=messages)
     damaged = (*in_queue(queue_id), *DAMAGED, *of_segments(sound))
 
     def work(connection: Connection, begin: int) -> tuple[int, int | None]:

@@ -26,17 +26,8 @@ def told_to(listener: Listener) -> Iterator[None]:
         _listener.reset(token)
 
 
-def add(count: int) -> None:
-    """Tell the listener, if there is one, that so many further messages or files are done."""
-    _tell(count, 0)
-
-
-def expect(count: int) -> None:
-    """Tell the listener, if there is one, that so many further ones are to be done."""
-    _tell(0, count)
-
-
-def _tell(done: int, expected: int) -> None:
+def add(done: int = 0, *, expected: int = 0) -> None:
+    """Tell the listener, if any, how many further messages or files are *done* or *expected*."""
     listener = _listener.get()
     if listener is not None and (done or expected):
         listener(done, expected)

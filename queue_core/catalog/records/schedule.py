@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from sqlalchemy import ColumnElement, Connection, delete, func, select, update
+from sqlalchemy import ColumnElement, Connection, delete, exists, func, select, update
 
 from queue_core.catalog import dialect
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.holders import leases, named_locks
 from queue_core.catalog.record_tables import schedule
+from queue_core.catalog.record_tables import task_runs as runs
 from queue_core.catalog.records import task_runs
 from queue_core.catalog.tables import queues
 
@@ -63,7 +64,8 @@ def claim(
 
 def _has_run(condition: ColumnElement[bool]) -> ColumnElement[bool]:
     """Return the condition that a stream has claimed a task in a run that meets a condition."""
-    return task_runs.some(schedule.c.queue_id, schedule.c.task, condition)
+    of_job = (runs.c.queue_id == schedule.c.queue_id, runs.c.task == schedule.c.task)
+    return exists().where(*of_job, condition)
 
 
 def due(connection: Connection, intervals: Mapping[Job, float]) -> list[Job]:

@@ -18,7 +18,6 @@ from sqlalchemy import (
     Connection,
     Select,
     delete,
-    exists,
     func,
     insert,
     select,
@@ -61,13 +60,6 @@ def held() -> ColumnElement[bool]:
         # Otherwise, the clock was set back.
         & ~leases.is_ahead(task_runs.c.held_until, HOLD_SECONDS)
     )
-
-
-def some(
-    queue_id: ColumnElement[int], task: ColumnElement[str], condition: ColumnElement[bool]
-) -> ColumnElement[bool]:
-    """Return the condition that a job has a run that meets a condition."""
-    return exists().where(task_runs.c.queue_id == queue_id, task_runs.c.task == task, condition)
 
 
 def abandoned() -> ColumnElement[bool]:

@@ -114,8 +114,7 @@ def read(connection: Connection) -> Sequence[Row[Any]]:
         tallies, tallies.c.queue_id == queues.c.id
     )
     order = (queues.c.name, tallies.c.name, tallies.c.label)
-    here = tallies.c.name.in_((WAITING, HANDLING))
-    return connection.execute(query.where(here).order_by(*order)).all()
+    return connection.execute(query.where(_OURS).order_by(*order)).all()
 
 
 def measured(row: Row[Any]) -> Measured:

@@ -19,9 +19,10 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from sqlalchemy import Connection, Executable, bindparam, delete, select, update
+from sqlalchemy import Connection, Executable, bindparam, delete, func, select, update
 
 from queue_core.catalog import dialect, seals
+from queue_core.catalog.slices.slice_batches import NULL, SliceBatch
 from queue_core.catalog.tables import flows, shard_locks, slices
 from queue_core.segments.fair_order import FORGOTTEN, RETURNED, WHOLE, whole
 from queue_core.values.model import Magazine, Staged
@@ -56,17 +57,11 @@ def begin(connection: Connection, queue_id: int) -> None:
     moving = select(shard_locks.c.shard).where(shard_locks.c.queue_id == queue_id).order_by(*order)
     connection.execute(moving.with_for_update()).all()
     now = connection.scalar(_NOW, {"queue": queue_id}) or 0
-    last = connection.scalar(
-        select(flows.c.finish)
-        .where(flows.c.queue_id == queue_id)
-        .order_by(flows.c.finish.desc())
-        .limit(1)
-    )
+    last = connection.scalar(select(func.max(flows.c.finish)).where(flows.c.queue_id == queue_id))
     _rank_all(connection, queue_id, int(now))
     connection.execute(delete(flows).where(flows.c.queue_id == queue_id))
     # After the last of the ranks that messages in the sideline or in flight may have had.
-    new = {"queue_id": queue_id, "flow": WHOLE, "finish": max(int(now), int(last or 0)) + 1}
-    connection.execute(dialect.of(connection).insert_new(flows).values(**new))
+    _write(connection, queue_id, {WHOLE: max(int(now), int(last or 0)) + 1})
 
 
 def end(connection: Connection, queue_id: int) -> None:
@@ -134,32 +129,25 @@ def rank_loaded(
     return ranked
 
 
-def rank_returned(
-    connection: Connection,
-    queue_ids: Ticks,
-    shard: Ticks,
-    position: Ticks,
-    end: Ticks,
-    count: Ticks,
-) -> dict[str, Ticks]:
+def rank_returned(connection: Connection, batch: SliceBatch, position: Ticks) -> dict[str, Ticks]:
     """
     Return the ranks and paces of slices that come to main; none if no queue of them is fair.
 
-    The others are columns of the slices: their queues and shards, their first places, one past
-    their last ones, and their numbers of messages. -1 stands for none.
+    *position*: their new places. -1 stands for none.
     """
-    ranks, paces = np.full(len(queue_ids), -1), np.full(len(queue_ids), -1)
+    ranks, paces = np.full(len(batch), NULL), np.full(len(batch), NULL)
+    end = position + batch.row_stop - batch.row_start
     is_fair = False
-    for queue_id in np.unique(queue_ids).tolist():
+    for queue_id in np.unique(batch.queue_id).tolist():
         finishes = _finishes(connection, queue_id, {RETURNED})
         if not finishes:
             continue
         is_fair = True
-        here = queue_ids == queue_id
+        here = batch.queue_id == queue_id
         at = max(finishes.get(RETURNED, 0), finishes[WHOLE])
-        span = int(count[here].sum()) * TICKS
+        span = int(batch.count[here].sum()) * TICKS
         # The shards take turns. In each, places decide, as slices may interleave.
-        _, of = np.unique(shard[here], return_inverse=True)
+        _, of = np.unique(batch.shard[here], return_inverse=True)
         first = np.full(int(of.max()) + 1, np.iinfo(np.int64).max)
         last = np.zeros_like(first)
         np.minimum.at(first, of, position[here])

@@ -120,10 +120,7 @@ def write(
         **values,
     }
     if to is Magazine.MAIN:
-        end = position + batch.row_stop - batch.row_start
-        new |= flows.rank_returned(
-            connection, batch.queue_id, batch.shard, position, end, batch.count
-        )
+        new |= flows.rank_returned(connection, batch, position)
     same = {name: value for name, value in new.items() if not isinstance(value, np.ndarray)}
     each = {name: value for name, value in new.items() if isinstance(value, np.ndarray)}
     whole = batch.part == None  # noqa: E711 - for each element

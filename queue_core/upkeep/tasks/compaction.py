@@ -141,7 +141,7 @@ def _compact_places(
             break
         found, slices_there = _worth_it(catalog, queue, magazine, shards)
         looked += slices_there
-        progress.expect(sum(group.messages for unit in found for group in unit))
+        progress.add(expected=sum(group.messages for unit in found for group in unit))
         for unit in found:
             count = _rewrite(catalog, storage, queue, unit)
             progress.add(count)

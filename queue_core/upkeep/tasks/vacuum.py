@@ -83,7 +83,7 @@ def vacuum(
     faults.point("vacuum.condemned")
     if condemned:
         identity.verify()
-    progress.expect(len(condemned))
+    progress.add(expected=len(condemned))
     for location in condemned:
         storage.remove(location)
         progress.add(1)
