@@ -9,17 +9,13 @@ gives up with its process. It decides only who tries more often; the file itself
 
 from __future__ import annotations
 
+import fcntl
 import os
 import random
 import sqlite3
 import time
 from contextlib import suppress
 from typing import Any
-
-try:
-    import fcntl
-except ImportError:  # pragma: no cover - not on Windows, where nobody is the first in line
-    fcntl = None  # type: ignore[assignment]
 
 #: The pause between two attempts: seconds, from and to.
 PAUSE_SECONDS = (0.001, 0.005)
@@ -64,7 +60,7 @@ class WritersLine:
 
     def is_first(self) -> bool:
         """Return whether this writer is the first, as it may have become."""
-        if not self._is_first and self._folder is not None and fcntl is not None:
+        if not self._is_first and self._folder is not None:
             # Not all file systems have locks of folders.
             with suppress(OSError):
                 fcntl.flock(self._folder, fcntl.LOCK_EX | fcntl.LOCK_NB)

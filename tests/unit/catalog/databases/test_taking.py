@@ -1,5 +1,6 @@
 """Of those who wait for SQLite's file, the first tries most often."""
 
+import errno
 import os
 import signal
 import sqlite3
@@ -149,7 +150,10 @@ def test_the_next_becomes_the_first_while_it_waits(path, opened, pauses):
 
 
 def test_without_such_locks_all_pause_alike(path, opened, pauses, monkeypatch):
-    monkeypatch.setattr(taking, "fcntl", None)
+    def refuse(*_):
+        raise OSError(errno.ENOLCK, "no locks available")
+
+    monkeypatch.setattr(taking.fcntl, "flock", refuse)
     holder, waiter = opened(), opened()
     holder.execute("BEGIN IMMEDIATE")
     pauses.then = lambda: holder.execute("COMMIT")
