@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 from sqlalchemy import Connection
 
@@ -16,6 +14,7 @@ from queue_core.catalog.slices.slice_batches import NULL, SliceBatch
 from queue_core.values.due import NEVER, due_after
 from queue_core.values.failure_kinds import DELIVERIES, KILLED
 from queue_core.values.model import Magazine, QueueInfo
+from queue_core.values.settings import QueueSettings
 
 
 def set_aside(
@@ -37,9 +36,9 @@ def set_aside(
         return 0
     # The one time of all that is written: to read the clock costs as much as a write.
     now = dialect.read_clock(connection)
-    find = _due_at(connection, queue, kind, now)
+    settings = queues.as_it_is(connection, queue).settings
     pairs, of = np.unique(np.stack([batch.attempts, batch.deliveries]), axis=1, return_inverse=True)
-    times = [find(*pair) for pair in pairs.T.tolist()]
+    times = [_due_at(settings, kind, now, *pair) for pair in pairs.T.tolist()]
     due_at = np.array([NULL if time is None else time for time in times], np.int64)
     # Packed before the first write, for which others may have to wait.
     failed = _failed(connection, batch, kind, reason)
@@ -72,20 +71,15 @@ def _failed(
 
 
 def _due_at(
-    connection: Connection, queue: QueueInfo, kind: str, now: int
-) -> Callable[[int, int], int | None]:
-    """Return the function that gives the due time of a slice, from its attempts and deliveries."""
-    settings = queues.as_it_is(connection, queue).settings
+    settings: QueueSettings, kind: str, now: int, attempts: int, deliveries: int
+) -> int | None:
+    """Return the due time of a slice; None: it has none."""
+    if kind in (DELIVERIES, KILLED):
+        return NEVER
     retry, most = settings.retry, settings.max_deliveries
-
-    def due_at(attempts: int, deliveries: int) -> int | None:
-        if kind in (DELIVERIES, KILLED):
-            return NEVER
-        if retry is None:
-            return None
-        too_often = most is not None and deliveries >= most
-        if too_often or not retry.retries(kind):
-            return NEVER
-        return due_after(retry, attempts, now)
-
-    return due_at
+    if retry is None:
+        return None
+    too_often = most is not None and deliveries >= most
+    if too_often or not retry.retries(kind):
+        return NEVER
+    return due_after(retry, attempts, now)
