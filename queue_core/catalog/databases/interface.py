@@ -295,8 +295,4 @@ class LentConnection:
     def commit(self) -> None:
         """Do nothing."""
 
-    def rollback(self) -> None:
-        """Do nothing."""
-
-    def close(self) -> None:
-        """Do nothing."""
+    rollback = close = commit
