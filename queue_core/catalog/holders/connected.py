@@ -10,15 +10,10 @@ from sqlalchemy import ColumnElement, Connection, and_, func, or_, select, union
 from queue_core.catalog import dialect
 from queue_core.catalog.holder_tables import consumers, interests
 from queue_core.catalog.holders.consumers import DEAD_AFTER_SECONDS
+from queue_core.catalog.slices.conditions import IN_FLIGHT, WITH_TICKET
 from queue_core.catalog.tables import slices
-from queue_core.values.model import State
 
-# The index of tickets has the messages in flight, and no others, as in `stuck.read`.
-_HOLDS = and_(
-    slices.c.consumer_id == consumers.c.id,
-    slices.c.consumer_id > 0,
-    slices.c.state == int(State.FIRED),
-)
+_HOLDS = and_(slices.c.consumer_id == consumers.c.id, *WITH_TICKET, *IN_FLIGHT)
 
 
 def count(connection: Connection, now: int, queue_id: int | None = None) -> dict[int, int]:

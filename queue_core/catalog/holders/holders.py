@@ -11,7 +11,7 @@ from sqlalchemy import ColumnElement, Connection, and_, bindparam, func, select
 from queue_core.catalog import dialect
 from queue_core.catalog.holder_tables import consumers
 from queue_core.catalog.holders.consumers import NOT_AGAIN, by_name, life, names_of, own_ids
-from queue_core.catalog.slices.conditions import IN_FLIGHT, Eligible
+from queue_core.catalog.slices.conditions import IN_FLIGHT, WITH_TICKET, Eligible
 from queue_core.catalog.slices.slices import fetch
 from queue_core.catalog.tables import slices
 from queue_core.errors import BadOption
@@ -97,9 +97,7 @@ def holding(connection: Connection, queue_id: int | None = None) -> Sequence[Any
     Each with the `queue_id`, its `name`, `heartbeat_at`, `host`, `pid` and `ack`, the number of
     messages `held`, and when the first of them was `fired_at`.
     """
-    # In the index of tickets, which has few of the slices of a store. All ids are more than 0, and
-    # without this SQLite would look through all slices.
-    here = and_(slices.c.consumer_id == consumers.c.id, slices.c.consumer_id > 0)
+    here = and_(slices.c.consumer_id == consumers.c.id, *WITH_TICKET)
     of = dialect.not_indexed(slices.c.queue_id)
     if queue_id is not None:
         here &= of == queue_id

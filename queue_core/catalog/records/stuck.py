@@ -12,8 +12,9 @@ from typing import NamedTuple
 from sqlalchemy import Connection, and_, func, or_, select
 
 from queue_core.catalog import dialect
+from queue_core.catalog.slices.conditions import IN_FLIGHT, WITH_TICKET
 from queue_core.catalog.tables import slices
-from queue_core.values.model import Magazine, State
+from queue_core.values.model import Magazine
 from queue_core.values.settings import QueueSettings
 
 
@@ -45,10 +46,8 @@ def read(
         query = (
             select(of_queue, func.sum(slices.c.count), func.min(slices.c.fired_at))
             .where(
-                # The index of tickets has the messages in flight, and no others. All ids are more
-                # than 0, and without this SQLite would look through all slices.
-                slices.c.consumer_id > 0,
-                slices.c.state == int(State.FIRED),
+                *WITH_TICKET,
+                *IN_FLIGHT,
                 or_(
                     and_(slices.c.magazine == int(Magazine.MAIN), slices.c.fired_at < now - main),
                     slices.c.fired_at < now - sideline,

@@ -34,6 +34,9 @@ WAITING: Rules = (slices.c.state == int(State.LOADED),)
 IN_FLIGHT: Rules = (slices.c.state == int(State.FIRED),)
 DAMAGED: Rules = (slices.c.state == int(State.DAMAGED),)
 SOUND: Rules = (slices.c.state != int(State.DAMAGED),)
+#: The condition of slices in the index of tickets, which has those in flight, and few others. All
+#: ids are more than 0, and without it SQLite would look through all slices.
+WITH_TICKET: Rules = (slices.c.consumer_id > 0,)
 
 #: Microseconds: later than any clock, and within a database's integers.
 _FOR_EVER = 10**17
