@@ -22,9 +22,16 @@ from sqlalchemy import Connection
 
 from queue_core.catalog import dialect
 from queue_core.catalog.database import Catalog
-from queue_core.catalog.records import retries, task_log
+from queue_core.catalog.records import task_log
 from queue_core.catalog.slices import amounts
-from queue_core.catalog.slices.conditions import START, Position, eligible, movable, retriable
+from queue_core.catalog.slices.conditions import (
+    READY,
+    START,
+    Position,
+    eligible,
+    movable,
+    retriable,
+)
 from queue_core.catalog.slices.moves import SHOVELLED, carry_out
 from queue_core.catalog.slices.slice_batches import SliceBatch
 from queue_core.catalog.slices.slices import fetch_these
@@ -81,7 +88,7 @@ class Shovelful:
             magazine=Magazine.SIDELINE,
             max_messages=self.limit,
             selection=self.selection,
-            rules=rules if self.force or self.early else (*rules, retries.ready()),
+            rules=rules if self.force or self.early else (*rules, *READY),
             shards=self.shards,
         )
 

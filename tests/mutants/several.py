@@ -189,8 +189,8 @@ OF_SEVERAL = (
     _of(
         "a new policy gives messages of main a due time",
         "queue_core/catalog/records/retries",
-        " slices.c.magazine == int(Magazine.SIDELINE), _NO_TIME)",
-        " _NO_TIME)",
+        "*in_queue(queue_id, Magazine.SIDELINE), *TIMELESS)",
+        "*in_queue(queue_id), *TIMELESS)",
         "retry",
     ),
     _of(

@@ -8,19 +8,16 @@ changes.
 from __future__ import annotations
 
 from collections.abc import Collection
-from functools import cache
 from typing import NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, func, null, select, update
+from sqlalchemy import Connection, func, null, select, update
 
 from queue_core.catalog import dialect, seals
 from queue_core.catalog.record_tables import jobs
+from queue_core.catalog.slices.conditions import TIMELESS, WAITING, in_queue
 from queue_core.catalog.tables import queues, slices
 from queue_core.values.due import NEVER
-from queue_core.values.model import Magazine, State
-
-_NO_TIME = slices.c.due_at.is_(None)
-_LOADED = slices.c.state == int(State.LOADED)
+from queue_core.values.model import Magazine
 
 
 class Next(NamedTuple):
@@ -33,18 +30,6 @@ class Next(NamedTuple):
     job: str | None = None
 
 
-@cache
-def alive() -> ColumnElement[bool]:
-    """Return the condition of messages that are not dead."""
-    return _NO_TIME | (slices.c.due_at < NEVER)
-
-
-@cache
-def ready() -> ColumnElement[bool]:
-    """Return the condition of messages that have no time, or whose time has come."""
-    return _NO_TIME | (slices.c.due_at <= select(dialect.now()).scalar_subquery())
-
-
 def next_due(connection: Connection, names: Collection[str] | None = None) -> list[Next]:
     """
     Return the queues, of these names or all, with messages that wait for a time, or with jobs.
@@ -55,7 +40,7 @@ def next_due(connection: Connection, names: Collection[str] | None = None) -> li
     first = (
         select(slices.c.due_at)
         # Only terms of the index and a filter, so that no database chooses another index.
-        .where(slices.c.queue_id == queues.c.id, slices.c.due_at < NEVER, _LOADED)
+        .where(slices.c.queue_id == queues.c.id, slices.c.due_at < NEVER, *WAITING)
         .order_by(slices.c.due_at)
         .limit(1)
         .scalar_subquery()
@@ -82,7 +67,7 @@ def find_due(connection: Connection, queue_id: int, limit: int) -> list[tuple[in
     now = dialect.read_clock(connection)
     query = (
         select(slices.c.id, slices.c.shard)
-        .where(slices.c.queue_id == queue_id, slices.c.due_at <= now, _LOADED)
+        .where(slices.c.queue_id == queue_id, slices.c.due_at <= now, *WAITING)
         .order_by(slices.c.due_at)
         .limit(limit)
     )
@@ -101,6 +86,6 @@ def begin(connection: Connection, queue_id: int) -> None:
     """Make messages due now that have no time, because their queue gets a policy."""
     connection.execute(
         update(slices)
-        .where(slices.c.queue_id == queue_id, slices.c.magazine == int(Magazine.SIDELINE), _NO_TIME)
+        .where(*in_queue(queue_id, Magazine.SIDELINE), *TIMELESS)
         .values(seals.changing(slices, due_at=dialect.read_clock(connection)))
     )

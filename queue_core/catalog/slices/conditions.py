@@ -16,8 +16,8 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 from sqlalchemy import BigInteger, ColumnElement, bindparam, not_, or_, select, tuple_
 
 from queue_core.catalog import dialect
-from queue_core.catalog.records import retries
 from queue_core.catalog.tables import id_map, slices
+from queue_core.values.due import NEVER
 from queue_core.values.model import Magazine, QueueInfo, State, TicketRange
 
 #: Conditions on slices, all of which must hold.
@@ -37,6 +37,12 @@ SOUND: Rules = (slices.c.state != int(State.DAMAGED),)
 #: The condition of slices in the index of tickets, which has those in flight, and few others. All
 #: ids are more than 0, and without it SQLite would look through all slices.
 WITH_TICKET: Rules = (slices.c.consumer_id > 0,)
+
+#: The conditions of messages without a time to return to main, of those that are not dead, and of
+#: those that may return now.
+TIMELESS: Rules = (slices.c.due_at.is_(None),)
+ALIVE: Rules = (or_(*TIMELESS, slices.c.due_at < NEVER),)
+READY: Rules = (or_(*TIMELESS, slices.c.due_at <= select(dialect.now()).scalar_subquery()),)
 
 #: Microseconds: later than any clock, and within a database's integers.
 _FOR_EVER = 10**17
@@ -206,7 +212,7 @@ def movable(queue: QueueInfo) -> Rules:
 
 def retriable(queue: QueueInfo) -> Rules:
     """Return the rules of a shovel: movable messages that are not dead."""
-    return (*movable(queue), retries.alive(), *_rarely_fired(queue.settings.max_deliveries))
+    return (*movable(queue), *ALIVE, *_rarely_fired(queue.settings.max_deliveries))
 
 
 # Each rule is built once, as the statements of `eligible` are, which are found by them.

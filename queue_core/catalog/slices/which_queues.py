@@ -7,8 +7,7 @@ from collections.abc import Collection
 from sqlalchemy import ColumnElement, Connection, select
 
 from queue_core.catalog import dialect
-from queue_core.catalog.records.retries import ready
-from queue_core.catalog.slices.conditions import IN_FLIGHT, WAITING, ago, in_magazines
+from queue_core.catalog.slices.conditions import IN_FLIGHT, READY, WAITING, ago, in_magazines
 from queue_core.catalog.tables import queues, slices
 from queue_core.values.model import Magazine
 
@@ -20,7 +19,7 @@ def with_messages_in_flight(connection: Connection) -> set[int]:
 
 def with_ready(connection: Connection, queue_ids: Collection[int]) -> set[int]:
     """Return those of some queues in whose sideline a message waits that may return to main."""
-    return _having(connection, queue_ids, *in_magazines([Magazine.SIDELINE]), *WAITING, ready())
+    return _having(connection, queue_ids, *in_magazines([Magazine.SIDELINE]), *WAITING, *READY)
 
 
 def with_older_messages(
