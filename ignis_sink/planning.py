@@ -161,18 +161,8 @@ def _existing_queue(info: QueueInfo, options: SinkOptions, incoming: pa.Schema) 
         schema = evolve(schema, pa.schema([*schema, *added]), info.name)
     check_insertable(incoming, schema, info.name)
     binding.check(options.applied_to(info.settings), schema, info.key, info.shards)
-    return StagingSpec(
-        queue=info.name,
-        schema=schema,
-        schema_version=info.schema_version + (not schema.equals(info.schema)),
-        shards=info.shards,
-        key=info.key,
-        attributes=described(info.settings, schema),
-        categories=info.settings.categories,
-        compression=info.settings.compression,
-        fair_by=info.settings.fair_by,
-        fair_weights=info.settings.fair_weights,
-    )
+    version = info.schema_version + (not schema.equals(info.schema))
+    return StagingSpec.of(replace(info, schema=schema, schema_version=version))
 
 
 def _new_queue(options: SinkOptions, incoming: pa.Schema) -> StagingSpec:

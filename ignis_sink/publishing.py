@@ -186,34 +186,25 @@ def publish(
 
     Raises `BadOption` if the queue's settings have changed so that they contradict the options.
     """
-    while True:
-        try:
-            return _publish(store, queue, staged, options, batch)
-        except queues.SettingsChanged:
-            with store.catalog.read() as connection:
-                queue = queues.present(connection, queue)
-            check_queue(queue, options)
-
-
-def _publish(
-    store: StoreHandle,
-    queue: QueueInfo,
-    staged: list[Staged],
-    options: SinkOptions,
-    batch: Batch | None,
-) -> None:
     catalog, storage = store.catalog, store.storage
     on_full = OnFull(overflow=options.on_full, timeout=options.timeout)
-    info = replace(queue, settings=options.applied_to(queue.settings))
-    is_new = True
-    policy = LoadPolicy.of(info)
-    if policy is not None:
-        is_new = load_staged(catalog, storage, info, policy, staged, on_full, batch)
-    elif batch is not None:
-        is_new = blocking.publish_once(catalog, storage, info, staged, batch, on_full)
-    else:
-        blocking.publish(catalog, storage, info, staged, on_full)
-    _report(info.name, sum(segment.rows for segment in staged), batch, is_new)
+    while True:
+        info = replace(queue, settings=options.applied_to(queue.settings))
+        policy, is_new = LoadPolicy.of(info), True
+        try:
+            if policy is not None:
+                is_new = load_staged(catalog, storage, info, policy, staged, on_full, batch)
+            elif batch is not None:
+                is_new = blocking.publish_once(catalog, storage, info, staged, batch, on_full)
+            else:
+                blocking.publish(catalog, storage, info, staged, on_full)
+        except queues.SettingsChanged:
+            with catalog.read() as connection:
+                queue = queues.present(connection, queue)
+            check_queue(queue, options)
+            continue
+        _report(info.name, sum(segment.rows for segment in staged), batch, is_new)
+        return
 
 
 def _report(name: str, rows: int, batch: Batch | None, is_new: bool) -> None:

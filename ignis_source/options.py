@@ -345,11 +345,12 @@ class SourceOptions(NamedTuple):
         _check_task(values)
         _check_claim(values)
         _check_linger(values)
+        sweepable = values["sweepable"]
         own = {
             "address": address,
             "queues": names,
             "consumer": _consumer(values),
-            "sweepable": _is_sweepable(values),
+            "sweepable": values["ack"] == "settle" if sweepable is None else sweepable,
             "magazine": Magazine[values["magazine"].upper()],
             "order": values["order"] or BY_SHARD,
             "fallback": values["fallback"] == "any",
@@ -373,7 +374,7 @@ class SourceOptions(NamedTuple):
 def _check_claim(values: Mapping[str, Any]) -> None:
     if values["exclusive"] and values["singleActive"]:
         raise BadOption("ignis source: set exclusive or singleActive, not both")
-    for name in ("priority", "maxInFlight", "exclusive", "singleActive"):
+    for name in ("priority", "maxInFlight", "exclusive", "singleActive", "minMessagesPerTrigger"):
         if values["ack"] == "browse" and values[name] not in (None, False):
             raise BadOption(
                 f"ignis source: {name} cannot be set with ack=browse, which takes no messages; "
@@ -383,15 +384,8 @@ def _check_claim(values: Mapping[str, Any]) -> None:
 
 def _check_linger(values: Mapping[str, Any]) -> None:
     least = values["minMessagesPerTrigger"]
-    if least is None:
-        return
-    if values["ack"] == "browse":
-        raise BadOption(
-            "ignis source: minMessagesPerTrigger cannot be set with ack=browse, which takes no "
-            "messages; remove it"
-        )
     for name in ("maxMessagesPerTrigger", "maxInFlight"):
-        if values[name] is not None and values[name] < least:
+        if None not in (least, values[name]) and values[name] < least:
             raise BadOption(
                 f"ignis source: minMessagesPerTrigger={least} is more than {name}={values[name]}: "
                 "lower it, or raise the other"
@@ -408,12 +402,6 @@ def _consumer(values: Mapping[str, Any]) -> str | None:
     if values["reset"]:
         raise BadOption("ignis source: reset belongs to ack=keep: set that too, or remove reset")
     return name
-
-
-def _is_sweepable(values: Mapping[str, Any]) -> bool:
-    if values["sweepable"] is not None:
-        return bool(values["sweepable"])
-    return bool(values["ack"] == "settle")
 
 
 def _tasks_of(values: Mapping[str, Any]) -> tuple[str, ...]:

@@ -67,7 +67,10 @@ def tuned(
         if "PYSPARK_PYTHON" not in os.environ and not given.keys() & _PYTHONS:
             os.environ["PYSPARK_PYTHON"] = sys.executable
         if "SPARK_HOME" not in os.environ:
-            home = home_with_bytecode(package, _version(), _cache())
+            # Not at the top: this module does without PySpark.
+            from pyspark import __version__
+
+            home = home_with_bytecode(package, __version__, _cache())
             if home is not None:
                 os.environ["SPARK_HOME"] = str(home)
     in_environment = any("-XX:" in os.environ.get(name, "") for name in _JAVA_VARIABLES)
@@ -89,12 +92,6 @@ def _runs() -> bool:
     from pyspark import SparkContext
 
     return "PYSPARK_GATEWAY_PORT" in os.environ or SparkContext._gateway is not None
-
-
-def _version() -> str:
-    from pyspark import __version__
-
-    return __version__
 
 
 def _is_local(master: str) -> bool:
