@@ -198,6 +198,12 @@ FIRST = {
 }
 
 
+def _show_view(view: str, rows: pa.Table, last: int | None = None) -> None:
+    objects = {"limits": ["value"], "acts": ["chosen"]}.get(view, [])
+    columns = [*FIRST.get(view, "").split(), *rows.column_names]
+    show(rows, [*dict.fromkeys(columns)], last=last, without=("fingerprint",), objects=objects)
+
+
 def _view(name: str, view: str, about: str, most: int | None = None) -> None:
     """
     Add a command that shows a view; *most*: its latest rows by default.
@@ -205,19 +211,14 @@ def _view(name: str, view: str, about: str, most: int | None = None) -> None:
     A view without a column `queue` is of the store, and the other views are of one queue or of all.
     """
 
-    def shown(rows: pa.Table, last: int | None = None) -> None:
-        objects = {"limits": ["value"], "acts": ["chosen"]}.get(view, [])
-        columns = [*FIRST.get(view, "").split(), *rows.column_names]
-        show(rows, [*dict.fromkeys(columns)], last=last, without=("fingerprint",), objects=objects)
-
     def whole(store: Store) -> None:
-        shown(store.view(view))
+        _show_view(view, store.view(view))
 
     def of_queue(store: Store, queue: AnyName = None) -> None:
-        shown(store.view(view, queue))
+        _show_view(view, store.view(view, queue))
 
     def latest(store: Store, queue: AnyName = None, *, last: Last = most or 0) -> None:
-        shown(store.view(view, queue), last)
+        _show_view(view, store.view(view, queue), last)
 
     plain = of_queue if "queue" in VIEWS[view].names else whole
     function: Callable[..., None] = latest if most else plain
@@ -250,8 +251,7 @@ def failures(store: Store, queue: AnyName = None, *, last: Last = 100, trace: bo
     """
     rows = store.view("failures", queue)
     if not trace:
-        columns = [*FIRST["failures"].split(), *rows.column_names]
-        show(rows, [*dict.fromkeys(columns)], last=last, without=("fingerprint",))
+        _show_view("failures", rows, last)
         return
     groups = [*_alike(rows, store.view("traces", queue))]
     for each in groups[:last]:

@@ -147,8 +147,7 @@ class Invocation(NamedTuple):
     @staticmethod
     def of(path: str | None, catalog: str | None, storage: str | None) -> Invocation:
         """Take the address from the options, and what they lack from the environment."""
-        path, catalog, storage = map(_text, completed(path, catalog, storage))
-        return Invocation(path, catalog, storage)
+        return Invocation(*completed(path, catalog, storage))
 
     def address(self) -> Address:
         """Return the address; raises `BadOption`, which names the options of the command line."""
@@ -168,10 +167,6 @@ class Invocation(NamedTuple):
         from queue_core.store import Store
 
         return Store(self.address(), create=create, adopt=adopt)
-
-
-def _text(value: object) -> str | None:
-    return None if value is None else str(value)
 
 
 #: The invocation that a command belongs to; the callback of `ignis` sets it.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from functools import partial
@@ -120,19 +121,22 @@ def _first_bad_line(lines: Sequence[bytes], read: Callable[[bytes], pa.Table]) -
 
     Arrow counts rows, and only in some of its errors, so halving finds the line.
     """
-    good, bad, why = 0, len(lines), ""
-    middle = bad
-    while True:
-        part = b"\n".join(lines[:middle])
+    why = ""
+
+    def fails(count: int) -> bool:
+        nonlocal why
+        part = b"\n".join(lines[:count])
         try:
             if part.strip():
                 read(part)
-            good = middle
         except (ValueError, pa.ArrowException) as error:
-            bad, why = middle, str(error)
-        if bad - good <= 1:
-            return bad, _ROW.sub("", why).removeprefix("JSON parse error: ")
-        middle = (good + bad) // 2
+            why = str(error)
+            return True
+        return False
+
+    # The last count that fails is the one that it returns.
+    count = bisect_left(range(len(lines) + 1), True, key=fails)
+    return count, _ROW.sub("", why).removeprefix("JSON parse error: ")
 
 
 def _whole_lines(source: BinaryIO) -> Iterator[tuple[int, bytes]]:

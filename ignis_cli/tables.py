@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from ignis_cli.display import complain, console, in_json, put, show_json, visible
+from ignis_cli.display import complain, console, counted, in_json, put, show_json, visible
 from queue_core.values.json_text import as_json
 from queue_core.values.valid_text import valid_table
 from queue_core.watching import wording
@@ -57,8 +57,8 @@ def show(
         names = [name for name in columns or rows.column_names if name not in without]
         show_table(rows.select(names))
     if left_out:
-        rows = "1 earlier row is" if left_out == 1 else f"{left_out:,} earlier rows are"
-        complain(f"{rows} not shown; show more with --last")
+        rows_are = counted(left_out, "earlier row is", "earlier rows are")
+        complain(f"{rows_are} not shown; show more with --last")
 
 
 def say_what_lacks(queue: Queue, found: int) -> None:
@@ -66,8 +66,8 @@ def say_what_lacks(queue: Queue, found: int) -> None:
     (row,) = queue.store.view("queues", queue.info.name).to_pylist()
     name, damaged = queue.info.name, row["damaged"]
     if damaged:
-        several = "message is" if damaged == 1 else "messages are"
-        text = f"{damaged:,} {several} quarantined, because segments are damaged"
+        are = counted(damaged, "message is", "messages are")
+        text = f"{are} quarantined, because segments are damaged"
         complain(f"queue {name}: {text}: ignis repair {name}")
     if row["state"] == "paused":
         way = f"set {name} concurrency=8" if row["paused_at"] is None else f"resume {name}"

@@ -67,12 +67,12 @@ class AcquiringTickets:
         if self._unsettled is not None:
             self._check_settled(consumer, ticket, self._unsettled)
 
-    def plan(self, consumer: Consumer, tickets: TicketRange) -> ReadPlan:
+    def plan(self, tickets: TicketRange) -> ReadPlan:
         """Return the plan to read the messages of tickets."""
         catalog, uri, queues = self._store.catalog, self._store.storage.uri, self._queues
         after, whole = tickets.after, queues.all_columns
         plan = self._after(
-            consumer,
+            tickets.consumer,
             after,
             lambda: read_tickets(
                 catalog, uri, queues.infos, tickets, committed=after, all_columns=whole

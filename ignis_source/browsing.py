@@ -46,7 +46,7 @@ class BrowsingTickets:
             logged=ticket,
         )
 
-    def plan(self, consumer: Consumer, tickets: TicketRange) -> ReadPlan:
+    def plan(self, tickets: TicketRange) -> ReadPlan:
         """Return the plan to read the messages in the windows of tickets."""
         catalog, uri, queues = self._store.catalog, self._store.storage.uri, self._queues
         known, whole = queues.infos, queues.all_columns

@@ -73,10 +73,6 @@ class TicketFirer:
                 break
         return None
 
-    def look_at_once(self) -> None:
-        """Fire at the next call of `next`, without waiting for a reason to."""
-        self._poller.look_at_once()
-
     def close(self) -> None:
         """Stop listening for changes."""
         self._poller.close()
@@ -190,8 +186,8 @@ class Tickets(Protocol):
     def acknowledge(self, consumer: Consumer, ticket: int) -> None:
         """Note that the batches of all tickets up to *ticket* are committed."""
 
-    def plan(self, consumer: Consumer, tickets: TicketRange) -> ReadPlan:
-        """Return the plan to read the messages of a consumer's tickets."""
+    def plan(self, tickets: TicketRange) -> ReadPlan:
+        """Return the plan to read the messages of tickets."""
 
 
 def tickets_of(store: StoreHandle, queues: Queues, options: SourceOptions) -> Tickets:

@@ -155,7 +155,7 @@ class Session:
         if end.ticket > self._latest:
             # An earlier run has logged it, perhaps before a restore of the catalog.
             self._skip_forgotten(consumer, end.ticket)
-        plan = self._tickets.plan(consumer, TicketRange(consumer, after, end.ticket))
+        plan = self._tickets.plan(TicketRange(consumer, after, end.ticket))
         _log.info(
             "%s: planned tickets %d to %d: %d messages",
             self._who, after + 1, end.ticket, len(plan),
@@ -194,10 +194,6 @@ class Session:
         queues = listed(self._options.queues)
         name = None if self._presence is None else self._presence.consumer.name
         return f"queue {queues}, consumer {name}"
-
-    def look_at_once(self) -> None:
-        """Fire at the next call of `next`, without waiting for a reason to."""
-        self._firer.look_at_once()
 
     def close(self) -> None:
         """Stop all threads and close the store. Spark does not call this; tests do."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Collection, Mapping
 from contextlib import suppress
@@ -23,6 +22,7 @@ from pyspark_ignis.managed_query import (
     consume_arguments,
     stop_between_batches,
 )
+from pyspark_ignis.query_plan import folder_text
 from pyspark_ignis.queue_stats import QueueStats, queue_stats
 from pyspark_ignis.shared_queries import SharedQueries, SharedQuery
 from pyspark_ignis.side_tasks import STREAM, THREAD, check_side_tasks, mark_of, side_task_stream
@@ -119,16 +119,8 @@ class IgnisManager:
         side_tasks: str = "thread",
     ) -> None:
         self._spark = spark
-        if not isinstance(checkpoints, str | os.PathLike):
-            raise BadOption(
-                f"checkpoints={checkpoints!r} is not a folder: give the text or the path of the "
-                "folder in which each query keeps its checkpoint"
-            )
-        self._checkpoints = str(checkpoints).rstrip("/")
-        if not self._checkpoints:
-            raise BadOption(
-                "checkpoints is empty: give the folder in which each query keeps its checkpoint"
-            )
+        text = folder_text("checkpoints", checkpoints, "each query keeps its checkpoint")
+        self._checkpoints = text.rstrip("/")
         self._most = check_count("max_messages", max_messages)
         self._every = check_seconds("refresh_interval", refresh_interval)
         self._first = check_seconds("first_refresh", first_refresh)
@@ -195,16 +187,15 @@ class IgnisManager:
             except BaseException:
                 self.stop(grace=0)
                 raise
-            self._threads = [
-                Loop("refresh", self.refresh, every=self._every, first=self._first),
-                *self._retries(),
-                *self._mending(),
-                *(
-                    [Loop("tasks", self._run_tasks, every=_TASK_SECONDS)]
-                    if self._in_threads
-                    else []
-                ),
-            ]
+            self._threads = [Loop("refresh", self.refresh, every=self._every, first=self._first)]
+            if self._shovels:
+                store = self._store
+                retries = partial(Retries, store.catalog, store.storage)
+                self._threads.append(retry_thread(retries, lambda: None))
+            if self._shared is not None or self._task_query is not None:
+                self._threads.append(Loop("mending", self._mend, every=MENDING_SECONDS))
+            if self._in_threads:
+                self._threads.append(Loop("tasks", self._run_tasks, every=_TASK_SECONDS))
             for thread in self._threads:
                 thread.start()
 
@@ -531,25 +522,13 @@ class IgnisManager:
     def _run_tasks(self) -> None:
         self._tasks.run_due(self._infos, retries=False)
 
-    def _mending(self) -> list[Loop]:
-        """Start failed queries again soon, if many queues depend on one."""
+    def _mend(self) -> None:
+        """Start failed queries again soon, on which many queues depend."""
         shared, tasks = self._shared, self._task_query
-        if shared is None and tasks is None:
-            return []
-
-        def mend() -> None:
-            with self._lock:
-                failed = shared is not None and shared.failed
-                if failed or (tasks is not None and tasks.state().status == "failed"):
-                    self.refresh()
-
-        return [Loop("mending", mend, every=MENDING_SECONDS)]
-
-    def _retries(self) -> list[Loop]:
-        if not self._shovels:
-            return []
-        store = self._store
-        return [retry_thread(lambda: Retries(store.catalog, store.storage), lambda: None)]
+        with self._lock:
+            failed = shared is not None and shared.failed
+            if failed or (tasks is not None and tasks.state().status == "failed"):
+                self.refresh()
 
     def _read(self) -> list[QueueInfo]:
         with self._store.catalog.read() as connection:

@@ -161,19 +161,22 @@ def consumer_of(checkpoint: str | Path) -> str:
 
 def checkpoint_folder(checkpoint: str | Path) -> str:
     """Return the folder of a checkpoint as an absolute path or a URI; raises `BadOption`."""
-    if not isinstance(checkpoint, str | os.PathLike):
-        raise BadOption(
-            f"checkpoint={checkpoint!r} is not a folder: give the text or the path of the folder "
-            "in which the query keeps its progress"
-        )
-    if not str(checkpoint):
-        raise BadOption(
-            "checkpoint is empty: give the folder in which the query keeps its progress"
-        )
-    text = str(checkpoint)
+    text = folder_text("checkpoint", checkpoint, "the query keeps its progress")
     if not urlsplit(text).scheme:
         return os.path.abspath(text)
     return text.rstrip("/")
+
+
+def folder_text(name: str, given: object, there: str) -> str:
+    """Return the text of a folder, an argument; raises `BadOption`, which says what is *there*."""
+    if not isinstance(given, str | os.PathLike):
+        raise BadOption(
+            f"{name}={given!r} is not a folder: give the text or the path of the folder in which "
+            f"{there}"
+        )
+    if not str(given):
+        raise BadOption(f"{name} is empty: give the folder in which {there}")
+    return str(given)
 
 
 def _allowed(options: Mapping[str, Any], call: Callable[..., StreamingQuery]) -> dict[str, Any]:

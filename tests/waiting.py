@@ -85,3 +85,8 @@ def stands_for_ever(store: Store, queue: Queue, verb: str, alive: float) -> None
             insert(waiters).values(**row, joined_at=now, alive_until=now + int(alive * 1e6))
         )
     )
+
+
+def look_at_once(session: Any) -> None:
+    """Let the session of a query fire when it is asked next, without waiting for a reason to."""
+    session._firer._poller.look_at_once()

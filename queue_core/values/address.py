@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from queue_core.errors import BadOption
@@ -30,13 +30,15 @@ _SECRETS = re.compile(
 )
 
 
+Place = TypeVar("Place", bound=str | Path)
+
 #: Schemes of the URIs that Arrow reads and writes, beside that of buckets.
 _FILE_SYSTEMS = ("gs", "gcs", "abfs", "abfss", "hdfs", "viewfs")
 
 
 def completed(
-    path: str | Path | None, catalog: str | None, storage: str | Path | None
-) -> tuple[str | Path | None, str | None, str | Path | None]:
+    path: Place | None, catalog: str | None, storage: Place | None
+) -> tuple[Place | str | None, str | None, Place | str | None]:
     """
     Return an address with what the environment says of it; an empty text says nothing.
 

@@ -19,7 +19,7 @@ from tests.clocks import jump
 from tests.contract.pools import PATIENCE
 from tests.contract.test_statements import transactions
 from tests.factories import make_queue, numbers_of, orders
-from tests.waiting import Caller
+from tests.waiting import Caller, look_at_once
 
 #: A rate that gives no second message during a test.
 SLOW = 0.001
@@ -257,7 +257,7 @@ def test_a_query_takes_only_as_many_messages_as_the_limit_allows(store, session)
     assert len(query.plan(START, offset)) == 6
     assert ask(query, offset) == offset
     jump(store, 2 * SECOND / SLOW)
-    query.look_at_once()
+    look_at_once(query)
     after = ask(query, offset)
     assert len(query.plan(offset, after)) == 2
 

@@ -12,6 +12,7 @@ from queue_core.catalog.holders import consumers
 from queue_core.errors import ConsumerFenced
 from queue_core.segments.reader import read_table
 from tests.factories import make_queue, numbers_of, orders
+from tests.waiting import look_at_once
 
 
 def at(ticket):
@@ -75,7 +76,7 @@ def test_a_query_that_is_idle_while_the_catalog_goes_back_loses_nothing(store, h
     set_back(store, 1)
     queue.load(orders(10, 100))
 
-    query.look_at_once()
+    look_at_once(query)
     assert read(query, 2) == (list(range(100, 110)), 3)
 
 

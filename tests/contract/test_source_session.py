@@ -16,6 +16,7 @@ from queue_core.segments.reader import read_table
 from queue_core.upkeep.tasks import shovel as shovel_task
 from tests.dump import dump
 from tests.factories import make_queue, orders
+from tests.waiting import look_at_once
 
 PATIENCE = 60.0
 START = Offset("reader", 0)
@@ -190,7 +191,7 @@ def test_a_query_fires_nothing_while_its_queue_is_paused(store, session, by_a_pe
     else:
         queue.admin.change_settings(concurrency=0)
     queue.load(orders(3))
-    query.look_at_once()
+    look_at_once(query)
     # Independent of its knowledge: the firing itself asks the catalog.
     assert ask(query) == START
     # One that ends by itself ends there, and a browser is not paused.
@@ -205,7 +206,7 @@ def test_a_query_fires_nothing_while_its_queue_is_paused(store, session, by_a_pe
     else:
         queue.admin.change_settings(concurrency=1)
     # It looks again when something has changed, or else after a while.
-    query.look_at_once()
+    look_at_once(query)
     assert ask(query) == Offset("reader", 1)
 
 
@@ -230,13 +231,13 @@ def test_new_settings_are_read_within_a_second_or_one_refresh(store, session, mo
     assert (ask(later), ask(at_once, another)) == (START, another)
     queue.admin.change_settings(concurrency=5)
     queue.load(orders(3))
-    at_once.look_at_once()
+    look_at_once(at_once)
     ask(at_once, another)
     ask(later)
 
     assert at_once.partitions == 5
     assert later.partitions == 3
-    soon.look_at_once()
+    look_at_once(soon)
     ask(soon)
     assert soon.partitions == 5
 
@@ -249,7 +250,7 @@ def test_a_query_keeps_its_columns_when_one_of_its_queues_is_given_more(store, s
     red.admin.change_settings(concurrency=11)
     for queue in (red, blue):
         queue.load(orders(3))
-    query.look_at_once()
+    look_at_once(query)
 
     offset = ask(query)
 
