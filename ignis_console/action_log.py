@@ -104,8 +104,7 @@ class ActionLog:
     def find(self, number: str) -> LogEntry | None:
         """Return a remembered action by its number."""
         with self._lock:
-            of_here = (each for each in self._entries if each.number)
-            return next((each for each in of_here if str(each.number) == number), None)
+            return next((each for each in self._entries if str(each.number) == number), None)
 
     def latest(self) -> tuple[LogEntry, ...]:
         """Return the latest actions of this process, newest first."""

@@ -77,7 +77,7 @@ class LoadStreamWriter(DataSourceStreamArrowWriter):
                 entry=entry,
                 tickets=tickets,
             )
-            publish_tasks(tasks, self._options, batchId * len(tasks), batch)
+            publish_tasks(tasks[0].target, tasks, self._options, batchId * len(tasks), batch)
         faults.point("sink.committed")
 
     def abort(self, messages: list[Any], batchId: int) -> None:
@@ -102,8 +102,8 @@ class LoadBatchWriter(DataSourceArrowWriter):
         from ignis_sink.publishing import publish_tasks
 
         tasks = [message for message in messages if message is not None]
-        batch = self._options.transaction
-        publish_tasks(tasks, self._options, random.randrange(MAX_SHARDS), batch, self._target)
+        turn, batch = random.randrange(MAX_SHARDS), self._options.transaction
+        publish_tasks(self._target, tasks, self._options, turn, batch)
 
     def abort(self, messages: list[Any]) -> None:
         """Leave staged files to vacuum."""

@@ -27,19 +27,17 @@ _log = logging.getLogger(__name__)
 
 
 def publish_tasks(
+    target: Target,
     tasks: list[LoadMessage],
     options: SinkOptions,
     turn: int,
     batch: Batch | None,
-    target: Target | None = None,
 ) -> None:
     """
     Load what all tasks have staged, in one transaction, unless their batch was loaded before.
 
-    *turn*: the number of the first task, by which rows without a key get their shards. *target*:
-    the one of a write that may have no task; by default, that of the tasks.
+    *turn*: the number of the first task, by which rows without a key get their shards.
     """
-    target = target or tasks[0].target
     if target.routes is not None:
         _publish_routed(target, tasks, options, turn, batch)
         return

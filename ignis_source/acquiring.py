@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
+from ignis_source.options import SourceOptions
 from ignis_source.queue_refresh import Queues
 from queue_core.catalog.holders import consumers
 from queue_core.catalog.holders.consumers import Unacknowledged
@@ -29,14 +30,15 @@ class AcquiringTickets:
     #: Messages are selected when they are fired.
     selector: str | None = None
 
-    def __init__(self, store: StoreHandle, queues: Queues, ack: str) -> None:
+    def __init__(self, store: StoreHandle, queues: Queues, options: SourceOptions) -> None:
         self._store = store
         self._queues = queues
-        self._deletes = ack == consumers.DELETES_ON_COMMIT
+        self._all_columns = options.all_columns
+        self._deletes = options.ack == consumers.DELETES_ON_COMMIT
         #: Whether nothing was fired yet.
         self._is_first = True
         # The number of messages of planned tickets, until it is known that a sink settles them.
-        self._unsettled: dict[int, int] | None = {} if ack == consumers.SETTLES else None
+        self._unsettled: dict[int, int] | None = {} if options.ack == consumers.SETTLES else None
 
     @property
     def fireable_queues(self) -> Sequence[QueueInfo]:
@@ -69,14 +71,12 @@ class AcquiringTickets:
 
     def plan(self, tickets: TicketRange) -> ReadPlan:
         """Return the plan to read the messages of tickets."""
-        catalog, uri, queues = self._store.catalog, self._store.storage.uri, self._queues
-        after, whole = tickets.after, queues.all_columns
+        catalog, uri = self._store.catalog, self._store.storage.uri
+        after, infos, whole = tickets.after, self._queues.infos, self._all_columns
         plan = self._after(
             tickets.consumer,
             after,
-            lambda: read_tickets(
-                catalog, uri, queues.infos, tickets, committed=after, all_columns=whole
-            ),
+            lambda: read_tickets(catalog, uri, infos, tickets, committed=after, all_columns=whole),
         )
         if self._unsettled is not None:
             self._unsettled[tickets.upto] = len(plan)

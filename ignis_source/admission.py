@@ -40,11 +40,7 @@ class AdmittedStreamReader(IgnisStreamReader, SupportsTriggerAvailableNow):
     @briefly
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """Return the offset of the next batch; *start* if there is none."""
-        options = self._options
-        if isinstance(limit, ReadAllAvailable):
-            return self.after(start, (None, None))
-        most = options.max_messages, options.max_bytes
-        return self.after(start, most, lingers=options.min_messages is not None)
+        return self.after(start, everything=isinstance(limit, ReadAllAvailable))
 
 
 class AdmittedTaskReader(IgnisTaskReader, SupportsTriggerAvailableNow):

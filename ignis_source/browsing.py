@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ignis_source.options import SourceOptions
 from ignis_source.queue_refresh import Queues
 from queue_core.catalog.identity.handle import StoreHandle
 from queue_core.selection.fired import Fired
 from queue_core.selection.request import FireRequest
-from queue_core.values.model import Consumer, Magazine, QueueInfo, ReadPlan, TicketRange
+from queue_core.values.model import Consumer, QueueInfo, ReadPlan, TicketRange
 from queue_core.verbs.acknowledge import acknowledge
 from queue_core.verbs.browse import browse_next, browsed
 
@@ -16,14 +17,12 @@ from queue_core.verbs.browse import browse_next, browsed
 class BrowsingTickets:
     """Tickets that each begin where the last one ended."""
 
-    def __init__(
-        self, store: StoreHandle, queues: Queues, magazine: Magazine, selector: str | None
-    ) -> None:
+    def __init__(self, store: StoreHandle, queues: Queues, options: SourceOptions) -> None:
         self._store = store
         self._queues = queues
-        self._magazine = magazine
+        self._options = options
         #: No message is fired, so executors select while they read.
-        self.selector = selector
+        self.selector = options.selector
 
     @property
     def fireable_queues(self) -> Sequence[QueueInfo]:
@@ -48,6 +47,6 @@ class BrowsingTickets:
 
     def plan(self, tickets: TicketRange) -> ReadPlan:
         """Return the plan to read the messages in the windows of tickets."""
-        catalog, uri, queues = self._store.catalog, self._store.storage.uri, self._queues
-        known, whole = queues.infos, queues.all_columns
-        return browsed(catalog, uri, known, self._magazine, tickets, all_columns=whole)
+        catalog, uri, known = self._store.catalog, self._store.storage.uri, self._queues.infos
+        magazine, whole = self._options.magazine, self._options.all_columns
+        return browsed(catalog, uri, known, magazine, tickets, all_columns=whole)

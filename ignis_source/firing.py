@@ -196,7 +196,7 @@ def tickets_of(store: StoreHandle, queues: Queues, options: SourceOptions) -> Ti
     if options.ack == "browse":
         from ignis_source.browsing import BrowsingTickets
 
-        return BrowsingTickets(store, queues, options.magazine, options.selector)
+        return BrowsingTickets(store, queues, options)
     from ignis_source.acquiring import AcquiringTickets
 
-    return AcquiringTickets(store, queues, options.ack)
+    return AcquiringTickets(store, queues, options)

@@ -24,7 +24,6 @@ class Queues:
     The result of *read*, at most *interval* seconds old. Other threads may read it.
 
     *read* gets its last result; at first, an empty list. *fires*: whether the query takes messages.
-    With *all_columns*, the query wants all columns of the queues, as its user has chosen none.
     """
 
     def __init__(
@@ -33,10 +32,8 @@ class Queues:
         interval: float,
         *,
         fires: bool = False,
-        all_columns: bool = False,
     ) -> None:
         self._read = read
-        self.all_columns = all_columns
         self._interval = interval
         self._fires = fires
         #: Why queues give no more messages, by their ids; the one that ended last is the last.

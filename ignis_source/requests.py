@@ -46,12 +46,7 @@ class Requests:
         # With their present columns; `queues` keeps the columns that the query began with.
         self._current: list[QueueInfo] = []
         interval = min(options.refresh_interval, SETTINGS_SECONDS)
-        self.queues = Queues(
-            self._read,
-            interval,
-            fires=options.ack != "browse",
-            all_columns=options.all_columns,
-        )
+        self.queues = Queues(self._read, interval, fires=options.ack != "browse")
         #: The end of a run with Trigger.AvailableNow.
         self.horizon: Horizon | None = None
         # A selector that does not fit a queue is refused before the first firing.

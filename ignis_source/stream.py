@@ -46,26 +46,21 @@ class IgnisStreamReader(DataSourceStreamReader):
             self._name = of_keeper(name) if self._options.ack == "keep" else name
         return Offset(self._name, 0).to_json()
 
-    def after(
-        self,
-        start: dict[str, Any],
-        limits: tuple[int | None, int | None] | None = None,
-        *,
-        lingers: bool = False,
-    ) -> dict[str, Any]:
+    def after(self, start: dict[str, Any], *, everything: bool = False) -> dict[str, Any]:
         """
         Acknowledge committed batches, then fire the next messages.
 
         Spark asks only when all batches up to *start* are committed. For the last batch of a run
-        this is the only notice. *limits*: the most messages and bytes; None: those of the options.
-        With *lingers*, the batch may wait for more messages.
+        this is the only notice. With *everything*, the options do not limit the batch, and it does
+        not wait for more messages.
         """
         driver = self._driver()
         begin = Offset.from_json(start)
         self._name = begin.consumer
         driver.acknowledge(begin)
-        most = limits or (self._options.max_messages, self._options.max_bytes)
-        return driver.next(begin, *most, lingers=lingers).to_json()
+        options = self._options
+        most = (None, None) if everything else (options.max_messages, options.max_bytes)
+        return driver.next(begin, *most, lingers=not everything).to_json()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
         """Return the last ticket and the figures of the queues, for progress reports."""

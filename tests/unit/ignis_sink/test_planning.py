@@ -153,7 +153,7 @@ def test_the_options_are_settings_of_the_new_queue_also_for_the_rows_that_create
     chosen = SinkOptions.of(SETTINGS | {"path": str(tmp_path), "queue": "q", "shards": "1"})
     table = orders(10, customers=2)
     task = stage(table.to_batches(), find_target(chosen, from_arrow_schema(table.schema)))
-    publish_tasks([task], chosen, 0, None)
+    publish_tasks(task.target, [task], chosen, 0, None)
 
     queue = open_queue(task.target, chosen)[1]
     settings = queue.settings

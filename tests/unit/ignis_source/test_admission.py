@@ -1,5 +1,7 @@
 """What Spark's read limits and the options make of each other."""
 
+from unittest.mock import call, create_autospec
+
 import pytest
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
@@ -10,7 +12,9 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from ignis_source.admission import AdmittedStreamReader, default_limit
+from ignis_source.offset import Offset
 from ignis_source.options import SourceOptions
+from ignis_source.session import Session
 
 MESSAGES = {"maxMessagesPerTrigger": "10"}
 BYTES = {"maxBytesPerTrigger": "1k"}
@@ -38,20 +42,24 @@ def test_spark_is_told_one_limit(given, limit):
 
 
 @pytest.mark.parametrize(
-    ("given", "limits", "lingers"),
+    ("given", "limits"),
     [
-        (MESSAGES | BYTES, (10, 1024), False),
-        (LEAST, (None, None), True),
-        (LEAST | MESSAGES, (10, None), True),
+        (MESSAGES | BYTES, (10, 1024)),
+        (LEAST, (None, None)),
+        (LEAST | MESSAGES, (10, None)),
     ],
     ids=["both, although Spark knows of one", "least", "least and most"],
 )
-def test_a_trigger_keeps_the_options_limits_unless_it_asks_for_everything(given, limits, lingers):
-    asked = []
+def test_a_trigger_keeps_the_options_limits_unless_it_asks_for_everything(given, limits):
+    session = create_autospec(Session, instance=True)
+    start = session.next.return_value = Offset("reader", 1)
     reader = AdmittedStreamReader(options(given), StructType())
-    reader.after = lambda start, most, lingers=False: asked.append((start, most, lingers)) or start
+    reader._session = session
 
-    reader.latestOffset({}, default_limit(options(given)))
-    reader.latestOffset({}, ReadAllAvailable())
+    reader.latestOffset(start.to_json(), default_limit(options(given)))
+    reader.latestOffset(start.to_json(), ReadAllAvailable())
 
-    assert asked == [({}, limits, lingers), ({}, (None, None), False)]
+    assert session.next.mock_calls == [
+        call(start, *limits, lingers=True),
+        call(start, None, None, lingers=False),
+    ]
