@@ -45,7 +45,11 @@ _IS_NAMED = select(slices.c.id).where(slices.c.segment_id == segments.c.id).offs
 _THESE = dialect.one_of_given(segments.c.id, "these")
 _COMPACTED = exists().where(id_map.c.segment_id == segments.c.id)
 _SOURCES = select(segments, _COMPACTED.label("compacted")).where(_THESE)
-_RELEASE = delete(segments).where(_THESE, ~_IS_NAMED).returning(segments.c.id, segments.c.file)
+_RELEASE = (
+    delete(segments)
+    .where(_THESE, ~_IS_NAMED)
+    .returning(segments.c.id, segments.c.file, _COMPACTED.label("compacted"))
+)
 _FORGET_IDS = delete(id_map).where(dialect.one_of_given(id_map.c.segment_id, "these"))
 
 
@@ -143,8 +147,8 @@ def release(connection: Connection, segment_ids: Collection[int]) -> None:
     if not segment_ids:
         return
     gone = connection.execute(_RELEASE, {"these": segment_ids}).all()
-    if gone:
-        connection.execute(_FORGET_IDS, {"these": [row.id for row in gone]})
+    if compacted := [row.id for row in gone if row.compacted]:
+        connection.execute(_FORGET_IDS, {"these": compacted})
     discard(connection, [row.file for row in gone if row.file is not None])
 
 
