@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.json
 
-from queue_core.values.arrow_types import is_binary
+from queue_core.values.arrow_types import is_binary, is_text
 
 
 def table_of(lines: bytes, schema: pa.Schema | None) -> pa.Table:
@@ -61,7 +61,7 @@ def value_for(value: Any, kind: pa.DataType) -> Any:
         pairs = [
             (value_for(key, kind.key_type), value_for(item, kind.item_type)) for key, item in value
         ]
-        texts = pa.types.is_string(kind.key_type) or pa.types.is_large_string(kind.key_type)
+        texts = is_text(kind.key_type)
         named = dict(pairs) if texts else {}
         return named if texts and len(named) == len(pairs) else pairs
     if pa.types.is_struct(kind):

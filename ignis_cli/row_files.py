@@ -17,7 +17,7 @@ import pyarrow.parquet
 
 from ignis_cli import json_lines
 from queue_core.errors import BadOption
-from queue_core.values.arrow_types import is_binary
+from queue_core.values.arrow_types import is_binary, is_text
 from queue_core.values.names import nearest
 
 #: The usual name of standard input.
@@ -78,7 +78,7 @@ def values(assignments: Sequence[str], schema: pa.Schema) -> dict[str, Any]:
 
 def _json_value(value: str, kind: pa.DataType) -> Any:
     """Return a value as JSON has it; a text that is not JSON stands for a time or the like."""
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or is_binary(kind):
+    if is_text(kind) or is_binary(kind):
         return value
     try:
         return json.loads(value)

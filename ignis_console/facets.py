@@ -18,6 +18,7 @@ from queue_core.errors import BadSelector, DamagedSegment
 from queue_core.queue.queue import Queue
 from queue_core.selection.queue_rules import quoted
 from queue_core.selection.selection import condition_of
+from queue_core.values.arrow_types import is_number, is_text
 from queue_core.values.model import ROW_BITS
 from queue_core.values.rows import Numbers
 from queue_core.values.valid_text import valid_table
@@ -137,5 +138,4 @@ def _spread(values: Numbers, most: int) -> Numbers:
 
 def _is_plain(type_: pa.DataType) -> bool:
     """Return whether a type has short values that repeat."""
-    kinds = (pt.is_string, pt.is_large_string, pt.is_boolean, pt.is_integer, pt.is_floating)
-    return any(each(type_) for each in (*kinds, pt.is_decimal, pt.is_date))
+    return is_text(type_) or is_number(type_) or pt.is_boolean(type_) or pt.is_date(type_)

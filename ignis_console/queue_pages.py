@@ -18,14 +18,13 @@ from ignis_console.messages import Life
 from ignis_console.page_table import PER_PAGE, Freshness, Page, adding, freshness, number_of
 from ignis_console.sideline import Groups, KeptTrace, LiteralReason, within
 from queue_core.errors import BadOption
+from queue_core.values.arrow_types import is_number
 from queue_core.values.json_text import as_json
 from queue_core.values.valid_text import valid_table
 from queue_core.watching.present import QueueFigures
 from queue_core.watching.problem_kinds import Problem, Severity
 from queue_core.watching.problems import of_queue, why
 
-#: How the names of Arrow's types of numbers begin.
-_NUMBERS = ("int", "uint", "float", "double", "half", "decimal")
 #: The most messages that one page shows.
 MOST_MESSAGES = 200
 
@@ -198,7 +197,7 @@ def messages_page(console: Console, ask: Ask) -> MessagesPage:
         consumer=consumer,
         count=count,
         columns=tuple(queue.schema.names),
-        numbers=tuple(each.name for each in queue.schema if str(each.type).startswith(_NUMBERS)),
+        numbers=tuple(each.name for each in queue.schema if is_number(each.type)),
         messages=tuple(json.loads(as_json(valid_table(found).to_pylist()))),
     )
 

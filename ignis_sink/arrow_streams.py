@@ -47,10 +47,6 @@ class RowStreamWriter(DataSourceStreamWriter):
         """Publish the batch."""
         self._writer.commit(messages, batchId)
 
-    def abort(self, messages: list[Any], batchId: int) -> None:
-        """Leave what the batch has staged."""
-        self._writer.abort(messages, batchId)
-
     def _batches(self, rows: Iterator[Row]) -> Iterator[pa.RecordBatch]:
         from pyspark.sql.conversion import LocalDataToArrowConversion
 

@@ -1,7 +1,7 @@
 """Load the rows of a write (mode=load): tasks stage them, and the commit publishes all at once.
 
 A batch is published once per batch id. Vacuum removes the files of failed attempts and aborted
-jobs: an abort may follow a commit whose outcome is unknown, so it removes no files.
+jobs: an abort may follow a commit whose outcome is unknown, so the writers have none.
 """
 
 from __future__ import annotations
@@ -80,9 +80,6 @@ class LoadStreamWriter(DataSourceStreamArrowWriter):
             publish_tasks(tasks[0].target, tasks, self._options, batchId * len(tasks), batch)
         faults.point("sink.committed")
 
-    def abort(self, messages: list[Any], batchId: int) -> None:
-        """Leave staged files to vacuum."""
-
 
 class LoadBatchWriter(DataSourceArrowWriter):
     """Loads a DataFrame into a queue."""
@@ -104,9 +101,6 @@ class LoadBatchWriter(DataSourceArrowWriter):
         tasks = [message for message in messages if message is not None]
         turn, batch = random.randrange(MAX_SHARDS), self._options.transaction
         publish_tasks(self._target, tasks, self._options, turn, batch)
-
-    def abort(self, messages: list[Any]) -> None:
-        """Leave staged files to vacuum."""
 
 
 def stage(

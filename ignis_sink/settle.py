@@ -1,4 +1,8 @@
-"""Settle: tasks reduce their rows to bitmaps; the commit settles them in one transaction."""
+"""
+Settle: tasks reduce their rows to bitmaps; the commit settles them in one transaction.
+
+Before the commit, nothing is changed. So there is nothing to abort.
+"""
 
 from __future__ import annotations
 
@@ -93,9 +97,6 @@ class SettleStreamWriter(DataSourceStreamArrowWriter):
             if task.refusal is not None:
                 raise refusal(task.refusal, self._options.queues)
 
-    def abort(self, messages: list[Any], batchId: int) -> None:
-        """Do nothing: nothing was changed."""
-
 
 class SettleBatchWriter(DataSourceArrowWriter):
     """Settles the messages that a DataFrame names."""
@@ -114,9 +115,6 @@ class SettleBatchWriter(DataSourceArrowWriter):
         tasks = [message for message in messages if message is not None]
         apply(self._options, tasks, None)
         _report(self._options, tasks)
-
-    def abort(self, messages: list[Any]) -> None:
-        """Do nothing: nothing was changed."""
 
 
 def check_settlement(options: SinkOptions, schema: StructType) -> NoSuchQueue | None:

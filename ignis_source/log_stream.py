@@ -64,12 +64,6 @@ class IgnisLogReader(DataSourceStreamReader):
         # Spark makes up a partition if there is none.
         return partition.batches(self._schema) if isinstance(partition, LogPartition) else iter(())
 
-    def commit(self, end: dict[str, Any]) -> None:
-        """Note nothing: the offsets are in Spark's checkpoint."""
-
-    def stop(self) -> None:
-        """Release nothing."""
-
     def _driver(self) -> LogSession:
         if self._session is None:
             # Not at the top: executors import this module and need no SQL library.

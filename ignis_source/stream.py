@@ -1,7 +1,8 @@
 """The streaming reader: answers Spark's calls.
 
 Spark creates this object in several processes, and pickles it to its executors, which only call
-`read`. So the driver's state is in a `Session`, which is imported and begun on first use.
+`read`. So the driver's state is in a `Session`, which is imported and begun on first use. Spark
+calls `stop` when its driver dies, and not when a query stops, so no reader releases anything there.
 """
 
 from __future__ import annotations
@@ -87,9 +88,6 @@ class IgnisStreamReader(DataSourceStreamReader):
     def commit(self, end: dict[str, Any]) -> None:
         """Acknowledge a committed batch, if `latestOffset` has not."""
         self._driver().acknowledge(Offset.from_json(end))
-
-    def stop(self) -> None:
-        """Release nothing: Spark calls this when its driver dies, and not when a query stops."""
 
     def _driver(self) -> Session:
         if self._session is None:

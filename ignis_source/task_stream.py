@@ -2,7 +2,8 @@
 
 An offset is a round of claimed runs, as a ticket is for messages (`queue_core.catalog.records.
 task_runs`). The rows of a batch come from the catalog's task log. So a batch that is planned again
-has the same rows, even if another process did its work.
+has the same rows, even if another process did its work. A commit keeps the reports: other queries
+read them too.
 """
 
 from __future__ import annotations
@@ -62,12 +63,6 @@ class IgnisTaskReader(DataSourceStreamReader):
             assert isinstance(partition, TaskPartition)
             partition = TablePartition.of(do_runs(self._options, partition))
         return partition.batches(self._schema)
-
-    def commit(self, end: dict[str, Any]) -> None:
-        """Keep the reports: other queries read them too."""
-
-    def stop(self) -> None:
-        """Release nothing: Spark calls this when its driver dies, and not when a query stops."""
 
     def _own(self, logged: dict[str, Any]) -> TaskOffset:
         offset = TaskOffset.from_json(logged)

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql.streaming.listener import (
-    QueryIdleEvent,
     QueryProgressEvent,
     QueryStartedEvent,
     QueryTerminatedEvent,
@@ -84,9 +83,6 @@ class _Listener(StreamingQueryListener):
                 self._report(found)
         except Exception:  # noqa: BLE001 - a callback may raise anything, and Spark only prints it
             _log.exception("query %s: its batch was not reported", event.progress.name)
-
-    def onQueryIdle(self, event: QueryIdleEvent) -> None:
-        """Do nothing: there was no batch."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
         """Log the end of a query that failed."""

@@ -511,7 +511,7 @@ class IgnisManager:
 
     def _managed(self, queue: str, given: Mapping[str, Any]) -> ManagedQuery | SharedQuery:
         if self._shared is not None and why_apart(given) is None:
-            return self._shared.member(given)
+            return SharedQuery(self._shared, given)
         return ManagedQuery(partial(self._consume, queue, given))
 
     def _scale(self, queue: str, by: int) -> int:

@@ -33,10 +33,6 @@ class SharedQueries:
         self._queries: dict[str, ManagedQuery] = {}
         self._members: dict[str, dict[str, tuple[QueueInfo, Any]]] = {}
 
-    def member(self, given: Any) -> SharedQuery:
-        """Return the place of a queue with these arguments of `consume_many`, in no query yet."""
-        return SharedQuery(self, given)
-
     def join(self, info: QueueInfo, given: Any) -> str:
         """Let a queue belong to the query of its columns, from `settle_in` on."""
         digest = hashlib.sha256(serialize(info.schema)).hexdigest()[:16]
@@ -81,7 +77,11 @@ class SharedQueries:
 
 
 class SharedQuery:
-    """A queue's place in the query that it shares; the counterpart of `ManagedQuery`."""
+    """
+    A queue's place in the query that it shares; the counterpart of `ManagedQuery`.
+
+    *given*: the queue's arguments of `consume_many`. It is in no query yet.
+    """
 
     def __init__(self, queries: SharedQueries, given: Any) -> None:
         self._queries = queries
