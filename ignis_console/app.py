@@ -42,15 +42,12 @@ def create_app(store: Store, options: ConsoleOptions) -> Starlette:
         routes.append(_route(console, each.api, partial(_twin, each), Role.LOOK))
     for action in ACTIONS.values():
         path = f"/queues/{{queue}}/actions/{action.name}"
-        for method, run, in_api in (
-            ("GET", acting.show, acting.api_show),
-            ("POST", acting.do, acting.api_do),
-        ):
-            for at, handler in ((path, run), (f"/api{path}", in_api)):
-                routes.append(_route(console, at, partial(handler, action), Role.OPERATE, method))
-    for name in several.NAMES:
-        for method, answer in several.handlers(name):
-            routes.append(_route(console, f"/actions/{name}", answer, Role.OPERATE, method))
+        places = [(path, acting.show, acting.do), (f"/api{path}", acting.api_show, acting.api_do)]
+        if action.name in several.NAMES:
+            places.append((f"/actions/{action.name}", several.show, several.do))
+        for at, show, do in places:
+            routes.append(_route(console, at, partial(show, action), Role.OPERATE))
+            routes.append(_route(console, at, partial(do, action), Role.OPERATE, "POST"))
     by_id = "/queues/{queue}/message"
     routes.append(_route(console, by_id, _message_by_id, Role.LOOK))
     routes.append(_route(console, "/api/session", _session, Role.LOOK))

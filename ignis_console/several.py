@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 
 from starlette.responses import RedirectResponse, Response
 
 from ignis_console import acting
-from ignis_console.actions import ACTIONS, Action
+from ignis_console.actions import Action
 from ignis_console.ask import Ask
-from ignis_console.web import Call, Handler, page, status_of
+from ignis_console.web import Call, page, status_of
 from queue_core.errors import BadOption, Conflict, IgnisError, Invalid
 
 #: The actions that need no fields.
 NAMES = ("pause", "resume", "sweep")
-
-
-def handlers(name: str) -> tuple[tuple[str, Handler], ...]:
-    """Return what answers each method of an action on several queues."""
-    return (("GET", partial(show, ACTIONS[name])), ("POST", partial(do, ACTIONS[name])))
 
 
 def show(action: Action, call: Call, failed: tuple[str, ...] = (), status: int = 200) -> Response:

@@ -165,9 +165,9 @@ def consume(
         retry=retry,
         columns=columns,
     )
-    named = _named(breaker, [queue] if isinstance(queue, str) else queue)
-    if named is not None:
-        plan.source["breaker"] = text_of(named)
+    if breaker is not None:
+        names = [queue] if isinstance(queue, str) else queue
+        plan.source["breaker"] = _breaker_text(breaker, names)
     read = SourceOptions.of(plan.source)
     timeout, place = _timeout(read, contract)
     available = source_schema(read)
@@ -179,7 +179,7 @@ def consume(
         messages,
         contract,
         timeout,
-        _sent(named),
+        read.breaker,
         may_put_off=is_main,
         output=None if output is None else _output(plan.source, output),
     )
@@ -194,18 +194,11 @@ def _output(source: Mapping[str, str], name: str) -> Output:
     return Output(target.spec.queue, target.spec.schema, target.spec.key)
 
 
-def _named(breaker: Any, queues: Sequence[str]) -> Breaker | None:
-    """Return the breaker with its name; raises `BadOption`."""
-    if breaker is None:
-        return None
+def _breaker_text(breaker: Any, queues: Sequence[str]) -> str:
+    """Return the text form of a breaker with its name; raises `BadOption`."""
     if not isinstance(breaker, Breaker):
         raise BadOption(f"breaker={breaker!r}: give a Breaker, such as Breaker(of=50)")
-    return replace(breaker, name=breaker.name or name_for(queues))
-
-
-def _sent(breaker: Breaker | None) -> Breaker | None:
-    """Return the breaker for the executors, where no check is made."""
-    return None if breaker is None else replace(breaker, check=None)
+    return text_of(replace(breaker, name=breaker.name or name_for(queues)))
 
 
 def _timeout(options: SourceOptions, contract: Contract) -> tuple[float, Magazine]:
