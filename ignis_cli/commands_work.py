@@ -12,7 +12,7 @@ from ignis_cli.app import Limit, Positive, command, duration
 from ignis_cli.display import answer
 from ignis_cli.invocation import REFUSED, current
 from ignis_cli.logs import LogFormat
-from ignis_cli.supervising import end_with_supervisor, supervised, tell_supervisor
+from ignis_cli.supervising import Supervisor, end_with_supervisor, tell_supervisor
 from queue_core import Breaker, ConsumerPool, IgnisError
 from queue_core.errors import BadOption
 from queue_core.pool.held_bytes import MAX_BYTES
@@ -107,7 +107,9 @@ def work(
         arguments += ["--drain"] if drain else []
         names = [_name_of(name, number) for number in range(1, processes + 1)]
         logs.announce(f"working on {', '.join(queue)} in {processes} processes; Ctrl-C ends")
-        counts, died = supervised([[*arguments, f"--name={each}"] for each in names], seconds)
+        children = Supervisor(current.get(), [[*arguments, f"--name={each}"] for each in names])
+        children.run(seconds)
+        counts, died = children.counts, children.died
     if supervisor is not None:
         tell_supervisor(supervisor, counts)
         return

@@ -22,7 +22,7 @@ from contextlib import suppress
 
 import typer
 
-from ignis_cli.invocation import REFUSED, Invocation, current
+from ignis_cli.invocation import REFUSED, Invocation
 from queue_core.pool.signals import asked_to_end
 
 #: The variables with the numbers of the ends of both pipes.
@@ -61,22 +61,6 @@ def _end_after(pipe: int) -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-def supervised(
-    commands: Sequence[Sequence[str]], stop_seconds: float
-) -> tuple[dict[str, int], int]:
-    """
-    Run a process for each of some commands, and again what dies.
-
-    Return the sum of their counts, and how many died, whose counts are unknown. Ends with `REFUSED`
-    if one of them ends so.
-    """
-    supervisor = Supervisor(current.get(), commands)
-    supervisor.run(stop_seconds)
-    if supervisor.refused:
-        raise typer.Exit(REFUSED)
-    return dict(supervisor.counts), supervisor.died
-
-
 class Supervisor:
     """
     Runs processes of the command, and starts again those that die: a thread waits for each.
@@ -106,18 +90,24 @@ class Supervisor:
         #: How many processes died.
         self.died = 0
         #: Whether a process has refused its work, so that a new one would too.
-        self.refused = False
+        self._refused = False
 
     def run(self, stop_seconds: float) -> None:
-        """Work until SIGTERM or Ctrl-C, or until all processes have ended by themselves."""
+        """
+        Work until SIGTERM or Ctrl-C, or until all processes have ended by themselves.
+
+        Ends the command with `REFUSED` if one of them ends so.
+        """
         with asked_to_end() as asked:
             try:
                 for thread in self._threads:
                     thread.start()
-                while not (asked.is_set() or self.refused) and self._alive:
+                while not (asked.is_set() or self._refused) and self._alive:
                     asked.wait(_LOOK_SECONDS)
             finally:
                 self._end(stop_seconds)
+        if self._refused:
+            raise typer.Exit(REFUSED)
 
     @property
     def _alive(self) -> list[threading.Thread]:
@@ -142,7 +132,7 @@ class Supervisor:
             with self._lock:
                 self._running.remove(process)
                 self.counts.update(json.loads(counts) if counts else {})
-                self.refused = self.refused or code == REFUSED
+                self._refused = self._refused or code == REFUSED
                 self.died += code not in (0, REFUSED)
             if code in (0, REFUSED) or self._ends.is_set():
                 return

@@ -296,6 +296,7 @@ def _on_chosen(
     """
 
     def add(run: Callable[[Chosen, Ask], int]) -> None:
+        @wraps(run)
         def prepare(console: Console, ask: Ask) -> PreparedAction | None:
             where = ask.one_of("magazine", _MAGAZINE.options) if magazine is None else magazine
             chosen = choose(console, ask, None if where == "both" else where)
@@ -314,8 +315,7 @@ def _on_chosen(
                 held, _ = holding(console.store.catalog, console.store.queue(ask.queue).info)
             return PreparedAction(number, words, lambda _: run(concerned, ask), concerned, held)
 
-        name, all_fields = run.__name__, (_IDS, _SELECTOR, _ALL, *fields)
-        ACTIONS[name] = Action(name, about, all_fields, done, prepare, destroys, on_messages=True)
+        _action(about, _IDS, _SELECTOR, _ALL, *fields, done=done, destroys=destroys)(prepare)
 
     return add
 
