@@ -150,9 +150,8 @@ def consume(
         consumer=consumer,
         trigger=trigger,
         name=name,
-        side_tasks=side_tasks,
         options=options,
-    )
+    ).with_side_tasks(side_tasks)
     contract = Contract.of(
         handler,
         ignorable=ignorable,

@@ -115,9 +115,8 @@ def consume_many(
         consumer=consumer,
         trigger=trigger,
         name=name,
-        side_tasks=side_tasks,
         options=options,
-    )
+    ).with_side_tasks(side_tasks)
     read = SourceOptions.of(plan.source)
     available = source_schema(read)
     _, queues = look_up(read)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from inspect import signature
 from pathlib import Path
@@ -47,7 +47,7 @@ class QueryPlan:
     trigger: dict[str, Any]
     name: str | None
     #: Where the side tasks run.
-    side_tasks: str
+    side_tasks: str = THREAD
 
     @staticmethod
     def of(
@@ -64,7 +64,6 @@ class QueryPlan:
         name: str | None,
         options: Mapping[str, Any],
         magazine: str = "main",
-        side_tasks: str = THREAD,
     ) -> QueryPlan:
         """Return the plan for these arguments of *call*, such as `consume`; raises `BadOption`."""
         folder = checkpoint_folder(checkpoint)
@@ -81,20 +80,22 @@ class QueryPlan:
             "consumer": consumer or consumer_of(folder),
             "ack": "settle",
         }
-        trigger = _checked_trigger(trigger)
-        if check_side_tasks(side_tasks) != THREAD:
-            if any(option.lower() == "tasks" for option in given):
-                raise BadOption(
-                    f"tasks= names the tasks of the thread; remove it, or side_tasks={side_tasks!r}"
-                )
-            given["tasks"] = "none"
         return QueryPlan(
             checkpoint=folder,
             source={key: _text(value) for key, value in given.items() if value is not None},
-            trigger=trigger,
+            trigger=_checked_trigger(trigger),
             name=name,
-            side_tasks=side_tasks,
         )
+
+    def with_side_tasks(self, where: str) -> QueryPlan:
+        """Return the plan with side tasks elsewhere than in the thread; raises `BadOption`."""
+        if check_side_tasks(where) == THREAD:
+            return self
+        if any(option.lower() == "tasks" for option in self.source):
+            raise BadOption(
+                f"tasks= names the tasks of the thread; remove it, or side_tasks={where!r}"
+            )
+        return replace(self, source=self.source | {"tasks": "none"}, side_tasks=where)
 
     def messages(
         self, spark: SparkSession, columns: Sequence[str], available: StructType
