@@ -9,7 +9,7 @@ from sqlalchemy import Select, and_, case, exists, func, or_, select
 
 from queue_core.catalog.checks.finding import Finding, Remedy
 from queue_core.catalog.checks.rules import ALTERED, Scope, is_altered, of_row
-from queue_core.catalog.slices.logs import OF_LOG
+from queue_core.catalog.slices.logs import OF_LOG, READING
 from queue_core.catalog.tables import (
     id_map,
     log_slices,
@@ -74,41 +74,17 @@ def check_segments(scope: Scope) -> Iterator[Finding]:
 def check_cursors(scope: Scope) -> Iterator[Finding]:
     """Check that each subscription reads the log of its root, from within it."""
     reads = and_(shard_locks.c.magazine == _MAIN, queues.c.root_id != 0)
+    cursor, log_of = shard_locks.c.cursor, shard_locks.c.log_of
+    outside = or_(logs.c.start.is_(None), cursor < logs.c.start, cursor > shards.c.logged)
+    of_reader = or_(log_of.not_in([queues.c.root_id, 0]), and_(READING, outside))
+    of_another = or_(log_of != 0, cursor != 0)
+    of_root = and_(logs.c.queue_id == queues.c.root_id, logs.c.shard == shard_locks.c.shard)
     query = (
         select(shard_locks, queues.c.root_id, logs.c.start, shards.c.logged)
         .join(queues, queues.c.id == shard_locks.c.queue_id)
-        .outerjoin(
-            logs, (logs.c.queue_id == queues.c.root_id) & (logs.c.shard == shard_locks.c.shard)
-        )
-        .outerjoin(
-            shards,
-            and_(
-                shards.c.queue_id == queues.c.root_id,
-                shards.c.magazine == _MAIN,
-                shards.c.shard == shard_locks.c.shard,
-            ),
-        )
-        .where(
-            or_(
-                and_(~reads, or_(shard_locks.c.log_of != 0, shard_locks.c.cursor != 0)),
-                and_(
-                    reads,
-                    or_(
-                        shard_locks.c.log_of.not_in([queues.c.root_id, 0]),
-                        and_(
-                            shard_locks.c.log_of != 0,
-                            (shard_locks.c.cursor_end == 0)
-                            | (shard_locks.c.cursor < shard_locks.c.cursor_end),
-                            or_(
-                                logs.c.start.is_(None),
-                                shard_locks.c.cursor < logs.c.start,
-                                shard_locks.c.cursor > shards.c.logged,
-                            ),
-                        ),
-                    ),
-                ),
-            )
-        )
+        .outerjoin(logs, of_root)
+        .outerjoin(shards, OF_LOG)
+        .where(or_(and_(reads, of_reader), and_(~reads, of_another)))
     )
     for row in scope.connection.execute(query):
         text = f"its cursor is at {row.cursor}, outside of the log from {row.start} to {row.logged}"

@@ -77,8 +77,7 @@ def check_each(scope: Scope) -> Iterator[Finding]:
             or_(
                 slices.c.lost < 0,
                 slices.c.lost_among < 0,
-                and_(slices.c.lost > 0, slices.c.lost_among == 0),
-                and_(slices.c.lost == 0, slices.c.lost_among > 0),
+                (slices.c.lost > 0) != (slices.c.lost_among > 0),
             ),
         ),
     }
