@@ -41,12 +41,7 @@ _TEXTS = {"client_encoding": "UTF8"}
 #: The code of a warning that a commit was not confirmed by the standbys for which it waited.
 _WARNED = "01000"
 # Not by the parameter `options`, which connection poolers refuse.
-_LIMIT = (
-    "SELECT set_config('statement_timeout', %s, false) "
-    "FROM pg_settings WHERE name = 'statement_timeout' AND setting = '0'",
-    "SELECT set_config('lock_timeout', %s, false) "
-    "FROM pg_settings WHERE name = 'lock_timeout' AND setting = '0'",
-)
+_LIMIT = "SELECT set_config(name, %s, false) FROM pg_settings WHERE name = %s AND setting = '0'"
 # What is read often is in memory, and a table that is small when a statement is planned may have
 # many versions of its rows a moment later: an index is never much slower. A bitmap would read all
 # versions of a row before the newest one is picked. Where no index serves, a server older than 18
@@ -139,8 +134,9 @@ def _limit(connection: Any, lock_seconds: float) -> int:
     """Set the server's limits, where there are none, and the client's; return its process id."""
     connection.answer_seconds = CONNECT_SECONDS
     connection.autocommit = True
-    for query, seconds in zip(_LIMIT, (STATEMENT_SECONDS, lock_seconds), strict=True):
-        connection.execute(query, [f"{seconds * 1000:.0f}"])
+    limits = {"statement_timeout": STATEMENT_SECONDS, "lock_timeout": lock_seconds}
+    for name, seconds in limits.items():
+        connection.execute(_LIMIT, [f"{seconds * 1000:.0f}", name])
     milliseconds, process, *_ = connection.execute(_READ_LIMIT).fetchone()
     connection.autocommit = False
     connection.add_notice_handler(connection.warn)
