@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from sqlalchemy import Connection
@@ -28,36 +29,28 @@ def build(
     If messages of the first queue have newer columns than its *info*, they are read with these.
     *known* caches the segments of earlier plans of the same transaction.
     """
-    by_queue: dict[int, list[Taken]] = {}
+    by_queue: dict[int, list[Taken]] = defaultdict(list)
     for piece, rows in taken:
-        by_queue.setdefault(piece.queue_id, []).append((piece, rows))
+        by_queue[piece.queue_id].append((piece, rows))
     refs = {} if known is None else known
     missing = {s.segment_id for pairs in by_queue.values() for s, _ in pairs} - refs.keys()
     if missing:
         refs.update(sources(connection, missing))
-    tasks = tuple(
-        task for info in infos for task in scan_tasks(by_queue.get(info.id, ()), refs, info.name)
-    )
-    stored = {
-        (info.name, version): data
-        for info in infos
-        if any(
-            refs[s.segment_id].schema_version != info.schema_version
-            for s, _ in by_queue.get(info.id, ())
-        )
-        for version, data in queues.schemas_of(connection, info.root).items()
-    }
-    for info in infos:
-        for piece, _ in by_queue.get(info.id, ()):
-            version = refs[piece.segment_id].schema_version
-            if version != info.schema_version and (info.name, version) not in stored:
-                raise damaged(
-                    segments, f"id {piece.segment_id}", f"its queue has no schema {version}"
-                )
+    tasks = tuple(task for info in infos for task in scan_tasks(by_queue[info.id], refs, info.name))
     first = infos[0]
-    schema = serialize(first.schema)
-    versions = (refs[s.segment_id].schema_version for s, _ in by_queue.get(first.id, ()))
-    newest = max(versions, default=0)
+    schema, newest = serialize(first.schema), 0
+    stored: dict[tuple[str, int], bytes] = {}
+    for info in infos:
+        # A segment of each version of the columns.
+        written = {refs[s.segment_id].schema_version: s.segment_id for s, _ in by_queue[info.id]}
+        if info is first:
+            newest = max(written, default=0)
+        if written.keys() - {info.schema_version}:
+            known_schemas = queues.schemas_of(connection, info.root)
+            stored |= {(info.name, version): data for version, data in known_schemas.items()}
+            for version in sorted(written.keys() - {info.schema_version, *known_schemas}):
+                where = f"id {written[version]}"
+                raise damaged(segments, where, f"its queue has no schema {version}")
     if newest > first.schema_version:
         # Columns are only ever added, so no value of any message is left out.
         stored |= {(info.name, info.schema_version): serialize(info.schema) for info in infos}
