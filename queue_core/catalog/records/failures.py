@@ -94,21 +94,24 @@ def record_each(
     ids = id_map.logical(connection, rows) if compacted else rows
     words = _words(len(ids), REJECTED, None)
     if reasons.num_rows:
-        # Not at the top: a query waits for imports, and few messages fail.
-        import pyarrow.compute as pc
-
-        place = pc.index_in(pa.array(rows), value_set=reasons.column("message_id").combine_chunks())
-        kinds, texts = (reasons.column(name).take(place) for name in ("kind", "reason"))
         # As one chunk: each chunk would store the texts again.
-        words = [
-            column.combine_chunks().dictionary_encode()
-            for column in (kinds.fill_null(REJECTED), texts)
-        ]
+        found = kinds_and_reasons(pa.array(rows), reasons)
+        words = [column.combine_chunks().dictionary_encode() for column in found]
     counted = words[0].value_counts()
     kinds = dict(zip(*(counted.field(n).to_pylist() for n in ("values", "counts")), strict=True))
     columns = [*words, pa.array(attempts)]
     packed = _packed(*_sorted(ids, columns))
     store(connection, queue_id, consumer_name, packed, shard_of(moved), kinds, at)
+
+
+def kinds_and_reasons(ids: Any, reasons: pa.Table) -> tuple[pa.ChunkedArray, pa.ChunkedArray]:
+    """Return why messages with `REASONS` failed; without one: rejected, for no reason."""
+    # Not at the top: a query waits for imports, and few messages fail.
+    import pyarrow.compute as pc
+
+    place = pc.index_in(ids, value_set=reasons.column("message_id").combine_chunks())
+    kinds, texts = (reasons.column(name).take(place) for name in ("kind", "reason"))
+    return kinds.fill_null(REJECTED), texts
 
 
 def shard_of(moved: Moved) -> int:

@@ -14,8 +14,8 @@ from sqlalchemy import Connection, RowMapping, delete, select
 
 from queue_core.catalog import dialect
 from queue_core.catalog.record_tables import failures, traces
+from queue_core.catalog.records.failures import kinds_and_reasons
 from queue_core.catalog.slices import id_map
-from queue_core.values.failure_kinds import REJECTED
 from queue_core.values.fingerprints import fingerprints
 from queue_core.values.ids import IdSet
 from queue_core.values.plan import Taken
@@ -72,10 +72,7 @@ def _alike(
     ids = IdSet.of(given)
     mine = id_map.rows_of([(piece, ids.rows(piece.segment_id) & rows) for piece, rows in failed])
     found = settlement.traces.filter(pc.is_in(given, value_set=pa.array(mine)))
-    known = settlement.reasons.column("message_id").combine_chunks()
-    place = pc.index_in(found.column("message_id"), value_set=known)
-    kinds, reasons = (settlement.reasons.column(name).take(place) for name in ("kind", "reason"))
-    kinds = kinds.fill_null(REJECTED)
+    kinds, reasons = kinds_and_reasons(found.column("message_id"), settlement.reasons)
     alike = fingerprints(kinds, reasons).fill_null("")
     logical = id_map.logical(connection, found.column("message_id").to_numpy())
     columns = (
