@@ -237,7 +237,6 @@ samples = Table(
     Column("queue_id", BigInteger, primary_key=True, autoincrement=False),
     #: Messages that waited in main.
     Column("waiting", BigInteger),
-    #: Microseconds.
     #: The age of the oldest of them, in microseconds.
     Column("oldest_age", BigInteger),
     #: Since the one that waited longest came into main, in microseconds.
