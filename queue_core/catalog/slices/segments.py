@@ -45,6 +45,7 @@ _IS_NAMED = select(slices.c.id).where(slices.c.segment_id == segments.c.id).offs
 _THESE = dialect.one_of_given(segments.c.id, "these")
 _COMPACTED = exists().where(id_map.c.segment_id == segments.c.id)
 _SOURCES = select(segments, _COMPACTED.label("compacted")).where(_THESE)
+# For SQLite, a RETURNING names no tables, so that `id_map` must have no column ``id``.
 _RELEASE = (
     delete(segments)
     .where(_THESE, ~_IS_NAMED)
