@@ -1,5 +1,5 @@
 """
-Whole batches: refuse to plan a batch without some of its messages, or of their columns.
+Replay check: refuse to plan a batch without some of its messages, or of their columns.
 
 The options of a query can change while its last batch is not committed. A plan without the messages
 of a former queue would let Spark commit the batch, and the source delete messages that nobody saw.

@@ -1,4 +1,4 @@
-"""Bunches: slices as one array for each column, to be moved or removed together.
+"""Slice batches: slices as one array for each column, to be moved or removed together.
 
 A sweep, a shovel or an expiry may concern a hundred thousand slices of one message. As objects,
 they would cost several times what they cost the database. So their columns are arrays here, the
@@ -77,7 +77,7 @@ class SliceBatch:
             None if len(pair[1]) == len(pair[0].rows) and at not in new else pair
             for at, pair in enumerate(taken)
         ]
-        return _bunch([_row(*pair) for pair in taken], [rows.bitmap for _, rows in taken], part)
+        return _batch_of([_row(*pair) for pair in taken], [rows.bitmap for _, rows in taken], part)
 
     def __len__(self) -> int:
         return len(self.id)
@@ -174,14 +174,14 @@ def _of_rows(connection: Connection, rows: Sequence[Row[Any]]) -> SliceBatch:
     try:
         # Whole slices, without parts.
         none = np.empty(len(rows), np.object_)
-        return _bunch([row[:-1] for row in rows], [row[-1] for row in rows], none)
+        return _batch_of([row[:-1] for row in rows], [row[-1] for row in rows], none)
     except UNREADABLE as error:
         # Names the row.
         fetch_these(connection, [row.id for row in rows])
         raise damaged(slices, "one of some ids", error) from error
 
 
-def _bunch(rows: Sequence[Sequence[Any]], bitmaps: Sequence[Any], part: Any) -> SliceBatch:
+def _batch_of(rows: Sequence[Sequence[Any]], bitmaps: Sequence[Any], part: Any) -> SliceBatch:
     """Return a batch from rows of the numbers, in any order; a locked row may have changed."""
     numbers = np.array(rows, np.int64).reshape(len(rows), len(_NUMBERS))
     bitmap = np.empty(len(rows), np.object_)
