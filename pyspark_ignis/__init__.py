@@ -13,75 +13,59 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pyspark_ignis.consuming import consume
-    from pyspark_ignis.consuming_many import consume_many
-    from pyspark_ignis.listening import BatchReport, listener
-    from pyspark_ignis.managed_query import QueueState
-    from pyspark_ignis.manager import IgnisManager
-    from pyspark_ignis.query_plan import consumer_of
-    from pyspark_ignis.queue_stats import QueueStats
-    from pyspark_ignis.source import IgnisDataSource
-    from pyspark_ignis.source import IgnisDataSource as DefaultSource
-    from pyspark_ignis.tuning import tuned
-    from queue_core.handling.handler import batch_handler
-    from queue_core.handling.results import Later, Reject
-    from queue_core.values.backoff import constant, exponential
-    from queue_core.values.limits import Limit, limit
-    from queue_core.values.retry import Retry
+    # `X as X` says that X is exported.
+    from pyspark_ignis.consuming import consume as consume
+    from pyspark_ignis.consuming_many import consume_many as consume_many
+    from pyspark_ignis.listening import BatchReport as BatchReport
+    from pyspark_ignis.listening import listener as listener
+    from pyspark_ignis.managed_query import QueueState as QueueState
+    from pyspark_ignis.manager import IgnisManager as IgnisManager
+    from pyspark_ignis.query_plan import consumer_of as consumer_of
+    from pyspark_ignis.queue_stats import QueueStats as QueueStats
+    from pyspark_ignis.source import DefaultSource as DefaultSource
+    from pyspark_ignis.source import IgnisDataSource as IgnisDataSource
+    from pyspark_ignis.tuning import tuned as tuned
+    from queue_core.handling.handler import batch_handler as batch_handler
+    from queue_core.handling.results import Later as Later
+    from queue_core.handling.results import Reject as Reject
+    from queue_core.values.backoff import constant as constant
+    from queue_core.values.backoff import exponential as exponential
+    from queue_core.values.limits import Limit as Limit
+    from queue_core.values.limits import limit as limit
+    from queue_core.values.retry import Retry as Retry
 
-#: The module and the attribute of each public name.
+#: The module that defines each public name.
 _HOMES = {
-    "BatchReport": ("pyspark_ignis.listening", "BatchReport"),
-    # Spark looks for this name in packages called ``pyspark_…``.
-    "DefaultSource": ("pyspark_ignis.source", "IgnisDataSource"),
-    "IgnisDataSource": ("pyspark_ignis.source", "IgnisDataSource"),
-    "IgnisManager": ("pyspark_ignis.manager", "IgnisManager"),
-    "Later": ("queue_core.handling.results", "Later"),
-    "Limit": ("queue_core.values.limits", "Limit"),
-    "QueueState": ("pyspark_ignis.managed_query", "QueueState"),
-    "QueueStats": ("pyspark_ignis.queue_stats", "QueueStats"),
-    "Reject": ("queue_core.handling.results", "Reject"),
-    "Retry": ("queue_core.values.retry", "Retry"),
-    "batch_handler": ("queue_core.handling.handler", "batch_handler"),
-    "constant": ("queue_core.values.backoff", "constant"),
-    "consume": ("pyspark_ignis.consuming", "consume"),
-    "consume_many": ("pyspark_ignis.consuming_many", "consume_many"),
-    "consumer_of": ("pyspark_ignis.query_plan", "consumer_of"),
-    "exponential": ("queue_core.values.backoff", "exponential"),
-    "limit": ("queue_core.values.limits", "limit"),
-    "listener": ("pyspark_ignis.listening", "listener"),
-    "tuned": ("pyspark_ignis.tuning", "tuned"),
+    "BatchReport": "pyspark_ignis.listening",
+    "DefaultSource": "pyspark_ignis.source",
+    "IgnisDataSource": "pyspark_ignis.source",
+    "IgnisManager": "pyspark_ignis.manager",
+    "Later": "queue_core.handling.results",
+    "Limit": "queue_core.values.limits",
+    "QueueState": "pyspark_ignis.managed_query",
+    "QueueStats": "pyspark_ignis.queue_stats",
+    "Reject": "queue_core.handling.results",
+    "Retry": "queue_core.values.retry",
+    "batch_handler": "queue_core.handling.handler",
+    "constant": "queue_core.values.backoff",
+    "consume": "pyspark_ignis.consuming",
+    "consume_many": "pyspark_ignis.consuming_many",
+    "consumer_of": "pyspark_ignis.query_plan",
+    "exponential": "queue_core.values.backoff",
+    "limit": "queue_core.values.limits",
+    "listener": "pyspark_ignis.listening",
+    "tuned": "pyspark_ignis.tuning",
 }
 
-__all__ = [
-    "BatchReport",
-    "DefaultSource",
-    "IgnisDataSource",
-    "IgnisManager",
-    "Later",
-    "Limit",
-    "QueueState",
-    "QueueStats",
-    "Reject",
-    "Retry",
-    "batch_handler",
-    "constant",
-    "consume",
-    "consume_many",
-    "consumer_of",
-    "exponential",
-    "limit",
-    "listener",
-    "tuned",
-]
+if not TYPE_CHECKING:  # which would take only names that it can read here
+    __all__ = sorted(_HOMES)
 
 
 def __getattr__(name: str) -> object:
     if name not in _HOMES:
         raise AttributeError(f"module 'pyspark_ignis' has no attribute {name!r}")
-    module, attribute = _HOMES[name]
     try:
-        return getattr(import_module(module), attribute)
+        return getattr(import_module(_HOMES[name]), name)
     except ImportError as error:
         what = _wrong_pyspark()
         if what is None:
@@ -105,4 +89,4 @@ def _wrong_pyspark() -> str | None:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *_HOMES})

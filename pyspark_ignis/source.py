@@ -188,6 +188,8 @@ class IgnisDataSource(DataSource):
 
 # Spark sends it to executors together with its readers.
 check_arrivals(IgnisDataSource)
+#: Spark looks for this name in packages called ``pyspark_…``.
+DefaultSource = IgnisDataSource
 
 
 def _refuse_order(options: SourceOptions) -> None:

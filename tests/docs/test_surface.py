@@ -146,8 +146,7 @@ def test_the_lists_of_a_package_agree(package):
         for alias in node.names
         for name in (classes_of(node.module) if alias.name == "*" else [alias.name])
     }
-    homes = module._HOMES.items()
-    lazy = {name: home if isinstance(home, tuple) else (home, name) for name, home in homes}
+    lazy = {name: (home, name) for name, home in module._HOMES.items()}
 
     assert typed == lazy
     assert set(module.__all__) == lazy.keys()
