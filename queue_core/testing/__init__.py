@@ -9,10 +9,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from queue_core.testing.crashing import crash_at
-    from queue_core.testing.handled import Handled
-    from queue_core.testing.handling import handle
-    from queue_core.testing.temporary import TemporaryStore, temporary_store
+    # `X as X` says that X is exported.
+    from queue_core.testing.crashing import crash_at as crash_at
+    from queue_core.testing.handled import Handled as Handled
+    from queue_core.testing.handling import handle as handle
+    from queue_core.testing.temporary import TemporaryStore as TemporaryStore
+    from queue_core.testing.temporary import temporary_store as temporary_store
 
 #: The module that defines each public name.
 _HOMES = {
@@ -23,13 +25,8 @@ _HOMES = {
     "temporary_store": "queue_core.testing.temporary",
 }
 
-__all__ = [
-    "Handled",
-    "TemporaryStore",
-    "crash_at",
-    "handle",
-    "temporary_store",
-]
+if not TYPE_CHECKING:  # which would take only names that it can read here
+    __all__ = sorted(_HOMES)
 
 
 def __getattr__(name: str) -> object:
@@ -39,4 +36,4 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *_HOMES})
