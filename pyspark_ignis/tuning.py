@@ -10,7 +10,6 @@ import re
 import shlex
 import sys
 from collections.abc import Mapping
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -56,9 +55,13 @@ def tuned(
     Returns:
         The same builder.
     """
-    package = _package()
-    if package is None or _runs():
+    # Not at the top: this module is imported without PySpark too, and a builder has imported it.
+    import pyspark
+
+    if "PYSPARK_GATEWAY_PORT" in os.environ or pyspark.SparkContext._gateway is not None:
+        # This process has a JVM of Spark already.
         return builder
+    package = Path(pyspark.__file__).parent
     options: dict[str, object] = getattr(builder, "_options", {})
     given = given_settings(options, os.environ, Path(os.environ.get("SPARK_HOME") or package))
     if given.keys() & {"spark.remote", "spark.api.mode"} or "SPARK_API_MODE" in os.environ:
@@ -67,10 +70,7 @@ def tuned(
         if "PYSPARK_PYTHON" not in os.environ and not given.keys() & _PYTHONS:
             os.environ["PYSPARK_PYTHON"] = sys.executable
         if "SPARK_HOME" not in os.environ:
-            # Not at the top: this module does without PySpark.
-            from pyspark import __version__
-
-            home = home_with_bytecode(package, __version__, _cache())
+            home = home_with_bytecode(package, pyspark.__version__, _cache())
             if home is not None:
                 os.environ["SPARK_HOME"] = str(home)
     in_environment = any("-XX:" in os.environ.get(name, "") for name in _JAVA_VARIABLES)
@@ -79,19 +79,6 @@ def tuned(
     if small_rows and not given.keys() & {MAX_BATCH_BYTES, MAX_BATCH_ROWS}:
         builder.config(MAX_BATCH_BYTES, UNLIMITED)
     return builder
-
-
-def _package() -> Path | None:
-    """Return the folder of PySpark."""
-    spec = find_spec("pyspark")
-    return None if spec is None or spec.origin is None else Path(spec.origin).parent
-
-
-def _runs() -> bool:
-    """Tell whether this process has a JVM of Spark already."""
-    from pyspark import SparkContext
-
-    return "PYSPARK_GATEWAY_PORT" in os.environ or SparkContext._gateway is not None
 
 
 def _is_local(master: str) -> bool:
