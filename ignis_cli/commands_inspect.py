@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import signal
 import sys
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from itertools import islice
@@ -24,6 +22,7 @@ from ignis_cli.logs import LogFormat
 from ignis_cli.tables import grid, say_what_lacks, show, show_facts, show_table
 from queue_core.catalog.queues import find_all
 from queue_core.errors import BadOption
+from queue_core.pool.signals import asked_to_end
 from queue_core.support.import_paths import missing
 from queue_core.values.model import BY_SHARD
 from queue_core.values.names import nearest
@@ -341,9 +340,7 @@ def metrics(
             listening, stop = prometheus.serve(store, host, port)
         except OSError as error:
             raise BadOption(f"--host {host} --port {port}: {error}") from error
-        ended = threading.Event()
-        signal.signal(signal.SIGTERM, lambda *_: ended.set())
-        signal.signal(signal.SIGINT, lambda *_: ended.set())
-        logs.announce(f"metrics at http://{host}:{listening}/metrics; Ctrl-C ends")
-        ended.wait()
+        with asked_to_end() as asked:
+            logs.announce(f"metrics at http://{host}:{listening}/metrics; Ctrl-C ends")
+            asked.wait()
         stop()
