@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeAlias
 
 from ignis_source.options import SourceOptions
 from ignis_source.presence import QueryPresence
@@ -15,12 +15,12 @@ from queue_core.catalog.identity.handle import StoreHandle
 from queue_core.catalog.poller import Poller, Watch
 from queue_core.errors import QueueDeactivated, SubscriptionDetached
 from queue_core.selection.fired import Fired
-from queue_core.selection.request import FireRequest
 from queue_core.support import faults
-from queue_core.values.model import Consumer, QueueInfo, ReadPlan, TicketRange
 from queue_core.values.names import listed
 
 if TYPE_CHECKING:
+    from ignis_source.acquiring import AcquiringTickets
+    from ignis_source.browsing import BrowsingTickets
     from queue_core.catalog.records.breakers import SharedBreaker
 
 _log = logging.getLogger(__name__)
@@ -31,6 +31,8 @@ IDLE_SECONDS = 5.0
 HELD_SECONDS = 0.5
 
 
+#: The tickets of a query, in order.
+Tickets: TypeAlias = "AcquiringTickets | BrowsingTickets"
 #: The most messages and the most bytes of a batch; None: any number.
 Most: TypeAlias = tuple[int | None, int | None]
 
@@ -168,26 +170,6 @@ class Linger:
     def begin_again(self) -> None:
         """Note that messages were fired."""
         self._since = None
-
-
-class Tickets(Protocol):
-    """The tickets of a query, in order."""
-
-    #: The condition by which executors select messages; None if the firing selects them.
-    selector: str | None
-
-    @property
-    def fireable_queues(self) -> Sequence[QueueInfo]:
-        """The queues that may give messages now."""
-
-    def fire(self, consumer: Consumer, request: FireRequest) -> Fired:
-        """Write the next ticket, if there are messages."""
-
-    def acknowledge(self, consumer: Consumer, ticket: int) -> None:
-        """Note that the batches of all tickets up to *ticket* are committed."""
-
-    def plan(self, tickets: TicketRange) -> ReadPlan:
-        """Return the plan to read the messages of tickets."""
 
 
 def tickets_of(store: StoreHandle, queues: Queues, options: SourceOptions) -> Tickets:
