@@ -14,11 +14,11 @@ import numpy as np
 from ignis_sink.message import Target
 from ignis_sink.options import SinkOptions
 from queue_core.errors import BadOption
-from queue_core.handling.output import unpacked
 from queue_core.segments.stager import Stager
 from queue_core.segments.staging_spec import StagingSpec
 from queue_core.segments.storage import Storage
 from queue_core.support import faults
+from queue_core.values.ipc import unpack
 from queue_core.values.model import Batch, Consumer, QueueInfo, StagedOutput
 from queue_core.values.outcomes import Settlement
 from queue_core.values.schema import conform
@@ -54,7 +54,7 @@ def stage_output(data: Iterable[bytes], target: Target) -> StagedOutput | None:
     ids = []
     try:
         for each in data:
-            rows = unpacked(each)
+            rows = unpack(each)
             ids.append(rows.column("_message_id").to_numpy())
             table = conform(rows, target.spec.schema, target.spec.queue, mends=True)
             for batch in table.combine_chunks().to_batches():

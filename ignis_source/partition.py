@@ -12,9 +12,9 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from queue_core.errors import DamagedSegment, IgnisError, OffsetsLost
-from queue_core.segments.ipc import pack, unpack
 from queue_core.support import faults, import_paths
 from queue_core.support.collector import pass_over_imports
+from queue_core.values.ipc import pack, unpack
 from queue_core.values.model import ReadPlan, ScanTask
 from queue_core.values.plan import partitions as spread
 from queue_core.values.schema import LOG_METADATA, OFFSET, deserialize, output_schema

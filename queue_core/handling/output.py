@@ -20,6 +20,7 @@ from queue_core.errors import BadOutcome, IgnisError, SchemaMismatch
 from queue_core.handling.objects.fields import is_message_class
 from queue_core.handling.objects.message_class import as_table
 from queue_core.handling.verdicts import Verdicts, of_error
+from queue_core.values.ipc import pack
 from queue_core.values.retry import Retry
 from queue_core.values.rows import Numbers
 from queue_core.values.schema import conform, of_data_frame
@@ -227,19 +228,8 @@ def only(given: Given, wanted: npt.NDArray[np.bool_]) -> Given:
 
 
 def packed(rows: OutputRows, ids: pa.Array) -> bytes:
-    """Return rows with the ids of their messages, as a stream of Arrow."""
-    table = rows.rows.append_column("_message_id", ids.take(pa.array(rows.numbers)))
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    data: bytes = sink.getvalue().to_pybytes()
-    return data
-
-
-def unpacked(data: bytes) -> pa.Table:
-    """Return the rows that `packed` has made, with the column ``_message_id``."""
-    with pa.ipc.open_stream(data) as reader:
-        return reader.read_all()
+    """Return rows with the ids of their messages, in a column ``_message_id``, for `unpack`."""
+    return pack(rows.rows.append_column("_message_id", ids.take(pa.array(rows.numbers))))
 
 
 def _is_pair(result: Any) -> bool:

@@ -213,17 +213,7 @@ class Annihilate:
         # A message that meets both conditions is an off.
         opens = waiting[_met(on, queued) & ~_met(off, queued)]
         closes = _met(off, inputs.new)
-        cancelled = cancel(
-            inputs.queued_keys[opens],
-            inputs.new_keys,
-            _met(on, inputs.new) & ~closes,
-            closes,
-            inputs.keys,
-            self.order,
-        )
-        return PolicyResult(
-            kept=~(cancelled.opened | cancelled.closed), deleted=opens[cancelled.queued]
-        )
+        return cancel(inputs, opens, _met(on, inputs.new) & ~closes, closes, self.order)
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,12 +249,7 @@ class Confirm:
             [np.flatnonzero(plain & inputs.retrieved), np.flatnonzero(plain & ~inputs.retrieved)]
         )
         closes = _met(condition, inputs.new)
-        cancelled = cancel(
-            inputs.queued_keys[opens], inputs.new_keys, ~closes, closes, inputs.keys, OLDEST
-        )
-        return PolicyResult(
-            kept=~(cancelled.opened | cancelled.closed), deleted=opens[cancelled.queued]
-        )
+        return cancel(inputs, opens, ~closes, closes, OLDEST)
 
 
 def _with_keys(rows: pa.Table, keys: Numbers) -> pa.Table:

@@ -2,37 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from queue_core.policies.decisions import OLDEST
-from queue_core.policies.inputs import Flags
+from queue_core.policies.inputs import Flags, PolicyInput, PolicyResult
 from queue_core.policies.numbering import ranks
 from queue_core.values.rows import Numbers
 
 
-@dataclass(frozen=True, kw_only=True)
-class Cancelled:
-    """The messages that were cancelled."""
-
-    #: Which of the queued openings were closed.
-    queued: Flags
-    #: Which of the new messages are closed openings, and which are closings that closed one.
-    opened: Flags
-    closed: Flags
-
-
 def cancel(
-    queued: Numbers, new: Numbers, opens: Flags, closes: Flags, keys: int, order: str
-) -> Cancelled:
+    inputs: PolicyInput, openings: Numbers, opens: Flags, closes: Flags, order: str
+) -> PolicyResult:
     """
-    Let new messages close openings of their key, in the given *order*.
+    Let new messages close openings of their key, in the given *order*; both are cancelled.
 
-    *queued* has the keys of queued openings, the oldest first, and *new* the keys of new messages.
-    Each new message opens, closes, or does neither. A closing without an opening does nothing.
-    *keys* is the number of different keys.
+    *openings* are the queued openings, the oldest first. Each new message *opens*, *closes*, or
+    does neither. A closing without an opening does nothing.
     """
+    queued, new, keys = inputs.queued_keys[openings], inputs.new_keys, inputs.keys
     events = np.flatnonzero(opens | closes)
     events = events[np.argsort(new[events], kind="stable")]
     step = np.where(closes[events], -1, 1)
@@ -46,7 +33,7 @@ def cancel(
         all_keys = np.concatenate([queued, new[opens]])
         taken = ranks(all_keys) < gone[all_keys]
         opened[np.flatnonzero(opens)] = taken[len(queued) :]
-        return Cancelled(queued=taken[: len(queued)], opened=opened, closed=closed)
+        return PolicyResult(kept=~(opened | closed), deleted=openings[taken[: len(queued)]])
     # An opening raises the depth to its own level; the next closing at this level closes it.
     standing = (step > 0) | matched
     level = np.concatenate([ranks(queued) + 1, (depth + (step < 0))[standing]])
@@ -57,7 +44,7 @@ def cancel(
     taken = np.zeros(len(level), np.bool_)
     taken[by_level[:-1]] = same & is_close[by_level][1:] & ~is_close[by_level][:-1]
     opened[events[standing][taken[len(queued) :]]] = True
-    return Cancelled(queued=taken[: len(queued)], opened=opened, closed=closed)
+    return PolicyResult(kept=~(opened | closed), deleted=openings[taken[: len(queued)]])
 
 
 def _depths(key: Numbers, step: Numbers, begin: Numbers) -> tuple[Numbers, Flags]:

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from queue_core.errors import BadOption
 from queue_core.handling.contract import Contract, Ignorable, MagazineHandler
 from queue_core.handling.handler import BatchHandler, RowHandler
-from queue_core.handling.output import OUTPUT, OutputRows, unpacked
+from queue_core.handling.output import OUTPUT, OutputRows
 from queue_core.handling.results import refusal
 from queue_core.handling.verdicts import SETTLEMENT
 from queue_core.pool.output import PoolOutcomes, PoolOutput, check_output, known_output
@@ -21,6 +21,7 @@ from queue_core.queue import Queue
 from queue_core.testing.handled import Handled
 from queue_core.testing.transacting import run_in_transactions
 from queue_core.values.durations import Duration
+from queue_core.values.ipc import unpack
 from queue_core.values.model import Magazine
 from queue_core.values.outcomes import Settlement
 from queue_core.values.retry import Retry
@@ -149,7 +150,7 @@ def handle(
 def _outcomes(batches: Iterable[pa.RecordBatch]) -> PoolOutcomes:
     """Return what a runner with an output yields, as a pool settles it."""
     table = pa.Table.from_batches(batches)
-    found = [unpacked(data.as_py()) for data in table.column(OUTPUT).drop_null()]
+    found = [unpack(data.as_py()) for data in table.column(OUTPUT).drop_null()]
     settlement = table.drop_columns([OUTPUT])
     if not found:
         return PoolOutcomes(settlement)

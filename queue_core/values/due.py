@@ -41,9 +41,11 @@ class DueTimes:
         self._kinds: dict[str, IdSet] | None = None
 
     @staticmethod
+    @cache
     def none() -> DueTimes:
         """Return the due times of a settlement of which no message waits."""
-        return _none()
+        # Not at the top: an array would import pandas, for which a query would wait.
+        return DueTimes(no_waits(), no_reasons(), 0)
 
     def failed(
         self, piece: Slice, rows: Rows, retry: Retry | None
@@ -135,9 +137,3 @@ def _by_kind(reasons: pa.Table) -> dict[str, IdSet]:
     return {
         kind: IdSet.of(ids.filter(pc.equal(kinds, kind))) for kind in pc.unique(kinds).to_pylist()
     }
-
-
-@cache
-def _none() -> DueTimes:
-    # Not at the top: an array would import pandas, for which a query would wait.
-    return DueTimes(no_waits(), no_reasons(), 0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -218,6 +218,17 @@ def _telling(rows: pa.RecordBatch | pa.Table) -> pa.RecordBatch | pa.Table:
             if column.null_count < len(column) or _OPTIONAL.get(field.name) != field.type
         ]
     )
+
+
+def with_each(
+    settlement: Settlement,
+    ids: Callable[[IdSet], IdSet],
+    tables: Callable[[pa.Table], pa.Table] = lambda table: table,
+) -> Settlement:
+    """Return a settlement with its sets of ids, and its tables, changed by functions."""
+    sets = (settlement.deleted, settlement.sidelined, settlement.reloaded, settlement.unhandled)
+    rows = (settlement.reasons, settlement.waits, settlement.traces)
+    return Settlement(*map(ids, sets), *map(tables, rows))
 
 
 def _places(outcomes: pa.Array | pa.ChunkedArray) -> npt.NDArray[np.int32]:

@@ -141,7 +141,6 @@ def browsed(
 def _rows_within(piece: Slice, window: Window | None) -> Rows:
     if window is None:
         return piece.rows
-    key = (piece.queue_id, int(piece.magazine), piece.shard)
-    start, stop = window.get(key, (0, 0))
+    start, stop = window.get(piece.shard_key, (0, 0))
     first = piece.rows.start - piece.position
     return piece.rows.between(max(start + first, 0), max(stop + first, 0))

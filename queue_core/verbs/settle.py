@@ -49,7 +49,7 @@ from queue_core.values.model import (
     check_roots,
 )
 from queue_core.values.names import listed
-from queue_core.values.outcomes import Settlement
+from queue_core.values.outcomes import Settlement, with_each
 from queue_core.values.plan import Taken
 from queue_core.values.retry import Retry
 from queue_core.values.rows import Numbers
@@ -229,14 +229,10 @@ def _located(
 ) -> Settlement:
     """Return the settlement of the rows that now hold the messages, after a compaction."""
     queue_ids = [queue.id for queue in queues]
-    return Settlement(
-        deleted=id_map.located(connection, queue_ids, settlement.deleted),
-        sidelined=id_map.located(connection, queue_ids, settlement.sidelined),
-        reloaded=id_map.located(connection, queue_ids, settlement.reloaded),
-        unhandled=id_map.located(connection, queue_ids, settlement.unhandled),
-        reasons=_with_rows(connection, queue_ids, settlement.reasons),
-        waits=_with_rows(connection, queue_ids, settlement.waits),
-        traces=_with_rows(connection, queue_ids, settlement.traces),
+    return with_each(
+        settlement,
+        lambda ids: id_map.located(connection, queue_ids, ids),
+        lambda table: _with_rows(connection, queue_ids, table),
     )
 
 

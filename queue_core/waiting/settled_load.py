@@ -8,7 +8,6 @@ was settled and nothing loaded, or both; vacuum removes the files of a load that
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 from sqlalchemy import Connection
@@ -21,7 +20,7 @@ from queue_core.segments.storage import Storage
 from queue_core.values.ids import IdSet
 from queue_core.values.model import Batch, Holder, QueueInfo, Staged, StagedOutput
 from queue_core.values.names import listed
-from queue_core.values.outcomes import Settlement
+from queue_core.values.outcomes import Settlement, with_each
 from queue_core.values.retry import Retry
 from queue_core.values.rows import Numbers, Rows
 from queue_core.verbs.capacity.bounds import OnFull, check_keeps
@@ -103,13 +102,7 @@ class _SettledBefore(Exception):
 
 def _settling_others(settlement: Settlement, lost: Numbers) -> Settlement:
     ids = IdSet.of(lost)
-    return replace(
-        settlement,
-        deleted=settlement.deleted - ids,
-        sidelined=settlement.sidelined - ids,
-        reloaded=settlement.reloaded - ids,
-        unhandled=settlement.unhandled - ids,
-    )
+    return with_each(settlement, lambda given: given - ids)
 
 
 def _without(rows: StagedOutput, lost: Numbers) -> StagedOutput:

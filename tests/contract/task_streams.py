@@ -6,7 +6,7 @@ from ignis_source.options import SourceOptions
 from ignis_source.partition import TablePartition
 from ignis_source.task_partition import do_runs
 from ignis_source.task_session import TaskSession
-from queue_core.segments.ipc import unpack
+from queue_core.values.ipc import unpack
 from tests.factories import make_queue, orders
 
 #: Due whenever somebody looks.

@@ -146,22 +146,25 @@ OF_SEVERAL = (
     _of(
         "unhandled messages that were compacted count as delivered",
         "queue_core/verbs/settle",
-        "unhandled=id_map.located(connection, queue_ids, settlement.unhandled)",
-        "unhandled=settlement.unhandled",
+        "lambda ids: id_map.located(connection, queue_ids, ids)",
+        "lambda ids: ids if ids is settlement.unhandled else id_map.located("
+        "connection, queue_ids, ids)",
         "compaction",
     ),
     _of(
         "compacted messages forget when they are due again",
         "queue_core/verbs/settle",
-        "waits=_with_rows(connection, queue_ids, settlement.waits)",
-        "waits=settlement.waits",
+        "lambda table: _with_rows(connection, queue_ids, table)",
+        "lambda table: table if table is settlement.waits else _with_rows("
+        "connection, queue_ids, table)",
         "compaction",
     ),
     _of(
         "compacted messages have no traces",
         "queue_core/verbs/settle",
-        "traces=_with_rows(connection, queue_ids, settlement.traces)",
-        "traces=settlement.traces",
+        "lambda table: _with_rows(connection, queue_ids, table)",
+        "lambda table: table if table is settlement.traces else _with_rows("
+        "connection, queue_ids, table)",
         "compaction",
     ),
     _of(

@@ -13,7 +13,7 @@ from queue_core.catalog.checks.rules import ALTERED, Scope, can, is_altered, of_
 from queue_core.catalog.record_tables import acts, failures, jobs, publications, task_log, traces
 from queue_core.catalog.records.schedule import STORE
 from queue_core.catalog.tables import queues, schemas, shared_limits
-from queue_core.segments.ipc import unpack
+from queue_core.values.ipc import unpack
 from queue_core.values.limits import by_name
 from queue_core.values.names import check_queue
 from queue_core.values.schema import deserialize

@@ -14,8 +14,8 @@ from queue_core.catalog.slices import quarantined
 from queue_core.catalog.slices.files import FOUND
 from queue_core.catalog.tables import files, id_map, queues, schemas, segments, slices
 from queue_core.segments.format import unpack_chunks
-from queue_core.segments.ipc import unpack
 from queue_core.segments.soundness import find_fault
+from queue_core.values.ipc import unpack
 from queue_core.values.model import Chunk, State
 
 _HEAD = (segments.c.id, segments.c.queue_id, segments.c.loaded_at)

@@ -20,8 +20,8 @@ from queue_core.catalog.records import tallies
 from queue_core.catalog.slices import id_map
 from queue_core.catalog.slices.slices import first_loaded
 from queue_core.catalog.tables import shards, slices
-from queue_core.segments.ipc import pack, unpack
 from queue_core.values.failure_kinds import FAILURE_LOG, REJECTED
+from queue_core.values.ipc import pack, unpack
 from queue_core.values.model import Slice
 from queue_core.values.rows import Numbers, Rows
 from queue_core.values.schema import TIMESTAMP

@@ -23,7 +23,7 @@ from queue_core.catalog.holders import named_locks
 from queue_core.catalog.record_tables import task_log
 from queue_core.catalog.records import schedule, task_runs
 from queue_core.catalog.slices.slice_batches import SliceBatch
-from queue_core.segments.ipc import pack, unpack
+from queue_core.values.ipc import pack, unpack
 from queue_core.values.model import Magazine, QueueInfo
 from queue_core.values.schema import TIMESTAMP
 from queue_core.values.views import MOVED, REPORTS

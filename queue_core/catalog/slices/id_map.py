@@ -18,8 +18,8 @@ from sqlalchemy import ColumnElement, Connection, Row, bindparam, insert, select
 from queue_core.catalog import dialect, seals
 from queue_core.catalog.damage import decoding
 from queue_core.catalog.tables import id_map
-from queue_core.segments.ipc import pack, unpack
 from queue_core.values.ids import IdSet, bounds_of, first_id
+from queue_core.values.ipc import pack, unpack
 from queue_core.values.model import ROW_BITS
 from queue_core.values.plan import Taken
 from queue_core.values.rows import Numbers

@@ -20,7 +20,7 @@ from queue_core.catalog.slices.slices import fetch
 from queue_core.selection.scan import ID, SliceScan
 from queue_core.values.ids import IdSet
 from queue_core.values.model import Magazine, QueueInfo
-from queue_core.values.plan import Taken, having
+from queue_core.values.plan import Taken, having, packed
 from queue_core.values.rows import Numbers
 
 if TYPE_CHECKING:
@@ -84,13 +84,5 @@ def _steps(taken: Sequence[Taken]) -> Iterator[list[Taken]]:
     """Cut slices, in the order of `fetch`, into steps of one magazine."""
     # A scan reads one magazine: places say nothing about the order of two.
     for _, of_one in groupby(taken, key=lambda each: each[0].magazine):
-        step: list[Taken] = []
-        count = 0
-        for piece, rows in of_one:
-            step.append((piece, rows))
-            count += len(rows)
-            if count >= _STEP_ROWS:
-                yield step
-                step, count = [], 0
-        if step:
-            yield step
+        here = list(of_one)
+        yield from packed(here, [(len(rows),) for _, rows in here], [_STEP_ROWS])

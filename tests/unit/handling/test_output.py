@@ -6,8 +6,9 @@ import pytest
 
 from queue_core.errors import BadOutcome, SchemaMismatch
 from queue_core.handling.handler import HandlerRunner, batch_handler
-from queue_core.handling.output import OUTPUT, Output, joined, unpacked
+from queue_core.handling.output import OUTPUT, Output, joined
 from queue_core.handling.results import Later, Reject
+from queue_core.values.ipc import unpack
 
 OUTPUT_OF = Output("results", pa.schema([("n", pa.int64())]), None)
 
@@ -17,7 +18,7 @@ def ran(handler, count=4, output=OUTPUT_OF, **how):
     batch = pa.record_batch({"_message_id": pa.array(range(10, 10 + count), pa.int64())})
     (settled,) = HandlerRunner(handler, output=output, **how).run([batch])
     data = settled.column(OUTPUT).drop_null().to_pylist()
-    rows = [] if not data else unpacked(data[0]).select(["_message_id", "n"]).to_pylist()
+    rows = [] if not data else unpack(data[0]).select(["_message_id", "n"]).to_pylist()
     return settled.to_pylist(), sorted((row["_message_id"], row["n"]) for row in rows)
 
 

@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from queue_core.segments.ipc import pack, unpack
+from queue_core.values.ipc import pack, unpack
 
 
 @pytest.mark.parametrize("compression", [None, "zstd"])
