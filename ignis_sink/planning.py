@@ -26,7 +26,6 @@ from queue_core.policies import binding
 from queue_core.segments.shard_hash import check_key
 from queue_core.segments.staging_spec import StagingSpec
 from queue_core.values import column_roles
-from queue_core.values.column_roles import described
 from queue_core.values.model import QueueInfo
 from queue_core.values.names import nearest
 from queue_core.values.schema import METADATA, canonical, check_insertable, evolve
@@ -172,17 +171,10 @@ def _new_queue(options: SinkOptions, incoming: pa.Schema) -> StagingSpec:
     check_key(key, schema, options.queue)
     column_roles.check(settings, schema, key)
     binding.check(settings, schema, key, options.shards)
-    return StagingSpec(
-        queue=options.queue,
-        schema=schema,
-        schema_version=1,
-        shards=options.shards,
-        key=key,
-        attributes=described(settings, schema),
-        categories=settings.categories,
-        fair_by=settings.fair_by,
-        fair_weights=settings.fair_weights,
+    spec = StagingSpec(
+        queue=options.queue, schema=schema, schema_version=1, shards=options.shards, key=key
     )
+    return spec.with_settings(settings)
 
 
 def _nullable(schema: pa.Schema) -> pa.Schema:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
 from queue_core.values.column_roles import described
 from queue_core.values.model import QueueInfo
+from queue_core.values.settings import QueueSettings
 from queue_core.values.weights import Weights
 
 
@@ -38,14 +39,20 @@ class StagingSpec:
     @classmethod
     def of(cls, queue: QueueInfo) -> StagingSpec:
         """Return the spec that the settings of a queue describe."""
-        settings = queue.settings
-        return cls(
+        spec = cls(
             queue=queue.name,
             schema=queue.schema,
             schema_version=queue.schema_version,
             shards=queue.shards,
             key=queue.key,
-            attributes=described(settings, queue.schema),
+        )
+        return spec.with_settings(queue.settings)
+
+    def with_settings(self, settings: QueueSettings) -> StagingSpec:
+        """Return the spec of a queue with these settings."""
+        return replace(
+            self,
+            attributes=described(settings, self.schema),
             categories=settings.categories,
             compression=settings.compression,
             fair_by=settings.fair_by,

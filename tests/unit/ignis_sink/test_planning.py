@@ -14,6 +14,7 @@ from ignis_sink.planning import find_target
 from ignis_sink.publishing import open_queue, publish_tasks
 from queue_core import Retry, Store
 from queue_core.errors import Conflict, Invalid, NoSuchQueue, QueueExists, SchemaMismatch
+from queue_core.segments.staging_spec import StagingSpec
 from queue_core.values.limits import Limit
 from queue_core.values.model import Run, Staged
 from tests.factories import make_queue, numbers_of, orders
@@ -52,6 +53,13 @@ def test_a_new_queue_is_made_when_its_rows_are_published_and_not_before(tmp_path
     assert not (tmp_path / "store").exists()
     _, queue = open_queue(target, chosen)
     assert (queue.schema, queue.key, queue.shards) == (target.spec.schema, "text", 3)
+
+
+def test_the_first_rows_of_a_new_queue_are_staged_as_later_ones(tmp_path):
+    chosen = options(tmp_path, compression="zstd", categories="text", fairBy="text")
+    target = find_target(chosen, ROWS)
+    _, queue = open_queue(target, chosen)
+    assert target.spec == StagingSpec.of(queue)
 
 
 def test_what_is_not_null_in_a_table_may_be_null_in_its_queue(tmp_path):
