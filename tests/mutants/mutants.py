@@ -116,7 +116,7 @@ _OTHERS = (
     _of(
         "a queue stages without its attributes",
         "queue_core/segments/staging_spec",
-        "attributes=described(settings, queue.schema),",
+        "attributes=described(settings, self.schema),",
         "attributes=(),",
         "selection",
         "eligibility",
