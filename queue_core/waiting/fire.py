@@ -21,6 +21,7 @@ from queue_core.catalog import queues
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.holders import interests, waiters
 from queue_core.catalog.poller import Due, Poller, Watch
+from queue_core.catalog.slices import amounts
 from queue_core.errors import IgnisError
 from queue_core.selection import line
 from queue_core.selection.fired import Fired
@@ -119,8 +120,11 @@ class _Wait:
                 # The first may leave with any change: all others would wait for a second that
                 # sleeps. A summary that is always new lets it look soon after each.
                 return object() if ahead == 1 else ahead, False
-            # The firing raises if nothing waits where nothing will come.
-            return 0, bool(detached) or look(connection, self.consumer, request) is not None
+            # The firing raises if nothing waits where nothing will come, and takes in logs first.
+            may = bool(detached) or look(connection, self.consumer, request) is not None
+            if not may and request.must_take_in:
+                may = amounts.anything_logged(connection, request.queue_ids)
+            return 0, may
 
         left = self.end - time.monotonic()
         with WaitLine(self.catalog, self.queue, waiters.FIRE, left) as place:
