@@ -21,9 +21,9 @@ from queue_core.catalog import queues
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.holders import interests, waiters
 from queue_core.catalog.poller import Due, Poller, Watch
-from queue_core.catalog.slices import amounts
 from queue_core.errors import IgnisError
 from queue_core.selection import line
+from queue_core.selection.acquire import anything
 from queue_core.selection.fired import Fired
 from queue_core.selection.request import FireRequest, Reading
 from queue_core.selection.suspects import look
@@ -102,6 +102,13 @@ class _Wait:
         catalog, consumer, reading = self.catalog, self.consumer, self.reading
         return fire(catalog, consumer, self.request, waiter=waiter, known=known, reading=reading)
 
+    def _sees_messages(self, connection: Connection) -> bool:
+        """Return whether a firing may find messages."""
+        if self.request.must_take_in:
+            # It takes in messages of logs before it looks.
+            return anything(connection, self.request)
+        return look(connection, self.consumer, self.request) is not None
+
     def _in_line(self, fired: Fired) -> Fired:
         request, trusted = self.request, True
 
@@ -120,11 +127,8 @@ class _Wait:
                 # The first may leave with any change: all others would wait for a second that
                 # sleeps. A summary that is always new lets it look soon after each.
                 return object() if ahead == 1 else ahead, False
-            # The firing raises if nothing waits where nothing will come, and takes in logs first.
-            may = bool(detached) or look(connection, self.consumer, request) is not None
-            if not may and request.must_take_in:
-                may = amounts.anything_logged(connection, request.queue_ids)
-            return 0, may
+            # The firing raises if nothing waits where nothing will come.
+            return 0, bool(detached) or self._sees_messages(connection)
 
         left = self.end - time.monotonic()
         with WaitLine(self.catalog, self.queue, waiters.FIRE, left) as place:
