@@ -22,7 +22,7 @@ from queue_core.values.failure_kinds import (
     reason_of,
 )
 from queue_core.values.names import nearest
-from queue_core.values.outcomes import DELETE, OUTCOMES, RELOAD, SIDELINE
+from queue_core.values.outcomes import DELETE, OUTCOMES, RELOAD, SIDELINE, check_once
 from queue_core.values.retry import Retry
 
 #: The columns that a settle sink takes. Of the deleted messages only the ignored ones have a kind.
@@ -142,6 +142,7 @@ class Verdicts(NamedTuple):
         if isinstance(result, Mapping) or _is_rows(result):
             result = _as_table(result)
         if isinstance(result, pa.RecordBatch | pa.Table):
+            check_once(result.schema.names, "the batch handler's table")
             if ids is not None and "_message_id" in result.schema.names:
                 result = _in_order(result, ids)
             return _of_table(result, count, on_none)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -118,9 +118,7 @@ class Settlement:
                 f"a settlement is made from a Table or RecordBatch of pyarrow, and not from "
                 f"{type(rows).__name__}"
             )
-        for name in _COLUMNS:
-            if rows.schema.names.count(name) > 1:
-                raise BadOutcome(f"a settlement has the column {name!r} twice")
+        check_once(rows.schema.names, "a settlement")
         for name in ("_message_id", "outcome"):
             if name not in rows.schema.names:
                 raise BadOutcome(
@@ -206,6 +204,13 @@ class Settlement:
                     f"{len(both)} messages are both {names}, such as {int(both.numbers()[0])}; "
                     "give each message one outcome"
                 )
+
+
+def check_once(names: Sequence[str], whose: str) -> None:
+    """Raise `BadOutcome` if one of the columns of a table of outcomes is there twice."""
+    for name in _COLUMNS:
+        if names.count(name) > 1:
+            raise BadOutcome(f"{whose} has the column {name!r} twice")
 
 
 def _telling(rows: pa.RecordBatch | pa.Table) -> pa.RecordBatch | pa.Table:

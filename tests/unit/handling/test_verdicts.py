@@ -66,6 +66,12 @@ class Unreadable:
         raise KeyError(key)
 
 
+def twice(name):
+    """A table of outcomes with a column that is there twice."""
+    columns = [pa.array(["delete"] * 3), *[pa.array([1, 2, 3]).cast(pa.string())] * 2]
+    return pa.table(columns, names=["outcome" if name != "outcome" else "x", name, name])
+
+
 @pytest.mark.parametrize(
     ("given", "told"),
     [
@@ -90,6 +96,9 @@ class Unreadable:
         (pa.table({"outcome": [[1]] * 3}), "outcome column is list<item: int64>"),
         (pa.table({"outcome": ["sideline"] * 3, "kind": ["No word"] * 3}), "kind='No word'"),
         (pa.table({"outcome": ["sideline"] * 3, "reason": [[1]] * 3}), "reason column is list"),
+        (twice("outcome"), "the batch handler's table has the column 'outcome' twice"),
+        (twice("reason"), "has the column 'reason' twice"),
+        (twice("_message_id"), "has the column '_message_id' twice"),
     ],
 )
 def test_an_invalid_result_sidelines_the_batch_and_is_never_ignored(given, told):
