@@ -390,7 +390,7 @@ class Ticket:
 
     #: The consumer that fired.
     consumer: Consumer
-    #: Number of the firing, counted per consumer from 1.
+    #: Number of the firing, which grows from 1 for each consumer; some can be left out.
     number: int
     #: Time of the firing by the catalog's clock, in microseconds since 1970 (UTC).
     fired_at: int

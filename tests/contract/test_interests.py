@@ -179,6 +179,15 @@ def test_of_single_active_ones_the_higher_priority_is(queue):
     assert (gets(queue, low), gets(queue, high)) == ([], [0])
 
 
+@pytest.mark.parametrize("priority", [None, 9])
+def test_a_single_active_one_keeps_nobody_back_that_is_none(queue, priority):
+    single = join(queue, "single", claim=interests.SINGLE, priority=priority)
+    other = join(queue, "other", priority=priority)
+    plain = queue.store.consumer("plain")
+
+    assert (gets(queue, plain), gets(queue, other), gets(queue, single)) == ([0], [1], [2])
+
+
 def test_an_older_life_cannot_say_that_it_lives(queue):
     old = join(queue, "c", priority=1)
     queue.store.consumer("c", beats=True)

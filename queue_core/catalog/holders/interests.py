@@ -240,7 +240,8 @@ def _blocked(
     )
     # Of two exclusive consumers, the earlier one counted as gone when the later one registered.
     alone = (other.c.claim == EXCLUSIVE) & ~_both(mine, EXCLUSIVE, earlier)
-    active = (other.c.claim == SINGLE) & ~_both(mine, SINGLE, ~(higher | (equal & earlier)))
+    # It concerns nobody else.
+    active = (other.c.claim == SINGLE) & _both(mine, SINGLE, higher | (equal & earlier))
     return (
         select(
             other.c.queue_id,
