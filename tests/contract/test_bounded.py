@@ -364,7 +364,7 @@ def test_a_load_without_bounds_reads_no_usage(store):
     )
     assert not any("waiters" in text for text in plain)
     assert sum("settings" in text for text in plain) == 1, "they are held"
-    assert len(plain) < len(bounded) <= len(plain) + 3
+    assert len(plain) < len(bounded) <= len(plain) + 4
 
 
 def test_a_waiter_in_a_busy_store_reads_the_catalog_rarely(store):
