@@ -119,8 +119,9 @@ class IgnisManager:
         side_tasks: str = "thread",
     ) -> None:
         self._spark = spark
-        text = folder_text("checkpoints", checkpoints, "each query keeps its checkpoint")
-        self._checkpoints = text.rstrip("/")
+        there = "each query keeps its checkpoint"
+        text = folder_text("checkpoints", checkpoints, there)
+        self._checkpoints = folder_text("checkpoints", text.rstrip("/"), there)
         self._most = check_count("max_messages", max_messages)
         self._every = check_seconds("refresh_interval", refresh_interval)
         self._first = check_seconds("first_refresh", first_refresh)

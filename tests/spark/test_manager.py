@@ -406,6 +406,7 @@ def test_a_store_of_any_catalog_is_managed(spark, store, tmp_path):
         ({"path": "nowhere"}, NoSuchStore, "nowhere"),
         ({"path": None}, BadOption, "the store has no address"),
         ({"checkpoints": ""}, BadOption, "checkpoints"),
+        ({"checkpoints": "/"}, BadOption, "checkpoints is empty"),
         ({"max_messages": 0}, BadOption, "max_messages=0: use a whole number, 1 or more"),
         ({"checkpoints": None}, BadOption, "checkpoints=None is not a folder"),
         ({"refresh_interval": -1}, BadOption, "refresh_interval=-1"),
