@@ -30,7 +30,7 @@ from tests.servers import postgres
 
 _ROOT = Path(__file__).parents[1]
 #: What to run, in the order of the pages. The option ``--catalog`` gets the URL of an empty
-#: database on PostgreSQL, and ``--storage`` a new folder.
+#: database on PostgreSQL, ``--storage`` a new folder, and ``--folder`` that of the commit.
 COMMANDS = (
     "ceiling",
     "verbs",
@@ -77,7 +77,7 @@ COMMANDS = (
     "outage",
     "moves",
     "moves --catalog",
-    "peers",
+    "peers --folder",
 )
 
 
@@ -93,8 +93,8 @@ class Ended(NamedTuple):
 
 
 @contextmanager
-def arguments_of(command: str) -> Iterator[list[str]]:
-    """Give the arguments of Python that run a command, with a database and a folder if needed."""
+def arguments_of(command: str, folder: Path) -> Iterator[list[str]]:
+    """Give the arguments of Python that run a command, with a database and folders if needed."""
     name, *options = shlex.split(command)
     words = [sys.executable, "-m", f"benchmarks.{name}"]
     with ExitStack() as stack:
@@ -105,6 +105,8 @@ def arguments_of(command: str) -> Iterator[list[str]]:
                 words.append(stack.enter_context(server.database()))
             elif option == "--storage":
                 words.append(stack.enter_context(tempfile.TemporaryDirectory(prefix="ignis-")))
+            elif option == "--folder":
+                words.append(str(folder))
         yield words
 
 
@@ -114,7 +116,7 @@ def run(command: str, path: Path) -> Ended:
     print(f"\n## {command}", flush=True)
     lines = []
     with (
-        arguments_of(command) as words,
+        arguments_of(command, path.parent) as words,
         subprocess.Popen(words, cwd=_ROOT, stdout=subprocess.PIPE, text=True) as process,
     ):
         for line in process.stdout or ():
@@ -125,7 +127,7 @@ def run(command: str, path: Path) -> Ended:
     return ended
 
 
-def ended(path: Path) -> Ended | None:
+def read(path: Path) -> Ended | None:
     """Return the command whose output is in a file; None: it is to be run, or has failed."""
     if not path.exists():
         return None
@@ -158,7 +160,7 @@ def main() -> int:
     for command in COMMANDS:
         path = folder / f"{re.sub('[^a-z0-9_]+', '-', command)}.txt"
         wanted = given.only is None or command.split()[0] in given.only
-        found = ended(path)
+        found = read(path)
         if found is None and wanted and not given.list:
             found = run(command, path)
         row = ("", "", "") if found is None else map(str, found[1:])
