@@ -516,8 +516,9 @@ def test_a_process_that_was_not_stopped_takes_and_settles_as_the_page_says(store
     held, kept = queue.fire(4, consumer=till), queue.get_and_keep(1)
     store.admin.backup(folder)
     since = queue.fire(3, consumer=till)
-    with ConsumerPool(store, "orders", sleeps := Recorder(), concurrency=1, batch=2) as pool:
-        sleeps.open.clear()
+    sleeps = Recorder()
+    sleeps.open.clear()
+    with ConsumerPool(store, "orders", sleeps, concurrency=1, batch=2) as pool:
         sleeps.wait()
         over(store, folder)
         waiting = queue.peek(100).num_rows
