@@ -136,14 +136,18 @@ def read(path: Path) -> Ended | None:
 
 
 def commit() -> str:
-    """Return the commit of the checkout; raises `SystemExit` if it has other changes."""
+    """
+    Return the commit of what is measured: the last that changed more than documents.
+
+    Raises `SystemExit` if the checkout has other changes.
+    """
 
     def git(*words: str) -> str:
         return subprocess.check_output(["git", *words], cwd=_ROOT, text=True).strip()
 
     if git("status", "--porcelain", "--untracked-files=no"):
         sys.exit("commit your changes first: the figures are to be those of one commit")
-    return git("rev-parse", "--short", "HEAD")
+    return git("log", "-1", "--format=%h", "--", ".", ":(exclude)*.md", ":(exclude)docs")
 
 
 def main() -> int:
