@@ -294,7 +294,7 @@ def _store(given: argparse.Namespace, folder: str) -> Iterator[Store]:
     address: Address = Address.of(Path(folder) / "store")
     with Servers(Path(folder)) as servers:
         if given.postgresql:
-            url = servers.database("contention").replace("postgresql:", "postgresql+psycopg:", 1)
+            url = servers.catalog("contention")
             address = Address.of(catalog=url, storage=f"{folder}/data")
         elif given.catalog:
             address = Address.of(catalog=given.catalog, storage=given.storage)

@@ -174,7 +174,7 @@ def main() -> None:
                 continue
             address = {"path": f"{folder}/second"}
             if given.postgresql:
-                url = servers.database("queues").replace("postgresql:", "postgresql+psycopg:", 1)
+                url = servers.catalog("queues")
                 address = {"catalog": url, "storage": f"{folder}/data"}
             print(json.dumps(at_work(count, given.seconds, address)), flush=True)
 

@@ -26,7 +26,7 @@ from typing import NamedTuple
 from rich.console import Console
 from rich.table import Table
 
-from tests.servers import postgres
+from benchmarks.peers.servers import Servers
 
 _ROOT = Path(__file__).parents[1]
 #: What to run, in the order of the pages. The option ``--catalog`` gets the URL of an empty
@@ -101,8 +101,8 @@ def arguments_of(command: str, folder: Path) -> Iterator[list[str]]:
         for option in options:
             words.append(option)
             if option == "--catalog":
-                server = stack.enter_context(postgres())
-                words.append(stack.enter_context(server.database()))
+                place = stack.enter_context(tempfile.TemporaryDirectory(prefix="ignis-"))
+                words.append(stack.enter_context(Servers(Path(place))).catalog("figures"))
             elif option == "--storage":
                 words.append(stack.enter_context(tempfile.TemporaryDirectory(prefix="ignis-")))
             elif option == "--folder":

@@ -220,7 +220,7 @@ def main() -> int:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="ignis-readers-", dir="."))
         servers = stack.enter_context(Servers(Path(folder)))
         if given.postgresql:
-            url = servers.database("readers").replace("postgresql:", "postgresql+psycopg:", 1)
+            url = servers.catalog("readers")
             opened = Store.open(catalog=url, storage=f"{folder}/data")
         else:
             opened = Store.open(f"{folder}/store")

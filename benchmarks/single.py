@@ -23,10 +23,10 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.peers.figures import latencies
+from benchmarks.peers.servers import Servers
 from queue_core import ConsumerPool, Store
 from queue_core.support.collector import pass_over_all
 from queue_core.values.address import Address
-from tests.servers import postgres
 
 SCHEMA = pa.schema([("number", pa.int64()), ("due", pa.float64())])
 
@@ -86,9 +86,8 @@ def main() -> int:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ignis-single-")))
         address = Address.of(folder / "store")
         if given.postgres:
-            server = stack.enter_context(postgres())
-            url = stack.enter_context(server.database())
-            address = Address.of(catalog=url, storage=folder / "files")
+            servers = stack.enter_context(Servers(folder))
+            address = Address.of(catalog=servers.catalog("single"), storage=folder / "files")
         for rate in given.rates:
             figures = latencies(measure(address, rate, given.seconds))
             table.add_row(f"{rate:,}", *(f"{each:.1f}" for each in figures))

@@ -177,8 +177,7 @@ def _places(postgresql: bool, part: str) -> Iterator[Callable[[int], dict[str, s
             def address(number: int) -> dict[str, str]:
                 if not postgresql:
                     return {"path": str(folder / f"store-{number}")}
-                url = servers.database(f"{part}_{number}")
-                url = url.replace("postgresql://", "postgresql+psycopg://", 1)
+                url = servers.catalog(f"{part}_{number}")
                 return {"catalog": url, "storage": str(folder / f"data-{number}")}
 
             yield address

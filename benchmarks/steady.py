@@ -32,10 +32,10 @@ from rich.progress import track
 from rich.table import Table
 from sqlalchemy import text
 
+from benchmarks.peers.servers import Servers
 from queue_core import ConsumerPool, Store
 from queue_core.errors import IgnisError
 from queue_core.values.address import Address
-from tests import servers
 from tests.children import Child
 
 SCHEMA = pa.schema([("number", pa.int64()), ("loaded", pa.float64()), ("customer", pa.string())])
@@ -242,8 +242,7 @@ def main() -> int:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ignis-steady-")))
         catalog = None
         if asked.catalog == "postgres":
-            server = stack.enter_context(servers.postgres())
-            catalog = stack.enter_context(server.database())
+            catalog = stack.enter_context(Servers(folder)).catalog("steady")
         address = Address.of(
             None if catalog else folder / "store",
             catalog=catalog,

@@ -36,12 +36,12 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.bare import BareSource, BareStreamReader, BareStreamWriter, FilePartition
+from benchmarks.peers.servers import Servers
 from benchmarks.session import local_session
 from queue_core import Store
 from queue_core.support.collector import pass_over_imports
 from queue_core.support.durable import sync
 from queue_core.values.address import Address
-from tests.servers import postgres
 
 SCHEMA = pa.schema([("number", pa.int64()), ("body", pa.string())])
 BODY = "x" * 100
@@ -269,9 +269,8 @@ def main() -> int:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ignis-trigger-")))
         address = Address.of(folder / "store")
         if given.postgres:
-            server = stack.enter_context(postgres())
-            url = stack.enter_context(server.database())
-            address = Address.of(catalog=url, storage=folder / "files")
+            servers = stack.enter_context(Servers(folder))
+            address = Address.of(catalog=servers.catalog("trigger"), storage=folder / "files")
         spark = local_session("trigger")
         for kind in (BareInTurn, LeanInTurn):
             for messages in given.messages:

@@ -127,6 +127,10 @@ class Servers(AbstractContextManager["Servers"]):
 
         return str(self.once(f"database {name}", create))
 
+    def catalog(self, name: str) -> str:
+        """Return the URL of such a database for the catalog of a store."""
+        return self.database(name).replace("postgresql:", "postgresql+psycopg:", 1)
+
     def cpu(self, name: str) -> float:
         """Return the CPU seconds of a server and its processes so far; 0 if there is none."""
         if name not in self._pids:

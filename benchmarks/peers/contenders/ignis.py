@@ -100,7 +100,7 @@ class IgnisPostgres(Peer):
 
     def start(self, servers: Servers) -> None:
         """The server of the other peers in PostgreSQL, with a database of its own."""
-        url = servers.database("ignis").replace("postgresql://", "postgresql+psycopg://", 1)
+        url = servers.catalog("ignis")
         storage = servers.data("ignis-postgres") / "segments"
         self.address = f"{url}|{storage}"
         Store(address_of(self.address)).close()

@@ -75,5 +75,5 @@ class SparkIgnisPostgres(_Ignis):
 
     def start(self, servers: Servers) -> None:
         """A database of its own."""
-        url = servers.database("spark_ignis").replace("postgresql://", "postgresql+psycopg://", 1)
+        url = servers.catalog("spark_ignis")
         self._address = f"{url}|{servers.data('spark-ignis-postgres') / 'segments'}"
