@@ -17,8 +17,8 @@ import heapq
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from itertools import groupby, islice
-from operator import itemgetter
+from itertools import groupby, islice, takewhile
+from operator import attrgetter, itemgetter
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from sqlalchemy import (
@@ -339,7 +339,7 @@ def find_old(connection: Connection, queue_id: int, limits: LogLimits, most: int
         left = sum(ends[shard] - first for shard, first in firsts.items())
     upto: dict[int, int] = {}
     named, counts = Counter[int](), Counter[int]()
-    for row in islice(_oldest_first(found, unread, most), most):
+    for row in islice(_oldest_first(found, unread), most):
         is_old = before is not None and row.logged_at <= before
         if not is_old and (size is None or left - row.bytes < size):
             break
@@ -351,26 +351,15 @@ def find_old(connection: Connection, queue_id: int, limits: LogLimits, most: int
 
 
 def _oldest_first(
-    found: Mapping[int, Sequence[Row[Any]]], unread: Mapping[int, int], most: int
+    found: Mapping[int, Sequence[Row[Any]]], unread: Mapping[int, int]
 ) -> Iterator[Row[Any]]:
-    """
-    Yield the first rows of shards by their times, up to what is unread in each.
+    """Yield the first rows of shards by their times, up to what is unread in each."""
 
-    It ends with the rows of a shard that may have more than *most*.
-    """
-    heap = [(rows[0].logged_at, shard, 0) for shard, rows in found.items()]
-    heapq.heapify(heap)
-    while heap:
-        _, shard, at = heapq.heappop(heap)
-        row, rows = found[shard][at], found[shard]
-        end = row.first_offset + row.messages
-        if end > unread.get(shard, end):
-            continue
-        yield row
-        if at + 1 < len(rows):
-            heapq.heappush(heap, (rows[at + 1].logged_at, shard, at + 1))
-        elif len(rows) == most:
-            return
+    def is_read(row: Row[Any]) -> bool:
+        return row.shard not in unread or row.first_offset + row.messages <= unread[row.shard]
+
+    read = (takewhile(is_read, rows) for _, rows in sorted(found.items()))
+    return heapq.merge(*read, key=attrgetter("logged_at"))
 
 
 def hold(connection: Connection, queue_id: int) -> bool:
