@@ -26,18 +26,19 @@ from queue_core.catalog.tables import counters, shard_locks, slices
 from queue_core.catalog.versions import newest
 from queue_core.values.model import State
 
-_QUEUE: BindParameter[int] = bindparam("of_queue")
+QUEUE: BindParameter[int] = bindparam("of_queue")
 _MAGAZINE: BindParameter[int] = bindparam("in_magazine")
 _SHARD: BindParameter[int] = bindparam("at_shard")
 _UPTO = bindparam("upto", type_=BigInteger)
 
 
-def _at(table: Table) -> tuple[ColumnElement[bool], ...]:
-    return newest(table, queue_id=_QUEUE, magazine=_MAGAZINE, shard=_SHARD)
+def at_shard(table: Table) -> tuple[ColumnElement[bool], ...]:
+    """Return the conditions of a change to a row of a shard, whose parameters `of_shard` gives."""
+    return newest(table, queue_id=QUEUE, magazine=_MAGAZINE, shard=_SHARD)
 
 
 def of_shard(key: ShardKey) -> dict[str, int]:
-    """Return the parameters for a shard of all statements here."""
+    """Return the parameters for a shard of all statements with the conditions of `at_shard`."""
     return {"of_queue": key[0], "in_magazine": key[1], "at_shard": key[2]}
 
 
@@ -47,19 +48,19 @@ _FIRED = shard_locks.c.fired + bindparam("by")
 #: Count messages as fired, and move the fire pointer to their end.
 FIRE = (
     update(shard_locks)
-    .where(*_at(shard_locks))
+    .where(*at_shard(shard_locks))
     .values(seals.changing(shard_locks, fired=_FIRED, fire_pointer=_FURTHEST))
 )
 #: Move the cursor of a subscription.
 ENTER = (
     update(shard_locks)
-    .where(*_at(shard_locks))
+    .where(*at_shard(shard_locks))
     .values(seals.changing(shard_locks, cursor=shard_locks.c.cursor + bindparam("by")))
 )
 
 _AHEAD = slices.alias("ahead")
 _FIRST_WAITING = select(func.min(_AHEAD.c.position)).where(
-    _AHEAD.c.queue_id == _QUEUE,
+    _AHEAD.c.queue_id == QUEUE,
     _AHEAD.c.magazine == _MAGAZINE,
     _AHEAD.c.state == int(State.LOADED),
     _AHEAD.c.shard == _SHARD,
@@ -69,7 +70,7 @@ _FIRST_WAITING = select(func.min(_AHEAD.c.position)).where(
 #: under way to a place before one that was fired.
 FIND_HEAD = (
     update(shard_locks)
-    .where(*_at(shard_locks))
+    .where(*at_shard(shard_locks))
     .values(
         head=func.coalesce(_FIRST_WAITING.scalar_subquery(), _POINTER),
         head_released=bindparam("released"),
@@ -82,4 +83,4 @@ FIND_HEAD = (
 def counting(names: tuple[str, ...]) -> Update:
     """Return the statement that adds to some counters of a shard: ``by_`` and their names."""
     values = {name: counters.c[name] + bindparam(f"by_{name}") for name in names}
-    return update(counters).where(*_at(counters)).values(seals.changing(counters, **values))
+    return update(counters).where(*at_shard(counters)).values(seals.changing(counters, **values))

@@ -17,9 +17,9 @@ from sqlalchemy import (
 
 from queue_core.catalog import dialect, seals
 from queue_core.catalog.queues import check_in_use, hold_settings
+from queue_core.catalog.slices.shard_rows import QUEUE, at_shard, of_shard
 from queue_core.catalog.slices.slices import KEY, ShardKey, execute_each
 from queue_core.catalog.tables import queues, shards
-from queue_core.catalog.versions import newest
 from queue_core.errors import Conflict
 from queue_core.values.model import QueueInfo
 
@@ -32,16 +32,7 @@ _LOGGED = {
     "logged_bytes": shards.c.logged_bytes + bindparam("bytes"),
 }
 _ALLOCATE, _ALLOCATE_NEW = (
-    update(shards)
-    .where(
-        *newest(
-            shards,
-            queue_id=bindparam("queue"),
-            magazine=bindparam("in"),
-            shard=bindparam("at"),
-        )
-    )
-    .values(seals.changing(shards, **values))
+    update(shards).where(*at_shard(shards)).values(seals.changing(shards, **values))
     for values in (_GROWN, _GROWN | _LOGGED)
 )
 _ALLOCATE_ONE = _ALLOCATE.returning(shards.c.load_pointer)
@@ -55,7 +46,7 @@ _ENDS = (
 _AS_KNOWN = (
     select(queues.c.id)
     .where(
-        queues.c.id == bindparam("queue"),
+        queues.c.id == QUEUE,
         queues.c.deactivated_at.is_(None),
         queues.c.settings
         == func.coalesce(bindparam("settings", type_=queues.c.settings.type), queues.c.settings),
@@ -107,12 +98,12 @@ def allocate(connection: Connection, wanted: Mapping[ShardKey, Room]) -> dict[Sh
     """
     if not wanted:
         return {}
+    rows = _parameters(wanted)
     if len(wanted) == 1:
-        ((key, room),) = wanted.items()
-        end = connection.execute(_ALLOCATE_ONE, _parameters(key, room)).scalar()
-        ends = {} if end is None else {key: int(end)}
+        end = connection.execute(_ALLOCATE_ONE, rows[0]).scalar()
+        ends = {} if end is None else dict.fromkeys(wanted, int(end))
     else:
-        execute_each(connection, _ALLOCATE, [_parameters(*each) for each in sorted(wanted.items())])
+        execute_each(connection, _ALLOCATE, rows)
         ends = {key: int(row.load_pointer) for key, row in _ends(connection, wanted).items()}
     _check_there(connection, wanted, ends)
     return {key: ends[key] - room.places for key, room in sorted(wanted.items())}
@@ -126,19 +117,17 @@ def allocate_new(
 
     Also raises `QueueDeactivated`, and `SettingsChanged` as `queues.hold_settings` does.
     """
-    settings = {"settings": queue.stored_settings}
+    if not wanted:
+        return {}
+    rows, settings = _parameters(wanted), {"settings": queue.stored_settings}
     if len(wanted) == 1:
         # As most loads of single messages: one statement does it all.
-        ((key, room),) = wanted.items()
-        row = connection.execute(_ALLOCATE_ONE_NEW, _parameters(key, room) | settings).first()
-        ends = {} if row is None else {key: row}
-    elif wanted:
-        held = connection.execute(_AS_KNOWN, {"queue": queue.id} | settings).first()
-        rows = [_parameters(*each) for each in sorted(wanted.items())]
+        row = connection.execute(_ALLOCATE_ONE_NEW, rows[0] | settings).first()
+        ends = {} if row is None else dict.fromkeys(wanted, row)
+    else:
+        held = connection.execute(_AS_KNOWN, {"of_queue": queue.id} | settings).first()
         execute_each(connection, _ALLOCATE_NEW, [] if held is None else rows)
         ends = {} if held is None else _ends(connection, wanted)
-    else:
-        return {}
     if not wanted.keys() <= ends.keys():
         hold_settings(connection, queue)
     _check_there(connection, wanted, ends)
@@ -163,8 +152,8 @@ def _check_there(
             raise ShardGone
 
 
-def _parameters(key: ShardKey, room: Room) -> dict[str, Any]:
-    return {"queue": key[0], "in": key[1], "at": key[2]} | room._asdict()
+def _parameters(wanted: Mapping[ShardKey, Room]) -> list[dict[str, Any]]:
+    return [of_shard(key) | room._asdict() for key, room in sorted(wanted.items())]
 
 
 def _ends(connection: Connection, keys: Collection[ShardKey]) -> dict[ShardKey, Row[Any]]:
