@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from sqlalchemy import Connection
 
@@ -48,6 +48,9 @@ TOGETHER = 64
 RETRY = "retry"
 #: The most shares of a task of the store, unless a stream wants others.
 DEFAULT_SHARES = 8
+
+#: Jobs, each with its queue, or None for a task of the store, and how often it is due.
+Jobs: TypeAlias = dict[schedule.Job, tuple[QueueInfo | None, Timing]]
 
 _log = logging.getLogger(__name__)
 
@@ -124,11 +127,7 @@ class SideTasks:
         ran: list[Ran] = []
         if retries and self._retries is not None:
             ran, _ = self._retries.run([queue.name for queue in queues])
-        self._ask_leader()
-        jobs = self._jobs(queues)
-        intervals = {job: timing.every for job, (_, timing) in jobs.items()}
-        with self._context.catalog.read() as connection:
-            due = schedule.due(connection, intervals)
+        jobs, due = self._due(queues)
         for name, of_task in groupby(due, key=itemgetter(1)):
             ran += self._run_claimed(REGISTRY[name], [*of_task], jobs)
         return ran
@@ -151,11 +150,7 @@ class SideTasks:
         round are one transaction. Brief tasks and the steps of jobs are run at once. Otherwise as
         `run_due`, which runs the tasks.
         """
-        self._ask_leader()
-        jobs = self._jobs(queues)
-        intervals = {job: timing.every for job, (_, timing) in jobs.items()}
-        with self._context.catalog.read() as connection:
-            due = schedule.due(connection, intervals)
+        jobs, due = self._due(queues)
         brief = [job for job in due if REGISTRY[job[1]].brief]
         for job in brief:
             self._run_claimed(REGISTRY[job[1]], [job], jobs)
@@ -271,9 +266,15 @@ class SideTasks:
         with quarantining(self._context.catalog, self._context.storage):
             return task.function()(context, queue)
 
-    def _jobs(
-        self, queues: Sequence[QueueInfo]
-    ) -> dict[schedule.Job, tuple[QueueInfo | None, Timing]]:
+    def _due(self, queues: Sequence[QueueInfo]) -> tuple[Jobs, list[schedule.Job]]:
+        """Ask the leader for its tasks; return the jobs of this process, and those that are due."""
+        self._ask_leader()
+        jobs = self._jobs(queues)
+        intervals = {job: timing.every for job, (_, timing) in jobs.items()}
+        with self._context.catalog.read() as connection:
+            return jobs, schedule.due(connection, intervals)
+
+    def _jobs(self, queues: Sequence[QueueInfo]) -> Jobs:
         """
         Return the jobs that this process may run, and how often each is due.
 
@@ -282,7 +283,7 @@ class SideTasks:
         if roots := {queue.log_of for queue in queues if queue.log_of} - {q.id for q in queues}:
             with self._context.catalog.read() as connection:
                 queues = [*queues, *queue_rows.by_ids(connection, roots)]
-        jobs: dict[schedule.Job, tuple[QueueInfo | None, Timing]] = {}
+        jobs: Jobs = {}
         for task in self._tasks:
             if task.leader_only and not self._context.leader.leads():
                 # Not even claimed: the leader does it.
@@ -305,12 +306,7 @@ class SideTasks:
                 job = (schedule.STORE, task.name)
                 schedule.ask_for(self._context.catalog, job, timing.every)
 
-    def _run_claimed(
-        self,
-        task: Task,
-        due: Sequence[schedule.Job],
-        jobs: Mapping[schedule.Job, tuple[QueueInfo | None, Timing]],
-    ) -> list[Ran]:
+    def _run_claimed(self, task: Task, due: Sequence[schedule.Job], jobs: Jobs) -> list[Ran]:
         """Claim and run the due jobs of a task; of queues without work, many at once."""
         ran: list[Ran] = []
         at_once = 1 if task.chooser is None else TOGETHER
