@@ -22,7 +22,6 @@ from queue_core.handling.breaker import Breaker, name_for, text_of
 from queue_core.handling.columns import check_columns
 from queue_core.handling.contract import Contract, Ignorable, MagazineHandler
 from queue_core.handling.output import Output
-from queue_core.handling.payloads import ObjectPayload
 from queue_core.values.durations import Duration
 from queue_core.values.model import Magazine
 from queue_core.values.retry import Retry
@@ -203,7 +202,6 @@ def _breaker_text(breaker: Any, queues: Sequence[str]) -> str:
 def _timeout(options: SourceOptions, contract: Contract) -> tuple[float, Magazine]:
     """Return the seconds that a call may take, and the magazine; check the class of its objects."""
     options, queues = look_up(options)
-    if isinstance(contract.payload, ObjectPayload):
-        for queue in queues:
-            contract.payload.kind.check_fits(queue.schema, queue.name)
+    for queue in queues:
+        contract.check_class(queue.name, queue.schema)
     return contract.timeout_for(queues), options.magazine

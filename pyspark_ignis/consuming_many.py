@@ -20,7 +20,6 @@ from queue_core.errors import BadOption
 from queue_core.handling.by_queue import QUEUE, QueueRunner, RunnerByQueue
 from queue_core.handling.columns import check_columns
 from queue_core.handling.contract import Contract
-from queue_core.handling.payloads import ObjectPayload
 from queue_core.values.model import QueueInfo
 from queue_core.values.names import nearest
 
@@ -155,7 +154,6 @@ def _runner(queue: QueueInfo, available: StructType, own: Mapping[str, Any]) -> 
     contract = Contract.of(**{"on_none": "sideline", **own})
     given = contract.read(available.names)
     check_columns([queue.name], available.names, given)
-    if isinstance(contract.payload, ObjectPayload):
-        contract.payload.kind.check_fits(queue.schema, queue.name)
+    contract.check_class(queue.name, queue.schema)
     runner = runner_of(contract, contract.timeout_for([queue]), available)
     return QueueRunner(runner, tuple(given))

@@ -93,10 +93,14 @@ class Contract:
                 "objects: take the RecordBatch, or handle single messages"
             )
 
-    def check_queue(self, name: str, schema: pa.Schema, read: Sequence[str]) -> None:
-        """Raise `SchemaMismatch` or `BadOption` if a queue lacks the columns *read*, or texts."""
+    def check_class(self, name: str, schema: pa.Schema) -> None:
+        """Raise `SchemaMismatch` if a queue does not fit the class of the messages, if any."""
         if isinstance(self.payload, ObjectPayload):
             self.payload.kind.check_fits(schema, name)
+
+    def check_queue(self, name: str, schema: pa.Schema, read: Sequence[str]) -> None:
+        """Raise `SchemaMismatch` or `BadOption` if a queue lacks the columns *read*, or texts."""
+        self.check_class(name, schema)
         fields = pa.schema([*schema, *METADATA])
         check_columns([name], fields.names, read)
         if isinstance(self.payload, Payload):
