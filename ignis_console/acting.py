@@ -73,11 +73,6 @@ def do(action: Action, call: Call) -> Response:
     return RedirectResponse(f"/queues/{queue}?done={entry.number}", 303)
 
 
-def run(call: Call, action: Action) -> LogEntry | None:
-    """Run an action, and wait for it as long as its page does."""
-    return _run(call, action, ANSWER_SECONDS)
-
-
 def api_show(action: Action, call: Call) -> Response:
     """Tell a script what an action would do."""
     prepared = _prepare(call, action)
@@ -91,7 +86,7 @@ def api_show(action: Action, call: Call) -> Response:
 
 def api_do(action: Action, call: Call) -> Response:
     """Run an action for a script."""
-    entry = _run(call, action, inf)
+    entry = run(call, action, inf)
     assert entry is not None, "a script waits for the end"
     text = said(action, entry)
     return in_json(ActionAnswer(action.name, entry.queue, entry.messages, text, entry.job))
@@ -165,7 +160,7 @@ def _chosen(ask: Ask, action: Action) -> dict[str, str]:
     return {name: text for name, text in asked.items() if text and name not in _OF_FORMS}
 
 
-def _run(call: Call, action: Action, patience: float) -> LogEntry | None:
+def run(call: Call, action: Action, patience: float = ANSWER_SECONDS) -> LogEntry | None:
     """Run an action; return None if it takes longer than *patience* seconds, and goes on."""
     prepared = _prepare(call, action)
     if prepared is None:
