@@ -241,7 +241,7 @@ def _read_queues(
         only,
     )
     consumers = connected.count(connection, now, only)
-    shovels = schedule.begun_by_queue(connection, "shovel", only)
+    shovels = schedule.shovels_begun(connection, only)
     overdue = retries.overdue(connection, now, only)
     held_long = stuck.read(connection, now, settings, everything=only is None)
     reading = any(row.root_id for row in known.values())

@@ -274,9 +274,7 @@ def check_dead(connection: Connection, name: str, dead_after: float) -> None:
         )
 
 
-def reserving(
-    connection: Connection, queue_id: int, dead_after: float = DEAD_AFTER_SECONDS
-) -> dict[str, int]:
+def reserving(connection: Connection, queue_id: int) -> dict[str, int]:
     """Return how many messages wait for the restart of their dead consumer, by its name."""
     found = connection.execute(
         select(consumers.c.name, func.sum(slices.c.count))
@@ -285,7 +283,7 @@ def reserving(
             slices.c.queue_id == queue_id,
             slices.c.state == int(State.FIRED),
             reserved(),
-            not_(is_alive(dead_after)),
+            not_(is_alive(DEAD_AFTER_SECONDS)),
         )
         .group_by(consumers.c.name)
         .order_by(consumers.c.name)

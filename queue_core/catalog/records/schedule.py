@@ -101,9 +101,9 @@ def last_begun(connection: Connection) -> dict[str, int]:
     return dict(connection.execute(query).all())
 
 
-def begun_by_queue(connection: Connection, task: str, only: int | None = None) -> dict[int, int]:
-    """Return when a task last began, by the ids of the queues; *only*: one queue."""
-    query = select(schedule.c.queue_id, schedule.c.begun_at).where(schedule.c.task == task)
+def shovels_begun(connection: Connection, only: int | None) -> dict[int, int]:
+    """Return when the task `shovel` last began, by the ids of the queues; *only*: one queue."""
+    query = select(schedule.c.queue_id, schedule.c.begun_at).where(schedule.c.task == "shovel")
     query = query if only is None else query.where(schedule.c.queue_id == only)
     return dict(connection.execute(query).all())
 
