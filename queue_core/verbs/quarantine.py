@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 
 from sqlalchemy import Connection
 
@@ -43,9 +44,7 @@ def quarantine(catalog: Catalog, storage: Storage) -> int:
         # Otherwise, each later intake would take a part of the segments again.
         take_in(catalog, storage.uri, readers, unread=damaged)
 
-    def work(connection: Connection) -> int:
-        return set_apart(connection, list(reports))
-
+    work = partial(set_apart, names=list(reports))
     quarantined = transact(catalog, "quarantine", work)
     for name in reports:
         storage.forget_damage(name)

@@ -15,10 +15,9 @@ from typing import Any
 from sqlalchemy import BindParameter, Connection, FromClause, Select, bindparam, func, select, true
 
 from queue_core.catalog import dialect
-from queue_core.catalog.damage import decoding
 from queue_core.catalog.holder_tables import consumers
 from queue_core.catalog.holders.consumers import IS_KEEPER
-from queue_core.catalog.queues import check_in_use, dropped
+from queue_core.catalog.queues import check_in_use, dropped, settings_of
 from queue_core.catalog.slices.conditions import DAMAGED, IN_FLIGHT, in_state
 from queue_core.catalog.tables import (
     LEFT,
@@ -93,8 +92,7 @@ def read_usage(connection: Connection, queue: QueueInfo) -> Usage:
         raise dropped(queue)
     if row.deactivated_at is not None:
         check_in_use(connection, [queue.id])
-    with decoding(queues, f"name {queue.name!r}"):
-        settings = QueueSettings.from_json(row.settings)
+    settings = settings_of(queue.name, row.settings)
     on_fire = settings.has_room_on_fire
     size = 0
     if settings.max_bytes is not None:
