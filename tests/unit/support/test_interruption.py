@@ -166,7 +166,7 @@ def test_between_two_calls_nothing_is_interrupted():
 
 @pytest.fixture
 def no_collections():
-    """Python only logs what is raised in a callback of its garbage collector; Hypothesis has one."""
+    """Python only logs what a callback of its garbage collector raises; Hypothesis has one."""
     gc.disable()
     yield
     gc.enable()
