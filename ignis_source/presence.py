@@ -47,7 +47,7 @@ class QueryPresence:
             self._presence = Presence(
                 catalog, consumer, queue_ids, self._wants, priority=options.priority, claim=claim
             )
-            self._life: Heartbeat | Presence = self._presence
+            self._life: Heartbeat = self._presence
         else:
             self._life = Heartbeat(catalog, consumer, options.heartbeat_interval)
             self._life.start()

@@ -15,9 +15,11 @@ from queue_core.errors import IgnisError
 from queue_core.values.model import Consumer
 
 
-class Presence:
+class Presence(Heartbeat):
     """
     A consumer with a heartbeat, and its interest in some queues.
+
+    It begins when it is made. Soon after `stop`, the consumer counts as gone.
 
     Args:
         catalog: The catalog to report to.
@@ -57,25 +59,16 @@ class Presence:
         #: What the catalog says of its interest, and the lock of those who change it.
         self._told = True
         self._telling = threading.Lock()
-        self._heartbeat = Heartbeat(catalog, consumer, interests.BEAT_SECONDS, self.announce)
-        self._heartbeat.start()
-        self.hurry = self._heartbeat.hurry
-
-    def check(self) -> None:
-        """Raise `ConsumerFenced` when the consumer was started again elsewhere."""
-        self._heartbeat.check()
+        super().__init__(catalog, consumer, interests.BEAT_SECONDS, self.announce)
+        self.start()
 
     def announce(self) -> float:
         """Report the interest now, without waiting for the next beat; return when that is due."""
         with self._telling:
             at = time.monotonic()
-            self._told, seen = self._catalog.write(self._beat)
+            self._told, seen = self._catalog.write(self._tell)
         self._saw(at, seen)
         return interests.QUIET_BEAT_SECONDS if seen.quiet else interests.BEAT_SECONDS
-
-    def stop(self) -> None:
-        """Stop the heartbeat. Soon, this consumer counts as gone."""
-        self._heartbeat.stop()
 
     def leave(self) -> None:
         """Stop, and release the consumers that this one holds back."""
@@ -86,7 +79,7 @@ class Presence:
             # Without a heartbeat, it soon counts as gone.
             return
 
-    def _beat(self, connection: Connection) -> tuple[bool, interests.Seen]:
+    def _tell(self, connection: Connection) -> tuple[bool, interests.Seen]:
         interested = self._interested(connection)
         seen = interests.beat(connection, self.consumer, self._queue_ids)
         if interested != self._told:
