@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from queue_core.catalog.holders.interests import claim_of
 from queue_core.errors import BadOption
-from queue_core.handling.breaker import Breaker, name_for
+from queue_core.handling.breaker import Breaker
 from queue_core.handling.contract import Contract
 from queue_core.pool.output import check_output
 from queue_core.pool.pressure import Pressure
@@ -76,12 +76,6 @@ class PoolConfig:
         """Whether to fire messages before workers need them: not if others may precede."""
         selects = self.demand.selector is not None or self.demand.order_by is not None
         return not (selects or self.yields or self.max_in_flight)
-
-    @property
-    def breaker_name(self) -> str:
-        """The name of the breaker: by default, the names of the queues."""
-        given = None if self.breaker is None else self.breaker.name
-        return given or name_for([queue.name for queue in self.queues])
 
 
 def checked(config: PoolConfig) -> PoolConfig:

@@ -21,6 +21,7 @@ from queue_core.catalog.records import pauses
 from queue_core.consumers.consumer import SuspendReason
 from queue_core.consumers.presence.presence import Presence
 from queue_core.errors import IgnisError, Unavailable
+from queue_core.handling.breaker import name_for
 from queue_core.handling.failure_log import FAILURES
 from queue_core.handling.results import name_of
 from queue_core.pool.breaking import PoolBreaker
@@ -249,7 +250,7 @@ class PoolLife:
         return PoolBreaker(
             self._store.catalog,
             config.breaker,
-            config.breaker_name,
+            config.breaker.name or name_for([info.name for info in self._infos]),
             consumer.name,
             len(dispatchers),
             changed,
