@@ -6,7 +6,7 @@ A load runs by the columns and settings that are known, and again if others have
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -21,9 +21,8 @@ from queue_core.support.trace_context import TRACEPARENT, sending
 from queue_core.values.backoff import check_wait
 from queue_core.values.column_roles import expiring, holding, stamped
 from queue_core.values.durations import Duration, in_seconds
-from queue_core.values.ids import ids_from
+from queue_core.values.ids import ids_in_order
 from queue_core.values.model import QueueInfo, Staged
-from queue_core.values.rows import Numbers
 from queue_core.values.schema import (
     EXPIRES_AT,
     HOLD_UNTIL,
@@ -75,10 +74,7 @@ def load(
         except queues.SettingsChanged:
             remove_staged(storage, staged)
             raise
-        if len(staged) == 1:
-            # The path of every small load, where each step counts.
-            return pa.array(order + first_ids[0])
-        return _ids(staged, order, first_ids)
+        return ids_in_order(first_ids, staged, order)
 
     return load_each(queue, rows, times, run)
 
@@ -137,7 +133,7 @@ def _load_tables(
                 staged, order = stage(table)
                 plain += staged
                 loads.append(Routed(info, staged))
-                ids_of[name] = partial(_ids, staged, order)
+                ids_of[name] = partial(ids_in_order, staged=staged, order=order)
         with first.quarantining():
             first_ids = LoadIntoSeveral(catalog, storage, loads, when_full).run()
     except queues.SettingsChanged:
@@ -145,10 +141,6 @@ def _load_tables(
         raise
     assert first_ids is not None, "only a batch can have been loaded before"
     return {name: ids_of[name](first_ids[name]) for name in ids_of}
-
-
-def _ids(staged: Sequence[Staged], order: Numbers, first_ids: list[int]) -> pa.Array:
-    return pa.array(ids_from(first_ids, staged)[order], pa.int64())
 
 
 def load_each(

@@ -44,7 +44,7 @@ from queue_core.selection.fired import Fired
 from queue_core.selection.request import Count, FireRequest, Reading, most_messages
 from queue_core.support.interruption import shielded
 from queue_core.values.durations import Duration
-from queue_core.values.ids import ids_from
+from queue_core.values.ids import ids_in_order
 from queue_core.values.model import BY_SHARD, Consumer, Holder, QueueInfo
 from queue_core.values.names import of_process
 from queue_core.values.outcomes import Settlement
@@ -165,7 +165,7 @@ class QueueInTransaction(Settling):
             except queues.SettingsChanged:
                 remove_staged(storage, segments)
                 raise
-            return pa.array(ids_from(first_ids, segments)[order], pa.int64())
+            return ids_in_order(first_ids, segments, order)
 
     def fire(
         self,

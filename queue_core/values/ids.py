@@ -26,6 +26,14 @@ def first_id(segment_id: int) -> int:
     return segment_id << ROW_BITS
 
 
+def ids_in_order(first_ids: Sequence[int], staged: Sequence[Staged], order: Numbers) -> pa.Array:
+    """Return the id of each row of a load; *order*: its number, counted over all segments."""
+    if len(staged) == 1:
+        # The path of every small load, where each step counts.
+        return pa.array(order + first_ids[0])
+    return pa.array(ids_from(first_ids, staged)[order], pa.int64())
+
+
 def ids_from(first_ids: Sequence[int], staged: Sequence[Staged]) -> Numbers:
     """Return the ids of all messages of some segments, from the first id of each."""
     pairs = zip(first_ids, staged, strict=True)

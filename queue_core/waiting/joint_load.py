@@ -29,7 +29,7 @@ from queue_core.errors import CatalogUnavailable, IgnisError, Unavailable
 from queue_core.segments.stager import remove_refused, remove_staged
 from queue_core.segments.storage import Storage
 from queue_core.support.coalescing import Coalescer
-from queue_core.values.ids import ids_from
+from queue_core.values.ids import ids_in_order
 from queue_core.values.model import QueueInfo, Staged
 from queue_core.values.rows import Numbers
 from queue_core.waiting.bounded_load import commit_load, load_bounded
@@ -60,10 +60,7 @@ class _Part(NamedTuple):
 
     def ids(self, first_ids: Sequence[int]) -> list[pa.Array]:
         """Return the message ids of each load."""
-        if len(self.staged) == 1:
-            ids = pa.array(self.order + first_ids[0])
-        else:
-            ids = pa.array(ids_from(first_ids, self.staged)[self.order], pa.int64())
+        ids = ids_in_order(first_ids, self.staged, self.order)
         parts, start = [], 0
         for load in self.loads:
             parts.append(ids.slice(start, load.rows.num_rows))
