@@ -14,7 +14,6 @@ from sqlalchemy import (
     Float,
     Select,
     and_,
-    case,
     cast,
     func,
     select,
@@ -23,17 +22,12 @@ from sqlalchemy import (
 from queue_core.catalog import dialect, queues
 from queue_core.catalog.records import figures
 from queue_core.catalog.slices.logs import row_with
-from queue_core.catalog.tables import log_slices, shard_locks, shards, slices
+from queue_core.catalog.slices.shard_locks import ROOT, end_of_log, reads_log
+from queue_core.catalog.tables import log_slices, shard_locks, slices
 from queue_core.catalog.tables import queues as queue_rows
 from queue_core.values.log_limits import Lag
 from queue_core.values.model import Magazine, QueueInfo, State
 from queue_core.values.names import is_snapshot
-
-_ROOT = shards.alias("root")
-_END = case(
-    (shard_locks.c.cursor_end.between(1, _ROOT.c.logged), shard_locks.c.cursor_end),
-    else_=_ROOT.c.logged,
-)
 
 
 def _bytes_before(offset: ColumnElement[int] | Column[int]) -> ColumnElement[int]:
@@ -42,24 +36,17 @@ def _bytes_before(offset: ColumnElement[int] | Column[int]) -> ColumnElement[int
     part = cast(row.bytes, Float) * (offset - row.first_offset) / row.count
     before = row.bytes_before + cast(part, BigInteger)
     query = row_with(offset, shard_locks.c.log_of, shard_locks.c.shard, before)
-    return query.correlate(shard_locks, _ROOT).scalar_subquery()
+    return query.correlate(shard_locks, ROOT).scalar_subquery()
 
 
 _LOGGED = (
     select(
         shard_locks.c.queue_id,
-        func.sum(_bytes_before(_END) - _bytes_before(shard_locks.c.cursor))
+        func.sum(_bytes_before(end_of_log(shard_locks)) - _bytes_before(shard_locks.c.cursor))
         .cast(BigInteger)
         .label("bytes"),
     )
-    .join(
-        _ROOT,
-        and_(
-            _ROOT.c.queue_id == shard_locks.c.log_of,
-            _ROOT.c.magazine == int(Magazine.MAIN),
-            _ROOT.c.shard == shard_locks.c.shard,
-        ),
-    )
+    .join(ROOT, and_(*reads_log(shard_locks)))
     .where(shard_locks.c.magazine == int(Magazine.MAIN), shard_locks.c.log_of != 0)
     .group_by(shard_locks.c.queue_id)
 )

@@ -42,22 +42,31 @@ from queue_core.catalog.tables import (
 from queue_core.catalog.versions import newest_of, side_by_side
 from queue_core.values.model import Magazine
 
-_ROOT = shards.alias("root")
+#: The shard whose log that of a subscription reads.
+ROOT = shards.alias("root")
 _KEY = ("queue_id", "magazine", "shard")
 #: The head of a shard to which messages have come back since it was found: before all places.
 UNKNOWN = -1
 
 
+def end_of_log(locks: FromClause) -> ColumnElement[int]:
+    """Return the offset up to which a subscription reads the log of `ROOT`."""
+    ends_before = locks.c.cursor_end.between(1, ROOT.c.logged)
+    return case((ends_before, locks.c.cursor_end), else_=ROOT.c.logged)
+
+
+def reads_log(locks: FromClause) -> tuple[ColumnElement[bool], ...]:
+    """Return the conditions that a subscription reads the log of `ROOT`."""
+    return (
+        ROOT.c.queue_id == locks.c.log_of,
+        ROOT.c.magazine == int(Magazine.MAIN),
+        ROOT.c.shard == locks.c.shard,
+    )
+
+
 def _behind(locks: FromClause) -> ColumnElement[int]:
-    end = case(
-        (locks.c.cursor_end.between(1, _ROOT.c.logged), locks.c.cursor_end), else_=_ROOT.c.logged
-    )
-    of_log = select(end).where(
-        _ROOT.c.queue_id == locks.c.log_of,
-        _ROOT.c.magazine == int(Magazine.MAIN),
-        _ROOT.c.shard == locks.c.shard,
-    )
-    newest = of_log.order_by(_ROOT.c.version.desc()).limit(1).scalar_subquery()
+    of_log = select(end_of_log(locks)).where(*reads_log(locks))
+    newest = of_log.order_by(ROOT.c.version.desc()).limit(1).scalar_subquery()
     return case((locks.c.log_of == 0, 0), else_=func.coalesce(newest - locks.c.cursor, 0))
 
 
