@@ -80,7 +80,7 @@ def publish_once(
             if is_new:
                 load_bounded(connection, storage, queue, staged, waiter, when_full.overflow)
             else:
-                segments.discard_unpublished(connection, [s.location for s in staged if s.location])
+                segments.discard_unpublished(connection, staged)
                 if waiter is not None:
                     waiters.leave(connection, waiter)
             return is_new

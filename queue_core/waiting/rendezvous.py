@@ -112,7 +112,7 @@ def meet_once(
         if is_new and staged:
             load_bounded(connection, storage, queue, staged, line.waiter)
         elif staged:
-            discard_unpublished(connection, [s.location for s in staged if s.location])
+            discard_unpublished(connection, staged)
         return is_new
 
     def is_met(connection: Connection) -> tuple[Hashable, bool]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from itertools import chain
 from typing import NamedTuple
 
 from sqlalchemy import Connection
@@ -105,8 +106,8 @@ class LoadIntoSeveral:
         def work(connection: Connection) -> dict[str, list[int]] | None:
             loads = self._new_ones(connection)
             others = [each for each in self._loads if each not in loads]
-            names = [one.location for each in others for one in each.files if one.location]
-            segments.discard_unpublished(connection, names)
+            unused = chain.from_iterable(each.files for each in others)
+            segments.discard_unpublished(connection, unused)
             if waiter is not None and full not in [each.queue.id for each in loads]:
                 waiters.leave(connection, waiter)
             if not loads:

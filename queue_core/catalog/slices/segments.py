@@ -167,11 +167,12 @@ def discard(connection: Connection, locations: Collection[str]) -> None:
         connection.execute(_DISCARD, [{"gone": location} for location in sorted(locations)])
 
 
-def discard_unpublished(connection: Connection, locations: Collection[str]) -> None:
+def discard_unpublished(connection: Connection, staged: Iterable[Staged]) -> None:
     """Mark staged files as garbage unless they are published; vacuum removes them later."""
+    locations = sorted(segment.location for segment in staged if segment.location)
     if locations:
         statement = _noting(dialect.of(connection), "garbage")
-        connection.execute(statement, [{"location": location} for location in sorted(locations)])
+        connection.execute(statement, [{"location": location} for location in locations])
 
 
 def _source(row: Row[Any]) -> SegmentRef:

@@ -57,8 +57,8 @@ class Incoming(Protocol):
     def discard(self, staged: Sequence[Staged]) -> None:
         """Remove the files that `stage` has written."""
 
-    def unused(self, staged: Sequence[Staged]) -> list[str]:
-        """Return the files that existed before `stage` and are not among *staged*."""
+    def unused(self, staged: Sequence[Staged]) -> Sequence[Staged]:
+        """Return the segments that existed before `stage`, and are not among *staged*."""
 
 
 class IncomingRows:
@@ -104,9 +104,9 @@ class IncomingRows:
         """Remove all files."""
         remove_staged(self._storage, staged)
 
-    def unused(self, staged: Sequence[Staged]) -> list[str]:
-        """Return no files: none existed before."""
-        return []
+    def unused(self, staged: Sequence[Staged]) -> Sequence[Staged]:
+        """Return none: none existed before."""
+        return ()
 
 
 class IncomingSegments:
@@ -177,10 +177,10 @@ class IncomingSegments:
         before = {segment.location for segment in self._staged}
         remove_staged(self._storage, (s for s in staged if s.location not in before))
 
-    def unused(self, staged: Sequence[Staged]) -> list[str]:
-        """Return the files of the sink that are not needed any more."""
+    def unused(self, staged: Sequence[Staged]) -> Sequence[Staged]:
+        """Return the segments of the sink whose files are not needed any more."""
         used = {segment.location for segment in staged}
-        return [s.location for s in self._staged if s.location and s.location not in used]
+        return [segment for segment in self._staged if segment.location not in used]
 
 
 def _scan_task(queue: QueueInfo, number: int, staged: Staged) -> ScanTask:
