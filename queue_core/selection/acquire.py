@@ -140,8 +140,7 @@ def _backlog(
 
 def _take_by_queue(connection: Connection, request: FireRequest, lock: Lock) -> Choice:
     """Take from fair queues by rank, from others in turn; they share the limits."""
-    read = shard_locks.lock if lock else shard_locks.backlog
-    backlog = read(connection, *request.where)
+    backlog = _backlog(connection, request, lock)
     if len(request.queue_ids) == 1:
         return _take_of_queue(connection, request, lock)
     waiting = dict.fromkeys(request.queue_ids, 0)

@@ -9,7 +9,6 @@ commit: nothing was loaded, and nothing is lost.
 from __future__ import annotations
 
 import heapq
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
@@ -20,6 +19,7 @@ from queue_core.catalog.slices.changes import Changes
 from queue_core.catalog.slices.conditions import WAITING, behind, in_shard
 from queue_core.catalog.slices.slices import ShardKey, fetch
 from queue_core.catalog.slices.usage import Amount
+from queue_core.selection.acquire import by_shard
 from queue_core.values.model import QueueInfo, Slice
 from queue_core.values.plan import Taken, interleaved, share, take
 from queue_core.verbs.capacity.bounds import CapacityExceeded
@@ -91,10 +91,8 @@ def _enough(group: Sequence[Slice], messages: int, size: int) -> list[Taken]:
 
 
 def _first(group: Sequence[Slice], count: int) -> list[Taken]:
-    shards: dict[int, list[Slice]] = defaultdict(list)
-    for piece in group:
-        shards[piece.shard].append(piece)
-    sizes = {shard: sum(len(piece.rows) for piece in shards[shard]) for shard in shards}
+    shards = by_shard(group)
+    sizes = {key: sum(len(piece.rows) for piece in pieces) for key, pieces in shards.items()}
     shares = share(sizes, count)
     return [taken for shard in sorted(shares) for taken in take(shards[shard], shares[shard])]
 
