@@ -42,7 +42,7 @@ def arrange(
     if len(coded.dictionary) == len(parts) == 1:
         (cost,) = _costs(coded.dictionary, weights).tolist()
         (flow,) = _keys(coded.dictionary).tolist()
-        return parts, np.arange(sizes[0]), one_lane(sizes[0], first_row, flow, cost)
+        return parts, np.arange(sizes[0]), one_flow(sizes[0], first_row, flow, cost)
     codes = coded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
     cost = _costs(coded.dictionary, weights)
     low, high, spans = _spans(codes, np.repeat(np.arange(len(parts)), sizes), cost)
@@ -120,7 +120,7 @@ def _spans(codes: Ticks, shards: Ticks, cost: Ticks) -> tuple[Ticks, Ticks, Tick
     return low, np.maximum(high, low + 1), counts * cost
 
 
-def one_lane(rows: int, first_row: int, flow: int = RETURNED, cost: int = TICKS) -> Ranking:
+def one_flow(rows: int, first_row: int, flow: int = RETURNED, cost: int = TICKS) -> Ranking:
     """Return the ranks of rows of one flow, in their order; each takes *cost* ticks."""
     span = np.array([rows * cost], dtype=np.int64)
     line = Stretch(first_row, first_row + rows, 0, cost)
@@ -129,4 +129,4 @@ def one_lane(rows: int, first_row: int, flow: int = RETURNED, cost: int = TICKS)
 
 def whole(rankings: Sequence[Ranking], rows: int) -> Sequence[Ranking]:
     """Return the rankings of a segment; of rows that were staged without, as of one flow."""
-    return rankings or (one_lane(rows, 0),)
+    return rankings or (one_flow(rows, 0),)

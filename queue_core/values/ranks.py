@@ -50,7 +50,7 @@ class Ranking:
     #: The index of the flow of each row, compressed; None if there is one flow.
     codes: bytes | None
 
-    def lane_of_rows(self) -> Ticks:
+    def flow_of_rows(self) -> Ticks:
         """Return the index of the flow of each row."""
         if self.codes is None:
             return np.zeros(self.stop - self.start, dtype=np.int64)

@@ -35,18 +35,18 @@ FORGETS = 1 / 16
 #: that may be in flight, and come back.
 KEPT = 100_000 * TICKS
 
-_LANE = (flows.c.queue_id == bindparam("queue"), flows.c.flow == WHOLE)
+_WHOLE_FLOW = (flows.c.queue_id == bindparam("queue"), flows.c.flow == WHOLE)
 _ONE = select(flows.c.flow, flows.c.finish).where(
     flows.c.queue_id == bindparam("queue"),
     (flows.c.flow == WHOLE) | (flows.c.flow == bindparam("flow")),
 )
-_NOW = select(flows.c.finish).where(*_LANE)
-_ADVANCE = update(flows).where(*_LANE, flows.c.finish < bindparam("rank"))
+_NOW = select(flows.c.finish).where(*_WHOLE_FLOW)
+_ADVANCE = update(flows).where(*_WHOLE_FLOW, flows.c.finish < bindparam("rank"))
 _ADVANCE = _ADVANCE.values(finish=bindparam("rank"))
 _FORGOTTEN = select(flows.c.finish).where(
     flows.c.queue_id == bindparam("queue"), flows.c.flow == FORGOTTEN
 )
-_SET_BACK = update(flows).where(*_LANE, flows.c.finish > bindparam("rank"))
+_SET_BACK = update(flows).where(*_WHOLE_FLOW, flows.c.finish > bindparam("rank"))
 _SET_BACK = _SET_BACK.values(finish=bindparam("rank"))
 
 
@@ -119,12 +119,12 @@ def rank_loaded(
     for id, rows in of_segment.items():
         for ranking in rankings[id]:
             starts = [finishes.get(flow, now) for flow in ranking.flows.tolist()]
-            of_lane, begins = groups(np.array(starts, dtype=np.int64), now)
-            ends = (begins[of_lane] + ranking.spans).tolist()
+            group_of_flow, begins = groups(np.array(starts, dtype=np.int64), now)
+            ends = (begins[group_of_flow] + ranking.spans).tolist()
             finishes |= dict(zip(ranking.flows.tolist(), ends, strict=True))
             for row in rows:
                 if row["row_start"] < ranking.stop and ranking.start < row["row_stop"]:
-                    ranked += _cut(row, ranking, of_lane, begins)
+                    ranked += _cut(row, ranking, group_of_flow, begins)
     _write(connection, queue_id, {flow: finishes[flow] for flow in known})
     return ranked
 
@@ -187,21 +187,21 @@ def _put(database: dialect.Dialect) -> Executable:
 
 
 def _cut(
-    row: dict[str, Any], ranking: Ranking, of_lane: Ticks, begins: Ticks
+    row: dict[str, Any], ranking: Ranking, group_of_flow: Ticks, begins: Ticks
 ) -> list[dict[str, Any]]:
     """Cut a slice, given as a row, into parts whose ranks are on one line each."""
     rows = Rows.from_bytes(row["row_start"], row["row_stop"], row["bitmap"])
     parts: list[tuple[Rows, Stretch, int]] = []
-    lane_of_row = None if len(begins) == 1 else of_lane[ranking.lane_of_rows()]
+    group_of_row = None if len(begins) == 1 else group_of_flow[ranking.flow_of_rows()]
     for line in ranking.stretches:
         here = rows.between(line.start, line.stop)
         if not here:
             continue
-        if lane_of_row is None:
+        if group_of_row is None:
             parts.append((here, line, 0))
             continue
         numbers = here.numbers()
-        group_of = lane_of_row[numbers.astype(np.int64) - ranking.start]
+        group_of = group_of_row[numbers.astype(np.int64) - ranking.start]
         for group in np.unique(group_of).tolist():
             parts.append((Rows.of_numbers(numbers[group_of == group]), line, group))
     return [

@@ -2,7 +2,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from queue_core.segments.fair_order import NULL, arrange, one_lane, whole
+from queue_core.segments.fair_order import NULL, arrange, one_flow, whole
 from queue_core.values.ranks import TICKS
 
 
@@ -18,7 +18,7 @@ def test_lanes_take_turns_and_keep_their_order():
     assert rows.column("tenant").to_pylist() == list("abaaa")
     assert rows.column("n").to_pylist() == [0, 4, 1, 2, 3]
     assert numbers.tolist() == [0, 2, 3, 4, 1]
-    assert dict(zip(ranking.lane_of_rows().tolist(), [0] * 5, strict=True)).keys() == {0, 1}
+    assert dict(zip(ranking.flow_of_rows().tolist(), [0] * 5, strict=True)).keys() == {0, 1}
     assert sorted(ranking.spans.tolist()) == [TICKS, 4 * TICKS]
 
 
@@ -63,4 +63,4 @@ def test_a_value_has_the_same_key_in_every_load():
 
 
 def test_rows_without_ranks_are_one_lane():
-    assert whole((), 10)[0].spans.tolist() == one_lane(10, 0).spans.tolist() == [10 * TICKS]
+    assert whole((), 10)[0].spans.tolist() == one_flow(10, 0).spans.tolist() == [10 * TICKS]

@@ -72,4 +72,4 @@ def test_the_lanes_of_rows_are_packed(flows):
 
     ranking = Ranking(5, 5 + flows, (), empty, empty, packed(codes, flows))
 
-    assert ranking.lane_of_rows().tolist() == codes.tolist()
+    assert ranking.flow_of_rows().tolist() == codes.tolist()
