@@ -79,8 +79,8 @@ OF_LOGS = (
     _of(
         "a trim removes a row of which a reader has taken a part",
         "queue_core/catalog/slices/logs",
-        "        if end > unread.get(shard, end):\n",
-        "        if row.first_offset >= unread.get(shard, end):\n",
+        "row.first_offset + row.messages <= unread[row.shard]",
+        "row.first_offset < unread[row.shard]",
         "subscriptions",
         "log_compaction",
     ),
