@@ -39,7 +39,8 @@ class Metric(NamedTuple):
     opentelemetry: str
     unit: str
     about: str
-    labels: tuple[str, ...]
+    #: By default, each queue has one.
+    labels: tuple[str, ...] = ("queue",)
     #: Whether it only grows.
     counts: bool = False
 
@@ -54,7 +55,7 @@ def _metric(*of: Any, **more: Any) -> Metric:
 
 
 def _of_queue(name: str, about: str) -> Metric:
-    return _metric(f"ignis_{name}_messages", f"ignis.queue.{name}", MESSAGES, about, ("queue",))
+    return _metric(f"ignis_{name}_messages", f"ignis.queue.{name}", MESSAGES, about)
 
 
 def _counter(name: str, about: str) -> Metric:
@@ -73,7 +74,6 @@ DEPTHS = {
         "ignis.queue.sidelined",
         MESSAGES,
         "Messages that wait in the sideline.",
-        ("queue",),
     ),
     "retrying": _of_queue("retrying", "Messages of the sideline that return to main at a time."),
     "dead": _of_queue("dead", "Messages of the sideline that are not tried again."),
@@ -85,7 +85,6 @@ BEHIND = {
         f"ignis.subscription.behind.{'age' if unit == SECONDS else unit}",
         unit,
         about,
-        ("queue",),
     )
     for unit, about in {
         MESSAGES: "Messages that a subscription has not handed out, in the log or in main.",
@@ -98,14 +97,12 @@ HEADROOM = _metric(
     "ignis.subscription.headroom",
     SECONDS,
     "Time until the budget `late` ends; absent: it has none, is not behind, or is detached.",
-    ("queue",),
 )
 DETACHED = _metric(
     "ignis_subscription_detached",
     "ignis.subscription.detached",
     PLAIN,
     "1 while a subscription is detached, and so gets nothing more from its log.",
-    ("queue",),
 )
 DAMAGED = _metric(
     "ignis_damaged_messages",
@@ -119,14 +116,12 @@ OLDEST_AGE = _metric(
     "ignis.queue.oldest_age",
     SECONDS,
     "Time since the oldest message at the head of a shard was loaded; absent: none waits.",
-    ("queue",),
 )
 LONGEST_WAIT = _metric(
     "ignis_longest_wait_seconds",
     "ignis.queue.longest_wait",
     SECONDS,
     "Time since such a message came into main, new or from the sideline; absent: none waits.",
-    ("queue",),
 )
 STUCK = _of_queue("stuck", "Messages in flight for longer than the setting `sweep_after`.")
 PAUSED = _metric(
@@ -134,7 +129,6 @@ PAUSED = _metric(
     "ignis.queue.paused",
     PLAIN,
     "1 while the queue is paused, by a person or by the concurrency 0.",
-    ("queue",),
 )
 QUEUE_BYTES = _metric(
     "ignis_queue_bytes",
@@ -148,14 +142,12 @@ MAX_MESSAGES = _metric(
     "ignis.queue.max",
     MESSAGES,
     "The setting `max_size`; absent: it has none.",
-    ("queue",),
 )
 FILL = _metric(
     "ignis_queue_fill_ratio",
     "ignis.queue.fill",
     RATIO,
     "Used part of `max_size` or `max_bytes`, the larger of both; absent: a ring, or no bound.",
-    ("queue",),
 )
 LIMIT_MESSAGES = _metric(
     "ignis_limit_available_messages",
@@ -169,7 +161,6 @@ CONSUMERS = _metric(
     "ignis.consumer.count",
     PLAIN,
     "Consumers with a heartbeat that are registered with the queue, or hold its messages.",
-    ("queue",),
 )
 FAILURES = _metric(
     "ignis_failures",
@@ -245,7 +236,6 @@ WAITING_SECONDS = _metric(
     "ignis.waiting",
     SECONDS,
     "Time from a message's coming into main, new or from the sideline, to its firing.",
-    ("queue",),
 )
 HANDLING_SECONDS = _metric(
     "ignis_handling_seconds",
