@@ -54,7 +54,7 @@ _TABLES = {
     "samples": (samples,),
     "limits": (token_buckets,),
     "subscriptions": (queues,),
-    "log": (log_slices, shards),
+    "logs": (log_slices, shards),
     "retained": (queues,),
 }
 

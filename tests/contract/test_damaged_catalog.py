@@ -498,3 +498,14 @@ def test_a_text_among_numbers_is_named(tmp_path, column, use, row):
 
         with pytest.raises(DamagedCatalog, match=f"table {column.table} .*{row}"):
             use(queue)
+
+
+@pytest.mark.spoiled
+def test_a_text_among_the_numbers_of_a_log_is_named(tmp_path):
+    with Store.open(tmp_path / "store") as store:
+        make_queue(store, log="7 days").load(orders(1))
+        change = "UPDATE log_slices SET logged_at = 'abc'"
+        store.catalog.write(lambda connection: connection.exec_driver_sql(change))
+
+        with pytest.raises(DamagedCatalog, match=r"table log_slices .*with queue_id 1.*fsck"):
+            store.view("logs")
