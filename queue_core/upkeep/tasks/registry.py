@@ -10,7 +10,6 @@ _ROWS = (
     Task(
         name="shovel",
         run="queue_core.upkeep.tasks.shovel:run",
-        steps=("shovel",),
         setting="shovel_interval",
         replaced_by="retry",
         living_only=True,
@@ -20,7 +19,6 @@ _ROWS = (
     Task(
         name="sweep",
         run="queue_core.upkeep.tasks.sweep:run",
-        steps=("recover", "sweep", "abandon"),
         # Source: IgnisMQ.
         timing=Timing(900.0, first=600.0),
         leader_only=True,
@@ -29,14 +27,12 @@ _ROWS = (
     Task(
         name="expire",
         run="queue_core.upkeep.tasks.expire:run",
-        steps=("retire", "expire"),
         timing=Timing(300.0),
         chooser="queue_core.upkeep.tasks.expire:with_work",
     ),
     Task(
         name="compact",
         run="queue_core.upkeep.tasks.compaction:run",
-        steps=("compact",),
         timing=Timing(300.0),
         chooser="queue_core.upkeep.tasks.compaction:with_work",
         living_only=True,
@@ -45,14 +41,12 @@ _ROWS = (
     Task(
         name="trim",
         run="queue_core.upkeep.tasks.trim:run",
-        steps=("trim",),
         timing=Timing(60.0),
         chooser="queue_core.upkeep.tasks.trim:with_work",
     ),
     Task(
         name="vacuum",
         run="queue_core.upkeep.tasks.vacuum:run",
-        steps=("purge", "vacuum"),
         timing=Timing(3600.0),
         of_store=True,
         divider="queue_core.upkeep.tasks.vacuum:shares",
@@ -60,7 +54,6 @@ _ROWS = (
     Task(
         name="sample",
         run="queue_core.upkeep.tasks.sample:run",
-        steps=("sample",),
         timing=Timing(10.0),
         of_store=True,
         brief=True,
@@ -68,7 +61,6 @@ _ROWS = (
     Task(
         name="fsck",
         run="queue_core.upkeep.tasks.fsck:run",
-        steps=("fsck",),
         # It reads the whole catalog. It is the last one, because it reports a task whose time is in
         # the future, and such a task has run again by then.
         timing=Timing(86_400.0),

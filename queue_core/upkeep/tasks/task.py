@@ -37,8 +37,6 @@ class Task(NamedTuple):
     #: `TaskContext` and the queue (None: the store), and returns how many messages it moved or
     #: removed (vacuum: files).
     run: str
-    #: The verbs and clean-ups in it, in their order.
-    steps: tuple[str, ...]
     #: When it is due, unless the queue's *setting* decides.
     timing: Timing | None = None
     setting: str | None = None
