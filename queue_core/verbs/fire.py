@@ -92,7 +92,7 @@ def fire(
             if detached and request.magazine is Magazine.MAIN:
                 raise queues.detached_error(detached)
             return Fired()
-        if ahead and not line.is_enough(connection, request, ahead):
+        if ahead and not line.may_pass(connection, request, ahead):
             return Fired()
         parts = list(suspects.parts(connection, consumer, request, found=found.suspects))
     firing = _Firing(catalog, consumer, seen, waiter, ahead, waits, reading, found.backlog)
@@ -205,7 +205,7 @@ class _Firing:
         connection: Connection,
         locked: consumers.ConsumerRow | None,
     ) -> Fired:
-        if self.ahead and not line.is_enough(connection, request, self.ahead):
+        if self.ahead and not line.may_pass(connection, request, self.ahead):
             # Others have taken messages since the first look.
             return Fired()
         limited, allotment, refused = bool(request.terms.limits), None, None

@@ -123,12 +123,13 @@ class _Wait:
             )
             if not open_to:
                 raise _HeldBack
-            if ahead and not (trusted and line.is_enough(connection, request, ahead)):
+            sees = self._sees_messages(connection)
+            if ahead and not (sees and trusted and line.may_pass(connection, request, ahead)):
                 # The first may leave with any change: all others would wait for a second that
                 # sleeps. A summary that is always new lets it look soon after each.
                 return object() if ahead == 1 else ahead, False
             # The firing raises if nothing waits where nothing will come.
-            return 0, bool(detached) or self._sees_messages(connection)
+            return 0, bool(detached) or sees
 
         left = self.end - time.monotonic()
         with WaitLine(self.catalog, self.queue, waiters.FIRE, left) as place:

@@ -10,7 +10,7 @@ from queue_core.catalog import notifications
 from queue_core.catalog.holders import waiters
 from tests.factories import load_singly, make_queue, numbers_of, orders
 from tests.statements import counted
-from tests.waiting import PATIENCE, Caller, standing, stands_for_ever, waits
+from tests.waiting import PATIENCE, Caller, standing, stands_for_ever, until, waits
 
 pytestmark = pytest.mark.each_catalog
 
@@ -79,6 +79,30 @@ def test_a_waiter_goes_before_a_slow_one_if_there_is_enough_for_both(store):
 
     assert len(caller.done()) == 20
     assert len(standing(store, "fire")) == 1
+
+
+@pytest.mark.parametrize("timeout", [0, PATIENCE])
+def test_a_killed_waiter_keeps_others_from_messages_for_a_moment_only(store, timeout):
+    """Its place in the line lasts for longer. Pools do not wait in line, but try again."""
+    queue = make_queue(store, fair_by="customer")
+    for _ in range(2):
+        stands_for_ever(store, queue, "fire", alive=9)
+    caller = Caller(lambda: queue.fire(1, timeout=PATIENCE)) if timeout else None
+    if caller:
+        waits(store, 3, "fire")
+    queue.load(orders(1))
+
+    until(lambda: not caller.is_alive() if caller else len(queue.fire(1)))
+
+    assert len(standing(store, "fire")) == 2, "they still counted as alive"
+    assert caller is None or len(caller.done()) == 1
+    queue.load(orders(1))
+    assert len(queue.fire(1)) == 1, "there was no other sign of life"
+    first = standing(store, "fire")[0]
+    for act in (waiters.renew, waiters.leave):
+        store.catalog.write(lambda connection, act=act: act(connection, first))
+        queue.load(orders(1))
+        assert not queue.fire(1), "whoever lives or comes next has its own time"
 
 
 @pytest.mark.parametrize(("place", "looks_often"), [(2, True), (3, False)])

@@ -71,6 +71,20 @@ OF_SEVERAL = (
         "fire_in_line",
     ),
     _of(
+        "a firing that was killed first in line keeps all others waiting",
+        "queue_core/selection/line",
+        ">= COURTESY_SECONDS",
+        ">= 100 * COURTESY_SECONDS",
+        "fire_in_line",
+    ),
+    _of(
+        "a firing that was late once is overtaken for ever",
+        "queue_core/catalog/holders/waiters",
+        "(row.id, row.alive_until)",
+        "(row.id, 0)",
+        "fire_in_line",
+    ),
+    _of(
         "a firing that waits for tokens stands in line",
         "queue_core/waiting/fire",
         "uses_line = takes_any and not self.request.terms.limits",

@@ -1,12 +1,14 @@
 """The waiting lines of a queue: callers that wait to load, or to fire.
 
 Only the first waiter in a line tries, so no waiter overtakes an earlier one, in any process. (A
-firing may, while there is enough for all: `queue_core/selection/line.py`.) A
-waiter renews its row regularly. Others skip a row that was not renewed, or whose time lies too far
-in the future because the clock was set back. The next waiter that joins removes such a row.
+firing may in two cases: `queue_core/selection/line.py`.) A waiter renews its row regularly. Others
+skip a row that was not renewed, or whose time lies too far in the future because the clock was set
+back. The next waiter that joins removes such a row.
 """
 
 from __future__ import annotations
+
+from collections.abc import Collection
 
 from sqlalchemy import (
     ColumnElement,
@@ -58,6 +60,14 @@ def ahead(connection: Connection, queue_id: int, verb: str, waiter: int = LAST) 
     """Return how many living waiters are before a waiter in a line."""
     here = {"queue": queue_id, "verb": verb, "waiter": waiter}
     return int(connection.scalar(_AHEAD, here) or 0)
+
+
+def first_to_fire(connection: Connection, queue_ids: Collection[int]) -> tuple[int, int] | None:
+    """Return the first living waiter of some queues, and its last sign of life."""
+    these = dialect.one_of(waiters.c.queue_id, queue_ids), waiters.c.verb == FIRE, _ALIVE
+    query = select(waiters.c.id, waiters.c.alive_until).where(*these).order_by(waiters.c.id)
+    row = connection.execute(query.limit(1)).first()
+    return None if row is None else (row.id, row.alive_until)
 
 
 def ahead_in(queue_id: ColumnElement[int], verb: str) -> ScalarSelect[int]:
