@@ -63,6 +63,8 @@ class ScanConditions:
     end: int | None = None
     since: int | None = None
     now: int = 0
+    #: With groups: only suspects that were lost among so many.
+    lost_among: int | None = None
 
     @property
     def all(self) -> tuple[Condition, ...]:
@@ -169,7 +171,8 @@ class ShardScan:
         rows = rows.filter(mask(rows, conditions.eligible))
         firsts, self._in_flight = heads(rows.column(conditions.group), self._in_flight)
         rows = rows.take(firsts)
-        rows = rows.filter(mask(rows, conditions.matching) & self._before_horizon(taken, rows))
+        wanted = self._before_horizon(taken, rows) & self._lost_among(taken, rows)
+        rows = rows.filter(mask(rows, conditions.matching) & wanted)
         return self._project(rows, taken)
 
     def _before_horizon(self, taken: Sequence[Taken], rows: pa.Table) -> Mask:
@@ -183,6 +186,14 @@ class ShardScan:
         at = fired_at[slices]
         early: Mask = (places < end) & ((at < since) | (at > self._conditions.now))
         return early
+
+    def _lost_among(self, taken: Sequence[Taken], rows: pa.Table) -> Mask:
+        among = self._conditions.lost_among
+        if among is None:
+            return np.ones(rows.num_rows, dtype=np.bool_)
+        lost = np.array([piece.lost_among == among for piece, _ in taken])
+        found: Mask = lost[rows.column(SLICE).to_numpy()]
+        return found
 
 
 def _nothing() -> pa.Table:

@@ -42,7 +42,8 @@ class SuspectPart:
         """Return the request that finds candidates; *allowed* is what limits have left."""
         if self.wider is None:
             return allowed
-        return replace(self.wider, queue_ids=allowed.queue_ids)
+        ids, most = allowed.queue_ids, allowed.max_messages
+        return replace(self.wider, queue_ids=ids, max_messages=most)
 
 
 class Offer(NamedTuple):
@@ -104,7 +105,7 @@ def _trial(request: FireRequest, among: int, busy: bool) -> SuspectPart:
     if not _has_groups(request):
         return SuspectPart(trial, waits=busy)
     # Other messages may be the heads of their groups, and then hold the suspects back.
-    return SuspectPart(trial, wider=replace(request, max_messages=None), waits=busy)
+    return SuspectPart(trial, wider=replace(request, lost_among=among), waits=busy)
 
 
 def _apart(others: FireRequest) -> FireRequest:

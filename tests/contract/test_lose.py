@@ -318,6 +318,19 @@ def test_a_selector_takes_suspects_and_leaves_those_that_it_does_not_match(store
     assert numbers_of(queue.fire(5, selector="number = 3").messages) == [3]
 
 
+@pytest.mark.parametrize("given", [{}, {"max_bytes": 1}])
+def test_an_order_holds_within_suspects_of_groups(store, given):
+    queue = make_queue(store, shards=3, group="customer")
+    queue.load(orders(9, customers=9))
+    lost = fire(queue, start(store), 6)
+    start(store)
+
+    first = queue.fire(1, order_by="number DESC", **given)
+    second = queue.fire(2, order_by="number DESC")
+
+    assert numbers_of(first.messages) + numbers_of(second.messages) == sorted(lost)[:-4:-1]
+
+
 @pytest.mark.parametrize("how", [{"order_by": "number DESC"}, {"order": "global"}])
 def test_an_order_holds_within_suspects_and_within_others(store, how):
     queue = make_queue(store, shards=2)
