@@ -301,7 +301,7 @@ class _CandidateSearch:
             end=None if horizon is None else horizon.pointers.get(key, 0),
             since=None if horizon is None else horizon.at,
             now=0 if horizon is None else dialect.read_clock(self._connection),
-            lost_among=self._request.lost_among,
+            lost_among=self._selection.lost_among,
         )
 
     def _groups_in_flight(self, group: str, key: ShardKey) -> pa.Array:

@@ -49,8 +49,6 @@ class FireRequest(Wanted):
     even_if_paused: bool = False
     #: Whether it takes evenly from all shards, since tasks read them side by side.
     spread: bool = False
-    #: In queues with groups: only suspects that were lost among so many.
-    lost_among: int | None = None
     #: The newest ticket of the consumer that Spark has logged; the new ticket follows it.
     after: int = 0
 

@@ -56,6 +56,8 @@ class Selection:
     rules: Mapping[int, QueueRules]
     #: What is left for later firings, whether it matches the selector or not.
     left_out: NoneOf | None = None
+    #: In queues with groups: only suspects that were lost among so many.
+    lost_among: int | None = None
 
     @staticmethod
     def parse(

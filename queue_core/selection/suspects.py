@@ -102,10 +102,11 @@ def _trial(request: FireRequest, among: int, busy: bool) -> SuspectPart:
     half = max(among // 2, 1)
     most = half if request.max_messages is None else min(request.max_messages, half)
     trial = replace(request, rules=(*request.rules, *suspects.lost_among(among)), max_messages=most)
-    if not _has_groups(request):
+    if request.selection is None or not _has_groups(request):
         return SuspectPart(trial, waits=busy)
     # Other messages may be the heads of their groups, and then hold the suspects back.
-    return SuspectPart(trial, wider=replace(request, lost_among=among), waits=busy)
+    selection = replace(request.selection, lost_among=among)
+    return SuspectPart(trial, wider=replace(request, selection=selection), waits=busy)
 
 
 def _apart(others: FireRequest) -> FireRequest:
