@@ -1,6 +1,6 @@
 """Measure rows per second of the source, the sink, and both, against bare Arrow files.
 
-    python benchmarks/ceiling.py [--messages 4000000] [--rounds 3]
+    python -m benchmarks.ceiling [--messages 4000000] [--rounds 3]
 
 Messages have a short key and 100 bytes of payload. Each round measures the bare files and the queue
 in turn, so that a noisy machine affects both; the result is the median of the rounds' ratios. Spark
@@ -22,13 +22,13 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from bare import BareSource
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from rich.console import Console
 from rich.table import Table
-from session import local_session
 
+from benchmarks.bare import BareSource
+from benchmarks.session import local_session
 from queue_core import Store
 
 PARTITIONS = 8

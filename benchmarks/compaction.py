@@ -1,6 +1,6 @@
 """Measure how compaction helps messages that are loaded one by one.
 
-python benchmarks/compaction.py [--messages 100000] [--shards 8]
+python -m benchmarks.compaction [--messages 100000] [--shards 8]
 
 Many single loads are published in one transaction, since only the later steps are measured.
 """

@@ -1,6 +1,6 @@
 """Measure the cost of registering, notifying and removing consumers, and how evenly they share.
 
-    python benchmarks/consumers.py [--rounds 2000]
+    python -m benchmarks.consumers [--rounds 2000]
 
 The queue is a list in memory, so that only the manager is measured. The first table should be flat.
 """

@@ -1,8 +1,8 @@
 """De-duplication: the CPU of a load by the number of known keys, beside a plain unique index.
 
-    python benchmarks/dedup.py                        # keys of 8 bytes, on SQLite
-    python benchmarks/dedup.py --keys uuid 100 10000  # UUIDs as text, with 100 and 10,000 known
-    python benchmarks/dedup.py --catalog postgresql+psycopg://...
+    python -m benchmarks.dedup                        # keys of 8 bytes, on SQLite
+    python -m benchmarks.dedup --keys uuid 100 10000  # UUIDs as text, with 100 and 10,000 known
+    python -m benchmarks.dedup --catalog postgresql+psycopg://...
 
 For each number of known keys: loads of 1, of 1,000, and of a million messages into a queue with
 `dedup` and into one without. Then the bytes that the catalog grew by for each key of the million,

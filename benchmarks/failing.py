@@ -1,6 +1,6 @@
 """What traces of failures and their log cost a pool: CPU time per message, with and without.
 
-    python benchmarks/failing.py [--seconds 30] [--catalog postgresql+psycopg://… --storage DIR]
+    python -m benchmarks.failing [--seconds 30] [--catalog postgresql+psycopg://… --storage DIR]
 
 Each failure has an id in its text. While a pool runs, both are switched on and off each second, and
 the clock of the thread takes the CPU time of each call of them. What empty calls take, which is the

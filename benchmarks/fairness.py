@@ -1,8 +1,8 @@
 """Fair shares: when small tenants are served beside a large one, and what turns cost.
 
-    python benchmarks/fairness.py               # all rows, on SQLite
-    python benchmarks/fairness.py position      # one row
-    python benchmarks/fairness.py --catalog postgresql+psycopg://... position
+    python -m benchmarks.fairness               # all rows, on SQLite
+    python -m benchmarks.fairness position      # one row
+    python -m benchmarks.fairness --catalog postgresql+psycopg://... position
 
 `position`: one tenant with a million messages and 99 with 10 each, loaded together, and the large
 one first; after which part of the work the last of the 990 is fired. `cost`: CPU of firings from a

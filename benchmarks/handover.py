@@ -1,6 +1,6 @@
 """Measure how soon a query with a lower priority takes over when one with a higher priority stops.
 
-    python benchmarks/handover.py [--rounds 5] [--catalog postgresql+psycopg://… --storage DIR]
+    python -m benchmarks.handover [--rounds 5] [--catalog postgresql+psycopg://… --storage DIR]
 
 Two queries read one queue, priorities 10 and 1. While the first one wants messages, the other one
 must get none. Then the first one is stopped; or its whole process, with Spark, is killed by
@@ -28,8 +28,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
-from session import local_session
 
+from benchmarks.session import local_session
 from queue_core import Queue, Store
 from queue_core.values.address import Address
 

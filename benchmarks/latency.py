@@ -1,6 +1,6 @@
 """Measure the time from a load to its micro-batch in an idle query, and the cost of idling.
 
-    python benchmarks/latency.py [--messages 40]
+    python -m benchmarks.latency [--messages 40]
 
 A plain Python process loads a message into an idle queue. The benchmark measures the time from the
 return of the load to the start of `foreachBatch`, and until that function has the rows. Then the
@@ -21,8 +21,8 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from rich.console import Console
 from rich.table import Table
-from session import local_session
 
+from benchmarks.session import local_session
 from queue_core import Store
 
 SCHEMA = pa.schema([("number", pa.int64())])

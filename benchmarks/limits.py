@@ -1,6 +1,6 @@
 """Measure how exactly several processes keep a limit of messages per second.
 
-    python benchmarks/limits.py [--catalog URL] [--seconds 120] [--processes 8] [--rate 100]
+    python -m benchmarks.limits [--catalog URL] [--seconds 120] [--processes 8] [--rate 100]
 
 Each process has a pool whose handler only notes the time of its call. The rate error compares all
 firings with the limit. The worst window is the most messages that were fired within any second.

@@ -1,6 +1,6 @@
 """Measure durable loads of one message at a time from one process: loads per second and latency.
 
-    python benchmarks/loads.py [--loads 5000] [--catalog postgresql+psycopg://… --storage DIR]
+    python -m benchmarks.loads [--loads 5000] [--catalog postgresql+psycopg://… --storage DIR]
 
 The same run measures how long this disk takes to sync four kilobytes: no durable load is faster.
 """

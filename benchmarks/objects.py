@@ -1,6 +1,6 @@
 """Measure a typed queue: objects against the same rows as dicts, loaded, fired and read.
 
-    python benchmarks/objects.py
+    python -m benchmarks.objects
 
 Each of the rounds loads all messages into a new queue, fires them, and makes dicts or objects of
 them. The least time of each kind counts.

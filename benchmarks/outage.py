@@ -1,6 +1,6 @@
 """Stop the service that a handler calls: how many messages fail, and how soon does work go on?
 
-    python benchmarks/outage.py [--messages 1000000] [--down 600] [--batch 50] [--workers 8]
+    python -m benchmarks.outage [--messages 1000000] [--down 600] [--batch 50] [--workers 8]
                                 [--one-tenant] [--hangs] [--fair] [--in-flight 2]
                                 [--time-limit 600]
                                 [--catalog postgresql+psycopg://… --storage DIR]

@@ -1,6 +1,6 @@
 """Measure smart loads by policy: 100,000 messages against 1,000,000 queued ones of 100,000 keys.
 
-    python benchmarks/policies.py
+    python -m benchmarks.policies
 
 Each policy has its own queue, whose messages came in ten loads. The benchmark also measures a plain
 load of the same messages, and a smart load of one message.

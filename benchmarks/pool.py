@@ -1,6 +1,6 @@
 """Measure a `ConsumerPool` against a Redis list and stream: throughput, latency, and idling.
 
-    python benchmarks/pool.py [--messages 50000] [--catalog postgresql+psycopg://… --storage DIR]
+    python -m benchmarks.pool [--messages 50000] [--catalog postgresql+psycopg://… --storage DIR]
 
 The handler does nothing. Redis delivers one message at a time, each is acknowledged, and it keeps
 them in memory only. It is measured if the package redis is installed, and `redis-server` is on the

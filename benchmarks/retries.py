@@ -1,6 +1,6 @@
 """Measure how exactly failed messages come back, and what waiting messages cost a firing.
 
-    python benchmarks/retries.py [--messages 1000000] [--rounds 100]
+    python -m benchmarks.retries [--messages 1000000] [--rounds 100]
                   [--catalog postgresql+psycopg://… --empty-catalog URL --storage DIR]
 
 Times: a pool in a process of its own fails each message once. The lateness is the time of the

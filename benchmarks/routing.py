@@ -1,4 +1,4 @@
-"""Measure what routing costs: ``python benchmarks/routing.py [--messages 4000000] [--rounds 3]``.
+"""Measure what routing costs: ``python -m benchmarks.routing [--messages 4000000] [--rounds 3]``.
 
 A query of one source writes the same rows into one queue by the option ``queue``, and into 1, 10
 and 100 queues by ``queueColumn``, in turn. A line has the rates of each round, and the last one the
@@ -16,9 +16,9 @@ from pathlib import Path
 import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
-from session import local_session
 
 import pyspark_ignis  # noqa: F401 - registers the format
+from benchmarks.session import local_session
 from queue_core import Store
 
 SCHEMA = pa.schema([("number", pa.int64()), ("text", pa.string())])

@@ -1,6 +1,6 @@
 """Measure selectors over millions of waiting messages, and priorities.
 
-python benchmarks/selection.py [--messages 10_000_000] [--rounds 7]
+python -m benchmarks.selection [--messages 10_000_000] [--rounds 7]
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Measure how long a short query takes, and a query of a bare source with the same rows.
 
-    python benchmarks/startup.py [--messages 1000] [--rounds 10] [--imports]
+    python -m benchmarks.startup [--messages 1000] [--rounds 10] [--imports]
 
 Each round runs two queries to their end, with Trigger.AvailableNow in one Spark session. One reads
 rows that a bare Python source makes; the other fires as many messages from a queue. The benchmark
@@ -29,8 +29,8 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 from rich.console import Console
 from rich.table import Table
-from session import local_session
 
+from benchmarks.session import local_session
 from queue_core import Store
 
 SCHEMA = pa.schema([("number", pa.int64())])

@@ -1,7 +1,7 @@
 """CPU seconds of a copy from queue to queue, with one Spark setting changed at a time.
 
-    python benchmarks/tuning.py                  # all rows, each in a process of its own
-    python benchmarks/tuning.py --rows plain ui  # some of them
+    python -m benchmarks.tuning                  # all rows, each in a process of its own
+    python -m benchmarks.tuning --rows plain ui  # some of them
 
 The seconds are those of the driver, its JVM and its Python workers, from the start of the program
 to the end of the query. They depend less than the time of the clock on what else the machine does.

@@ -2,7 +2,7 @@
 
 It also measures to sweep, and then to shovel, a million messages.
 
-python benchmarks/verbs.py [--rounds 20]
+python -m benchmarks.verbs [--rounds 20]
 """
 
 from __future__ import annotations
