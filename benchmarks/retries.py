@@ -67,6 +67,9 @@ def work(address: Address, queue: str, log: str, ahead: float) -> None:
 
 def shift_clocks(by: float) -> None:
     """Let Python's clocks of the day be ahead."""
+    # Its extensions cannot be imported once the class of times is another one.
+    import pandas  # noqa: F401
+
     real, real_ns = time.time, time.time_ns  # noqa: TID251 - it is what is replaced
     time.time = lambda: real() + by  # noqa: TID251
     time.time_ns = lambda: real_ns() + int(by * 1e9)
@@ -88,7 +91,9 @@ def lateness(store: Store, name: str, *, ahead: float = 0.0, kill: bool = False)
         log.touch()
 
         def start() -> multiprocessing.process.BaseProcess:
-            child = context.Process(target=work, args=(store.address, name, str(log), ahead))
+            given = (store.address, name, str(log), ahead)
+            # It ends with this process, whatever happens.
+            child = context.Process(target=work, args=given, daemon=True)
             child.start()
             return child
 
