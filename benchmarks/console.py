@@ -56,7 +56,9 @@ OPEN = ("/", f"/queues/{LARGE}", "/queues/queue-0001", "/problems", f"/queues/{L
 
 #: Copies the newest samples into the past, *each* seconds apart.
 _SAMPLES = """
-    INSERT INTO samples
+    INSERT INTO samples (seconds, taken_at, queue_id, waiting, oldest_age, in_flight, sidelined,
+        retrying, dead, elapsed, new_loaded, new_fired, new_deleted, new_sidelined,
+        all_loaded, all_fired, all_deleted, all_sidelined)
     WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < :count)
     SELECT CAST(:each AS INTEGER), taken_at - i * CAST(:apart AS BIGINT), queue_id, waiting,
         oldest_age, in_flight, sidelined, retrying, dead, CAST(:apart AS BIGINT), 10, 10, 10, 0,
