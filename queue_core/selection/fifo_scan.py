@@ -63,7 +63,7 @@ class ScanConditions:
     end: int | None = None
     since: int | None = None
     now: int = 0
-    #: With groups: only suspects that were lost among so many.
+    #: With groups: only messages that were lost among so many.
     lost_among: int | None = None
 
     @property

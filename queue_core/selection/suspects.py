@@ -77,10 +77,11 @@ def parts(
     if request.magazine is not Magazine.MAIN:
         yield SuspectPart(request)
         return
+    # A consumer may be lost between the search and the firing.
     others = replace(request, rules=(*request.rules, *suspects.UNSUSPECTED))
+    rest = SuspectPart(others, wider=_among_all(request, 0))
     if not found:
-        # A consumer may be lost between the search and the firing.
-        yield SuspectPart(_apart(others))
+        yield rest
         return
     busy = False
     if isinstance(consumer, HandlingConsumer):
@@ -94,7 +95,7 @@ def parts(
     sizes = suspects.sizes(connection, *eligible(request))
     for among in sorted(sizes, reverse=True):
         yield _trial(request, among, busy)
-    yield SuspectPart(_apart(others))
+    yield rest
 
 
 def _trial(request: FireRequest, among: int, busy: bool) -> SuspectPart:
@@ -102,20 +103,17 @@ def _trial(request: FireRequest, among: int, busy: bool) -> SuspectPart:
     half = max(among // 2, 1)
     most = half if request.max_messages is None else min(request.max_messages, half)
     trial = replace(request, rules=(*request.rules, *suspects.lost_among(among)), max_messages=most)
-    if request.selection is None or not _has_groups(request):
-        return SuspectPart(trial, waits=busy)
-    # Other messages may be the heads of their groups, and then hold the suspects back.
-    selection = replace(request.selection, lost_among=among)
-    return SuspectPart(trial, wider=replace(request, selection=selection), waits=busy)
+    return SuspectPart(trial, wider=_among_all(request, among), waits=busy)
 
 
-def _apart(others: FireRequest) -> FireRequest:
-    """Leave out shards with waiting suspects, which may be the heads of groups."""
-    if not _has_groups(others):
-        return others
-    return replace(others, rules=(*others.rules, *suspects.APART))
+def _among_all(request: FireRequest, among: int) -> FireRequest | None:
+    """
+    Return the request that finds messages that were lost among so many, 0 for the others.
 
-
-def _has_groups(request: FireRequest) -> bool:
+    In queues with groups, it looks at all messages, since others may be the heads of their groups,
+    and then hold these back. None: the conditions on slices suffice.
+    """
     selection = request.selection
-    return selection is not None and any(rules.group for rules in selection.rules.values())
+    if selection is None or not any(rules.group for rules in selection.rules.values()):
+        return None
+    return replace(request, selection=replace(selection, lost_among=among))

@@ -278,7 +278,7 @@ def test_no_message_overtakes_one_of_its_group_that_was_lost_meanwhile(store, mo
 
     monkeypatch.setattr(suspects, "look", lose_meanwhile)
 
-    assert numbers_of(queue.fire(10).messages) == []
+    assert numbers_of(queue.fire(10).messages) == [1]
     monkeypatch.undo()
     assert numbers_of(queue.fire(10).messages) == [0]
 
@@ -305,6 +305,29 @@ def test_a_suspect_behind_the_head_of_its_group_waits(store):
 
     assert numbers_of(queue.fire(5).messages) == [1]
     assert numbers_of(queue.fire(5).messages) == []
+
+
+def test_a_suspect_that_came_back_behind_its_group_holds_nobody_back(store):
+    """It waits for an older message, and that does not wait for it."""
+    queue = make_queue(store, shards=1, group="customer", key="customer")
+    queue.load(orders(3, customers=2))
+    fire(queue, start(store), 1)
+    queue.load(orders(1, 3, customers=2))
+    backdate(store, HOURS)
+    assert (queue.sweep(dead_after=0), queue.shovel()) == (1, 1)
+
+    assert losses(store) == {(1, 1): 1, (0, 0): 3}
+    assert numbers_of(queue.fire(10).messages) == [1, 2]
+    assert numbers_of(queue.fire(10).messages) == []
+
+
+def test_a_suspect_that_nobody_takes_keeps_only_its_group_waiting(store):
+    queue = make_queue(store, shards=1, group="customer", key="customer")
+    queue.load(orders(6, customers=3))
+    fire(queue, start(store), 1)
+    till = start(store)
+
+    assert fire(queue, till, 9, selector="customer != 'customer-0'") == [1, 2]
 
 
 def test_a_selector_takes_suspects_and_leaves_those_that_it_does_not_match(store):

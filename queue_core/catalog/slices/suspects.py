@@ -25,7 +25,7 @@ from queue_core.catalog.slices.conditions import IN_FLIGHT, Eligible, Rules, in_
 from queue_core.catalog.slices.shard_locks import ANY_BEHIND, Backlog
 from queue_core.catalog.slices.slices import ShardKey
 from queue_core.catalog.tables import slices
-from queue_core.values.model import Magazine, State
+from queue_core.values.model import Magazine
 
 # As the index has it.
 _IS_SUSPECT = slices.c.lost_among > literal_column("0")
@@ -41,17 +41,6 @@ _HELD: Rules = (
     slices.c.ticket > _ACKNOWLEDGED.scalar_subquery(),
 )
 _MOST_HELD = select(func.max(slices.c.lost_among)).where(*_HELD)
-_OTHERS = slices.alias("suspects")
-#: The condition of slices in shards of main in which no suspects wait.
-APART: Rules = (
-    ~exists().where(
-        _OTHERS.c.queue_id == slices.c.queue_id,
-        _OTHERS.c.magazine == int(Magazine.MAIN),
-        _OTHERS.c.shard == slices.c.shard,
-        _OTHERS.c.state == int(State.LOADED),
-        _OTHERS.c.lost_among > literal_column("0"),
-    ),
-)
 
 
 def lost_among(count: int) -> Rules:
