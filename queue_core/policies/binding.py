@@ -34,6 +34,8 @@ def check(
     Without *imports*, a policy with an import path is not imported.
     """
     dedup_schema(settings.dedup, schema)
+    if settings.dedup:
+        _check_keeps("dedup", settings)
     if settings.policy is not None:
         _check_queue(key, settings, shards)
         if imports or not is_path(settings.policy):
@@ -75,10 +77,14 @@ def _check_queue(key: str | None, settings: QueueSettings, shards: int) -> None:
             "policy: a policy compares messages of one key; give the queue a key, or shards=1 to "
             "compare all of its messages"
         )
+    _check_keeps("policy", settings)
+
+
+def _check_keeps(name: str, settings: QueueSettings) -> None:
     if settings.is_rendezvous:
         raise BadOption(
-            "policy: a queue with max_size=0 has no queued messages for a policy; remove the "
-            "policy or the bound"
+            f"{name}: a queue with max_size=0 keeps no messages to compare new ones with; set "
+            f"{name} or max_size to none"
         )
 
 

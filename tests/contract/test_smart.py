@@ -145,6 +145,34 @@ def test_a_message_is_expired_by_its_own_column(store: Store, policy: str) -> No
     assert len(display.fire("all")) == 1
 
 
+@pytest.mark.parametrize(
+    "policy",
+    [
+        "drop_duplicates(kind)",
+        "merge(count(times))",
+        "latest",
+        "annihilate(text = 'a', text = 'b')",
+    ],
+)
+def test_an_expired_message_meets_nobody_in_its_own_load(store: Store, policy: str) -> None:
+    schema = pa.schema([*DISPLAY, ("_expires_at", pa.timestamp("us", "UTC"))])
+    display = make_queue(store, schema=schema, key="kind", policy=policy)
+    row = {"kind": "copying", "times": 1}
+    past = {"_expires_at": datetime(2000, 1, 1, tzinfo=UTC)}
+    display.load([{"kind": "printing", "text": "b", "times": 1}])
+    ids = display.load(
+        [
+            row | {"text": "a"} | past,
+            row | {"text": "b"},
+            row | {"kind": "printing", "text": "a"} | past,
+        ]
+    )
+    assert ids.null_count == 0
+    assert display.fire("all").messages.select(["text", "times"]).to_pylist() == 2 * [
+        {"text": "b", "times": 1}
+    ]
+
+
 def test_a_held_message_is_met_before_its_time(store: Store) -> None:
     schema = pa.schema([*DISPLAY, ("_hold_until", pa.timestamp("us", "UTC"))])
     display = make_queue(store, schema=schema, key="kind", policy="merge(count(times))")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+from typing import Any
+
 import pyarrow as pa
 
 from queue_core import Queue, Store
@@ -12,11 +15,15 @@ from tests.books import audit
 from tests.factories import make_queue, make_stager
 
 SCHEMA = pa.schema([("key", pa.string()), ("kind", pa.string()), ("n", pa.int64())])
+EXPIRING = pa.schema(
+    [("key", pa.string()), ("_expires_at", pa.timestamp("us", "UTC")), ("n", pa.int64())]
+)
+PAST = datetime(2000, 1, 1, tzinfo=UTC)
 
 
-def stage_and_load(queue: Queue, *rows: tuple[str, str, int]) -> None:
-    columns = [dict(zip(SCHEMA.names, row, strict=True)) for row in rows]
-    table = pa.Table.from_pylist(columns, SCHEMA)
+def stage_and_load(queue: Queue, *rows: tuple[Any, ...], schema: pa.Schema = SCHEMA) -> None:
+    columns = [dict(zip(schema.names, row, strict=True)) for row in rows]
+    table = pa.Table.from_pylist(columns, schema)
     stager = make_stager(queue)
     for batch in table.to_batches():
         stager.add(batch)
@@ -34,6 +41,14 @@ def test_kept_messages_of_categories_stay_in_order_of_loading(store: Store) -> N
     audit(store)
     assert queue.browse().column("n").to_pylist() == [0, 2, 3, 4]
     assert queue.fire("all").messages.column("n").to_pylist() == [0, 2, 3, 4]
+
+
+def test_an_expired_message_of_a_sink_meets_nobody(store: Store) -> None:
+    """The column of its time of expiry is read from the segment."""
+    queue = make_queue(store, schema=EXPIRING, key="key", policy="merge(sum(n))")
+    stage_and_load(queue, ("a", PAST, 1), ("a", None, 2), ("a", None, 4), schema=EXPIRING)
+    audit(store)
+    assert queue.fire("all").messages.column("n").to_pylist() == [6]
 
 
 def test_messages_of_a_sink_take_values_over_without_a_key(store: Store) -> None:

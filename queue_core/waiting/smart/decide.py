@@ -1,7 +1,7 @@
 """Decide which new messages are loaded, and which queued ones are deleted or overwritten.
 
 Pure: touches no catalog. De-duplication comes first; the policy does not see messages that it
-leaves out.
+leaves out, nor those that have expired.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ from queue_core.errors import BadOption
 from queue_core.policies import binding
 from queue_core.policies.inputs import BoundPolicy, Flags, Overwritten, PolicyInput, PolicyResult
 from queue_core.policies.numbering import matched
+from queue_core.values.column_roles import expiring
 from queue_core.values.model import QueueInfo
 from queue_core.values.rows import Numbers
 from queue_core.waiting.smart.incoming import Incoming
-from queue_core.waiting.smart.snapshot import QueuedMessages
+from queue_core.waiting.smart.snapshot import QueuedMessages, are_valid
 
 if TYPE_CHECKING:
     from queue_core.policies.builtin import Policy
@@ -89,11 +90,16 @@ def decide(
 ) -> LoadPlan:
     """Decide by the queued messages (policy) and by the known keys (de-duplication)."""
     rows = np.arange(len(incoming)) if known is None else np.flatnonzero(known.is_new)
+    kept = np.zeros(len(incoming), np.bool_)
+    kept[rows] = True
+    expires = expiring(queue.settings, queue.schema)
+    if queued is not None and expires is not None:
+        valid = are_valid(incoming.columns([expires]).column(expires), queued.now)
+        rows = rows[valid[rows]]
     result = PolicyResult(kept=np.ones(len(rows), np.bool_))
     if load_policy.policy is not None and queued is not None and len(rows):
         result = _evaluated(queue, load_policy.policy, incoming, rows, queued)
-    kept = np.zeros(len(incoming), np.bool_)
-    kept[rows[result.kept]] = True
+    kept[rows] = result.kept
     ignored = np.bincount(incoming.shards[~kept])
     overwritten_new = result.overwritten_new
     return LoadPlan(

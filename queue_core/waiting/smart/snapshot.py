@@ -54,6 +54,8 @@ class QueuedMessages:
     waiting_after: Numbers
     #: The columns that were read.
     columns: pa.Table
+    #: The time of the snapshot.
+    now: int
 
     def rows_of(self, messages: Numbers) -> dict[int, Rows]:
         """Return the rows of some messages by their segments."""
@@ -113,8 +115,7 @@ def read_queued(snapshot: Snapshot, queue: QueueInfo, columns: Sequence[str]) ->
     # Reading returns messages by shards and places too.
     messages = read_columns(snapshot.read_plan, list(read))
     if expires is not None:
-        until = messages.column(expires).cast(pa.int64()).fill_null(np.iinfo(np.int64).max)
-        valid = np.flatnonzero(until.to_numpy() > snapshot.now)
+        valid = np.flatnonzero(are_valid(messages.column(expires), snapshot.now))
         if len(valid) < len(row):
             piece, row, facts = piece[valid], row[valid], facts[valid]
             messages = messages.take(pa.array(valid))
@@ -128,7 +129,15 @@ def read_queued(snapshot: Snapshot, queue: QueueInfo, columns: Sequence[str]) ->
         retrieved=retrieved,
         waiting_after=_waiting_after(facts[:, 1], ~retrieved),
         columns=messages.select(list(columns)),
+        now=snapshot.now,
     )
+
+
+def are_valid(times: pa.ChunkedArray, now: int) -> Flags:
+    """Return which of some messages have not expired, by their times of expiry."""
+    until = times.cast(pa.int64()).fill_null(np.iinfo(np.int64).max)
+    valid: Flags = until.to_numpy() > now
+    return valid
 
 
 def _in_order(shard: Numbers, place: Numbers) -> Numbers | None:

@@ -7,7 +7,7 @@ import pytest
 
 from queue_core.errors import BadOption
 from queue_core.policies.aggregates import Take
-from queue_core.policies.binding import bind, dedup_schema
+from queue_core.policies.binding import bind, check, dedup_schema
 from queue_core.policies.builtin import Annihilate, Latest, Merge
 from queue_core.values.settings import QueueSettings
 
@@ -43,6 +43,8 @@ def test_a_queue_without_a_key_or_messages_has_no_policy():
         bind("latest", SCHEMA, None, QueueSettings())
     with pytest.raises(BadOption, match="max_size=0"):
         bind("latest", SCHEMA, "key", QueueSettings(max_size=0))
+    with pytest.raises(BadOption, match=r"dedup: .* max_size=0"):
+        check(QueueSettings(max_size=0, dedup=("n",)), SCHEMA, "key", 1)
 
 
 @pytest.mark.parametrize("names", [("tags",), ("nobody",), ("n", "n")])
