@@ -219,14 +219,14 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
         self._follows = concurrency is None and not browse
         #: From the last start on; None before.
         self._life: PoolLife | None = None
-        #: Held while the pool is being stopped: two threads may do so at once.
-        self._stopping = threading.RLock()
+        #: Held while the pool is being started or stopped: two threads may do so at once.
+        self._changing = threading.RLock()
 
     def start(self) -> ConsumerPool:
         """
         Register with the queues and start the workers. A ``with`` statement calls this.
 
-        A stopped pool can be started again.
+        A second call changes nothing. A stopped pool can be started again.
 
         Returns:
             The pool itself.
@@ -236,10 +236,16 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
             QueueTaken: Another consumer has one of the queues to itself, or *exclusive* is set and
                 a queue has another consumer.
             CatalogUnavailable: The catalog cannot be reached.
+            IgnisError: The error that ended the pool early, at the first start after it.
         """
-        self._life = PoolLife(
-            self._store, self._config, self._timeout, lambda: self._follows, self._count
-        )
+        with self._changing:
+            if self.error is not None:
+                # It raises the error, unless another call did so.
+                self.stop()
+            if self._life is None or self._life.is_stopped:
+                self._life = PoolLife(
+                    self._store, self._config, self._timeout, lambda: self._follows, self._count
+                )
         return self
 
     def run(self, timeout: Duration = STOP_SECONDS) -> None:
@@ -379,7 +385,7 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
             IgnisError: The error that ended the pool early.
         """
         seconds = check_seconds("timeout", timeout)
-        with self._stopping:
+        with self._changing:
             if self._life is None or self._life.is_stopped:
                 return
             self._life.stop(seconds)

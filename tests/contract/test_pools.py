@@ -105,7 +105,35 @@ def test_a_spare_does_nothing_while_the_active_one_lives(store, other, queue):
     assert second.messages == []
 
 
-# How a pool ends.
+# How a pool begins and ends.
+
+
+@pytest.mark.parametrize("browse", [True, False])
+def test_a_second_start_of_a_running_pool_changes_nothing(store, queue, browse):
+    """A second life showed each message a second time, and held its workers forever."""
+    recorder = Recorder()
+    pool = ConsumerPool(store, "orders", recorder, concurrency=2, browse=browse).start()
+    consumers = store.view("consumers").column("consumer").to_pylist()
+    with pool:
+        assert pool.start() is pool
+        queue.load(orders(20))
+        assert pool.drain(PATIENCE)
+    assert recorder.numbers == list(range(20))
+    assert store.view("consumers").column("consumer").to_pylist() == consumers
+    with pool:
+        assert pool.concurrency == 2
+    assert pool.concurrency == 0
+
+
+def test_a_pool_that_has_failed_says_so_at_a_second_start_and_begins_anew(store, other, queue):
+    pool = ConsumerPool(store, "orders", Recorder(), name="till", handler_timeout=0.2).start()
+    other.consumer("till")
+    eventually(lambda: pool.error is not None)
+    with pytest.raises(ConsumerFenced, match="'till' was started again elsewhere"):
+        pool.start()
+    with pool:
+        queue.load(orders(1))
+        assert pool.drain(PATIENCE)
 
 
 def test_stop_finishes_the_batches_in_hand(store, queue):
