@@ -79,8 +79,9 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "consumer",
         "Name of the consumer. A query that restarts with the same name gets back the messages "
-        "that it held, even without its checkpoint. Each source of a query needs a name of its "
-        "own. By default, a new name, which the checkpoint keeps.",
+        "that it held, even without its checkpoint; then its last batch may come twice. Each "
+        "source of a query needs a name of its own. By default, a new name, which the checkpoint "
+        "keeps.",
         check_consumer,
     ),
     Option(
