@@ -136,7 +136,7 @@ class LogSession:
         self.reached = log_ranges.reach(connection, self.queues)
         for queue in self.queues:
             if not any(name == queue.name for name, _ in self.reached):
-                root = queues.by_id(connection, queue.root).name
+                root = queues.by_id(connection, queues.present(connection, queue).root).name
                 raise BadOption(
                     f"ignis source: queue {root!r} has no log: set log on it, for example "
                     "log='7 days' in store.queue(…).admin.change_settings; it then keeps what is "
@@ -319,9 +319,9 @@ _BEGUN = (
 def _another(at: Shard, what: str, time: int = 0) -> OffsetsLost:
     since = f", and startingTimestamp={time // 1000} to begin about where it was" if time else ""
     return OffsetsLost(
-        f"the log of queue {at[0]!r} {what} shard {at[1]}, where the query has been: the "
-        "catalog was restored, has failed over, or is a new one. Start the query with a new "
-        f"checkpoint{since}"
+        f"the log of queue {at[0]!r} {what} shard {at[1]}, where the query has been: {at[0]!r} was "
+        "dropped and created anew, or the catalog was restored, has failed over, or is a new one. "
+        f"Start the query with a new checkpoint{since}"
     )
 
 

@@ -174,9 +174,10 @@ class OffsetsLost(Invalid):
     """
     The log of a queue no longer has what a query wants to read.
 
-    Raised by a query that reads a log: messages were trimmed before it has read them, or the
-    catalog is not the one that it has read before, because it was restored, failed over or is new.
-    The message names the shard and the offsets, and says how to go on.
+    Raised by a query that reads a log: messages were trimmed before it has read them, or the log is
+    not the one that it has read before, because the queue was dropped and created anew, or the
+    catalog was restored, failed over or is new. The message names the shard and the offsets, and
+    says how to go on.
     """
 
 

@@ -335,7 +335,35 @@ def test_what_cannot_be_read(store, topic, reader):
     start = each.begin()
     topic.admin.deactivate()
     topic.admin.drop()
-    with pytest.raises(NoSuchQueue):
+    with pytest.raises(
+        NoSuchQueue, match="queue 'orders' was dropped; if there is a new one, open"
+    ):
+        each.next(start)
+
+
+def test_a_queue_that_was_created_anew_is_noticed(store, topic, reader):
+    topic.load(orders(3))
+    each = reader(**EARLIEST)
+    before = each.next(each.begin())
+    topic.admin.deactivate()
+    topic.admin.drop()
+    new = make_queue(store, log="7 days")
+    for loaded, what in ((0, "ends at offset 0"), (5, "has another message at offset 2")):
+        new.load(orders(loaded))
+        with pytest.raises(OffsetsLost, match=f"{what}.*'orders' was dropped and created anew, or"):
+            reader().next(before)
+
+
+def test_a_dropped_subscription_is_named_once_its_log_is_gone(store, topic, reader):
+    billing = store.subscribe("billing", to="orders")
+    each = reader(queue="billing")
+    start = each.begin()
+    billing.admin.deactivate()
+    billing.admin.drop()
+    topic.load(orders(3))
+    assert each.numbers(each.next(start)) == [0, 1, 2]
+    topic.admin.change_settings(log=None)
+    with pytest.raises(NoSuchQueue, match="queue 'billing' was dropped"):
         each.next(start)
 
 
