@@ -44,11 +44,7 @@ def first_part(
         trial = [m for m in heads if m.lost_among == among and eligible(m)]
         if trial:
             return Part([]) if held else Part(trial, max(among // 2, 1))
-    others = [message for message in waiting if not message.lost_among]
-    if queue == GROUPED:
-        tried = {message.shard for message in waiting if message.lost_among}
-        others = [message for message in others if message.shard not in tried]
-    return Part([message for message in _heads(model, queue, others) if eligible(message)])
+    return Part([message for message in heads if not message.lost_among and eligible(message)])
 
 
 def lane_of(message: Message) -> object:
