@@ -72,7 +72,7 @@ def check(settings: QueueSettings, schema: pa.Schema, key: str | None) -> None:
             f"queue with key={settings.group!r}"
         )
     if settings.priority_aging is not None and settings.priority is None:
-        raise BadOption("priority_aging: it needs a priority; set priority too")
+        raise BadOption("priority_aging without priority: set both, or both to none")
 
 
 def _field(setting: str, name: str, schema: pa.Schema) -> pa.Field:

@@ -434,7 +434,7 @@ class QueueSettings:
                 "set one of them to none"
             )
         if self.fair_weights and self.fair_by is None:
-            raise BadOption("fair_weights: it needs a column; set fair_by too")
+            raise BadOption("fair_weights without fair_by: set both, or both to none")
         _check(
             self.queue_expiry is None or self.queue_expiry >= (self.message_expiry or 0),
             "queue_expiry",

@@ -276,6 +276,20 @@ def test_a_column_that_cannot_be_what_it_is_to_be_is_refused(
     assert store.queues() == []
 
 
+@pytest.mark.parametrize(
+    ("column", "setting", "value"),
+    [("priority", "priority_aging", 5.0), ("fair_by", "fair_weights", {"a": 2.0})],
+)
+def test_a_setting_that_needs_another_one_is_refused_with_both_ways_out(
+    store: Store, column: str, setting: str, value: Any
+) -> None:
+    settings = {column: "priority", setting: value}
+    queue = make_queue(store, schema=SCHEMA, **settings)
+    with pytest.raises(BadOption, match=f"{setting} without {column}: set both, or both to"):
+        queue.admin.change_settings(**{column: None})
+    queue.admin.change_settings(**dict.fromkeys(settings))
+
+
 def test_a_column_of_these_names_is_a_timestamp(store: Store) -> None:
     with pytest.raises(SchemaMismatch, match="_hold_until"):
         make_queue(store, schema=pa.schema([("_hold_until", pa.int64())]))

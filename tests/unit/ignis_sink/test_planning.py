@@ -213,7 +213,7 @@ def test_rows_and_options_that_do_not_fit_an_existing_queue_are_refused(
         ({"priorityAging": "soon"}, "priorityAging='soon'"),
         ({"concurrency": "200"}, "concurrency='200': use a whole number from 0 to 100"),
         ({"shovelConcurrency": "0"}, "use a whole number from 1 to 50"),
-        ({"fairWeights": '{"a": 2}'}, "set fair_by too"),
+        ({"fairWeights": '{"a": 2}'}, "fair_weights without fair_by"),
         ({"fairWeights": '{"a": 0}', "fairBy": "text"}, "use a number from 0.001"),
         ({"mode": "settle", "retry": "none"}, "retry=none is a setting of a new queue"),
         ({"policy": "latest"}, "give the queue a key"),
