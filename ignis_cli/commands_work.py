@@ -9,7 +9,7 @@ import typer
 
 from ignis_cli import logs
 from ignis_cli.app import Limit, Positive, command, duration
-from ignis_cli.display import answer
+from ignis_cli.display import answer, counted
 from ignis_cli.invocation import REFUSED, current
 from ignis_cli.logs import LogFormat
 from ignis_cli.supervising import Supervisor, end_with_supervisor, tell_supervisor
@@ -36,7 +36,7 @@ def work(
     selector: str | None = None,
     retry: str | None = None,
     breaker: str | None = None,
-    processes: Annotated[int, typer.Option(min=1, max=1024)] = 1,
+    processes: Annotated[int | None, typer.Option(min=1, max=1024)] = None,
     drain: bool = False,
     stop_after: str = "30s",
     log_format: LogFormat = LogFormat.text,
@@ -56,8 +56,8 @@ def work(
         workers: Number of threads. By default, the queues' concurrency.
         batch: Messages that a thread takes at once.
         max_bytes: Bytes of messages, fired and not settled, that the threads hold at once.
-        name: Name of the consumer. By default, one of the process. With several processes, each
-            adds its number.
+        name: Name of the consumer. By default, one of the process. With --processes, each adds its
+            number.
         output (QUEUE): Queue for the rows that the handler returns. They are loaded in the
             transaction that deletes their message.
         selector (SELECTOR): SQL condition on the messages, such as 'amount > 10'.
@@ -65,7 +65,8 @@ def work(
             default, the queues' setting.
         breaker (JSON): Circuit breaker, such as '{"of": 50, "pause": 2}'; '{}' for the defaults.
             The processes share it.
-        processes: Number of processes, each with its own threads.
+        processes: Number of processes, each with its own threads. By default, the command itself
+            works, and nothing starts it again.
         drain: End when no message is left, instead of waiting. Failed ones that are not due for
             their next attempt are left.
         stop_after (TIME): Time that the handlers have at the end; then their messages are put back.
@@ -89,9 +90,9 @@ def work(
             breaker=None if breaker is None else Breaker.parse(breaker),
         )
         # What cannot work was refused above, once for all processes.
-        counts = {} if processes > 1 else _run(pool, queue, seconds, drain=drain)
+        counts = _run(pool, queue, seconds, drain=drain) if processes is None else {}
     died = 0
-    if processes > 1:
+    if processes is not None:
         options = {
             "workers": workers,
             "batch": batch,
@@ -106,7 +107,8 @@ def work(
         arguments += [f"--{key}={value}" for key, value in options.items() if value is not None]
         arguments += ["--drain"] if drain else []
         names = [_name_of(name, number) for number in range(1, processes + 1)]
-        logs.announce(f"working on {', '.join(queue)} in {processes} processes; Ctrl-C ends")
+        where = counted(processes, "process", "processes")
+        logs.announce(f"working on {', '.join(queue)} in {where}; Ctrl-C ends")
         children = Supervisor(current.get(), [[*arguments, f"--name={each}"] for each in names])
         children.run(seconds)
         counts, died = children.counts, children.died
@@ -116,7 +118,7 @@ def work(
     text = ", ".join(f"{count:,} {outcome}" for outcome, count in sorted(counts.items()))
     text = text or "no message was handled"
     if died:
-        text += f"; not counted: what {died:,} processes that died had done"
+        text += f"; not counted: what {counted(died, 'process', 'processes')} that died had done"
     answer(text, **counts)
 
 

@@ -56,6 +56,11 @@ def count(order):
     pathlib.Path("thresholds").write_text(str(gc.get_threshold()))
     return True
 
+def fatal(order):
+    if order["number"] == 3:
+        os.kill(os.getpid(), 9)
+    return True
+
 def stuck(order):
     pathlib.Path(f"stuck-{os.getpid()}").touch()
     time.sleep(60)
@@ -278,3 +283,24 @@ def test_processes_that_die_are_started_again(store, address, shop):
     # Messages of the killed process came back with its name, and nothing stays in flight.
     (row,) = [row for row in store.view("queues").to_pylist() if row["queue"] == "orders"]
     assert row["sidelined"] == 0
+
+
+def test_one_process_that_dies_is_started_again_too(store, address, shop):
+    queue = make_queue(store)
+    queue.load(orders(5))
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "ignis_cli"),
+            *("--catalog", address.catalog, "--storage", address.storage),
+            *("work", "shop_of_test:fatal", "--queue", "orders", "--drain", "--processes", "1"),
+            *("--workers", "1", "--batch", "1", "--name", "till"),
+        ],
+        capture_output=True, text=True, check=True,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+    )  # fmt: skip
+
+    assert "working on orders in 1 process; Ctrl-C ends" in done.stderr
+    assert "processes that died had done" in done.stdout
+    assert numbers_of(queue.browse(magazine="sideline")) == [3]
+    assert queue.browse().num_rows == 0
+    assert store.view("consumers").column("consumer").to_pylist() == ["till-1"]
