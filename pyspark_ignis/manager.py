@@ -129,7 +129,9 @@ class IgnisManager:
         self._address: dict[str, Any] = dict(
             zip(("path", "catalog", "storage"), place, strict=True)
         )
-        self._shared = SharedQueries(self._consume_many, GRACE_SECONDS) if shared else None
+        self._shared = (
+            SharedQueries(self._consume_many, self._checkpoints, GRACE_SECONDS) if shared else None
+        )
         self._queries: dict[str, ManagedQuery | SharedQuery] = {
             queue: self._managed(queue, given)
             for queue, given in consume_arguments(handlers).items()
@@ -226,7 +228,7 @@ class IgnisManager:
             for managed in every:
                 managed.leave("stopped")
             if self._shared is not None:
-                self._shared.settle_in()
+                self._shared.settle_in(self._store.catalog)
             self._leader.stop()
             self._started = False
             # Not for good: the figures of a stopped manager can be read.
@@ -249,7 +251,7 @@ class IgnisManager:
                 else:
                     managed.attend([existing[queue]])
             if self._shared is not None:
-                self._shared.settle_in()
+                self._shared.settle_in(self._store.catalog)
             if self._task_query is not None:
                 self._task_query.attend([])
 

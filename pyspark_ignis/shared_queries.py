@@ -10,8 +10,12 @@ from typing import Any
 from pyspark.sql.streaming.query import StreamingQuery
 
 from pyspark_ignis.managed_query import ManagedQuery, QueueState, shape_of, stop_between_batches
+from pyspark_ignis.query_plan import consumer_of
+from queue_core.catalog.database import Catalog
+from queue_core.catalog.holders.holders import holding
 from queue_core.values.model import QueueInfo
 from queue_core.values.schema import serialize
+from queue_core.verbs.recover import give_back
 
 #: How the names of shared queries begin. Those of queues begin with a letter.
 PREFIX = "_shared-"
@@ -26,8 +30,9 @@ class SharedQueries:
     A query whose queues change is stopped between two micro-batches and started again.
     """
 
-    def __init__(self, start: Start, grace: float) -> None:
+    def __init__(self, start: Start, checkpoints: str, grace: float) -> None:
         self._start = start
+        self._checkpoints = checkpoints
         self._grace = grace
         #: The queries, and the queues of each, by the digest of their columns.
         self._queries: dict[str, ManagedQuery] = {}
@@ -43,20 +48,49 @@ class SharedQueries:
         """Let a queue belong to a query no more, from `settle_in` on."""
         self._members[digest].pop(queue, None)
 
-    def settle_in(self) -> None:
+    def settle_in(self, catalog: Catalog) -> None:
         """Start the queries whose queues have come, and start again those whose have changed."""
-        for digest, members in self._members.items():
+        of = {digest: [info for info, _ in each.values()] for digest, each in self._members.items()}
+        changed = [
+            query.running
+            for digest, query in self._queries.items()
+            if query.running is not None and query.shape != shape_of(of[digest])
+        ]
+        stop_between_batches(changed, self._grace)
+        self._give_back(catalog, {info.id: digest for digest in of for info in of[digest]})
+        for digest, infos in of.items():
             query = self._queries.get(digest)
-            if not members:
-                if query is not None:
-                    query.leave("stopped")
-                continue
-            if query is None:
-                query = self._queries[digest] = ManagedQuery(partial(self._begin, digest))
-            infos = [info for info, _ in members.values()]
-            if query.running is not None and query.shape != shape_of(infos):
-                stop_between_batches([query.running], self._grace)
-            query.attend(infos)
+            if infos:
+                if query is None:
+                    query = self._queries[digest] = ManagedQuery(partial(self._begin, digest))
+                query.attend(infos)
+            elif query is not None:
+                query.leave("stopped")
+
+    def _give_back(self, catalog: Catalog, homes: Mapping[int, str]) -> None:
+        """
+        Let messages wait again that a query holds of queues which are in another one now, or none.
+
+        *homes*: the digest of each queue. Otherwise, nobody would ask for these messages before a
+        sweep, or the query could not plan its last batch without these queues.
+        """
+        if not homes:
+            return
+        with catalog.read() as connection:
+            held = holding(connection)
+        strays = set()
+        for each in held:
+            digest = each.name.removeprefix(f"consume:{PREFIX}").partition(":")[0]
+            # Queries of another manager may have their checkpoints beside these.
+            ours = each.queue_id in homes or digest in homes.values()
+            if (
+                ours
+                and homes.get(each.queue_id) != digest
+                and each.name == consumer_of(f"{self._checkpoints}/{PREFIX}{digest}")
+            ):
+                strays.add(each.name)
+        for name in sorted(strays):
+            give_back(catalog, name)
 
     @property
     def failed(self) -> bool:

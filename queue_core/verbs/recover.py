@@ -6,6 +6,9 @@ places, without counting a delivery, and the ticket is removed. Many messages co
 each of which is whole in itself. Guard: only tickets that were never planned; a consumer that locks
 its own row is not dead. Crash before a commit: nothing of its round was changed.
 
+A query that settles its messages one by one, and that nobody will start again, gives back all that
+it holds, seen or not. Guard: a new life of its consumer, in which nobody fires or plans.
+
 A firing in Python that cannot read its messages, because the storage is unavailable, recovers its
 own ticket. Then the counters do not show the firing either. Guard: the locks of the shards.
 """
@@ -19,13 +22,13 @@ from functools import partial
 from sqlalchemy import Connection
 
 from queue_core.catalog.database import Catalog
-from queue_core.catalog.holders import tickets
+from queue_core.catalog.holders import consumers, tickets
 from queue_core.catalog.holders.consumers import DEAD_AFTER_SECONDS
 from queue_core.catalog.identity import clock
 from queue_core.catalog.records import progress
 from queue_core.catalog.slices import shard_locks
 from queue_core.catalog.slices.changes import Changes
-from queue_core.catalog.slices.conditions import Rules, held_by
+from queue_core.catalog.slices.conditions import IN_FLIGHT, Rules, held_by
 from queue_core.catalog.slices.slices import fetch
 from queue_core.catalog.transact import Rounds, transact
 from queue_core.values.model import Magazine, Ticket
@@ -70,6 +73,20 @@ def _recover_some(connection: Connection, dead_after: float, some: Mapping[int, 
     tickets.remove(connection, numbers)
     clock.confirm(connection)
     return recovered
+
+
+def give_back(catalog: Catalog, name: str) -> int:
+    """
+    Load all messages again that a consumer holds whose query settles, and end its life.
+
+    They do not count as lost: the query was not started again for them. Return how many.
+    """
+
+    def work(connection: Connection) -> int:
+        life = consumers.enlist(connection, name, beats=True, ack=consumers.SETTLES)
+        return _put_back(connection, (*held_by(life.id), *IN_FLIGHT), was_seen=True)
+
+    return transact(catalog, "recover", work)
 
 
 def recover_ticket(catalog: Catalog, ticket: Ticket) -> int:

@@ -8,6 +8,7 @@ from queue_core.catalog.holders.tickets import ticket_behind
 from queue_core.errors import ConsumerFenced
 from queue_core.values.model import Magazine
 from queue_core.verbs.acknowledge import acknowledge
+from queue_core.verbs.recover import give_back
 from tests.dump import backdate, dump
 from tests.factories import make_queue, numbers_of, orders, planned, seen
 
@@ -81,6 +82,29 @@ def test_what_was_swept_before_is_not_given_back(store, query):
 
     assert store.admin.recover(dead_after=0) == 0
     assert numbers_of(queue.browse(magazine="sideline")) == [0, 1]
+
+
+def test_a_query_that_nobody_starts_again_gives_back_all_that_it_holds(store, query):
+    """Seen or not, it counts as no delivery; others' messages stay where they are."""
+    queue = make_queue(store)
+    queue.load(orders(10))
+    ticket = planned(store, queue, query, 3)
+    seen(store, queue, ticket)
+    planned(store, queue, query, 3)
+    planned(store, queue, store.consumer("other", beats=True), 2)
+
+    assert give_back(store.catalog, "query") == 6
+    assert give_back(store.catalog, "query") == 0
+    rows = store.view("slices").select(["deliveries", "attempts", "lost", "state"]).to_pylist()
+    waiting = [each for each in rows if each["state"] == "loaded"]
+    assert {tuple(each.values())[:3] for each in waiting} == {(0, 0, 0)}
+    assert numbers_of(queue.peek()) == [0, 1, 2, 3, 4, 5, 8, 9]
+    with pytest.raises(ConsumerFenced):
+        planned(store, queue, query, 1)
+    # Its checkpoint can be used again, and has an empty batch.
+    store.consumer("query", beats=True)
+    assert len(seen(store, queue, ticket)) == 0
+    assert store.admin.fsck().num_rows == 0
 
 
 # --- held -----------------------------------------------------------------------------------------

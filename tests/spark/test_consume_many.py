@@ -1,6 +1,7 @@
 """`consume_many`: one query for many queues, each of which has a handler of its own."""
 
 import json
+import time
 
 import pyarrow as pa
 import pytest
@@ -10,7 +11,7 @@ from pyspark_ignis import IgnisManager, batch_handler, consume_many
 from queue_core import Store
 from queue_core.errors import BadOption, NoSuchQueue, SchemaMismatch
 from queue_core.handling.breaker import Breaker
-from tests.spark.rig import AVAILABLE_NOW, counts, finish, wait_until
+from tests.spark.rig import AVAILABLE_NOW, PATIENCE, counts, finish, wait_until
 
 EVENTS = pa.schema([("number", pa.int64()), ("body", pa.string())])
 
@@ -279,3 +280,97 @@ def test_queues_of_a_manager_share_a_query(rig, queues):
         assert manager.state()["bills"].status == "deactivated"
     assert rig.spark.streams.active == []
     assert {state.status for state in manager.state().values()} == {"stopped"}
+
+
+@pytest.fixture
+def manage(rig):
+    """Managers of the test's store, whose queries are shared; they end with the test."""
+    made = []
+
+    def manage(*names, handler=approve):
+        manager = IgnisManager(
+            rig.spark,
+            path=rig.path,
+            handlers=dict.fromkeys(names, handler),
+            checkpoints=rig.folder / "checkpoints",
+            tasks=(),
+            shared=True,
+        )
+        made.append(manager)
+        manager.start()
+        return manager
+
+    yield manage
+    for manager in made:
+        manager.stop(grace=0)
+
+
+def hangs(message):
+    time.sleep(PATIENCE)
+
+
+@pytest.mark.parametrize("grown", [("orders", "mails"), ("orders",)])
+def test_a_batch_that_was_not_finished_is_handled_with_other_columns_too(
+    rig, queues, manage, grown
+):
+    """Each query has messages of queues that are now in another one, and perhaps of its own."""
+    both = (queues["orders"], queues["mails"])
+    for queue in both:
+        queue.load(events(1, 2))
+    manager = manage("orders", "mails", handler=hangs)
+    wait_until(lambda: [counts(queue, "fired") for queue in both] == [[2], [2]])
+    manager.stop(grace=0)
+    assert [counts(queue, "deleted") for queue in both] == [[0], [0]]
+
+    for name in grown:
+        queues[name].admin.add_columns(pa.schema([("x", pa.int64())]))
+    manage("orders", "mails")
+    wait_until(lambda: [counts(queue, "deleted") for queue in both] == [[2], [2]])
+    for queue in both:
+        queue.load(events(3))
+    wait_until(lambda: [counts(queue, "deleted") for queue in both] == [[3], [3]])
+
+
+def test_a_batch_with_columns_that_its_query_does_not_know_goes_to_the_next_query(
+    rig, queues, manage
+):
+    orders = queues["orders"]
+    manager = manage("orders")
+    orders.load(events(1))
+    wait_until(lambda: counts(orders, "deleted") == [1])
+    (former,) = rig.store.view("consumers").column("consumer").to_pylist()
+    orders.admin.add_columns(pa.schema([("x", pa.int64())]))
+    orders.load([{**each, "x": 7} for each in events(2)])
+    wait_until(lambda: manager.state()["orders"].status == "failed")
+
+    manager.refresh()
+    # At once: a recovery would wait for a minute of silence.
+    rows = rig.store.view("consumers").to_pylist()
+    assert {each["consumer"]: each["in_flight"] for each in rows}[former] == 0
+    wait_until(lambda: counts(orders, "deleted") == [2])
+
+
+def test_another_manager_with_checkpoints_beside_these_is_left_alone(rig, queues, manage):
+    rig.store.create_queue("wide", pa.schema([("x", pa.int64())]), retry=None).load([{"x": 1}])
+    queues["orders"].load(events(1))
+    wide = manage("wide", handler=hangs)
+    wait_until(lambda: counts(rig.store.queue("wide"), "fired") == [1])
+
+    manage("orders")
+    wait_until(lambda: counts(queues["orders"], "deleted") == [1])
+    assert wide.state()["wide"].status == "running"
+    assert counts(rig.store.queue("wide"), "fired", "reloaded") == [1, 0]
+
+
+def test_what_a_queue_without_its_handler_left_waits_again(rig, queues, manage):
+    """The query that it shared goes on without it."""
+    both = (queues["orders"], queues["mails"])
+    for queue in both:
+        queue.load(events(1))
+    manager = manage("orders", "mails", handler=hangs)
+    wait_until(lambda: [counts(queue, "fired") for queue in both] == [[1], [1]])
+    manager.stop(grace=0)
+
+    manage("mails")
+    wait_until(lambda: counts(queues["mails"], "deleted") == [1])
+    assert queues["orders"].peek().num_rows == 1
