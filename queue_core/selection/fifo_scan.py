@@ -37,7 +37,9 @@ if TYPE_CHECKING:
 
 #: The least and the most rows that one step reads, which bounds vain reading.
 STEP_ROWS = (1 << 14, 1 << 18)
-#: The growth of a step while no match is found.
+#: The most slices of the first step: each costs as much as many rows.
+STEP_SLICES = 16
+#: The growth of a step while no match is found, and of the slices of each step.
 GROWTH = 4
 #: The safety factor on the rows that the matches so far suggest.
 MARGIN = 1.25
@@ -95,6 +97,7 @@ class ShardScan:
         self.done = False
         self._scanned = 0
         self._step = STEP_ROWS[0]
+        self._slices = STEP_SLICES
 
     def find(self, count: int | None) -> None:
         """Scan until *count* messages are found in total, or until the end."""
@@ -133,7 +136,8 @@ class ShardScan:
         conditions = self._conditions.eligible if grouped else self._conditions.all
         sure: list[Taken] = []
         unsure: list[Taken] = []
-        while budget > 0:
+        most, self._slices = self._slices, self._slices * GROWTH
+        while budget > 0 and len(sure) + len(unsure) < most:
             block = self._left or [(piece, piece.rows) for piece in next(self._blocks, ())]
             self._left = []
             self.done = not block

@@ -104,7 +104,7 @@ class Extent(NamedTuple):
     bytes: int
     #: How many of a replay's messages have expired by the age that the setting of its queue allows.
     expired: int = 0
-    #: How many messages a seek removes.
+    #: How many messages a seek removes, or passes in the log.
     removed: int = 0
 
 

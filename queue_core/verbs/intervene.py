@@ -47,7 +47,7 @@ from queue_core.selection.request import Candidates, FireRequest, Horizon
 from queue_core.selection.rounds import RoundPart, in_parts, still_there, untouched
 from queue_core.values.failure_kinds import BY_HAND
 from queue_core.values.ids import IdSet
-from queue_core.values.model import Magazine, QueueInfo
+from queue_core.values.model import Magazine, QueueInfo, Slice
 from queue_core.values.plan import Taken, having
 from queue_core.verbs.capacity.bounds import take_fitting
 
@@ -77,7 +77,7 @@ class Intervention:
     ids: IdSet
     #: Only messages that are in these now.
     magazines: Sequence[Magazine]
-    #: The moments since when messages that wait must not have been moved or fired, if any.
+    #: The moments since when messages must not have been moved or fired, if any.
     horizons: Mapping[Magazine, Horizon] | None = None
     #: The kind and the reason of an act `Act.SIDELINE`.
     kind: str = BY_HAND
@@ -170,7 +170,8 @@ def find(connection: Connection, queue: QueueInfo, intervention: Intervention) -
     located = id_map.located(connection, [queue.id], intervention.ids)
     here = of_few_segments(queue.id, located.segments)
     here = (*here, *in_magazines(intervention.sources), *IN_FLIGHT)
-    return having(fetch(connection, *here, *_holder(connection, queue, intervention)), located)
+    held = fetch(connection, *here, *_holder(connection, queue, intervention))
+    return having(_not_anew(intervention, held), located)
 
 
 def _prepared(intervention: Intervention, part: RoundPart) -> Prepared | None:
@@ -232,7 +233,7 @@ def _reload(
         of_holder = _holder(connection, queue, intervention)
         where = (*here, *of_segments(located.segments), *IN_FLIGHT, *of_holder)
         held = fetch(connection, *where, lock="wait")
-    taken = having(held, located)
+    taken = having(_not_anew(intervention, held), located)
     changes, moves = Changes([queue]), Moves()
     for piece, rows in taken:
         changes.reload(piece, rows)
@@ -240,6 +241,15 @@ def _reload(
     changes.apply(connection)
     moves.record(connection, queue.id, BY_HAND)
     return taken
+
+
+def _not_anew(intervention: Intervention, held: Sequence[Slice]) -> Sequence[Slice]:
+    """Leave out slices that have come back since the horizons, and were fired again."""
+    if intervention.horizons is None:
+        return held
+    return [
+        each for each in held if (each.fired_at or 0) <= intervention.horizons[each.magazine].at
+    ]
 
 
 def _holder(connection: Connection, queue: QueueInfo, intervention: Intervention) -> Rules:

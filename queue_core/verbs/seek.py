@@ -61,6 +61,12 @@ def seek(
             _check_endless(connection, info)
             cursors = logs.between(connection, root.id, cast("logs.Start", to))
         extent = copying.measure(connection, held[~own], cursors)
+        passed = {
+            shard: each._replace(cursor_end=cursors[shard].cursor)
+            for shard, each in logs.cursors(connection, info.id).items()
+            if shard in cursors and each.cursor < cursors[shard].cursor
+        }
+        removed = held[own].messages + logs.measure(connection, passed).messages
         if not dry_run:
             copying.remove_all(connection, info.id, held[own])
             if back is not None:
@@ -68,7 +74,7 @@ def seek(
             logs.place(connection, info.id, cursors)
             snapshots.attach(connection, info.id, back.detached_at if back else 0)
             acts.note(connection)
-        return extent._replace(removed=held[own].messages)
+        return extent._replace(removed=removed)
 
     return transact(catalog, "seek", work, grows=True)
 

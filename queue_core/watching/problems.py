@@ -62,6 +62,9 @@ def why(
     other = {each.kind for each in weighed(found)} - {"damaged", "full"}
     if not (other if queue.fired_per_s else other - {"behind"}):
         found += _untaken(queue)
+    if "unconsumed" not in other:
+        # The last rate may be that of a consumer that has gone since.
+        found += _alone(queue)
     found = weighed([*found, *_spaces(spaces)])
     # Nothing else counts in a queue that was given up.
     return found[:1] if queue.state == "deactivated" else found
@@ -172,7 +175,12 @@ def _breaker(each: OpenBreaker, queue: str | None, waiting: int | None = None) -
 
 
 def _unconsumed(queue: QueueFigures) -> Iterator[Problem]:
-    if queue.consumers == 0 and queue.waiting and not (queue.is_paused or queue.fired_per_s):
+    # A firing in Python is no consumer that is connected.
+    return _alone(queue) if not queue.fired_per_s else iter(())
+
+
+def _alone(queue: QueueFigures) -> Iterator[Problem]:
+    if queue.consumers == 0 and queue.waiting and not queue.is_paused:
         text = f"No consumer is connected, and {messages(queue.waiting, 'waits', 'wait')}."
         brief = (queue.longest_wait or 0) < PATIENCE
         yield problem("unconsumed", queue.name, text, queue.waiting, only_explains=brief)

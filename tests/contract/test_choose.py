@@ -175,6 +175,20 @@ def test_the_messages_of_a_living_consumer_are_reloaded_if_it_is_named(store, qu
         chosen.reload(consumer="nobody")
 
 
+def test_a_reload_leaves_messages_alone_that_were_fired_anew_since_they_were_counted(store, queue):
+    queue.load(orders(4))
+    worker = store.consumer("worker", beats=True)
+    held, other = (queue.fire(2, consumer=worker) for _ in range(2))
+    counted = queue.choose("all").only("reload", consumer="worker")
+    assert len(counted.ids) == 4
+    queue.reload(held)
+    again = queue.fire(2, consumer=worker)
+    assert again.ids.to_pylist() == held.ids.to_pylist()
+
+    assert counted.reload(consumer="worker") == 2
+    assert (queue.delete(again), queue.delete(other)) == (2, 0)
+
+
 def test_the_messages_that_a_checkpoint_asks_for_are_not_reloaded(store, queue):
     queue.load(orders(4))
     query = store.catalog.write(

@@ -15,8 +15,10 @@ from queue_core.errors import BadSelector, DamagedSegment
 from queue_core.selection import fifo_scan
 from queue_core.selection.candidates import find_candidates
 from queue_core.selection.request import FireRequest
+from queue_core.selection.scan import SliceScan
 from queue_core.selection.selection import Selection
-from tests.factories import make_queue, numbers_of, orders
+from queue_core.values.plan import Taken
+from tests.factories import load_singly, make_queue, numbers_of, orders
 from tests.storages import copy_catalog, put_catalog_back
 from tests.waiting import PATIENCE, Caller
 
@@ -95,6 +97,23 @@ def test_a_condition_holds_for_the_attempts_that_a_message_has_now(store: Store)
     queue.sideline(queue.fire("all"))
     queue.shovel()
     assert numbers_of(queue.fire("all", selector="number = _attempt").messages) == [1]
+
+
+def test_the_head_of_a_group_is_found_among_few_of_many_small_slices(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue = make_queue(store, group="customer", key="customer", shards=1)
+    load_singly(queue, 200)
+    looked = []
+    table = SliceScan.table
+
+    def noted(self: SliceScan, taken: list[Taken], columns: frozenset[str]) -> pa.Table:
+        looked.append(len(taken))
+        return table(self, taken, columns)
+
+    monkeypatch.setattr(SliceScan, "table", noted)
+    assert numbers_of(queue.fire(2).messages) == [0, 1]
+    assert 0 < sum(looked) <= 2 * fifo_scan.STEP_SLICES
 
 
 @pytest.mark.parametrize("step", [1, 1 << 14])

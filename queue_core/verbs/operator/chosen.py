@@ -100,9 +100,9 @@ class Chosen:
         Choose those of the messages that an act would change now.
 
         Their number is final: the act changes no others, also if more messages come into a state
-        that it concerns before it begins, or while it goes on. Waiting messages that are fired or
-        moved meanwhile are left alone too, even if they come back. Show the number to a person, and
-        call the act on the result::
+        that it concerns before it begins, or while it goes on. Messages that are fired or moved
+        meanwhile are left alone too, even if they come back. Show the number to a person, and call
+        the act on the result::
 
             waiting = queue.choose("all").only("delete")
             if input(f"delete {len(waiting.ids)} messages? ") == "yes":

@@ -328,3 +328,10 @@ def test_a_disk_is_critical_where_its_alert_is():
 
 def test_a_queue_that_is_well_has_no_reason():
     assert why(WELL) == []
+
+
+def test_a_rate_does_not_hide_that_its_consumer_has_gone():
+    queue = replace(WELL, consumers=0, fired_per_s=5.0, longest_wait=10.0)
+
+    assert "unconsumed" in [reason.kind for reason in why(queue)]
+    assert "unconsumed" not in [reason.kind for reason in why(replace(queue, consumers=1))]
