@@ -96,7 +96,7 @@ def shovel(
 
 @command(_INSPECT)
 def jobs(store: Store, queue: AnyName = None, *, last: Last = 100) -> None:
-    """Show the shovels that run as jobs, and their progress."""
+    """Show the shovels that run as jobs, and their progress. A dropped queue has none."""
     shown = "job queue target state moved total rate seconds_left who begun_at error"
     show(store.view("jobs", queue), shown.split(), last=last)
 

@@ -192,7 +192,9 @@ class Store(AbstractContextManager["Store"]):
 
         No message is copied. Each subscription to a queue gets every message, and has its own
         outcomes, retries and sideline. It has the columns, the key, the shards, the attributes and
-        the categories of the queue that it reads, and nothing can be loaded into it.
+        the categories of the queue that it reads, and nothing can be loaded into it. It has none of
+        its other settings: of the columns that hold messages, only ``_hold_until`` counts, unless
+        it has a ``hold_until`` of its own.
 
         With the setting ``selector``, it gets only the messages that meet this condition. A
         subscription to a subscription reads the log of the queue too, and gets what meets the
@@ -202,10 +204,11 @@ class Store(AbstractContextManager["Store"]):
             name: As that of a queue.
             to: The queue, which has the setting ``log``, or a subscription to it.
             start: Which messages it gets: those that are loaded from now on (``"latest"``), all
-                that the log still has (``"earliest"``), those that were loaded since a time, with
-                its time zone (also earlier ones of the same minute, where compaction has merged the
-                log), or those that another subscription to the same queue, given by its name, has
-                not taken in.
+                that the log still has (``"earliest"``), those that the log got since a time, with
+                its time zone (a little later than their ``_loaded_at``; also earlier ones of the
+                same minute, where compaction has merged the log), or those that another
+                subscription to the same queue, given by its name, has not taken in. That one may
+                have taken in more than it has handled, for instance by a browse or a selector.
             **settings: Fields of `QueueSettings`, except ``log``, ``policy``, ``dedup``,
                 ``fair_by``, ``max_size``, ``max_bytes``, ``attributes`` and ``categories``.
 

@@ -38,10 +38,11 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
     worker fires a batch of messages, calls the handler, and settles the batch. It sleeps while no
     message waits, and a load by any process wakes it. While the catalog or the storage is
     unavailable, the pool logs the error once, and tries again once a second. When one of several
-    queues is deactivated or dropped, the pool goes on with the others. If the handler returns
-    True or raises an *ignorable* exception, the message is deleted. Any other result, any other
-    exception, or a call that takes too long sidelines the message, until it is tried again. If the
-    handler raises `Later`, it gets the message again after a time, and the message has not failed.
+    queues is deactivated, dropped or detached from its log, the pool goes on with the others. If
+    the handler returns True or raises an *ignorable* exception, the message is deleted. Any other
+    result, any other exception, or a call that takes too long sidelines the message, until it is
+    tried again. If the handler raises `Later`, it gets the message again after a time, and the
+    message has not failed.
 
     Args:
         store: The store that has the queues.

@@ -347,9 +347,12 @@ class QueueAdmin:
         detached subscription is attached again.
 
         Args:
-            to: ``"earliest"``, ``"latest"``, a time with its time zone, or the name of a snapshot.
+            to: ``"earliest"``, ``"latest"``, a time with its time zone, as in `Store.subscribe`, or
+                the name of a snapshot.
             force: Whether to remove messages in flight as well. Their consumers' settlements then
-                change nothing, as after a sweep.
+                change nothing, as after a sweep. But those by ids, such as a pool's, find a message
+                that the same consumer has fired again by then: end the pool before you resume the
+                subscription.
             dry_run: Whether to count the messages without changing anything.
 
         Returns:

@@ -49,11 +49,12 @@ class Copying:
 
         Args:
             to: The name of the new queue.
-            since: Which messages it gets: those that were loaded at a time with its time zone or
-                later; by default, all that the log still has. Of loads that compaction has merged,
-                it is exact to the minute. Or, as for `Store.subscribe`,
-                the place of a subscription by its name.
-            until: Only those that were loaded before this time, or up to the place of a
+            since: Which messages it gets: those that the log got at a time with its time zone or
+                later, which is a little later than their ``_loaded_at``; by default, all that the
+                log still has. Of loads that compaction has merged, it is exact to the minute. Or,
+                as for `Store.subscribe`, the place of a subscription by its name: what it has
+                taken in from the log, whether it has handled it or not.
+            until: Only those that the log got before this time, or up to the place of a
                 subscription. By default, until now.
             selector: Only messages that meet this SQL condition.
             dry_run: Whether to count the messages without creating the queue.

@@ -453,7 +453,8 @@ class Queue(Copying, Looking, Settling):
         Messages that wait for their time are moved too; dead messages are not. Messages that enter
         the sideline during the call stay there, and so do messages that would expire in main. A
         bounded queue takes only as many messages as it has room for, and a ring or a rendezvous
-        takes all. Source: IgnisMQ.
+        takes all. In a subscription, they come before those that it has not taken in from the log.
+        Source: IgnisMQ.
 
         Args:
             limit: At most this many messages, 1 or more. By default, the setting ``shovel_limit``.
@@ -476,7 +477,7 @@ class Queue(Copying, Looking, Settling):
 
         Raises:
             BadOption: An argument is out of range, or the queue *to* has a policy or ``dedup``, is
-                a ring or a rendezvous.
+                a ring, a rendezvous or a subscription.
             NoSuchQueue: The queue was dropped, or the store has no queue *to*.
             SchemaMismatch: The messages do not fit the columns of the queue *to*.
             BadSelector: *selector* cannot be understood.
@@ -520,7 +521,8 @@ class Queue(Copying, Looking, Settling):
         Start a shovel as a job, which any process with side tasks runs and continues after a crash.
 
         The view ``jobs`` shows its progress, and `StoreAdmin.cancel` ends it. It moves the messages
-        that are in the sideline now, and waits where the target is full.
+        that are in the sideline now, and waits where the target is full. It goes with the queue
+        when that is dropped.
 
         Args:
             limit: As in `shovel`. By default, no limit.
@@ -536,7 +538,7 @@ class Queue(Copying, Looking, Settling):
             The id of the job.
 
         Raises:
-            BadOption: As in `shovel`.
+            BadOption: As in `shovel`, but for a subscription *to*: the job fails then.
             BadSelector: As in `shovel`.
             BadOutcome: As in `shovel`.
             NoSuchQueue: As in `shovel`.
@@ -564,10 +566,11 @@ class Queue(Copying, Looking, Settling):
         """
         Sideline messages that were fired too long ago and never settled.
 
-        Messages of living consumers are left alone. A dead streaming query may get its messages
-        back when it restarts with its checkpoint (option ``sweepable``), so they are left alone
-        too. If it will not restart, pass its name as *consumer*. Waiting messages that were fired
-        too often (``max_deliveries``) are also sidelined. Source: IgnisMQ.
+        Messages of living consumers are left alone, but a consumer of a plain `fire` sends no
+        heartbeat: its messages are swept by their age alone. A dead streaming query may get its
+        messages back when it restarts with its checkpoint (option ``sweepable``), so they are left
+        alone too. If it will not restart, pass its name as *consumer*. Waiting messages that were
+        fired too often (``max_deliveries``) are also sidelined. Source: IgnisMQ.
 
         Args:
             older_than: Seconds, or a text such as ``"15m"`` or a ``timedelta``, since the firing, 0

@@ -400,7 +400,8 @@ COLUMNS = {
     "traces": _TRACES,
     #: One row for each shard in which a transaction of a side task moved messages.
     "reports": _REPORTS,
-    #: One row for each shovel that runs as a job; ended jobs are kept for a week.
+    #: One row for each shovel that runs as a job; ended jobs are kept for a week. A dropped queue
+    #: takes its jobs with it.
     "jobs": _JOBS,
     #: One row for each act of a person that has changed something, kept for 90 days.
     "acts": _ACTS,

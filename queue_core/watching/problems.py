@@ -198,7 +198,8 @@ def _stuck(queue: QueueFigures) -> Iterator[Problem]:
     text += f"sweep_after, for up to {age(queue.stuck_for)}"
     holders = _holding_for(queue, queue.settings.sweep_after)
     if queue.stuck and holders:
-        more = f" and {len(holders) - 1} more hold them." if holders[1:] else " holds them."
+        them = "it" if queue.stuck == 1 else "them"
+        more = f" and {len(holders) - 1} more hold {them}." if holders[1:] else f" holds {them}."
         text += f": {placed(holders[0])}{more}"
         yield _held("stuck", queue, holders[0], "If its handler hangs,", text, queue.stuck)
     elif queue.stuck:
@@ -224,7 +225,8 @@ def _limits(queue: QueueFigures) -> Iterator[Problem]:
     for each in queue.causes.limits if queue.waiting else ():
         limit, text = each.limit, None
         if limit.in_flight is not None and each.in_flight >= limit.in_flight:
-            text = f"{messages(each.in_flight)} are in flight; it gives more when one is settled."
+            text = f"{messages(each.in_flight, 'is', 'are')} in flight; it gives more when one is "
+            text += "settled."
             others = [name for name, count in each.shared_by if count and name != queue.name]
             who = f" ignis why {others[0]} says who holds its messages." if others else ""
             text += _users(each) + who

@@ -236,6 +236,7 @@ def of_limit(limit, in_flight=0, tokens=None, opens_in=0.0):
         (because(holders=[HUNG]), "Consumer till (process 488 on vm) holds 40 messages, the first"),
         (because(holders=[HUNG]) | {"waiting": 0}, "holds 40 messages, the first for 5 min."),
         (of_limit(limit(in_flight=2), 2), "Its limit(in_flight=2) is reached: 2 messages are in"),
+        (of_limit(limit(in_flight=1), 1), "1 message is in flight; it gives more"),
         (of_limit(limit(per_second=10), 0, 0, 0.5), "it gives more in 0.5 s."),
         (of_limit(limit(per_second=10), 0, 1) | {"fired_per_s": 9.5}, "it hands out 9.5/s."),
         ({"in_flight": 3, "fired_per_s": 0.0}, "3 messages are in flight."),
@@ -271,6 +272,7 @@ STUCK = {"stuck": 40, "stuck_for": 1500.0} | because(holders=[replace(HUNG, held
     ("change", "said"),
     [
         (STUCK, "for up to 25 min: till (process 488 on vm) holds them."),
+        (STUCK | {"stuck": 1}, "for up to 25 min: till (process 488 on vm) holds it."),
         (because(holders=[replace(HUNG, silent_for=99.0)]), "Consumer till (process 488 on vm) h"),
     ],
 )
