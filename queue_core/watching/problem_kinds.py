@@ -90,7 +90,7 @@ KINDS = {
     "detached": Kind(
         _WARNING,
         "Detached subscriptions",
-        'Start its consumers, then attach it: store.queue("{queue}").admin.attach(); or drop it.',
+        'Attach it: store.queue("{queue}").admin.attach(), and start its consumers; or drop it.',
     ),
     "paused": Kind(
         _NOTE, "Paused queues", "Resume it when the reason is gone: ignis resume {queue}.", "resume"
