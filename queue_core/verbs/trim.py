@@ -35,7 +35,7 @@ def trim(catalog: Catalog, queue: QueueInfo) -> int:
     """
     Remove what exceeds the limits of a queue's log, in rounds; return how many messages.
 
-    Raises `CatalogUnavailable` if the clock may have jumped, or as `logs.hold` does.
+    Raises `CatalogUnavailable` if the clock may have jumped.
     """
     clock.check(catalog)
     with catalog.read() as connection:
@@ -60,11 +60,9 @@ def _end(connection: Connection, snapshot_ids: Sequence[int]) -> None:
 
 
 def _trim(connection: Connection, queue: QueueInfo) -> int:
-    limits = queue.settings.log_limits
-    # A look without locks comes first, since most logs have nothing to trim.
-    if not logs.find_old(connection, queue.id, limits, 1).upto or not logs.hold(connection, queue):
+    if not logs.hold(connection, queue.id):
         return 0
-    old = logs.find_old(connection, queue.id, limits, ROUND_ROWS)
+    old = logs.find_old(connection, queue.id, queue.settings.log_limits, ROUND_ROWS)
     logs.trim(connection, queue.id, old)
     clock.confirm(connection)
     moves = Moves()

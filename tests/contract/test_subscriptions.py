@@ -12,14 +12,7 @@ from sqlalchemy import select
 from queue_core import ConsumerPool, Retry, Store
 from queue_core.catalog.slices import amounts
 from queue_core.catalog.tables import log_slices
-from queue_core.errors import (
-    BadName,
-    BadOption,
-    CatalogUnavailable,
-    DamagedSegment,
-    NoSuchQueue,
-    QueueExists,
-)
+from queue_core.errors import BadName, BadOption, DamagedSegment, NoSuchQueue, QueueExists
 from queue_core.queue import creating
 from queue_core.selection.demand import Demand
 from queue_core.support import faults
@@ -412,24 +405,6 @@ def test_a_transaction_of_the_caller_takes_in_what_it_needs(store, topic, settin
         connection.commit()
     assert sorted(numbers_of(fired.messages) + drained(reader)) == list(range(10))
     in_order(store)
-
-
-@pytest.mark.postgres
-def test_a_transaction_of_the_caller_keeps_no_other_reader_waiting_for_a_trim(on_postgres):
-    store, topic = on_postgres, make_queue(on_postgres, log="7 days")
-    readers = [store.subscribe(name, to="orders") for name in ("billing", "shipping")]
-    topic.load(orders(10))
-    for reader in readers:
-        reader.browse()
-    with closing(caller_of(store)) as caller, caller.connected() as connection:
-        assert len(readers[0].within(connection).fire(1)) == 1
-        assert topic.admin.trim() == 0, "nothing is old, so that it needs no lock"
-        log_earlier(store, 10 * 86_400)
-        with pytest.raises(CatalogUnavailable, match="'orders': a transaction that has not ended"):
-            topic.admin.trim()
-        assert len(readers[1].fire(1)) == 1
-    assert topic.admin.trim() == 10
-    assert store.admin.fsck().to_pylist() == []
 
 
 @pytest.mark.parametrize("selector", [None, "number <> 3"])

@@ -43,15 +43,13 @@ from queue_core.catalog.slices.slices import ShardKey, execute_each
 from queue_core.catalog.slices.tails import Tail
 from queue_core.catalog.tables import log_slices, logs, queues, shard_locks, shards
 from queue_core.catalog.tables import segments as segment_rows
-from queue_core.errors import BadOption, CatalogUnavailable, NoSuchQueue
+from queue_core.errors import BadOption, NoSuchQueue
 from queue_core.values.log_limits import LogLimits
 from queue_core.values.model import Extent, Magazine, QueueInfo
 from queue_core.values.rows import Rows
 
 #: How far the clock of a machine that names a time may be ahead of the catalog's, in microseconds.
 SOON = 60_000_000
-#: Seconds to wait for the lock of a reader.
-LOCK_SECONDS = 0.5
 
 _INSERT = insert(log_slices).inline()
 _OF_QUEUE = logs.c.queue_id == bindparam("queue")
@@ -364,35 +362,15 @@ def _oldest_first(
     return heapq.merge(*read, key=attrgetter("logged_at"))
 
 
-def hold(connection: Connection, queue: QueueInfo) -> bool:
+def hold(connection: Connection, queue_id: int) -> bool:
     """
     Keep others from reading a log until the transaction ends; return whether there is one.
 
     Subscriptions read it while they have the locks of their shards. A new one holds the log itself.
-    Raises `CatalogUnavailable` as `lock_readers` does.
     """
     readers = _READERS.order_by(shard_locks.c.queue_id, shard_locks.c.shard)
-    lock_readers(connection, queue, readers.with_for_update(), {"queue": queue.id})
-    return bool(connection.execute(_HOLD, {"queue": queue.id}).all())
-
-
-def lock_readers(
-    connection: Connection, queue: QueueInfo, locking: Select[Any], given: Mapping[str, int]
-) -> Sequence[Row[Any]]:
-    """
-    Return the rows of shards that read a queue's log, by a statement that locks them.
-
-    Raises `CatalogUnavailable` if another transaction keeps one of them: it may be one of a caller,
-    and those who fire from the others would wait for its end.
-    """
-    try:
-        with dialect.of(connection).waiting(connection, LOCK_SECONDS):
-            return connection.execute(locking, given).all()
-    except dialect.StillLocked as error:
-        raise CatalogUnavailable(
-            f"queue {queue.name!r}: a transaction that has not ended holds messages of a "
-            "subscription to its log; try again when it has"
-        ) from error
+    connection.execute(readers.with_for_update(), {"queue": queue_id}).all()
+    return bool(connection.execute(_HOLD, {"queue": queue_id}).all())
 
 
 def trim(connection: Connection, queue_id: int, old: Old) -> None:
