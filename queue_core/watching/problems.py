@@ -175,8 +175,9 @@ def _breaker(each: OpenBreaker, queue: str | None, waiting: int | None = None) -
 
 
 def _unconsumed(queue: QueueFigures) -> Iterator[Problem]:
-    # A firing in Python is no consumer that is connected.
-    return _alone(queue) if not queue.fired_per_s else iter(())
+    # Plain firings may take messages although no consumer is connected.
+    if not queue.fired_per_s:
+        yield from _alone(queue)
 
 
 def _alone(queue: QueueFigures) -> Iterator[Problem]:
