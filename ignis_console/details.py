@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
+from sqlalchemy import Connection
 
-from ignis_console import readers, redrives
-from ignis_console.readers import Log, Reader
+from ignis_console import redrives
 from ignis_console.redrives import RECENT_MICROS, Redrive
 from queue_core.catalog import dialect, queues
 from queue_core.catalog.records import acts
 from queue_core.store import Store
 from queue_core.values.json_text import HIDDEN
+from queue_core.values.model import QueueInfo
 from queue_core.watching import present, space, views
 from queue_core.watching.blocked import look
 from queue_core.watching.causes import Blocked, Holder
@@ -29,6 +31,23 @@ MARKS = 50
 MOST_LOOKED_AT = 100_000
 #: The times that the charts can show: seconds of each sample, and seconds in all.
 SPANS = {"hour": (10, 3600), "day": (60, 86_400), "month": (3600, 30 * 86_400)}
+#: A row of the view ``subscriptions``, with the bytes that the log ``keeps`` for it.
+Reader: TypeAlias = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """The log of a queue."""
+
+    messages: int
+    #: Uncompressed.
+    bytes: int
+    #: When the first of its messages came; null: it has none.
+    oldest_at: datetime | None
+    #: The bytes that its setting keeps.
+    by_setting: int
+    #: The bytes that it keeps for snapshots, by their names.
+    by_snapshots: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +118,7 @@ def read_queue(store: Store, name: str, span: str) -> Details:
         history = present.read_samples(connection, info.id, each, begin)
         marked = acts.rows(connection, [name], MARKS)
         own = redrives.of_queue(connection, name, now - RECENT_MICROS)
-        log, reading = readers.of_queue(connection, info)
+        log, reading = _log_of(connection, info)
     rules: list[Blocked] = []
     if 0 < (figures.waiting or 0) <= MOST_LOOKED_AT and not figures.fired_per_s:
         rules = look(store.catalog, store.storage.uri, info)
@@ -141,3 +160,26 @@ def read_sideline(store: Store, queue: str) -> tuple[int, pa.Table, pa.Table]:
         now, uri = dialect.read_clock(connection), store.storage.uri
         rows, traces = (views.read(connection, name, queue, uri) for name in ("sideline", "traces"))
         return now, rows, traces
+
+
+def _log_of(connection: Connection, queue: QueueInfo) -> tuple[Log | None, tuple[Reader, ...]]:
+    """Return the log of a queue and its readers; of a subscription, no log and its own row."""
+
+    def rows(view: str) -> list[dict[str, Any]]:
+        return list(views.read(connection, view, queue, "").to_pylist())
+
+    readers = rows("subscriptions")
+    if queue.settings.log is None:
+        return None, tuple(readers)
+    kept = {(row["kept_by"], row["subscription"]): row["bytes"] for row in rows("retained")}
+    shards = rows("logs")
+    log = Log(
+        sum(row["messages"] for row in shards),
+        sum(row["bytes"] for row in shards),
+        min((row["oldest_at"] for row in shards if row["oldest_at"]), default=None),
+        kept.pop(("log", None)),
+        {name: size for (by, name), size in kept.items() if by == "snapshot"},
+    )
+    return log, tuple(
+        row | {"keeps": kept.get(("subscription", row["queue"]), 0)} for row in readers
+    )

@@ -4,13 +4,13 @@ Beside the tables, the database gets views for tools that read SQL: present figu
 They hold nothing. ignis itself does not read them: its own views run the same statements.
 """
 
-from collections.abc import Callable
 from typing import Any, Protocol
 
 from sqlalchemy import Connection, Float, Select, cast, insert, inspect, select, update
 
-from queue_core.catalog import dialect, log_step, version_step
+from queue_core.catalog import dialect
 from queue_core.catalog.databases.error_codes import LACKING
+from queue_core.catalog.format_steps import STEPS
 from queue_core.catalog.holders import named_locks
 from queue_core.catalog.record_tables import samples as sample_rows
 from queue_core.catalog.records import samples
@@ -27,12 +27,6 @@ OLDEST = 1
 
 #: The names of the views.
 FIGURES, SAMPLES = "queue_figures", "queue_samples"
-
-#: ``STEPS[n]`` turns a catalog of format n into one of format n + 1. A step never changes. It uses
-#: no `Table`, because those have the newest format. It renames or removes all that changes its
-#: meaning, so that an older ignis that still has the catalog open gets an error and never misreads
-#: a row.
-STEPS: dict[int, Callable[[Connection], None]] = {1: log_step.take, 2: version_step.take}
 
 
 class StoreCreation(Protocol):

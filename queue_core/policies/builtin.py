@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -11,9 +12,7 @@ import pyarrow as pa
 from queue_core.errors import BadOption, BadSelector
 from queue_core.policies.aggregates import Take
 from queue_core.policies.decisions import NEWEST, OLDEST, ORDERS
-from queue_core.policies.inputs import BoundPolicy, Flags, PolicyInput, PolicyResult
-from queue_core.policies.matching import cancel
-from queue_core.policies.merging import merged
+from queue_core.policies.inputs import BoundPolicy, Flags, Overwritten, PolicyInput, PolicyResult
 from queue_core.policies.numbering import check_comparable, first_of, last_of, matched, ranks
 from queue_core.selector import Selector
 from queue_core.values.names import nearest
@@ -287,3 +286,107 @@ def _check_takes(
 def _check_order(order: str) -> None:
     if order not in ORDERS:
         raise BadOption(f"order={order!r}{nearest(str(order), ORDERS)}; use {' or '.join(ORDERS)}")
+
+
+def merged(
+    inputs: PolicyInput, takes: Sequence[Take], into_queued: Numbers, groups: Numbers
+) -> PolicyResult:
+    """
+    Return the result when the messages of each group merge into its first one.
+
+    *groups* has the group of each new message, numbered from 0. *into_queued* has the queued
+    message that is the first of each group, or -1 if the first is the group's first new message.
+    """
+    count = len(into_queued)
+    first_new = first_of(groups, count)
+    kept = np.zeros(len(groups), np.bool_)
+    kept[first_new[into_queued < 0]] = True
+    # Only groups in which a message takes values are numbered and folded.
+    takes_over = np.bincount(groups[~kept], minlength=count) > 0
+    number = np.cumsum(takes_over) - 1
+    into = into_queued[takes_over]
+    into_new = first_new[takes_over]
+    rest = np.flatnonzero(~kept)
+    order = np.concatenate([np.arange(len(into)), number[groups[rest]]])
+    queued, new = np.flatnonzero(into >= 0), np.flatnonzero(into < 0)
+    values = {}
+    for take in takes:
+        firsts = _interleaved(
+            inputs.queued.column(take.column).take(pa.array(into[queued])),
+            inputs.new.column(take.column).take(pa.array(into_new[new])),
+            np.argsort(np.concatenate([queued, new])),
+        )
+        others = inputs.new.column(take.column).take(pa.array(rest))
+        column = pa.chunked_array([*firsts.chunks, *others.chunks], firsts.type)
+        values[take.column] = take.fold(column, order, len(into))
+    return PolicyResult(
+        kept=kept,
+        overwritten=_overwritten(into[queued], values, queued),
+        overwritten_new=_overwritten(into_new[new], values, new),
+    )
+
+
+def _interleaved(one: pa.ChunkedArray, other: pa.ChunkedArray, order: Numbers) -> pa.ChunkedArray:
+    both = pa.chunked_array([*one.chunks, *other.chunks], one.type)
+    return both.take(pa.array(order))
+
+
+def _overwritten(rows: Numbers, values: dict[str, pa.Array], groups: Numbers) -> Overwritten:
+    return Overwritten(
+        rows=rows, values={name: column.take(pa.array(groups)) for name, column in values.items()}
+    )
+
+
+def cancel(
+    inputs: PolicyInput, openings: Numbers, opens: Flags, closes: Flags, order: str
+) -> PolicyResult:
+    """
+    Let new messages close openings of their key, in the given *order*; both are cancelled.
+
+    *openings* are the queued openings, the oldest first. Each new message *opens*, *closes*, or
+    does neither. A closing without an opening does nothing.
+    """
+    queued, new, keys = inputs.queued_keys[openings], inputs.new_keys, inputs.keys
+    events = np.flatnonzero(opens | closes)
+    events = events[np.argsort(new[events], kind="stable")]
+    step = np.where(closes[events], -1, 1)
+    key = new[events]
+    depth, matched = _depths(key, step, np.bincount(queued, minlength=keys)[key])
+    closed = np.zeros(len(new), np.bool_)
+    closed[events[matched]] = True
+    opened = np.zeros(len(new), np.bool_)
+    if order == OLDEST:
+        gone = np.bincount(key[matched], minlength=keys)
+        all_keys = np.concatenate([queued, new[opens]])
+        taken = ranks(all_keys) < gone[all_keys]
+        opened[np.flatnonzero(opens)] = taken[len(queued) :]
+        return PolicyResult(kept=~(opened | closed), deleted=openings[taken[: len(queued)]])
+    # An opening raises the depth to its own level; the next closing at this level closes it.
+    standing = (step > 0) | matched
+    level = np.concatenate([ranks(queued) + 1, (depth + (step < 0))[standing]])
+    of_key = np.concatenate([queued, key[standing]])
+    is_close = np.concatenate([np.zeros(len(queued), np.bool_), (step < 0)[standing]])
+    by_level = np.lexsort((level, of_key))
+    same = (np.diff(of_key[by_level]) == 0) & (np.diff(level[by_level]) == 0)
+    taken = np.zeros(len(level), np.bool_)
+    taken[by_level[:-1]] = same & is_close[by_level][1:] & ~is_close[by_level][:-1]
+    opened[events[standing][taken[len(queued) :]]] = True
+    return PolicyResult(kept=~(opened | closed), deleted=openings[taken[: len(queued)]])
+
+
+def _depths(key: Numbers, step: Numbers, begin: Numbers) -> tuple[Numbers, Flags]:
+    """Return how many openings are open after each event, and which events closed one."""
+    if not len(key):
+        return np.empty(0, np.int64), np.empty(0, np.bool_)
+    first = np.diff(key, prepend=-1) != 0
+    total = np.cumsum(step)
+    offset = np.where(first, total - step, 0)
+    offset = offset[np.maximum.accumulate(np.where(first, np.arange(len(key)), 0))]
+    free = begin + total - offset
+    # The minimum of each key so far: each key is shifted below all earlier ones.
+    group = np.cumsum(first)
+    far = int(free.max() - free.min()) + 1
+    least = np.minimum(np.minimum.accumulate(free - group * far) + group * far, 0)
+    before = np.where(first, 0, np.concatenate([[0], least[:-1]]))
+    matched = (step < 0) & (least == before)
+    return free - least, matched

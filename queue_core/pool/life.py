@@ -25,16 +25,17 @@ from queue_core.handling.breaker import name_for
 from queue_core.handling.failure_log import FAILURES
 from queue_core.handling.results import name_of
 from queue_core.pool.breaking import PoolBreaker
+from queue_core.pool.browsing import BrowsingSource
 from queue_core.pool.config import PoolConfig
 from queue_core.pool.credit import Credit
 from queue_core.pool.dispatcher import QueueDispatcher, close_dispatcher, open_dispatcher
 from queue_core.pool.held_bytes import HeldBytes
 from queue_core.pool.output import known_output
-from queue_core.pool.source import MessageSource
-from queue_core.pool.source_choice import magazine_of, source_of
+from queue_core.pool.source import AcquiringSource, MessageSource
 from queue_core.pool.transactions import Transactions
 from queue_core.pool.worker import WorkerContext
 from queue_core.pool.workers import Workers
+from queue_core.queue import Queue
 from queue_core.store import Store
 from queue_core.support.interruption import check
 from queue_core.support.loop import Loop
@@ -403,3 +404,35 @@ class PoolLife:
             return
         except IgnisError as error:
             self._fail(error)
+
+
+def magazine_of(config: PoolConfig, queue: Queue) -> Magazine:
+    """Return the magazine of a queue that a pool takes messages from."""
+    return queue.opened.demanded(config.demand).magazine
+
+
+def source_of(
+    config: PoolConfig,
+    queue: Queue,
+    consumer: Consumer,
+    on_available: Callable[[], None],
+    held: HeldBytes,
+    breaker: PoolBreaker | None,
+) -> MessageSource:
+    """Return the source of a queue of a pool."""
+    read = config.contract.read
+    if config.browse:
+        magazine = magazine_of(config, queue)
+        return BrowsingSource(queue, consumer, read, magazine, on_available, held)
+    return AcquiringSource(
+        queue,
+        consumer,
+        read,
+        config.demand,
+        prefetch=config.may_prefetch,
+        on_available=on_available,
+        held=held,
+        retry=config.contract.retry,
+        breaker=breaker,
+        output=config.output,
+    )

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from contextlib import nullcontext
+from contextlib import ExitStack, closing, nullcontext
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -12,17 +13,29 @@ import pyarrow.compute as pc
 
 from queue_core.errors import BadOption
 from queue_core.handling.contract import Contract, Ignorable, MagazineHandler
-from queue_core.handling.handler import BatchHandler, RowHandler
+from queue_core.handling.deadline import Deadline
+from queue_core.handling.handler import (
+    BatchHandler,
+    HandlerRunner,
+    RowHandler,
+    batch_handler,
+    takes_batches,
+)
 from queue_core.handling.output import OUTPUT, OutputRows
 from queue_core.handling.results import refusal
 from queue_core.handling.verdicts import SETTLEMENT
+from queue_core.pool.batch import PoolBatch, settlement_of, without_committed
+from queue_core.pool.held_batch import HeldBatch
+from queue_core.pool.held_bytes import HeldBytes
 from queue_core.pool.output import PoolOutcomes, PoolOutput, check_output, known_output
+from queue_core.pool.source import AcquiringSource
+from queue_core.pool.transactions import Transactions
 from queue_core.queue import Queue
+from queue_core.selection.demand import Demand
 from queue_core.testing.handled import Handled
-from queue_core.testing.transacting import run_in_transactions
 from queue_core.values.durations import Duration
 from queue_core.values.ipc import unpack
-from queue_core.values.model import Magazine
+from queue_core.values.model import Magazine, Ticket
 from queue_core.values.outcomes import Settlement
 from queue_core.values.retry import Retry
 from queue_core.values.settings import is_whole
@@ -200,3 +213,54 @@ def _new(store: Store, before: dict[str, Any]) -> dict[str, pa.Table]:
 def _browsed(store: Store, name: str) -> pa.Table:
     queue = store.queue(name)
     return pa.concat_tables([queue.browse(), queue.browse(magazine="sideline")])
+
+
+def run_in_transactions(
+    queue: Queue,
+    ticket: Ticket,
+    messages: Sequence[pa.RecordBatch],
+    runner: HandlerRunner,
+    magazine: str,
+    retry: Retry | None,
+) -> tuple[pa.Table, pa.Table]:
+    """
+    Give the messages of a ticket to a handler.
+
+    Args:
+        queue: Their queue.
+        ticket: The ticket that holds them.
+        messages: The messages, in batches.
+        runner: The handler, and how it is called.
+        magazine: The magazine that they were fired from.
+        retry: The policy for failed messages. With None, the setting ``retry``.
+
+    Returns:
+        The outcomes of all messages, and those that are still to be settled.
+    """
+    source = AcquiringSource(
+        queue,
+        ticket.consumer,
+        list,
+        Demand(magazine=queue.opened.magazine(magazine)),
+        prefetch=False,
+        on_available=lambda: None,
+        held=HeldBytes(),
+        retry=retry,
+    )
+    with ExitStack() as stack:
+        handler: Any = runner.handler
+        if runner.timeout is not None:
+            # The time is that of the handler alone, without the beginning and the commit.
+            call = stack.enter_context(Deadline(runner.timeout)).call
+            handler = partial(call, runner.handler)
+            if takes_batches(runner.handler):
+                handler = batch_handler(handler)
+        transactions = stack.enter_context(
+            closing(Transactions(queue.store.catalog, handler, runner.on_none))
+        )
+        held = [HeldBatch(each, 0) for each in messages if each.num_rows]
+        batches = [PoolBatch(each, source, runner, transactions) for each in held]
+        for batch in batches:
+            batch.handle()
+    outcomes = settlement_of(batches)
+    return outcomes, without_committed(outcomes, batches)

@@ -24,8 +24,8 @@ from queue_core.errors import (
 )
 from queue_core.segments import stager
 from queue_core.segments.storage import Storage
+from queue_core.upkeep.backup.backup import Hold
 from queue_core.upkeep.backup.folder import BackupFolder
-from queue_core.upkeep.backup.hold import Hold
 from queue_core.upkeep.backup.verify import verify
 from queue_core.waiting.publish import publish_once
 from tests.books import audit
@@ -236,7 +236,7 @@ def test_a_hold_that_ended_spoils_the_backup_and_not_the_next_one(store, queue, 
 
 
 def test_a_hold_is_renewed_while_it_lasts(store, monkeypatch):
-    monkeypatch.setattr("queue_core.upkeep.backup.hold.RENEWED_SECONDS", 0.01)
+    monkeypatch.setattr("queue_core.upkeep.backup.backup.RENEWED_SECONDS", 0.01)
 
     def latest():
         with store.catalog.read() as connection:

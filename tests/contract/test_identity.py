@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import delete, select
 
-from ignis_sink.intake import Intake
+from ignis_sink.load import Intake
 from ignis_sink.message import Target
 from queue_core import Store
 from queue_core.catalog.tables import facts

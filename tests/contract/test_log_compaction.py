@@ -13,7 +13,7 @@ from queue_core.catalog.tables import id_map, log_slices, segments, shard_locks,
 from queue_core.errors import DamagedSegment
 from queue_core.segments import stager
 from queue_core.support import faults
-from queue_core.upkeep.tasks import compaction, compaction_plan, log_compaction
+from queue_core.upkeep.tasks import compaction, compaction_plan
 from queue_core.values.column_stats import stats_from_json
 from tests.books import audit, leftover_files
 from tests.dump import load_earlier, log_earlier, log_in_a_minute, set_time
@@ -133,7 +133,7 @@ def test_no_cursor_is_ever_within_a_merged_row(store, topic, taken, rows, attach
 
 
 def test_rows_of_different_minutes_large_rows_and_new_ones_stay(store, topic, monkeypatch):
-    monkeypatch.setattr(log_compaction, "SMALL_BYTES", 1_000)
+    monkeypatch.setattr(compaction, "SMALL_BYTES", 1_000)
     for ago in (6, 5):
         logged(store, topic, 4, ago=ago)
     logged(store, topic, 50, each=50)

@@ -10,7 +10,7 @@ import pytest
 
 from queue_core import Queue, Store
 from queue_core.errors import QueueDeactivated, QueueFull
-from queue_core.waiting.smart import prepare
+from queue_core.waiting.smart import load
 from queue_core.waiting.smart.load import TRIES
 from tests.factories import make_queue
 
@@ -23,18 +23,18 @@ Act = Callable[[], object]
 
 def meanwhile(monkeypatch: pytest.MonkeyPatch, act: Act, times: int = 1) -> list[int]:
     """Act after each of the first decisions; return the number of decisions, which grows."""
-    decide, decisions = prepare.decide, [0]
+    decide, decisions = load.decide, [0]
 
     def then_act(*args: Any) -> Any:
         plan = decide(*args)
         decisions[0] += 1
         if decisions[0] <= times:
-            monkeypatch.setattr(prepare, "decide", decide)
+            monkeypatch.setattr(load, "decide", decide)
             act()
-            monkeypatch.setattr(prepare, "decide", then_act)
+            monkeypatch.setattr(load, "decide", then_act)
         return plan
 
-    monkeypatch.setattr(prepare, "decide", then_act)
+    monkeypatch.setattr(load, "decide", then_act)
     return decisions
 
 

@@ -6,37 +6,60 @@ alone. Guard: the new segment is written outside of any transaction. The transac
 place takes the locks of the shards, and only slices that are exactly as they were read. Messages
 that were fired meanwhile stay as they are. Crash before the commit: a file that no slice names,
 which vacuum removes. Crash after it: the catalog names the messages in their new segment.
+
+Of a log, small rows become one before subscriptions take them, each with a new segment. Ids,
+offsets and the slices of all queues stay the same. Guard: `log_merging`.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 from sqlalchemy import Connection
 
-from queue_core.catalog import queues
+from queue_core.catalog import queue_changes, queues
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.records import acts, progress
 from queue_core.catalog.records.publications import claim
 from queue_core.catalog.records.task_log import Moves
-from queue_core.catalog.slices import id_map, parts, read_plans, rewritable, shard_locks
+from queue_core.catalog.slices import (
+    id_map,
+    intake,
+    log_merging,
+    parts,
+    read_plans,
+    rewritable,
+    shard_locks,
+)
 from queue_core.catalog.slices import segments as segment_rows
 from queue_core.catalog.slices.changes import Changes
 from queue_core.catalog.slices.conditions import WAITING, in_queue, in_shards, these
+from queue_core.catalog.slices.log_merging import Neighbours
 from queue_core.catalog.slices.rewritable import Worth
 from queue_core.catalog.slices.slices import fetch
 from queue_core.catalog.transact import transact
+from queue_core.errors import DamagedSegment
 from queue_core.segments.reader import read_table
 from queue_core.segments.rewriter import Repacked, RewriteGroup, kept_columns, repack
 from queue_core.segments.stager import removed_if_refused
 from queue_core.segments.storage import Storage
 from queue_core.support import faults
-from queue_core.upkeep.tasks import compaction_plan, log_compaction
-from queue_core.upkeep.tasks.compaction_plan import AGE, SMALL_BYTES, SPARSE, Unit, units
+from queue_core.upkeep.tasks import compaction_plan
+from queue_core.upkeep.tasks.compaction_plan import (
+    AGE,
+    SMALL_BYTES,
+    SPARSE,
+    UNIT_BYTES,
+    Unit,
+    units,
+)
 from queue_core.upkeep.tasks.task import Share, TaskContext
 from queue_core.values.model import Magazine, QueueInfo, Staged, State
+from queue_core.values.rows import Rows
 
 #: A run of the task ends once it has looked at this many slices; the next run continues.
 ROUND_SLICES = 1 << 16
@@ -53,9 +76,7 @@ def run(context: TaskContext, queue: QueueInfo) -> int:
         with context.catalog.read() as connection:
             is_large = bool(parts.large(connection, [queue]))
         if is_large:
-            merged = log_compaction.merge(
-                context.catalog, context.storage, queue, ROUND_SLICES, context.share
-            )
+            merged = merge_log(context.catalog, context.storage, queue, ROUND_SLICES, context.share)
             return merged + _compact_parts(context.catalog, context.storage, queue, context.share)
     return compact(context.catalog, context.storage, queue, ROUND_SLICES, context.share)
 
@@ -73,11 +94,7 @@ def with_work(catalog: Catalog, some: Sequence[QueueInfo]) -> list[QueueInfo]:
         others = [queue for queue in some if queue.id not in large]
         ids = [queue.id for queue in others]
         places = rewritable.promising(connection, ids, _worth()) if ids else {}
-        logged = {
-            queue.id
-            for queue in some
-            if log_compaction.find(connection, queue, range(queue.shards))
-        }
+        logged = {queue.id for queue in some if _mergeable(connection, queue, range(queue.shards))}
     found = large | places.keys() | logged
     return [queue for queue in some if queue.id in found]
 
@@ -99,7 +116,7 @@ def compact(
     with catalog.read() as connection:
         places = rewritable.promising(connection, [queue.id], _worth()).get(queue.id, {})
     rewritten, _ = _compact_places(catalog, storage, queue, _of_share(places, share), most)
-    return rewritten + log_compaction.merge(catalog, storage, queue, most, share)
+    return rewritten + merge_log(catalog, storage, queue, most, share)
 
 
 def _of_share(
@@ -252,3 +269,94 @@ def _put_in_place(
         )
     changes.apply(connection)
     moves.record(connection, queue.id, "compact")
+
+
+def _mergeable(connection: Connection, queue: QueueInfo, shards: Iterable[int]) -> list[Neighbours]:
+    """Return rows of a queue's log, if it has one, that are worth merging."""
+    if queue.settings.log is None:
+        return []
+    readers = queue_changes.subscriptions(connection, queue.id)
+    settings = [queues.by_id(connection, reader).settings for reader in readers]
+    # What a reader takes from a row expires with the oldest message.
+    expiries = [each.shortest_expiry for each in settings if each.shortest_expiry is not None]
+    age = min((int(expiry * 1e6 * AGE) for expiry in expiries), default=log_merging.MINUTE)
+    return [
+        rows
+        for shard in shards
+        for rows in log_merging.find(connection, queue.id, shard, SMALL_BYTES, UNIT_BYTES, age)
+    ]
+
+
+def merge_log(
+    catalog: Catalog, storage: Storage, queue: QueueInfo, most: int | None, share: Share
+) -> int:
+    """
+    Merge the small rows of a queue's log; return how many messages were rewritten.
+
+    It ends once it has merged *most* rows, by default never, in the shards of *share*. Each new row
+    has its own transaction. Raises `DamagedSegment`, once all others are merged.
+    """
+    rewritten = looked = 0
+    found, damage = True, None
+    while found and (most is None or looked < most):
+        with catalog.read() as connection:
+            each = _mergeable(connection, queue, share.shards(queue))
+        found = False
+        for rows in each:
+            try:
+                count = _merge_rows(catalog, storage, queue, rows)
+            except DamagedSegment as error:
+                count, damage = 0, error
+            progress.add(count)
+            rewritten += count
+            looked += len(rows)
+            found = found or count > 0
+    if damage is not None:
+        raise damage
+    return rewritten
+
+
+def _merge_rows(catalog: Catalog, storage: Storage, queue: QueueInfo, rows: Neighbours) -> int:
+    """Let neighbouring rows of a log become one; return how many messages they have."""
+    key = (queue.id, int(Magazine.MAIN), rows[0].shard)
+    pieces = [intake.as_slice(key, row, 0) for row in rows]
+    with catalog.read() as connection:
+        if {row.segment_id for row in rows} - segment_rows.present(
+            connection, [row.segment_id for row in rows]
+        ):
+            # They were trimmed.
+            return 0
+        # The present queue, because messages with newer columns must keep them.
+        current = queues.still_there(connection, queue)
+        pairs = ((piece, piece.rows) for piece in pieces)
+        reading = read_plans.build(connection, [current], pairs, storage.uri)
+    messages = read_table(reading, kept_columns(current))
+    # Row numbers have gaps, and offsets have none.
+    all_rows, oldest = Rows.span(0, messages.num_rows), min(piece.loaded_at for piece in pieces)
+    whole = replace(pieces[0], rows=all_rows, loaded_at=oldest)
+    staged, (repacked,) = repack(storage, current, [RewriteGroup((whole,))], messages)
+    faults.point("merge.written")
+    work = partial(_put_row_in_place, storage, current, rows, staged, repacked)
+    with removed_if_refused(storage, [staged]):
+        return transact(catalog, "merge", work, grows=True)
+
+
+def _put_row_in_place(
+    storage: Storage,
+    queue: QueueInfo,
+    rows: Neighbours,
+    staged: Staged,
+    repacked: Repacked,
+    connection: Connection,
+) -> int:
+    claim(connection, storage, [staged])
+    if not log_merging.merge(connection, queue, rows, staged, repacked):
+        if staged.location is not None:
+            segment_rows.discard(connection, [staged.location])
+        return 0
+    count = len(repacked.rows)
+    moves = Moves()
+    moves.count(rows[0].shard, count, f"{len(rows)} rows of the log", "1 row of the log")
+    moves.record(connection, queue.id, "compact")
+    acts.note(connection, count)
+    return count

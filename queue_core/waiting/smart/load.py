@@ -12,7 +12,8 @@ vacuum removes. Crash after it: as after a load.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -22,25 +23,82 @@ from sqlalchemy import Connection
 from queue_core.catalog import queues
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.holders import named_locks, waiters
+from queue_core.catalog.records import dedup
 from queue_core.catalog.records.publications import claim, is_new_load
-from queue_core.catalog.slices import segments, shard_locks
+from queue_core.catalog.slices import id_map, segments, shard_locks
 from queue_core.catalog.slices.changes import Changes
 from queue_core.errors import Conflict, IgnisError, QueueFull
+from queue_core.policies.inputs import PolicyResult
+from queue_core.segments.key_bytes import key_bytes
+from queue_core.segments.rewriter import Repacked
 from queue_core.segments.stager import remove_refused, remove_staged
 from queue_core.segments.storage import Storage
 from queue_core.values.ids import ids_from
-from queue_core.values.model import Batch, Magazine, QueueInfo, Staged
+from queue_core.values.model import Batch, Magazine, QueueInfo, Slice, Staged, State
+from queue_core.values.rows import EMPTY, Rows
 from queue_core.verbs.capacity.bounds import CapacityExceeded, OnFull
 from queue_core.waiting.admission import Admission
 from queue_core.waiting.bounded_load import commit_load, load_bounded
-from queue_core.waiting.smart.apply import apply_result
-from queue_core.waiting.smart.decide import LoadPolicy
+from queue_core.waiting.smart.decide import LoadPlan, LoadPolicy, columns_read, decide
 from queue_core.waiting.smart.incoming import Incoming, IncomingRows, IncomingSegments
-from queue_core.waiting.smart.prepare import PreparedLoad, prepare
-from queue_core.waiting.smart.validate import StaleSnapshot, validate
+from queue_core.waiting.smart.rewrite import Rewritten, plan_rewrite, rewrite
+from queue_core.waiting.smart.snapshot import QueuedMessages, read_queued, take_snapshot
+from queue_core.waiting.smart.validate import ReadSet, StaleSnapshot, validate
 
 #: How often a load is decided before the shards are locked.
 TRIES = 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class PreparedLoad:
+    """A decided load, all of whose segments are durable."""
+
+    plan: LoadPlan
+    #: The queued messages that the policy saw; None without a policy.
+    queued: QueuedMessages | None
+    #: What was known of the messages; None without de-duplication.
+    known: dedup.KnownKeys | None
+    read_set: ReadSet
+    #: The segments of the new messages.
+    staged: tuple[Staged, ...]
+    #: The segments of queued messages with new values.
+    rewritten: tuple[Rewritten, ...]
+
+
+def prepare(
+    connection: Connection,
+    storage: Storage,
+    queue: QueueInfo,
+    load_policy: LoadPolicy,
+    incoming: Incoming,
+    shards: Collection[int],
+) -> PreparedLoad:
+    """Decide by the present state of the catalog, and write the needed segments."""
+    queued = known = None
+    if load_policy.policy is not None:
+        snapshot = take_snapshot(connection, storage.uri, queue, shards, load_policy.policy)
+        queued = read_queued(snapshot, queue, columns_read(queue, load_policy.policy))
+    if len(load_policy.dedup):
+        columns = incoming.columns(load_policy.dedup.names).cast(load_policy.dedup)
+        known = dedup.known(connection, queue.id, key_bytes(columns), load_policy.window)
+    plan = decide(queue, load_policy, incoming, queued, known)
+    rewritten: list[Rewritten] = []
+    if queued is not None and len(plan.result.overwritten):
+        parts = plan_rewrite(connection, storage.uri, queue, queued, plan.result.overwritten)
+        rewritten = rewrite(storage, parts)
+    try:
+        staged = incoming.stage(plan.kept, plan.overwritten_new)
+    except BaseException:
+        remove_staged(storage, (one.staged for one in rewritten))
+        raise
+    return PreparedLoad(
+        plan=plan,
+        queued=queued,
+        known=known,
+        read_set=ReadSet.of(queued, plan.result),
+        staged=tuple(staged),
+        rewritten=tuple(rewritten),
+    )
 
 
 class SmartLoad:
@@ -275,3 +333,64 @@ def of_staged(
         schemas = {(queue.name, version): data for version, data in older.items()}
     incoming = IncomingSegments(queue, storage, staged, schemas)
     return SmartLoad(catalog, storage, queue, load_policy, incoming)
+
+
+def apply_result(
+    connection: Connection,
+    queue: QueueInfo,
+    queued: QueuedMessages,
+    result: PolicyResult,
+    rewritten: Sequence[Rewritten],
+    locked: Sequence[Slice],
+    changes: Changes,
+) -> None:
+    """Delete and overwrite queued messages; *locked* are the slices from `validate`."""
+    waiting = [piece for piece in locked if piece.state is State.LOADED]
+    _move_to_new_segments(connection, queue, rewritten, waiting, changes)
+    deleted = queued.rows_of(result.deleted)
+    for piece in locked:
+        changes.remove(piece, piece.rows & deleted.get(piece.segment_id, EMPTY), "replaced")
+
+
+def _move_to_new_segments(
+    connection: Connection,
+    queue: QueueInfo,
+    rewritten: Sequence[Rewritten],
+    waiting: Sequence[Slice],
+    changes: Changes,
+) -> None:
+    """Let slices name messages in their new segments, if the messages still wait."""
+    for one in rewritten:
+        segment_id, _ = segments.publish(connection, queue.id, one.staged)
+        ids, rows = [], []
+        for part in one.parts:
+            (source,) = part.group.pieces
+            old = source.rows.numbers()
+            for piece in waiting:
+                if piece.segment_id != source.segment_id:
+                    continue
+                common = piece.rows & source.rows
+                if not common:
+                    continue
+                at = np.flatnonzero(np.isin(old, common.numbers(), assume_unique=True))
+                ids.append(part.ids[at])
+                rows.append(part.rows[at])
+                _put(changes, piece, common, part, Rows.of_numbers(part.rows[at]), segment_id)
+        id_map.record(connection, queue.id, segment_id, np.concatenate(ids), np.concatenate(rows))
+
+
+def _put(
+    changes: Changes, piece: Slice, old: Rows, part: Repacked, new: Rows, segment_id: int
+) -> None:
+    changes.cut(piece, old)
+    changes.put(
+        piece,
+        old,
+        state=int(State.LOADED),
+        segment_id=segment_id,
+        row_start=new.start,
+        row_stop=new.stop,
+        bitmap=new.to_bytes(),
+        bytes=part.piece.bytes_of(new),
+        stats=part.piece.stats,
+    )

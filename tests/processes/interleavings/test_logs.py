@@ -9,7 +9,7 @@ from sqlalchemy import select
 from queue_core import Store
 from queue_core.catalog.slices import segments as segment_rows
 from queue_core.catalog.tables import log_slices, segments
-from queue_core.upkeep.tasks.log_compaction import merge
+from queue_core.upkeep.tasks.compaction import merge_log
 from queue_core.upkeep.tasks.task import Share
 from queue_core.values.outcomes import Settlement
 from queue_core.verbs.settle import settle
@@ -48,7 +48,7 @@ def compacts(name):
 
 def merges(store):
     """As a compaction of the log, which is of messages that were logged in one minute."""
-    return merge(store.catalog, store.storage, store.queue("orders").info, None, Share())
+    return merge_log(store.catalog, store.storage, store.queue("orders").info, None, Share())
 
 
 def drops(name):
