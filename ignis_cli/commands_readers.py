@@ -9,10 +9,10 @@ from typer import Argument
 
 from ignis_cli.app import Name, Where, Yes, ask, command
 from ignis_cli.display import answer, counted
-from ignis_cli.setting_values import parse_settings
 from ignis_cli.tables import show
 from queue_core import Queue, Store
 from queue_core.values.model import Extent
+from queue_core.values.setting_texts import parse_settings
 from queue_core.watching.wording import size
 
 _CHANGE = "Change"

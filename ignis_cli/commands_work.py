@@ -15,7 +15,7 @@ from ignis_cli.logs import LogFormat
 from ignis_cli.supervising import Supervisor, end_with_supervisor, tell_supervisor
 from queue_core import Breaker, ConsumerPool, IgnisError
 from queue_core.errors import BadOption
-from queue_core.pool.held_bytes import MAX_BYTES
+from queue_core.pool.held import MAX_BYTES
 from queue_core.support.collector import pass_over_all
 from queue_core.support.import_paths import imported, is_path
 from queue_core.values.names import check_consumer, of_process

@@ -6,24 +6,37 @@ from functools import partial
 from urllib.parse import quote
 
 from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.responses import RedirectResponse, Response
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
-from ignis_console import acting, logins, openapi, several
+from ignis_console import acting, openapi, several
 from ignis_console.actions import ACTIONS
 from ignis_console.ask import Ask
+from ignis_console.auth import SESSION_SECONDS, address_of
 from ignis_console.config import ConsoleOptions
 from ignis_console.console import Console
 from ignis_console.guard import Guard
 from ignis_console.page_table import Page
 from ignis_console.pages import PAGES
 from ignis_console.passwords import Role
-from ignis_console.rendering import ROOT, STATIC
-from ignis_console.web import Call, Handler, failure, guarded, in_json, page, status_of
+from ignis_console.rendering import ROOT, STATIC, render
+from ignis_console.web import (
+    Call,
+    Handler,
+    failure,
+    fields_of,
+    guarded,
+    in_json,
+    page,
+    read_body,
+    status_of,
+)
 from queue_core import __version__
 from queue_core.errors import BadOption, IgnisError, Invalid, NoSuchQueue
 from queue_core.store import Store
@@ -36,7 +49,7 @@ OPEN = ("/login", "/static")
 def create_app(store: Store, options: ConsoleOptions) -> Starlette:
     """Return the application; its console is `Starlette.state.console`, which the caller closes."""
     console = Console(store, options)
-    routes: list[Route | Mount] = [*logins.routes(console)]
+    routes: list[Route | Mount] = [*_logins(console)]
     for each in PAGES:
         routes.append(_route(console, each.path, partial(_page, each), Role.LOOK))
         routes.append(_route(console, each.api, partial(_twin, each), Role.LOOK))
@@ -139,3 +152,79 @@ class _Static(StaticFiles):
         response = await super().get_response(path, scope)
         response.headers["Cache-Control"] = "public, max-age=31536000, immutable"
         return response
+
+
+def _logins(console: Console) -> list[Route]:
+    """Return the routes of logins; a console behind a proxy has none, because the proxy logs in."""
+    if console.auth.by_proxy:
+        return []
+
+    async def form(request: Request) -> Response:
+        key = request.query_params.get("key")
+        wanted = own_path(request.query_params.get("next", "/"))
+        if key and console.auth.key is not None:
+            return await run_in_threadpool(_log_in, console, request, "", key, wanted)
+        return _login_form(console, wanted)
+
+    async def submitted(request: Request) -> Response:
+        fields, _ = fields_of(request, await read_body(request))
+        name, password = fields.get("name", ""), fields.get("password", "")
+        wanted = own_path(fields.get("next", "/"))
+        return await run_in_threadpool(_log_in, console, request, name, password, wanted)
+
+    return [
+        Route("/login", form, methods=["GET"]),
+        Route("/login", submitted, methods=["POST"]),
+        Route("/logout", guarded(console, _log_out, Role.LOOK), methods=["POST"]),
+    ]
+
+
+def own_path(text: str) -> str:
+    """Return a path of the console; that of the first page for any other address."""
+    inside = text.startswith("/") and not text.startswith("//")
+    return text if inside and "\\" not in text and text.isprintable() else "/"
+
+
+def _log_in(console: Console, request: Request, name: str, password: str, wanted: str) -> Response:
+    try:
+        token = console.auth.log_in(name, password, address_of(request))
+    except HTTPException as error:
+        text = f"{error.detail[:1].upper()}{error.detail[1:]}."
+        return _login_form(console, wanted, text, error.status_code)
+    if token is None:
+        wrong = "name and password" if console.auth.key is None else "key"
+        return _login_form(console, wanted, f"There is no login with this {wrong}.", 401)
+    response = RedirectResponse(wanted, 303)
+    response.set_cookie(
+        console.auth.cookie(request),
+        token,
+        max_age=int(SESSION_SECONDS),
+        httponly=True,
+        secure=console.auth.is_secure(request),
+        # Lax, so that a link in an alert leads to its page. Forms bring a token besides.
+        samesite="lax",
+        path=f"{ROOT.get()}/",
+    )
+    return response
+
+
+def _log_out(call: Call) -> Response:
+    cookie = call.console.auth.cookie(call.request)
+    call.console.auth.log_out(call.request.cookies.get(cookie, ""))
+    response = RedirectResponse("/login", 303)
+    secure = call.console.auth.is_secure(call.request)
+    response.delete_cookie(cookie, path=f"{ROOT.get()}/", secure=secure)
+    return response
+
+
+def _login_form(
+    console: Console, wanted: str, error: str | None = None, status: int = 200
+) -> Response:
+    text = render(
+        "login.html",
+        identity=None,
+        by_key=console.auth.key is not None,
+        wanted=wanted,
+        error=error,
+    )
+    return HTMLResponse(text, status)

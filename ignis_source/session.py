@@ -9,25 +9,27 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from sqlalchemy import Connection
 
 from ignis_source.firing import Linger, TicketFirer, tickets_of
 from ignis_source.offset import Offset
 from ignis_source.options import SourceOptions
 from ignis_source.presence import QueryPresence
-from ignis_source.progress import Progress
 from ignis_source.queue_refresh import located
 from ignis_source.requests import Requests
 from queue_core.catalog.holders import consumers, interests
 from queue_core.catalog.holders.tickets import ticket_behind
 from queue_core.catalog.identity.handle import StoreHandle
 from queue_core.catalog.poller import Watch
+from queue_core.catalog.slices import amounts, shard_locks
 from queue_core.errors import BadOption
 from queue_core.selection.request import Horizon
 from queue_core.support import faults
-from queue_core.values.model import Consumer, QueueInfo, ReadPlan, TicketRange
+from queue_core.values.model import Consumer, Magazine, QueueInfo, ReadPlan, TicketRange
 from queue_core.values.names import listed
 from queue_core.values.schema import output_schema
 from queue_core.verbs.quarantine import quarantine
@@ -46,6 +48,9 @@ _log = logging.getLogger(__name__)
 TIDY_SECONDS = 60.0
 #: Seconds that a micro-batch with a probe may take, before another process may probe.
 _PROBE_SECONDS = 60.0
+#: Seconds for which figures are shown again. The sizes of messages are added up over all slices.
+FRESH_SECONDS = 1.0
+_SIZES_FRESH_SECONDS = 10.0
 
 
 class Session:
@@ -306,3 +311,40 @@ def _breaker(store: StoreHandle, options: SourceOptions) -> SharedBreaker | None
 
     name = breaker.name or name_for(options.queues)
     return SharedBreaker(store.catalog, breaker, name, _PROBE_SECONDS)
+
+
+class Progress:
+    """Reads the figures, and remembers them for a moment."""
+
+    def __init__(self, store: StoreHandle, magazine: Magazine) -> None:
+        self._store = store
+        self._magazine = magazine
+        self._found: dict[str, float | None] = {}
+        self._read_at = self._sized_at = float("-inf")
+        self._bytes: int | None = None
+
+    def figures(self, queue_ids: Sequence[int]) -> dict[str, float | None]:
+        """Return the figures of some queues together, at most a second old."""
+        now = time.monotonic()
+        if now - self._read_at > FRESH_SECONDS:
+            with self._store.catalog.read() as connection:
+                if now - self._sized_at > _SIZES_FRESH_SECONDS:
+                    self._bytes = amounts.size(connection, queue_ids, self._magazine)
+                    self._sized_at = now
+                self._found = self._read(connection, queue_ids)
+            self._read_at = time.monotonic()
+        return self._found | {"bytes": self._bytes}
+
+    def _read(self, connection: Connection, queue_ids: Sequence[int]) -> dict[str, float | None]:
+        # Not at the top: a query's start does not wait for it.
+        from queue_core.catalog.records import figures
+
+        backlog = shard_locks.backlog(connection, queue_ids, self._magazine)
+        rows = figures.read(connection, queue_ids)
+        ages = [row.oldest_age / 1e6 for row in rows if row.oldest_age is not None]
+        return {
+            "waiting": sum(shard.waiting for shard in backlog.values()),
+            "oldest_age": max(ages, default=None),
+            "in_flight": sum(row.in_flight or 0 for row in rows),
+            "sidelined": sum(row.sidelined or 0 for row in rows),
+        }

@@ -14,7 +14,7 @@ from queue_core.handling.deadline import interruptibly
 from queue_core.handling.handler import HandlerRunner, joint_settlement
 from queue_core.handling.output import Fitted
 from queue_core.handling.took import CallTimes
-from queue_core.pool.held_batch import HeldBatch
+from queue_core.pool.held import HeldBatch
 from queue_core.pool.source import MessageSource
 from queue_core.pool.transactions import Transactions
 from queue_core.support.trace_context import handled_for

@@ -14,8 +14,7 @@ import pyarrow as pa
 
 from queue_core.catalog.holders.tickets import Window, close_tickets
 from queue_core.errors import ConsumerFenced, Unavailable
-from queue_core.pool.held_batch import HeldBatch
-from queue_core.pool.held_bytes import HeldBytes
+from queue_core.pool.held import HeldBatch, HeldBytes
 from queue_core.pool.prefetch import Prefetch
 from queue_core.pool.source import Columns, MessageSource
 from queue_core.queue import Queue

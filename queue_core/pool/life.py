@@ -27,9 +27,8 @@ from queue_core.handling.results import name_of
 from queue_core.pool.breaking import PoolBreaker
 from queue_core.pool.browsing import BrowsingSource
 from queue_core.pool.config import PoolConfig
-from queue_core.pool.credit import Credit
 from queue_core.pool.dispatcher import QueueDispatcher, close_dispatcher, open_dispatcher
-from queue_core.pool.held_bytes import HeldBytes
+from queue_core.pool.held import Credit, HeldBytes
 from queue_core.pool.output import known_output
 from queue_core.pool.source import AcquiringSource, MessageSource
 from queue_core.pool.transactions import Transactions

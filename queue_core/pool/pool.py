@@ -6,27 +6,24 @@ import threading
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
-from typing import TYPE_CHECKING
 
 from queue_core.errors import BadOption, IgnisError
 from queue_core.handling.breaker import Breaker
 from queue_core.handling.contract import Contract, Ignorable, MagazineHandler
 from queue_core.handling.handler import BatchHandler, RowHandler
 from queue_core.pool.config import BATCH, PoolConfig, checked
-from queue_core.pool.held_bytes import MAX_BYTES
+from queue_core.pool.held import MAX_BYTES
 from queue_core.pool.life import PoolLife
 from queue_core.pool.pressure import Pressure
 from queue_core.pool.signals import asked_to_end
 from queue_core.pool.timings import STOP_SECONDS
 from queue_core.selection.demand import Demand
+from queue_core.selection.selection import AnySelector
 from queue_core.store import Store
 from queue_core.support.interruption import shielded
 from queue_core.values.durations import Duration, check_seconds, check_timeout
 from queue_core.values.model import BY_SHARD, magazine_of
 from queue_core.values.retry import Retry
-
-if TYPE_CHECKING:
-    from queue_core.selection.selection import AnySelector
 
 
 @shielded

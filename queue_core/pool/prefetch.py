@@ -12,7 +12,7 @@ import threading
 import time
 from collections import deque
 
-from queue_core.pool.held_batch import HeldBatch
+from queue_core.pool.held import HeldBatch
 from queue_core.pool.timings import LINGER_SECONDS
 
 #: A firing takes at most this many times the messages that were requested.

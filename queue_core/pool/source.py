@@ -23,8 +23,7 @@ from queue_core.catalog.holders import interests
 from queue_core.errors import Unavailable
 from queue_core.handling.traces import Tracer
 from queue_core.pool.breaking import OPEN_SECONDS, PoolBreaker
-from queue_core.pool.held_batch import HeldBatch, divided
-from queue_core.pool.held_bytes import HeldBytes
+from queue_core.pool.held import HeldBatch, HeldBytes, divided
 from queue_core.pool.late_flows import LateFlows
 from queue_core.pool.outage import Trouble
 from queue_core.pool.output import PoolOutcomes, PoolOutput, Settled, settle_rows

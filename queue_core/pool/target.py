@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from queue_core.catalog.holders import interests
 from queue_core.consumers.consumer import QueueConsumer, SuspendReason
@@ -27,6 +26,7 @@ from queue_core.pool.ready_set import ReadySet
 from queue_core.pool.timings import STALL_SECONDS
 from queue_core.queue import Queue
 from queue_core.selection.demand import Demand
+from queue_core.selection.selection import AnySelector
 from queue_core.store import Store
 from queue_core.support.interruption import shielded
 from queue_core.values.model import BY_SHARD, Consumer, magazine_of
@@ -35,9 +35,6 @@ from queue_core.values.settings import is_whole
 from queue_core.verbs.lose import start_again
 from queue_core.verbs.reset import put_back
 from queue_core.waiting.firing import Firing
-
-if TYPE_CHECKING:
-    from queue_core.selection.selection import AnySelector
 
 
 @shielded

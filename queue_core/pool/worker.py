@@ -25,10 +25,8 @@ from queue_core.handling.handler import HandlerRunner
 from queue_core.handling.results import refusal
 from queue_core.handling.traces import trace_of_thread
 from queue_core.pool.batch import PoolBatch
-from queue_core.pool.credit import Credit
 from queue_core.pool.dispatcher import QueueDispatcher
-from queue_core.pool.held_batch import HeldBatch
-from queue_core.pool.held_bytes import HeldBytes
+from queue_core.pool.held import Credit, HeldBatch, HeldBytes
 from queue_core.pool.outcome_buffer import OutcomeBuffer
 from queue_core.pool.pressure import Pressure
 from queue_core.pool.ready_set import ReadySet

@@ -23,8 +23,8 @@ from queue_core.values.schema import AGE, NOW, output_schema
 if TYPE_CHECKING:
     from queue_core.selector import Condition, Function, NoneOf, Order, Predicate, Selector
 
-    #: A condition on messages: SQL, or a function of their columns.
-    AnySelector: TypeAlias = str | Predicate | Function
+#: A condition on messages: SQL, or a function of their columns.
+AnySelector: TypeAlias = "str | Predicate | Function"
 
 
 class QueueRules(NamedTuple):

@@ -25,8 +25,7 @@ from queue_core.handling.output import OUTPUT, OutputRows
 from queue_core.handling.results import refusal
 from queue_core.handling.verdicts import SETTLEMENT
 from queue_core.pool.batch import PoolBatch, settlement_of, without_committed
-from queue_core.pool.held_batch import HeldBatch
-from queue_core.pool.held_bytes import HeldBytes
+from queue_core.pool.held import HeldBatch, HeldBytes
 from queue_core.pool.output import PoolOutcomes, PoolOutput, check_output, known_output
 from queue_core.pool.source import AcquiringSource
 from queue_core.pool.transactions import Transactions

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
+from queue_core.errors import BadOption
 from queue_core.values.durations import parse_seconds
 from queue_core.values.options import words
 from queue_core.values.settings import MAX_CONCURRENCY, descriptions, is_whole
@@ -39,3 +40,18 @@ def parse_setting(name: str, text: str) -> Any:
         form = ", separated by commas: amount,customer" if kind == "columns" else ""
         raise ValueError(f"{known[name].allowed}{form}") from None
     return value
+
+
+def parse_settings(pairs: Iterable[str]) -> dict[str, Any]:
+    """Return values by the names of settings, from ``NAME=VALUE``; raises `BadOption`."""
+    settings: dict[str, Any] = {}
+    for pair in pairs:
+        name, equals, text = pair.partition("=")
+        if not equals:
+            raise BadOption(f"setting {pair!r}: write NAME=VALUE")
+        try:
+            # The queue refuses unknown settings, because it can suggest the nearest name.
+            settings[name] = parse_setting(name, text)
+        except ValueError as error:
+            raise BadOption(f"{name}={text}: use {error}") from None
+    return settings

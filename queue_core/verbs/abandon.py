@@ -15,8 +15,7 @@ from sqlalchemy import Connection
 
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.holders.consumers import SETTLES, ack_of
-from queue_core.catalog.holders.tickets import held_in
-from queue_core.catalog.records import trials
+from queue_core.catalog.holders.tickets import held_in, trial
 from queue_core.catalog.slices import amounts
 from queue_core.catalog.slices.changes import Changes
 from queue_core.catalog.slices.conditions import eligible, overdelivered
@@ -83,7 +82,7 @@ def deliver_again(
     held = fetch(connection, *held_in({consumer_id: numbers}), lock="wait")
     if ack_of(connection, consumer_id) == SETTLES:
         fired = [piece for piece in held if not piece.damaged]
-        before = trials.trial(connection, fired, lives_ago=1)
+        before = trial(connection, fired, lives_ago=1)
         if before is not None and not storage.has_trial(before):
             return
         count_losses(connection, fired, first_half(fired))

@@ -18,8 +18,7 @@ from sqlalchemy import Connection
 
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.holders import consumers
-from queue_core.catalog.holders.tickets import mark_planned
-from queue_core.catalog.records import trials
+from queue_core.catalog.holders.tickets import mark_planned, trial
 from queue_core.catalog.slices import read_plans, replay_check
 from queue_core.catalog.slices.slices import fetch_of_tickets
 from queue_core.selection.fired import Fired
@@ -69,7 +68,7 @@ def read_tickets(
         held = fetch_of_tickets(connection, tickets)
         shown = [piece for piece in held if not (published and piece.damaged)]
         plan = _plan(connection, storage_uri, queues, shown)
-        return replace(plan, trial=trials.trial(connection, held))
+        return replace(plan, trial=trial(connection, held))
 
 
 def plan_tickets(

@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterable
 from functools import partial
 from importlib.metadata import version
-from typing import TYPE_CHECKING
 
 from opentelemetry.metrics import CallbackOptions, MeterProvider, Observation, get_meter_provider
 
@@ -23,9 +22,7 @@ from queue_core.watching.metric import (
     SECONDS,
     Metric,
 )
-
-if TYPE_CHECKING:
-    from queue_core.watching.readings import AnyStore
+from queue_core.watching.readings import AnyStore
 
 #: Seconds for which the instruments of one export share a reading.
 _SHARED_SECONDS = 1.0

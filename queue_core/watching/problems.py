@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import takewhile
+from statistics import fmean
+from typing import NamedTuple
 
 from queue_core.upkeep.tasks.registry import REGISTRY
 from queue_core.watching.causes import Blocked, Holder, LimitState, OpenBreaker
 from queue_core.watching.holders import placed, taking_back
-from queue_core.watching.pace import LEAST_SECONDS, pace_of
-from queue_core.watching.present import Figures, QueueFigures
+from queue_core.watching.present import Figures, FigureSample, QueueFigures
 from queue_core.watching.problem_kinds import Problem, Severity, problem, ranked, weighed
 from queue_core.watching.space import Space
 from queue_core.watching.wording import age, messages, number, rate, size
@@ -36,6 +37,8 @@ NEARLY = 0.9
 _USERS = 5
 #: The shares of free space below which a disk is a problem, and a critical one.
 LEAST_FREE, CRITICAL_FREE = 0.1, 0.05
+#: Seconds of samples that say how fast a queue grows, and the fewest of them.
+TREND_SECONDS, LEAST_SECONDS = 300.0, 120.0
 
 
 def find(figures: Figures, oldest_wanted: float = OLDEST_WANTED) -> list[Problem]:
@@ -407,3 +410,36 @@ def _side_tasks(figures: Figures) -> Iterator[Problem]:
         if before > max(3 * task.timing.every, TASKS_LATE):
             text = f"No process has run the side task {name} for {age(before)}."
             yield problem("task", None, text)
+
+
+class Pace(NamedTuple):
+    """How fast a queue has got and handed out messages lately, per second."""
+
+    gets: float
+    gives: float
+    #: Whether it has grown from each third of that time to the next.
+    grows: bool
+    #: Whether it got messages in both halves of that time, and handed them out.
+    lasts: bool
+    flows: bool
+
+
+def pace_of(samples: Sequence[FigureSample]) -> Pace | None:
+    """Return the pace that samples show; None if they are of too short a time."""
+    begin = samples[-1].taken_at - TREND_SECONDS if samples else 0.0
+    recent = [each for each in samples if each.taken_at >= begin and each.loaded_per_s is not None]
+    if len(recent) < 3 or recent[-1].taken_at - recent[0].taken_at < LEAST_SECONDS:
+        return None
+    third = len(recent) // 3
+    parts = (recent[:third], recent[third:-third], recent[-third:])
+    waiting = [fmean(each.waiting or 0 for each in part) for part in parts]
+    gets = [(each.loaded_per_s or 0) + (each.returned_per_s or 0) for each in recent]
+    gives = [each.fired_per_s or 0 for each in recent]
+    half = len(gets) // 2
+    return Pace(
+        fmean(gets),
+        fmean(gives),
+        waiting[0] < waiting[1] < waiting[2],
+        all(map(sum, (gets[:half], gets[half:]))),
+        all(map(sum, (gives[:half], gives[half:]))),
+    )

@@ -6,8 +6,8 @@ a thousand queues has 30,000 lines, which differ in a few labels only.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Callable, Iterator
+from typing import TypeAlias
 
 from prometheus_client import (
     CONTENT_TYPE_LATEST,
@@ -24,12 +24,7 @@ from prometheus_client.utils import floatToGoString
 
 from queue_core.watching import readings
 from queue_core.watching.metric import HISTOGRAMS, METRICS, Metric
-from queue_core.watching.readings import BOUND_TEXTS, Labels, parts
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from queue_core.watching.readings import AnyStore
+from queue_core.watching.readings import BOUND_TEXTS, AnyStore, Labels, parts
 
 _Family: TypeAlias = CounterMetricFamily | GaugeMetricFamily | HistogramMetricFamily
 #: From here on, the client writes a number with an exponent.

@@ -3,8 +3,8 @@
 import pytest
 
 from ignis_console import auth, passwords
+from ignis_console.app import own_path
 from ignis_console.config import ConsoleOptions
-from ignis_console.logins import own_path
 from ignis_console.passwords import Role
 from queue_core import BadOption
 from tests.console.clients import ORIGIN, log_in

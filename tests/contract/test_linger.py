@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from ignis_source import progress
+from ignis_source import session
 from ignis_source.offset import Offset
 from queue_core.segments.reader import read_table
 from tests.factories import make_queue, orders
@@ -16,7 +16,7 @@ START = Offset("reader", 0)
 
 @pytest.fixture(autouse=True)
 def fresh_figures(monkeypatch):
-    monkeypatch.setattr(progress, "FRESH_SECONDS", 0.0)
+    monkeypatch.setattr(session, "FRESH_SECONDS", 0.0)
 
 
 def ask(query, start=START):

@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from queue_core import ConsumerPool, ConsumerTarget
-from queue_core.pool import held_batch
+from queue_core.pool import held
 from queue_core.queue.opened import OpenedQueue
 from tests.contract.pools import PATIENCE, Recorder, eventually
 from tests.factories import make_queue, orders
@@ -20,7 +20,7 @@ def queues(store, monkeypatch):
     def apart(messages):
         return [batch for batch in messages.to_batches(max_chunksize=EACH) if batch.num_rows]
 
-    monkeypatch.setattr(held_batch, "combined", apart)
+    monkeypatch.setattr(held, "combined", apart)
     made = [make_queue(store, name, shards=1) for name in ("orders", "refunds")]
     for number in range(LOADS):
         for at, queue in enumerate(made):

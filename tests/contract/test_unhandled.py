@@ -8,7 +8,7 @@ import pytest
 from queue_core import Breaker, ConsumerPool, batch_handler, limit
 from queue_core.errors import CatalogUnavailable
 from queue_core.pool.breaking import PoolBreaker
-from queue_core.pool.held_bytes import HeldBytes
+from queue_core.pool.held import HeldBytes
 from queue_core.pool.output import PoolOutcomes
 from queue_core.pool.source import AcquiringSource
 from queue_core.selection.demand import Demand

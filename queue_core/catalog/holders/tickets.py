@@ -30,12 +30,12 @@ from sqlalchemy import (
 from queue_core.catalog import dialect
 from queue_core.catalog.damage import decoding
 from queue_core.catalog.holder_tables import consumers, tickets
-from queue_core.catalog.holders.consumers import ConsumerRow, acknowledge, next_ticket
+from queue_core.catalog.holders.consumers import SETTLES, ConsumerRow, acknowledge, next_ticket
 from queue_core.catalog.holders.ticket_numbers import BLOCK, TicketNumbers
 from queue_core.catalog.slices.conditions import Rules
 from queue_core.catalog.slices.slices import ShardKey
 from queue_core.catalog.tables import slices
-from queue_core.values.model import Consumer, TicketRange
+from queue_core.values.model import Consumer, Slice, TicketRange
 
 #: The first place (inclusive) and the last one (exclusive), by shard.
 Window = Mapping[ShardKey, tuple[int, int]]
@@ -220,3 +220,30 @@ def of_tickets(connection: Connection, browsed: TicketRange) -> Window:
                 key = (queue_id, magazine, shard)
                 window[key] = (window.get(key, (begin, end))[0], end)
     return window
+
+
+def trial(connection: Connection, held: Sequence[Slice], lives_ago: int = 0) -> str | None:
+    """
+    Return the name of the trial in which a query hands out the messages of a batch.
+
+    An executor notes it in the storage before it reads them (`queue_core.segments.trials`).
+    *held* are the slices of its tickets. *lives_ago* is 1 for the trial of the query's last life.
+    It is None if other messages than suspects are among them, or if the query settles none. Runs
+    within a transaction.
+    """
+    if not held or not all(piece.lost_among for piece in held):
+        return None
+    newest = max(held, key=lambda piece: piece.ticket or 0)
+    row = connection.execute(
+        select(tickets.c.fired_at, tickets.c.lives)
+        .join(consumers, consumers.c.id == tickets.c.consumer_id)
+        .where(
+            tickets.c.consumer_id == newest.consumer_id,
+            tickets.c.number == newest.ticket,
+            consumers.c.ack == SETTLES,
+        )
+    ).first()
+    if row is None:
+        return None
+    # The time tells tickets apart that have the same number before and after a restore.
+    return f"{newest.consumer_id}-{newest.ticket}-{row.fired_at}-{row.lives - lives_ago}"

@@ -6,7 +6,7 @@ import copy
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from numbers import Integral
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy.typing as npt
 import pyarrow as pa
@@ -22,7 +22,7 @@ from queue_core.segments.reader import read_table
 from queue_core.segments.storage import Storage
 from queue_core.selection.queue_rules import of_moving
 from queue_core.selection.request import Horizon
-from queue_core.selection.selection import Selection, condition_of
+from queue_core.selection.selection import AnySelector, Selection, condition_of
 from queue_core.support.interruption import shielded
 from queue_core.values.durations import Duration, check_seconds
 from queue_core.values.failure_kinds import BY_HAND, check_kind, readable
@@ -33,9 +33,6 @@ from queue_core.verbs.intervene import find as find_chosen
 from queue_core.verbs.operator.finding import find, present
 from queue_core.verbs.quarantine import quarantining
 from queue_core.verbs.take_in import take_in
-
-if TYPE_CHECKING:
-    from queue_core.selection.selection import AnySelector
 
 #: The word that chooses every message.
 ALL = "all"

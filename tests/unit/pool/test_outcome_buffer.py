@@ -11,7 +11,7 @@ from queue_core.errors import CatalogUnavailable
 from queue_core.handling.handler import HandlerRunner
 from queue_core.pool import outcome_buffer
 from queue_core.pool.batch import PoolBatch
-from queue_core.pool.held_batch import HeldBatch
+from queue_core.pool.held import HeldBatch
 from queue_core.pool.outage import Trouble
 from queue_core.pool.outcome_buffer import OutcomeBuffer
 from queue_core.pool.output import Settled

@@ -3,7 +3,7 @@
 import pyarrow as pa
 
 from queue_core.pool import prefetch
-from queue_core.pool.held_batch import HeldBatch
+from queue_core.pool.held import HeldBatch
 from queue_core.pool.prefetch import Prefetch
 from queue_core.pool.timings import LINGER_SECONDS
 

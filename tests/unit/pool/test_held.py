@@ -1,10 +1,12 @@
-"""Batches that a pool holds: divided without losing a message or a byte."""
+"""What a pool holds: batches, divided without losing a message or a byte; bytes, shared by the
+workers; and credit, reported when it is used up and when it is back.
+"""
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from queue_core.pool.held_batch import HeldBatch, divided
+from queue_core.pool.held import Credit, HeldBatch, HeldBytes, divided
 
 
 def table(*sizes):
@@ -81,3 +83,67 @@ def test_a_batch_is_split_with_its_bytes():
     assert (numbers(first), first.bytes, numbers(rest), rest.bytes) == ([0], 33, [1, 2], 67)
     assert rest.split(2) == (rest, None)
     assert batch.split(10) == (batch, None)
+
+
+def test_each_worker_has_an_equal_share_of_what_is_left():
+    held = HeldBytes(100, lambda: 4)
+    assert [held.reserve(1, pytest.fail), held.reserve(2, pytest.fail)] == [25, 50]
+    # Others have taken more than their shares.
+    held.add(10)
+    assert held.reserve(1, pytest.fail) == 15
+    assert held.used == 100
+
+
+def test_a_share_is_a_byte_at_least_and_all_at_most():
+    assert HeldBytes(10, lambda: 100).reserve(1, pytest.fail) == 1
+    assert HeldBytes(10, lambda: 0).reserve(1, pytest.fail) == 10
+    assert HeldBytes(10, lambda: 2).reserve(5, pytest.fail) == 10
+
+
+def test_a_worker_holds_few_bytes_beside_its_batch():
+    assert HeldBytes(1600, lambda: 2).few == 100
+    assert HeldBytes(1600, lambda: 0).few == 200
+
+
+def test_those_who_found_no_room_look_again_once_when_there_is_some():
+    looks = []
+    held = HeldBytes(10)
+    held.add(30)
+    assert held.reserve(1, lambda: looks.append("one")) == 0
+    assert held.reserve(1, lambda: looks.append("other")) == 0
+    held.give_back(20)
+    assert looks == []
+    held.give_back(1)
+    assert sorted(looks) == ["one", "other"]
+    assert held.reserve(1, pytest.fail) == 1
+    held.give_back(10)
+    assert len(looks) == 2
+
+
+def test_credit_is_granted_until_none_is_left_and_both_is_reported():
+    reports = []
+    credit = Credit(5, reports.append)
+
+    assert [credit.reserve(3), credit.reserve(3)] == [3, 2]
+    assert reports == []
+    assert credit.reserve(3) == 0
+    assert reports == [False]
+    assert credit.missing_for() > 0
+    credit.give_back(1)
+    assert reports == [False, True]
+    assert (credit.missing_for(), credit.reserve(3), credit.used) == (0.0, 1, 5)
+
+
+def test_unused_credit_is_given_back_and_reported():
+    reports = []
+    credit = Credit(4, reports.append)
+    credit.reserve(4)
+    credit.give_back(0)
+    assert reports == [False]
+    credit.give_back(4)
+    assert reports == [False, True]
+
+
+def test_without_a_limit_there_is_always_credit():
+    credit = Credit(None, pytest.fail)
+    assert credit.reserve(10**9) == 10**9
