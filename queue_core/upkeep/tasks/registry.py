@@ -9,63 +9,47 @@ from queue_core.values.names import nearest
 _ROWS = (
     Task(
         name="shovel",
-        run="queue_core.upkeep.tasks.shovel:run",
         setting="shovel_interval",
         replaced_by="retry",
         living_only=True,
-        chooser="queue_core.upkeep.tasks.shovel:with_work",
-        divider="queue_core.upkeep.tasks.shovel:shares",
+        chooses=True,
+        divides=True,
     ),
     Task(
         name="sweep",
-        run="queue_core.upkeep.tasks.sweep:run",
         # Source: IgnisMQ.
         timing=Timing(900.0, first=600.0),
         leader_only=True,
-        finder="queue_core.upkeep.tasks.sweep:find_queues",
     ),
-    Task(
-        name="expire",
-        run="queue_core.upkeep.tasks.expire:run",
-        timing=Timing(300.0),
-        chooser="queue_core.upkeep.tasks.expire:with_work",
-    ),
+    Task(name="expire", timing=Timing(300.0), chooses=True),
     Task(
         name="compact",
-        run="queue_core.upkeep.tasks.compaction:run",
+        module="compaction",
         timing=Timing(300.0),
-        chooser="queue_core.upkeep.tasks.compaction:with_work",
+        chooses=True,
         living_only=True,
-        divider="queue_core.upkeep.tasks.compaction:shares",
+        divides=True,
     ),
-    Task(
-        name="trim",
-        run="queue_core.upkeep.tasks.trim:run",
-        timing=Timing(60.0),
-        chooser="queue_core.upkeep.tasks.trim:with_work",
-    ),
+    Task(name="trim", timing=Timing(60.0), chooses=True),
     Task(
         name="vacuum",
-        run="queue_core.upkeep.tasks.vacuum:run",
         timing=Timing(3600.0),
         of_store=True,
-        divider="queue_core.upkeep.tasks.vacuum:shares",
+        divides=True,
     ),
     Task(
         name="sample",
-        run="queue_core.upkeep.tasks.sample:run",
         timing=Timing(10.0),
         of_store=True,
         brief=True,
     ),
     Task(
         name="fsck",
-        run="queue_core.upkeep.tasks.fsck:run",
         # It reads the whole catalog. It is the last one, because it reports a task whose time is in
         # the future, and such a task has run again by then.
         timing=Timing(86_400.0),
         of_store=True,
-        divider="queue_core.upkeep.tasks.fsck:shares",
+        divides=True,
     ),
 )
 

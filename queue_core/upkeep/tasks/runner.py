@@ -309,7 +309,7 @@ class SideTasks:
     def _run_claimed(self, task: Task, due: Sequence[schedule.Job], jobs: Jobs) -> list[Ran]:
         """Claim and run the due jobs of a task; of queues without work, many at once."""
         ran: list[Ran] = []
-        at_once = 1 if task.chooser is None else TOGETHER
+        at_once = TOGETHER if task.chooses else 1
         for first in range(0, len(due), at_once):
             timings = {job: jobs[job][1] for job in due[first : first + at_once]}
             claimed = {job: jobs[job][0] for job in self._claim(timings)}

@@ -30,13 +30,17 @@ class Timing(NamedTuple):
 
 
 class Task(NamedTuple):
-    """One row of the registry."""
+    """
+    One row of the registry.
+
+    Its *module* beside the registry has the function ``run``, and is imported when the task runs.
+    ``run`` takes a `TaskContext` and the queue (None: the store), and returns how many messages it
+    moved or removed (vacuum: files).
+    """
 
     name: str
-    #: The function that runs it, as ``module:name``, imported when the task runs. It takes a
-    #: `TaskContext` and the queue (None: the store), and returns how many messages it moved or
-    #: removed (vacuum: files).
-    run: str
+    #: None: the module of its name.
+    module: str | None = None
     #: When it is due, unless the queue's *setting* decides.
     timing: Timing | None = None
     setting: str | None = None
@@ -44,19 +48,17 @@ class Task(NamedTuple):
     replaced_by: str | None = None
     #: Whether it runs for the whole store, not for each queue.
     of_store: bool = False
-    #: Whether only the leader runs it, for all queues of the store at once.
+    #: Whether only the leader runs it, for all queues of the store at once. Its function
+    #: ``find_queues`` takes the catalog, and finds the queues with work for it.
     leader_only: bool = False
-    #: With *leader_only*, the function that finds the queues with work for it, as ``module:name``.
-    #: It takes the catalog.
-    finder: str | None = None
-    #: The function that tells the queues with work for it from others, as ``module:name``. It takes
-    #: the catalog and queues. With it, a thousand queues without work cost a few transactions.
-    chooser: str | None = None
+    #: Whether its function ``with_work`` tells the queues with work for it from others, taking the
+    #: catalog and queues. So a thousand queues without work cost a few transactions.
+    chooses: bool = False
     #: Whether it skips deactivated queues.
     living_only: bool = False
-    #: The function that tells into how many shares its work can be divided, as ``module:name``. It
-    #: takes a `TaskContext` and the queue. Without it, the work is one share.
-    divider: str | None = None
+    #: Whether its function ``shares`` tells into how many shares its work can be divided, taking a
+    #: `TaskContext` and the queue. Without it, the work is one share.
+    divides: bool = False
     #: Whether it takes milliseconds and moves nothing: a stream then needs no micro-batch for it.
     brief: bool = False
 
@@ -80,33 +82,30 @@ class Task(NamedTuple):
 
     def function(self) -> Callable[[TaskContext, QueueInfo | None], int]:
         """Import the function that runs the task."""
-        return _imported(self.run)
+        return self._imported("run")
 
     def choose(self, catalog: Catalog, queues: Sequence[QueueInfo]) -> Sequence[QueueInfo]:
         """Return those of some queues in which the task may have work; all if it cannot tell."""
-        if self.chooser is None:
+        if not self.chooses:
             return queues
-        chosen: list[QueueInfo] = _imported(self.chooser)(catalog, queues)
+        chosen: list[QueueInfo] = self._imported("with_work")(catalog, queues)
         return chosen
 
     def find_queues(self, catalog: Catalog) -> list[QueueInfo]:
         """Return the queues of the store in which a task of the leader has work."""
-        assert self.finder is not None, "a task of the leader names a finder"
-        found: list[QueueInfo] = _imported(self.finder)(catalog)
+        found: list[QueueInfo] = self._imported("find_queues")(catalog)
         return [queue for queue in found if self.concerns(queue)]
 
     def shares(self, context: TaskContext, queue: QueueInfo | None, most: int) -> int:
         """Return into how many shares to divide the work in a queue, at most *most*."""
-        if self.divider is None or most == 1:
+        if not self.divides or most == 1:
             return 1
-        return max(1, min(most, int(_imported(self.divider)(context, queue))))
+        return max(1, min(most, int(self._imported("shares")(context, queue))))
 
-
-def _imported(name: str) -> Callable[..., Any]:
-    """Import a function by ``module:name``."""
-    module, _, function = name.partition(":")
-    found: Callable[..., Any] = getattr(importlib.import_module(module), function)
-    return found
+    def _imported(self, function: str) -> Callable[..., Any]:
+        module = importlib.import_module(f"queue_core.upkeep.tasks.{self.module or self.name}")
+        found: Callable[..., Any] = getattr(module, function)
+        return found
 
 
 class Share(NamedTuple):

@@ -50,13 +50,14 @@ def test_a_row_says_what_does_its_steps_when_and_for_which_queues(task):
     assert calls == sorted(calls)
     assert (task.timing is None) == (task.setting is not None)
     assert task.setting is None or hasattr(QueueSettings(), task.setting)
-    assert (task.finder is not None) == task.leader_only
-    if task.chooser is not None:
+    module = importlib.import_module(function.__module__)
+    assert hasattr(module, "find_queues") == task.leader_only
+    assert hasattr(module, "with_work") == task.chooses
+    assert hasattr(module, "shares") == task.divides
+    if task.chooses:
         assert not task.leader_only
         assert not task.of_store
-        module, _, function = task.chooser.partition(":")
-        chooser = getattr(importlib.import_module(module), function)
-        assert len(inspect.signature(chooser).parameters) == 2
+        assert len(inspect.signature(module.with_work).parameters) == 2
 
 
 def test_the_page_has_a_row_for_each_task():
