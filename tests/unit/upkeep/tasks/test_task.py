@@ -7,7 +7,7 @@ from queue_core.values.settings import QueueSettings
 
 
 def task(**values):
-    return Task(**{"name": "t", "run": "json:dumps"} | values)
+    return Task(**{"name": "t"} | values)
 
 
 def a_queue(deactivated_at=None, **settings):
