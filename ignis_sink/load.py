@@ -16,13 +16,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter
 
 from ignis_sink.arrow_streams import DataSourceStreamArrowWriter
-from ignis_sink.message import (
-    LoadMessage,
-    Target,
-    current_batch,
-    current_query,
-    read_entry,
-)
+from ignis_sink.message import LoadMessage, Target, current_batch, current_query, read_entry
 from ignis_sink.options import SinkOptions
 from queue_core.errors import IgnisError, SchemaMismatch
 from queue_core.segments.row_digest import MODULUS, digest_of

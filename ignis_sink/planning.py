@@ -15,13 +15,7 @@ from ignis_sink.message import Routes, Target
 from ignis_sink.options import SETTINGS, SinkOptions
 from queue_core.catalog import queues
 from queue_core.catalog.identity.handle import known_store
-from queue_core.errors import (
-    BadOption,
-    NoSuchQueue,
-    NoSuchStore,
-    QueueDeactivated,
-    SchemaMismatch,
-)
+from queue_core.errors import BadOption, NoSuchQueue, NoSuchStore, QueueDeactivated, SchemaMismatch
 from queue_core.policies import binding
 from queue_core.segments.shard_hash import check_key
 from queue_core.segments.staging_spec import StagingSpec

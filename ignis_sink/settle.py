@@ -16,13 +16,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter
 from pyspark.sql.types import StructType
 
 from ignis_sink.arrow_streams import DataSourceStreamArrowWriter
-from ignis_sink.message import (
-    SettleMessage,
-    Target,
-    current_batch,
-    current_query,
-    read_entry,
-)
+from ignis_sink.message import SettleMessage, Target, current_batch, current_query, read_entry
 from ignis_sink.options import SinkOptions
 from queue_core.errors import BadOption, BadOutcome, NoSuchQueue
 from queue_core.handling.breaker import Breaker, name_for

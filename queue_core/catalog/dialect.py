@@ -13,13 +13,7 @@ from sqlalchemy import ColumnElement, Connection, Engine, Table, select
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
-from queue_core.catalog.databases.expressions import (
-    each_of,
-    not_indexed,
-    now,
-    one_of,
-    one_of_given,
-)
+from queue_core.catalog.databases.expressions import each_of, not_indexed, now, one_of, one_of_given
 from queue_core.catalog.databases.interface import Dialect, StillLocked
 from queue_core.errors import BadOption
 from queue_core.values.address import masked, masked_query

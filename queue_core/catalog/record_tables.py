@@ -1,16 +1,6 @@
 """The tables of what is recorded beside messages: batches, failures, tasks, jobs, acts, figures."""
 
-from sqlalchemy import (
-    BigInteger,
-    Boolean,
-    Column,
-    Index,
-    Integer,
-    LargeBinary,
-    String,
-    Table,
-    Text,
-)
+from sqlalchemy import BigInteger, Boolean, Column, Index, Integer, LargeBinary, String, Table, Text
 
 from queue_core.catalog.table_parts import Id, metadata, seal
 

@@ -9,16 +9,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
-from sqlalchemy import (
-    Column,
-    ColumnElement,
-    Connection,
-    Row,
-    RowMapping,
-    case,
-    func,
-    select,
-)
+from sqlalchemy import Column, ColumnElement, Connection, Row, RowMapping, case, func, select
 
 from queue_core.catalog import dialect
 from queue_core.catalog.damage import UNREADABLE, decoding

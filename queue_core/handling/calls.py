@@ -32,13 +32,7 @@ from queue_core.handling.traces import Tracer
 from queue_core.handling.verdicts import CallOutcome, Verdicts, of_error
 from queue_core.support import faults
 from queue_core.support.interruption import TimedOut
-from queue_core.values.failure_kinds import (
-    EXCEPTION,
-    REJECTED,
-    TIMEOUT,
-    UNDECIDED,
-    UNREADABLE,
-)
+from queue_core.values.failure_kinds import EXCEPTION, REJECTED, TIMEOUT, UNDECIDED, UNREADABLE
 from queue_core.values.outcomes import DELETE, OUTCOMES, RELOAD, SIDELINE, UNHANDLED
 from queue_core.values.retry import Retry
 

@@ -18,14 +18,7 @@ import pyarrow as pa
 from queue_core.errors import DamagedSegment, StorageUnavailable
 from queue_core.segments import trials
 from queue_core.segments.format import decode
-from queue_core.segments.pieces import (
-    Layout,
-    Piece,
-    joined,
-    layout_of,
-    repeated_in,
-    without_kept,
-)
+from queue_core.segments.pieces import Layout, Piece, joined, layout_of, repeated_in, without_kept
 from queue_core.segments.storage import AT_ONCE, Storage
 from queue_core.values.model import Chunk, ReadPlan, ScanTask, SegmentRef
 from queue_core.values.plan import packed

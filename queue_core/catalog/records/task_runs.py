@@ -13,16 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
-from sqlalchemy import (
-    ColumnElement,
-    Connection,
-    Select,
-    delete,
-    func,
-    insert,
-    select,
-    update,
-)
+from sqlalchemy import ColumnElement, Connection, Select, delete, func, insert, select, update
 
 from queue_core.catalog import dialect
 from queue_core.catalog.holders import leases

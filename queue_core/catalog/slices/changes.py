@@ -12,13 +12,7 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from sqlalchemy import (
-    Connection,
-    Update,
-    bindparam,
-    delete,
-    update,
-)
+from sqlalchemy import Connection, Update, bindparam, delete, update
 
 from queue_core.catalog import dialect, notifications, seals
 from queue_core.catalog.records import shared_limits

@@ -7,17 +7,7 @@ from functools import lru_cache
 from itertools import accumulate
 from typing import Any
 
-from sqlalchemy import (
-    Connection,
-    Row,
-    bindparam,
-    delete,
-    exists,
-    func,
-    insert,
-    select,
-    update,
-)
+from sqlalchemy import Connection, Row, bindparam, delete, exists, func, insert, select, update
 
 from queue_core.catalog import dialect
 from queue_core.catalog.damage import damaged, decoding

@@ -31,14 +31,7 @@ from sqlalchemy import (
 from queue_core.catalog import dialect
 from queue_core.catalog.damage import UNREADABLE, damaged
 from queue_core.catalog.slices.slices import ShardKey
-from queue_core.catalog.tables import (
-    LEFT,
-    counters,
-    queues,
-    shard_locks,
-    shard_totals,
-    shards,
-)
+from queue_core.catalog.tables import LEFT, counters, queues, shard_locks, shard_totals, shards
 from queue_core.catalog.versions import newest_of, side_by_side
 from queue_core.values.model import Magazine
 

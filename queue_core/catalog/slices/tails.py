@@ -5,15 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from sqlalchemy import (
-    Connection,
-    Row,
-    Select,
-    bindparam,
-    func,
-    select,
-    update,
-)
+from sqlalchemy import Connection, Row, Select, bindparam, func, select, update
 
 from queue_core.catalog import dialect, seals
 from queue_core.catalog.queues import check_in_use, hold_settings
