@@ -17,7 +17,7 @@ from sqlalchemy import Connection
 from queue_core.catalog import dialect, queues
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.holders import connected
-from queue_core.catalog.records import acts, figures, jobs, lags, retries, samples, schedule, stuck
+from queue_core.catalog.records import acts, figures, jobs, lags, retries, samples, schedule
 from queue_core.catalog.records.samples import FINEST
 from queue_core.catalog.slices import quarantined
 from queue_core.catalog.slices.quarantined import Quarantined
@@ -243,7 +243,7 @@ def _read_queues(
     consumers = connected.count(connection, now, only)
     shovels = schedule.shovels_begun(connection, only)
     overdue = retries.overdue(connection, now, only)
-    held_long = stuck.read(connection, now, settings, everything=only is None)
+    held_long = figures.stuck(connection, now, settings, everything=only is None)
     reading = any(row.root_id for row in known.values())
     behind = lags.sizes(connection, ids) if reading else {}
     paused_at = {row.name: row.paused_at for row in known.values() if row.paused_at is not None}

@@ -8,10 +8,11 @@ time would otherwise go into the join.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping
 from functools import reduce
 from operator import add
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from sqlalchemy import (
     BigInteger,
@@ -22,11 +23,13 @@ from sqlalchemy import (
     and_,
     case,
     func,
+    or_,
     select,
     true,
 )
 
 from queue_core.catalog import dialect
+from queue_core.catalog.slices.conditions import IN_FLIGHT, WITH_TICKET
 from queue_core.catalog.slices.logs import row_with
 from queue_core.catalog.slices.shard_locks import BEHIND
 from queue_core.catalog.tables import (
@@ -40,6 +43,7 @@ from queue_core.catalog.tables import (
 )
 from queue_core.values.due import NEVER
 from queue_core.values.model import Magazine, State
+from queue_core.values.settings import QueueSettings
 
 #: Counters whose growth is a rate: of main, and of messages that returned to it. Those count as
 #: returned, and not as loaded.
@@ -225,3 +229,48 @@ def read(
         return list(connection.execute(_WITH_COUNTERS if counters else PRESENT))
     query = _present(lambda column: [dialect.one_of(column, queue_ids)])
     return list(connection.execute(query))
+
+
+class Stuck(NamedTuple):
+    """Stuck messages of one queue."""
+
+    messages: int
+    #: When the first of them was fired, in microseconds since 1970.
+    fired_at: int
+
+
+def stuck(
+    connection: Connection, now: int, queues: Mapping[int, QueueSettings], *, everything: bool
+) -> dict[int, Stuck]:
+    """
+    Return the messages that are in flight for longer than `sweep_after`, by the ids of queues.
+
+    No heartbeat is needed for them, so it also finds those of a process that sent none, and is
+    dead. *queues*: the settings of the queues by their ids. *everything*: whether these are all.
+    """
+    alike: dict[tuple[int, int], list[int]] = defaultdict(list)
+    for queue_id, settings in queues.items():
+        # Microseconds after which messages of main and of the sideline are stuck.
+        limits = (int(settings.sweep_after * 1e6), int(settings.sideline_sweep_after * 1e6))
+        alike[limits].append(queue_id)
+    found = {}
+    of_queue = dialect.not_indexed(slices.c.queue_id)
+    # Few queues have limits of their own.
+    for (main, sideline), queue_ids in alike.items():
+        query = (
+            select(of_queue, func.sum(slices.c.count), func.min(slices.c.fired_at))
+            .where(
+                *WITH_TICKET,
+                *IN_FLIGHT,
+                or_(
+                    and_(slices.c.magazine == int(Magazine.MAIN), slices.c.fired_at < now - main),
+                    slices.c.fired_at < now - sideline,
+                ),
+            )
+            .group_by(of_queue)
+        )
+        if not everything or len(alike) > 1:
+            query = query.where(dialect.one_of(of_queue, queue_ids))
+        for queue_id, messages, fired_at in connection.execute(query):
+            found[queue_id] = Stuck(int(messages), fired_at)
+    return found
