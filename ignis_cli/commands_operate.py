@@ -13,7 +13,7 @@ from ignis_cli.invocation import BROKEN, current
 from queue_core import Store
 from queue_core.catalog.records.grants import ROLES, statements
 from queue_core.upkeep.backup.folder import BackupFolder
-from queue_core.upkeep.backup.verify import verify as verify_backup
+from queue_core.upkeep.backup.restore import verify as verify_backup
 from queue_core.watching.wording import age
 
 _OPERATE = "Operate"

@@ -19,7 +19,7 @@ from queue_core.catalog.records.task_runs import RENEW_SECONDS, TaskRun
 from queue_core.errors import IgnisError, Invalid, NoSuchQueue, NotLeading
 from queue_core.support import faults
 from queue_core.support.loop import Loop
-from queue_core.upkeep.leader.deputy import Deputy
+from queue_core.upkeep.leader.lease import Deputy
 from queue_core.upkeep.tasks.task import RETRY_SECONDS
 from queue_core.values.views import REPORTS
 

@@ -18,15 +18,16 @@ from array import array
 from collections.abc import Callable, Sequence
 from math import nan
 from time import perf_counter
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 import numpy as np
+import pyarrow as pa
 
-from queue_core.handling.call_parts import Calls
 from queue_core.handling.deadline import finish
 from queue_core.handling.gate import COUNTED, Gate
 from queue_core.handling.objects.python_rows import Unreadable
 from queue_core.handling.output import Given, Output, joined
+from queue_core.handling.payloads import Call
 from queue_core.handling.results import Later, Results
 from queue_core.handling.traces import Tracer
 from queue_core.handling.verdicts import CallOutcome, Verdicts, of_error
@@ -51,6 +52,8 @@ class Uncommitted(BaseException):
     """The transaction of a call was rolled back. Not an `Exception`: no handler may ignore it."""
 
 
+#: The bytes of the messages of a part; a smaller batch is one part.
+PART_BYTES = 1 << 20
 #: What is not a handler's own. All else that it raises fails its messages alone: the process, and
 #: the pool, go on.
 _NOT_ITS_OWN = (Superseded, faults.InjectedFault)
@@ -293,3 +296,51 @@ class MessageCalls(HandlerCalls[CallOutcome]):
     def _tally(self, outcome: CallOutcome) -> tuple[int, int]:
         failed = outcome.outcome == SIDELINE and outcome.kind in COUNTED
         return int(outcome.kind != UNREADABLE), int(failed)
+
+
+class Calls(Protocol):
+    """The arguments of calls, by the number of the call."""
+
+    def __len__(self) -> int:
+        """Return how many calls there are."""
+
+    def __getitem__(self, number: int, /) -> Call:
+        """Return the arguments of a call."""
+
+
+def in_parts(batch: pa.RecordBatch, make: Callable[[pa.RecordBatch], Sequence[Call]]) -> Calls:
+    """Return the arguments of the call for each message of a batch, which *make* makes."""
+    # The exact size takes many times as long as its bound.
+    is_small = batch.get_total_buffer_size() <= PART_BYTES or batch.nbytes <= PART_BYTES
+    return make(batch) if is_small else CallParts(batch, make)
+
+
+class CallParts:
+    """
+    The arguments of calls that are made one after another, by one thread at a time.
+
+    Rows of Python take as much memory as the batch, or more. So only some of them are in memory at
+    a time: those up to the call in progress are gone, and most of the later ones are not made yet.
+    """
+
+    def __init__(
+        self, batch: pa.RecordBatch, make: Callable[[pa.RecordBatch], Sequence[Call]]
+    ) -> None:
+        self._batch = batch
+        self._make = make
+        self._rows = max(PART_BYTES * batch.num_rows // max(batch.nbytes, 1), 1)
+        #: The number of the first call of the part, and its arguments.
+        self._part: tuple[int, Sequence[Call]] = (0, ())
+
+    def __len__(self) -> int:
+        return int(self._batch.num_rows)
+
+    def __getitem__(self, number: int, /) -> Call:
+        first, calls = self._part
+        if not first <= number < first + len(calls):
+            # The part before it is gone first.
+            del calls
+            self._part = (number, ())
+            first, calls = number, self._make(self._batch.slice(number, self._rows))
+            self._part = first, calls
+        return calls[number - first]

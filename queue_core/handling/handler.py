@@ -13,8 +13,7 @@ import pyarrow as pa
 
 from queue_core.handling.batch_call import BatchCall
 from queue_core.handling.breaker import Breaker
-from queue_core.handling.call_parts import in_parts
-from queue_core.handling.calls import HandlerCalls, MessageCalls
+from queue_core.handling.calls import HandlerCalls, MessageCalls, in_parts
 from queue_core.handling.deadline import Awaited, Deadline, is_coroutine
 from queue_core.handling.gate import STOPPED, Gate
 from queue_core.handling.objects.python_rows import rows_of

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -21,20 +22,29 @@ from queue_core.catalog import dialect
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.identity import clock
 from queue_core.catalog.records import figures, task_log
-from queue_core.catalog.slices import id_map, parts, which_queues
+from queue_core.catalog.slices import id_map, parts, read_plans, which_queues
 from queue_core.catalog.slices.changes import Changes
-from queue_core.catalog.slices.conditions import START, Position, expired, expiry_in
+from queue_core.catalog.slices.conditions import (
+    START,
+    WAITING,
+    Position,
+    expired,
+    expiry_in,
+    in_queue,
+    of_compacted_segments,
+)
 from queue_core.catalog.slices.moves import EXPIRED, carry_out
-from queue_core.catalog.slices.slices import fetch_these, first_loaded
+from queue_core.catalog.slices.slices import fetch, fetch_these, first_loaded
 from queue_core.catalog.transact import Rounds
+from queue_core.segments.reader import read_table
 from queue_core.selection.acquire import ROUND_SLICES, acquire, anything, take_batch
 from queue_core.selection.candidates import find_candidates
-from queue_core.selection.load_times import LoadTimes, read_ages
 from queue_core.selection.queue_rules import of_expiry
 from queue_core.selection.request import Candidates, FireRequest
 from queue_core.selection.selection import Selection
-from queue_core.values.model import Magazine, QueueInfo
+from queue_core.values.model import Magazine, QueueInfo, Slice
 from queue_core.values.plan import Taken
+from queue_core.values.rows import Numbers, Rows
 from queue_core.verbs.take_in import take_in
 
 #: The most messages that one transaction removes.
@@ -182,3 +192,64 @@ def _remove_old(
     removed = carry_out(connection, queue, EXPIRED, old, whole, changes=changes)
     clock.confirm(connection)
     return removed, following
+
+
+@dataclass(frozen=True, slots=True)
+class LoadTimes:
+    """
+    The times of loading of some rows of a segment.
+
+    A slice has one time of loading. A compacted slice has the time of its oldest message; the times
+    of the others are read from the segment, before the transaction that needs them.
+    """
+
+    numbers: Numbers
+    loaded_at: Numbers
+
+    @property
+    def rows(self) -> Rows:
+        """The rows whose ages are known."""
+        return Rows.of_numbers(self.numbers)
+
+    def before(self, time: int) -> Rows:
+        """Return the rows that were loaded by *time*."""
+        return Rows.of_numbers(self.numbers[self.loaded_at <= time])
+
+    def oldest(self, rows: Rows) -> int:
+        """Return when the first of some of the rows was loaded."""
+        return int(self.loaded_at[np.isin(self.numbers, rows.numbers())].min())
+
+
+def read_ages(
+    catalog: Catalog, storage_uri: str, queue: QueueInfo, request: FireRequest
+) -> dict[int, LoadTimes]:
+    """Return the ages of the compacted slices that meet a request's rules, by segment."""
+    with catalog.read() as connection:
+        found = fetch(
+            connection,
+            *in_queue(queue.id, request.magazine),
+            *WAITING,
+            *of_compacted_segments(queue.id),
+            *request.rules,
+        )
+        by_segment: dict[int, list[Slice]] = {}
+        for piece in found:
+            by_segment.setdefault(piece.segment_id, []).append(piece)
+        plans = {
+            segment: read_plans.build(
+                connection, [queue], [(s, s.rows) for s in pieces], storage_uri
+            )
+            for segment, pieces in by_segment.items()
+        }
+    ages = {}
+    for segment, plan in plans.items():
+        # A task's rows are read in their own order, not in the order of its parts.
+        numbers = np.concatenate(
+            [
+                np.sort(np.concatenate([part.rows.numbers() for part in task.parts]))
+                for task in plan.tasks
+            ]
+        )
+        times = read_table(plan, ["_loaded_at"]).column("_loaded_at").cast("int64").to_numpy()
+        ages[segment] = LoadTimes(numbers.astype(np.int64), times)
+    return ages

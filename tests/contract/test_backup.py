@@ -26,7 +26,7 @@ from queue_core.segments import stager
 from queue_core.segments.storage import Storage
 from queue_core.upkeep.backup.backup import Hold
 from queue_core.upkeep.backup.folder import BackupFolder
-from queue_core.upkeep.backup.verify import verify
+from queue_core.upkeep.backup.restore import verify
 from queue_core.waiting.publish import publish_once
 from tests.books import audit
 from tests.contract.pools import PATIENCE, Recorder

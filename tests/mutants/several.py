@@ -103,7 +103,7 @@ OF_SEVERAL = (
         "queue_core/catalog/databases/ear",
         "            self._changed.notify_all()\n",
         "            self._changed.notify()\n",
-        "tests/unit/catalog/databases/test_listening.py",
+        "tests/unit/catalog/databases/test_postgresql.py",
     ),
     _of(
         "a wish that another thread has changed since is kept",

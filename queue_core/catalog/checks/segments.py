@@ -12,9 +12,9 @@ from queue_core.catalog.checks.finding import Finding, Remedy
 from queue_core.catalog.checks.rules import ALTERED, Scope, can, find_rows, is_altered, of_row
 from queue_core.catalog.slices import quarantined
 from queue_core.catalog.slices.files import FOUND
+from queue_core.catalog.slices.quarantined import find_fault
 from queue_core.catalog.tables import files, id_map, queues, schemas, segments, slices
 from queue_core.segments.format import unpack_chunks
-from queue_core.segments.soundness import find_fault
 from queue_core.values.ipc import unpack
 from queue_core.values.model import Chunk, State
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+import math
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -31,7 +33,8 @@ from sqlalchemy.engine import ExceptionContext
 from sqlalchemy.exc import DBAPIError, NoSuchModuleError
 from sqlalchemy.ext.compiler import compiles
 
-from queue_core.catalog.databases import bounded_waits, listening, takeovers
+from queue_core.catalog.databases import bounded_waits, takeovers
+from queue_core.catalog.databases.ear import Ear, ear_of
 from queue_core.catalog.databases.error_codes import ErrorCodes
 from queue_core.catalog.databases.expressions import (
     FIRST,
@@ -49,11 +52,77 @@ from queue_core.catalog.databases.interface import (
     QueueIds,
     StillLocked,
     TransactionFailed,
+    detached,
 )
-from queue_core.catalog.databases.listening import PostgresListener
 from queue_core.catalog.databases.poolers import SHARED_SESSIONS
 from queue_core.catalog.tables import VERSIONED
 from queue_core.errors import BadOption
+
+#: The channel of all notifications; the payload names the queues.
+CHANNEL = "ignis"
+#: Stands for all queues.
+EVERY = ""
+
+
+class PostgresListener:
+    """Waits for notifications of some queues; raises the driver's errors."""
+
+    def __init__(self, ear: Ear, connect: Callable[[], Any], queue_ids: QueueIds) -> None:
+        self._ear = ear
+        self._queue_ids = queue_ids
+        #: The queues of notifications that it has not seen yet; `EVERY` if they name none.
+        self.heard: set[str] = set()
+        ear.join(self, lambda: _Notifications(connect()))
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for a notification; False when *seconds* passed without one."""
+        end = time.monotonic() + seconds
+        while self._ear.wait(self, end):
+            if self._concerned_by(self._ear.heard_by(self)):
+                return True
+        return False
+
+    def close(self) -> None:
+        """Stop listening."""
+        self._ear.leave(self)
+
+    def _concerned_by(self, heard: set[str]) -> bool:
+        queue_ids = self._queue_ids()
+        return queue_ids is None or EVERY in heard or not heard.isdisjoint(map(str, queue_ids))
+
+
+class _Notifications:
+    """A connection that listens."""
+
+    def __init__(self, driver: Any) -> None:
+        try:
+            driver.autocommit = True
+            driver.execute(f"LISTEN {CHANNEL}")
+        except BaseException:
+            # No pool knows the connection, so this must close it.
+            driver.close()
+            raise
+        # A notification may take any time.
+        driver.answer_seconds = math.inf
+        self._driver = driver
+        self.close = driver.close
+
+    def hear(self, seconds: float) -> set[str]:
+        """Wait for a notification, and return the queues of all that have come."""
+        heard: set[str] = set()
+        for each in self._driver.notifies(timeout=seconds, stop_after=1):
+            heard.update(each.payload.split() or (EVERY,))
+        if heard:
+            # Those that have come meanwhile need no second look.
+            for each in self._driver.notifies(timeout=0):
+                heard.update(each.payload.split() or (EVERY,))
+        return heard
+
+
+def listen(engine: Engine, queue_ids: QueueIds) -> PostgresListener:
+    """Return a new listener for notifications of some queues."""
+    return PostgresListener(ear_of(engine), lambda: detached(engine), queue_ids)
+
 
 #: The server refuses a payload of 8,000 bytes.
 _PAYLOAD = 8_000
@@ -244,7 +313,7 @@ class Postgresql(Dialect):
         """Wake the listeners of some queues when the transaction commits; of all, if empty."""
         payload = " ".join(map(str, sorted(queue_ids)))
         payload = payload if len(payload) < _PAYLOAD else ""
-        connection.execute(_NOTIFY, {"channel": listening.CHANNEL, "payload": payload})
+        connection.execute(_NOTIFY, {"channel": CHANNEL, "payload": payload})
 
     def notify_committed(self, connection: Connection, queue_ids: Collection[int]) -> None:
         """Wake them at once, in one round trip."""
@@ -258,7 +327,7 @@ class Postgresql(Dialect):
 
     def listen(self, engine: Engine, queue_ids: QueueIds) -> PostgresListener:
         """Return a listener for notifications of some queues."""
-        return listening.listen(engine, queue_ids)
+        return listen(engine, queue_ids)
 
     def lend(self, driver: Any) -> LentConnection:
         """Cover a connection of `psycopg`."""

@@ -1,4 +1,4 @@
-"""Restore a backup: into a new place, or over the storage of the same store.
+"""Restore a backup: into a new place, or over the storage of the same store; or verify it.
 
 First, the backup is checked. Then missing segments are copied into the storage. At last, one
 transaction replaces the catalog: `queue_core.upkeep.backup.replacement`.
@@ -7,7 +7,7 @@ transaction replaces the catalog: `queue_core.upkeep.backup.replacement`.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -173,3 +173,44 @@ def store_id(manifest: Manifest, place: BackupPlace, address: Address, *, over: 
             "; nothing was changed: restore into another place"
         )
     return min(place.owners) if place.owners else uuid.uuid4().hex
+
+
+def verify(folder: BackupFolder, progress: Progress = lambda *_: None) -> tuple[int, list[str]]:
+    """
+    Return the number of segments in a backup, and what is wrong with the backup.
+
+    Raises `BadOption` if the folder holds no backup, and `DamagedBackup` if its manifest cannot be
+    read.
+    """
+    manifest = folder.manifest()
+    faults: list[str] = []
+
+    def check(compare: Callable[..., None], *file: object) -> None:
+        try:
+            compare(*file)
+        except DamagedBackup as error:
+            faults.append(str(error))
+
+    for number, name in enumerate(manifest.tables):
+        progress("tables", number, len(manifest.tables))
+        check(folder.check, manifest, name)
+    if faults or manifest.segments is None:
+        return 0, faults
+    try:
+        copies = folder.segments(manifest)
+    except DamagedBackup as error:
+        return 0, [str(error)]
+    for number, (location, (_, digest)) in enumerate(copies.items()):
+        progress("segments", number, len(copies))
+        check(folder.check_segment, location, digest)
+    faults += [
+        f"{location} is not in the backup: it was missing from the storage when it was taken"
+        for location in sorted({*_named(folder, manifest)} - copies.keys())
+    ]
+    return len(copies), faults
+
+
+def _named(folder: BackupFolder, manifest: Manifest) -> Iterator[str]:
+    """Yield the files that the catalog of a backup names."""
+    for batch in folder.table(manifest, "segments"):
+        yield from batch.column("file").drop_null().to_pylist()

@@ -17,7 +17,7 @@ from sqlalchemy import Connection
 
 from queue_core.catalog import dialect
 from queue_core.catalog.database import Catalog
-from queue_core.catalog.holders import consumers, idle_consumers
+from queue_core.catalog.holders import consumers
 from queue_core.catalog.identity import clock
 from queue_core.catalog.records import (
     acts,
@@ -52,7 +52,7 @@ def purge(catalog: Catalog, older_than: float = KEPT_SECONDS) -> None:
         now = dialect.read_clock(connection)
         before = now - int(older_than * 1e6)
         # First, in the order of locks: a firing locks its consumer before all else.
-        idle_consumers.forget(connection, before)
+        consumers.forget(connection, before)
         failures.forget(connection, until)
         traces.forget(connection, before)
         task_log.forget(connection, before)
@@ -87,12 +87,12 @@ def forget(
         gone.clear()
         for name in names:
             consumers.check_dead(connection, name, consumers.DEAD_AFTER_SECONDS)
-        gone.extend(idle_consumers.forget_named(connection, names))
+        gone.extend(consumers.forget_named(connection, names))
         if idle is not None:
             now = dialect.read_clock(connection)
             before = now - int(max(idle, consumers.DEAD_AFTER_SECONDS) * 1e6)
-            gone.extend(idle_consumers.forget_unused(connection, before))
-            gone.extend(idle_consumers.forget_batches(connection, now - int(idle * 1e6)))
+            gone.extend(consumers.forget_unused(connection, before))
+            gone.extend(consumers.forget_batches(connection, now - int(idle * 1e6)))
         clock.confirm(connection)
         if dry_run:
             raise _DryRun
