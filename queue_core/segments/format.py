@@ -28,7 +28,8 @@ class SegmentWriter(AbstractContextManager["SegmentWriter"]):
             self._sink.stream, schema, options=pa.ipc.IpcWriteOptions(compression=compression)
         )
         # The file's header is written with the first batch and must not count as part of a chunk.
-        self._writer.write_batch(_empty(schema))
+        nothing = [pa.nulls(0, field.type) for field in schema]
+        self._writer.write_batch(pa.RecordBatch.from_arrays(nothing, schema=schema))
         self.chunks: list[Chunk] = []
 
     def write(self, batch: pa.RecordBatch) -> None:
@@ -121,7 +122,3 @@ def pack_chunks(chunks: Iterable[Chunk]) -> bytes:
 def unpack_chunks(data: bytes) -> tuple[Chunk, ...]:
     """Read chunks that `pack_chunks` wrote."""
     return tuple(Chunk(*values) for values in _CHUNK.iter_unpack(data))
-
-
-def _empty(schema: pa.Schema) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays([pa.nulls(0, f.type) for f in schema], schema=schema)

@@ -65,7 +65,7 @@ class Stager:
                 continue
             self._waiting.add(rows)
             if self._waiting.bytes >= RUN_BYTES or self._waiting.rows >= MAX_SEGMENT_ROWS // 2:
-                self._write_run()
+                self.flush()
 
     @property
     def waiting(self) -> int:
@@ -74,14 +74,23 @@ class Stager:
 
     def flush(self) -> None:
         """Write the waiting rows now, as a run of their own."""
-        self._write_run()
+        if not self._waiting.rows:
+            return
+        segment = self._segment_for(self._waiting.rows)
+        sorted_run, rankings = self._sort_waiting(segment.rows)
+        segment.rankings += rankings
+        for run in self._runs(sorted_run, segment.rows):
+            segment.add_run(run)
+        for _, shard_rows in sorted_run:
+            for chunk in _cut(shard_rows):
+                segment.write(chunk)
 
     def finish(self) -> tuple[Staged, ...]:
         """Write the waiting rows; return all segments, which are durable."""
         if self._open is None and self._waiting.rows > 0 and self._waiting.bytes < INLINE_BYTES:
             self._staged.append(self._inlined())
         else:
-            self._write_run()
+            self.flush()
             self._close_segment()
         return tuple(self._staged)
 
@@ -136,18 +145,6 @@ class Stager:
         for chunk in _cut(pa.Table.from_batches([rows])):
             segment.write(chunk)
         return True
-
-    def _write_run(self) -> None:
-        if not self._waiting.rows:
-            return
-        segment = self._segment_for(self._waiting.rows)
-        sorted_run, rankings = self._sort_waiting(segment.rows)
-        segment.rankings += rankings
-        for run in self._runs(sorted_run, segment.rows):
-            segment.add_run(run)
-        for _, shard_rows in sorted_run:
-            for chunk in _cut(shard_rows):
-                segment.write(chunk)
 
     def _segment_for(self, rows: int) -> _OpenSegment:
         """Return a segment that has room for some more rows."""

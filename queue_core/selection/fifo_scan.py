@@ -163,7 +163,8 @@ class ShardScan:
             )
         ]
         if not tables:
-            return _nothing()
+            # Not at the top: a call of pa.array imports pandas.
+            return pa.table({ID: pa.array([], pa.int64())})
         return in_order(pa.concat_tables(tables)).drop_columns([PLACE])
 
     def _heads(self, taken: Sequence[Taken]) -> pa.Table:
@@ -198,11 +199,6 @@ class ShardScan:
         lost = np.array([piece.lost_among == among for piece, _ in taken])
         found: Mask = lost[rows.column(SLICE).to_numpy()]
         return found
-
-
-def _nothing() -> pa.Table:
-    # Not at the top: a call of pa.array imports pandas.
-    return pa.table({ID: pa.array([], pa.int64())})
 
 
 def matching_rows(

@@ -143,7 +143,8 @@ class SliceScan:
         # The order of a read plan.
         queues = {queue.id: at for at, queue in enumerate(self._queues)}
         shards = {at: (queues[taken[at][0].queue_id], taken[at][0].shard) for at in which}
-        ordered = sorted(which, key=lambda at: (*shards[at], _first(taken[at])))
+        firsts = {at: taken[at][0].place_of(taken[at][1].start) for at in which}
+        ordered = sorted(which, key=lambda at: (*shards[at], firsts[at]))
         parts = [
             _numbered(taken, list(part)) for _, part in groupby(ordered, key=shards.__getitem__)
         ]
@@ -248,10 +249,6 @@ def _marked(columns: Mapping[str, Any], ids: Numbers, places: Numbers, slices: N
 
 def _segment(taken: Taken) -> int:
     return taken[0].segment_id
-
-
-def _first(taken: Taken) -> int:
-    return taken[0].place_of(taken[1].start)
 
 
 # The parts of a slice share its statistics, and each firing reads them.

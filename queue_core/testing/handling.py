@@ -135,7 +135,8 @@ def handle(
         runner = replace(runner, output=known_output(target))
     names = contract.read(queue.refresh().schema.names)
     contract.check_queue(queue.name, queue.schema, names)
-    before = _ids(queue.store)
+    store = queue.store
+    before = {name: _browsed(store, name).column("_message_id") for name in store.queues()}
     firing = queue.fire(
         "all" if max_messages is None else max_messages,
         selector=selector,
@@ -189,11 +190,6 @@ def _joined(messages: pa.Table, settled: pa.Table) -> pa.Table:
     for name in settled.column_names[1:]:
         messages = messages.append_column(name, settled.column(name))
     return messages
-
-
-def _ids(store: Store) -> dict[str, Any]:
-    """Return the ids of all messages of each queue."""
-    return {name: _browsed(store, name).column("_message_id") for name in store.queues()}
 
 
 def _new(store: Store, before: dict[str, Any]) -> dict[str, pa.Table]:

@@ -136,7 +136,8 @@ class JointLoads:
             # Nothing was changed, and each load begins again.
             raise
         except BaseException as error:  # noqa: BLE001 - its own thread raises it
-            return [error if _is_own(load) else _in_doubt() for load in loads]
+            here = threading.get_ident()
+            return [error if load.thread == here else _in_doubt() for load in loads]
 
     def _commit(self, loads: Sequence[_Load]) -> list[pa.Array]:
         groups = _groups(loads)
@@ -181,10 +182,6 @@ def _staged(loads: Sequence[_Load]) -> _Part:
 
 def _segments(parts: Sequence[_Part]) -> list[Staged]:
     return [segment for part in parts for segment in part.staged]
-
-
-def _is_own(load: _Load) -> bool:
-    return load.thread == threading.get_ident()
 
 
 def _in_doubt() -> CatalogUnavailable:

@@ -267,7 +267,10 @@ class Changes:
     def _write_entered(self, connection: Connection) -> None:
         """Give the rows of logs their places; those that are in flight are counted as fired."""
         wanted = {
-            key: Room(sum(row["row_stop"] - row["row_start"] for row in rows), _count_of(rows))
+            key: Room(
+                sum(row["row_stop"] - row["row_start"] for row in rows),
+                sum(row["count"] for row in rows),
+            )
             for key, rows in self._entered.items()
         }
         for key, place in allocate(connection, wanted).items():
@@ -331,10 +334,6 @@ class Changes:
             for key, counts in sorted(self._counts.items())
         ]
         return shard_rows.counting(names), rows
-
-
-def _count_of(rows: Sequence[dict[str, Any]]) -> int:
-    return sum(row["count"] for row in rows)
 
 
 def _frees(settings: QueueSettings) -> bool:

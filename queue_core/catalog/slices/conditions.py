@@ -201,7 +201,8 @@ def fireable(queues: Sequence[QueueInfo], magazine: Magazine) -> Rules:
         own = (*_unexpired(expiry), *_rarely_fired(most))
         if len(alike) == 1:
             return own
-        rules.extend(_only(some, rule) for rule in own)
+        others = slices.c.queue_id.not_in([queue.id for queue in some])
+        rules.extend(or_(others, rule) for rule in own)
     return tuple(rules)
 
 
@@ -251,10 +252,6 @@ def overdelivered(queue: QueueInfo) -> Rules:
     """Return the rule for slices that were fired too often; no rule if there is no limit."""
     most = queue.settings.max_deliveries
     return () if most is None else (slices.c.deliveries >= most,)
-
-
-def _only(queues: Sequence[QueueInfo], rule: ColumnElement[bool]) -> ColumnElement[bool]:
-    return or_(slices.c.queue_id.not_in([queue.id for queue in queues]), rule)
 
 
 def within(stretch: Stretch | None) -> Rules:

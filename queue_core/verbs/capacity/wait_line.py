@@ -76,7 +76,9 @@ class WaitLine(AbstractContextManager["WaitLine"]):
             return False
         while True:
             with self._catalog.read() as connection:
-                ahead = self._ahead(connection) if first else 0
+                ahead = 0
+                if first:
+                    ahead = waiters.ahead(connection, self._queue.id, self._side, self.waiter)
                 seen, ready = (None, False) if ahead else look(connection)
             if ready:
                 self._tried = True
@@ -95,9 +97,6 @@ class WaitLine(AbstractContextManager["WaitLine"]):
         if time.monotonic() - self._renewed > waiters.ALIVE_SECONDS / 4:
             self._renew()
         return True
-
-    def _ahead(self, connection: Connection) -> int:
-        return waiters.ahead(connection, self._queue.id, self._side, self.waiter)
 
     def _join(self) -> None:
         self._renewed = time.monotonic()
