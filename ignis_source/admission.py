@@ -5,6 +5,7 @@ A trigger's own limit overrides those of the options: Trigger.Once reads all ava
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from pyspark.sql.streaming.datasource import (
@@ -23,7 +24,25 @@ from ignis_source.task_stream import IgnisTaskReader
 from queue_core.support.brief_errors import briefly
 
 
-class AdmittedStreamReader(IgnisStreamReader, SupportsTriggerAvailableNow):
+class _Admitted(SupportsTriggerAvailableNow):
+    """Reads up to Spark's read limit and, with Trigger.AvailableNow, to a horizon."""
+
+    #: Returns the next offset, and the session; the other base class has them.
+    after: Callable[..., dict[str, Any]]
+    _driver: Callable[[], Any]
+
+    @briefly
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Note the present end of the queues, or of their logs."""
+        self._driver().set_horizon()
+
+    @briefly
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """Return the offset of the next batch; *start* if there is none."""
+        return self.after(start, everything=isinstance(limit, ReadAllAvailable))
+
+
+class AdmittedStreamReader(_Admitted, IgnisStreamReader):
     """Fires messages within Spark's read limits."""
 
     @briefly
@@ -31,16 +50,6 @@ class AdmittedStreamReader(IgnisStreamReader, SupportsTriggerAvailableNow):
         """Return the read limit of each trigger, and begin the session: this is the first call."""
         self._driver()
         return default_limit(self._options)
-
-    @briefly
-    def prepareForTriggerAvailableNow(self) -> None:
-        """Note the present end of the queue."""
-        self._driver().set_horizon()
-
-    @briefly
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """Return the offset of the next batch; *start* if there is none."""
-        return self.after(start, everything=isinstance(limit, ReadAllAvailable))
 
 
 class AdmittedTaskReader(IgnisTaskReader, SupportsTriggerAvailableNow):
@@ -57,7 +66,7 @@ class AdmittedTaskReader(IgnisTaskReader, SupportsTriggerAvailableNow):
         return self.after(start)
 
 
-class AdmittedLogReader(IgnisLogReader, SupportsTriggerAvailableNow):
+class AdmittedLogReader(_Admitted, IgnisLogReader):
     """Reads logs within Spark's read limits."""
 
     @briefly
@@ -65,16 +74,6 @@ class AdmittedLogReader(IgnisLogReader, SupportsTriggerAvailableNow):
         """Return the read limit of each trigger."""
         most = self.most
         return ReadAllAvailable() if most is None else ReadMaxRows(most)
-
-    @briefly
-    def prepareForTriggerAvailableNow(self) -> None:
-        """Note the present ends of the logs."""
-        self._driver().set_horizon()
-
-    @briefly
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """Return the offset of the next batch; *start* if there is none."""
-        return self.after(start, everything=isinstance(limit, ReadAllAvailable))
 
 
 def default_limit(options: SourceOptions) -> ReadLimit:

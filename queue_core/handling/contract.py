@@ -14,8 +14,7 @@ from queue_core.errors import BadOption
 from queue_core.handling.columns import check_columns, check_payload, handler_columns
 from queue_core.handling.handler import HandlerRunner, takes_batches
 from queue_core.handling.objects.message_class import message_class
-from queue_core.handling.payload_types import reader_of
-from queue_core.handling.payloads import ObjectPayload, Payload
+from queue_core.handling.payloads import ObjectPayload, Payload, reader_of
 from queue_core.handling.results import check_on_none, name_of
 from queue_core.values.durations import FORM, in_seconds, is_seconds
 from queue_core.values.model import QueueInfo

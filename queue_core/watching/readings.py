@@ -16,7 +16,7 @@ from sqlalchemy import Connection
 
 from queue_core.catalog import dialect
 from queue_core.catalog.database import Catalog
-from queue_core.catalog.records import figures, jobs, tallies, timings
+from queue_core.catalog.records import failures, figures, jobs, timings
 from queue_core.catalog.slices import amounts
 from queue_core.segments.storage import Storage
 from queue_core.values.histogram import SHOWN, shown
@@ -71,7 +71,7 @@ def read(store: AnyStore) -> Readings:
             found[m.TASK_AGE].append(((task,), age))
         for queue, state, count in jobs.by_state(connection):
             found[m.JOBS].append(((queue, state), count))
-        for tally in tallies.read(connection):
+        for tally in failures.by_kind(connection):
             found[m.FAILURES].append(((tally.queue, tally.label), tally.total))
         for timing in timings.read(connection):
             measured = timings.measured(timing)

@@ -10,7 +10,7 @@ OF_USERS = (
         "queue_core/handling/objects/codecs",
         'super().__init__(f"{path}: {problem}" if path else problem)',
         "super().__init__(problem)",
-        "tests/unit/handling/test_payload_types.py",
+        "tests/unit/handling/test_payloads.py",
     ),
     _of(
         "a handler reads no id",

@@ -11,15 +11,14 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from sqlalchemy import Connection, Row, delete, func, insert, select
+from sqlalchemy import BigInteger, Connection, Row, delete, func, insert, select
 
 from queue_core.catalog import dialect
 from queue_core.catalog.damage import decoding
-from queue_core.catalog.record_tables import failures
-from queue_core.catalog.records import tallies
+from queue_core.catalog.record_tables import failures, tallies
 from queue_core.catalog.slices import id_map
 from queue_core.catalog.slices.slices import first_loaded
-from queue_core.catalog.tables import shards, slices
+from queue_core.catalog.tables import queues, shards, slices
 from queue_core.values.failure_kinds import FAILURE_LOG, REJECTED
 from queue_core.values.ipc import pack, unpack
 from queue_core.values.model import Slice
@@ -42,6 +41,8 @@ _KEPT = pa.schema(
 )
 
 
+#: In the tallies: messages that failed, by the kind of the failure.
+FAILURES = "failures"
 _INSERT = insert(failures).inline()
 
 
@@ -250,7 +251,7 @@ def store(
         "arrow": arrow,
     }
     connection.execute(_INSERT, row)
-    tallies.count_failures(connection, queue_id, shard, kinds)
+    count_failures(connection, queue_id, shard, kinds)
 
 
 def _unpacked(row: Row[Any]) -> pa.Table:
@@ -269,3 +270,32 @@ def _attempts(moved: Moved) -> tuple[Numbers, npt.NDArray[np.int32]]:
     attempts = np.array([piece.attempts for piece, _ in moved], np.int32)
     counts = [len(rows) for _, rows in moved]
     return id_map.rows_of(moved), np.repeat(attempts, counts)
+
+
+def count_failures(
+    connection: Connection, queue_id: int, shard: int, kinds: Mapping[str, int]
+) -> None:
+    """
+    Add to the number of messages of a queue that failed, by kind; *shard*: one of theirs.
+
+    Its counters change too. So only those wait for the row that wait anyway.
+    """
+    new = dialect.insert_new(connection, tallies)
+    adding = new.on_conflict_do_update(
+        index_elements=list(tallies.primary_key),
+        set_={"total": tallies.c.total + new.excluded.total},
+    )
+    row = {"queue_id": queue_id, "name": FAILURES, "shard": shard}
+    # Sorted, so that no two transactions wait for each other.
+    rows = [row | {"label": kind, "total": count} for kind, count in sorted(kinds.items())]
+    connection.execute(adding, rows)
+
+
+def by_kind(connection: Connection) -> Sequence[Any]:
+    """Return the failures of all queues by kind, each with the name of its `queue`."""
+    total = func.sum(tallies.c.total).cast(BigInteger).label("total")
+    query = select(queues.c.name.label("queue"), tallies.c.label, total).join(
+        tallies, tallies.c.queue_id == queues.c.id
+    )
+    of_kind = query.where(tallies.c.name == FAILURES).group_by(queues.c.name, tallies.c.label)
+    return connection.execute(of_kind.order_by(queues.c.name, tallies.c.label)).all()
