@@ -253,9 +253,9 @@ def check_of_kind(settings: QueueSettings, log: pa.Schema | None) -> None:
     check_readable(settings)
     if settings.selector is not None:
         # Not at the top: a SQL parser takes long to import, and few subscriptions have a selector.
-        from queue_core.selector.of_subscriptions import parsed
+        from queue_core.selector.predicate import parsed_of_log
 
-        parsed(settings.selector, log)
+        parsed_of_log(settings.selector, log)
 
 
 def subscriptions(connection: Connection, queue_id: int) -> Sequence[int]:

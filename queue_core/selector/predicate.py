@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import ClassVar
 
 import pyarrow as pa
@@ -16,6 +17,10 @@ from queue_core.selector.grammar import understand
 from queue_core.selector.nodes import Literal, Node, Unfit
 from queue_core.selector.syntax import SourceText
 from queue_core.values.column_stats import ColumnStats
+from queue_core.values.schema import output_schema
+
+#: What a message has only in a queue, or what may differ when it is fired again.
+_OF_FIRINGS = {"_attempt", "_fired_at"}
 
 
 @dataclass(frozen=True)
@@ -74,3 +79,10 @@ class Selector:
 
     def __reduce__(self) -> tuple[Callable[..., Selector], tuple[str, pa.Schema]]:
         return Selector.parse, (self.text, self.schema)
+
+
+@lru_cache(maxsize=256)
+def parsed_of_log(text: str, schema: pa.Schema) -> Selector:
+    """Return the condition of a subscription, over what a message has in its log, as `parse`."""
+    visible = [field for field in output_schema(schema) if field.name not in _OF_FIRINGS]
+    return Selector.parse(text, pa.schema(visible))

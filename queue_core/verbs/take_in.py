@@ -129,7 +129,7 @@ def decide(
     # Not at the top: they import what evaluates columns, and few subscriptions have a selector.
     from queue_core.selection.fifo_scan import decided_by_stats
     from queue_core.selection.scan import SliceScan
-    from queue_core.selector.of_subscriptions import parsed
+    from queue_core.selector.predicate import parsed_of_log
 
     with catalog.read() as connection:
         backlog = shard_locks.backlog(connection, [queue_id])
@@ -140,7 +140,7 @@ def decide(
         share = max(ROUND_MESSAGES // len(behind), 1)
         wanted = {key: min(count, share) for key, count in behind.items()}
         most = max(ROUND_SLICES // len(behind), 1)
-        conditions = (parsed(queue.settings.selector or "true", queue.schema),)
+        conditions = (parsed_of_log(queue.settings.selector or "true", queue.schema),)
         scan = SliceScan(connection, [queue], storage, 0)
         rows, unsure = {}, []
         for pieces in intake.behind(connection, backlog, wanted, most).values():

@@ -7,6 +7,7 @@ import pytest
 
 from queue_core.errors import BadSelector
 from queue_core.selector import Selector
+from queue_core.selector.predicate import parsed_of_log
 from tests.unit.selector.selector_table import SCHEMA, TABLE
 
 
@@ -49,3 +50,17 @@ def test_record_batches_tables_of_many_chunks_and_no_rows_are_all_the_same():
     assert selector.mask(whole.slice(1, 5)).to_pylist() == expected[1:6]
     assert selector.mask(whole.slice(0, 0)).to_pylist() == []
     assert isinstance(selector.mask(pieces), pa.BooleanArray)
+
+
+LOGGED = pa.schema([("amount", pa.int64())])
+
+
+def test_it_may_name_what_a_message_has_in_the_log():
+    condition = parsed_of_log("amount > 100 AND _message_id > 0 AND _shard = 1", LOGGED)
+    assert condition.columns == {"amount", "_message_id", "_shard"}
+
+
+@pytest.mark.parametrize("column", ["_attempt", "_fired_at", "_age", "_now", "other"])
+def test_it_may_not_name_what_depends_on_a_firing(column):
+    with pytest.raises(BadSelector, match=column):
+        parsed_of_log(f"{column} IS NULL", LOGGED)
