@@ -31,10 +31,11 @@ ROOMS = ("on_delete", "on_fire")
 MAX_CONCURRENCY = 100
 
 
-#: Former settings, and their successors.
-_SUCCEEDED = {
-    "max_attempts": "use retry=Retry(attempts=5), or your number",
-    "shovel_backoff": "use retry=Retry(backoff=exponential(60)), with your first wait in seconds",
+#: What else one may take for a setting.
+_NO_SETTINGS = {
+    **dict.fromkeys(("key", "shards"), "fixed when the queue is created"),
+    "max_attempts": "no longer a setting; use retry=Retry(attempts=5), or your number",
+    "shovel_backoff": "no longer a setting; use retry=Retry(backoff=exponential(60)), or yours",
 }
 
 
@@ -519,8 +520,8 @@ class QueueSettings:
         """
         known = {setting.name: setting.metadata["allowed"] for setting in fields(self)}
         for name in values:
-            if name in _SUCCEEDED:
-                raise BadOption(f"{name} is no longer a setting; {_SUCCEEDED[name]}")
+            if name in _NO_SETTINGS:
+                raise BadOption(f"{name} is {_NO_SETTINGS[name]}")
             if name not in known:
                 raise BadOption(f"unknown setting {name!r}{nearest(name, known)}")
         given = dict(values)

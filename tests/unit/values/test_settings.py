@@ -101,6 +101,12 @@ def test_an_unknown_setting_is_refused_with_the_nearest_one(name, hint):
     assert hint is None or hint in str(refusal.value)
 
 
+@pytest.mark.parametrize("name", ["key", "shards"])
+def test_what_is_fixed_at_the_creation_is_no_setting(name):
+    with pytest.raises(BadOption, match=f"{name} is fixed when the queue is created"):
+        QueueSettings.of({name: 1})
+
+
 def test_changing_some_settings_keeps_the_others():
     changed = QueueSettings(concurrency=3).changed({"sweep_after": 5.0})
 
