@@ -107,7 +107,8 @@ OPTIONS: tuple[Option, ...] = (
         "txnAppId",
         "In a batch write, such as in `foreachBatch`, with `txnVersion`: the name of the writer. "
         "A queue gets the rows only if the version is greater than the last one that this writer "
-        "has loaded into it.",
+        "has loaded into it; a warning in the log tells of rows that are left out. A query whose "
+        "checkpoint is new or an older copy uses numbers again: give its writer another name.",
     ),
     Option(
         "txnVersion",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from ignis_sink.message import LoadMessage, Target, check_first
@@ -12,6 +12,7 @@ from ignis_sink.options import SinkOptions
 from ignis_sink.planning import check_queue, find_queue
 from queue_core.catalog import queue_changes, queues
 from queue_core.catalog.identity.handle import StoreHandle, known_store
+from queue_core.catalog.records import publications
 from queue_core.errors import Conflict, NoSuchQueue, NoSuchStore
 from queue_core.segments.staging_spec import StagingSpec
 from queue_core.values.model import Batch, QueueInfo, Staged
@@ -73,11 +74,10 @@ def _publish_routed(
             load = LoadIntoSeveral(
                 catalog, storage, loads, on_full, batch, by_queue=options.txn is not None
             )
-            is_new = load.run() is not None
+            loaded = load.run()
         except queues.SettingsChanged:
             continue
-        rows = sum(segment.rows for parts in staged.values() for segment in parts)
-        _report(listed(names), rows, batch, is_new)
+        _report(store, staged, loaded or (), options, batch)
         return
 
 
@@ -201,16 +201,37 @@ def publish(
                 queue = queues.present(connection, queue)
             check_queue(queue, options)
             continue
-        _report(info.name, sum(segment.rows for segment in staged), batch, is_new)
+        _report(store, {info.name: staged}, [info.name] if is_new else (), options, batch)
         return
 
 
-def _report(name: str, rows: int, batch: Batch | None, is_new: bool) -> None:
+def _report(
+    store: StoreHandle,
+    staged: Mapping[str, Sequence[Staged]],
+    loaded: Collection[str],
+    options: SinkOptions,
+    batch: Batch | None,
+) -> None:
+    """Log which queues were *loaded*, and which had the batch before, or a later version."""
     what = "a write" if batch is None else f"query {batch.query_id}, batch {batch.number}"
-    if is_new:
-        _log.info("queue %s: loaded the %d rows of %s", name, rows, what)
-    else:
-        _log.info("queue %s: %s was loaded before, and is not loaded again", name, what)
+    rows = {name: sum(part.rows for part in parts) for name, parts in staged.items()}
+    left = [name for name in rows if name not in loaded]
+    count = sum(rows[name] for name in left)
+    if loaded:
+        whole = sum(rows.values()) - count
+        _log.info("queue %s: loaded the %d rows of %s", listed([*loaded]), whole, what)
+    if left and options.txn is None:
+        _log.info("queue %s: %s was loaded before, and is not loaded again", listed(left), what)
+    elif count and batch is not None:
+        with store.catalog.read() as connection:
+            recorded = publications.numbers(connection, batch.query_id, left)
+        _log.warning(
+            "queue %s: the %d rows of txnAppId=%r, txnVersion=%d were not loaded, since version %s "
+            "is recorded. Ignore this if the write ran again, as after a crash. If the checkpoint "
+            "is new or an older copy, or this is another write, the rows are missing, and more "
+            "will be: stop the query, and give the writer another txnAppId",
+            *(listed(left), count, *(options.txn or ()), listed([*map(str, recorded)])),
+        )
 
 
 def in_turn(tasks: Sequence[Sequence[Staged]], turn: int, shards: int) -> list[Staged]:

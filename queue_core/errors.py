@@ -166,7 +166,8 @@ class StaleCheckpoint(Invalid):
     Raised by the sink when the queue has already recorded a batch of this number, with other rows
     of the same query: parts of the checkpoint were removed, or an older copy was put back. Nothing
     was changed. Restore the newest checkpoint, or remove its whole folder, including ``metadata``,
-    so that the query starts as a new one.
+    so that the query starts as a new one. A write with ``txnAppId`` never raises it: it leaves
+    rows of a used ``txnVersion`` out, with a warning.
     """
 
 

@@ -5,12 +5,14 @@ import re
 import subprocess
 import sys
 
+import pyarrow as pa
+import pytest
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from ignis_sink.load import stage
 from ignis_sink.options import SinkOptions
 from ignis_sink.planning import find_target
-from ignis_sink.publishing import in_turn, publish
+from ignis_sink.publishing import in_turn, publish, publish_tasks
 from ignis_source.offset import Offset
 from queue_core import Store
 from queue_core.values.model import Batch
@@ -85,6 +87,56 @@ def test_a_batch_that_spark_writes_twice_has_two_different_lines(store, caplog):
         "queue orders: loaded the 3 rows of query copy, batch 4",
         "queue orders: query copy, batch 4 was loaded before, and is not loaded again",
     ]
+
+
+def write_version(store, version, count, **where):
+    """As one task of a batch write does, in this process."""
+    place = {"catalog": store.address.catalog, "storage": store.address.storage}
+    options = SinkOptions.of(place | where | {"txnAppId": "etl", "txnVersion": version})
+    rows = orders(count)
+    if "queueColumn" in where:
+        names = ["odd" if number % 2 else "even" for number in range(count)]
+        rows = rows.append_column("_to", pa.array(names, pa.string()))
+    target = find_target(options, from_arrow_schema(rows.schema))
+    task = stage(rows.to_batches(), target)
+    publish_tasks(target, [task], options, 0, options.transaction)
+
+
+@pytest.mark.parametrize("policy", [None, "latest"])
+def test_rows_of_a_version_that_is_recorded_are_named_in_a_warning(store, caplog, policy):
+    """A new checkpoint counts from 0 again, and the source deletes what its batches had."""
+    make_queue(store, key="number" if policy else None, policy=policy)
+    write_version(store, "6", 3, queue="orders")
+    write_version(store, "6", 0, queue="orders")
+    assert lines(caplog) == []
+
+    for version, count in (("6", 4), ("0", 2)):
+        write_version(store, version, count, queue="orders")
+        begin = f"queue orders: the {count} rows of txnAppId='etl', txnVersion={version} were not "
+        (line,) = lines(caplog)
+        assert line.startswith(begin + "loaded, since version 6 is recorded.")
+        assert "another txnAppId" in line
+        caplog.clear()
+
+
+def test_the_warning_is_about_the_queues_that_have_the_version(store, caplog):
+    for name in ("odd", "even", "other"):
+        make_queue(store, name)
+    caplog.set_level(logging.INFO, "ignis_sink")
+    for name in ("odd", "other"):
+        write_version(store, "3", 1, queue=name)
+    write_version(store, "5", 1, queue="odd")
+    caplog.clear()
+
+    write_version(store, "4", 5, queueColumn="_to")
+    write_version(store, "4", 5, queueColumn="_to")
+
+    loaded, part, whole = lines(caplog)
+    assert loaded == "queue even: loaded the 3 rows of query txn:etl, batch 4"
+    assert part.startswith("queue odd: the 2 rows of txnAppId='etl', txnVersion=4 were not loaded")
+    assert part.partition(".")[0].endswith("since version 5 is recorded")
+    assert whole.startswith("queue even,odd: the 5 rows of txnAppId='etl', txnVersion=4 were not ")
+    assert whole.partition(".")[0].endswith("since version 4,5 is recorded")
 
 
 #: Makes a reader, as one of Spark's processes does, and fires.

@@ -5,7 +5,7 @@ from pyspark.errors import AnalysisException, PySparkException, StreamingQueryEx
 from pyspark.sql import functions as F
 
 from tests.factories import make_queue
-from tests.spark.rig import assert_rows, finish
+from tests.spark.rig import assert_rows, counts, finish
 
 ROUTE = {"queueColumn": "_to"}
 
@@ -238,6 +238,30 @@ def test_each_queue_knows_the_versions_of_a_writer(rig, routed):
     with pytest.raises(PySparkException, match="txnVersion"):
         rig.write(rows, "odd", txnAppId="etl", txnVersion=str(2**63))
     assert rig.store.admin.fsck().to_pylist() == []
+
+
+def test_a_writer_with_a_new_checkpoint_needs_another_name(rig):
+    """Its batches count from 0 again, so those up to the recorded version count as repeated."""
+    queue = rig.orders(4)
+    make_queue(rig.store, "copy")
+
+    def run(name, checkpoint, again=False):
+        def write(batch, number):
+            for _ in range(1 + again):
+                rig.write(batch, "copy", txnAppId=name, txnVersion=str(number))
+
+        source = rig.source(maxMessagesPerTrigger=2).select("number")
+        finish(rig.each(source, write, checkpoint=checkpoint))
+
+    run("etl", "first", again=True)
+    assert numbers(rig, "copy") == [0, 1, 2, 3]
+    queue.load([{"number": number} for number in range(10, 14)])
+    run("etl", "second")
+    assert numbers(rig, "copy") == [0, 1, 2, 3]
+    queue.load([{"number": number} for number in range(20, 24)])
+    run("etl-2", "third")
+    assert numbers(rig, "copy") == [0, 1, 2, 3, 20, 21, 22, 23]
+    assert counts(queue, "deleted", "in_flight") == [12, 0]
 
 
 def test_a_stream_refuses_a_version(rig, routed):

@@ -81,6 +81,13 @@ def is_new_load(connection: Connection, queue: QueueInfo | Place, batch: Batch) 
     return is_new
 
 
+def numbers(connection: Connection, query_id: str, names: Iterable[str]) -> list[int]:
+    """Return the numbers of the last batches that some queues have of a query."""
+    found = select(publications.c.batch_id).join(queues, publications.c.queue_id == queues.c.id)
+    found = found.where(publications.c.query_id == query_id, dialect.one_of(queues.c.name, names))
+    return sorted(set(connection.scalars(found)))
+
+
 def newest_ticket(connection: Connection, name: str) -> int | None:
     """
     Return the newest ticket of the consumer *name* that a recorded batch names.
