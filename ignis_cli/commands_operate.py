@@ -52,7 +52,7 @@ def backup(
     lines = [
         f"{counted(done.messages, 'message is', 'messages are')} in {folder}, with "
         f"{counted(done.segments, 'segment', 'segments')}, {done.copied:,} of them new",
-        *(f"{location} is missing from the storage" for location in done.missing),
+        *(f"{location} is missing from the storage, or damaged there" for location in done.missing),
     ]
     figures = ("messages", "rows", "segments", "copied", "missing")
     answer("\n".join(lines), **{name: getattr(done, name) for name in figures})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from pathlib import Path
 
 import pytest
 from sqlalchemy import func, select, update
@@ -292,6 +293,55 @@ def test_a_segment_that_is_missing_is_named_and_its_messages_are_set_apart(
         assert (report["moved"], report["to"]) == (restored.damaged, "damaged")
 
 
+@pytest.mark.spoiled
+@pytest.mark.parametrize("how", ["flip", "cut", "empty"])
+def test_a_segment_that_is_damaged_in_the_storage_is_named_and_not_copied(
+    store, queue, folder, tmp_path, how
+):
+    """A copy from an earlier backup stays."""
+    queue.load(orders(5, 15))
+    damaged, other = sorted(store.storage.list())[:2]
+    spoil(Path(store.storage.folder) / damaged, how)
+
+    assert store.admin.backup(folder).missing == (damaged,)
+    count, faults = verify(BackupFolder(folder))
+    assert (count, len(faults)) == (1, 1)
+    assert faults[0].startswith(f"{damaged} is not in the backup")
+    assert Store.restore(folder, tmp_path / "new").damaged > 0
+
+    spoil(Path(store.storage.folder) / other, how)
+    assert store.admin.backup(folder).missing == (damaged,)
+    again = Store.restore(folder, tmp_path / "newer")
+    assert 0 < again.damaged < 20
+
+
+def test_one_backup_at_a_time_writes_into_a_folder(store, queue, folder, tmp_path):
+    refused = []
+
+    def progress(kind, number, count):
+        if kind == "segments" and not refused:
+            with Store(store.address) as another:
+                with pytest.raises(Conflict, match=r"another backup is being written.*wait until"):
+                    another.admin.backup(folder)
+                refused.append(another.admin.backup(tmp_path / "elsewhere").messages)
+
+    store.admin.backup(folder, progress=progress)
+
+    assert refused == [15]
+    assert verify(BackupFolder(folder))[1] == []
+    assert Store.restore(folder, tmp_path / "new").messages == 15
+    assert store.admin.backup(folder).copied == 0
+
+
+@pytest.mark.spoiled
+def test_a_backup_without_its_list_is_written_anew(store, queue, folder, tmp_path):
+    whole = store.admin.backup(folder)
+    spoil(min(folder.glob("*/segment files.arrow")), "remove")
+
+    assert store.admin.backup(folder).copied == whole.copied
+    assert verify(BackupFolder(folder))[1] == []
+
+
 # --- a backup that is damaged ---------------------------------------------------------------------
 
 
@@ -341,6 +391,10 @@ def spoil(file, how):
             file.write_bytes(data[:middle] + bytes([data[middle] ^ 1]) + data[middle + 1 :])
         case "remove":
             file.unlink()
+        case "cut":
+            file.write_bytes(data[:-1000])
+        case "empty":
+            file.write_bytes(b"")
 
 
 def test_an_altered_manifest_is_refused(store, queue, folder, tmp_path):
@@ -557,6 +611,36 @@ def test_a_restore_that_dies_in_the_transaction_changes_nothing(store, queue, fo
         over(store, folder)
     assert books_of(store) == before
     assert everything(store) == [*range(15), *range(100, 105)]
+
+
+@pytest.mark.spoiled
+@pytest.mark.parametrize("how", ["cut", "empty"])
+def test_a_restore_over_one_that_was_killed_copies_torn_files_again(
+    store, queue, folder, tmp_path, how
+):
+    """Its files have their names before they have all their bytes."""
+    store.admin.backup(folder)
+    new = tmp_path / "new"
+    torn = [at.relative_to(folder) for at in sorted(folder.glob("segments/*/*.arrow"))][:2]
+    for each in torn:
+        (new / each).parent.mkdir(parents=True, exist_ok=True)
+        (new / each).write_bytes((folder / each).read_bytes())
+        spoil(new / each, how)
+    with pytest.raises(BadOption, match="is not empty"):
+        Store.restore(folder, new)
+
+    restored = Store.restore(folder, new, over=True)
+
+    assert (restored.messages, restored.damaged) == (15, 0)
+    with Store.open(new) as other:
+        assert everything(other) == list(range(15))
+        audit(other)
+
+    # Over the same store, too.
+    spoil(new / torn[0], how)
+    assert Store.restore(folder, new, over=True).copied == 1
+    with Store.open(new) as other:
+        assert everything(other) == list(range(15))
 
 
 def test_a_restored_place_can_be_restored_again(store, queue, folder, tmp_path):

@@ -110,10 +110,10 @@ def count(connection: Connection) -> int:
     return int(connection.scalar(select(func.count()).select_from(segments)) or 0)
 
 
-def locations(connection: Connection) -> Sequence[str]:
-    """Return the files of all segments."""
-    filed = select(segments.c.file).where(segments.c.file.is_not(None))
-    return connection.scalars(filed).all()
+def filed(connection: Connection) -> dict[str, bytes]:
+    """Return the chunks of all segments that are in files, by their locations."""
+    found = select(segments.c.file, segments.c.chunks).where(segments.c.file.is_not(None))
+    return {row.file: row.chunks for row in connection.execute(found)}
 
 
 def at(connection: Connection, locations: Collection[str]) -> Sequence[int]:

@@ -6,7 +6,7 @@ snapshot has still to take in. Nothing is changed or locked.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from sqlalchemy import Connection, Select, and_, case, exists, func, or_, select
@@ -81,10 +81,10 @@ ROWS: Mapping[str, Select[Any]] = {
         since=case((_LEFT_OUT.c.id.is_(None), files.c.since), else_=dialect.now()),
     ),
 }
-_LOCATIONS = select(segments.c.file).select_from(_COUNTED)
-_LOCATIONS = _LOCATIONS.where(_KEPT, segments.c.file.is_not(None))
+_FILED = select(segments.c.file, segments.c.chunks).select_from(_COUNTED)
+_FILED = _FILED.where(_KEPT, segments.c.file.is_not(None))
 
 
-def locations(connection: Connection) -> Sequence[str]:
-    """Return the files of the segments that stay."""
-    return connection.scalars(_LOCATIONS).all()
+def filed(connection: Connection) -> dict[str, bytes]:
+    """Return the chunks of the segments that stay, by the locations of their files."""
+    return {row.file: row.chunks for row in connection.execute(_FILED)}

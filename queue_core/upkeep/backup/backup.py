@@ -3,11 +3,13 @@
 One transaction reads all tables as they are at one moment, and blocks no other. Then the segments
 that they name are copied, under a `Hold`, which keeps vacuum from removing them: a lease that a
 thread renews, so it ends by itself when its process dies. In a folder with an earlier backup, only
-new segments are copied, and the earlier backup stays complete until the new one is.
+new segments are copied, and the earlier backup stays complete until the new one is. Each copy is
+compared with the checksums in the catalog. Guard: one backup at a time writes into a folder.
 """
 
 from __future__ import annotations
 
+import struct
 import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -24,6 +26,7 @@ from queue_core.catalog.holders import leases
 from queue_core.catalog.holders.leases import LONGEST_LEASE_SECONDS
 from queue_core.catalog.records.restored import fact
 from queue_core.catalog.slices import amounts, segments, unread
+from queue_core.catalog.slices.quarantined import find_fault
 from queue_core.errors import (
     BadOption,
     CatalogUnavailable,
@@ -31,6 +34,7 @@ from queue_core.errors import (
     IgnisError,
     StorageUnavailable,
 )
+from queue_core.segments.format import unpack_chunks
 from queue_core.segments.storage import Storage
 from queue_core.support import faults
 from queue_core.support.loop import Loop
@@ -60,7 +64,7 @@ class Backup:
         segments: Number of segment files that the catalog names; 0 if only the catalog was backed
             up.
         copied: Number of segment files that were copied now. The others were already in the folder.
-        missing: Locations of segment files that the storage does not have.
+        missing: Locations of segment files that the storage does not have, or only torn or altered.
     """
 
     messages: int
@@ -91,43 +95,45 @@ def backup(
         raise StorageUnavailable(
             f"{catalog!r} has no storage yet; open the store once with its storage, then back it up"
         )
-    earlier = folder.of_store(store)
-    there: Mapping[str, tuple[int, str]] = {} if earlier is None else folder.segments(earlier)
-    name = f"catalog-{uuid.uuid4().hex}"
-    with Hold(catalog) if with_segments else nullcontext() as hold:
-        with catalog.read() as connection:
-            tables = _write_tables(connection, folder, name, progress, with_logs=with_logs)
-            last_ids = table_rows.last_ids(connection)
-            taken_at = dialect.read_clock(connection)
-            messages = amounts.messages(connection)
-            named = (segments if with_logs else unread).locations(connection)
-        copied: dict[str, tuple[int, str]] = {}
-        missing: list[str] = []
-        kept = folder.kept({at: there[at] for at in named if at in there})
-        if hold is not None:
-            copied, missing = _copy(storage, folder, sorted({*named} - kept.keys()), progress)
-            hold.check()
-    listed = folder.write_segments(name, kept | copied) if with_segments else None
-    faults.point("backup.copied")
-    folder.finish(
-        Manifest(
-            store=store,
-            format=format.FORMAT,
-            taken_at=taken_at,
-            folder=name,
-            tables=tables,
-            last_ids=last_ids,
-            segments=listed,
-        ),
-        kept | copied if with_segments else (),
-    )
-    return Backup(
-        messages=messages,
-        rows=sum(file.rows for file in tables.values()),
-        segments=len(named) if with_segments else 0,
-        copied=len(copied),
-        missing=tuple(missing),
-    )
+    folder.of_store(store)
+    with folder.alone():
+        there = folder.earlier(store)
+        name = f"catalog-{uuid.uuid4().hex}"
+        with Hold(catalog) if with_segments else nullcontext() as hold:
+            with catalog.read() as connection:
+                tables = _write_tables(connection, folder, name, progress, with_logs=with_logs)
+                last_ids = table_rows.last_ids(connection)
+                taken_at = dialect.read_clock(connection)
+                messages = amounts.messages(connection)
+                named = (segments if with_logs else unread).filed(connection)
+            copied: dict[str, tuple[int, str]] = {}
+            missing: list[str] = []
+            kept = folder.kept({at: there[at] for at in named if at in there})
+            if hold is not None:
+                wanted = {at: named[at] for at in sorted(named.keys() - kept.keys())}
+                copied, missing = _copy(storage, folder, wanted, progress)
+                hold.check()
+        listed = folder.write_segments(name, kept | copied) if with_segments else None
+        faults.point("backup.copied")
+        folder.finish(
+            Manifest(
+                store=store,
+                format=format.FORMAT,
+                taken_at=taken_at,
+                folder=name,
+                tables=tables,
+                last_ids=last_ids,
+                segments=listed,
+            ),
+            kept | copied if with_segments else (),
+        )
+        return Backup(
+            messages=messages,
+            rows=sum(file.rows for file in tables.values()),
+            segments=len(named) if with_segments else 0,
+            copied=len(copied),
+            missing=tuple(missing),
+        )
 
 
 def _write_tables(
@@ -142,9 +148,14 @@ def _write_tables(
 
 
 def _copy(
-    storage: Storage, folder: BackupFolder, locations: list[str], progress: Progress
+    storage: Storage, folder: BackupFolder, wanted: Mapping[str, bytes], progress: Progress
 ) -> tuple[dict[str, tuple[int, str]], list[str]]:
-    """Copy segments; return the size and the checksum of each, and those that are missing."""
+    """
+    Copy segments; return the size and the checksum of each, and those that are not whole.
+
+    *wanted* are their chunks by their locations.
+    """
+    copies = Storage.open(str(folder.path))
 
     def copy_one(location: str) -> tuple[int, str] | None:
         try:
@@ -156,9 +167,14 @@ def _copy(
             def read(length: int) -> pa.Buffer:
                 return storage.read(source, source.tell(), length, location)
 
-            return folder.copy_in(read, location)
+            copied = folder.copy_in(read, location)
+        try:
+            chunks = unpack_chunks(wanted[location])
+        except struct.error:
+            return None
+        return copied if find_fault(copies, 0, location, None, chunks) is None else None
 
-    found = dict(each_at_once(copy_one, locations, progress))
+    found = dict(each_at_once(copy_one, wanted, progress))
     copied = {location: it for location, it in found.items() if it is not None}
     return copied, sorted(found.keys() - copied.keys())
 

@@ -6,10 +6,12 @@
     catalog-<name>/<table>.arrow
     catalog-<name>/segment files.arrow     the locations and checksums of the copied segments
     segments/<queue>/<segment>.arrow
+    lock                                   locked while a backup is written
 """
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import shutil
@@ -20,14 +22,14 @@ from typing import Any, BinaryIO
 
 import pyarrow as pa
 
-from queue_core.errors import BadOption, DamagedBackup, StorageUnavailable
+from queue_core.errors import BadOption, Conflict, DamagedBackup, StorageUnavailable
 from queue_core.support.durable import make_folder, sync
 from queue_core.upkeep.backup.manifest import File, Manifest
 
 #: Bytes that are copied at a time.
 PIECE = 1 << 20
 
-_MANIFEST = "manifest.json"
+_MANIFEST, _LOCK = "manifest.json", "lock"
 _LIST = "segment files"
 #: The list of copied segments.
 SEGMENTS = pa.schema([("location", pa.string()), ("bytes", pa.int64()), ("sha256", pa.string())])
@@ -63,12 +65,40 @@ class BackupFolder:
             return earlier
         with self._written():
             others = self.path.exists() and any(
-                not each.name.startswith("catalog-") and each.name != "segments"
+                not each.name.startswith("catalog-") and each.name not in ("segments", _LOCK)
                 for each in self.path.iterdir()
             )
         if others:
             raise BadOption(f"{self.path} is not empty, and holds no backup; use another folder")
         return None
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Let no other backup write into the folder within the block; raises `Conflict`."""
+        with self._written():
+            make_folder(self.path, 0o700)
+            lock = os.open(self.path / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            # Not all file systems have locks.
+            with suppress(OSError):
+                try:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    raise Conflict(
+                        f"another backup is being written into {self.path}; nothing was changed: "
+                        "wait until it has ended, or use another folder"
+                    ) from None
+            yield
+        finally:
+            os.close(lock)
+
+    def earlier(self, store: str) -> dict[str, tuple[int, str]]:
+        """Return the segments of the store's earlier backup, if it is whole, as `segments` does."""
+        manifest = self.of_store(store)
+        try:
+            return {} if manifest is None else self.segments(manifest)
+        except DamagedBackup:
+            return {}
 
     def table(self, manifest: Manifest, name: str) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a table, whose file must be checked first."""

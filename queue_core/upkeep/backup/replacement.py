@@ -9,6 +9,7 @@ the commit: the old catalog is as it was. Crash after it: the next opening takes
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import dataclass
 
 from sqlalchemy import Connection
@@ -63,7 +64,7 @@ class Replacement:
     #: The id of the restored store.
     store: str
     #: The segments that are in the storage.
-    present: frozenset[str]
+    present: Set[str]
     copied: int
     over: bool
     progress: Progress

@@ -1,6 +1,7 @@
 """Restore a backup: into a new place, or over the storage of the same store; or verify it.
 
-First, the backup is checked. Then missing segments are copied into the storage. At last, one
+First, the backup is checked. Then segments that the storage does not have, or not in their length,
+are copied into it. At last, one
 transaction replaces the catalog: `queue_core.upkeep.backup.replacement`.
 """
 
@@ -47,7 +48,7 @@ def restore(
     try:
         found = look(catalog, storage)
         store = store_id(manifest, found, address, over=over)
-        needed = {at: copies[at] for at in copies if at not in found.present}
+        needed = {at: it for at, it in copies.items() if found.present.get(at) != it[0]}
         _copy(folder, storage, needed, progress)
         faults.point("restore.copied")
         if catalog is None:
@@ -56,7 +57,7 @@ def restore(
             folder=folder,
             manifest=manifest,
             store=store,
-            present=found.present | needed.keys(),
+            present=found.present.keys() | needed.keys(),
             copied=len(needed),
             over=over,
             progress=progress,
@@ -133,14 +134,14 @@ class BackupPlace:
     origin: str | None
     #: Whether the catalog has queues or consumers.
     used: bool
-    #: The ids of the stores whose marks are in the storage, and the segments in it.
+    #: The ids of the stores whose marks are in the storage, and the sizes of the segments in it.
     owners: frozenset[str]
-    present: frozenset[str]
+    present: Mapping[str, int]
 
 
 def look(catalog: Catalog | None, storage: Storage) -> BackupPlace:
     """Look at a catalog, which may not exist yet, and at a storage."""
-    owners, present = frozenset(storage.owners()), frozenset(storage.list())
+    owners, present = frozenset(storage.owners()), storage.sizes()
     if catalog is None:
         return BackupPlace(None, None, False, owners, present)
     with catalog.read() as connection:
@@ -204,7 +205,7 @@ def verify(folder: BackupFolder, progress: Progress = lambda *_: None) -> tuple[
         progress("segments", number, len(copies))
         check(folder.check_segment, location, digest)
     faults += [
-        f"{location} is not in the backup: it was missing from the storage when it was taken"
+        f"{location} is not in the backup: when it was taken, the storage did not have it whole"
         for location in sorted({*_named(folder, manifest)} - copies.keys())
     ]
     return len(copies), faults
