@@ -377,8 +377,8 @@ def fenced(consumer: Consumer) -> ConsumerFenced:
     """Return the error of a consumer whose life has ended."""
     return ConsumerFenced(
         f"consumer {consumer.name!r} was started again elsewhere, or was removed after a week "
-        "without a sign of life, or the catalog was restored, so this one has ended; give each query that runs at the same "
-        "time, and each source of a query, a consumer name of its own"
+        "without a sign of life, or the catalog was restored, so this one has ended; give each "
+        "query that runs at the same time, and each source of a query, a consumer name of its own"
     )
 
 
