@@ -17,7 +17,7 @@ from ignis_cli.app import TAKES, Count, EachQueue, Name, Where, Yes, ask, comman
 from ignis_cli.counting import between_transactions, counting
 from ignis_cli.display import OutputLost, answer, complain, counted, flush
 from ignis_cli.invocation import BROKEN, REFUSED
-from ignis_cli.tables import say_what_lacks, show
+from ignis_cli.tables import say_what_expires, say_what_lacks, show
 from queue_core import Chosen, Firing, IgnisError, Queue, Store
 from queue_core.catalog.records import acts
 from queue_core.errors import BadOption
@@ -53,6 +53,8 @@ class QueueChoice:
         It changes only the messages that were counted for the question.
         """
         messages, concerned = self.messages, len(self.messages.ids)
+        if act == "requeue":
+            say_what_expires(self.queue, messages.ids, None, None)
         if not yes:
             # A consumer decides which messages are concerned, and a reason does not.
             decides = {"consumer": how["consumer"]} if "consumer" in how else {}
@@ -208,7 +210,8 @@ def requeue(these: InSideline, *, yes: Yes = False) -> None:
     """
     Move chosen messages from the sideline to the tail of main, dead ones too.
 
-    A bounded queue takes only as many as it has room for. The exit code is 1 if you answer no.
+    A bounded queue takes only as many as it has room for, and messages that would expire in main
+    stay. The exit code is 1 if you answer no, or if so all with the --id or that fit --where stay.
     """
     these.change("requeue", "requeued", yes)
 

@@ -11,7 +11,7 @@ from ignis_cli.app import AnyName, EachQueue, Last, Limit, Where, command
 from ignis_cli.counting import bar, counting
 from ignis_cli.display import answer, complain, counted
 from ignis_cli.invocation import BROKEN
-from ignis_cli.tables import show
+from ignis_cli.tables import say_what_expires, show
 from queue_core import Queue, Store
 from queue_core.catalog.records import acts
 from queue_core.errors import BadOption
@@ -65,6 +65,7 @@ def shovel(
     if reason is not None:
         how["ids"] = _failed_for(queue, reason)
         acts.chosen_by(reason=reason)
+    say_what_expires(queue, how.get("ids"), where, to)
     if wait or background:
         job = queue.start_shovel(limit, **how)
         if background:

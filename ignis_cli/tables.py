@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from ignis_cli.display import complain, console, counted, in_json, put, show_json, visible
+from queue_core.values.ids import IdSet
 from queue_core.values.json_text import as_json
 from queue_core.values.valid_text import valid_table
 from queue_core.watching import wording
@@ -74,6 +75,21 @@ def say_what_lacks(queue: Queue, found: int) -> None:
         complain(f"queue {name} is paused: ignis {way}")
     elif not found:
         complain(f"queue {queue.name} has no message to fire here and now")
+
+
+def say_what_expires(queue: Queue, ids: Any, where: str | None, to: str | None) -> None:
+    """Say how many messages stay in the sideline since they would expire where they are to go."""
+    # Not at the top: other commands start sooner.
+    from queue_core.catalog.records.jobs import Wish
+    from queue_core.verbs.operator import redriving
+
+    wish = Wish(selector=where, ids=None if ids is None else IdSet.of(ids), force=True)
+    wished = redriving.wished(queue.store.catalog, queue.info, to, wish)
+    left = redriving.withheld(queue.store.catalog, queue.store.storage, wished)
+    if left:
+        stay = counted(left, "message stays", "messages stay")
+        way = "edit their own time" if wished.target else wording.TOO_OLD
+        complain(f"{stay} in the sideline, and would expire in {to or queue.name} at once: {way}")
 
 
 def show_facts(named: Mapping[str, Any], kind: str | None = None) -> None:

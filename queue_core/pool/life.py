@@ -158,7 +158,6 @@ class PoolLife:
                 store.storage,
                 names,
                 tasks=config.side_tasks,
-                start=background.LOOK_SECONDS,
                 quiet=lambda: min(dispatcher.quiet_at for dispatcher in dispatchers),
             )
             self._side_tasks.start()

@@ -451,10 +451,10 @@ class Queue(Copying, Looking, Settling):
         Move sidelined messages back to the tail of main, so that they are tried again.
 
         Messages that wait for their time are moved too; dead messages are not. Messages that enter
-        the sideline during the call stay there, and so do messages that would expire in main. A
-        bounded queue takes only as many messages as it has room for, and a ring or a rendezvous
-        takes all. In a subscription, they come before those that it has not taken in from the log.
-        Source: IgnisMQ.
+        the sideline during the call stay there, and so do messages that would expire in main: in
+        another queue, which gets them as new ones, only by its expiry column. A bounded queue takes
+        only as many messages as it has room for, and a ring or a rendezvous takes all. In a
+        subscription, they come before those that it has not taken in from the log. Source: IgnisMQ.
 
         Args:
             limit: At most this many messages, 1 or more. By default, the setting ``shovel_limit``.

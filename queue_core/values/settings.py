@@ -177,10 +177,10 @@ class QueueSettings:
     retry: Retry | None = _setting(  # noqa: RUF009
         DEFAULT_RETRY,
         _RETRY,
-        "How often and when the shovel task brings a failed message back to main. After the "
-        "last attempt the message is dead: it stays in the sideline until a person acts. A handler "
-        "can have its own policy. none: as in IgnisMQ, all sidelined messages come back every "
-        "`shovel_interval`, without end.",
+        "How often and when the shovel task brings a failed message back to main. After the last "
+        "attempt, or if it has expired when it is due, the message is dead: it stays in the "
+        "sideline until a person acts. A handler can have its own policy. none: as in IgnisMQ, all "
+        "sidelined messages come back every `shovel_interval`, without end.",
     )
     shovel_interval: float | None = _setting(
         600.0,
@@ -218,8 +218,9 @@ class QueueSettings:
         None,
         _or_none(_SECONDS),
         "Age in seconds, counted from its loading, at which a message in main expires. An expired "
-        "message is not fired, and the expiry task removes it. none: messages do not expire by "
-        "age. IgnisMQ's source code has 2 days.",
+        "message is not fired, and the expiry task removes it. A failed message is dead if "
+        "it has expired when its retry is due. none: no expiry by age. IgnisMQ's source code has "
+        "2 days.",
     )
     sideline_expiry: float | None = _setting(
         None,

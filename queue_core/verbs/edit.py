@@ -26,7 +26,7 @@ from queue_core.catalog.records.task_log import Moves
 from queue_core.catalog.slices import id_map, read_plans, segment_lookup, shard_locks
 from queue_core.catalog.slices import segments as segment_rows
 from queue_core.catalog.slices.changes import Changes
-from queue_core.catalog.slices.conditions import eligible_of_segments, movable
+from queue_core.catalog.slices.conditions import eligible_of_segments, expiry_in, unexpired
 from queue_core.catalog.slices.slices import fetch
 from queue_core.catalog.transact import transact
 from queue_core.errors import BadOption, Conflict, QueueFull, SchemaMismatch
@@ -150,17 +150,19 @@ def _waiting(
 ) -> tuple[Slice, Rows]:
     """Return the slice of the sideline with a message, and its row; raises `BadOption`."""
     located = id_map.located(connection, [queue.id], ids)
-    request = FireRequest(queue_ids=(queue.id,), magazine=Magazine.SIDELINE, rules=movable(queue))
+    here = unexpired(queue, Magazine.SIDELINE)
+    request = FireRequest(queue_ids=(queue.id,), magazine=Magazine.SIDELINE, rules=here)
     where, given = eligible_of_segments(request, located.segments)
     found = fetch(connection, *where, given=given, lock=lock)
+    why = "does not wait in the sideline: only messages there can be edited; sideline it first"
     for piece in found:
         rows = piece.rows & located.rows(piece.segment_id)
         if rows:
-            return piece, rows
-    raise BadOption(
-        f"message {int(ids.numbers()[0])} of queue {queue.name!r} does not wait in the sideline, "
-        "or would expire in main: only messages of the sideline can be edited; sideline it first"
-    )
+            expiry = expiry_in(queue, Magazine.MAIN)
+            if expiry is None or piece.loaded_at > dialect.read_clock(connection) - expiry * 1e6:
+                return piece, rows
+            why = "would expire in main: set message_expiry longer or none first"
+    raise BadOption(f"message {int(ids.numbers()[0])} of queue {queue.name!r} {why}")
 
 
 def _check_room(connection: Connection, queue: QueueInfo, repacked: Repacked) -> None:

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
+from queue_core.watching.wording import TOO_OLD
+
 
 class Severity(StrEnum):
     """How bad a problem is."""
@@ -167,7 +169,8 @@ KINDS = {
     "dead": Kind(
         _WARNING,
         "Dead messages",
-        "Look at the reasons in the sideline; requeue or delete the messages.",
+        "Look at the reasons in the sideline; requeue or delete the messages. If they would "
+        f"expire in main, {TOO_OLD}.",
         "redrive",
         explains=False,
     ),

@@ -393,7 +393,7 @@ def _spaces(spaces: Sequence[Space]) -> Iterator[Problem]:
 
 
 def _side_tasks(figures: Figures) -> Iterator[Problem]:
-    undone = "no message is swept, shovelled or expired"
+    undone = "nothing is swept, expired, compacted or vacuumed"
     if not figures.tasks:
         if figures.queues:
             never = "No process has ever run the side tasks of the store"

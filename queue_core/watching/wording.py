@@ -9,6 +9,9 @@ UNKNOWN = "unknown"
 #: How the absence of a thing is shown.
 NONE = "–"  # noqa: RUF001
 
+#: What helps messages of the sideline that would expire in main.
+TOO_OLD = "set message_expiry longer or none, edit their own time, or shovel them to another queue"
+
 #: The time 0.
 EPOCH = datetime.fromtimestamp(0, UTC)
 

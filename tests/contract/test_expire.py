@@ -1,13 +1,20 @@
 """Expire: messages whose time is over are not fired any more, and then removed."""
 
+from datetime import UTC, datetime
+
+import pyarrow as pa
 import pytest
 from sqlalchemy import update
 
 from queue_core.catalog.records import task_log
 from queue_core.catalog.tables import segments, slices
+from queue_core.errors import BadOption
 from queue_core.verbs import expire as module
+from queue_core.watching.wording import TOO_OLD
+from tests.command_line import refusal
 from tests.dump import dump
 from tests.factories import make_filled, make_queue, numbers_of, orders
+from tests.job_steps import run_job
 
 pytestmark = pytest.mark.each_catalog
 
@@ -178,3 +185,68 @@ def test_what_came_back_meanwhile_is_left_to_the_next_time(store, mixed, monkeyp
     monkeypatch.undo()
     assert mixed.admin.expire() == 50
     assert numbers_of(mixed.fire("all").messages) == list(range(90, 200))
+
+
+def test_what_would_expire_in_main_goes_to_another_queue_where_it_is_new(store):
+    queue, other = make_queue(store, message_expiry=EXPIRY), make_queue(store, "other")
+    queue.load(orders(3))
+    queue.choose("all").sideline()
+    age(store)
+
+    assert queue.shovel(force=True) == queue.shovel(force=True, dry_run=True) == 0
+    (one, two, three) = queue.choose("all").ids.to_pylist()
+    text = f"{one} of queue 'orders' would expire in main: set message_expiry longer or none first"
+    with pytest.raises(BadOption, match=text):
+        queue.edit(one, {"amount": 1.0})
+    assert queue.shovel(to="other", force=True, ids=[one], dry_run=True) == 1
+    assert queue.shovel(to="other", force=True, ids=[one]) == 1
+    assert numbers_of(other.fire("all").messages) == [0]
+    queue.admin.change_settings(message_expiry=None)
+    assert queue.choose([two]).requeue() == 1
+    queue.edit(three, {"amount": 1.0})
+    assert sorted(numbers_of(queue.fire("all").messages)) == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("settings", "gone"),
+    [({}, [0]), ({"expires_at": "till"}, [1]), ({"expires_at": ""}, [])],
+)
+def test_the_expiry_column_of_the_other_queue_counts(store, settings, gone):
+    times = [datetime(year, 1, 1, tzinfo=UTC) for year in (2001, 2101)]
+    names = ("_expires_at", "till")
+    schema = pa.schema([("number", pa.int64()), *((n, pa.timestamp("us", "UTC")) for n in names)])
+    queue, other = make_queue(store, schema=schema), make_queue(store, "other", schema, **settings)
+    rows = [{"number": n, "_expires_at": times[n], "till": times[1 - n]} for n in (0, 1)]
+    queue.load([*rows, {"number": 2}])
+    queue.choose("all").sideline()
+
+    job = queue.start_shovel(to="other", force=True)
+    run_job(store, job)
+
+    assert numbers_of(queue.browse(magazine="sideline")) == gone
+    assert sorted(numbers_of(other.fire("all").messages)) == sorted({0, 1, 2} - {*gone})
+
+
+def test_the_command_line_says_how_many_messages_would_expire(ignis, store):
+    queue = make_queue(store, message_expiry=EXPIRY)
+    make_queue(store, "other")
+    queue.load(orders(3))
+    queue.choose("all").sideline()
+    age(store)
+    queue.load(orders(1, 3))
+    queue.choose("all", magazine="main").sideline()
+    ids = queue.choose("all").ids.to_pylist()
+    stay = f"messages stay in the sideline, and would expire in orders at once: {TOO_OLD}\n"
+
+    for how in ([], ["--force", "--dry-run"], ["--wait"]):
+        assert f"3 {stay}" in ignis("shovel", "orders", *how).stderr
+    one = ignis("requeue", "orders", "--id", ids[0], "--yes")
+    assert (one.exit_code, one.stdout) == (1, "0 messages of orders requeued\n")
+    assert one.stderr == f"ignis: 1 {stay}".replace("messages stay", "message stays")
+    rest = ignis("requeue", "orders", "--where", "number > 1", "--yes")
+    assert (rest.stdout, rest.exit_code) == ("1 message of orders requeued\n", 0)
+    assert "1 message stays" in rest.stderr
+    assert "would expire in main" in refusal(ignis("edit", "orders", ids[0], "--set", "amount=1"))
+    assert TOO_OLD in ignis("problems").stdout.replace("\n", " ")
+    moved = ignis("shovel", "orders", "--to", "other", "--force")
+    assert (moved.stdout, moved.stderr) == ("3 messages are in other\n", "")

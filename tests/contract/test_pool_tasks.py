@@ -1,17 +1,18 @@
 """The side tasks of a pool: no query and no manager has to run beside it."""
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from sqlalchemy import update
+from sqlalchemy import select, update
 
 from queue_core import ConsumerPool
 from queue_core.catalog.holders import leases
 from queue_core.catalog.records.schedule import schedule
 from queue_core.errors import BadOption, ConsumerFenced
 from queue_core.upkeep.leader.lease import ROLE
-from queue_core.upkeep.tasks import background
-from tests.contract.pools import Recorder, eventually
+from queue_core.upkeep.tasks import background, vacuum
+from tests.contract.pools import PATIENCE, Recorder, eventually
 from tests.dump import backdate
 from tests.factories import make_queue, numbers_of, orders
 
@@ -48,6 +49,36 @@ def test_a_pool_sweeps_and_shovels_and_handles_what_comes_back(store):
         ("sweep", "other"),
         ("shovel", "orders"),
     }
+
+
+@pytest.mark.each_catalog
+def test_a_pool_that_soon_ends_looks_for_due_tasks_once_and_of_many_one_runs_them(
+    store, monkeypatch
+):
+    monkeypatch.setattr(background, "LOOK_SECONDS", 3600.0)
+    run, ran = vacuum.run, []
+    monkeypatch.setattr(vacuum, "run", lambda *given: ran.append(1) or run(*given))
+    other = make_queue(store, "other")
+    other.load(orders(2))
+    other.fire("all")
+    make_queue(store)
+
+    def looked():
+        with store.catalog.read() as connection:
+            return connection.scalar(select(schedule.c.task).limit(1))
+
+    def drain(looked):
+        with ConsumerPool(store, "orders", Recorder()) as pool:
+            assert pool.drain(PATIENCE)
+            eventually(looked)
+
+    drain(looked)
+    backdate(store, HOURS)
+    make_due(store)
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(drain, [lambda: ran] * 4))
+    assert ran == [1]
+    assert numbers_of(other.browse(magazine="sideline")) == [0, 1]
 
 
 @pytest.mark.parametrize("how", [{"tasks": []}, {"browse": True}])

@@ -19,6 +19,7 @@ from queue_core.segments.storage import Storage
 from queue_core.selection.candidates import find_candidates
 from queue_core.selection.request import Candidates, FireRequest, Horizon
 from queue_core.selection.rounds import still_there
+from queue_core.values.column_roles import expiring
 from queue_core.values.ids import IdSet
 from queue_core.values.model import Magazine, QueueInfo
 from queue_core.values.rows import Numbers
@@ -40,10 +41,18 @@ class Redriving(NamedTuple):
     target: QueueInfo | None
     wish: Wish
 
+    @property
+    def leaving(self) -> QueueInfo:
+        """The queue with the expiry of where its messages go: in another queue, they are new."""
+        if self.target is None:
+            return self.queue
+        column = expiring(self.target.settings, self.target.schema)
+        return _expiring_by(self.queue, column if column in self.queue.schema.names else "")
+
     def shovelful(self, storage_uri: str) -> Shovelful:
         """Return which messages these are, and how fast they are moved; raises `BadSelector`."""
         wish = self.wish
-        usual = Shovelful.of(self.queue, storage_uri, wish.selector)
+        usual = Shovelful.of(self.leaving, storage_uri, wish.selector)
         return replace(usual, limit=wish.limit, rate=wish.rate, force=wish.force)
 
     def check(self) -> None:
@@ -68,6 +77,11 @@ class Redriving(NamedTuple):
         check_insertable(self.queue.schema, target.schema, target.name)
 
 
+def _expiring_by(queue: QueueInfo, column: str | None) -> QueueInfo:
+    """Return a queue whose messages expire only by a column; an empty one: not at all."""
+    return replace(queue, settings=replace(queue.settings, message_expiry=None, expires_at=column))
+
+
 def wished(catalog: Catalog, queue: QueueInfo, to: str | None, wish: Wish) -> Redriving:
     """Return a checked redrive from a person's arguments; *to* None, or the queue itself: main."""
     if to is not None and not isinstance(to, str):
@@ -88,7 +102,7 @@ def wished(catalog: Catalog, queue: QueueInfo, to: str | None, wish: Wish) -> Re
 
 def count(catalog: Catalog, storage: Storage, redriving: Redriving) -> int:
     """Return how many messages would be moved now. Raises `DamagedSegment`."""
-    request = redriving.shovelful(storage.uri).request(redriving.queue)
+    request = redriving.shovelful(storage.uri).request(redriving.leaving)
     candidates = _candidates(catalog, storage, request, redriving.wish.ids)
     if candidates is not None:
         there = len(candidates.ids)
@@ -100,6 +114,15 @@ def count(catalog: Catalog, storage: Storage, redriving: Redriving) -> int:
     return there if limit is None else min(there, limit)
 
 
+def withheld(catalog: Catalog, storage: Storage, redriving: Redriving) -> int:
+    """Return how many more would be moved if they did not expire where they go; as `count`."""
+    settings = redriving.leaving.settings
+    if settings.message_expiry is None and not expiring(settings, redriving.queue.schema):
+        return 0
+    every = Redriving(_expiring_by(redriving.queue, ""), None, redriving.wish)
+    return count(catalog, storage, every) - count(catalog, storage, redriving)
+
+
 def find(
     catalog: Catalog, storage: Storage, redriving: Redriving, horizon: Horizon | None = None
 ) -> Numbers:
@@ -108,7 +131,7 @@ def find(
 
     Without those that have come back since the *horizon*.
     """
-    request = redriving.shovelful(storage.uri).request(redriving.queue)
+    request = redriving.shovelful(storage.uri).request(redriving.leaving)
     request = replace(request, horizon=horizon)
     found = _candidates(catalog, storage, request, redriving.wish.ids)
     assert found is not None, "ids are given"
@@ -147,7 +170,7 @@ class Steps:
         #: The queue that gets the messages.
         self.target = redriving.target or redriving.queue
         shovelful = redriving.shovelful(storage.uri)
-        request = shovelful.request(redriving.queue)
+        request = shovelful.request(redriving.leaving)
         now = horizon or Horizon.now(catalog, request.queue_ids, Magazine.SIDELINE)
         self._request = replace(request, horizon=now)
         self._candidates = _candidates(catalog, storage, self._request, redriving.wish.ids)

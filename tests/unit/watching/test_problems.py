@@ -138,6 +138,12 @@ def test_the_problems_of_a_store(figures, found):
     assert kinds(WELL, **figures) == found
 
 
+def test_without_side_tasks_messages_return_at_their_own_times_all_the_same():
+    for tasks in ({}, {"sample": 601.0}):
+        (found,) = find(Figures(now=0, queues=(WELL,), tasks=tasks), 900.0)
+        assert "nothing is swept, expired, compacted or vacuumed" in found.text
+
+
 def test_the_worst_comes_first():
     queues = (replace(WELL, name="a", paused_for=1.0), replace(WELL, name="b", damaged=4))
 
