@@ -28,9 +28,11 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parent.parent
 TESTS = ROOT / "tests"
-#: Folders about processes and whole histories. The gate runs their cases on each catalog, as those
-#: of a file that is marked `each_catalog`.
-EACH_CATALOG = {"golden", "kills", "model", "processes", "property"}
+#: Folders about locks and whole histories. The gate runs their cases on each catalog, as those of a
+#: file that is marked `each_catalog`.
+EACH_CATALOG = ("golden", "model", "processes/interleavings", "property")
+#: Examples of a test by hypothesis that gives no number: in the gate, and in `make test-all`.
+EXAMPLES = 40, 100
 #: Spark runs for seconds here, too briefly for the optimizing compiler and parallel collectors.
 BRIEF = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
 
@@ -44,7 +46,7 @@ def spark_group(file: str) -> str:
     return f"spark {zlib.crc32(file.encode()) % SPARK_GROUPS}"
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """Settings of ignis in the environment do not reach the tests or their processes."""
     _forget_ignis()
     memory.begin()
@@ -54,20 +56,23 @@ def pytest_configure() -> None:
     unsynced.begin()
     # No example fails for the time it took: machines are busy at times.
     slow = [hypothesis.HealthCheck.too_slow]
-    hypothesis.settings.register_profile("ignis", deadline=None, suppress_health_check=slow)
+    examples = EXAMPLES["not nightly" not in config.option.markexpr]
+    hypothesis.settings.register_profile(
+        "ignis", deadline=None, suppress_health_check=slow, max_examples=examples
+    )
     hypothesis.settings.load_profile("ignis")
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Group the tests with Spark, and leave repetitions on PostgreSQL to `make test-all`."""
-    folder = item.path.relative_to(TESTS).parts[0]
-    if folder == "spark" or "spark" in getattr(item, "fixturenames", ()):
+    file = item.path.relative_to(TESTS)
+    if file.parts[0] == "spark" or "spark" in getattr(item, "fixturenames", ()):
         # They go to few workers, since each of them has a session.
         item.add_marker(pytest.mark.spark)
         item.add_marker(pytest.mark.xdist_group(spark_group(item.path.name)))
         # Py4J leaves sockets to the garbage collector.
         item.add_marker(pytest.mark.filterwarnings("ignore::ResourceWarning"))
-    if _repeats(item, folder):
+    if _repeats(item, file.parent.as_posix()):
         item.add_marker(pytest.mark.nightly)
 
 
@@ -78,7 +83,7 @@ def _repeats(item: pytest.Item, folder: str) -> bool:
     marks = {mark.name for mark in parameters.marks} if parameters else set()
     if "postgres" not in marks:
         return False
-    each_catalog = folder in EACH_CATALOG or item.get_closest_marker("each_catalog")
+    each_catalog = folder.startswith(EACH_CATALOG) or item.get_closest_marker("each_catalog")
     # In a bucket, one catalog is enough.
     return not each_catalog or "s3" in marks
 

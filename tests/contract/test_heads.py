@@ -139,7 +139,13 @@ def test_nor_the_heartbeat_of_a_pool(store):
     assert costs[1] < 1.5 * costs[0]
 
 
-@pytest.mark.parametrize(("most", "settings"), [("all", {}), (50, {"max_size": 1_000_000})])
+@pytest.mark.parametrize(
+    ("most", "settings"),
+    [
+        ("all", {}),
+        pytest.param(50, {"max_size": 1_000_000}, marks=pytest.mark.nightly),
+    ],
+)
 def test_nor_firings_of_all_and_loads_into_a_bounded_queue(store, monkeypatch, most, settings):
     monkeypatch.setattr(acquire, "HEAD_EVERY", 16)
     queue, consumer = make_queue(store, shards=2, **settings), store.consumer("till")

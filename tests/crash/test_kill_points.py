@@ -30,9 +30,9 @@ IN_BUCKETS = ("load.writing", "load.before_commit", "compact.written", "vacuum.r
 CORE_POINTS = {name for name in faults.POINTS if not name.startswith(OTHERS)}
 #: The first workload of each point.
 FIRST = {fault.partition(":")[0]: fault for fault in reversed(WORKLOADS)}.values()
-#: The gate runs the first on each catalog, and the others on SQLite alone.
+#: The gate runs the first on SQLite.
 CASES = [
-    pytest.param(*case, id=case[0], marks=pytest.mark.each_catalog if case[0] in FIRST else ())
+    pytest.param(*case, id=case[0], marks=() if case[0] in FIRST else pytest.mark.nightly)
     for case in WORKLOADS.items()
 ]
 

@@ -10,7 +10,7 @@ from tests.children import Child
 from tests.factories import make_queue, numbers_of, orders
 from tests.waiting import PATIENCE, waits
 
-pytestmark = pytest.mark.crash
+pytestmark = [pytest.mark.crash, pytest.mark.each_catalog]
 
 
 def load_one(address: Address, number: int) -> None:

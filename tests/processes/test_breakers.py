@@ -14,7 +14,7 @@ from tests.children import Child, Journal
 from tests.factories import make_queue, orders
 from tests.waiting import until
 
-pytestmark = pytest.mark.crash
+pytestmark = [pytest.mark.crash, pytest.mark.each_catalog]
 
 BREAKER = Breaker(of=4, pause=0.2, max_pause=0.4)
 

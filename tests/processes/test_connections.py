@@ -24,6 +24,8 @@ from tests.processes import actors
 from tests.processes.actors import Actor
 from tests.waiting import PATIENCE, Caller, until
 
+pytestmark = pytest.mark.each_catalog
+
 #: Messages that become a file.
 MANY = 4_000
 CUT = text("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'one'")

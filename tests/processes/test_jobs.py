@@ -16,6 +16,8 @@ from tests.factories import make_queue, numbers_of, orders
 from tests.job_steps import make_late, the_job
 from tests.waiting import until
 
+pytestmark = pytest.mark.each_catalog
+
 #: How many messages there are, and how many a second the job moves.
 MESSAGES, RATE = 3_000, 1_000
 KILLS = 3

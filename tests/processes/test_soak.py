@@ -87,10 +87,8 @@ MORE = {
 }
 
 
-@pytest.mark.parametrize(
-    "kind",
-    [each if each == "forks" else pytest.param(each, marks=pytest.mark.nightly) for each in MORE],
-)
+@pytest.mark.nightly
+@pytest.mark.parametrize("kind", MORE)
 def test_a_short_soak_with_more_roles(kind, address, tmp_path):
     roles, faults = MORE[kind]
     for soaks, seconds in enumerate(SECONDS, 1):

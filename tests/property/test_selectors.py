@@ -29,7 +29,7 @@ def parsed(kind, text):
         raise
 
 
-@settings(max_examples=300)
+@settings(max_examples=3 * settings.default.max_examples)
 @given(conditions, rows())
 def test_a_mask_is_what_each_row_says(condition, rows):
     text, meaning = condition
@@ -40,7 +40,7 @@ def test_a_mask_is_what_each_row_says(condition, rows):
     assert mask.to_pylist() == [meaning(row) is True for row in rows]
 
 
-@settings(max_examples=400)
+@settings(max_examples=4 * settings.default.max_examples)
 @given(conditions, rows(max_size=4), st.sampled_from([0, 2, 16]))
 def test_statistics_rule_out_no_row_that_matches_and_promise_none_that_does_not(
     condition, rows, max_distinct
@@ -56,7 +56,7 @@ def test_statistics_rule_out_no_row_that_matches_and_promise_none_that_does_not(
     assert (copy, hash(copy), copy.columns) == (selector, hash(selector), selector.columns)
 
 
-@settings(max_examples=300)
+@settings(max_examples=3 * settings.default.max_examples)
 @given(
     st.lists(key_parts, min_size=1, max_size=3),
     rows(),

@@ -114,6 +114,7 @@ def test_a_batch_that_is_read_again_has_the_same_rows(rig, lose_commit):
     assert sum(row.moved for row in seen[0]) == 5
 
 
+@pytest.mark.nightly
 def test_a_query_that_runs_on_runs_its_task_whenever_it_is_due(rig):
     queue = sidelined(rig, 3)
     seen = []

@@ -28,17 +28,21 @@ DEATHS = [
 
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize(
-    ("routes", "point"),
-    # What goes to each of several queues is so little that it has no files.
-    [(0, "load.segment_synced"), pytest.param(3, "sink.staged", marks=pytest.mark.nightly)],
+    ("routes", "point", "deaths"),
+    [
+        pytest.param(0, "load.segment_synced", DEATHS[2:], id="a few times"),
+        pytest.param(0, "load.segment_synced", DEATHS, marks=pytest.mark.nightly, id="more often"),
+        # What goes to each of several queues is so little that it has no files.
+        pytest.param(3, "sink.staged", DEATHS, marks=pytest.mark.nightly, id="several queues"),
+    ],
 )
-def test_a_copy_that_dies_again_and_again_is_exactly_once(tmp_path, routes, point):
+def test_a_copy_that_dies_again_and_again_is_exactly_once(tmp_path, routes, point, deaths):
     """In the last life workers die, each when it has staged its third file; tasks are retried."""
     scene = Scene(tmp_path / "scene", 20_000, routes)
     job = Job.of(scene, limit=2_000)
     last = replace(job, master="local[2,4]", fault=f"{point}:3=exit")
 
-    lives = list(live_through(scene, DEATHS, job, last))
+    lives = list(live_through(scene, deaths, job, last))
 
     assert [life.wrong for life in lives] == [()] * len(lives)
     assert [life.counts.right for life in lives] == [True] * len(lives)
