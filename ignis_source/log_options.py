@@ -83,7 +83,7 @@ LOG_OPTIONS: tuple[Option, ...] = (
         "failOnDataLoss",
         "With `read=log`, whether the query fails if messages were trimmed before they were part "
         "of a batch. If `false`, it goes on with the first one that is left. If they were trimmed "
-        "later, it always fails.",
+        "later, it always fails. If `true`, it also fails once the catalog was restored.",
         boolean,
         True,
     ),

@@ -19,7 +19,7 @@ from sqlalchemy import Connection
 
 from ignis_source.firing import IDLE_SECONDS
 from ignis_source.log_options import EARLIEST, LATEST, Said
-from ignis_source.offset import LogOffset, LogRange
+from ignis_source.offset import UNKNOWN, LogOffset, LogRange
 from ignis_source.options import SourceOptions
 from ignis_source.partition import LogPartition, condition_of, function_of
 from ignis_source.queue_refresh import located, open_queues
@@ -28,6 +28,7 @@ from ignis_source.schema import check_columns, columns_of
 from queue_core.catalog import dialect, queues
 from queue_core.catalog.identity.handle import StoreHandle
 from queue_core.catalog.poller import Poller, Watch
+from queue_core.catalog.records.restored import RESTORED_AT, fact
 from queue_core.catalog.slices import log_ranges, read_plans, replay_check
 from queue_core.catalog.slices.log_ranges import Mark, Reach, Shard
 from queue_core.errors import BadOption, BadSelector, OffsetsLost
@@ -221,17 +222,34 @@ class LogSession:
         marks: dict[Shard, Mark] = {
             at: Mark(each.last, each.at) for at, each in before.items() if each.end == ends[at]
         } | log_ranges.marks(connection, self.queues, ends)
+        restored = _restored(connection)
         return LogOffset(
-            {at: LogRange(begins[at], end, *marks.get(at, ())) for at, end in ends.items()}
+            {
+                at: LogRange(begins[at], end, *marks.get(at, (0, 0)), restored)
+                for at, end in ends.items()
+            }
         )
 
     def _compare(self, connection: Connection, batch: LogOffset) -> None:
-        """Raise `OffsetsLost` if the log has another message where a batch has ended."""
+        """
+        Raise `OffsetsLost` if the log has another message where a batch has ended.
+
+        Also if the catalog was restored since: queues that the query writes to are older again.
+        """
         ends = {at: each.end for at, each in batch.ranges.items() if each.last}
         for at, mark in log_ranges.marks(connection, self.queues, ends).items():
             was = batch.ranges[at]
             if mark.id != was.last or (mark.at and was.at and mark.at != was.at):
                 raise _another(at, f"has another message at offset {was.end - 1} of", was.at)
+        known = {each.restored for each in batch.ranges.values()} - {UNKNOWN}
+        if self._log.fails_on_loss and not known <= {_restored(connection)}:
+            raise OffsetsLost(
+                f"the logs of {listed([queue.name for queue in self.queues], quoted=True)}: the "
+                "catalog was restored or adopted since the query has read them, and what it had "
+                "written into queues of this store may be gone. Start the query with a new "
+                "checkpoint to write all of it again; or set failOnDataLoss=false to go on where "
+                "it was, if it writes elsewhere"
+            )
 
     def _partitions(self, connection: Connection, batch: LogOffset) -> list[LogPartition]:
         begins = {at: each.begin for at, each in batch.ranges.items()}
@@ -314,6 +332,11 @@ _NOT_BEGUN = (
 _BEGUN = (
     "a batch of them had begun, and cannot be made again: start the query with a new checkpoint"
 )
+
+
+def _restored(connection: Connection) -> int:
+    """Return when the catalog was restored or adopted, by its clock in microseconds; 0: never."""
+    return int(fact(connection, RESTORED_AT) or 0)
 
 
 def _another(at: Shard, what: str, time: int = 0) -> OffsetsLost:

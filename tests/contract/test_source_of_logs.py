@@ -456,3 +456,42 @@ def test_a_restored_catalog_is_noticed(store, topic, reader, tmp_path):
                 ask(batch)
         assert other.numbers() == [0, 1, 2, 100, 101, 102, 103]
         other.session.close()
+
+
+def test_a_restore_to_a_time_when_the_log_was_the_same_is_noticed_too(
+    store, topic, reader, tmp_path
+):
+    """Queues of the store, into which the query has copied messages since, are older again."""
+    topic.load(orders(3))
+    store.admin.backup(tmp_path / "backup")
+    each = reader(**EARLIEST)
+    batch = each.next(each.begin())
+    earlier = LogOffset.from_json(
+        {
+            queue: {
+                shard: {name: said for name, said in of.items() if name != "restored"}
+                for shard, of in shards.items()
+            }
+            for queue, shards in batch.to_json().items()
+        }
+    )
+    Store.restore(tmp_path / "backup", tmp_path / "again")
+    with Store.open(tmp_path / "again") as again:
+        other = Reader(again, False, EARLIEST)
+        for ask in (other.next, other.partitions):
+            with pytest.raises(
+                OffsetsLost, match=r"'orders'.*was restored.*new checkpoint.*failOnDataLoss"
+            ):
+                ask(batch)
+        # Offsets of earlier versions do not say when.
+        assert other.next(earlier) == earlier
+        other.session.close()
+        again.queue("orders").load(orders(2, 100))
+        on = Reader(again, False, EARLIEST | {"failOnDataLoss": "false"})
+        after = on.next(batch)
+        assert on.partitions(after) is not None
+        on.session.close()
+        # From then on, the query is of the restored catalog.
+        strict = Reader(again, False, EARLIEST)
+        assert strict.next(after) == after
+        strict.session.close()
