@@ -246,6 +246,9 @@ class Worker:
         credit.give_back(granted - (0 if taken is None else len(taken)))
         source = self._context.sources[dispatcher]
         if taken is None:
+            if self._outcomes.is_due:
+                # Suspects may wait for these outcomes, and notifications may follow without end.
+                self._outcomes.settle(self._context.stopping)
             held_back = source.held_back() if self._context.yields else None
             for seconds in (held_back, source.refused_for):
                 if seconds is not None:

@@ -19,6 +19,7 @@ from queue_core.consumers.trace import Step
 from queue_core.errors import BadOption, BadSelector, SchemaMismatch
 from queue_core.pool import dispatcher
 from queue_core.pool.dispatcher import close_dispatcher, open_dispatcher
+from queue_core.pool.source import AcquiringSource
 from queue_core.queue.opened import OpenedQueue
 from tests.contract.pools import PATIENCE, Recorder, eventually
 from tests.factories import make_queue, numbers_of, orders
@@ -53,6 +54,23 @@ def test_true_deletes_and_each_message_is_handled_once(store, queue):
     assert set(recorder.messages[0]) == {
         "number", "customer", "amount", "_message_id", "_queue", "_attempt"
     }  # fmt: skip
+
+
+def test_outcomes_are_settled_though_one_vain_look_follows_another(store, queue, monkeypatch):
+    """A look for suspects, which wait for these outcomes, may last until the next one is due."""
+    take = AcquiringSource.take
+
+    def look(source, limit):
+        found = take(source, limit)
+        if found is None:
+            time.sleep(0.01)
+            source._on_available()
+        return found
+
+    monkeypatch.setattr(AcquiringSource, "take", look)
+    queue.load(orders(5))
+    with ConsumerPool(store, "orders", Recorder(), concurrency=1) as pool:
+        eventually(lambda: pool.counts == {"deleted": 5})
 
 
 def test_failures_are_sidelined_with_their_reason_and_ignorable_ones_deleted(store, queue):
