@@ -211,8 +211,8 @@ class QueueSettings:
     max_deliveries: int | None = _setting(
         None,
         _or_none(_COUNT),
-        "Number of firings after which an unfinished message moves to the sideline for good. none: "
-        "no limit.",
+        "Number of firings after which an unfinished message is fired no more; the next sweep "
+        "moves it to the sideline for good. none: no limit.",
     )
     message_expiry: float | None = _setting(
         None,

@@ -14,12 +14,12 @@ import pytest
 from queue_core import ConsumerPool, Later, Pressure, Queue, batch_handler
 from queue_core.catalog.poller import Poller
 from queue_core.consumers import trace
+from queue_core.consumers.consumer import QueueConsumer
 from queue_core.consumers.manager import NotifyReason
 from queue_core.consumers.trace import Step
 from queue_core.errors import BadOption, BadSelector, SchemaMismatch
 from queue_core.pool import dispatcher
 from queue_core.pool.dispatcher import close_dispatcher, open_dispatcher
-from queue_core.pool.source import AcquiringSource
 from queue_core.queue.opened import OpenedQueue
 from tests.contract.pools import PATIENCE, Recorder, eventually
 from tests.factories import make_queue, numbers_of, orders
@@ -58,16 +58,16 @@ def test_true_deletes_and_each_message_is_handled_once(store, queue):
 
 def test_outcomes_are_settled_though_one_vain_look_follows_another(store, queue, monkeypatch):
     """A look for suspects, which wait for these outcomes, may last until the next one is due."""
-    take = AcquiringSource.take
+    pull = QueueConsumer.pull
 
-    def look(source, limit):
-        found = take(source, limit)
+    def look(consumer, limit):
+        found = pull(consumer, limit)
         if found is None:
             time.sleep(0.01)
-            source._on_available()
+            consumer.notify_work()
         return found
 
-    monkeypatch.setattr(AcquiringSource, "take", look)
+    monkeypatch.setattr(QueueConsumer, "pull", look)
     queue.load(orders(5))
     with ConsumerPool(store, "orders", Recorder(), concurrency=1) as pool:
         eventually(lambda: pool.counts == {"deleted": 5})
