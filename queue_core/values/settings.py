@@ -211,16 +211,15 @@ class QueueSettings:
     max_deliveries: int | None = _setting(
         None,
         _or_none(_COUNT),
-        "Number of firings after which an unfinished message is fired no more; the next sweep "
-        "moves it to the sideline for good. none: no limit.",
+        "Number of firings after which an unfinished message is not fired again, and the next "
+        "sweep moves it to the sideline for good. none: no limit.",
     )
     message_expiry: float | None = _setting(
         None,
         _or_none(_SECONDS),
-        "Age in seconds, counted from its loading, at which a message in main expires. An expired "
-        "message is not fired, and the expiry task removes it. A failed message is dead if "
-        "it has expired when its retry is due. none: no expiry by age. IgnisMQ's source code has "
-        "2 days.",
+        "Age in seconds, counted from its loading, at which a message in main expires: it is not "
+        "fired, and the expiry task removes it. A failed one is dead if it has expired when its "
+        "retry is due. none: no expiry by age. IgnisMQ's source code has 2 days.",
     )
     sideline_expiry: float | None = _setting(
         None,
