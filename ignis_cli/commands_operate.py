@@ -33,7 +33,8 @@ def backup(
     Write a backup of the store, which may be in use, or verify one.
 
     If the folder holds an earlier backup of the store, only new segments are copied. A backup
-    without segments can only be restored over the same storage.
+    without segments can only be restored over the same storage. The exit code is 1 if segments are
+    missing from the storage, or damaged there; the backup has everything else.
 
     Args:
         catalog_only: Write the catalog without the segment files.
@@ -51,11 +52,14 @@ def backup(
         )
     lines = [
         f"{counted(done.messages, 'message is', 'messages are')} in {folder}, with "
-        f"{counted(done.segments, 'segment', 'segments')}, {done.copied:,} of them new",
+        f"{counted(done.segments - len(done.missing), 'segment', 'segments')}, "
+        f"{done.copied:,} of them new",
         *(f"{location} is missing from the storage, or damaged there" for location in done.missing),
     ]
     figures = ("messages", "rows", "segments", "copied", "missing")
     answer("\n".join(lines), **{name: getattr(done, name) for name in figures})
+    if done.missing:
+        raise typer.Exit(BROKEN)
 
 
 def _verify(folder: str) -> None:

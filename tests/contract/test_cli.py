@@ -394,6 +394,14 @@ def test_a_damaged_backup_is_named_file_by_file(ignis, store, tmp_path, monkeypa
     assert "with 2 segments, 2 of them new" in ignis("backup", folder).stdout
     assert answer(run_alone("backup", folder, "--verify", "--json"))[0]["faults"] == []
 
+    # A file that the storage does not have is told to whoever runs the backup each night.
+    gone = min(store.storage.list())
+    store.storage.remove(gone)
+    lacking = ignis("backup", tmp_path / "another")
+    assert lacking.exit_code == 1
+    assert "with 1 segment, 1 of them new" in lacking.stdout
+    assert f"{gone} is missing from the storage, or damaged there" in lacking.stdout
+
 
 def test_a_repair_puts_back_only_what_can_be_read(ignis, store, monkeypatch):
     monkeypatch.setattr(stager, "INLINE_BYTES", 0)
