@@ -369,6 +369,7 @@ def test_a_backup_is_written_and_restored_into_an_empty_place(ignis, store, tmp_
     assert [file.name for file in others.iterdir()] == ["notes.txt"]
 
 
+@pytest.mark.spoiled
 def test_a_damaged_backup_is_named_file_by_file(ignis, store, tmp_path, monkeypatch):
     monkeypatch.setattr(stager, "INLINE_BYTES", 0)
     queue = make_queue(store)
