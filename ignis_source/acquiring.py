@@ -35,10 +35,11 @@ class AcquiringTickets:
         self._queues = queues
         self._all_columns = options.all_columns
         self._deletes = options.ack == consumers.DELETES_ON_COMMIT
+        self._settles = options.ack == consumers.SETTLES
         #: Whether nothing was fired yet.
         self._is_first = True
         # The number of messages of planned tickets, until it is known that a sink settles them.
-        self._unsettled: dict[int, int] | None = {} if options.ack == consumers.SETTLES else None
+        self._unsettled: dict[int, int] | None = {} if self._settles else None
 
     @property
     def fireable_queues(self) -> Sequence[QueueInfo]:
@@ -64,6 +65,7 @@ class AcquiringTickets:
             consumer,
             ticket,
             delete=self._deletes,
+            settles=self._settles,
             queues=self._queues.infos,
         )
         if self._unsettled is not None:

@@ -8,7 +8,9 @@ the commit: the tickets are open, and the query acknowledges them after its rest
 If the query's sink writes to the same catalog, only tickets that it has recorded are deleted. The
 others were published in a state of the catalog that a restore has undone: their messages are loaded
 again. So are messages that were fired before a restore, if it cannot be known where their sink
-writes: to come twice is better than to be lost.
+writes: to come twice is better than to be lost. If messages are settled one by one, those that were
+fired before a restore and that a ticket still holds are loaded again: it has undone what became of
+them.
 """
 
 from __future__ import annotations
@@ -19,12 +21,13 @@ from collections.abc import Sequence
 from sqlalchemy import Connection
 
 from queue_core.catalog.database import Catalog
+from queue_core.catalog.holders.consumers import check
 from queue_core.catalog.holders.tickets import close_tickets
 from queue_core.catalog.records import publications
-from queue_core.catalog.records.restored import RESTORE
+from queue_core.catalog.records.restored import RESTORE, RESTORED_AT, fact
 from queue_core.catalog.records.task_log import Moves
 from queue_core.catalog.slices.changes import Changes
-from queue_core.catalog.slices.conditions import held_by
+from queue_core.catalog.slices.conditions import IN_FLIGHT, held_by
 from queue_core.catalog.slices.slices import fetch
 from queue_core.catalog.transact import transact
 from queue_core.values.model import Consumer, QueueInfo, Slice
@@ -38,12 +41,14 @@ def acknowledge(
     upto: int,
     *,
     delete: bool,
+    settles: bool = False,
     queues: Sequence[QueueInfo] | None = None,
     logged: int | None = None,
 ) -> int:
     """
     Close all tickets up to *upto*; return how many messages were finished.
 
+    With *delete*, it finishes their messages; with *settles*, the query's sink has settled them.
     *queues* are the queues that the consumer reads; by default, any. If none is bounded, no load
     waits for room in them. *logged* is the newest ticket that Spark has logged; by default, *upto*.
     Tickets up to it that the catalog has not fired are skipped, because the catalog was restored.
@@ -53,6 +58,8 @@ def acknowledge(
         ids = [queue.id for queue in queues or ()]
         # Before the tickets are closed.
         doubted = publications.doubted_before(connection, consumer) if delete else None
+        if settles:
+            _load_unsettled(connection, consumer, upto)
         close_tickets(connection, consumer, upto, logged, ids)
         return _delete_held(connection, consumer, upto, queues, doubted) if delete else 0
 
@@ -91,6 +98,22 @@ def _delete_held(
     return sum(len(piece.rows) for piece in held)
 
 
+def _load_unsettled(connection: Connection, consumer: Consumer, upto: int) -> None:
+    """Load again what was fired before a restore, and is not settled in the restored catalog."""
+    restored_at = fact(connection, RESTORED_AT)
+    if restored_at is None:
+        return
+    held = held_by(consumer.id, after=check(connection, consumer).acknowledged, upto=upto)
+    found = fetch(connection, *held, *IN_FLIGHT, lock="wait")
+    lost = [piece for piece in found if (piece.fired_at or 0) <= int(restored_at)]
+    changes = Changes()
+    for piece in lost:
+        changes.reload(piece, piece.rows)
+    changes.apply(connection)
+    if lost:
+        _report(connection, consumer, lost)
+
+
 def _report(connection: Connection, consumer: Consumer, lost: Sequence[Slice]) -> None:
     """Report messages that come again, because a restore lost their publication."""
     moves: dict[int, Moves] = {}
@@ -104,7 +127,8 @@ def _report(connection: Connection, consumer: Consumer, lost: Sequence[Slice]) -
         moved.record(connection, queue_id, RESTORE)
     _log.warning(
         "consumer %r: Spark has committed batches up to ticket %s, and the catalog, which was "
-        "restored, does not know that their sink published them; their %s messages come again",
+        "restored, does not know that their sink published or settled them; their %s messages come "
+        "again",
         consumer.name,
         max(piece.ticket or 0 for piece in lost),
         sum(len(piece.rows) for piece in lost),

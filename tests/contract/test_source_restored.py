@@ -7,6 +7,7 @@ import pytest
 from sqlalchemy import update
 
 from ignis_source.offset import Offset
+from queue_core import Store
 from queue_core.catalog.holder_tables import consumers as consumer_rows
 from queue_core.catalog.holders import consumers
 from queue_core.errors import ConsumerFenced
@@ -107,6 +108,42 @@ def test_a_browser_begins_again_in_a_store_that_is_new(history, session):
     query = session(ack="browse")
 
     assert read(query, 7) == ([0, 1, 2, 3], 8)
+
+
+def test_what_a_restore_left_in_flight_is_settled_again(store, session, caplog):
+    """Spark has committed batches that were settled after the backup."""
+    queue = make_queue(store)
+    queue.load(orders(6))
+    query = session(ack="settle")
+    # A filter has left a message of the first batch without outcome, before the backup.
+    assert read(query, 0, limit=2) == ([0, 1], 1)
+    queue.delete(queue.browse().column("_message_id").slice(0, 1))
+    assert read(query, 1, limit=2) == ([2, 3], 2)
+    Store(store.address, create=False, adopt=True).close()
+
+    query = session(ack="settle")
+    with caplog.at_level(logging.WARNING):
+        assert read(query, 5, limit=4) == ([2, 3, 4, 5], 6)
+        queue.delete(queue.browse().column("_message_id").slice(1))
+        query.acknowledge(at(6))
+
+    assert "their 2 messages come again" in caplog.text
+    assert "none of the" not in caplog.text
+    again, unknown = store.view("reports").to_pylist()
+    assert (again["task"], again["moved"], again["to"]) == ("restore", 2, "main")
+    assert unknown["from"] == "tickets 3 to 5 of consumer 'reader'"
+    # It was without outcome at the backup too, and is not for a sink to settle.
+    assert store.view("queues").column("in_flight").to_pylist() == [1]
+
+
+def test_what_is_fired_after_a_restore_and_left_stays_in_flight(store, session):
+    Store(store.address, create=False, adopt=True).close()
+    make_queue(store).load(orders(2))
+    query = session(ack="settle")
+
+    assert read(query, 0, limit=1) == ([0], 1)
+    assert read(query, 1) == ([1], 2)
+    assert read(query, 2) == ([], 2)
 
 
 def test_it_is_said_once_in_the_log_and_in_a_view(store, history, session, caplog):

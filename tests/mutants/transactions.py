@@ -66,6 +66,13 @@ OF_TRANSACTIONS = (
         "restored_publications",
     ),
     _of(
+        "settled messages that a restore took back stay in flight",
+        "queue_core/verbs/acknowledge",
+        "if settles:",
+        "if False:",
+        "source_restored",
+    ),
+    _of(
         "sweep takes young messages",
         "queue_core/verbs/sweep",
         "abandoned.fired_before(age)",

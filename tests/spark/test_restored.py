@@ -1,13 +1,15 @@
 """A catalog that was restored from a backup, under the checkpoints of queries that went on."""
 
 import shutil
+import time
 
 import pytest
 from typer.testing import CliRunner
 
 from ignis_cli.app import app
-from tests.factories import ORDERS, numbers_of, orders
-from tests.spark.rig import Rig, assert_rows, finish
+from pyspark_ignis import consume
+from tests.factories import ORDERS, make_queue, numbers_of, orders
+from tests.spark.rig import AVAILABLE_NOW, Rig, assert_rows, counts, finish, wait_until
 from tests.storages import copy_catalog
 
 
@@ -70,3 +72,56 @@ def test_a_store_that_is_made_again_under_a_kept_checkpoint_loses_no_batch(rig):
 
     assert arrived(again) == list(range(50))
     again.store.close()
+
+
+def test_a_batch_that_was_settled_after_the_backup_is_handled_again_at_once(rig):
+    queue = rig.orders(20)
+    make_queue(rig.store, "copy")
+    begun, may_end = rig.folder / "begun", rig.folder / "may_end"
+
+    def handler(message):
+        begun.touch()
+        while not may_end.exists():
+            time.sleep(0.05)
+        return {"number": message["number"]}
+
+    def run():
+        return consume(
+            rig.spark, "orders", handler, path=rig.path, checkpoint=rig.folder / "checkpoint",
+            output="copy", max_messages=10, trigger=AVAILABLE_NOW,
+        )  # fmt: skip
+
+    query = run()
+    wait_until(begun.exists, query)
+    restore = by_ignis(rig)
+    may_end.touch()
+    finish(query)
+    restore()
+    assert arrived(rig) == []
+
+    finish(run())
+
+    assert arrived(rig) == list(range(20))
+    assert counts(queue, "in_flight") == [0]
+
+
+def test_a_foreach_batch_whose_run_ended_before_the_backup_loses_nothing(rig):
+    queue = rig.orders(20)
+    make_queue(rig.store, "copy")
+
+    def load(batch, number):
+        rig.write(batch.select(*ORDERS.names), "copy", txnAppId="each", txnVersion=number)
+
+    def run():
+        finish(rig.each(rig.source(maxMessagesPerTrigger=10), load))
+
+    run()
+    queue.load(orders(10, 20))
+    restore = by_ignis(rig)
+    run()
+    restore()
+    assert arrived(rig) == list(range(20))
+
+    run()
+
+    assert arrived(rig) == list(range(30))
