@@ -16,7 +16,7 @@ from queue_core.segments.reader import read_table
 from queue_core.selection.demand import Demand
 from queue_core.selection.queue_rules import of_moving, quoted
 from queue_core.selection.selection import Selection
-from queue_core.values.column_roles import holding
+from queue_core.values.column_roles import expiring, holding
 from queue_core.values.limits import text_of
 from queue_core.values.model import QueueInfo, ReadPlan
 from queue_core.verbs.peek import peek
@@ -31,14 +31,20 @@ def look(catalog: Catalog, storage: str, queue: QueueInfo) -> list[Blocked]:
     """
     settings = queue.settings
     held = holding(settings, queue.schema)
+    can_expire = settings.message_expiry is not None or expiring(settings, queue.schema)
     of_values = [each for each in settings.limits if each.column is not None]
-    if not (held or of_values or settings.group):
+    names = {
+        "limits": text_of(of_values),
+        "group": settings.group,
+        "expiry": "expiry" if can_expire else None,
+        "max_deliveries": settings.max_deliveries and str(settings.max_deliveries),
+    }
+    if not (held or any(names.values())):
         return []
     try:
         if _next(catalog, storage, queue).tasks:
             return []
-        names = {"limits": text_of(of_values), "group": settings.group}
-        for rules in (["limits"], ["group"], ["limits", "group"]):
+        for rules in (["limits"], ["group"], ["limits", "group"], ["expiry"], ["max_deliveries"]):
             name = names[rules[-1]]
             if name and _next(catalog, storage, _without(queue, *rules)).tasks:
                 return [Blocked(rules[-1], name)]
@@ -71,5 +77,7 @@ def _next(catalog: Catalog, storage: str, queue: QueueInfo) -> ReadPlan:
 def _without(queue: QueueInfo, *rules: str) -> QueueInfo:
     """Return a queue without some of its rules."""
     none: dict[str, Any] = {rule: () if rule == "limits" else None for rule in rules}
+    if "expiry" in none:
+        none = {"message_expiry": None, "expires_at": ""}
     settings = replace(queue.settings, **none)
     return replace(queue, settings=settings, stored_settings=None)

@@ -78,9 +78,9 @@ class LimitState(NamedTuple):
 class Blocked(NamedTuple):
     """A rule of a queue that holds back each message that waits."""
 
-    #: ``group``, ``limits`` or ``hold_until``.
+    #: ``group``, ``limits``, ``hold_until``, ``expiry`` or ``max_deliveries``.
     rule: str
-    #: Its column, or its limits.
+    #: Its column, its limits, or their number.
     name: str
     #: Seconds until the first message may be fired; None: that depends on others.
     seconds: float | None = None

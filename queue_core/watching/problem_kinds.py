@@ -122,6 +122,18 @@ KINDS = {
     ),
     "limit": Kind(None, "Limits", "ignis set {queue} limits=… changes the limit."),
     "group": Kind(None, "Groups", "Look at the messages in flight: ignis slices {queue}."),
+    "expired": Kind(
+        None,
+        "Expired messages",
+        "The task expire removes them. To keep those that are too old, set message_expiry longer "
+        "or none.",
+    ),
+    "max_deliveries": Kind(
+        None,
+        "Messages that were fired too often",
+        "The next sweep moves them to the sideline: ignis sweep. To fire them again, raise it: "
+        "ignis set {queue} max_deliveries=…",
+    ),
     "later": Kind(None, "Messages of later", "Nothing is to be done before that time."),
     "busy": Kind(
         None, "Busy consumers", "ignis slices {queue} shows who holds messages, and since when."

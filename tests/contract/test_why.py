@@ -283,6 +283,39 @@ def test_the_rule_that_holds_back_each_message_is_found(store, settings, said):
     assert not {"group", "limit", "later"}.intersection(kinds(queue))
 
 
+@pytest.mark.parametrize("column", [False, True])
+def test_that_all_have_expired_is_found(store, column):
+    settings = {"expires_at": "at"} if column else {"message_expiry": 600.0}
+    queue = make_queue(store, schema=HELD, group="tenant", **settings)
+    queue.load(held_orders(3, hours=-1 if column else 1))
+    if not column:
+        assert "expired" not in kinds(queue)
+        age(queue, 900)
+
+    (found,) = (each for each in reasons(queue) if each.kind == "expired")
+
+    assert found.text == "Each message that waits has expired."
+    assert "untaken" not in kinds(queue)
+    queue.load(held_orders(1, hours=1))
+    assert "expired" not in kinds(queue)
+
+
+def test_that_all_were_fired_too_often_is_found(store):
+    queue = make_queue(store, max_deliveries=2)
+    queue.load(orders(3))
+    for _ in range(2):
+        assert not {"max_deliveries"}.intersection(kinds(queue))
+        queue.reload(queue.fire("all"))
+
+    (found,) = (each for each in reasons(queue) if each.kind == "max_deliveries")
+
+    assert "was fired 2 times, its max_deliveries" in found.text
+    assert "ignis sweep" in found.advice
+    # The advice helps.
+    queue.admin.change_settings(max_deliveries=3)
+    assert len(queue.fire("all")) == 3
+
+
 def test_messages_of_the_sideline_that_return_later_are_a_reason(store):
     queue = make_queue(store, retry=Retry(attempts=5, backoff=constant(600)))
     queue.load(orders(2))
