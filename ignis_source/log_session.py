@@ -28,7 +28,7 @@ from ignis_source.schema import check_columns, columns_of
 from queue_core.catalog import dialect, queues
 from queue_core.catalog.identity.handle import StoreHandle
 from queue_core.catalog.poller import Poller, Watch
-from queue_core.catalog.records.restored import RESTORED_AT, fact
+from queue_core.catalog.records.restored import restored_at
 from queue_core.catalog.slices import log_ranges, read_plans, replay_check
 from queue_core.catalog.slices.log_ranges import Mark, Reach, Shard
 from queue_core.errors import BadOption, BadSelector, OffsetsLost
@@ -222,7 +222,7 @@ class LogSession:
         marks: dict[Shard, Mark] = {
             at: Mark(each.last, each.at) for at, each in before.items() if each.end == ends[at]
         } | log_ranges.marks(connection, self.queues, ends)
-        restored = _restored(connection)
+        restored = restored_at(connection) or 0
         return LogOffset(
             {
                 at: LogRange(begins[at], end, *marks.get(at, (0, 0)), restored)
@@ -242,7 +242,7 @@ class LogSession:
             if mark.id != was.last or (mark.at and was.at and mark.at != was.at):
                 raise _another(at, f"has another message at offset {was.end - 1} of", was.at)
         known = {each.restored for each in batch.ranges.values()} - {UNKNOWN}
-        if self._log.fails_on_loss and not known <= {_restored(connection)}:
+        if self._log.fails_on_loss and not known <= {restored_at(connection) or 0}:
             raise OffsetsLost(
                 f"the logs of {listed([queue.name for queue in self.queues], quoted=True)}: the "
                 "catalog was restored or adopted since the query has read them, and what it had "
@@ -332,11 +332,6 @@ _NOT_BEGUN = (
 _BEGUN = (
     "a batch of them had begun, and cannot be made again: start the query with a new checkpoint"
 )
-
-
-def _restored(connection: Connection) -> int:
-    """Return when the catalog was restored or adopted, by its clock in microseconds; 0: never."""
-    return int(fact(connection, RESTORED_AT) or 0)
 
 
 def _another(at: Shard, what: str, time: int = 0) -> OffsetsLost:

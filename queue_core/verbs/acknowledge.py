@@ -24,7 +24,7 @@ from queue_core.catalog.database import Catalog
 from queue_core.catalog.holders.consumers import check
 from queue_core.catalog.holders.tickets import close_tickets
 from queue_core.catalog.records import publications
-from queue_core.catalog.records.restored import RESTORE, RESTORED_AT, fact
+from queue_core.catalog.records.restored import RESTORE, restored_at
 from queue_core.catalog.records.task_log import Moves
 from queue_core.catalog.slices.changes import Changes
 from queue_core.catalog.slices.conditions import IN_FLIGHT, held_by
@@ -100,12 +100,12 @@ def _delete_held(
 
 def _load_unsettled(connection: Connection, consumer: Consumer, upto: int) -> None:
     """Load again what was fired before a restore, and is not settled in the restored catalog."""
-    restored_at = fact(connection, RESTORED_AT)
-    if restored_at is None:
+    since = restored_at(connection)
+    if since is None:
         return
     held = held_by(consumer.id, after=check(connection, consumer).acknowledged, upto=upto)
     found = fetch(connection, *held, *IN_FLIGHT, lock="wait")
-    lost = [piece for piece in found if (piece.fired_at or 0) <= int(restored_at)]
+    lost = [piece for piece in found if (piece.fired_at or 0) <= since]
     changes = Changes()
     for piece in lost:
         changes.reload(piece, piece.rows)

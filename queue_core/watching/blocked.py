@@ -22,6 +22,11 @@ from queue_core.values.model import QueueInfo, ReadPlan
 from queue_core.verbs.peek import peek
 from queue_core.watching.causes import Blocked
 
+#: The settings by which messages of main expire.
+_EXPIRY = ["message_expiry", "expires_at"]
+#: What turns a setting off, if it is not None.
+_NONE: dict[str, Any] = {"limits": (), "expires_at": ""}
+
 
 def look(catalog: Catalog, storage: str, queue: QueueInfo) -> list[Blocked]:
     """
@@ -36,7 +41,7 @@ def look(catalog: Catalog, storage: str, queue: QueueInfo) -> list[Blocked]:
     names = {
         "limits": text_of(of_values),
         "group": settings.group,
-        "expiry": "expiry" if can_expire else None,
+        "expires_at": "expiry" if can_expire else None,
         "max_deliveries": settings.max_deliveries and str(settings.max_deliveries),
     }
     if not (held or any(names.values())):
@@ -44,7 +49,7 @@ def look(catalog: Catalog, storage: str, queue: QueueInfo) -> list[Blocked]:
     try:
         if _next(catalog, storage, queue).tasks:
             return []
-        for rules in (["limits"], ["group"], ["limits", "group"], ["expiry"], ["max_deliveries"]):
+        for rules in (["limits"], ["group"], ["limits", "group"], _EXPIRY, ["max_deliveries"]):
             name = names[rules[-1]]
             if name and _next(catalog, storage, _without(queue, *rules)).tasks:
                 return [Blocked(rules[-1], name)]
@@ -76,8 +81,6 @@ def _next(catalog: Catalog, storage: str, queue: QueueInfo) -> ReadPlan:
 
 def _without(queue: QueueInfo, *rules: str) -> QueueInfo:
     """Return a queue without some of its rules."""
-    none: dict[str, Any] = {rule: () if rule == "limits" else None for rule in rules}
-    if "expiry" in none:
-        none = {"message_expiry": None, "expires_at": ""}
+    none: dict[str, Any] = {rule: _NONE.get(rule) for rule in rules}
     settings = replace(queue.settings, **none)
     return replace(queue, settings=settings, stored_settings=None)

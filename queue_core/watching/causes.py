@@ -78,7 +78,7 @@ class LimitState(NamedTuple):
 class Blocked(NamedTuple):
     """A rule of a queue that holds back each message that waits."""
 
-    #: ``group``, ``limits``, ``hold_until``, ``expiry`` or ``max_deliveries``.
+    #: ``group``, ``limits``, ``hold_until``, ``expires_at`` or ``max_deliveries``.
     rule: str
     #: Its column, its limits, or their number.
     name: str

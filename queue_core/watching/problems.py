@@ -366,7 +366,7 @@ def _blocked(queue: QueueFigures, each: Blocked) -> Problem:
         text = f"Each message that waits is behind one of its {each.name} that is in flight or held"
     elif each.rule == "limits":
         text = f"Its {each.name} is reached for each value that waits"
-    elif each.rule == "expiry":
+    elif each.rule == "expires_at":
         text = "Each message that waits has expired"
     elif each.rule == "max_deliveries":
         text = f"Each message that waits was fired {each.name} times, its max_deliveries"
@@ -374,7 +374,7 @@ def _blocked(queue: QueueFigures, each: Blocked) -> Problem:
         text = f"Each message that waits is held by its {each.name}"
         if each.seconds is not None:
             text += f", the first for {age(each.seconds)} more"
-    kinds = {"limits": "limit", "hold_until": "later", "expiry": "expired"}
+    kinds = {"limits": "limit", "hold_until": "later", "expires_at": "expired"}
     kind = kinds.get(each.rule, each.rule)
     return problem(kind, queue.name, f"{text}.", queue.waiting)
 

@@ -122,12 +122,12 @@ def doubted_before(connection: Connection, consumer: Consumer) -> int | None:
     with a chosen name. Other consumers have a record if their sink writes to this catalog. None if
     there is no doubt.
     """
-    restored_at = restored.fact(connection, restored.RESTORED_AT)
+    restored_at = restored.restored_at(connection)
     if restored_at is None:
         return None
     here = select(consumers.c.acknowledged).where(consumers.c.id == consumer.id)
     is_first = not connection.scalar(here)
-    return int(restored_at) if is_first or not is_of_query(consumer.name) else None
+    return restored_at if is_first or not is_of_query(consumer.name) else None
 
 
 def forget_tickets(connection: Connection, consumer: Consumer) -> None:

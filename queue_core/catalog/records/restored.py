@@ -36,6 +36,13 @@ def fact(connection: Connection, name: str) -> str | None:
     return connection.scalar(select(facts.c.value).where(facts.c.name == name))
 
 
+def restored_at(connection: Connection) -> int | None:
+    """Return when the catalog was restored or adopted, by its clock; None: never."""
+    value = fact(connection, RESTORED_AT)
+    with decoding(facts, f"name {RESTORED_AT!r}"):
+        return None if value is None else int(value)
+
+
 def take_identity(connection: Connection, store: str, origin: str) -> None:
     """Make a restored catalog that of a store; *origin* is the store of its backup."""
     connection.execute(delete(facts).where(facts.c.name.in_(_IDENTITY)))
@@ -63,16 +70,14 @@ def report_batches(connection: Connection, queue: QueueInfo | Place, batch: Batc
     They are the batches between the last one that the catalog has recorded and the first one after
     the restore.
     """
-    restored_at = fact(connection, RESTORED_AT)
-    if restored_at is None:
+    since = restored_at(connection)
+    if since is None:
         return
     row = connection.execute(
         select(publications.c.batch_id, publications.c.published_at).where(
             publications.c.queue_id == queue.id, publications.c.query_id == batch.query_id
         )
     ).first()
-    with decoding(facts, f"name {RESTORED_AT!r}"):
-        since = int(restored_at)
     if row is not None and row.published_at >= since:
         return
     first, last = 0 if row is None else row.batch_id + 1, batch.number - 1

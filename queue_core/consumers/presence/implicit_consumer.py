@@ -31,7 +31,7 @@ class OwnConsumer:
         self._consumer: Consumer | None = None
         self._since = 0
         #: The restore after which it was enlisted.
-        self._restore: str | None = None
+        self._restore: int | None = None
 
     def consumer(self) -> Consumer:
         """Return the consumer; the first call of a day enlists it."""
@@ -43,7 +43,7 @@ class OwnConsumer:
             return self._consumer
 
     def _enlist(self, connection: Connection) -> Consumer:
-        restore = restored.fact(connection, restored.RESTORED_AT)
+        restore = restored.restored_at(connection)
         if self._consumer is not None and restore != self._restore:
             # A restore fences all processes that were not stopped, this one too.
             consumers.check(connection, self._consumer)
