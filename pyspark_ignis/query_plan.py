@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 
 from ignis_source.options import OPTIONS
 from pyspark_ignis.side_tasks import STREAM, THREAD, beside, check_side_tasks
-from pyspark_ignis.spark_session import activate, finding_ignis
+from pyspark_ignis.spark_session import activate, clear_false_start, finding_ignis
 from queue_core.errors import BadOption
 from queue_core.values.address import completed
 from queue_core.values.durations import in_seconds
@@ -131,6 +131,7 @@ class QueryPlan:
         if self.name is not None:
             writer = writer.queryName(self.name)
         activate(spark)
+        clear_false_start(spark, self.checkpoint)
         query = writer.start()
         if self.side_tasks == STREAM:
             beside(spark, query, self.source, self.checkpoint)

@@ -1,4 +1,4 @@
-"""What each start of a query needs of a Spark session: to be active, and to find ignis."""
+"""What each start of a query needs: an active session, a usable checkpoint, and to find ignis."""
 
 from __future__ import annotations
 
@@ -20,6 +20,24 @@ def activate(spark: SparkSession) -> None:
     none.
     """
     spark.createDataFrame([], "nothing INT")
+
+
+def clear_false_start(spark: SparkSession, checkpoint: str) -> None:
+    """
+    Remove what a query left in its checkpoint that ended while it wrote its first offsets.
+
+    Some versions of Spark refuse a checkpoint with no offsets but such a hidden file.
+    """
+    java = getattr(spark, "_jsparkSession", None)
+    if java is None:
+        # The checkpoint is for the server of Spark Connect.
+        return
+    folder = spark._jvm.org.apache.hadoop.fs.Path(f"{checkpoint}/offsets")
+    files = folder.getFileSystem(java.sessionState().newHadoopConf())
+    if files.exists(folder):
+        names = [each.getPath().getName() for each in files.listStatus(folder)]
+        if names and all(name.startswith(".") for name in names):
+            files.delete(folder, True)
 
 
 _CONDITION = "DATA_SOURCE_NOT_FOUND"

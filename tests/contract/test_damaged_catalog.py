@@ -316,7 +316,8 @@ def test_a_pool_of_a_removed_store_ends_with_its_error(folder):
     with Store.open(folder) as store:
         pool = ConsumerPool(store, ["orders"], lambda row: True, name="charge")
         with contextlib.suppress(NoSuchStore), pool:
-            shutil.rmtree(folder)
+            # At one stroke: SQLite may be about to create a file in it.
+            shutil.rmtree(folder.rename(folder.with_name("gone")))
             until(lambda: pool.error is not None)
 
     assert isinstance(pool.error, NoSuchStore)

@@ -46,6 +46,22 @@ def drain(spark, folder, checkpoint, journal, **how):
     return query
 
 
+@pytest.mark.parametrize("side_tasks", ["thread", "stream"])
+def test_a_query_that_ended_while_it_wrote_its_first_offsets_starts_again(
+    spark, tmp_path, checkpoint, side_tasks
+):
+    queue = make_cases(tmp_path, *["a"] * 9)
+    for folder in (Path(checkpoint), Path(checkpoint, "_side-tasks")):
+        (folder / "offsets").mkdir(parents=True)
+        (folder / "offsets" / ".0.ab3f9c.tmp").write_text("v1")
+    journal = Journal(tmp_path / "journal")
+
+    drain(spark, tmp_path, checkpoint, journal, side_tasks=side_tasks)
+
+    assert journal.seen() == Counter(range(9))
+    assert left_in(queue) == []
+
+
 def test_settled_messages_are_not_handled_again(spark, tmp_path, checkpoint):
     queue = make_cases(tmp_path, *["a"] * 50)
     journal = Journal(tmp_path / "journal")
