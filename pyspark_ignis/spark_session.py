@@ -28,11 +28,11 @@ def clear_false_start(spark: SparkSession, checkpoint: str) -> None:
 
     Some versions of Spark refuse a checkpoint with no offsets but such a hidden file.
     """
-    java = getattr(spark, "_jsparkSession", None)
-    if java is None:
+    java, jvm = getattr(spark, "_jsparkSession", None), getattr(spark, "_jvm", None)
+    if java is None or jvm is None:
         # The checkpoint is for the server of Spark Connect.
         return
-    folder = spark._jvm.org.apache.hadoop.fs.Path(f"{checkpoint}/offsets")
+    folder = jvm.org.apache.hadoop.fs.Path(f"{checkpoint}/offsets")
     files = folder.getFileSystem(java.sessionState().newHadoopConf())
     if files.exists(folder):
         names = [each.getPath().getName() for each in files.listStatus(folder)]

@@ -28,9 +28,11 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parent.parent
 TESTS = ROOT / "tests"
-#: Folders about locks and whole histories. The gate runs their cases on each catalog, as those of a
-#: file that is marked `each_catalog`.
-EACH_CATALOG = ("golden", "model", "processes/interleavings", "property")
+#: Folders about whole histories. The gate runs their cases on each catalog, as those of a file that
+#: is marked `each_catalog`.
+EACH_CATALOG = ("golden", "model", "property")
+#: A folder about locks. The gate runs its cases on PostgreSQL: on SQLite, writers take turns.
+ON_POSTGRESQL = "processes/interleavings"
 #: Examples of a test by hypothesis that gives no number: in the gate, and in `make test-all`.
 EXAMPLES = 40, 100
 #: Spark runs for seconds here, too briefly for the optimizing compiler and parallel collectors.
@@ -64,7 +66,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Group the tests with Spark, and leave repetitions on PostgreSQL to `make test-all`."""
+    """Group the tests with Spark, and leave what repeats itself to `make test-all`."""
     file = item.path.relative_to(TESTS)
     if file.parts[0] == "spark" or "spark" in getattr(item, "fixturenames", ()):
         # They go to few workers, since each of them has a session.
@@ -77,9 +79,11 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 
 def _repeats(item: pytest.Item, folder: str) -> bool:
-    """Whether a case says on PostgreSQL what another case says on SQLite, and need not."""
+    """Whether a case says on one database what another case says on the other, and need not."""
     # Marks of the case alone: a test that is for PostgreSQL only has the mark itself.
     parameters = getattr(item, "callspec", None)
+    if folder == ON_POSTGRESQL:
+        return parameters is not None and parameters.params.get("catalog_url") == "sqlite"
     marks = {mark.name for mark in parameters.marks} if parameters else set()
     if "postgres" not in marks:
         return False

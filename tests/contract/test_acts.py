@@ -21,8 +21,6 @@ from tests.command_line import answer, runner
 from tests.dump import dump
 from tests.factories import make_filled, make_queue
 
-pytestmark = pytest.mark.each_catalog
-
 
 def acts_of(store, queue=None):
     """The acts after the creation of queues, in order."""

@@ -36,8 +36,6 @@ from tests.factories import make_batch, make_queue, make_staged, numbers_of, ord
 from tests.storages import EVERYWHERE
 from tests.waiting import until
 
-pytestmark = pytest.mark.each_catalog
-
 
 @pytest.fixture
 def queue(store, monkeypatch):
@@ -71,6 +69,7 @@ def books_of(store):
 # --- into a new place -----------------------------------------------------------------------------
 
 
+@pytest.mark.each_catalog
 @EVERYWHERE
 @pytest.mark.parametrize("target", ["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
 def test_a_store_moves_to_a_new_place_on_either_database(
@@ -125,6 +124,7 @@ def test_a_restore_takes_only_an_empty_place(store, queue, folder, tmp_path):
 # --- the backup -----------------------------------------------------------------------------------
 
 
+@pytest.mark.each_catalog
 def test_a_second_backup_copies_what_is_new_and_forgets_what_is_gone(store, queue, folder):
     queue.load(orders(5, 100))
     first = store.admin.backup(folder)
@@ -165,6 +165,7 @@ def test_a_copy_that_was_altered_since_is_copied_again(store, queue, folder, mon
     assert not any("segments" in file.parts for file in read)
 
 
+@pytest.mark.each_catalog
 @pytest.mark.parametrize("method", ["finish", "copy_in"])
 def test_a_backup_that_dies_leaves_the_earlier_one(
     store, queue, folder, tmp_path, monkeypatch, method
@@ -194,6 +195,7 @@ def die(*_):
     raise ZeroDivisionError
 
 
+@pytest.mark.each_catalog
 @EVERYWHERE
 def test_what_is_settled_and_vacuumed_meanwhile_is_in_the_backup(store, queue, folder, tmp_path):
     """All messages are deleted, and a vacuum runs, when the catalog is read and no file copied."""
@@ -482,6 +484,7 @@ def test_what_was_settled_since_is_there_again(store, queue, folder, segments, l
             audit(again)
 
 
+@pytest.mark.each_catalog
 @EVERYWHERE
 def test_no_ticket_is_assigned_twice(store, queue, folder):
     """Else a process that was not stopped settles what the next life of its consumer holds."""
@@ -541,6 +544,7 @@ def test_the_old_catalog_does_not_own_the_storage_any_more(store, queue, folder,
         assert restored.admin.vacuum(grace=0) == []
 
 
+@pytest.mark.each_catalog
 @pytest.mark.parametrize("days", [0, 2])
 def test_a_process_from_before_the_restore_is_fenced_off(store, queue, folder, monkeypatch, days):
     """Its consumer has the name and the number of one that is restored, and could settle for it."""
@@ -600,6 +604,7 @@ def test_a_process_that_was_not_stopped_takes_and_settles_as_the_page_says(store
         assert set(pool.counts) <= {"lost"}
 
 
+@pytest.mark.each_catalog
 def test_a_restore_that_dies_in_the_transaction_changes_nothing(store, queue, folder, monkeypatch):
     store.admin.backup(folder)
     queue.load(orders(5, 100))

@@ -17,8 +17,6 @@ from tests.command_line import answer
 from tests.dump import log_in_a_minute
 from tests.factories import make_queue, numbers_of, orders
 
-pytestmark = pytest.mark.each_catalog
-
 
 @pytest.fixture
 def topic(store, monkeypatch):

@@ -24,8 +24,6 @@ from tests.dump import load_earlier, log_earlier
 from tests.factories import make_queue, numbers_of, orders
 from tests.waiting import Caller, waits
 
-pytestmark = pytest.mark.each_catalog
-
 HOUR = 3_600
 
 

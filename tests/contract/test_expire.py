@@ -16,8 +16,6 @@ from tests.dump import dump
 from tests.factories import make_filled, make_queue, numbers_of, orders
 from tests.job_steps import run_job
 
-pytestmark = pytest.mark.each_catalog
-
 #: Seconds; nothing expires by itself during a test.
 EXPIRY = 10_000.0
 

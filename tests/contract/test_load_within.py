@@ -180,7 +180,7 @@ def test_two_threads_load_in_transactions_of_their_own(store, caller):
 
 
 @pytest.mark.parametrize("policy", [None, "latest"])
-@pytest.mark.parametrize("loads", [1, 3])
+@pytest.mark.parametrize("loads", [pytest.param(1, marks=pytest.mark.nightly), 3])
 def test_transactions_with_keys_take_turns(store, caller, policy, loads):
     """None is in the way of another, whichever shards each of them loads into."""
     if store.catalog.file is not None:

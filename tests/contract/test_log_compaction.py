@@ -20,8 +20,6 @@ from tests.dump import load_earlier, log_earlier, log_in_a_minute, set_time
 from tests.factories import make_queue, numbers_of, orders
 from tests.statements import counted
 
-pytestmark = pytest.mark.each_catalog
-
 #: Messages of a log, in loads of one.
 FEW = 20
 

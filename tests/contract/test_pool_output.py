@@ -39,8 +39,6 @@ from tests.books import audit
 from tests.contract.pools import PATIENCE, eventually
 from tests.factories import make_filled, make_queue, make_staged, numbers_of, orders
 
-pytestmark = pytest.mark.each_catalog
-
 RESULTS = pa.schema([("number", pa.int64()), ("text", pa.string())])
 
 

@@ -16,8 +16,6 @@ from tests.dump import log_in_a_minute
 from tests.factories import drained, load_singly, make_queue, numbers_of, orders
 from tests.waiting import Caller, waits
 
-pytestmark = pytest.mark.each_catalog
-
 #: Messages that become a file.
 MANY = 4_000
 EVEN, ODD = "number % 2 = 0", "number % 2 = 1"

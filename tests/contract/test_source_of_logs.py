@@ -15,8 +15,6 @@ from queue_core.errors import BadOption, NoSuchQueue, OffsetsLost, SchemaMismatc
 from tests.dump import dump, log_earlier, log_in_a_minute
 from tests.factories import make_queue, orders
 
-pytestmark = pytest.mark.each_catalog
-
 EARLIEST = {"startingOffsets": "earliest"}
 #: Messages that become a file.
 MANY = 4_000

@@ -100,6 +100,7 @@ def test_webhooks_are_tried_again_and_given_up(tmp_path, server):
     assert Handler.posts.count("/well") == 2
 
 
+@pytest.mark.nightly
 def test_orders_are_joined_and_summed_up(tmp_path, spark):
     revenue = example("revenue")
 

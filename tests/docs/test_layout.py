@@ -188,6 +188,7 @@ UNLOADED = {
 }
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("module", UNLOADED)
 def test_import_leaves_heavy_libraries_unloaded(module):
     """Executors start many processes, and each needless library slows every start."""

@@ -11,6 +11,7 @@ from tests.power.recording import Operation
 needs_strace = pytest.mark.skipif(recording.STRACE is None, reason="needs strace")
 
 
+@pytest.mark.nightly
 @pytest.mark.crash
 @needs_strace
 def test_a_failure_of_power_breaks_no_promise_and_a_missing_sync_would(tmp_path):

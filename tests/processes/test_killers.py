@@ -9,6 +9,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from queue_core import ConsumerPool, Store
 from queue_core.pool.timings import LINGER_SECONDS
 from queue_core.values.address import Address
@@ -61,6 +63,7 @@ def long_handled(calls: list[dict[str, Any]]) -> set[int]:
     }
 
 
+@pytest.mark.nightly
 def test_each_killer_is_sidelined_alone_and_all_others_are_handled(store, address, tmp_path):
     queue = make_queue(store, shards=2)
     number_of = dict(zip(queue.load(orders(COUNT)).to_pylist(), range(COUNT), strict=True))

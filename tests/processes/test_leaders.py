@@ -198,6 +198,7 @@ def test_without_zookeeper_nobody_sweeps_until_it_is_back(store, queue, judged, 
     until(lambda: swept(queue) == 5)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("catalog_url", ["sqlite"], indirect=True)
 def test_the_nodes_are_those_of_ignismq(store, zookeeper):
     from kazoo.client import KazooClient

@@ -23,7 +23,10 @@ def reset(rig):
         shutil.rmtree(rig.folder / "checkpoint" / folder)
 
 
-@pytest.mark.parametrize(("batches", "named"), [(1, {}), (3, {"consumer": "copier"})])
+@pytest.mark.parametrize(
+    ("batches", "named"),
+    [pytest.param(1, {}, marks=pytest.mark.nightly), (3, {"consumer": "copier"})],
+)
 def test_new_messages_after_a_reset_are_refused_and_not_lost(rig, batches, named):
     queue = rig.orders(30)
     finish(rig.sink(rig.source(maxMessagesPerTrigger=30 // batches, **named), "copy"))

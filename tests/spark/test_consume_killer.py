@@ -39,6 +39,7 @@ def test_a_killer_is_sidelined_alone_and_the_others_are_handled(start, tmp_path)
     assert journal.seen().total() <= 6 + 2 * 7
 
 
+@pytest.mark.nightly
 def test_a_query_that_fails_before_it_reads_its_messages_accuses_none(rig):
     queue = rig.orders(7)
     held = rig.source(ack="settle", consumer="judge")

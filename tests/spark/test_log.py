@@ -11,8 +11,6 @@ from tests.dump import log_earlier
 from tests.factories import make_queue, orders
 from tests.spark.rig import Rig, assert_rows, assert_same, finish, wait_until
 
-pytestmark = pytest.mark.each_catalog
-
 EARLIEST = {"read": "log", "startingOffsets": "earliest"}
 
 

@@ -39,7 +39,10 @@ def by_ignis(rig):
 
 @pytest.mark.parametrize(
     ("back_up", "named"),
-    [(by_the_database, ["tickets 3 to 4"]), (by_ignis, ["batches 2 to 3", "tickets 3 to 4"])],
+    [
+        pytest.param(by_the_database, ["tickets 3 to 4"], marks=pytest.mark.nightly),
+        (by_ignis, ["batches 2 to 3", "tickets 3 to 4"]),
+    ],
 )
 def test_messages_loaded_after_a_restore_are_neither_lost_nor_deleted_unseen(rig, back_up, named):
     queue = rig.orders(20)
@@ -105,6 +108,7 @@ def test_a_batch_that_was_settled_after_the_backup_is_handled_again_at_once(rig)
     assert counts(queue, "in_flight") == [0]
 
 
+@pytest.mark.nightly
 def test_a_foreach_batch_whose_run_ended_before_the_backup_loses_nothing(rig):
     queue = rig.orders(20)
     make_queue(rig.store, "copy")

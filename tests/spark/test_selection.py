@@ -21,7 +21,7 @@ def test_a_stream_fires_only_what_its_selector_lets_through(rig, queue):
     assert counts(queue, "waiting") == [196]
 
 
-@pytest.mark.parametrize("name", ["round_number", "ROUND"])
+@pytest.mark.parametrize("name", ["round_number", pytest.param("ROUND", marks=pytest.mark.nightly)])
 def test_a_function_selects_what_is_fired_and_what_is_read(rig, queue, name):
     selector = f"tests.own_checks:{name}"
     assert_rows(rig.read(selector=selector).where("number < 30").select("number"), 0, 10, 20)

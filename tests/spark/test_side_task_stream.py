@@ -58,6 +58,7 @@ def test_consumers_share_one_query_of_side_tasks_that_ends_with_the_last(rig):
     wait_until(lambda: side_queries(rig) == [])
 
 
+@pytest.mark.nightly
 def test_one_that_has_ended_is_started_again_by_those_that_need_it(rig, monkeypatch):
     """Also if the consumer that has started it has ended, and its checkpoint is gone."""
     monkeypatch.setattr(side_tasks, "MENDING_SECONDS", 1)

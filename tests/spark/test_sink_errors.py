@@ -32,8 +32,16 @@ def settlement_of_an_unknown_consumer(rows):
     [
         (load_of_a_null, "SchemaMismatch: queue 'copy': column 'number' may not be null"),
         (load_without_room, "QueueFull: queue 'copy'"),
-        (settlement_with_an_unknown_outcome, "BadOutcome: outcome 'deleted' is unknown"),
-        (settlement_of_an_unknown_consumer, "BadOption: consumer='nobody' has never fired"),
+        pytest.param(
+            settlement_with_an_unknown_outcome,
+            "BadOutcome: outcome 'deleted' is unknown",
+            marks=pytest.mark.nightly,
+        ),
+        pytest.param(
+            settlement_of_an_unknown_consumer,
+            "BadOption: consumer='nobody' has never fired",
+            marks=pytest.mark.nightly,
+        ),
     ],
 )
 @pytest.mark.parametrize(

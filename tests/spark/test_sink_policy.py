@@ -22,7 +22,9 @@ def expected(count):
     return sorted((f"customer-{at}", sum(n / 4 for n in range(at, count, 10))) for at in range(10))
 
 
-@pytest.mark.parametrize("trigger", [{"availableNow": True}, ONCE])
+@pytest.mark.parametrize(
+    "trigger", [{"availableNow": True}, pytest.param(ONCE, marks=pytest.mark.nightly)]
+)
 def test_messages_of_one_key_become_one(rig, trigger):
     rig.orders(100, shards=4, key="number")
     stream = rig.source(maxMessagesPerTrigger=30)

@@ -30,7 +30,14 @@ def queue(rig):
     return queue
 
 
-@pytest.mark.parametrize("spoil", [tear, alter, Path.unlink], ids=["torn", "altered", "missing"])
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        pytest.param(tear, marks=pytest.mark.nightly, id="torn"),
+        pytest.param(alter, marks=pytest.mark.nightly, id="altered"),
+        pytest.param(Path.unlink, id="missing"),
+    ],
+)
 def test_a_query_ends_with_the_name_of_the_segment_and_then_goes_on_without_it(rig, queue, spoil):
     location = damaged(rig, spoil)
     stream = rig.source(maxMessagesPerTrigger=ROWS).select("number")
