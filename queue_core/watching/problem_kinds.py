@@ -134,7 +134,11 @@ KINDS = {
         "The next sweep moves them to the sideline: ignis sweep. To fire them again, raise it: "
         "ignis set {queue} max_deliveries=…",
     ),
-    "later": Kind(None, "Messages of later", "Nothing is to be done before that time."),
+    "later": Kind(
+        None,
+        "Messages of later",
+        "Nothing is to be done before that time; what expires before it is not handled.",
+    ),
     "busy": Kind(
         None, "Busy consumers", "ignis slices {queue} shows who holds messages, and since when."
     ),
