@@ -137,7 +137,7 @@ def read(path: Path) -> Ended | None:
 
 def commit() -> str:
     """
-    Return the commit of what is measured: the last that changed more than documents.
+    Return the commit of what is measured: the last that changed more than documents and tests.
 
     Raises `SystemExit` if the checkout has other changes.
     """
@@ -147,7 +147,8 @@ def commit() -> str:
 
     if git("status", "--porcelain", "--untracked-files=no"):
         sys.exit("commit your changes first: the figures are to be those of one commit")
-    return git("log", "-1", "--format=%h", "--", ".", ":(exclude)*.md", ":(exclude)docs")
+    left_out = (f":(exclude){each}" for each in ("*.md", "docs", "tests"))
+    return git("log", "-1", "--format=%h", "--", ".", *left_out)
 
 
 def main() -> int:
