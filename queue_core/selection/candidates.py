@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -25,6 +26,7 @@ from queue_core.selection.acquire import by_shard
 from queue_core.selection.best_scan import ByColumns, ByRank, find_first, first_of
 from queue_core.selection.fifo_scan import STEP_ROWS, ScanConditions, ShardScan
 from queue_core.selection.fired import Refusal, fitting
+from queue_core.selection.known_groups import KnownGroups
 from queue_core.selection.merging import merged
 from queue_core.selection.quotas import by_horizon, bytes_of_queues, shares_of_queues
 from queue_core.selection.request import Candidates, FireRequest
@@ -135,6 +137,8 @@ class _CandidateSearch:
             ranked=frozenset(ranked if max_bytes is not None else ()),
             values=self._values,
             full=self._is_full,
+            complete=(limit is None or len(ids) < limit)
+            and not (self.waits or self._is_full or self._selection.fallback),
         )
 
     def _is_ranked(self, family: _Family) -> bool:
@@ -235,7 +239,7 @@ class _CandidateSearch:
         # One more shows where the last one ends.
         first = PAGE[0] if limit is None else limit + 1
         for key in family.keys:
-            pages = self._pages(family.rules, key, first)
+            pages = self._pages(family.rules, key, first=first)
             scan = ShardScan(self._scan, self._conditions(family, key), pages, _timed)
             # All of them may be in one shard.
             _find(scan, limit, family.max_bytes)
@@ -265,7 +269,12 @@ class _CandidateSearch:
         keys, limit = family.keys, family.limit
         start = self._turn % max(len(keys), 1)
         scans = [
-            ShardScan(self._scan, self._conditions(family, key), self._pages(family.rules, key))
+            ShardScan(
+                self._scan,
+                self._conditions(family, key),
+                self._pages(family.rules, key),
+                known=self._known_groups(family.rules, key),
+            )
             for key in (*keys[start:], *keys[:start])
         ]
         unfinished, per_shard, count = list(scans), 0, 0
@@ -304,6 +313,14 @@ class _CandidateSearch:
             lost_among=self._selection.lost_among,
         )
 
+    def _known_groups(self, rules: QueueRules, key: ShardKey) -> KnownGroups | None:
+        """Return the known groups of a shard; None if the queue has none, or a part is scanned."""
+        if rules.group is None or self._request.within is not None:
+            return None
+        shard = (self._scan.created(key[0]), key, rules.group, self._request.rules)
+        behind = partial(self._pages, rules, key)
+        return KnownGroups(shard, self._backlog[key].released, behind)
+
     def _groups_in_flight(self, group: str, key: ShardKey) -> pa.Array:
         """Return the groups of a shard that have a message in flight."""
         fired = fetch(self._connection, *in_shard(key), *IN_FLIGHT)
@@ -312,13 +329,15 @@ class _CandidateSearch:
         rows = self._scan.table([(piece, piece.rows) for piece in fired], {group})
         return pc.unique(rows.column(group))
 
-    def _pages(self, rules: QueueRules, key: ShardKey, first: int = PAGE[0]) -> Iterator[Slice]:
+    def _pages(
+        self, rules: QueueRules, key: ShardKey, after: int = -1, first: int = PAGE[0]
+    ) -> Iterator[Slice]:
         """
-        Yield the slices of a shard that may hold candidates, in order, page by page.
+        Yield the slices of a shard *after* a place that may hold candidates, in order, by pages.
 
         The page after the *first* one has four times as many slices, and so on.
         """
-        after, size, largest = -1, min(first, PAGE[0]), PAGE[1]
+        size, largest = min(first, PAGE[0]), PAGE[1]
         while True:
             where, given = eligible(self._request_of(rules))
             next_ones, of_shard = next_in(key, after)

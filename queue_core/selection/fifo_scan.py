@@ -33,6 +33,7 @@ from queue_core.values.plan import Taken, interleaved
 from queue_core.values.rows import EMPTY
 
 if TYPE_CHECKING:
+    from queue_core.selection.known_groups import KnownGroups
     from queue_core.selector import Condition
 
 #: The least and the most rows that one step reads, which bounds vain reading.
@@ -83,14 +84,23 @@ class ShardScan:
         conditions: ScanConditions,
         pieces: Iterable[Slice],
         project: Projection | None = None,
+        known: KnownGroups | None = None,
     ) -> None:
-        """*project* makes the table of found rows; by default, of their ids."""
+        """
+        Scan *pieces*, the slices of the shard.
+
+        *project* makes the table of found rows; by default, of their ids. *known*: the groups that
+        are known; None: all slices are to be read.
+        """
         self._scan = scan
         self._conditions = conditions
         self._project = project or (lambda rows, _: rows.select([ID]))
         self._blocks = interleaved(pieces)
         self._left: list[Taken] = []
         self._in_flight = conditions.in_flight
+        self._known = known
+        #: The position of the last slice that was looked at.
+        self._position = -1
         #: The found rows, in order.
         self.found: list[pa.Table] = []
         self.count = 0
@@ -102,6 +112,7 @@ class ShardScan:
     def find(self, count: int | None) -> None:
         """Scan until *count* messages are found in total, or until the end."""
         while not self.done and (count is None or self.count < count):
+            self._pass_known()
             sure, unsure = self._next(self._budget(count))
             self._scanned += sum(len(rows) for _, rows in (*sure, *unsure))
             if not sure and not unsure:
@@ -111,6 +122,15 @@ class ShardScan:
             self.count += rows.num_rows
             if rows.num_rows:
                 self.found.append(rows)
+        if self.done and self._known is not None:
+            self._known.keep(self._position)
+
+    def _pass_known(self) -> None:
+        """Go on behind the slices in which no further group waits, as far as that is known."""
+        if self._known is not None and self._in_flight is not None:
+            rest = self._known.rest(self._in_flight, self._position)
+            if rest is not None:
+                self._blocks, self._left = interleaved(rest), []
 
     def _budget(self, count: int | None) -> int:
         """Return how many rows to scan next."""
@@ -144,8 +164,11 @@ class ShardScan:
             if self.done:
                 break
             for piece, rows in block:
+                self._position = max(self._position, piece.position)
                 decided = decided_by_stats(self._scan, piece, conditions)
                 if decided is False:
+                    # Its groups stay unknown.
+                    self._known = None
                     continue
                 # Slices whose rows interleave are scanned together.
                 now, later = rows.split(budget) if len(block) == 1 else (rows, EMPTY)
@@ -173,6 +196,8 @@ class ShardScan:
         assert self._in_flight is not None, "groups in flight are known"
         columns = columns_of(conditions.all) | conditions.keep | {conditions.group}
         rows = in_order(self._scan.table(taken, columns))
+        if self._known is not None:
+            self._known.add(rows.column(conditions.group))
         rows = rows.filter(mask(rows, conditions.eligible))
         firsts, self._in_flight = heads(rows.column(conditions.group), self._in_flight)
         rows = rows.take(firsts)

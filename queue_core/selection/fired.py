@@ -72,7 +72,8 @@ class Fired:
     plan: ReadPlan | None = None
     #: As in `Choice`.
     full: bool = False
-    waited: int | None = None
+    #: Whether it may have left messages that could be fired now.
+    more: bool = True
     #: How long its messages waited in main: the id of their queue, microseconds, and how many.
     waits: tuple[tuple[int, int, int], ...] = ()
     #: Messages that limits have refused.

@@ -130,6 +130,8 @@ class Candidates(NamedTuple):
     values: Mapping[int, pa.Table] = {}
     #: Whether a limit of bytes has left messages.
     full: bool = False
+    #: Whether it has found fewer than were wanted: there are no others now.
+    complete: bool = False
     #: Messages that limits of values have refused; None if there are candidates.
     refused: Refusal | None = None
 

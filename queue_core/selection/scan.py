@@ -124,10 +124,13 @@ class SliceScan:
         matching = [(p, rows & Rows.of_bitmap(found[p.segment_id].met)) for p, rows in taken]
         return [(piece, rows) for piece, rows in matching if rows]
 
+    def created(self, queue_id: int) -> Hashable:
+        """Return what tells a queue from a later one with the same id, even in a new store."""
+        return self._created[queue_id]
+
     def _key(self, piece: Slice, conditions: tuple[Condition, ...]) -> Hashable:
-        # With the time of creation, a later queue with the same id is another one, even in a new
-        # store; with that of loading, so is a segment, even in a copy that was put back.
-        return self._created[piece.queue_id], piece.segment_id, piece.loaded_at, conditions
+        # With the time of loading, so is a segment, even in a copy that was put back.
+        return self.created(piece.queue_id), piece.segment_id, piece.loaded_at, conditions
 
     def _read(self, taken: Sequence[Taken], which: list[int], columns: Collection[str]) -> pa.Table:
         stored = {name for name in columns if name not in (AGE, NOW)}

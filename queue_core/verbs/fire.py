@@ -255,12 +255,16 @@ class _Firing:
         faults.point("fire.before_commit")
         messages = sum(len(rows) for _, rows in taken)
         ticket = Ticket(consumer=self.consumer, number=number, fired_at=fired_at, messages=messages)
+        more = chosen.waited is None or chosen.waited > messages
+        if candidates is not None and candidates.complete:
+            # In a queue with groups, others wait for these.
+            more = messages < len(candidates.ids)
         times = [(p.queue_id, fired_at - p.came_at, len(rows)) for p, rows in taken]
         return Fired(
             ticket=ticket,
             plan=plan,
             full=chosen.full,
-            waited=chosen.waited,
+            more=more,
             waits=tuple(times) if request.magazine is Magazine.MAIN else (),
             reserved=reserved,
         )

@@ -38,7 +38,7 @@ class Firing:
         self.stalled = stalled
         #: Whether *max_bytes* has left messages that could have been fired.
         self.full = full
-        #: Whether other messages may have waited after it.
+        #: Whether it may have left messages that could be fired now.
         self.more = more
         #: The messages as they were read, and their ids.
         self._read: tuple[pa.Table, IdSet] | None = None
@@ -62,8 +62,7 @@ class Firing:
 
 def of_plan(fired: Fired, messages: pa.Table, plan: ReadPlan) -> Firing:
     """Return a firing whose messages a plan has read."""
-    more = fired.waited is None or fired.waited > messages.num_rows
-    firing = Firing(fired.ticket, messages, full=fired.full, more=more)
+    firing = Firing(fired.ticket, messages, full=fired.full, more=fired.more)
     if not any(task.segment.compacted for task in plan.tasks):
         # A plan has few ranges of ids, and the messages can be many.
         firing._read = messages, IdSet.of_scan(plan.tasks)

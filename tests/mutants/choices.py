@@ -20,6 +20,20 @@ OF_CHOICES = (
         "eligibility",
     ),
     _of(
+        "a message that came back before the end of the last scan is passed by",
+        "queue_core/selection/known_groups",
+        "last.released == released and ",
+        "",
+        "known_groups",
+    ),
+    _of(
+        "groups behind the last scan are all that is known",
+        "queue_core/selection/known_groups",
+        "        self._groups.append(last.groups)\n",
+        "",
+        "known_groups",
+    ),
+    _of(
         "a fallback is forgotten",
         "queue_core/selection/selection",
         "fallback=fallback and selector is not None,",
