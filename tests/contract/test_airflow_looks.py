@@ -18,7 +18,6 @@ from queue_core.values.address import Address
 from tests.children import Child
 from tests.waiting import PATIENCE, until
 
-pytestmark = pytest.mark.each_catalog
 SCHEMA = pa.schema([("id", pa.int64())])
 
 

@@ -22,8 +22,6 @@ from tests.clocks import make_due
 from tests.dump import load_earlier, log_earlier
 from tests.factories import make_queue, numbers_of, orders, planned, seen
 
-pytestmark = pytest.mark.each_catalog
-
 
 @pytest.fixture
 def topic(store):

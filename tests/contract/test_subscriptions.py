@@ -26,8 +26,6 @@ from tests.dump import log_earlier
 from tests.factories import drained, make_queue, numbers_of, orders
 from tests.waiting import Caller, waits
 
-pytestmark = pytest.mark.each_catalog
-
 #: Messages that become a file.
 MANY = 4_000
 
