@@ -14,7 +14,7 @@ import pyarrow as pa
 from queue_core.handling.batch_call import BatchCall
 from queue_core.handling.breaker import Breaker
 from queue_core.handling.calls import HandlerCalls, MessageCalls, in_parts
-from queue_core.handling.deadline import Awaited, Deadline, is_coroutine
+from queue_core.handling.deadline import Deadline
 from queue_core.handling.gate import STOPPED, Gate
 from queue_core.handling.objects.python_rows import rows_of
 from queue_core.handling.output import OUTPUT, Output, failed, fitted, packed
@@ -98,13 +98,8 @@ class HandlerRunner:
     results: Results = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Have the calls of a coroutine function awaited."""
+        """Begin without results."""
         object.__setattr__(self, "results", Results(self.on_none))
-        if is_coroutine(self.handler):
-            awaited: Any = Awaited(self.handler)
-            if takes_batches(self.handler):
-                setattr(awaited, _MARK, True)
-            object.__setattr__(self, "handler", awaited)
 
     def run(
         self, batches: Iterable[pa.RecordBatch], queue: str | None = None
@@ -167,8 +162,7 @@ class HandlerRunner:
     @property
     def refusal(self) -> str | None:
         """Why the handler is refused, if it is."""
-        handler = self.handler.handler if isinstance(self.handler, Awaited) else self.handler
-        return self.results.refusal(handler)
+        return self.results.refusal(self.handler)
 
     def calls_for(self, batch: pa.RecordBatch) -> HandlerCalls[Any]:
         """Return the calls to make for a batch."""

@@ -30,7 +30,7 @@ from queue_core.catalog.database import Catalog
 from queue_core.catalog.databases.interface import TransactionFailed
 from queue_core.errors import BadOption, BadOutcome, Conflict, IgnisError
 from queue_core.handling.calls import Superseded, Uncommitted
-from queue_core.handling.deadline import Awaited, interruptibly, is_coroutine
+from queue_core.handling.deadline import interruptibly
 from queue_core.handling.handler import settlement_rows, takes_batches
 from queue_core.handling.verdicts import Verdicts
 from queue_core.pool.timings import RETRY_SECONDS
@@ -74,7 +74,7 @@ class Transactions:
         self._catalog = catalog
         self._dialect = dialect.of(catalog.engine)
         self._in_batches = takes_batches(handler)
-        self._handler = Awaited(handler) if is_coroutine(handler) else handler
+        self._handler = handler
         self._on_none = on_none
         self._engine = catalog.own_engine()
         for name in ("commit", "rollback"):

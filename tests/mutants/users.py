@@ -128,14 +128,7 @@ OF_USERS = (
         "tests/unit/ignis_sink/test_planning.py",
     ),
     _of(
-        "an object whose call is a coroutine is not awaited",
-        "queue_core/handling/deadline",
-        "return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(call)",
-        "return inspect.iscoroutinefunction(handler)",
-        "tests/unit/handling/test_deadline.py",
-    ),
-    _of(
-        "a coroutine that a plain function returns is not awaited",
+        "the coroutine of a handler is not awaited",
         "queue_core/handling/deadline",
         "return asyncio.run(result) if inspect.iscoroutine(result) else result",
         "return result",

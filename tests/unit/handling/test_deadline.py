@@ -11,7 +11,7 @@ import pytest
 
 from pyspark_ignis import batch_handler
 from queue_core.handling import deadline
-from queue_core.handling.deadline import Awaited, Deadline, TimedOut, is_coroutine
+from queue_core.handling.deadline import Deadline, TimedOut, interruptibly
 from tests.unit.handling.handler_runs import DELETED, late, messages, outcomes
 
 #: Longer than a test may last.
@@ -118,19 +118,22 @@ def plain(value: int) -> int:
     return value
 
 
-@pytest.mark.parametrize("handler", [double, partial(double, 1), Charge(), partial(Charge())])
-def test_a_coroutine_function_is_recognised(handler):
-    assert is_coroutine(handler)
+@pytest.mark.parametrize(
+    ("call", "result"),
+    [
+        (partial(double, 1), 2),
+        (partial(double, 2), 4),
+        (partial(Charge(), 1), True),
+        (lambda: double(3), 6),
+        (partial(plain, 1), 1),
+    ],
+)
+def test_each_call_runs_to_its_end(call, result):
+    assert interruptibly(call) == result
 
 
-@pytest.mark.parametrize("handler", [plain, partial(plain, 1), print, Charge, partial(Charge)])
-def test_another_function_is_not_one(handler):
-    assert not is_coroutine(handler)
-
-
-def test_each_call_runs_to_its_end():
-    assert [Awaited(double)(value) for value in (1, 2)] == [2, 4]
-    assert Awaited(Charge())(1) is True
+def test_a_call_of_a_class_makes_an_object():
+    assert isinstance(interruptibly(Charge), Charge)
 
 
 def test_an_exception_reaches_the_caller():
@@ -138,12 +141,12 @@ def test_an_exception_reaches_the_caller():
         raise ValueError("declined")
 
     with pytest.raises(ValueError, match="declined"):
-        Awaited(fail)()
+        interruptibly(fail)
 
 
 def test_a_thread_without_a_loop_can_call_it():
     results: list[int] = []
-    thread = threading.Thread(target=lambda: results.append(Awaited(double)(21)))
+    thread = threading.Thread(target=lambda: results.append(interruptibly(double, 21)))
     thread.start()
     thread.join()
 
@@ -165,5 +168,5 @@ def test_tasks_that_a_call_leaves_are_cancelled_with_it():
         await asyncio.sleep(0)
         return not task.done()
 
-    assert Awaited(leave)() is True
+    assert interruptibly(leave) is True
     assert ended == ["cancelled"]
