@@ -61,10 +61,9 @@ def load(
         stage = partial(queue.spread.staged, info)
         load_policy = LoadPolicy.of(info, policy)
         if load_policy is not None:
-            incoming = IncomingRows(info, storage, table, stage)
-            smart = SmartLoad(catalog, storage, info, load_policy, incoming)
+            smart = SmartLoad(catalog, storage, info, load_policy, IncomingRows(info, table, stage))
             with queue.quarantining():
-                return load_rows(smart, incoming, OnFull(timeout=left))
+                return load_rows(smart, OnFull(timeout=left))
         # Those of other threads may wait for longer.
         if left is None and loads.joins(info, table):
             return loads(info, table, stage)
@@ -125,10 +124,9 @@ def _load_tables(
             stage = partial(queues_of[name].spread.staged, info)
             policy = LoadPolicy.of(info)
             if policy is not None:
-                incoming = IncomingRows(info, storage, table, stage)
-                smart = SmartLoad(catalog, storage, info, policy, incoming)
+                smart = SmartLoad(catalog, storage, info, policy, IncomingRows(info, table, stage))
                 loads.append(Routed(info, (), smart))
-                ids_of[name] = partial(ids_of_rows, smart, incoming)
+                ids_of[name] = partial(ids_of_rows, smart)
             else:
                 staged, order = stage(table)
                 plain += staged

@@ -148,9 +148,9 @@ class QueueInTransaction(Settling):
             _check(theirs, queue, load_policy)
             stage = partial(self._queue.spread.staged, queue, first=theirs.turn)
             if load_policy is not None:
-                incoming = IncomingRows(queue, storage, table, stage)
+                incoming = IncomingRows(queue, table, stage)
                 smart = SmartLoad(theirs, storage, queue, load_policy, incoming)
-                return load_rows(smart, incoming, None)
+                return load_rows(smart, None)
             segments, order = stage(table)
 
             def work(connection: Connection) -> list[int]:

@@ -41,7 +41,7 @@ class Routed(NamedTuple):
     @property
     def files(self) -> Sequence[Staged]:
         """The segments that exist before the transaction."""
-        return self.staged if self.smart is None else self.smart.brought
+        return self.staged if self.smart is None else self.smart.incoming.brought
 
 
 class LoadIntoSeveral:

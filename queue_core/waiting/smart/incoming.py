@@ -16,7 +16,7 @@ import pyarrow as pa
 from queue_core.policies.inputs import Flags, Overwritten
 from queue_core.segments.reader import read_table
 from queue_core.segments.shard_hash import shards_of
-from queue_core.segments.stager import Stager, remove_staged
+from queue_core.segments.stager import Stager
 from queue_core.segments.staging_spec import StagingSpec
 from queue_core.segments.storage import Storage
 from queue_core.values.model import (
@@ -54,19 +54,12 @@ class Incoming(Protocol):
     def stage(self, kept: Flags, overwritten: Overwritten) -> list[Staged]:
         """Return the kept messages, some of them with other values, as durable segments."""
 
-    def discard(self, staged: Sequence[Staged]) -> None:
-        """Remove the files that `stage` has written."""
-
-    def unused(self, staged: Sequence[Staged]) -> Sequence[Staged]:
-        """Return the segments that existed before `stage`, and are not among *staged*."""
-
 
 class IncomingRows:
     """The rows of a table."""
 
-    def __init__(self, queue: QueueInfo, storage: Storage, rows: pa.Table, stage: Stage) -> None:
+    def __init__(self, queue: QueueInfo, rows: pa.Table, stage: Stage) -> None:
         self._queue = queue
-        self._storage = storage
         self._rows = rows
         self._stage = stage
         #: The number of each kept row among the rows that were staged last.
@@ -99,14 +92,6 @@ class IncomingRows:
             rows = rows.take(pa.array(np.flatnonzero(kept)))
         staged, self.order = self._stage(rows) if rows.num_rows else ([], self.order[:0])
         return staged
-
-    def discard(self, staged: Sequence[Staged]) -> None:
-        """Remove all files."""
-        remove_staged(self._storage, staged)
-
-    def unused(self, staged: Sequence[Staged]) -> Sequence[Staged]:
-        """Return none: none existed before."""
-        return ()
 
 
 class IncomingSegments:
@@ -171,16 +156,6 @@ class IncomingSegments:
             if len(rows):
                 narrowed.append(segment.narrowed(Rows.of_numbers(rows)))
         return narrowed
-
-    def discard(self, staged: Sequence[Staged]) -> None:
-        """Remove only rewritten files."""
-        before = {segment.location for segment in self._staged}
-        remove_staged(self._storage, (s for s in staged if s.location not in before))
-
-    def unused(self, staged: Sequence[Staged]) -> Sequence[Staged]:
-        """Return the segments of the sink whose files are not needed any more."""
-        used = {segment.location for segment in staged}
-        return [segment for segment in self._staged if segment.location not in used]
 
 
 def _scan_task(queue: QueueInfo, number: int, staged: Staged) -> ScanTask:

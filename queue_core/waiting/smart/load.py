@@ -116,7 +116,7 @@ class SmartLoad:
         self._storage = storage
         self._queue = queue
         self._policy = load_policy
-        self._incoming = incoming
+        self.incoming = incoming
         self._shards = sorted(set(incoming.shards.tolist()))
         self._prepared: PreparedLoad | None = None
 
@@ -179,11 +179,6 @@ class SmartLoad:
             named_locks.lock_room(connection, self._queue.id)
         return self._load_exclusively(connection, waiter, overflow)
 
-    @property
-    def brought(self) -> Sequence[Staged]:
-        """The segments that it was given."""
-        return self._incoming.brought
-
     def _try(
         self,
         batch: Batch | None,
@@ -198,7 +193,7 @@ class SmartLoad:
                 # This lock comes before those of the read set.
                 named_locks.lock_room(connection, self._queue.id)
             if batch is not None and not is_new_load(connection, self._queue, batch):
-                segments.discard_unpublished(connection, self._incoming.unused(()))
+                segments.discard_unpublished(connection, self.incoming.brought)
                 if waiter is not None:
                     waiters.leave(connection, waiter)
                 return None
@@ -229,7 +224,7 @@ class SmartLoad:
             changes.count_at((queue.id, int(Magazine.MAIN), shard), ignored=count)
         changes.apply(connection)
         ids = load_bounded(connection, self._storage, queue, prepared.staged, waiter, overflow)
-        segments.discard_unpublished(connection, self._incoming.unused(prepared.staged))
+        segments.discard_unpublished(connection, _others(self.incoming.brought, prepared.staged))
         return ids
 
     def _load_exclusively(
@@ -261,7 +256,7 @@ class SmartLoad:
             with self._catalog.read() as connection:
                 return self._prepare(connection)
         self._prepared = prepare(
-            connection, self._storage, self._queue, self._policy, self._incoming, self._shards
+            connection, self._storage, self._queue, self._policy, self.incoming, self._shards
         )
 
     def refuse(self, error: IgnisError) -> None:
@@ -269,17 +264,17 @@ class SmartLoad:
         prepared = self._prepared
         rewritten = () if prepared is None else [one.staged for one in prepared.rewritten]
         staged = () if prepared is None else prepared.staged
-        remove_refused(self._storage, (*rewritten, *staged, *self._incoming.brought), error)
+        remove_refused(self._storage, (*rewritten, *staged, *self.incoming.brought), error)
 
     def _discard(self) -> None:
         """Remove the files of a decision that does not hold."""
         if self._prepared is not None:
-            self._incoming.discard(self._prepared.staged)
+            remove_staged(self._storage, _others(self._prepared.staged, self.incoming.brought))
             remove_staged(self._storage, (one.staged for one in self._prepared.rewritten))
             self._prepared = None
 
 
-def load_rows(load: SmartLoad, rows: IncomingRows, when_full: OnFull | None) -> pa.Array:
+def load_rows(load: SmartLoad, when_full: OnFull | None) -> pa.Array:
     """
     Load the rows of a table; return the id of each, null for rows that are left out.
 
@@ -287,16 +282,23 @@ def load_rows(load: SmartLoad, rows: IncomingRows, when_full: OnFull | None) -> 
     """
     first_ids = load.run_within() if when_full is None else load.run(when_full)
     assert first_ids is not None, "only a batch can have been loaded before"
-    return ids_of_rows(load, rows, first_ids)
+    return ids_of_rows(load, first_ids)
 
 
-def ids_of_rows(load: SmartLoad, rows: IncomingRows, first_ids: list[int]) -> pa.Array:
+def ids_of_rows(load: SmartLoad, first_ids: list[int]) -> pa.Array:
     """Return the id of each row of a table that is loaded; null for rows that are left out."""
-    prepared = load.prepared
+    prepared, rows = load.prepared, load.incoming
+    assert isinstance(rows, IncomingRows), "it loads the rows of a table"
     ids = np.full(len(rows), -1, np.int64)
     if prepared.staged:
         ids[prepared.plan.kept] = ids_from(first_ids, prepared.staged)[rows.order]
     return pa.array(ids, mask=ids < 0)
+
+
+def _others(these: Sequence[Staged], those: Sequence[Staged]) -> list[Staged]:
+    """Return the first segments without those that have the file of one of the second."""
+    files = {segment.location for segment in those}
+    return [segment for segment in these if segment.location not in files]
 
 
 def load_staged(
