@@ -42,7 +42,7 @@ from queue_core.waiting.bounded_load import commit_load, load_bounded
 from queue_core.waiting.smart.decide import LoadPlan, LoadPolicy, columns_read, decide
 from queue_core.waiting.smart.incoming import Incoming, IncomingRows, IncomingSegments
 from queue_core.waiting.smart.rewrite import Rewritten, plan_rewrite, rewrite
-from queue_core.waiting.smart.snapshot import QueuedMessages, read_queued, take_snapshot
+from queue_core.waiting.smart.snapshot import QueuedMessages, take_snapshot
 from queue_core.waiting.smart.validate import ReadSet, StaleSnapshot, validate
 
 #: How often a load is decided before the shards are locked.
@@ -76,8 +76,8 @@ def prepare(
     """Decide by the present state of the catalog, and write the needed segments."""
     queued = known = None
     if load_policy.policy is not None:
-        snapshot = take_snapshot(connection, storage.uri, queue, shards, load_policy.policy)
-        queued = read_queued(snapshot, queue, columns_read(queue, load_policy.policy))
+        wanted = columns_read(queue, load_policy.policy)
+        queued = take_snapshot(connection, storage.uri, queue, shards, load_policy.policy, wanted)
     if len(load_policy.dedup):
         columns = incoming.columns(load_policy.dedup.names).cast(load_policy.dedup)
         known = dedup.known(connection, queue.id, key_bytes(columns), load_policy.window)

@@ -21,20 +21,9 @@ from queue_core.policies.inputs import BoundPolicy, Flags
 from queue_core.segments.column_cache import read_columns
 from queue_core.values.column_roles import expiring
 from queue_core.values.ids import first_id
-from queue_core.values.model import Magazine, QueueInfo, ReadPlan, Slice, State
+from queue_core.values.model import Magazine, QueueInfo, Slice, State
 from queue_core.values.plan import Taken
 from queue_core.values.rows import Numbers, Rows
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Snapshot:
-    """The queued messages of some shards at one time, and how to read them."""
-
-    taken: tuple[Taken, ...]
-    #: The load pointers of the shards.
-    pointers: Mapping[ShardKey, int]
-    read_plan: ReadPlan
-    now: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,8 +66,13 @@ def take_snapshot(
     queue: QueueInfo,
     shard_numbers: Collection[int],
     policy: BoundPolicy,
-) -> Snapshot:
-    """Find the queued messages of some shards that a policy may ask, within a transaction."""
+    columns: Sequence[str],
+) -> QueuedMessages:
+    """
+    Read some columns of the queued messages of some shards that a policy may ask.
+
+    It reads within a transaction. Raises `DamagedSegment`.
+    """
     states = [State.LOADED, State.FIRED] if policy.asks_retrieved else [State.LOADED]
     pointers = shard_locks.load_pointers(connection, [queue.id], shard_numbers=shard_numbers)
     found = fetch(
@@ -88,22 +82,13 @@ def take_snapshot(
         *in_shards(shard_numbers),
         *unexpired(queue, Magazine.MAIN),
     )
-    taken = [(piece, piece.rows) for piece in found]
-    if policy.asks_last_only and expiring(queue.settings, queue.schema) is None:
-        taken = _last_of_each_shard(found)
-    return Snapshot(
-        taken=tuple(taken),
-        pointers=pointers,
-        read_plan=read_plans.build(connection, [queue], taken, storage_uri),
-        now=dialect.read_clock(connection),
-    )
-
-
-def read_queued(snapshot: Snapshot, queue: QueueInfo, columns: Sequence[str]) -> QueuedMessages:
-    """Read some columns of the messages of a snapshot. Raises `DamagedSegment`."""
     expires = expiring(queue.settings, queue.schema)
+    taken = [(piece, piece.rows) for piece in found]
+    if policy.asks_last_only and expires is None:
+        taken = _last_of_each_shard(found)
+    plan = read_plans.build(connection, [queue], taken, storage_uri)
+    now = dialect.read_clock(connection)
     read = dict.fromkeys([*columns, *([expires] if expires else [])])
-    taken = snapshot.taken
     piece = np.repeat(np.arange(len(taken)), [len(rows) for _, rows in taken])
     parts = [rows.numbers().astype(np.int64) for _, rows in taken]
     row = np.concatenate(parts) if parts else np.empty(0, np.int64)
@@ -113,23 +98,23 @@ def read_queued(snapshot: Snapshot, queue: QueueInfo, columns: Sequence[str]) ->
     if order is not None:
         piece, row, facts = piece[order], row[order], facts[order]
     # Reading returns messages by shards and places too.
-    messages = read_columns(snapshot.read_plan, list(read))
+    messages = read_columns(plan, list(read))
     if expires is not None:
-        valid = np.flatnonzero(are_valid(messages.column(expires), snapshot.now))
+        valid = np.flatnonzero(are_valid(messages.column(expires), now))
         if len(valid) < len(row):
             piece, row, facts = piece[valid], row[valid], facts[valid]
             messages = messages.take(pa.array(valid))
     retrieved = facts[:, 2] != 0
     return QueuedMessages(
         slices=tuple(piece for piece, _ in taken),
-        pointers=snapshot.pointers,
+        pointers=pointers,
         piece=piece,
         row=row,
         shard=facts[:, 1],
         retrieved=retrieved,
         waiting_after=_waiting_after(facts[:, 1], ~retrieved),
         columns=messages.select(list(columns)),
-        now=snapshot.now,
+        now=now,
     )
 
 
