@@ -115,7 +115,7 @@ class Contract:
         """
         return handler_columns(names, self.columns, self.payload)
 
-    def runner(self, timeout: float | None, *, may_put_off: bool) -> HandlerRunner:
+    def runner(self, timeout: float | None, *, may_put_off: bool = True) -> HandlerRunner:
         """Return what runs the handler; *may_put_off* is false for messages of a sideline."""
         return HandlerRunner(
             self.handler,

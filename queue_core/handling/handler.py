@@ -153,12 +153,6 @@ class HandlerRunner:
         nothing = [None] * (settled.num_rows - 1)
         return settled.append_column(OUTPUT, pa.array([data, *nothing], pa.binary()))
 
-    def of_sideline(self) -> HandlerRunner:
-        """Return the runner for messages of a sideline, which cannot be put off."""
-        runner = replace(self, may_put_off=False)
-        object.__setattr__(runner, "results", self.results)
-        return runner
-
     @property
     def refusal(self) -> str | None:
         """Why the handler is refused, if it is."""

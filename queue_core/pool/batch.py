@@ -37,6 +37,8 @@ class PoolBatch:
         self.flows = source.flows(taken.messages)
         self.calls = runner.calls_for(self.messages)
         self.calls.tracer = source.tracer
+        # A consumer of a sideline would fire them again at once.
+        self.calls.may_put_off = not source.is_sideline
         self._fitted: Fitted | None = None
         #: The bytes that the pool counts for them.
         self.bytes = taken.bytes

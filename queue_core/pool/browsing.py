@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -21,7 +22,7 @@ from queue_core.queue import Queue
 from queue_core.segments.reader import read_table
 from queue_core.selection.demand import Demand
 from queue_core.support.coalescing import Coalescer
-from queue_core.values.model import Consumer, Magazine, Ticket
+from queue_core.values.model import Consumer, Ticket
 from queue_core.verbs.browse import browse, browse_next
 from queue_core.verbs.quarantine import quarantining
 
@@ -34,17 +35,15 @@ class BrowsingSource(MessageSource):
         queue: Queue,
         consumer: Consumer,
         columns: Columns,
-        magazine: Magazine,
+        demand: Demand,
         on_available: Callable[[], None],
         held: HeldBytes | None = None,
     ) -> None:
-        super().__init__(queue, consumer, columns, on_available, held)
-        self._magazine = magazine
+        super().__init__(queue, consumer, columns, demand, on_available, held)
         #: The mean size of the messages that were shown last, in bytes; at first, it is unknown.
         self._mean: float | None = None
         #: A ticket whose messages could not be read yet, and its windows.
         self._unread: tuple[Ticket, Window] | None = None
-        self.is_sideline = magazine is Magazine.SIDELINE
         self._browse = Coalescer(self._in_room, threading.Lock())
         #: Messages of the last ticket that were too large for one batch with the others.
         self._left = Prefetch(1)
@@ -71,7 +70,7 @@ class BrowsingSource(MessageSource):
 
     def _next(self, limit: int) -> pa.Table | None:
         store, info = self._queue.store, self._queue.info
-        catalog, demand = store.catalog, Demand(max_messages=limit, magazine=self._magazine)
+        catalog, demand = store.catalog, replace(self._demand, max_messages=limit)
         request = demand.request([info], None, store.storage.uri)
         while True:
             found = self._unread or browse_next(catalog, self._consumer, request)
@@ -91,7 +90,8 @@ class BrowsingSource(MessageSource):
     def _read(self, ticket: Ticket, window: Window) -> pa.Table:
         catalog, uri = self._queue.store.catalog, self._queue.store.storage.uri
         # By its windows, since another queue's thread may have closed the ticket meanwhile.
-        messages = read_table(browse(catalog, uri, [self._queue.info], self._magazine, window))
+        info, magazine = self._queue.info, self._demand.magazine
+        messages = read_table(browse(catalog, uri, [info], magazine, window))
         # The last ticket is kept, because it holds the browser's positions. If another process has
         # taken the name over, it goes on behind this ticket, so these messages are shown here.
         with suppress(ConsumerFenced):

@@ -40,7 +40,7 @@ from queue_core.support.interruption import check
 from queue_core.support.loop import Loop
 from queue_core.upkeep.tasks import background
 from queue_core.upkeep.tasks.thread import TaskThread
-from queue_core.values.model import Consumer, Magazine, QueueInfo
+from queue_core.values.model import Consumer, QueueInfo
 from queue_core.values.names import check_consumer, listed, of_process, speaking
 from queue_core.verbs.lose import start_again
 
@@ -115,8 +115,7 @@ class PoolLife:
         dispatchers = [open_dispatcher(catalog, info) for info in self._infos]
         self._breaker = self._start_breaker(consumer, dispatchers)
         held = HeldBytes(config.max_bytes, lambda: self.concurrency)
-        is_main = [magazine_of(config, queue) is Magazine.MAIN for queue in config.queues]
-        runner = contract.runner(None, may_put_off=any(is_main))
+        runner = contract.runner(None)
         runner = replace(runner, gate=None if self._breaker is None else self._breaker.gate)
         if config.output is not None:
             runner = replace(runner, output=known_output(config.output))
@@ -130,7 +129,6 @@ class PoolLife:
             name=consumer.name,
             sources=self._sources,
             runner=runner,
-            sideline_runner=runner.of_sideline(),
             batch=config.batch,
             priority=config.priority,
             yields=config.yields,
@@ -404,11 +402,6 @@ class PoolLife:
             self._fail(error)
 
 
-def magazine_of(config: PoolConfig, queue: Queue) -> Magazine:
-    """Return the magazine of a queue that a pool takes messages from."""
-    return queue.opened.demanded(config.demand).magazine
-
-
 def source_of(
     config: PoolConfig,
     queue: Queue,
@@ -420,8 +413,7 @@ def source_of(
     """Return the source of a queue of a pool."""
     read = config.contract.read
     if config.browse:
-        magazine = magazine_of(config, queue)
-        return BrowsingSource(queue, consumer, read, magazine, on_available, held)
+        return BrowsingSource(queue, consumer, read, config.demand, on_available, held)
     return AcquiringSource(
         queue,
         consumer,

@@ -59,11 +59,13 @@ class MessageSource(ABC):
         queue: Queue,
         consumer: Consumer,
         columns: Columns,
+        demand: Demand,
         on_available: Callable[[], None],
         held: HeldBytes | None,
     ) -> None:
         self._queue = queue
         self._consumer = consumer
+        self._demand = queue.opened.demanded(demand)
         #: The names of both.
         self.names = (queue.name, consumer.name)
         self._columns = columns
@@ -79,7 +81,7 @@ class MessageSource(ABC):
         #: empty hands have refused messages; None if none were refused lately.
         self.refused_for: float | None = None
         #: Whether its messages are those of a sideline.
-        self.is_sideline = False
+        self.is_sideline = self._demand.magazine is Magazine.SIDELINE
 
     @abstractmethod
     def take(self, limit: int) -> HeldBatch | None:
@@ -164,11 +166,9 @@ class AcquiringSource(MessageSource):
         breaker: PoolBreaker | None = None,
         output: Queue | None = None,
     ) -> None:
-        super().__init__(queue, consumer, columns, on_available, held)
+        super().__init__(queue, consumer, columns, demand, on_available, held)
         self._breaker = breaker
         self._retry = None if retry is None else retry.by_kinds()
-        self._demand = queue.opened.demanded(demand)
-        self.is_sideline = self._demand.magazine is Magazine.SIDELINE
         self._prefetch = Prefetch(MAX_FACTOR if prefetch else 1)
         #: Messages of late values, each for a batch of its own.
         self._alone = Prefetch(1)

@@ -328,9 +328,8 @@ def _browse(
     queue: Queue, consumer: Consumer, dispatcher: QueueDispatcher, config: PoolConfig
 ) -> Callable[[int], Firing | None]:
     """Return the function that shows messages and takes none."""
-    magazine = queue.opened.demanded(config.demand).magazine
     source = BrowsingSource(
-        queue, consumer, lambda names: names, magazine, dispatcher.manager.notify_arrival
+        queue, consumer, lambda names: names, config.demand, dispatcher.manager.notify_arrival
     )
 
     def take(limit: int) -> Firing | None:

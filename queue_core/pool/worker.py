@@ -46,8 +46,6 @@ class WorkerContext:
     name: str
     sources: Mapping[QueueDispatcher, MessageSource]
     runner: HandlerRunner
-    #: The same for messages of a sideline.
-    sideline_runner: HandlerRunner
     #: Messages that are pulled at once.
     batch: int
     priority: int | None
@@ -256,8 +254,7 @@ class Worker:
             return
         self._serves = consumer
         context = self._context
-        runner = context.sideline_runner if source.is_sideline else context.runner
-        self.batch = PoolBatch(taken, source, runner, context.transactions)
+        self.batch = PoolBatch(taken, source, context.runner, context.transactions)
         if self.ending.is_set() and context.acquires:
             # The firing took longer than the pool; nobody would end a late call. A browser would
             # not see these messages again.

@@ -383,11 +383,11 @@ OF_SEVERAL = (
         "unhandled",
     ),
     _of(
-        "a handler has other results in the sideline",
-        "queue_core/handling/handler",
-        '        object.__setattr__(runner, "results", self.results)\n',
-        "",
-        "tests/unit/handling/test_results.py",
+        "a handler of a pool may put messages of a sideline off",
+        "queue_core/pool/batch",
+        "self.calls.may_put_off = not source.is_sideline",
+        "self.calls.may_put_off = True",
+        "pool_retry",
     ),
     _of(
         "a late value has a second message in hand after an older call",

@@ -10,7 +10,6 @@ import pytest
 from queue_core import Later, Retry, batch_handler
 from queue_core.errors import BadOption
 from queue_core.handling.calls import MessageCalls
-from queue_core.handling.handler import HandlerRunner
 from queue_core.handling.results import Results, check_on_none, name_of, refusal
 from tests.unit.handling.handler_runs import Declined, raising, waits
 
@@ -53,18 +52,6 @@ def test_a_handler_of_a_sideline_cannot_put_messages_off():
     assert not calls.put_off()
     assert calls.results.refused
     assert "handler Charge puts messages of the sideline off" in calls.results.refusal(Charge())
-
-
-def test_a_handler_has_the_same_results_in_main_and_in_the_sideline():
-    runner = HandlerRunner(lambda _: True)
-    runner.results.decided = True
-    aside = runner.of_sideline()
-    aside.results.none()
-    assert (runner.refusal, aside.refusal) == (None, None)
-
-    runner = HandlerRunner(lambda _: None)
-    runner.of_sideline().results.none()
-    assert "returned None" in str(runner.refusal)
 
 
 @pytest.mark.parametrize("given", [90, "90s", "1.5m", timedelta(seconds=90)])

@@ -24,6 +24,7 @@ class Source:
     output = None
     tracer = None
     names = ()
+    is_sideline = False
 
     def __init__(self, failures=0, lost=()):
         self.trouble = Trouble("orders", lambda: None)
