@@ -347,28 +347,19 @@ class PoolLife:
         # A paused queue gives no messages, but it may have some.
         is_idle = not self.paused_queues and self.workers.found_nothing and self.credit.used == 0
         # A consumer that could not take messages has found nothing either.
-        is_idle = is_idle and not self._is_in_trouble and not self._is_refused
+        is_idle = is_idle and not self._is_hindered
         # Between the two looks, messages may have gone back, or a batch may have been settled,
         # which frees others of its groups.
         return is_idle and not self._gives_back and self.workers.arrivals == arrivals
 
     @property
-    def _is_in_trouble(self) -> bool:
-        return any(source.trouble.error is not None for source in self._open_sources)
-
-    @property
-    def _is_refused(self) -> bool:
-        """Whether limits or a breaker refuse messages, or suspects wait for empty hands."""
-        return any(source.refused_for is not None for source in self._open_sources)
-
-    @property
-    def _open_sources(self) -> list[MessageSource]:
-        """The sources of the queues that may give messages."""
-        return [
-            source
+    def _is_hindered(self) -> bool:
+        """Whether an outage, limits or a breaker keep messages, or suspects wait for empty hands."""
+        return any(
+            source.trouble.error is not None or source.refused_for is not None
             for dispatcher, source in self._sources.items()
             if dispatcher.manager.queue not in self._ended_queues
-        ]
+        )
 
     def _credit_changed(self, left: bool) -> None:
         self.workers.set_suspended(SuspendReason.CREDIT, not left)
