@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -164,32 +165,20 @@ def load_each(
     _, table = _conformed(queue, _listed(queue, rows))
     if table.num_rows == 0:
         return pa.array([], pa.int64())
-    if TRACEPARENT not in table.schema.names:
-        return _load_table(queue, table, times, load, may_add=may_add)
-    with sending(table, queue.name) as traced:
-        return _load_table(queue, traced, times, load, may_add=may_add)
-
-
-def _load_table(
-    queue: OpenedQueue,
-    table: pa.Table,
-    times: tuple[Duration | None, Duration | None],
-    load: Callable[[QueueInfo, pa.Table], pa.Array],
-    *,
-    may_add: bool,
-) -> pa.Array:
-    if times != (None, None):
-        table = _with_times(queue, table, *times, may_add=may_add)
-    while True:
-        # The columns are read once: another thread may meanwhile find more, or those of before.
-        info = queue.info
-        if not table.schema.equals(info.schema):
-            info, table = _conformed(queue, table)
-        try:
-            return load(info, table)
-        except queues.SettingsChanged:
-            # Another process has given the queue a policy, a bound or another setting.
-            queue.refresh()
+    is_traced = TRACEPARENT in table.schema.names
+    with sending(table, queue.name) if is_traced else nullcontext(table) as table:
+        if times != (None, None):
+            table = _with_times(queue, table, *times, may_add=may_add)
+        while True:
+            # The columns are read once: another thread may meanwhile find more, or those of before.
+            info = queue.info
+            if not table.schema.equals(info.schema):
+                info, table = _conformed(queue, table)
+            try:
+                return load(info, table)
+            except queues.SettingsChanged:
+                # Another process has given the queue a policy, a bound or another setting.
+                queue.refresh()
 
 
 def _conformed(queue: OpenedQueue, rows: Loadable) -> tuple[QueueInfo, pa.Table]:
