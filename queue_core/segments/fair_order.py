@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from queue_core.segments.shard_hash import hash_of
+from queue_core.segments.sharder import Parts
 from queue_core.values.ranks import TICKS, Ranking, Stretch, Ticks, packed, stretches
 from queue_core.values.rows import Numbers
 from queue_core.values.weights import Weights
@@ -19,8 +20,6 @@ from queue_core.values.weights import Weights
 #: The keys of special flows: of the whole queue, of messages that come to main again, of nulls,
 #: and of those that were forgotten.
 WHOLE, RETURNED, NULL, FORGOTTEN = 0, 1, 2, 3
-
-Parts = list[tuple[int | None, pa.Table]]
 
 
 def arrange(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +23,9 @@ _LOOKED_AT = 16
 _COPIED_BYTES = 4 << 20
 #: In place of the number of a shard: there are several.
 SEVERAL = -1
+
+#: The rows of each shard; None in a queue without a key.
+Parts: TypeAlias = list[tuple[int | None, pa.Table]]
 
 
 class Sharder:
@@ -77,10 +81,10 @@ class Sharder:
             ranks[order] = ranks.copy()
         return ranks
 
-    def take(self) -> list[tuple[int | None, pa.Table]]:
+    def take(self) -> Parts:
         """Remove and return the rows of each shard, in order, or all with None without a key."""
         if self._key is None:
-            taken: list[tuple[int | None, pa.Table]] = [(None, self._table(self._unsorted))]
+            taken: Parts = [(None, self._table(self._unsorted))]
         else:
             self._sort(self._key)
             taken = [

@@ -10,14 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
-from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
 from queue_core.errors import IgnisError, PublicationRefused, StaleCheckpoint, StorageUnavailable
 from queue_core.segments.format import SegmentWriter, inline
-from queue_core.segments.sharder import SEVERAL, Sharder
+from queue_core.segments.sharder import SEVERAL, Parts, Sharder
 from queue_core.segments.staging_spec import StagingSpec
 from queue_core.segments.storage import Storage
 from queue_core.support import faults
@@ -37,10 +36,6 @@ CHUNK_ROWS = 1 << 16
 THROUGH_BYTES = 512 << 10
 #: If rows come in this many times more batches than chunks, they are joined before the cut.
 MANY_BATCHES = 16
-
-
-#: The rows of each shard; None in a queue without a key.
-Parts: TypeAlias = list[tuple[int | None, pa.Table]]
 
 
 class Stager:
@@ -169,7 +164,7 @@ class Stager:
         order = self._waiting.ranks() if self._keep_order else None
         rows = self._waiting.rows
         rankings: tuple[Ranking, ...] = ()
-        taken: Parts = self._waiting.take()
+        taken = self._waiting.take()
         if self._spec.fair_by is not None and rows:
             # Not at the top: most queues are not fair.
             from queue_core.segments.fair_order import arrange
@@ -183,9 +178,7 @@ class Stager:
         self._rows += rows
         return taken, rankings
 
-    def _runs(
-        self, sorted_run: list[tuple[int | None, pa.Table]], first_row: int
-    ) -> tuple[Run, ...]:
+    def _runs(self, sorted_run: Parts, first_row: int) -> tuple[Run, ...]:
         runs: list[Run] = []
         for shard, rows in sorted_run:
             runs.extend(self._runs_of(shard, rows, first_row))
@@ -263,7 +256,11 @@ class _OpenSegment:
         self._last_began = self._memory
 
     def write(self, batch: pa.RecordBatch) -> None:
-        self._guarded(self._writer.write, batch)
+        try:
+            self._writer.write(batch)
+        except Exception as error:
+            self._leave(error)
+            raise
         faults.point("load.writing")
         self.rows += batch.num_rows
         self._memory += batch.nbytes
@@ -284,13 +281,6 @@ class _OpenSegment:
     def abandon(self) -> None:
         """Let the storage remove the unfinished file."""
         self._leave(_Abandoned())
-
-    def _guarded(self, write: object, batch: pa.RecordBatch) -> None:
-        try:
-            write(batch)  # type: ignore[operator]
-        except Exception as error:
-            self._leave(error)
-            raise
 
     def _leave(self, error: Exception) -> None:
         try:
