@@ -167,7 +167,10 @@ class HandlerCalls(ABC, Generic[Outcome]):
             return CallOutcome(SIDELINE, kind, str(error), trace=self._trace(error))
         elif isinstance(error, _NOT_ITS_OWN):
             raise error
-        pass_on_interrupt(error)
+        is_main = threading.current_thread() is threading.main_thread()
+        if isinstance(error, KeyboardInterrupt) and is_main:
+            # Of a person: Python gives it to the main thread.
+            raise error
         return self.of_error(error)
 
     def put_off(self) -> bool:
@@ -204,13 +207,6 @@ class HandlerCalls(ABC, Generic[Outcome]):
     @abstractmethod
     def _tally(self, outcome: Outcome) -> tuple[int, int]:
         """Return how many calls an outcome stands for, and how many of them failed."""
-
-
-def pass_on_interrupt(error: BaseException) -> None:
-    """Raise the interrupt of a person, which Python gives to the main thread."""
-    is_main = threading.current_thread() is threading.main_thread()
-    if isinstance(error, KeyboardInterrupt) and is_main:
-        raise error
 
 
 class MessageCalls(HandlerCalls[CallOutcome]):

@@ -139,7 +139,8 @@ class Verdicts(NamedTuple):
         """
         if isinstance(result, list | tuple) and any(isinstance(e, Exception | str) for e in result):
             return _of_list(result, count, on_none, raised)
-        if isinstance(result, Mapping) or _is_rows(result):
+        is_rows = isinstance(result, list) and result and isinstance(result[0], Mapping)
+        if is_rows or isinstance(result, Mapping):
             result = _as_table(result)
         if isinstance(result, pa.RecordBatch | pa.Table):
             check_once(result.schema.names, "the batch handler's table")
@@ -218,10 +219,6 @@ def _of_list(
     if len(made) != count:
         raise BadOutcome(f"the batch handler gave {len(made)} outcomes for {count} messages")
     return Verdicts.of(made)
-
-
-def _is_rows(result: Any) -> bool:
-    return isinstance(result, list) and bool(result) and isinstance(result[0], Mapping)
 
 
 def _as_table(result: Any) -> pa.Table:

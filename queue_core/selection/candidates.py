@@ -56,7 +56,7 @@ def find_candidates(catalog: Catalog, request: FireRequest) -> Candidates | None
         search = _CandidateSearch(connection, request, request.selection)
         candidates = search.run()
         if not len(candidates.ids) and request.selection.fallback:
-            anything = request.selection.without_selector()
+            anything = replace(request.selection, selector=None, fallback=False)
             search = _CandidateSearch(connection, request, anything)
             candidates = search.run()
     if not len(candidates.ids) and search.waits:

@@ -8,7 +8,7 @@ storage, because `candidates` reads messages by it before they are fired.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
@@ -95,10 +95,6 @@ class Selection:
             rules={id: _rules(one, order_by, across, schema) for id, one in eligible.items()},
             left_out=left_out,
         )
-
-    def without_selector(self) -> Selection:
-        """Return the selection without the consumer's condition."""
-        return replace(self, selector=None, fallback=False)
 
     @property
     def conditions(self) -> tuple[Condition, ...]:

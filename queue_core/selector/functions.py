@@ -96,11 +96,8 @@ def matches(x: Node, pattern: Node) -> Node:
 def concatenate(*texts: Node) -> Node:
     """Concatenate texts; NULL if one is NULL."""
     parts = [explicit(text, pa.string()) for text in texts]
-    return call(Kernel("concat", lambda *values: _join(values)), *parts)
-
-
-def _join(values: tuple[Datum, ...]) -> Datum:
-    return pc.binary_join_element_wise(*values, pa.scalar(""))
+    join = Kernel("concat", lambda *values: pc.binary_join_element_wise(*values, pa.scalar("")))
+    return call(join, *parts)
 
 
 def _pieces(text: str, escape: str, pattern: Node) -> list[tuple[bool, str]]:
@@ -221,14 +218,6 @@ def _extreme(name: str, function: Callable[..., Datum]) -> Function:
     return Function(build, 2, None)
 
 
-def _coalesce(*nodes: Node) -> Node:
-    return call(COALESCE, *align(nodes))
-
-
-def _null_if(x: Node, y: Node) -> Node:
-    return choose(compare("=", x, y), Literal(pa.scalar(None)), x)
-
-
 def _is_nan(x: Node) -> Node:
     if not pt.is_floating(x.type):
         raise Unfit(f"isnan takes a double, not {x.type}", x)
@@ -239,7 +228,7 @@ def _is_nan(x: Node) -> Node:
 FUNCTIONS = {
     "ABS": Function(arithmetic.absolute),
     "CEIL": Function(partial(arithmetic.towards, "ceil", pc.ceil)),
-    "COALESCE": Function(_coalesce, 1, None),
+    "COALESCE": Function(lambda *nodes: call(COALESCE, *align(nodes)), 1, None),
     "CONCAT": Function(concatenate, 1, None),
     "CONTAINS": _of_text_and_constant("contains", pc.match_substring),
     "DAY": _field("day", pc.day),
@@ -257,7 +246,7 @@ FUNCTIONS = {
     "LTRIM": _trim("ltrim", pc.utf8_ltrim),
     "MINUTE": _field("minute", pc.minute),
     "MONTH": _field("month", pc.month),
-    "NULLIF": Function(_null_if, 2, 2),
+    "NULLIF": Function(lambda x, y: choose(compare("=", x, y), Literal(pa.scalar(None)), x), 2, 2),
     "ROUND": Function(_round, 1, 2),
     "RTRIM": _trim("rtrim", pc.utf8_rtrim),
     "SECOND": _field("second", pc.second),

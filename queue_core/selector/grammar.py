@@ -86,14 +86,6 @@ def _operands(tree: exp.Expression) -> Iterator[exp.Expression]:
     yield from reversed(later)
 
 
-def _not(to: Translator, tree: exp.Expression) -> Node:
-    return call(NOT, truth(to.node(tree.this)))
-
-
-def _differ_null_safe(to: Translator, tree: exp.Expression) -> Node:
-    return call(NOT, _compare("<=>")(to, tree))
-
-
 def _in(to: Translator, tree: exp.Expression) -> Node:
     if not tree.expressions:
         raise Unfit("IN needs at least one value")
@@ -194,10 +186,6 @@ def _literal(to: Translator, tree: exp.Expression) -> Node:
     return Literal(pa.scalar(tree.name)) if tree.is_string else number(tree.name)
 
 
-def _boolean(to: Translator, tree: exp.Expression) -> Node:
-    return Literal(pa.scalar(bool(tree.this)))
-
-
 def _hex(to: Translator, tree: exp.Expression) -> Node:
     try:
         return Literal(pa.scalar(bytes.fromhex(tree.name)))
@@ -213,7 +201,7 @@ _GRAMMAR: dict[Any, tuple[Handler, tuple[str, ...]]] = {
     exp.Add: (_calculate("+"), _SIDES),
     exp.And: (_connect(AND), _SIDES),
     exp.Between: (_between, ("this", "low", "high")),
-    exp.Boolean: (_boolean, ("this",)),
+    exp.Boolean: (lambda to, tree: Literal(pa.scalar(bool(tree.this))), ("this",)),
     exp.Case: (_case, ("this", "ifs", "default")),
     exp.Cast: _CAST,
     exp.Column: (Translator.column, ("catalog", "db", "table", "this")),
@@ -238,10 +226,10 @@ _GRAMMAR: dict[Any, tuple[Handler, tuple[str, ...]]] = {
     exp.Mul: (_calculate("*"), _SIDES),
     exp.NEQ: (_compare("<>"), _SIDES),
     exp.Neg: (_negative, ("this",)),
-    exp.Not: (_not, ("this",)),
+    exp.Not: (lambda to, tree: call(NOT, truth(to.node(tree.this))), ("this",)),
     exp.Null: (lambda to, tree: _NULL, ()),
     exp.NullSafeEQ: (_compare("<=>"), _SIDES),
-    exp.NullSafeNEQ: (_differ_null_safe, _SIDES),
+    exp.NullSafeNEQ: (lambda to, tree: call(NOT, _compare("<=>")(to, tree)), _SIDES),
     exp.Or: (_connect(OR), _SIDES),
     exp.Paren: (lambda to, tree: to.node(tree.this), ("this",)),
     exp.RawString: (lambda to, tree: Literal(pa.scalar(tree.name)), ("this",)),

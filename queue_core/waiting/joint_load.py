@@ -100,7 +100,9 @@ class JointLoads:
         # Writers in parallel lock the shards of a queue in one order; those of several have none.
         key = queue.id if self._parallel else 0
         with self._lock:
-            load = self._by_queue.get(key) or self._by_queue.setdefault(key, self._coalescer())
+            if key not in self._by_queue:
+                self._by_queue[key] = Coalescer(self._load_all, threading.Lock())
+            load = self._by_queue[key]
         result = load(_Load(queue, rows, stage, threading.get_ident()))
         if isinstance(result, BaseException):
             raise result
@@ -110,9 +112,6 @@ class JointLoads:
         self._process = os.getpid()
         self._lock = threading.Lock()
         self._by_queue: dict[int, Coalescer[_Load, _Result]] = {}
-
-    def _coalescer(self) -> Coalescer[_Load, _Result]:
-        return Coalescer(self._load_all, threading.Lock())
 
     def _load_all(self, loads: Sequence[_Load]) -> list[_Result]:
         """Return the result of each load."""
