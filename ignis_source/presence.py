@@ -38,6 +38,8 @@ class QueryPresence:
         self._most = options.max_in_flight
         self._runs = runs
         self._presence: Presence | None = None
+        #: Its heartbeat; it knows when another life of the consumer has begun.
+        self.life: Heartbeat
         if options.is_ranked:
             from queue_core.consumers.presence.presence import Presence
 
@@ -47,18 +49,10 @@ class QueryPresence:
             self._presence = Presence(
                 catalog, consumer, queue_ids, self._wants, priority=options.priority, claim=claim
             )
-            self._life: Heartbeat = self._presence
+            self.life = self._presence
         else:
-            self._life = Heartbeat(catalog, consumer, options.heartbeat_interval)
-            self._life.start()
-
-    def check(self) -> None:
-        """Raise `ConsumerFenced` when another life of this consumer has begun."""
-        self._life.check()
-
-    def stop(self) -> None:
-        """End this life."""
-        self._life.stop()
+            self.life = Heartbeat(catalog, consumer, options.heartbeat_interval)
+            self.life.start()
 
     def credit(self) -> int | None:
         """Return how many more messages may be in flight; None for any number."""

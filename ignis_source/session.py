@@ -37,8 +37,6 @@ from queue_core.verbs.recover import recover
 from queue_core.verbs.take_in import take_in
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection
-
     from queue_core.catalog.records.breakers import SharedBreaker
     from queue_core.upkeep.tasks.thread import TaskThread
 
@@ -205,7 +203,7 @@ class Session:
         if self.tasks is not None:
             self.tasks.stop()
         if self._presence is not None:
-            self._presence.stop()
+            self._presence.life.stop()
         self._firer.close()
         self.store.close()
 
@@ -220,7 +218,7 @@ class Session:
             )
         if presence is None or presence.consumer.name != name:
             if presence is not None:
-                presence.stop()
+                presence.life.stop()
             queue_ids = [info.id for info in self._queues.infos]
 
             def begin(connection: Connection) -> Consumer:
@@ -251,7 +249,7 @@ class Session:
             _log.info("%s: begins epoch %d", self._who, presence.consumer.epoch)
             # A consumer's first life begins without tickets.
             self._newest = 0 if presence.consumer.epoch == 1 else -1
-        presence.check()
+        presence.life.check()
         return presence
 
     def _put_back(self, consumer: Consumer) -> None:
