@@ -27,9 +27,6 @@ _log = logging.getLogger(__name__)
 class AcquiringTickets:
     """Tickets that hold messages until these are settled: here with ack=onCommit."""
 
-    #: Messages are selected when they are fired.
-    selector: str | None = None
-
     def __init__(self, store: StoreHandle, queues: Queues, options: SourceOptions) -> None:
         self._store = store
         self._queues = queues

@@ -21,8 +21,6 @@ class BrowsingTickets:
         self._store = store
         self._queues = queues
         self._options = options
-        #: No message is fired, so executors select while they read.
-        self.selector = options.selector
 
     @property
     def fireable_queues(self) -> Sequence[QueueInfo]:

@@ -182,11 +182,6 @@ class Session:
         return max(self._latest, 0)
 
     @property
-    def selector(self) -> str | None:
-        """The condition by which executors select messages; None if the firing selects them."""
-        return self._tickets.selector
-
-    @property
     def partitions(self) -> int:
         """The most partitions of a batch."""
         return self._options.partitions or self._queues.concurrency

@@ -76,7 +76,9 @@ class IgnisStreamReader(DataSourceStreamReader):
         finish = Offset.from_json(end)
         self._name = finish.consumer
         plan = driver.plan(Offset.from_json(start), finish)
-        return split(plan, driver.partitions, driver.selector)
+        # A browser fires no messages, so executors select while they read.
+        selector = self._options.selector if self._options.ack == "browse" else None
+        return split(plan, driver.partitions, selector)
 
     @briefly_yielded
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
