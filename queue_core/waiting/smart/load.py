@@ -41,7 +41,7 @@ from queue_core.waiting.admission import Admission
 from queue_core.waiting.bounded_load import commit_load, load_bounded
 from queue_core.waiting.smart.decide import LoadPlan, LoadPolicy, columns_read, decide
 from queue_core.waiting.smart.incoming import Incoming, IncomingRows, IncomingSegments
-from queue_core.waiting.smart.rewrite import Rewritten, plan_rewrite, rewrite
+from queue_core.waiting.smart.rewrite import Rewritten, rewrite
 from queue_core.waiting.smart.snapshot import QueuedMessages, take_snapshot
 from queue_core.waiting.smart.validate import ReadSet, StaleSnapshot, validate
 
@@ -84,8 +84,7 @@ def prepare(
     plan = decide(queue, load_policy, incoming, queued, known)
     rewritten: list[Rewritten] = []
     if queued is not None and len(plan.result.overwritten):
-        parts = plan_rewrite(connection, storage.uri, queue, queued, plan.result.overwritten)
-        rewritten = rewrite(storage, parts)
+        rewritten = rewrite(connection, storage, queue, queued, plan.result.overwritten)
     try:
         staged = incoming.stage(plan.kept, plan.overwritten_new)
     except BaseException:

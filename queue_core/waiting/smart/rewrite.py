@@ -21,28 +21,14 @@ from queue_core.segments.rewriter import Repacked, RewriteGroup, kept_columns, r
 from queue_core.segments.storage import Storage
 from queue_core.support import faults
 from queue_core.values.ids import first_id
-from queue_core.values.model import MAX_SEGMENT_ROWS, QueueInfo, ReadPlan, Slice, Staged
-from queue_core.values.plan import Taken, packed
+from queue_core.values.model import MAX_SEGMENT_ROWS, QueueInfo, Slice, Staged
+from queue_core.values.plan import packed
 from queue_core.values.rows import Numbers
 from queue_core.waiting.smart.snapshot import QueuedMessages
 
 #: Messages with fewer rows between them are rewritten together with these rows: an additional slice
 #: would cost as much as the rows.
 _NEAR_ROWS = 1024
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RewritePlan:
-    """The parts of slices to rewrite, and how to read them."""
-
-    #: The queue, with all columns that the messages can have.
-    queue: QueueInfo
-    #: Groups that fit together into one segment, with their read plan, in order of their slices.
-    units: tuple[tuple[Sequence[RewriteGroup], ReadPlan], ...]
-    #: The segment and row of each message that gets other values, as one number, ascending.
-    ids: Numbers
-    #: The new values, in this order.
-    values: dict[str, pa.Array]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,44 +39,47 @@ class Rewritten:
     parts: tuple[Repacked, ...]
 
 
-def plan_rewrite(
+def rewrite(
     connection: Connection,
-    storage_uri: str,
+    storage: Storage,
     queue: QueueInfo,
     queued: QueuedMessages,
     overwritten: Overwritten,
-) -> RewritePlan:
-    """Find the parts of slices that must be rewritten."""
+) -> list[Rewritten]:
+    """
+    Write new segments with the new values of queued messages.
+
+    It reads within a transaction. Raises `DamagedSegment`.
+    """
+    # With all columns that the messages can have.
     queue = queues.still_there(connection, queue)
-    ids = queued.physical_ids(overwritten.rows)
-    order = np.argsort(ids)
+    # The segment and row of each message that gets other values, as one number, ascending.
+    changed = queued.physical_ids(overwritten.rows)
+    order = np.argsort(changed)
+    changed = changed[order]
+    new = {name: column.take(pa.array(order)) for name, column in overwritten.values.items()}
     piece, row = queued.piece[overwritten.rows], queued.row[overwritten.rows]
     groups = [
         RewriteGroup((part,))
         for number in np.unique(piece).tolist()
         for part in _parts(queued.slices[number], np.sort(row[piece == number]))
     ]
-    units = [
-        (unit, read_plans.build(connection, [queue], _taken(unit), storage_uri))
-        for unit in packed(groups, [(group.span,) for group in groups], [MAX_SEGMENT_ROWS])
-    ]
-    values = {name: column.take(pa.array(order)) for name, column in overwritten.values.items()}
-    return RewritePlan(queue=queue, units=tuple(units), ids=ids[order], values=values)
-
-
-def rewrite(storage: Storage, plan: RewritePlan) -> list[Rewritten]:
-    """Write new segments with the new values. Raises `DamagedSegment`."""
+    # Groups that fit together into one segment, in order of their slices.
+    units = []
+    for unit in packed(groups, [(group.span,) for group in groups], [MAX_SEGMENT_ROWS]):
+        taken = [(part, part.rows) for group in unit for part in group.pieces]
+        units.append((unit, read_plans.build(connection, [queue], taken, storage.uri)))
     rewritten = []
-    for groups, read_plan in plan.units:
-        messages = read_table(read_plan, kept_columns(plan.queue))
-        ids, order = _ids(groups)
-        if order is not None:
-            messages = messages.take(pa.array(order))
-        rows = np.flatnonzero(np.isin(ids, plan.ids, assume_unique=True))
-        which = pa.array(np.searchsorted(plan.ids, ids[rows]))
-        values = {name: column.take(which) for name, column in plan.values.items()}
+    for unit, plan in units:
+        messages = read_table(plan, kept_columns(queue))
+        ids, places = _ids(unit)
+        if places is not None:
+            messages = messages.take(pa.array(places))
+        rows = np.flatnonzero(np.isin(ids, changed, assume_unique=True))
+        which = pa.array(np.searchsorted(changed, ids[rows]))
+        values = {name: column.take(which) for name, column in new.items()}
         messages = Overwritten(rows=rows, values=values).applied_to(messages)
-        staged, parts = repack(storage, plan.queue, groups, messages)
+        staged, parts = repack(storage, queue, unit, messages)
         rewritten.append(Rewritten(staged=staged, parts=tuple(parts)))
     faults.point("policy.rewritten")
     return rewritten
@@ -106,10 +95,6 @@ def _parts(piece: Slice, rows: Numbers) -> Iterator[Slice]:
         yield replace(
             piece, rows=part, position=piece.place_of(part.start), bytes=piece.bytes_of(part)
         )
-
-
-def _taken(groups: Sequence[RewriteGroup]) -> list[Taken]:
-    return [(piece, piece.rows) for group in groups for piece in group.pieces]
 
 
 def _ids(groups: Sequence[RewriteGroup]) -> tuple[Numbers, Numbers | None]:
