@@ -50,7 +50,7 @@ class PoolBatch:
         if transactions is None:
             self._handler: Callable[..., Any] = partial(interruptibly, runner.handler)
         else:
-            self._handler = transactions.handler_of(self)
+            self._handler = partial(transactions.call, self)
 
     def handle(self) -> None:
         """Make the remaining calls, and keep of the messages what their settlement needs."""

@@ -87,13 +87,30 @@ class Transactions:
         #: The calls in progress, by thread.
         self._open: dict[threading.Thread, _Call] = {}
 
-    def handler_of(self, batch: PoolBatch) -> Callable[..., Any]:
-        """Return the handler as a function of the usual arguments, for the calls of a batch."""
-
-        def handle(*arguments: Any) -> Any:
-            return self._call(batch, arguments)
-
-        return handle
+    def call(self, batch: PoolBatch, *arguments: Any) -> Any:
+        """Call the handler; again while other transactions are in the way or the database is."""
+        # Once: a late call keeps its messages, and another thread goes on with the next ones.
+        ids = batch.ids_of(arguments)
+        _here.call = call = self._open[threading.current_thread()] = _Call()
+        tries = 0
+        try:
+            while True:
+                try:
+                    return self._try(batch, call, arguments, ids)
+                except (DBAPIError, IgnisError) as error:
+                    if _is_lost(error):
+                        # Nobody else can settle meanwhile, and a call that takes too long is timed
+                        # out.
+                        time.sleep(RETRY_SECONDS)
+                        continue
+                    if not self._is_in_the_way(error):
+                        raise
+                    tries += 1
+                    if tries == TRIES:
+                        raise Uncommitted(reason_of(error)) from error
+                time.sleep(random.uniform(0, PAUSE_SECONDS * 2**tries))
+        finally:
+            del self._open[threading.current_thread()]
 
     def abort(self, thread: threading.Thread) -> None:
         """End the transaction of a thread that is late, wherever the thread is."""
@@ -124,31 +141,6 @@ class Transactions:
     def close(self) -> None:
         """Close the connections."""
         self._engine.dispose()
-
-    def _call(self, batch: PoolBatch, arguments: tuple[Any, ...]) -> Any:
-        """Call the handler; again while other transactions are in the way or the database is."""
-        # Once: a late call keeps its messages, and another thread goes on with the next ones.
-        ids = batch.ids_of(arguments)
-        _here.call = call = self._open[threading.current_thread()] = _Call()
-        tries = 0
-        try:
-            while True:
-                try:
-                    return self._try(batch, call, arguments, ids)
-                except (DBAPIError, IgnisError) as error:
-                    if _is_lost(error):
-                        # Nobody else can settle meanwhile, and a call that takes too long is timed
-                        # out.
-                        time.sleep(RETRY_SECONDS)
-                        continue
-                    if not self._is_in_the_way(error):
-                        raise
-                    tries += 1
-                    if tries == TRIES:
-                        raise Uncommitted(reason_of(error)) from error
-                time.sleep(random.uniform(0, PAUSE_SECONDS * 2**tries))
-        finally:
-            del self._open[threading.current_thread()]
 
     def _try(self, batch: PoolBatch, call: _Call, arguments: tuple[Any, ...], ids: pa.Array) -> Any:
         with self._begun(batch, call) as connection:
