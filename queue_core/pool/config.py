@@ -72,6 +72,11 @@ class PoolConfig:
         return self.priority is not None or self.single_active
 
     @property
+    def selective(self) -> bool:
+        """Whether it leaves messages to others: by its selector, or when its breaker stops them."""
+        return self.demand.selector is not None or self.breaker is not None
+
+    @property
     def may_prefetch(self) -> bool:
         """Whether to fire messages before workers need them: not if others may precede."""
         selects = self.demand.selector is not None or self.demand.order_by is not None

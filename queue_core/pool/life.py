@@ -127,17 +127,11 @@ class PoolLife:
         }
         context = WorkerContext(
             name=consumer.name,
+            config=config,
             sources=self._sources,
             runner=runner,
-            batch=config.batch,
-            priority=config.priority,
-            yields=config.yields,
-            acquires=not config.browse,
-            # What a breaker holds back is left to other handlers.
-            selective=config.demand.selector is not None or config.breaker is not None,
             credit=self.credit,
             held=held,
-            pressure=config.pressure,
             transactions=self._transactions,
             count=count,
             fail=self._fail,
@@ -354,7 +348,7 @@ class PoolLife:
 
     @property
     def _is_hindered(self) -> bool:
-        """Whether an outage, limits or a breaker keep messages, or suspects wait for empty hands."""
+        """Whether an outage, limits or a breaker keep messages, or suspects wait for others."""
         return any(
             source.trouble.error is not None or source.refused_for is not None
             for dispatcher, source in self._sources.items()

@@ -61,7 +61,7 @@ class TargetConsumer(QueueConsumer[Firing]):
             lambda _: ready.notify_work(self),
             priority=config.priority,
             acquires=not config.browse,
-            selective=config.demand.selector is not None,
+            selective=config.selective,
         )
 
     def pull(self, limit: int = 1) -> Firing | None:

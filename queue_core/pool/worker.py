@@ -25,10 +25,10 @@ from queue_core.handling.handler import HandlerRunner
 from queue_core.handling.results import refusal
 from queue_core.handling.traces import trace_of_thread
 from queue_core.pool.batch import PoolBatch
+from queue_core.pool.config import PoolConfig
 from queue_core.pool.dispatcher import QueueDispatcher
 from queue_core.pool.held import Credit, HeldBatch, HeldBytes
 from queue_core.pool.outcome_buffer import OutcomeBuffer
-from queue_core.pool.pressure import Pressure
 from queue_core.pool.ready_set import ReadySet
 from queue_core.pool.source import MessageSource
 from queue_core.pool.timings import RETRY_SECONDS
@@ -44,18 +44,11 @@ class WorkerContext:
 
     #: The pool's consumer, by name.
     name: str
+    config: PoolConfig
     sources: Mapping[QueueDispatcher, MessageSource]
     runner: HandlerRunner
-    #: Messages that are pulled at once.
-    batch: int
-    priority: int | None
-    #: Whether consumers of other processes may precede these.
-    yields: bool
-    acquires: bool
-    selective: bool
     credit: Credit
     held: HeldBytes
-    pressure: Pressure | None
     #: The transactions of the handler, if it has some.
     transactions: Transactions | None = None
     #: Called with the number of messages per outcome after each settlement.
@@ -97,18 +90,19 @@ class Worker:
                 f"{name} of {dispatcher.manager.queue}",
                 source.take,
                 self._ready.notify_work,
-                priority=context.priority,
-                acquires=context.acquires,
-                selective=context.selective,
+                priority=context.config.priority,
+                acquires=not context.config.browse,
+                selective=context.config.selective,
             ): dispatcher
             for dispatcher, source in context.sources.items()
         }
 
     def start(self) -> None:
         """Register the consumers, and start the thread."""
+        pressure = self._context.config.pressure
         for consumer, dispatcher in self.consumers.items():
-            if self._context.pressure is not None:
-                self._context.pressure.watch(consumer)
+            if pressure is not None:
+                pressure.watch(consumer)
             consumer.join(dispatcher.manager)
         self._start_thread()
 
@@ -225,7 +219,7 @@ class Worker:
         credit, dispatcher = self._context.credit, self.consumers[consumer]
         if self.ending.is_set():
             return
-        granted = credit.reserve(self._context.batch)
+        granted = credit.reserve(self._context.config.batch)
         if not granted:
             # The consumer is notified again when there is credit.
             return
@@ -247,7 +241,7 @@ class Worker:
             if self._outcomes.is_due:
                 # Suspects may wait for these outcomes, and notifications may follow without end.
                 self._outcomes.settle(self._context.stopping)
-            held_back = source.held_back() if self._context.yields else None
+            held_back = source.held_back() if self._context.config.yields else None
             for seconds in (held_back, source.refused_for):
                 if seconds is not None:
                     dispatcher.look_in(seconds)
@@ -255,7 +249,7 @@ class Worker:
         self._serves = consumer
         context = self._context
         self.batch = PoolBatch(taken, source, context.runner, context.transactions)
-        if self.ending.is_set() and context.acquires:
+        if self.ending.is_set() and not context.config.browse:
             # The firing took longer than the pool; nobody would end a late call. A browser would
             # not see these messages again.
             self.batch.calls.cancel()
