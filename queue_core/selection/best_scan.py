@@ -18,7 +18,7 @@ from sqlalchemy import Connection
 from queue_core.catalog.slices.conditions import eligible
 from queue_core.catalog.slices.slices import ShardKey, first_by_rank
 from queue_core.selection.fifo_scan import decided_by_stats, matching_rows
-from queue_core.selection.quotas import by_horizon
+from queue_core.selection.quotas import cut_by_horizon
 from queue_core.selection.request import FireRequest
 from queue_core.selection.scan import BYTES, ID, PLACE, SLICE, SliceScan, row_sizes
 from queue_core.values.model import ROW_BITS, Slice
@@ -210,10 +210,7 @@ class ByRank:
         while True:
             found = first_by_rank(connection, *eligible(request), size, after=last)
             last = found[-1] if len(found) == size else None
-            within = chain.from_iterable(
-                by_horizon([(piece, piece.rows)], request, piece.shard_key) for piece in found
-            )
-            pieces = [piece.narrowed(rows) for piece, rows in within]
+            pieces = cut_by_horizon(found, request)
             entries = [BoundedSlice(piece.rank or 0, piece, in_order=True) for piece in pieces]
             yield BoundedPage(entries, None if last is None else last.rank)
             if last is None:

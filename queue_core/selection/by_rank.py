@@ -19,7 +19,7 @@ from queue_core.catalog.slices import flows, shard_locks
 from queue_core.catalog.slices.conditions import eligible
 from queue_core.catalog.slices.slices import ShardKey, first_by_rank, lowest_rank
 from queue_core.selection.fired import Choice
-from queue_core.selection.quotas import MAX_SLICES, by_horizon, take_shares
+from queue_core.selection.quotas import MAX_SLICES, cut_by_horizon, take_shares
 from queue_core.selection.request import FireRequest
 from queue_core.selection.shard_choice import Lock
 from queue_core.values.model import Slice
@@ -38,11 +38,7 @@ def take_by_rank(connection: Connection, request: FireRequest, lock: Lock) -> Ch
         where = eligible(request)
         found = first_by_rank(connection, *where, size + 1, skip_locked=bool(lock))
         pieces, following = found[:size], found[size:]
-        within = [
-            piece.narrowed(rows)
-            for piece in pieces
-            for _, rows in by_horizon([(piece, piece.rows)], request, piece.shard_key)
-        ]
+        within = cut_by_horizon(pieces, request)
         upto = following[0].rank if following else None
         chosen, is_full = take_to_level(within, request.max_messages, request.max_bytes, upto)
         if is_full or not following or size == MAX_SLICES:

@@ -28,7 +28,7 @@ from queue_core.selection.fifo_scan import STEP_ROWS, ScanConditions, ShardScan
 from queue_core.selection.fired import Refusal, fitting
 from queue_core.selection.known_groups import KnownGroups
 from queue_core.selection.merging import merged
-from queue_core.selection.quotas import by_horizon, bytes_of_queues, shares_of_queues
+from queue_core.selection.quotas import bytes_of_queues, cut_by_horizon, shares_of_queues
 from queue_core.selection.request import Candidates, FireRequest
 from queue_core.selection.scan import BYTES, ID, SliceScan, row_sizes
 from queue_core.selection.selection import QueueRules, Selection
@@ -337,27 +337,24 @@ class _CandidateSearch:
 
         The page after the *first* one has four times as many slices, and so on.
         """
+        request = self._request_of(rules)
         size, largest = min(first, PAGE[0]), PAGE[1]
         while True:
-            where, given = eligible(self._request_of(rules))
+            where, given = eligible(request)
             next_ones, of_shard = next_in(key, after)
             found = fetch(self._connection, *where, *next_ones, given=given | of_shard, limit=size)
-            yield from self._within(rules, key, found)
+            yield from cut_by_horizon(found, request)
             if len(found) < size:
                 return
             after, size = found[-1].position, min(size * 4, largest)
 
     def _slices(self, rules: QueueRules, keys: list[ShardKey]) -> dict[ShardKey, list[Slice]]:
         """Return all slices of some shards that may hold candidates."""
-        where, given = eligible(self._request_of(rules))
-        found = by_shard(fetch(self._connection, *where, given=given))
-        return {key: list(self._within(rules, key, found.get(key, []))) for key in keys}
-
-    def _within(self, rules: QueueRules, key: ShardKey, pieces: Sequence[Slice]) -> Iterator[Slice]:
-        """Cut slices to the horizon."""
-        whole = [(piece, piece.rows) for piece in pieces]
-        for piece, rows in by_horizon(whole, self._request_of(rules), key):
-            yield piece.narrowed(rows)
+        request = self._request_of(rules)
+        where, given = eligible(request)
+        pieces = fetch(self._connection, *where, given=given)
+        found = by_shard(cut_by_horizon(pieces, request))
+        return {key: found.get(key, []) for key in keys}
 
     def _request_of(self, rules: QueueRules) -> FireRequest:
         # A message after the horizon may be the head of a group, and hold back the others.

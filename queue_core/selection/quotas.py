@@ -133,7 +133,7 @@ def take_shares(
             taken = _whole(pieces, limit, shares[key])
             ends = len(pieces) <= limit or limit == limits[key]
             if ends or _is_enough(taken, shares[key], request.max_bytes):
-                chosen[key] = by_horizon(taken, request, key)
+                chosen[key] = by_horizon(taken, request)
                 del limits[key]
             else:
                 growth = max(growth, _lacking(taken, shares[key]))
@@ -146,11 +146,18 @@ def most_slices(request: FireRequest, shard_count: int) -> int:
     return max((request.max_slices or MAX_SLICES) // max(shard_count, 1), 1)
 
 
-def by_horizon(taken: Sequence[Taken], request: FireRequest, key: ShardKey) -> list[Taken]:
+def by_horizon(taken: Sequence[Taken], request: FireRequest) -> list[Taken]:
     """Return the rows before the request's horizon, which may cut a compacted slice."""
     if request.horizon is None:
         return list(taken)
-    return before(taken, request.horizon.pointers.get(key, 0))
+    ends = request.horizon.pointers
+    return [kept for each in taken for kept in before([each], ends.get(each[0].shard_key, 0))]
+
+
+def cut_by_horizon(pieces: Sequence[Slice], request: FireRequest) -> list[Slice]:
+    """Return the parts of slices before the request's horizon."""
+    kept = by_horizon([(piece, piece.rows) for piece in pieces], request)
+    return [piece.narrowed(rows) for piece, rows in kept]
 
 
 def _note(sizes: dict[Hashable, float], place: Hashable, found: Iterable[Sequence[Slice]]) -> None:

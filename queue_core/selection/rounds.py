@@ -87,16 +87,7 @@ def still_there(connection: Connection, request: FireRequest, ids: IdSet) -> lis
     """Return the messages of *ids* in slices that are eligible for a request."""
     located = id_map.located(connection, request.queue_ids, ids)
     where, given = eligible_of_segments(request, located.segments)
-    return untouched(request, having(fetch(connection, *where, given=given), located))
-
-
-def untouched(request: FireRequest, taken: Sequence[Taken]) -> list[Taken]:
-    """Return the messages that were not moved since the request's horizon, if it has one."""
-    return [
-        kept
-        for piece, rows in taken
-        for kept in by_horizon([(piece, rows)], request, piece.shard_key)
-    ]
+    return by_horizon(having(fetch(connection, *where, given=given), located), request)
 
 
 def in_parts(

@@ -43,8 +43,9 @@ from queue_core.catalog.slices.slices import fetch
 from queue_core.catalog.transact import Rounds
 from queue_core.errors import BadOption
 from queue_core.selection.acquire import acquire
+from queue_core.selection.quotas import by_horizon
 from queue_core.selection.request import Candidates, FireRequest, Horizon
-from queue_core.selection.rounds import RoundPart, in_parts, still_there, untouched
+from queue_core.selection.rounds import RoundPart, in_parts, still_there
 from queue_core.values.failure_kinds import BY_HAND
 from queue_core.values.ids import IdSet
 from queue_core.values.model import Magazine, QueueInfo, Slice
@@ -216,7 +217,8 @@ def _waiting(
         taken = take_fitting(connection, queue, request, chosen) or []
     else:
         taken = acquire(connection, request, "wait", chosen).taken
-    return untouched(request, taken)
+    # A horizon leaves those that were moved since.
+    return by_horizon(taken, request)
 
 
 def _reload(

@@ -36,7 +36,7 @@ from queue_core.catalog.slices.moves import SHOVELLED, carry_out
 from queue_core.catalog.slices.slice_batches import SliceBatch
 from queue_core.catalog.slices.slices import fetch_these
 from queue_core.catalog.transact import Rounds
-from queue_core.selection.acquire import ROUND_SLICES, by_shard, take_batch
+from queue_core.selection.acquire import ROUND_SLICES, take_batch
 from queue_core.selection.candidates import find_candidates
 from queue_core.selection.queue_rules import of_moving
 from queue_core.selection.quotas import by_horizon
@@ -225,11 +225,5 @@ def _before_horizon(connection: Connection, request: FireRequest, batch: SliceBa
     batch, pointers = batch[batch.position < pointers], pointers[batch.position < pointers]
     if (batch.end <= pointers).all():
         return batch
-    pieces = by_shard(fetch_these(connection, batch.id.tolist()))
-    return SliceBatch.of(
-        [
-            taken
-            for key, of_shard in pieces.items()
-            for taken in by_horizon([(piece, piece.rows) for piece in of_shard], request, key)
-        ]
-    )
+    pieces = fetch_these(connection, batch.id.tolist())
+    return SliceBatch.of(by_horizon([(piece, piece.rows) for piece in pieces], request))
