@@ -317,7 +317,7 @@ class _CandidateSearch:
         """Return the known groups of a shard; None if the queue has none, or a part is scanned."""
         if rules.group is None or self._request.within is not None:
             return None
-        shard = (self._scan.created(key[0]), key, rules.group, self._request.rules)
+        shard = (self._scan.created[key[0]], key, rules.group, self._request.rules)
         behind = partial(self._pages, rules, key)
         return KnownGroups(shard, self._backlog[key].released, behind)
 

@@ -71,17 +71,18 @@ class SliceScan:
         self.now = now
         self._queues = queues
         self._storage = storage
-        self._schema = self.schema = queues[0].schema
-        self._types = {field.name: field.type for field in output_schema(self._schema)}
+        self.schema = queues[0].schema
+        self._types = {field.name: field.type for field in output_schema(self.schema)}
         self._types |= {NOW: _MOMENT, AGE: pa.float64()}
         url = str(connection.engine.url)
-        self._created = {queue.id: (url, queue.id, queue.created_at) for queue in queues}
+        #: What tells each queue from a later one with the same id, even in a new store.
+        self.created = {queue.id: (url, queue.id, queue.created_at) for queue in queues}
         self._sources: dict[int, SegmentRef] = {}
 
     def stats(self, piece: Slice, columns: Iterable[str]) -> Mapping[str, ColumnStats]:
         """Return the statistics of a slice's columns, from the segment and the catalog."""
         try:
-            known = _parsed(piece.stats, self._schema) if piece.stats else {}
+            known = _parsed(piece.stats, self.schema) if piece.stats else {}
         except UNREADABLE as error:
             raise damaged_slice(piece.id, error) from error
         found = {name: known.get(name) or self._catalog_stats(piece, name) for name in columns}
@@ -124,13 +125,9 @@ class SliceScan:
         matching = [(p, rows & Rows.of_bitmap(found[p.segment_id].met)) for p, rows in taken]
         return [(piece, rows) for piece, rows in matching if rows]
 
-    def created(self, queue_id: int) -> Hashable:
-        """Return what tells a queue from a later one with the same id, even in a new store."""
-        return self._created[queue_id]
-
     def _key(self, piece: Slice, conditions: tuple[Condition, ...]) -> Hashable:
         # With the time of loading, so is a segment, even in a copy that was put back.
-        return self.created(piece.queue_id), piece.segment_id, piece.loaded_at, conditions
+        return self.created[piece.queue_id], piece.segment_id, piece.loaded_at, conditions
 
     def _read(self, taken: Sequence[Taken], which: list[int], columns: Collection[str]) -> pa.Table:
         stored = {name for name in columns if name not in (AGE, NOW)}
