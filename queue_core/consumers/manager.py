@@ -55,7 +55,8 @@ class QueueConsumerManager:
         self.reasons: dict[NotifyReason, int] = dict.fromkeys(NotifyReason, 0)
         # Each event that may mean work has a number. At first, there may be some work.
         self._numbers = itertools.count(1)
-        self._arrival = 0
+        #: The number of the last arrival.
+        self.arrival = 0
         #: The arrival after which a consumer that takes everything found nothing.
         self._exhausted = -1
         #: Whether a consumer got messages since consumers were last notified of an arrival.
@@ -89,7 +90,7 @@ class QueueConsumerManager:
 
     def notify_arrival(self, reason: NotifyReason = NotifyReason.ARRIVAL) -> None:
         """Notify one consumer, and all browsers, that there is or may be work."""
-        self._arrival = next(self._numbers)
+        self.arrival = next(self._numbers)
         self._gave = self.has_failed = False
         record(Step.ARRIVED, self.queue)
         for browser in self.lists.non_acquiring:
@@ -107,7 +108,7 @@ class QueueConsumerManager:
     def begin_pull(self, consumer: ListedConsumer) -> int | None:
         """Return the number of the last arrival if the consumer may pull now, or None."""
         if not consumer.acquires:
-            return self._arrival if consumer.desires_work else None
+            return self.arrival if consumer.desires_work else None
         # It may come without a notification; then it is at work as well.
         self.lists.set_notified(consumer, True)
         node = consumer.node
@@ -118,7 +119,7 @@ class QueueConsumerManager:
             self.lists.set_notified(consumer, False)
             self._notify_one(NotifyReason.NOT_DONE)
             return None
-        return self._arrival
+        return self.arrival
 
     def found_nothing(self, consumer: ListedConsumer, arrival: int, *, for_all: bool) -> None:
         """
@@ -142,18 +143,13 @@ class QueueConsumerManager:
 
     def found_more(self) -> None:
         """Notify another consumer, because one got as much as it could take."""
-        self._arrival = next(self._numbers)
+        self.arrival = next(self._numbers)
         self._notify_one(NotifyReason.MORE)
-
-    @property
-    def arrival(self) -> int:
-        """The number of the last arrival."""
-        return self._arrival
 
     @property
     def has_work(self) -> bool:
         """Whether there may be work: False once a pull has found nothing since the last arrival."""
-        return self._exhausted != self._arrival
+        return self._exhausted != self.arrival
 
     @property
     def was_in_vain(self) -> bool:
@@ -162,7 +158,7 @@ class QueueConsumerManager:
 
     def has_nothing_for(self, consumer: ListedConsumer) -> bool:
         """Whether this consumer has no work, as far as the manager knows."""
-        exhausted = consumer.exhausted_at == self._arrival
+        exhausted = consumer.exhausted_at == self.arrival
         return exhausted or (consumer.acquires and not self.has_work)
 
     def __repr__(self) -> str:
@@ -184,7 +180,7 @@ class QueueConsumerManager:
 
     def _notify_one(self, reason: NotifyReason) -> None:
         """Notify the consumer that has waited longest, of the highest rank that wants work."""
-        arrival = self._arrival
+        arrival = self.arrival
         rank = self.lists.highest_wanting()
         if self._exhausted == arrival or rank is None:
             return

@@ -37,18 +37,14 @@ class Trouble:
         self._clock = clock
         self._outage = OutageLog(_log, {"queue": queue}, clock)
         self._lock = threading.Lock()
-        self._error: IgnisError | None = None
+        #: The error of the last attempt; None if it succeeded.
+        self.error: IgnisError | None = None
         self._failed_at = 0.0
-
-    @property
-    def error(self) -> IgnisError | None:
-        """The error of the last attempt; None if it succeeded."""
-        return self._error
 
     @contextmanager
     def attempt(self) -> Iterator[None]:
         """Note the outcome of the block; raise the last error without it if it is too early."""
-        last = self._error
+        last = self.error
         if isinstance(last, Unavailable) and self._clock() - self._failed_at < RETRY_SECONDS:
             raise last.with_traceback(None)
         try:
@@ -61,16 +57,16 @@ class Trouble:
     def failed(self, error: IgnisError, doing: str = "take") -> None:
         """Note an error; the pool cannot *take* or settle messages."""
         with self._lock:
-            self._error, self._failed_at = error, self._clock()
+            self.error, self._failed_at = error, self._clock()
         text = f"queue {self.queue!r}: the pool cannot {doing} messages, and tries again: {error}"
         self._outage.failed(text, (doing, *_kind(error)))
 
     def over(self) -> None:
         """Note that the pool has taken or settled messages."""
-        if self._error is None:
+        if self.error is None:
             return
         with self._lock:
-            was, self._error = self._error, None
+            was, self.error = self.error, None
         if was is not None:
             self._outage.over(f"queue {self.queue!r}: the pool takes messages again")
             # Consumers that failed count as having found nothing, until the next arrival.

@@ -22,7 +22,7 @@ class Shop:
         self.notified = deque()
         self.got = Counter()
         # So that a new consumer is not notified at once.
-        self.manager._exhausted = self.manager._arrival
+        self.manager._exhausted = self.manager.arrival
 
     def consumer(self, name="c", *, wanted=lambda _: True, **how):
         def take(limit):
