@@ -6,24 +6,25 @@ Its decisions are those of single calls, `calls.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from queue_core.errors import BadOutcome
-from queue_core.handling.calls import DELETED, NOT_CALLED, HandlerCalls, IgnorableClasses
+from queue_core.handling.calls import DELETED, NOT_CALLED, HandlerCalls
 from queue_core.handling.deadline import finish
 from queue_core.handling.gate import failures_of
 from queue_core.handling.objects.python_rows import Unreadable
 from queue_core.handling.output import Given, only
 from queue_core.handling.payloads import Call
-from queue_core.handling.results import Results
 from queue_core.handling.verdicts import CallOutcome, Verdicts
 from queue_core.values.failure_kinds import TIMEOUT, UNDECIDED
 from queue_core.values.outcomes import DELETE, SIDELINE
-from queue_core.values.retry import Retry
+
+if TYPE_CHECKING:
+    from queue_core.handling.handler import HandlerRunner
 
 
 class BatchCall(HandlerCalls[Verdicts]):
@@ -33,30 +34,23 @@ class BatchCall(HandlerCalls[Verdicts]):
         self,
         call: Call,
         messages: int,
-        ignorable: IgnorableClasses,
+        runner: HandlerRunner,
         unreadable: list[str | None] | None = None,
-        results: Results | None = None,
-        retry: Retry | None = None,
     ) -> None:
         # A handler is not called for an empty batch.
-        super().__init__(1 if messages else 0, ignorable, results, retry)
+        super().__init__(1 if messages else 0, runner)
         self._arguments = call
         self._messages = messages
         self._unreadable = unreadable
         self._verdicts = Verdicts.same(0, SIDELINE, None, None)
 
     @staticmethod
-    def of(
-        calls: Sequence[Call],
-        ignorable: IgnorableClasses,
-        results: Results | None = None,
-        retry: Retry | None = None,
-    ) -> BatchCall:
+    def of(calls: Sequence[Call], runner: HandlerRunner) -> BatchCall:
         """Return one call, with lists of the arguments of the single calls."""
         unreadable = [c[0].reason if isinstance(c[0], Unreadable) else None for c in calls]
         read = [call for call in calls if not isinstance(call[0], Unreadable)]
         lists = tuple(map(list, zip(*read, strict=True)))
-        return BatchCall(lists, len(read), ignorable, unreadable, results, retry)
+        return BatchCall(lists, len(read), runner, unreadable)
 
     @property
     def _ids(self) -> pa.Array | None:

@@ -18,26 +18,27 @@ from array import array
 from collections.abc import Callable, Sequence
 from math import nan
 from time import perf_counter
-from typing import Any, Generic, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
 from queue_core.handling.deadline import finish
-from queue_core.handling.gate import COUNTED, Gate
+from queue_core.handling.gate import COUNTED
 from queue_core.handling.objects.python_rows import Unreadable
-from queue_core.handling.output import Given, Output, joined
+from queue_core.handling.output import Given, joined
 from queue_core.handling.payloads import Call
-from queue_core.handling.results import Later, Results
+from queue_core.handling.results import Later
 from queue_core.handling.traces import Tracer
 from queue_core.handling.verdicts import CallOutcome, Verdicts, of_error
 from queue_core.support import faults
 from queue_core.support.interruption import TimedOut
 from queue_core.values.failure_kinds import EXCEPTION, REJECTED, TIMEOUT, UNDECIDED, UNREADABLE
 from queue_core.values.outcomes import DELETE, OUTCOMES, RELOAD, SIDELINE, UNHANDLED
-from queue_core.values.retry import Retry
 
-IgnorableClasses: TypeAlias = tuple[type[Exception], ...]
+if TYPE_CHECKING:
+    from queue_core.handling.handler import HandlerRunner
+
 #: The outcome of one call: of one message, or of all of a batch.
 Outcome = TypeVar("Outcome")
 
@@ -66,23 +67,17 @@ NOT_CALLED = CallOutcome(RELOAD, UNHANDLED)
 class HandlerCalls(ABC, Generic[Outcome]):
     """The calls of a handler for one batch, made one after another. Thread-safe."""
 
-    #: The queue for the rows that the handler returns, if it has one.
-    output: Output | None = None
-    #: Whether the handler may put messages off.
-    may_put_off = True
-
-    def __init__(
-        self,
-        count: int,
-        ignorable: IgnorableClasses,
-        results: Results | None = None,
-        retry: Retry | None = None,
-    ) -> None:
+    def __init__(self, count: int, runner: HandlerRunner) -> None:
         self._count = count
-        self._ignorable = ignorable
-        self._retry = retry
+        self._runner = runner
         #: The results of the handler so far, in all its batches.
-        self.results = results or Results()
+        self.results = runner.results
+        #: The queue for the rows that the handler returns, if it has one.
+        self.output = runner.output
+        #: The gate of the handler's circuit breaker, if it has one.
+        self.gate = runner.gate
+        #: Whether the handler may put messages off.
+        self.may_put_off = runner.may_put_off
         self._lock = threading.Lock()
         #: How many calls have an outcome, which is also the number of the call in progress.
         self.completed = 0
@@ -95,8 +90,6 @@ class HandlerCalls(ABC, Generic[Outcome]):
         self._takeovers = 0
         #: Whether a call took too long, or the handler says so of a message.
         self.timed_out = False
-        #: The gate of the handler's circuit breaker, if it has one.
-        self.gate: Gate | None = None
         #: Makes the traces of exceptions.
         self.tracer: Tracer | None = None
 
@@ -152,7 +145,7 @@ class HandlerCalls(ABC, Generic[Outcome]):
 
     def of_error(self, error: BaseException) -> CallOutcome:
         """Return the outcome of a message for which the handler has raised or returned an error."""
-        made = of_error(error, self._ignorable, self._retry)
+        made = of_error(error, self._runner.ignorable, self._runner.retry)
         trace = self._trace(error) if made.outcome == SIDELINE and made.kind == EXCEPTION else None
         return made if trace is None else made._replace(trace=trace)
 
@@ -212,14 +205,8 @@ class HandlerCalls(ABC, Generic[Outcome]):
 class MessageCalls(HandlerCalls[CallOutcome]):
     """One call per message."""
 
-    def __init__(
-        self,
-        calls: Calls,
-        ignorable: IgnorableClasses,
-        results: Results | None = None,
-        retry: Retry | None = None,
-    ) -> None:
-        super().__init__(len(calls), ignorable, results, retry)
+    def __init__(self, calls: Calls, runner: HandlerRunner) -> None:
+        super().__init__(len(calls), runner)
         self._calls: Calls = calls
         self._outcomes: list[CallOutcome] = [NOT_CALLED] * len(calls)
         #: The numbers of deleted messages with rows for the output queue, and the rows.

@@ -160,20 +160,11 @@ class HandlerRunner:
 
     def calls_for(self, batch: pa.RecordBatch) -> HandlerCalls[Any]:
         """Return the calls to make for a batch."""
-        calls = self._calls_for(batch)
-        calls.gate, calls.output = self.gate, self.output
-        calls.may_put_off = self.may_put_off
-        return calls
-
-    def _calls_for(self, batch: pa.RecordBatch) -> HandlerCalls[Any]:
         if not takes_batches(self.handler):
-            calls = in_parts(batch, self._single_calls)
-            return MessageCalls(calls, self.ignorable, self.results, self.retry)
+            return MessageCalls(in_parts(batch, self._single_calls), self)
         if self.payload is None:
-            return BatchCall(
-                (batch,), batch.num_rows, self.ignorable, None, self.results, self.retry
-            )
-        return BatchCall.of(self._single_calls(batch), self.ignorable, self.results, self.retry)
+            return BatchCall((batch,), batch.num_rows, self)
+        return BatchCall.of(self._single_calls(batch), self)
 
     def _single_calls(self, batch: pa.RecordBatch) -> list[Call]:
         """Return the arguments of the call for each message."""

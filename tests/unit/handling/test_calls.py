@@ -14,7 +14,7 @@ def decided(calls):
 
 
 def test_a_call_that_is_timed_out_is_decided_and_the_thread_that_makes_it_stops():
-    calls = MessageCalls([(n,) for n in range(3)], ())
+    calls = MessageCalls([(n,) for n in range(3)], HandlerRunner(bool))
 
     def handler(number):
         if number == 1:
@@ -34,7 +34,7 @@ def test_a_call_that_is_timed_out_is_decided_and_the_thread_that_makes_it_stops(
 
 
 def test_cancelled_messages_are_reloaded_and_decided_ones_stay_decided():
-    calls = MessageCalls([(n,) for n in range(3)], ())
+    calls = MessageCalls([(n,) for n in range(3)], HandlerRunner(bool))
 
     def handler(number):
         if number == 1:
