@@ -46,16 +46,12 @@ def find_target(options: SinkOptions, rows: StructType) -> Target:
     missing: NoSuchStore | NoSuchQueue | None = None
     try:
         identity = known_store(options.address).storage.identity
-        info = find_queue(options)
-    except NoSuchQueue as error:
-        missing = error
-        spec = _new_queue(options, incoming)
-    except NoSuchStore as error:
-        # Also one that was open, and whose folder was removed.
-        identity, missing = None, error
-        spec = _new_queue(options, incoming)
-    else:
-        spec = _existing_queue(info, options, incoming)
+        spec = _existing_queue(find_queue(options), options, incoming)
+    except (NoSuchQueue, NoSuchStore) as error:
+        if isinstance(error, NoSuchStore):
+            # Also one that was open, and whose folder was removed.
+            identity = None
+        missing, spec = error, _new_queue(options, incoming)
     return Target(
         storage=options.address.storage,
         specs={spec.queue: spec},
