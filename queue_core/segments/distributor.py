@@ -9,7 +9,7 @@ from collections.abc import Iterable
 import numpy as np
 import pyarrow as pa
 
-from queue_core.segments.stager import Stager
+from queue_core.segments.stager import Stager, remove_staged
 from queue_core.segments.staging_spec import StagingSpec
 from queue_core.segments.storage import Storage
 from queue_core.values.model import QueueInfo, Staged
@@ -38,19 +38,16 @@ class Distributor:
         turn = self._turn if first is None else itertools.count(first)
         staged: list[Staged] = []
         orders: list[Numbers] = []
-        stagers = []
         try:
             for part in _parts(queue, table):
-                stagers.append(Stager(self._storage, StagingSpec.of(queue), keep_order=True))
-                for batch in part.to_batches():
-                    stagers[-1].add(batch)
+                stager = Stager(self._storage, StagingSpec.of(queue), keep_order=True)
+                written = stager.write(part)
                 shard = next(turn) % queue.shards
                 base = sum(segment.rows for segment in staged)
-                staged.extend(segment.in_shard(shard) for segment in stagers[-1].finish())
-                orders.extend(order + base for order in stagers[-1].order)
+                staged.extend(segment.in_shard(shard) for segment in written)
+                orders.extend(order + base for order in stager.order)
         except BaseException:
-            for stager in stagers:
-                stager.discard()
+            remove_staged(self._storage, staged)
             raise
         return staged, orders[0] if len(orders) == 1 else np.concatenate(orders)
 
