@@ -13,7 +13,6 @@ import pyarrow.compute as pc
 from queue_core.handling.deadline import interruptibly
 from queue_core.handling.handler import HandlerRunner, joint_settlement
 from queue_core.handling.output import Fitted
-from queue_core.handling.took import CallTimes
 from queue_core.pool.held import HeldBatch
 from queue_core.pool.source import MessageSource
 from queue_core.pool.transactions import Transactions
@@ -73,11 +72,6 @@ class PoolBatch:
             output = self.source.output
             self._fitted = Fitted() if output is None else output.fitted(self.calls.given)
         return self._fitted
-
-    @property
-    def times(self) -> CallTimes:
-        """How long its calls took."""
-        return CallTimes(self.calls.seconds, self.messages.num_rows)
 
     @contextmanager
     def waiting(self) -> Iterator[None]:

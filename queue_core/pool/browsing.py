@@ -24,7 +24,6 @@ from queue_core.selection.demand import Demand
 from queue_core.support.coalescing import Coalescer
 from queue_core.values.model import Consumer, Ticket
 from queue_core.verbs.browse import browse, browse_next
-from queue_core.verbs.quarantine import quarantining
 
 
 class BrowsingSource(MessageSource):
@@ -78,7 +77,7 @@ class BrowsingSource(MessageSource):
                 return None
             self._unread = None
             try:
-                with quarantining(catalog, self._queue.store.storage):
+                with self._queue.opened.quarantining():
                     messages = self._read(*found)
             except Unavailable:
                 self._unread = found

@@ -19,7 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from queue_core.errors import QueueFull, Unavailable
-from queue_core.handling.took import by_outcome, measure
+from queue_core.handling.took import CallTimes, by_outcome, measure
 from queue_core.pool.batch import PoolBatch, settlement_of, without_committed
 from queue_core.pool.output import PoolOutcomes, Settled
 from queue_core.pool.source import MessageSource
@@ -81,7 +81,8 @@ class OutcomeBuffer:
             size = sum(batch.bytes for batch in batches)
             self.bytes -= size
             masks = by_outcome(rows)
-            source.note_handled(measure(rows, masks, [batch.times for batch in batches]))
+            times = [CallTimes(each.calls.seconds, each.messages.num_rows) for each in batches]
+            source.note_handled(measure(rows, masks, times))
             counts = _counts(rows, masks, settled.lost)
             self._on_settled(counts, size)
 
