@@ -66,9 +66,14 @@ class ColumnRooms:
             if limit.in_flight is not None and count >= limit.in_flight:
                 self.closed[value] = inf
 
-    def rooms(self, values: Sequence[Any]) -> list[int]:
-        """Return how many messages each value may have."""
-        return [self._room(value) for value in values]
+    def room(self, value: Any) -> int:
+        """Return how many messages a value may have."""
+        room = MANY
+        if self.has_rate:
+            room = buckets.tokens(self._limit, self._spent.get(key_of(value)), self._now)
+        if self._limit.in_flight is not None:
+            room = min(room, max(self._limit.in_flight - self._in_flight.get(value, 0), 0))
+        return room
 
     def spend(self, connection: Connection, column: pa.ChunkedArray, at: int) -> None:
         """Take the tokens of messages with these values that are fired at a moment."""
@@ -80,14 +85,6 @@ class ColumnRooms:
             until[key] = buckets.spend(self._limit, self._spent.get(key), at, each["counts"])
         full_before = at - int(buckets.window(self._limit))
         token_buckets.spend_of_values(connection, self._queue_id, self.column, until, full_before)
-
-    def _room(self, value: Any) -> int:
-        room = MANY
-        if self.has_rate:
-            room = buckets.tokens(self._limit, self._spent.get(key_of(value)), self._now)
-        if self._limit.in_flight is not None:
-            room = min(room, max(self._limit.in_flight - self._in_flight.get(value, 0), 0))
-        return room
 
 
 class ValueRooms:
@@ -127,7 +124,8 @@ class ValueRooms:
             column = rows.column(each.column).combine_chunks()
             encoded = column.dictionary_encode(null_encoding="encode")
             codes = encoded.indices.to_numpy()
-            rooms = np.array(each.rooms(encoded.dictionary.to_pylist()), dtype=np.int64)
+            values = encoded.dictionary.to_pylist()
+            rooms = np.array([each.room(value) for value in values], dtype=np.int64)
             # Only rows that fit so far take room.
             before = np.full(rows.num_rows, MANY)
             before[fit] = ranks(codes[fit])
@@ -147,11 +145,8 @@ class ValueRooms:
     def close(self, rows: pa.Table) -> None:
         """Close the crowded values of rows for the rest of the search."""
         for each in self.by_column:
-            counts = pc.value_counts(rows.column(each.column)).to_pylist()
-            for count, room in zip(
-                counts, each.rooms([one["values"] for one in counts]), strict=True
-            ):
-                if count["counts"] > room:
+            for count in pc.value_counts(rows.column(each.column)).to_pylist():
+                if count["counts"] > each.room(count["values"]):
                     each.closed.setdefault(count["values"], 0.0)
 
     def read(self, request: FireRequest, ids: Numbers) -> pa.Table:
