@@ -123,7 +123,7 @@ def callers(catalog: Catalog, given: object) -> Iterator[CallersCatalog]:
     catalog.check_open()
     database = dialect.of(catalog.engine)
     driver = _driver_of(given)
-    with _lender_of(catalog).lend(database.lend(driver)) as connection:
+    with _covered(catalog, database.lend(driver)) as connection:
         try:
             _check_same(catalog, connection, driver)
             database.join(driver)
@@ -195,32 +195,23 @@ def _translated(catalog: Catalog, error: DBAPIError) -> IgnisError:
     return catalog.translated(error)
 
 
-class _Lender:
-    """Makes connections of SQLAlchemy that cover those of callers."""
-
-    def __init__(self, catalog: Catalog) -> None:
-        self._lent = threading.local()
-        # One engine, since it keeps the compiled statements. It opens and closes no connection.
-        pool = NullPool(
-            lambda: self._lent.driver, reset_on_return=None, dialect=catalog.engine.dialect
-        )
-        self._engine = Engine(pool, catalog.engine.dialect, catalog.engine.url)
-
-    @contextmanager
-    def lend(self, driver: LentConnection) -> Iterator[Connection]:
-        self._lent.driver = driver
-        with self._engine.connect() as connection:
-            yield connection
-
-
 #: The numbers of callers' connections.
 _turns: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
-_lenders: WeakKeyDictionary[Catalog, _Lender] = WeakKeyDictionary()
+#: Engines that open and close no connection: each covers the one that its thread was lent.
+_engines: WeakKeyDictionary[Catalog, Engine] = WeakKeyDictionary()
+_lent = threading.local()
 
 
-def _lender_of(catalog: Catalog) -> _Lender:
-    # Two threads may make one each, which does no harm.
-    found = _lenders.get(catalog)
-    if found is None:
-        _lenders[catalog] = found = _Lender(catalog)
-    return found
+@contextmanager
+def _covered(catalog: Catalog, driver: LentConnection) -> Iterator[Connection]:
+    """Return a connection of SQLAlchemy that covers the one of a caller."""
+    # One engine, since it keeps the compiled statements. Two threads may make one each, which does
+    # no harm.
+    engine = _engines.get(catalog)
+    if engine is None:
+        spoken = catalog.engine.dialect
+        pool = NullPool(lambda: _lent.driver, reset_on_return=None, dialect=spoken)
+        _engines[catalog] = engine = Engine(pool, spoken, catalog.engine.url)
+    _lent.driver = driver
+    with engine.connect() as connection:
+        yield connection
