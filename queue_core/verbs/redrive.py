@@ -29,7 +29,7 @@ from queue_core.segments.storage import Storage
 from queue_core.selection.acquire import acquire
 from queue_core.selection.request import Candidates, FireRequest
 from queue_core.values.ids import IdSet
-from queue_core.values.model import Magazine, QueueInfo, ReadPlan, Staged
+from queue_core.values.model import Magazine, QueueInfo, Staged
 from queue_core.values.schema import conform
 from queue_core.verbs.capacity.bounds import CapacityExceeded, check_capacity
 from queue_core.verbs.load import load
@@ -80,10 +80,11 @@ def redrive(
             # With all columns that the messages can have.
             queue = queues.still_there(connection, queue)
             target = queues.still_there(connection, target)
-            part = _read_part(connection, storage, queue, request, candidates)
-        if part is None:
-            return 0
-        ids, plan = part
+            taken = acquire(connection, request, None, candidates).taken
+            if not taken:
+                return 0
+            plan = read_plans.build(connection, [queue], taken, storage.uri)
+            ids = IdSet.of(id_map.ids_of(connection, taken))
         rows = read_table(plan, queue.schema.names)
         table = conform(rows, target.schema, target.name, mends=True)
         staged, _ = Distributor(storage).staged(target, table)
@@ -98,21 +99,6 @@ def redrive(
             if len(ids) == 1:
                 return None
             request = replace(request, max_messages=len(ids) // 2)
-
-
-def _read_part(
-    connection: Connection,
-    storage: Storage,
-    queue: QueueInfo,
-    request: FireRequest,
-    candidates: Candidates | None,
-) -> tuple[IdSet, ReadPlan] | None:
-    """Return the ids of the next part, and how to read it; None if there is nothing left."""
-    taken = acquire(connection, request, None, candidates).taken
-    if not taken:
-        return None
-    plan = read_plans.build(connection, [queue], taken, storage.uri)
-    return IdSet.of(id_map.ids_of(connection, taken)), plan
 
 
 def _hand_over(
