@@ -240,7 +240,7 @@ def store(
     at: int | None = None,
 ) -> None:
     """
-    Store packed failures of a queue's messages, which *consumer_name* held, and count them.
+    Store packed failures of messages, which *consumer_name* held, and count them by *kinds*.
 
     *shard* is one of the messages' shards.
     """
@@ -251,7 +251,16 @@ def store(
         "arrow": arrow,
     }
     connection.execute(_INSERT, row)
-    count_failures(connection, queue_id, shard, kinds)
+    new = dialect.insert_new(connection, tallies)
+    adding = new.on_conflict_do_update(
+        index_elements=list(tallies.primary_key),
+        set_={"total": tallies.c.total + new.excluded.total},
+    )
+    # The counters of this shard change too. So only those wait for the row that wait anyway.
+    tally = {"queue_id": queue_id, "name": FAILURES, "shard": shard}
+    # Sorted, so that no two transactions wait for each other.
+    tallied = [tally | {"label": kind, "total": count} for kind, count in sorted(kinds.items())]
+    connection.execute(adding, tallied)
 
 
 def _unpacked(row: Row[Any]) -> pa.Table:
@@ -270,25 +279,6 @@ def _attempts(moved: Moved) -> tuple[Numbers, npt.NDArray[np.int32]]:
     attempts = np.array([piece.attempts for piece, _ in moved], np.int32)
     counts = [len(rows) for _, rows in moved]
     return id_map.rows_of(moved), np.repeat(attempts, counts)
-
-
-def count_failures(
-    connection: Connection, queue_id: int, shard: int, kinds: Mapping[str, int]
-) -> None:
-    """
-    Add to the number of messages of a queue that failed, by kind; *shard*: one of theirs.
-
-    Its counters change too. So only those wait for the row that wait anyway.
-    """
-    new = dialect.insert_new(connection, tallies)
-    adding = new.on_conflict_do_update(
-        index_elements=list(tallies.primary_key),
-        set_={"total": tallies.c.total + new.excluded.total},
-    )
-    row = {"queue_id": queue_id, "name": FAILURES, "shard": shard}
-    # Sorted, so that no two transactions wait for each other.
-    rows = [row | {"label": kind, "total": count} for kind, count in sorted(kinds.items())]
-    connection.execute(adding, rows)
 
 
 def by_kind(connection: Connection) -> Sequence[Any]:
