@@ -87,7 +87,9 @@ def serve(store: AnyStore, host: str, port: int) -> tuple[int, Callable[[], None
 
     Raises `OSError` if the port is taken.
     """
-    server, thread = start_http_server(port, addr=host, registry=_registry(store))
+    registry = CollectorRegistry()
+    registry.register(StoreCollector(store))
+    server, thread = start_http_server(port, addr=host, registry=registry)
 
     def stop() -> None:
         server.shutdown()
@@ -95,12 +97,6 @@ def serve(store: AnyStore, host: str, port: int) -> tuple[int, Callable[[], None
         thread.join()
 
     return server.server_port, stop
-
-
-def _registry(store: AnyStore) -> CollectorRegistry:
-    registry = CollectorRegistry()
-    registry.register(StoreCollector(store))
-    return registry
 
 
 def _number(value: float) -> str:
