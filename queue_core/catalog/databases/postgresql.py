@@ -119,11 +119,6 @@ class _Notifications:
         return heard
 
 
-def listen(engine: Engine, queue_ids: QueueIds) -> PostgresListener:
-    """Return a new listener for notifications of some queues."""
-    return PostgresListener(ear_of(engine), lambda: detached(engine), queue_ids)
-
-
 #: The server refuses a payload of 8,000 bytes.
 _PAYLOAD = 8_000
 
@@ -327,7 +322,7 @@ class Postgresql(Dialect):
 
     def listen(self, engine: Engine, queue_ids: QueueIds) -> PostgresListener:
         """Return a listener for notifications of some queues."""
-        return listen(engine, queue_ids)
+        return PostgresListener(ear_of(engine), lambda: detached(engine), queue_ids)
 
     def lend(self, driver: Any) -> LentConnection:
         """Cover a connection of `psycopg`."""
