@@ -99,11 +99,6 @@ def ignis(
     context.call_on_close(lambda: DOER.reset(token))
 
 
-def is_like(name: str, pattern: str) -> bool:
-    """Return whether the name of a queue matches a pattern like those of a shell."""
-    return fnmatchcase(name, pattern)
-
-
 def _queue(store: Store, queue: Name) -> Queue:
     return store.queue(queue)
 
@@ -117,7 +112,7 @@ def _each(store: Store, queues: Names) -> list[Queue]:
     for text in queues:
         names = [text]
         if set("*?[") & set(text):
-            names = [name for name in store.queues() if is_like(name, text)]
+            names = [name for name in store.queues() if fnmatchcase(name, text)]
             if not names:
                 raise NoSuchQueue(f"no queue matches {text!r}: ignis queues lists their names")
         found |= dict.fromkeys(names)

@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from fnmatch import fnmatchcase
 from itertools import islice
 from operator import itemgetter
 from textwrap import indent
@@ -15,7 +16,7 @@ import pyarrow as pa
 import typer
 
 from ignis_cli import logs
-from ignis_cli.app import AnyName, Count, Host, Last, Port, command, duration, is_like
+from ignis_cli.app import AnyName, Count, Host, Last, Port, command, duration
 from ignis_cli.display import complain, console, counted, in_json, put, say, show_json
 from ignis_cli.invocation import BROKEN, current
 from ignis_cli.logs import LogFormat
@@ -65,7 +66,7 @@ def queues(
     known = [row for row in found if row[sort] is not None]
     known.sort(key=itemgetter(sort), reverse=falls)
     found = [*known, *(row for row in found if row[sort] is None)]
-    found = [row for row in found if match is None or is_like(row["queue"], match)]
+    found = [row for row in found if match is None or fnmatchcase(row["queue"], match)]
     if in_json.get():
         with store.catalog.read() as connection:
             schemas = {info.name: info.schema for info in find_all(connection)}
