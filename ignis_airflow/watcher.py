@@ -20,6 +20,7 @@ from ignis_airflow.look import QueueLook
 from queue_core.catalog import queues
 from queue_core.catalog.poller import Poller, Watch
 from queue_core.catalog.records import figures
+from queue_core.catalog.records.pauses import is_paused
 from queue_core.errors import IgnisError, Unavailable
 from queue_core.store import Store
 from queue_core.support.loop import Loop
@@ -40,11 +41,8 @@ def look(store: Store, names: Collection[str]) -> dict[str, QueueLook]:
         found = figures.read(connection, [row.id for row in known.values()]) if known else []
     looks = {}
     for row in found:
-        about = known[row.queue]
-        settings = queues.settings_of(row.queue, about.settings)
-        is_paused = about.paused_at is not None or not settings.concurrency
         looks[row.queue] = QueueLook(
-            waiting=0 if is_paused else row.waiting,
+            waiting=0 if is_paused(known[row.queue]) else row.waiting,
             came=row.all_loaded + row.all_returned,
             unfinished=row.waiting + row.in_flight + row.sidelined - row.dead,
             may_fire=partial(_may_fire, store, row.queue),

@@ -39,9 +39,9 @@ def resume(connection: Connection, queue: QueueInfo) -> QueueInfo:
 
 def is_paused(row: Any) -> bool:
     """Return whether a queue is paused, from its row with ``name``, ``settings``, ``paused_at``."""
-    return row.paused_at is not None or not settings_of(row.name, row.settings).concurrency
+    return not concurrency(row)
 
 
 def concurrency(row: Any) -> int:
     """Return the setting ``concurrency`` from the same row; 0 if a person has paused the queue."""
-    return 0 if is_paused(row) else settings_of(row.name, row.settings).concurrency
+    return 0 if row.paused_at is not None else settings_of(row.name, row.settings).concurrency
