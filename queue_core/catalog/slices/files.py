@@ -9,6 +9,7 @@ after the backup, and vacuum leaves them alone until a person gives them up.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from functools import lru_cache
 from typing import Any
 
 from sqlalchemy import Connection, Row, delete, func, insert, select, update
@@ -52,18 +53,21 @@ def give_up(connection: Connection) -> list[str]:
     return found
 
 
+@lru_cache(maxsize=4)
+def noting(database: dialect.Dialect, state: str) -> Any:
+    """Return the statement that notes files with a state, unless they are known."""
+    return (
+        database.insert_new(files).values(state=state, since=dialect.now()).on_conflict_do_nothing()
+    )
+
+
 def condemn(connection: Connection, strangers: Sequence[str], garbage: Sequence[str]) -> None:
     """Condemn files that the catalog does not know, in order, and those that are still garbage."""
     now = dialect.now()
     if strangers:
         # In the order in which publications claim files, so that the two cannot deadlock.
-        connection.execute(
-            dialect.of(connection)
-            .insert_new(files)
-            .values(state="condemned", since=now)
-            .on_conflict_do_nothing(),
-            [{"location": location} for location in strangers],
-        )
+        statement = noting(dialect.of(connection), "condemned")
+        connection.execute(statement, [{"location": location} for location in strangers])
     these = dialect.one_of(files.c.location, garbage)
     # These are locked in the same order, before they are changed in any order.
     ordered = select(files.c.location).where(these).order_by(files.c.location)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from functools import lru_cache
 from itertools import accumulate
 from typing import Any
 
@@ -11,6 +10,7 @@ from sqlalchemy import Connection, Row, bindparam, delete, exists, func, insert,
 
 from queue_core.catalog import dialect
 from queue_core.catalog.damage import damaged, decoding
+from queue_core.catalog.slices.files import noting
 from queue_core.catalog.tables import files, id_map, segments, slices
 from queue_core.errors import PublicationRefused
 from queue_core.segments.format import pack_chunks, unpack_chunks
@@ -51,7 +51,7 @@ def claim(connection: Connection, locations: Iterable[str]) -> None:
     Raises `PublicationRefused` when one is being removed: the location is a primary key, which
     publishing and removing both insert, in this order.
     """
-    claiming = _noting(dialect.of(connection), "live").returning(files.c.location)
+    claiming = noting(dialect.of(connection), "live").returning(files.c.location)
     for location in sorted(locations):
         if connection.execute(claiming, {"location": location}).first() is None:
             raise PublicationRefused(
@@ -143,14 +143,6 @@ def release(connection: Connection, segment_ids: Collection[int]) -> None:
     discard(connection, [row.file for row in gone if row.file is not None])
 
 
-@lru_cache(maxsize=4)
-def _noting(database: dialect.Dialect, state: str) -> Any:
-    """Return the statement that notes files with a state, unless they are known."""
-    return (
-        database.insert_new(files).values(state=state, since=dialect.now()).on_conflict_do_nothing()
-    )
-
-
 def discard(connection: Connection, locations: Collection[str]) -> None:
     """Mark published files as garbage; vacuum removes them later."""
     if locations:
@@ -161,7 +153,7 @@ def discard_unpublished(connection: Connection, staged: Iterable[Staged]) -> Non
     """Mark staged files as garbage unless they are published; vacuum removes them later."""
     locations = sorted(segment.location for segment in staged if segment.location)
     if locations:
-        statement = _noting(dialect.of(connection), "garbage")
+        statement = noting(dialect.of(connection), "garbage")
         connection.execute(statement, [{"location": location} for location in locations])
 
 
