@@ -65,7 +65,7 @@ def settle_and_load(
             raise _SettledBefore
         if output.id <= min(queue.id for queue in queues):
             # Otherwise, two transactions between the same queues could wait for each other.
-            shard_locks.lock_load_pointers(connection, [output.id])
+            shard_locks.load_pointers(connection, output.id, lock=True)
         lost = settle_within(connection, queues, settlement, holder, batch, retry)
         if np.isin(rows.ids, lost).any():
             raise _RowsOfLost

@@ -277,12 +277,14 @@ def lock_these(
 
 def load_pointers(
     connection: Connection,
-    queue_ids: Collection[int],
+    queue_id: int,
     shard_numbers: Collection[int] | None = None,
+    *,
+    lock: bool = False,
 ) -> dict[ShardKey, int]:
-    """Return the load pointers of some shards of main, by default of all."""
-    query = _pointer_query(queue_ids, Magazine.MAIN, shard_numbers)
-    return _pointers(connection.execute(query).all())
+    """Return the load pointers of some shards of main, or of all; *lock*: block loads into them."""
+    query = _pointer_query([queue_id], Magazine.MAIN, shard_numbers)
+    return _pointers(connection.execute(query.with_for_update() if lock else query).all())
 
 
 def load_pointers_now(
@@ -294,16 +296,6 @@ def load_pointers_now(
     # A queue that was dropped has no shards.
     at = max((int(row.at) for row in rows), default=0) or dialect.read_clock(connection)
     return _pointers(rows), at
-
-
-def lock_load_pointers(
-    connection: Connection,
-    queue_ids: Collection[int],
-    shard_numbers: Collection[int] | None = None,
-) -> dict[ShardKey, int]:
-    """Block loads into some shards of main, by default into all; return the load pointers."""
-    query = _pointer_query(queue_ids, Magazine.MAIN, shard_numbers)
-    return _pointers(connection.execute(query.with_for_update()).all())
 
 
 def _read(

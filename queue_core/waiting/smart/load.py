@@ -235,7 +235,7 @@ class SmartLoad:
         queues.hold(connection, queue, alone=bool(self._policy.dedup))
         # Before any change: a policy that was set meanwhile decides instead.
         queues.hold_settings(connection, queue)
-        shard_locks.lock_load_pointers(connection, [queue.id], shard_numbers=shards)
+        shard_locks.load_pointers(connection, queue.id, shards, lock=True)
         for _ in range(TRIES):
             self._discard()
             self._prepare(connection)

@@ -74,7 +74,7 @@ def take_snapshot(
     It reads within a transaction. Raises `DamagedSegment`.
     """
     states = [State.LOADED, State.FIRED] if policy.asks_retrieved else [State.LOADED]
-    pointers = shard_locks.load_pointers(connection, [queue.id], shard_numbers=shard_numbers)
+    pointers = shard_locks.load_pointers(connection, queue.id, shard_numbers)
     found = fetch(
         connection,
         *in_queue(queue.id, Magazine.MAIN),

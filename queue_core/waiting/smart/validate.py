@@ -71,7 +71,7 @@ def validate(
         locked = _lock_messages(connection, queue, shards, read_set.messages)
     queues.hold(connection, queue, alone=known is not None)
     if read_set.pointers is not None:
-        pointers = shard_locks.lock_load_pointers(connection, [queue.id], shard_numbers=shards)
+        pointers = shard_locks.load_pointers(connection, queue.id, shards, lock=True)
         if pointers != read_set.pointers:
             raise StaleSnapshot
     if known is not None and not dedup.add(connection, queue.id, known):
