@@ -267,8 +267,7 @@ class SideTasks:
             return task.function()(context, queue)
 
     def _due(self, queues: Sequence[QueueInfo]) -> tuple[Jobs, list[schedule.Job]]:
-        """Ask the leader for its tasks; return the jobs of this process, and those that are due."""
-        self._ask_leader()
+        """Return the jobs of this process, and those that are due."""
         jobs = self._jobs(queues)
         intervals = {job: timing.every for job, (_, timing) in jobs.items()}
         with self._context.catalog.read() as connection:
@@ -276,7 +275,7 @@ class SideTasks:
 
     def _jobs(self, queues: Sequence[QueueInfo]) -> Jobs:
         """
-        Return the jobs that this process may run, and how often each is due.
+        Return the jobs of this process, and how often each is due; ask the leader for its own.
 
         A queue that is read by subscriptions may have no other processes than theirs.
         """
@@ -286,7 +285,10 @@ class SideTasks:
         jobs: Jobs = {}
         for task in self._tasks:
             if task.leader_only and not self._context.leader.leads():
-                # Not even claimed: the leader does it.
+                # Not even claimed: the leader does it, as often as this process was told to.
+                if timing := self._timings.get(task.name):
+                    job = (schedule.STORE, task.name)
+                    schedule.ask_for(self._context.catalog, job, timing.every)
                 continue
             # One job of the leader serves all queues of the store.
             at_once = task.of_store or task.leader_only
@@ -298,21 +300,12 @@ class SideTasks:
                     jobs[queue.id if queue else schedule.STORE, task.name] = (queue, timing)
         return jobs
 
-    def _ask_leader(self) -> None:
-        """Ask the leader for its tasks as often as this process was told to run them."""
-        for task in self._tasks:
-            timing = self._timings.get(task.name)
-            if task.leader_only and timing is not None and not self._context.leader.leads():
-                job = (schedule.STORE, task.name)
-                schedule.ask_for(self._context.catalog, job, timing.every)
-
     def _run_claimed(self, task: Task, due: Sequence[schedule.Job], jobs: Jobs) -> list[Ran]:
         """Claim and run the due jobs of a task; of queues without work, many at once."""
         ran: list[Ran] = []
         at_once = TOGETHER if task.chooses else 1
         for first in range(0, len(due), at_once):
-            timings = {job: jobs[job][1] for job in due[first : first + at_once]}
-            claimed = {job: jobs[job][0] for job in self._claim(timings)}
+            claimed = self._claim(due[first : first + at_once], jobs)
             working = self._with_work(task, [queue for queue in claimed.values() if queue])
             for job, queue in claimed.items():
                 if queue is None or queue.id in working:
@@ -331,15 +324,17 @@ class SideTasks:
             # Each of them tries by itself, and reports what is wrong.
             return {queue.id for queue in queues}
 
-    def _claim(self, timings: Mapping[schedule.Job, Timing]) -> list[schedule.Job]:
+    def _claim(
+        self, due: Sequence[schedule.Job], jobs: Jobs
+    ) -> dict[schedule.Job, QueueInfo | None]:
         """Claim jobs in one transaction; return those that no other process has claimed."""
         # In one order, so that no two processes wait for each other.
         return self._context.catalog.write(
-            lambda connection: [
-                job
-                for job in sorted(timings)
-                if schedule.claim(connection, *job, timings[job].every, timings[job].first)
-            ]
+            lambda connection: {
+                job: jobs[job][0]
+                for job in sorted(due)
+                if schedule.claim(connection, *job, *jobs[job][1])
+            }
         )
 
     def _attempt(self, job: schedule.Job, queue: QueueInfo | None) -> list[Ran]:
