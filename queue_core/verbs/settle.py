@@ -14,11 +14,9 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from pyroaring import BitMap
 from sqlalchemy import Connection
 
 from queue_core.catalog import dialect
@@ -113,34 +111,16 @@ def settle_within(
 ) -> Numbers:
     """Settle in a transaction of the caller, which has recorded the *batch*; return as before."""
     check_roots(queues)
-    done = _settle(connection, queues, settlement, holder, retry, streaming=batch is not None)
-    messages = done.messages
+    ids, settled = _settle(
+        connection, queues, settlement, holder, retry, streaming=batch is not None
+    )
+    messages = sum(len(rows) for _, rows in settled)
     # A person may have taken them by hand.
     acts.note(connection, messages)
-    if messages == len(done.given):
+    if messages == len(ids):
         return np.empty(0, np.int64)
-    lost = np.setdiff1d(done.given.numbers(), done.settled.numbers())
+    lost = np.setdiff1d(ids.numbers(), id_map.rows_of(settled))
     return id_map.logical(connection, lost)
-
-
-class _Settled(NamedTuple):
-    """The rows of a settlement, and those of them that were held until then."""
-
-    given: IdSet
-    held: Sequence[Taken]
-
-    @property
-    def messages(self) -> int:
-        """How many of them were held."""
-        return sum(len(rows) for _, rows in self.held)
-
-    @property
-    def settled(self) -> IdSet:
-        """Those that were held."""
-        blocks: dict[int, BitMap] = {}
-        for piece, rows in self.held:
-            blocks[piece.segment_id] = blocks.get(piece.segment_id, BitMap()) | rows.as_bitmap()
-        return IdSet(blocks)
 
 
 def _settle(
@@ -151,7 +131,8 @@ def _settle(
     retry: Retry | None,
     *,
     streaming: bool,
-) -> _Settled:
+) -> tuple[IdSet, list[Taken]]:
+    """Return the rows of a settlement, and those of them that were held until now."""
     ids = _all_of(settlement)
     found = segment_lookup.find(connection, queues, ids)
     if found.moved:
@@ -193,8 +174,7 @@ def _settle(
         changes.reload(piece, unhandled, deliveries=max(piece.deliveries - 1, 0))
         changes.reload(piece, reloaded - unhandled, **(CLEARED if piece.lost_among else {}))
     changes.apply(connection, now)
-    done = _Settled(ids, settled)
-    if holder is THIS_PROCESS and done.messages < len(ids):
+    if holder is THIS_PROCESS and sum(len(rows) for _, rows in settled) < len(ids):
         _warn_of_others(connection, queues, fetch(connection, *fired, given=given), ids)
     name = holders.name_of(holder)
     for queue_id, taken in sorted(failed.items()):
@@ -203,7 +183,7 @@ def _settle(
         )
         if settlement.traces.num_rows:
             traces.keep(connection, queue_id, taken, settlement, now)
-    return done
+    return ids, settled
 
 
 def _waiting(
