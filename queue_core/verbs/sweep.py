@@ -77,8 +77,11 @@ def sweep(
     slices, messages = BATCH_SLICES, BATCH_MESSAGES
     if by_hand:
         slices, messages = min(whole_slices(), slices), min(PART_MESSAGES, messages)
-    # First, because each batch would see fewer messages that were lost together.
-    lost = _count_losses(catalog, queue, stuck[Magazine.MAIN], dead_after, guard, limit)
+    with catalog.read() as connection:
+        dead = abandoned.dead_holders(connection, queue.id, dead_after, stuck[Magazine.MAIN])
+    # First, because each batch would see fewer messages that were lost together. Of each consumer,
+    # one at most is sidelined for it.
+    lost = sum(lose(catalog, consumer_id, dead_after, guard) for consumer_id in dead[:limit])
     left = None if limit is None else limit - lost
     rounds = Rounds(catalog, "sweep", guard, limit=left, late=are_brief())
 
@@ -136,21 +139,6 @@ def _stuck(
         magazine: (*IN_FLIGHT, *(abandoned.fired_before(age) if age > 0 else ()), *holder)
         for magazine, age in ((Magazine.MAIN, main), (Magazine.SIDELINE, sideline))
     }
-
-
-def _count_losses(
-    catalog: Catalog,
-    queue: QueueInfo,
-    stuck: Rules,
-    dead_after: float,
-    guard: Guard | None,
-    limit: int | None,
-) -> int:
-    """Count the messages of dead consumers as lost; return how many were sidelined for it."""
-    with catalog.read() as connection:
-        dead = abandoned.dead_holders(connection, queue.id, dead_after, stuck)
-    # Of each consumer, one at most.
-    return sum(lose(catalog, consumer_id, dead_after, guard) for consumer_id in dead[:limit])
 
 
 def _round(catalog: Catalog, queue: QueueInfo) -> Iterator[_Stretch]:
