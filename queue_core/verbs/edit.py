@@ -113,7 +113,19 @@ def _replace(
         raise _Moved
     segment_id, _ = segment_rows.publish(connection, queue.root, staged)
     id_map.record(connection, queue.id, segment_id, repacked.ids, repacked.rows)
-    _move(connection, queue, piece, rows, repacked, segment_id)
+    new = replace(
+        piece,
+        segment_id=segment_id,
+        rows=repacked.piece.rows,
+        bytes=repacked.piece.bytes,
+        stats=repacked.piece.stats,
+    )
+    changes, moves = Changes([queue]), Moves()
+    now = dialect.read_clock(connection)
+    changes.move(piece, rows, Magazine.MAIN, "shovelled", new, fired_at=now)
+    moves.count(piece.shard, 1, piece.magazine.name.lower(), "main")
+    changes.apply(connection)
+    moves.record(connection, queue.id, BY_HAND)
 
 
 def _conformed(queue: QueueInfo, values: Mapping[str, Any]) -> dict[str, pa.Array]:
@@ -175,26 +187,3 @@ def _check_room(connection: Connection, queue: QueueInfo, repacked: Repacked) ->
             f"queue {queue.name!r} has no room for the edited message; fire and delete messages, "
             "or raise the bound"
         )
-
-
-def _move(
-    connection: Connection,
-    queue: QueueInfo,
-    piece: Slice,
-    rows: Rows,
-    repacked: Repacked,
-    segment_id: int,
-) -> None:
-    new = replace(
-        piece,
-        segment_id=segment_id,
-        rows=repacked.piece.rows,
-        bytes=repacked.piece.bytes,
-        stats=repacked.piece.stats,
-    )
-    changes, moves = Changes([queue]), Moves()
-    now = dialect.read_clock(connection)
-    changes.move(piece, rows, Magazine.MAIN, "shovelled", new, fired_at=now)
-    moves.count(piece.shard, 1, piece.magazine.name.lower(), "main")
-    changes.apply(connection)
-    moves.record(connection, queue.id, BY_HAND)
