@@ -16,7 +16,6 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 from sqlalchemy import Connection
@@ -336,27 +335,19 @@ def _merge_rows(catalog: Catalog, storage: Storage, queue: QueueInfo, rows: Neig
     whole = replace(pieces[0], rows=all_rows, loaded_at=oldest)
     staged, (repacked,) = repack(storage, current, [RewriteGroup((whole,))], messages)
     faults.point("merge.written")
-    work = partial(_put_row_in_place, storage, current, rows, staged, repacked)
+
+    def work(connection: Connection) -> int:
+        claim(connection, storage, [staged])
+        if not log_merging.merge(connection, current, rows, staged, repacked):
+            if staged.location is not None:
+                segment_rows.discard(connection, [staged.location])
+            return 0
+        count = len(repacked.rows)
+        moves = Moves()
+        moves.count(rows[0].shard, count, f"{len(rows)} rows of the log", "1 row of the log")
+        moves.record(connection, queue.id, "compact")
+        acts.note(connection, count)
+        return count
+
     with removed_if_refused(storage, [staged]):
         return transact(catalog, "merge", work, grows=True)
-
-
-def _put_row_in_place(
-    storage: Storage,
-    queue: QueueInfo,
-    rows: Neighbours,
-    staged: Staged,
-    repacked: Repacked,
-    connection: Connection,
-) -> int:
-    claim(connection, storage, [staged])
-    if not log_merging.merge(connection, queue, rows, staged, repacked):
-        if staged.location is not None:
-            segment_rows.discard(connection, [staged.location])
-        return 0
-    count = len(repacked.rows)
-    moves = Moves()
-    moves.count(rows[0].shard, count, f"{len(rows)} rows of the log", "1 row of the log")
-    moves.record(connection, queue.id, "compact")
-    acts.note(connection, count)
-    return count
