@@ -89,7 +89,8 @@ def vacuum(
         progress.add(1)
         faults.point("vacuum.removing")
     faults.point("vacuum.removed")
-    _forget_trials(catalog, storage)
+    # No query will ask for these notes of trials of suspects.
+    storage.forget_trials(catalog.now() - int(KEPT_SECONDS * 1e6))
     gone = sorted(location for location in condemned if location in present)
 
     def forget(connection: Connection) -> None:
@@ -103,13 +104,6 @@ def vacuum(
 
     catalog.write(forget)
     return gone
-
-
-def _forget_trials(catalog: Catalog, storage: Storage) -> None:
-    """Remove the notes of trials of suspects that no query will ask for."""
-    with catalog.read() as connection:
-        before = dialect.read_clock(connection) - int(KEPT_SECONDS * 1e6)
-    storage.forget_trials(before)
 
 
 def _removable(
