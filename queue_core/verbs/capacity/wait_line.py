@@ -95,7 +95,10 @@ class WaitLine(AbstractContextManager["WaitLine"]):
         self._poller.wait(self._end)
         self._poller.pause(self._end)
         if time.monotonic() - self._renewed > waiters.ALIVE_SECONDS / 4:
-            self._renew()
+            self._renewed = time.monotonic()
+            if not self._catalog.write(lambda connection: waiters.renew(connection, self.waiter)):
+                # This process paused for so long that it counted as dead.
+                self._join()
         return True
 
     def _join(self) -> None:
@@ -105,9 +108,3 @@ class WaitLine(AbstractContextManager["WaitLine"]):
             grows=self._is_load,
             seconds=self._seconds,
         )
-
-    def _renew(self) -> None:
-        self._renewed = time.monotonic()
-        if not self._catalog.write(lambda connection: waiters.renew(connection, self.waiter)):
-            # This process paused for so long that it counted as dead.
-            self._join()
