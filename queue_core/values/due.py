@@ -98,13 +98,9 @@ def due_after(retry: Retry, failures: int, now: int) -> int:
     Messages that failed as often in one transaction, which has one time, are due together: then
     compaction can merge their slices.
     """
-    seconds = retry.wait(failures, chance=_scattered(now))
+    # A number from 0 to 1 that differs widely between times, by Knuth's multiplier.
+    seconds = retry.wait(failures, chance=now * 2_654_435_761 % 2**32 / 2**32)
     return NEVER if seconds is None else now + int(seconds * 1e6)
-
-
-def _scattered(now: int) -> float:
-    """Return a number from 0 to 1 that differs widely between times, by Knuth's multiplier."""
-    return now * 2_654_435_761 % 2**32 / 2**32
 
 
 def _groups(waits: pa.Table, now: int) -> Iterator[tuple[int, IdSet]]:
