@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from sqlalchemy import BigInteger, Connection, bindparam, select, update
 
 from queue_core.catalog import seals
@@ -28,14 +26,7 @@ _POINT = (
 )
 
 
-class Interrupted(NamedTuple):
-    """Where a sweep was interrupted."""
-
-    magazine: Magazine
-    position: Position
-
-
-def interrupted(connection: Connection, queue_id: int) -> Interrupted | None:
+def interrupted(connection: Connection, queue_id: int) -> tuple[Magazine, Position] | None:
     """Return where the last sweep of a queue was interrupted; None: it was not."""
     query = (
         select(counters.c.magazine, counters.c.shard, counters.c.sweep_pointer)
@@ -46,7 +37,7 @@ def interrupted(connection: Connection, queue_id: int) -> Interrupted | None:
     if row is None:
         return None
     with decoding(counters, f"queue_id {queue_id} and magazine {row.magazine}"):
-        return Interrupted(Magazine(row.magazine), (row.shard, row.sweep_pointer))
+        return Magazine(row.magazine), (row.shard, row.sweep_pointer)
 
 
 def advance(
