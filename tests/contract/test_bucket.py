@@ -9,10 +9,10 @@ from contextlib import contextmanager
 import pytest
 
 from queue_core import Store
+from queue_core.catalog.slices import rewritable
 from queue_core.errors import DamagedSegment, StorageUnavailable
 from queue_core.segments import filesystems, reader, stager
 from queue_core.segments.storage import AT_ONCE, Storage
-from queue_core.upkeep.tasks import compaction_plan
 from queue_core.values.views import VIEWS
 from tests.books import audit, leftover_files
 from tests.dump import dump
@@ -167,7 +167,7 @@ def test_messages_live_in_a_bucket_as_they_do_in_a_folder(store, filed):
 
 @IN_A_BUCKET
 def test_compaction_writes_one_object_for_many(store, filed, monkeypatch):
-    monkeypatch.setattr(compaction_plan, "NEIGHBOURS", 8)
+    monkeypatch.setattr(rewritable, "NEIGHBOURS", 8)
     queue = make_queue(store)
     load_singly(queue, 20)
     before = queue.browse()

@@ -5,10 +5,10 @@ from sqlalchemy import select, update
 
 from queue_core.catalog.holder_tables import consumers
 from queue_core.catalog.records import progress
+from queue_core.catalog.slices import rewritable
 from queue_core.catalog.tables import segments
 from queue_core.errors import DamagedSegment
 from queue_core.segments import stager
-from queue_core.upkeep.tasks import compaction_plan
 from queue_core.verbs import recover, repair
 from tests.dump import load_earlier
 from tests.factories import load_singly, make_queue, numbers_of, orders, planned
@@ -16,7 +16,7 @@ from tests.storages import Files
 
 
 def mergeable(store, monkeypatch):
-    monkeypatch.setattr(compaction_plan, "NEIGHBOURS", 4)
+    monkeypatch.setattr(rewritable, "NEIGHBOURS", 4)
     load_singly(make_queue(store), 5)
 
 

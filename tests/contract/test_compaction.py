@@ -7,6 +7,8 @@ import pyarrow as pa
 import pytest
 from sqlalchemy import func, select
 
+from queue_core.catalog.slices import rewritable
+from queue_core.catalog.slices.rewritable import NEIGHBOURS
 from queue_core.catalog.tables import id_map, segments, slices
 from queue_core.errors import BadOutcome
 from queue_core.segments import stager
@@ -14,7 +16,6 @@ from queue_core.segments.reader import read_table
 from queue_core.selection.request import FireRequest, Horizon
 from queue_core.selection.selection import Selection
 from queue_core.upkeep.tasks import compaction_plan
-from queue_core.upkeep.tasks.compaction_plan import NEIGHBOURS
 from queue_core.values.model import Magazine, TicketRange
 from queue_core.values.outcomes import Settlement
 from queue_core.verbs.browse import browse_next, browsed
@@ -150,7 +151,7 @@ def test_what_was_deleted_since_is_settled_in_vain(store, queue):
 
 
 def test_compacted_segments_are_compacted_again(store, queue, monkeypatch):
-    monkeypatch.setattr(compaction_plan, "NEIGHBOURS", 4)
+    monkeypatch.setattr(rewritable, "NEIGHBOURS", 4)
     ids = []
     for first in range(0, 20, 5):
         ids += load_singly(queue, 5, first)

@@ -2,12 +2,12 @@
 
 import pytest
 
+from queue_core.catalog.slices.rewritable import NEIGHBOURS
 from queue_core.errors import DamagedSegment, PublicationRefused
 from queue_core.segments import stager
 from queue_core.segments.reader import read_table
 from queue_core.support import faults
 from queue_core.upkeep.tasks import compaction
-from queue_core.upkeep.tasks.compaction_plan import NEIGHBOURS
 from queue_core.values.model import Magazine
 from queue_core.verbs.browse import browse_within
 from tests.factories import load_singly, make_queue, numbers_of

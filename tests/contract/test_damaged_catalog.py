@@ -13,6 +13,7 @@ from sqlalchemy.exc import OperationalError
 from queue_core import ConsumerPool, Settlement, Store
 from queue_core.catalog import format, holder_tables, record_tables, tables
 from queue_core.catalog.identity.handle import known_store
+from queue_core.catalog.slices.rewritable import NEIGHBOURS
 from queue_core.catalog.tables import facts
 from queue_core.errors import (
     BadOption,
@@ -23,7 +24,6 @@ from queue_core.errors import (
     IgnisError,
     NoSuchStore,
 )
-from queue_core.upkeep.tasks.compaction_plan import NEIGHBOURS
 from queue_core.values.address import Address
 from queue_core.values.model import Batch
 from queue_core.verbs.settle import settle

@@ -5,9 +5,9 @@ import datetime as dt
 import pyarrow as pa
 import pytest
 
+from queue_core.catalog.slices.rewritable import NEIGHBOURS
 from queue_core.errors import BadOption, BadOutcome, QueueFull, SchemaMismatch
 from queue_core.segments import stager
-from queue_core.upkeep.tasks.compaction_plan import NEIGHBOURS
 from queue_core.verbs import edit
 from tests.books import leftover_files
 from tests.command_line import refusal

@@ -3,8 +3,8 @@
 import pytest
 
 from queue_core import ConsumerPool
+from queue_core.catalog.slices import rewritable
 from queue_core.errors import BadOption
-from queue_core.upkeep.tasks import compaction_plan
 from tests.contract.pools import PATIENCE, Recorder
 from tests.dump import dump, load_together
 from tests.factories import load_singly, make_queue, numbers_of, orders
@@ -36,7 +36,7 @@ def test_single_loads_come_in_the_order_in_which_they_were_loaded(queue):
 
 
 def test_compacted_messages_keep_their_order(queue, monkeypatch):
-    monkeypatch.setattr(compaction_plan, "NEIGHBOURS", 8)
+    monkeypatch.setattr(rewritable, "NEIGHBOURS", 8)
     load_singly(queue, 80)
     assert queue.admin.compact() == 80
     assert fired(queue, 3) == [0, 1, 2]

@@ -8,12 +8,13 @@ from sqlalchemy import delete, func, select, update
 
 from queue_core import Store
 from queue_core.catalog import seals
+from queue_core.catalog.slices import rewritable
 from queue_core.catalog.slices.log_merging import MINUTE
 from queue_core.catalog.tables import id_map, log_slices, segments, shard_locks, slices
 from queue_core.errors import DamagedSegment
 from queue_core.segments import stager
 from queue_core.support import faults
-from queue_core.upkeep.tasks import compaction, compaction_plan
+from queue_core.upkeep.tasks import compaction
 from queue_core.values.column_stats import stats_from_json
 from tests.books import audit, leftover_files
 from tests.dump import load_earlier, log_earlier, log_in_a_minute, set_time
@@ -131,7 +132,7 @@ def test_no_cursor_is_ever_within_a_merged_row(store, topic, taken, rows, attach
 
 
 def test_rows_of_different_minutes_large_rows_and_new_ones_stay(store, topic, monkeypatch):
-    monkeypatch.setattr(compaction, "SMALL_BYTES", 1_000)
+    monkeypatch.setattr(rewritable, "SMALL_BYTES", 1_000)
     for ago in (6, 5):
         logged(store, topic, 4, ago=ago)
     logged(store, topic, 50, each=50)
@@ -315,7 +316,7 @@ def test_a_damaged_merged_segment_is_met_once(store, topic, monkeypatch):
 
 
 def test_a_reader_compacts_what_it_has_taken_from_merged_rows(store, topic, monkeypatch):
-    monkeypatch.setattr(compaction_plan, "NEIGHBOURS", 2)
+    monkeypatch.setattr(rewritable, "NEIGHBOURS", 2)
     reader, other = (store.subscribe(name, to="orders") for name in ("billing", "other"))
     for first, ago in ((0, 6), (5, 5), (10, 4)):
         logged(store, topic, 5, first, ago=ago)

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 from queue_core import ConsumerPool, QueueTaken, Retry, Store, batch_handler
+from queue_core.catalog.slices import rewritable
 from queue_core.segments import stager
-from queue_core.upkeep.tasks import compaction_plan
 from queue_core.values.address import Address
 from tests.books import audit
 from tests.contract.callers import KINDS, caller_of
@@ -183,7 +183,7 @@ def test_a_transaction_of_a_caller_concerns_many_queues(store, kind, commits):
 
 def test_many_schemas_shards_and_magazines_survive_compactions(store, address, monkeypatch):
     """Each message keeps its values, whichever columns there were when it was loaded."""
-    monkeypatch.setattr(compaction_plan, "NEIGHBOURS", 2)
+    monkeypatch.setattr(rewritable, "NEIGHBOURS", 2)
     chance = random.Random(7)
     names = ("red", "green")
     queues = [make_queue(store, name, shards=2) for name in names]

@@ -6,10 +6,10 @@ import pytest
 from sqlalchemy import select, update
 
 from benchmarks.growth import run_due
-from queue_core.catalog.slices import parts
+from queue_core.catalog.slices import parts, rewritable
 from queue_core.catalog.tables import slices
 from queue_core.segments import stager
-from queue_core.upkeep.tasks import compaction, compaction_plan
+from queue_core.upkeep.tasks import compaction
 from queue_core.upkeep.tasks import expire as expire_task
 from queue_core.values.model import Magazine
 from tests.books import audit
@@ -94,7 +94,7 @@ def test_the_beginning_of_a_shard_expires_in_the_first_round(store, queue):
 
 @pytest.mark.parametrize("at", [0, 70, LOADS - 20])
 def test_small_slices_are_merged_wherever_they_are(store, queue, monkeypatch, at):
-    monkeypatch.setattr(compaction_plan, "NEIGHBOURS", 16)
+    monkeypatch.setattr(rewritable, "NEIGHBOURS", 16)
     small = ids(store)[at : at + 20]
     change(store, update(slices).where(slices.c.id.not_in(small)).values(bytes=1 << 30))
 
@@ -106,7 +106,7 @@ def test_small_slices_are_merged_wherever_they_are(store, queue, monkeypatch, at
 
 def test_small_slices_that_cannot_be_merged_are_looked_at_once(store, queue, monkeypatch):
     """Those of the sideline were fired at different times, and are found with each part of main."""
-    monkeypatch.setattr(compaction_plan, "NEIGHBOURS", 16)
+    monkeypatch.setattr(rewritable, "NEIGHBOURS", 16)
     change(store, update(slices).values(bytes=1 << 30))
     for number in range(20):
         queue.load(orders(1, LOADS + number))
@@ -132,8 +132,7 @@ def test_what_is_mostly_dead_is_rewritten_wherever_it_is(store, queue, monkeypat
     for number in range(LOADS):
         queue.load(orders(1, LOADS + 100 + number))
     # No slice is small, so that only the one of which little is left is worth it.
-    for module in (compaction, compaction_plan):
-        monkeypatch.setattr(module, "SMALL_BYTES", 0)
+    monkeypatch.setattr(rewritable, "SMALL_BYTES", 0)
     queue.choose(selector=f"number >= {LOADS} AND number < {LOADS + 95}").delete()
 
     assert until_found(store, compaction, queue) == 5

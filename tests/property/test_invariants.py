@@ -26,11 +26,11 @@ from sqlalchemy import update
 from queue_core import Store
 from queue_core.catalog.holder_tables import consumers as consumer_rows
 from queue_core.catalog.holders import consumers
+from queue_core.catalog.slices import rewritable
 from queue_core.catalog.slices.id_map import physical
 from queue_core.errors import BadOption, SchemaMismatch
 from queue_core.segments import stager
 from queue_core.segments.reader import read_table
-from queue_core.upkeep.tasks import compaction_plan
 from queue_core.upkeep.tasks.shovel import Retries
 from queue_core.values.address import Address
 from queue_core.values.model import HandlingConsumer, Magazine, State, Ticket, TicketRange
@@ -88,7 +88,7 @@ class Verbs(Losing, RuleBasedStateMachine):
         # Small, so that a few messages already have several segments, chunks and runs.
         for name, size in {"CHUNK_ROWS": 3, "RUN_BYTES": 200, "INLINE_BYTES": 150}.items():
             self.stack.enter_context(mock.patch.object(stager, name, size))
-        self.stack.enter_context(mock.patch.object(compaction_plan, "NEIGHBOURS", 2))
+        self.stack.enter_context(mock.patch.object(rewritable, "NEIGHBOURS", 2))
         self.address = new_address()
         self.store = Store(self.address)
         # The specification judges each transaction; the model says which messages it is about.

@@ -18,9 +18,8 @@ from hypothesis.stateful import (
 )
 
 from queue_core import Queue, Store
-from queue_core.catalog.slices import log_merging
+from queue_core.catalog.slices import log_merging, rewritable
 from queue_core.segments import stager
-from queue_core.upkeep.tasks import compaction_plan
 from queue_core.values.address import Address
 from queue_core.values.model import Magazine, State
 from queue_core.verbs import take_in, trim
@@ -51,7 +50,7 @@ class Readers(RuleBasedStateMachine):
         self.stack = ExitStack()
         for name, size in {"CHUNK_ROWS": 3, "INLINE_BYTES": 150}.items():
             self.stack.enter_context(mock.patch.object(stager, name, size))
-        self.stack.enter_context(mock.patch.object(compaction_plan, "NEIGHBOURS", 2))
+        self.stack.enter_context(mock.patch.object(rewritable, "NEIGHBOURS", 2))
         self.stack.enter_context(mock.patch.object(log_merging, "NEIGHBOURS", 2))
         self.stack.enter_context(mock.patch.object(take_in, "ROUND_SLICES", 2))
         self.stack.enter_context(mock.patch.object(trim, "ROUND_ROWS", 2))

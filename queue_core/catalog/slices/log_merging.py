@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 from sqlalchemy import BigInteger, Connection, Row, bindparam, delete, exists, insert, select
 
 from queue_core.catalog import dialect
-from queue_core.catalog.slices import id_map, logs
+from queue_core.catalog.slices import id_map, logs, rewritable
 from queue_core.catalog.slices import segments as segment_rows
 from queue_core.catalog.slices.conditions import DAMAGED
 from queue_core.catalog.tables import log_slices, queues, segments, shard_locks, slices
@@ -75,21 +75,16 @@ _REMOVE = delete(log_slices).where(*_OF_SHARD, _BETWEEN)
 
 
 def find(
-    connection: Connection,
-    queue_id: int,
-    shard: int,
-    small_bytes: int,
-    most_bytes: int,
-    age: int,
+    connection: Connection, queue_id: int, shard: int, most_bytes: int, age: int
 ) -> list[Neighbours]:
     """
     Return the rows of a log's shard that may become one each, oldest first.
 
-    The segment of each row has *small_bytes* at most, and together they have *most_bytes*, and were
-    logged within *age* microseconds.
+    Each row has a small segment. Together they have *most_bytes* at most, and were logged within
+    *age* microseconds.
     """
     given = {"queue": queue_id, "at": shard}
-    rows = connection.execute(_MERGEABLE, given | {"small": small_bytes}).all()
+    rows = connection.execute(_MERGEABLE, given | {"small": rewritable.SMALL_BYTES}).all()
     cursors = _cursors(connection, given)
     found = _neighbours(rows, cursors, most_bytes, age)
     return [each for each in found if len(each) >= NEIGHBOURS]

@@ -17,21 +17,21 @@ from queue_core.catalog.slices.conditions import WAITING, Position, Rules, in_ma
 from queue_core.catalog.tables import segments, slices
 from queue_core.values.model import Magazine, QueueInfo, State
 
+#: Segments up to this size in bytes are small: they cost as much as larger ones.
+SMALL_BYTES = 64 << 10
+#: The least number of small neighbours that are merged. With fewer, messages would be rewritten too
+#: often: with 64, a message among 250,000 is rewritten 3 times.
+NEIGHBOURS = 64
+#: A file is rewritten when less than this fraction (one in N) of its bytes is alive.
+SPARSE = 4
+#: How many slices of a large queue one look takes: for small ones, an index is enough.
+SMALL_PART = 1 << 17
+SPARSE_PART = 1 << 13
 #: No segment has so many bytes.
 _LARGEST = 2**62
 _PLACE = (slices.c.queue_id, slices.c.magazine, slices.c.shard)
 #: Shards, and their numbers of small slices.
 Shards = dict[tuple[Magazine, int], int]
-
-
-class Worth(NamedTuple):
-    """When it pays to rewrite slices."""
-
-    #: Up to so many bytes, a slice is small, and so many neighbours are merged.
-    small_bytes: int
-    neighbours: int
-    #: A segment is sparse if less than this fraction (one in N) of its bytes is alive.
-    sparse: int
 
 
 class Fullness(NamedTuple):
@@ -45,41 +45,27 @@ class Fullness(NamedTuple):
     waiting: bool
 
 
-def promising(
-    connection: Connection, queue_ids: Collection[int], worth: Worth
-) -> dict[int, Shards]:
+def promising(connection: Connection, queue_ids: Collection[int]) -> dict[int, Shards]:
     """Return the shards that may have slices worth rewriting, by the ids of their queues."""
     here = in_queues(queue_ids)
-    sparse = select(*_PLACE).where(*here, slices.c.segment_id.in_(_mostly_dead(worth, *here)))
+    sparse = select(*_PLACE).where(*here, slices.c.segment_id.in_(_mostly_dead(*here)))
     found: dict[int, Shards] = defaultdict(dict)
     for row in connection.execute(sparse.distinct()):
         found[row.queue_id][Magazine(row.magazine), row.shard] = 0
-    for row in connection.execute(_small(worth, here)):
+    for row in connection.execute(_small(here)):
         found[row.queue_id][Magazine(row.magazine), row.shard] = row.small
     return dict(found)
 
 
-def promising_in_parts(
-    connection: Connection,
-    queue: QueueInfo,
-    worth: Worth,
-    most_sparse: int,
-    most_small: int,
-    shards: Sequence[int],
-) -> Shards:
-    """
-    Return the same by some parts of a large queue.
-
-    A part has at most so many slices, when sparse segments and when small slices are looked for. It
-    begins in one of these shards.
-    """
+def promising_in_parts(connection: Connection, queue: QueueInfo, shards: Sequence[int]) -> Shards:
+    """Return the same by some parts of a large queue, each of which begins in one of *shards*."""
     found: Shards = {}
     for magazine in Magazine:
         begin = parts.random_place(connection, queue, magazine, shards)
-        for shard in connection.scalars(_sparse_from(queue, magazine, begin, most_sparse, worth)):
+        for shard in connection.scalars(_sparse_from(queue, magazine, begin)):
             found[magazine, shard] = 0
         begin = parts.random_place(connection, queue, magazine, shards)
-        for row in connection.execute(_small_from(queue, magazine, begin, most_small, worth)):
+        for row in connection.execute(_small_from(queue, magazine, begin)):
             found[magazine, row.shard] = row.small
     return found
 
@@ -110,43 +96,39 @@ def fullness(connection: Connection, here: Rules) -> dict[int, Fullness]:
     return found
 
 
-def _sparse_from(
-    queue: QueueInfo, magazine: Magazine, begin: Position, most: int, worth: Worth
-) -> Select[Any]:
+def _sparse_from(queue: QueueInfo, magazine: Magazine, begin: Position) -> Select[Any]:
     columns = (slices.c.shard, slices.c.segment_id)
-    there = parts.slices_from(queue, magazine, begin, most, *columns).cte("there")
+    there = parts.slices_from(queue, magazine, begin, SPARSE_PART, *columns).cte("there")
     # Other slices of their segments are anywhere in the queue, and an index finds them.
     named = (
         select(there.c.segment_id)
         .join(segments, segments.c.id == there.c.segment_id)
         .where(_may_be_sparse())
     )
-    alive = _mostly_dead(worth, slices.c.segment_id.in_(named))
+    alive = _mostly_dead(slices.c.segment_id.in_(named))
     return select(there.c.shard).where(there.c.segment_id.in_(alive)).distinct()
 
 
-def _small_from(
-    queue: QueueInfo, magazine: Magazine, begin: Position, most: int, worth: Worth
-) -> Select[Any]:
+def _small_from(queue: QueueInfo, magazine: Magazine, begin: Position) -> Select[Any]:
     columns = (slices.c.shard, slices.c.bytes)
-    there = parts.slices_from(queue, magazine, begin, most, *columns).subquery()
+    there = parts.slices_from(queue, magazine, begin, SMALL_PART, *columns).subquery()
     return (
         select(there.c.shard, func.count().label("small"))
-        .where(there.c.bytes <= worth.small_bytes)
+        .where(there.c.bytes <= SMALL_BYTES)
         .group_by(there.c.shard)
-        .having(func.count() >= worth.neighbours)
+        .having(func.count() >= NEIGHBOURS)
     )
 
 
-def _small(worth: Worth, here: Rules) -> Select[Any]:
+def _small(here: Rules) -> Select[Any]:
     """Return the statement that finds shards with enough small slices, and counts these."""
     # An index has all columns of it. The slices of a small segment are small themselves.
     return (
         select(*_PLACE, func.count().label("small"))
         # The index begins with the magazine and the state.
-        .where(*here, *in_magazines([*Magazine]), *WAITING, slices.c.bytes <= worth.small_bytes)
+        .where(*here, *in_magazines([*Magazine]), *WAITING, slices.c.bytes <= SMALL_BYTES)
         .group_by(*_PLACE)
-        .having(func.count() >= worth.neighbours)
+        .having(func.count() >= NEIGHBOURS)
     )
 
 
@@ -156,10 +138,10 @@ def _may_be_sparse() -> ColumnElement[bool]:
     return or_(filed, segments.c.bytes > _LARGEST)
 
 
-def _mostly_dead(worth: Worth, *here: ColumnElement[bool]) -> Select[tuple[int]]:
+def _mostly_dead(*here: ColumnElement[bool]) -> Select[tuple[int]]:
     """Return the statement that finds the segments of some slices that are worth rewriting."""
     is_sparse = and_(
-        func.sum(slices.c.bytes) * worth.sparse < func.max(segments.c.bytes),
+        func.sum(slices.c.bytes) * SPARSE < func.max(segments.c.bytes),
         func.max(slices.c.state) == int(State.LOADED),
     )
     return (

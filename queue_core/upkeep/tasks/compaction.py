@@ -38,7 +38,6 @@ from queue_core.catalog.slices import segments as segment_rows
 from queue_core.catalog.slices.changes import Changes
 from queue_core.catalog.slices.conditions import WAITING, in_queue, in_shards, these
 from queue_core.catalog.slices.log_merging import Neighbours
-from queue_core.catalog.slices.rewritable import Worth
 from queue_core.catalog.slices.slices import fetch
 from queue_core.catalog.transact import transact
 from queue_core.errors import DamagedSegment
@@ -47,15 +46,7 @@ from queue_core.segments.rewriter import Repacked, RewriteGroup, kept_columns, r
 from queue_core.segments.stager import removed_if_refused
 from queue_core.segments.storage import Storage
 from queue_core.support import faults
-from queue_core.upkeep.tasks import compaction_plan
-from queue_core.upkeep.tasks.compaction_plan import (
-    AGE,
-    SMALL_BYTES,
-    SPARSE,
-    UNIT_BYTES,
-    Unit,
-    units,
-)
+from queue_core.upkeep.tasks.compaction_plan import AGE, UNIT_BYTES, Unit, units
 from queue_core.upkeep.tasks.task import Share, TaskContext
 from queue_core.values.model import Magazine, QueueInfo, Staged, State
 from queue_core.values.rows import Rows
@@ -64,9 +55,6 @@ from queue_core.values.rows import Rows
 ROUND_SLICES = 1 << 16
 #: Shards are looked at together until they have this many small slices: a limit of memory.
 TOGETHER = 1 << 14
-#: How many slices of a large queue one look takes: for small ones, an index is enough.
-SMALL_PART = 1 << 17
-SPARSE_PART = 1 << 13
 
 
 def run(context: TaskContext, queue: QueueInfo) -> int:
@@ -92,7 +80,7 @@ def with_work(catalog: Catalog, some: Sequence[QueueInfo]) -> list[QueueInfo]:
         large = parts.large(connection, some)
         others = [queue for queue in some if queue.id not in large]
         ids = [queue.id for queue in others]
-        places = rewritable.promising(connection, ids, _worth()) if ids else {}
+        places = rewritable.promising(connection, ids) if ids else {}
         logged = {queue.id for queue in some if _mergeable(connection, queue, range(queue.shards))}
     found = large | places.keys() | logged
     return [queue for queue in some if queue.id in found]
@@ -113,7 +101,7 @@ def compact(
     segment was removed before it was in place.
     """
     with catalog.read() as connection:
-        places = rewritable.promising(connection, [queue.id], _worth()).get(queue.id, {})
+        places = rewritable.promising(connection, [queue.id]).get(queue.id, {})
     rewritten, _ = _compact_places(catalog, storage, queue, _of_share(places, share), most)
     return rewritten + merge_log(catalog, storage, queue, most, share)
 
@@ -130,9 +118,7 @@ def _compact_parts(catalog: Catalog, storage: Storage, queue: QueueInfo, share: 
     rewritten = looked = 0
     while looked < ROUND_SLICES:
         with catalog.read() as connection:
-            places = rewritable.promising_in_parts(
-                connection, queue, _worth(), SPARSE_PART, SMALL_PART, share.shards(queue)
-            )
+            places = rewritable.promising_in_parts(connection, queue, share.shards(queue))
         count, slices_there = _compact_places(
             catalog, storage, queue, _of_share(places, share), ROUND_SLICES - looked
         )
@@ -163,10 +149,6 @@ def _compact_places(
             progress.add(count)
             rewritten += count
     return rewritten, looked
-
-
-def _worth() -> Worth:
-    return Worth(SMALL_BYTES, compaction_plan.NEIGHBOURS, SPARSE)
 
 
 def _together(
@@ -282,7 +264,7 @@ def _mergeable(connection: Connection, queue: QueueInfo, shards: Iterable[int]) 
     return [
         rows
         for shard in shards
-        for rows in log_merging.find(connection, queue.id, shard, SMALL_BYTES, UNIT_BYTES, age)
+        for rows in log_merging.find(connection, queue.id, shard, UNIT_BYTES, age)
     ]
 
 

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import TypeAlias
 
+from queue_core.catalog.slices import rewritable
 from queue_core.catalog.slices.rewritable import Fullness
 from queue_core.segments.rewriter import RewriteGroup
 from queue_core.values.model import MAX_SEGMENT_ROWS, Slice
@@ -19,13 +20,6 @@ from queue_core.values.plan import interleaved, packed
 #: Slices are merged if they were loaded within this part of the expiry time. A slice expires with
 #: its oldest message. A slice that was merged twice may expire too early by twice this part.
 AGE = 1 / 256
-#: Segments up to this size in bytes are small: they cost as much as larger ones.
-SMALL_BYTES = 64 << 10
-#: The least number of small neighbours that are merged. With fewer, messages would be rewritten too
-#: often: with 64, a message among 250,000 is rewritten 3 times.
-NEIGHBOURS = 64
-#: A file is rewritten when less than this fraction (one in N) of its bytes is alive.
-SPARSE = 4
 #: The most slices and bytes that are rewritten at a time: other transactions wait while the slices
 #: are written, and the bytes are in memory.
 UNIT_SLICES = 1 << 12
@@ -118,7 +112,7 @@ def _runs(
             if _alike(piece) != same:
                 return None
             full = conditions[piece.segment_id]
-            if full.bytes > SMALL_BYTES and not _is_sparse(full):
+            if full.bytes > rewritable.SMALL_BYTES and not _is_sparse(full):
                 return None
         first_loaded, last_loaded = _loaded(cluster)
         if age is not None and last_loaded - first_loaded > age:
@@ -141,10 +135,10 @@ def _alike(piece: Slice) -> tuple[object, ...]:
 
 def _is_worth_it(groups: Sequence[RewriteGroup], conditions: Mapping[int, Fullness]) -> bool:
     members = [piece for group in groups for piece in group.pieces]
-    fewer = len(members) - len(groups)
-    return fewer >= NEIGHBOURS - 1 or any(_is_sparse(conditions[p.segment_id]) for p in members)
+    merges = len(members) - len(groups) >= rewritable.NEIGHBOURS - 1
+    return merges or any(_is_sparse(conditions[p.segment_id]) for p in members)
 
 
 def _is_sparse(full: Fullness) -> bool:
     """Return whether a segment is worth rewriting by itself: the messages left in it all wait."""
-    return full.filed and full.waiting and full.alive * SPARSE < full.bytes
+    return full.filed and full.waiting and full.alive * rewritable.SPARSE < full.bytes

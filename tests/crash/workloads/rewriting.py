@@ -7,9 +7,9 @@ from unittest import mock
 from sqlalchemy import func, select
 
 from queue_core import Store
+from queue_core.catalog.slices.rewritable import NEIGHBOURS
 from queue_core.catalog.tables import files
 from queue_core.segments import stager
-from queue_core.upkeep.tasks.compaction_plan import NEIGHBOURS
 from queue_core.values.model import Magazine, State
 from tests.books import audit, leftover_files
 from tests.children import Journal

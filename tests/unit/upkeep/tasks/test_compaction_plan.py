@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from queue_core.catalog.slices import rewritable
 from queue_core.catalog.slices.rewritable import Fullness
 from queue_core.upkeep.tasks import compaction_plan
 from queue_core.upkeep.tasks.compaction_plan import units
@@ -17,7 +18,7 @@ SPARSE = Fullness(bytes=1 << 20, alive=1 << 10, filed=True, waiting=True)
 
 @pytest.fixture(autouse=True)
 def _few(monkeypatch):
-    monkeypatch.setattr(compaction_plan, "NEIGHBOURS", 3)
+    monkeypatch.setattr(rewritable, "NEIGHBOURS", 3)
 
 
 def singles(count, **values):
