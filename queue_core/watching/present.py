@@ -264,7 +264,7 @@ def _read_queues(
         rates: dict[str, Any] = {name: getattr(latest, name, None) for name in _RATES}
         concurrency = settings[queue_id].concurrency
         state = "active" if about.paused_at is None and concurrency else "paused"
-        long = held_long.get(queue_id)
+        stuck, fired_at = held_long.get(queue_id, (0, None))
         figures_of = QueueFigures(
             id=queue_id,
             name=row.queue,
@@ -281,8 +281,8 @@ def _read_queues(
             paused_by=who.get(row.queue),
             overdue_for=since(overdue.get(queue_id), now),
             shovelled_before=since(shovels.get(queue_id), now),
-            stuck=long.messages if long else 0,
-            stuck_for=since(long.fired_at, now) if long else None,
+            stuck=stuck,
+            stuck_for=since(fired_at, now),
             quarantined=tuple(torn[queue_id]),
             causes=why[queue_id],
             lag=lags.of_row(row, behind.get(queue_id, 0)) if about.root_id else None,

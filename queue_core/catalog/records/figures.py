@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping
 from functools import reduce
 from operator import add
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 from sqlalchemy import (
     BigInteger,
@@ -231,19 +231,11 @@ def read(
     return list(connection.execute(query))
 
 
-class Stuck(NamedTuple):
-    """Stuck messages of one queue."""
-
-    messages: int
-    #: When the first of them was fired, in microseconds since 1970.
-    fired_at: int
-
-
 def stuck(
     connection: Connection, now: int, queues: Mapping[int, QueueSettings], *, everything: bool
-) -> dict[int, Stuck]:
+) -> dict[int, tuple[int, int]]:
     """
-    Return the messages that are in flight for longer than `sweep_after`, by the ids of queues.
+    Return, by queue, how many messages are in flight for longer than `sweep_after`, and since when.
 
     No heartbeat is needed for them, so it also finds those of a process that sent none, and is
     dead. *queues*: the settings of the queues by their ids. *everything*: whether these are all.
@@ -272,5 +264,5 @@ def stuck(
         if not everything or len(alike) > 1:
             query = query.where(dialect.one_of(of_queue, queue_ids))
         for queue_id, messages, fired_at in connection.execute(query):
-            found[queue_id] = Stuck(int(messages), fired_at)
+            found[queue_id] = (int(messages), fired_at)
     return found
