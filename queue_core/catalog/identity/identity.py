@@ -68,7 +68,7 @@ class Identity:
             except StorageUnavailable:
                 return
             if not there:
-                raise self._stranger(known)
+                raise self._stranger()
 
     def verify(self, verified: str | None = None) -> str:
         """
@@ -87,7 +87,7 @@ class Identity:
         self._is_of(known.store)
         token = self._token(known)
         if token is None:
-            raise self._stranger(known)
+            raise self._stranger()
         if known.place != self._place():
             raise StorageUnavailable(
                 f"storage {self._storage.name}: this catalog was copied, moved or restored from a "
@@ -212,7 +212,7 @@ class Identity:
             f"store. To give its messages up, {_ADOPT}"
         )
 
-    def _stranger(self, known: _Known) -> StorageUnavailable:
+    def _stranger(self) -> StorageUnavailable:
         others = self._storage.owners()
         return self._taken(others) if others else StorageUnavailable(self._storage.stranger())
 
