@@ -11,7 +11,6 @@ sideline, and due.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 
 from sqlalchemy import Connection
@@ -39,23 +38,14 @@ from queue_core.values.rows import EMPTY
 ROUND_SLICES = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class Retried:
-    """What a call has done."""
-
-    #: How many messages are back in main.
-    moved: int = 0
-    #: Whether it stopped before all due messages were moved: others had locked them, or the limit.
-    stopped: bool = False
-
-
 def retry(
     catalog: Catalog, queue: QueueInfo, storage_uri: str, limit: int | None = None
-) -> Retried:
+) -> tuple[int, bool]:
     """
-    Move the due messages of a queue to main, at most *limit*, in rounds.
+    Move the due messages of a queue to main, at most *limit*, in rounds; return how many.
 
-    Raises `DamagedSegment` if the queue has an expiry column, and a message cannot be read.
+    Also return whether it stopped before all of them were moved: others had locked them, or the
+    limit. Raises `DamagedSegment` if the queue has an expiry column, and a message cannot be read.
     """
     selection = Selection.parse([queue], storage_uri, eligibility=of_moving)
     rounds = Rounds(catalog, "retry", limit=limit)
@@ -63,7 +53,7 @@ def retry(
         with catalog.read() as connection:
             found = retries.find_due(connection, queue.id, ROUND_SLICES)
         if not found:
-            return Retried(rounds.done)
+            return rounds.done, False
         task_log.prepare()
         ids, shards = [slice_id for slice_id, _ in found], sorted({shard for _, shard in found})
         unexpired: IdSet | None = None
@@ -83,7 +73,7 @@ def retry(
         )
         _, complete = rounds.run(work)
         if not complete or rounds.left == 0:
-            return Retried(rounds.done, stopped=True)
+            return rounds.done, True
 
 
 def _move_due(

@@ -167,12 +167,12 @@ class Retries:
             if not self._claims(queue, every):
                 self.rest(queue.name, every / 4)
                 return 0
-        done = retry(self._catalog, queue, self._storage.uri, limit)
-        if done.stopped and not done.moved:
+        moved, stopped = retry(self._catalog, queue, self._storage.uri, limit)
+        if stopped and not moved:
             self.rest(queue.name, _LOCKED_SECONDS)
         else:
             self._resting.pop((queue.name, None), None)
-        return done.moved
+        return moved
 
     def _claims(self, queue: QueueInfo, every: float) -> bool:
         return self._catalog.write(
