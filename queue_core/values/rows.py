@@ -31,11 +31,6 @@ class Rows:
     bitmap: BitMap | None = None
 
     @staticmethod
-    def span(start: int, stop: int) -> Rows:
-        """Return all rows of a half-open range."""
-        return Rows(start, stop)
-
-    @staticmethod
     def of_bitmap(bitmap: BitMap) -> Rows:
         """Return the rows of a bitmap, as a range if it has no gaps."""
         if not bitmap:

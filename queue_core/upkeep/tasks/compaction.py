@@ -313,7 +313,7 @@ def _merge_rows(catalog: Catalog, storage: Storage, queue: QueueInfo, rows: Neig
         reading = read_plans.build(connection, [current], pairs, storage.uri)
     messages = read_table(reading, kept_columns(current))
     # Row numbers have gaps, and offsets have none.
-    all_rows, oldest = Rows.span(0, messages.num_rows), min(piece.loaded_at for piece in pieces)
+    all_rows, oldest = Rows(0, messages.num_rows), min(piece.loaded_at for piece in pieces)
     whole = replace(pieces[0], rows=all_rows, loaded_at=oldest)
     staged, (repacked,) = repack(storage, current, [RewriteGroup((whole,))], messages)
     faults.point("merge.written")

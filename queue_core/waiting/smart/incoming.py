@@ -169,5 +169,5 @@ def _scan_task(queue: QueueInfo, number: int, staged: Staged) -> ScanTask:
         chunks=tuple(zip(firsts, staged.chunks, strict=True)),
         loaded_at=0,
     )
-    whole = Part(rows=Rows.span(0, staged.rows), attempts=0, fired_at=None)
+    whole = Part(rows=Rows(0, staged.rows), attempts=0, fired_at=None)
     return ScanTask(queue=queue.name, shard=0, segment=source, parts=(whole,))

@@ -12,7 +12,7 @@ from tests.factories import make_segment
 
 
 def piece(shard, size, queue="orders"):
-    part = Part(rows=Rows.span(0, size), attempts=0, fired_at=None)
+    part = Part(rows=Rows(0, size), attempts=0, fired_at=None)
     return ScanTask(queue=queue, shard=shard, segment=make_segment(), parts=(part,), bytes=size)
 
 

@@ -17,7 +17,7 @@ def test_reading_takes_no_more_for_a_larger_segment(tmp_path: Path) -> None:
     peaks = []
     for rows in (500_000, 1_000_000):
         (staged,) = stage(tmp_path, rows, "key")
-        reading = plan_of(tmp_path, staged, Rows.span(0, rows))
+        reading = plan_of(tmp_path, staged, Rows(0, rows))
         with peak_memory() as measured:
             assert sum(batch.num_rows for batch in read(reading)) == rows
         peaks += measured
@@ -28,7 +28,7 @@ def test_reading_takes_no_more_for_a_larger_segment(tmp_path: Path) -> None:
 def test_a_reading_task_fetches_only_the_chunks_of_its_rows(tmp_path: Path) -> None:
     (staged,) = stage(tmp_path, 1_000_000, "key")
     first = staged.chunks[0]
-    reading = plan_of(tmp_path, staged, Rows.span(0, first.rows))
+    reading = plan_of(tmp_path, staged, Rows(0, first.rows))
     # The rest of the file is not even there.
     path = tmp_path / str(staged.location)
     with path.open("r+b") as file:
@@ -39,7 +39,7 @@ def test_a_reading_task_fetches_only_the_chunks_of_its_rows(tmp_path: Path) -> N
 def test_large_messages_are_read_chunk_by_chunk(tmp_path: Path) -> None:
     """Without a bound of bytes, all of them would be joined: 4,096 messages of any size."""
     (staged,) = stage(tmp_path, 64, None, 1 << 20)
-    reading = plan_of(tmp_path, staged, Rows.span(0, 64))
+    reading = plan_of(tmp_path, staged, Rows(0, 64))
     assert max(batch.nbytes for batch in read(reading)) <= CHUNK_BYTES
 
 
@@ -57,7 +57,7 @@ def test_metadata_of_all_rows_is_made_once_for_all_chunks(tmp_path: Path) -> Non
     (staged,) = stage(tmp_path, 400_000, None)
     queues = {
         batch.column("_queue").buffers()[2].address
-        for batch in read(plan_of(tmp_path, staged, Rows.span(0, 400_000)))
+        for batch in read(plan_of(tmp_path, staged, Rows(0, 400_000)))
     }
     assert len(staged.chunks) > 5
     assert len(queues) == 1
@@ -65,10 +65,10 @@ def test_metadata_of_all_rows_is_made_once_for_all_chunks(tmp_path: Path) -> Non
 
 def test_rows_that_are_joined_have_the_metadata_of_their_own_task(tmp_path: Path) -> None:
     (staged,) = stage(tmp_path, 1_000, None)
-    (task,) = plan_of(tmp_path, staged, Rows.span(0, 1_000)).tasks
+    (task,) = plan_of(tmp_path, staged, Rows(0, 1_000)).tasks
     parts = [
-        (Part(rows=Rows.span(0, 3), attempts=0, fired_at=None),),
-        (Part(rows=Rows.span(7, 9), attempts=2, fired_at=1_000_000),),
+        (Part(rows=Rows(0, 3), attempts=0, fired_at=None),),
+        (Part(rows=Rows(7, 9), attempts=2, fired_at=1_000_000),),
         (Part(rows=make_rows(20, 22), attempts=1, fired_at=2_000_000),),
         (
             Part(rows=make_rows(31, 33), attempts=5, fired_at=None),
@@ -81,7 +81,7 @@ def test_rows_that_are_joined_have_the_metadata_of_their_own_task(tmp_path: Path
         )
         for at, some in enumerate(parts)
     ]
-    plan = plan_of(tmp_path, staged, Rows.span(0, 1_000))
+    plan = plan_of(tmp_path, staged, Rows(0, 1_000))
 
     (joined,) = read(replace(plan, tasks=tuple(tasks)))
 

@@ -69,7 +69,7 @@ def test_a_segment_without_a_file_has_a_name_too():
 
 
 def test_a_plan_counts_its_rows_and_hides_its_storage():
-    part = Part(rows=Rows.span(0, 4), attempts=0, fired_at=None)
+    part = Part(rows=Rows(0, 4), attempts=0, fired_at=None)
     task = ScanTask(queue="orders", shard=0, segment=make_segment(), parts=(part, part))
     plan = ReadPlan(storage="s3://user:secret@bucket", schema=b"", tasks=(task,))
 

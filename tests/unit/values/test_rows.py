@@ -96,7 +96,7 @@ def test_the_bytes_of_rows_are_the_portable_roaring_format():
 
 
 def test_an_empty_span_has_no_rows():
-    rows = Rows.span(3, 3)
+    rows = Rows(3, 3)
 
     assert not rows
     assert rows.numbers().tolist() == []

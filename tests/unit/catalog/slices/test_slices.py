@@ -15,6 +15,6 @@ def test_each_column_is_read_into_the_field_of_its_name():
     found = _slice(tuple(row.values()))
 
     assert (found.magazine, found.damaged) == (Magazine.SIDELINE, True)
-    assert found.rows == Rows.span(row["row_start"], row["row_stop"])
+    assert found.rows == Rows(row["row_start"], row["row_stop"])
     same = {field.name for field in fields(Slice)} - {"magazine", "damaged", "rows", "unmapped"}
     assert {name: getattr(found, name) for name in same} == {name: row[name] for name in same}
