@@ -20,7 +20,7 @@ from dataclasses import replace
 import numpy as np
 from sqlalchemy import Connection
 
-from queue_core.catalog import queue_changes, queues
+from queue_core.catalog import queues
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.records import acts, progress
 from queue_core.catalog.records.publications import claim
@@ -256,11 +256,11 @@ def _mergeable(connection: Connection, queue: QueueInfo, shards: Iterable[int]) 
     """Return rows of a queue's log, if it has one, that are worth merging."""
     if queue.settings.log is None:
         return []
-    readers = queue_changes.subscriptions(connection, queue.id)
-    settings = [queues.by_id(connection, reader).settings for reader in readers]
+    readers = queues.subscriptions_to(connection, queue.id)
     # What a reader takes from a row expires with the oldest message.
-    expiries = [each.shortest_expiry for each in settings if each.shortest_expiry is not None]
-    age = min((int(expiry * 1e6 * AGE) for expiry in expiries), default=log_merging.MINUTE)
+    expiries = [reader.settings.shortest_expiry for reader in readers]
+    ages = (int(each * 1e6 * AGE) for each in expiries if each is not None)
+    age = min(ages, default=log_merging.MINUTE)
     return [
         rows
         for shard in shards
