@@ -102,7 +102,8 @@ def fire(
         if fired.ticket is not None or fired.stalled or fired.locked is not None:
             break
     catalog.timings.flush(catalog.write)
-    return fired
+    # Beside suspects, this was one part of what waits.
+    return replace(fired, more=True) if found.suspects else fired
 
 
 @dataclass(frozen=True, slots=True)
