@@ -9,7 +9,7 @@ import tempfile
 import threading
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -74,13 +74,16 @@ class Postgres:
         main = psutil.Process(self._server.get_pid())
         main.suspend()
         processes = [main, *main.children(recursive=True)]
+        # A child may end at the same moment.
         for process in processes[1:]:
-            process.suspend()
+            with suppress(psutil.NoSuchProcess):
+                process.suspend()
         try:
             yield
         finally:
             for process in reversed(processes):
-                process.resume()
+                with suppress(psutil.NoSuchProcess):
+                    process.resume()
 
     def stop(self, mode: str = "fast") -> None:
         """Stop the server; *mode* ``immediate`` lets it recover as after a crash."""
