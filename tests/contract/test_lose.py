@@ -412,6 +412,20 @@ def test_compaction_mixes_no_suspects_with_others(store):
     audit(store)
 
 
+def test_a_firing_of_suspects_says_that_there_are_others(store):
+    """A pool looks again at once."""
+    queue = make_queue(store)
+    queue.load(orders(40))
+    fire(queue, start(store), 20)
+    start(store)
+
+    for count, found in ((5, 5), (100, 10), (100, 5)):
+        firing = queue.fire(count, selector="number >= 0")
+        assert (len(firing), firing.more) == (found, True)
+        queue.delete(firing)
+    assert len(queue.fire(100, selector="number >= 0")) == 20
+
+
 # --- pools ----------------------------------------------------------------------------------------
 
 
