@@ -348,7 +348,7 @@ class PoolLife:
 
     @property
     def _is_hindered(self) -> bool:
-        """Whether an outage, limits or a breaker keep messages, or suspects wait for others."""
+        """Whether an outage, limits or a breaker keep messages, or suspects need empty hands."""
         return any(
             source.trouble.error is not None or source.refused_for is not None
             for dispatcher, source in self._sources.items()

@@ -126,7 +126,8 @@ class SliceScan:
         return [(piece, rows) for piece, rows in matching if rows]
 
     def _key(self, piece: Slice, conditions: tuple[Condition, ...]) -> Hashable:
-        # With the time of loading, so is a segment, even in a copy that was put back.
+        # The time of loading tells a segment from another one with its number, even in a copy that
+        # was put back.
         return self.created[piece.queue_id], piece.segment_id, piece.loaded_at, conditions
 
     def _read(self, taken: Sequence[Taken], which: list[int], columns: Collection[str]) -> pa.Table:

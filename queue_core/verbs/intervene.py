@@ -217,7 +217,7 @@ def _waiting(
         taken = take_fitting(connection, queue, request, chosen) or []
     else:
         taken = acquire(connection, request, "wait", chosen).taken
-    # A horizon leaves those that were moved since.
+    # Those that were moved since the horizon stay as they are.
     return by_horizon(taken, request)
 
 
