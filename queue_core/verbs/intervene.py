@@ -24,7 +24,6 @@ from queue_core.catalog.holders import abandoned, holders
 from queue_core.catalog.holders.consumers import DEAD_AFTER_SECONDS, DELETES_ON_COMMIT, ack_of
 from queue_core.catalog.identity import clock
 from queue_core.catalog.records import failures, task_log
-from queue_core.catalog.records.failures import Prepared
 from queue_core.catalog.records.task_log import Moves
 from queue_core.catalog.slices import id_map
 from queue_core.catalog.slices.changes import Changes
@@ -120,11 +119,9 @@ def intervene(catalog: Catalog, queue: QueueInfo, intervention: Intervention) ->
         del found
         before, left = rounds.done, []
         for part in parts:
-            prepared = _prepared(intervention, part)
+            _pack(intervention, part)
             _, these = rounds.run(
-                partial(
-                    _change, queue=queue, intervention=intervention, part=part, prepared=prepared
-                )
+                partial(_change, queue=queue, intervention=intervention, part=part)
             )
             if len(these) < len(part.ids):
                 left.append((part.ids - these).numbers())
@@ -135,11 +132,7 @@ def intervene(catalog: Catalog, queue: QueueInfo, intervention: Intervention) ->
 
 
 def _change(
-    connection: Connection,
-    queue: QueueInfo,
-    intervention: Intervention,
-    part: RoundPart,
-    prepared: Prepared | None,
+    connection: Connection, queue: QueueInfo, intervention: Intervention, part: RoundPart
 ) -> tuple[int, IdSet]:
     """Change the messages of a part that are in the right state; return how many, and which."""
     if intervention.act is Act.RELOAD:
@@ -148,13 +141,8 @@ def _change(
         taken = _waiting(connection, queue, intervention, part)
         carry_out(connection, queue, _MOVES[intervention.act], taken)
     if taken and intervention.act is Act.SIDELINE:
-        if prepared is not None and prepared.are_of(taken):
-            kinds = {intervention.kind: prepared.messages}
-            shard = failures.shard_of(taken)
-            failures.store(connection, queue.id, None, prepared.arrow, shard, kinds)
-        else:
-            kind, reason = intervention.kind, intervention.reason
-            failures.record_same(connection, queue.id, taken, kind, reason)
+        kind, reason = intervention.kind, intervention.reason
+        failures.record_same(connection, queue.id, taken, kind, reason)
     if intervention.is_by_age:
         clock.confirm(connection)
     changed = sum(len(rows) for _, rows in taken)
@@ -175,7 +163,7 @@ def find(connection: Connection, queue: QueueInfo, intervention: Intervention) -
     return having(_not_anew(intervention, held), located)
 
 
-def _prepared(intervention: Intervention, part: RoundPart) -> Prepared | None:
+def _pack(intervention: Intervention, part: RoundPart) -> None:
     """
     Pack what the transaction will write if all messages of its part are still there.
 
@@ -185,10 +173,10 @@ def _prepared(intervention: Intervention, part: RoundPart) -> Prepared | None:
     for shard, messages in part.messages.items():
         _note(moves, intervention.act, shard, part.magazine, messages)
     moves.packed()
-    if intervention.act is not Act.SIDELINE or part.attempts is None:
-        return None
-    ids = part.ids.numbers()
-    return failures.prepare(ids, part.attempts, intervention.kind, intervention.reason)
+    if intervention.act is Act.SIDELINE and part.attempts is not None:
+        ids = part.ids.numbers()
+        attempts = np.full(len(ids), part.attempts, np.int32)
+        failures.pack_ids(ids, attempts, intervention.kind, intervention.reason)
 
 
 def _note(moves: Moves, act: Act, shard: int, magazine: Magazine, messages: int) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, TypeAlias
 
@@ -46,34 +45,13 @@ FAILURES = "failures"
 _INSERT = insert(failures).inline()
 
 
-@dataclass(frozen=True, slots=True)
-class Prepared:
-    """Failures of messages for one reason, packed before the transaction that records them."""
-
-    messages: int
-    #: How often each of them had failed before.
-    attempts: int
-    arrow: bytes
-
-    def are_of(self, moved: Moved) -> bool:
-        """Return whether these are the failures of *moved*, which are some of the messages."""
-        complete = sum(len(rows) for _, rows in moved) == self.messages
-        return complete and all(piece.attempts == self.attempts for piece, _ in moved)
-
-
-def prepare(ids: Numbers, attempts: int, kind: str, reason: str | None) -> Prepared:
-    """Pack failures of messages, in order of their ids, for `store`."""
-    packed = _packed(ids, [*_words(len(ids), kind, reason), np.full(len(ids), attempts, np.int32)])
-    return Prepared(len(ids), attempts, packed)
-
-
 def record_same(
     connection: Connection, queue_id: int, moved: Moved, kind: str, reason: str | None
 ) -> None:
     """Store that messages failed for one reason, which nobody held."""
     ids, attempts = _attempts(moved)
     packed = pack_same(connection, ids, attempts, kind, reason)
-    store(connection, queue_id, None, packed, shard_of(moved), {kind: len(ids)})
+    store(connection, queue_id, None, packed, _shard_of(moved), {kind: len(ids)})
 
 
 def record_each(
@@ -102,7 +80,7 @@ def record_each(
     kinds = dict(zip(*(counted.field(n).to_pylist() for n in ("values", "counts")), strict=True))
     columns = [*words, pa.array(attempts)]
     packed = _packed(*_sorted(ids, columns))
-    store(connection, queue_id, consumer_name, packed, shard_of(moved), kinds, at)
+    store(connection, queue_id, consumer_name, packed, _shard_of(moved), kinds, at)
 
 
 def kinds_and_reasons(ids: Any, reasons: pa.Table) -> tuple[pa.ChunkedArray, pa.ChunkedArray]:
@@ -115,7 +93,7 @@ def kinds_and_reasons(ids: Any, reasons: pa.Table) -> tuple[pa.ChunkedArray, pa.
     return kinds.fill_null(REJECTED), texts
 
 
-def shard_of(moved: Moved) -> int:
+def _shard_of(moved: Moved) -> int:
     """Return a shard of some messages, the same for those of the same shards."""
     return min(piece.shard for piece, _ in moved)
 
@@ -128,7 +106,12 @@ def pack_same(
     reason: str | None,
 ) -> bytes:
     """Pack failures for one reason; *attempts*: how often each message had failed before."""
-    ids = id_map.logical(connection, ids)
+    return pack_ids(id_map.logical(connection, ids), attempts, kind, reason)
+
+
+def pack_ids(ids: Numbers, attempts: npt.NDArray[np.int32], kind: str, reason: str | None) -> bytes:
+    """Do the same by message ids. Whoever knows them before a transaction packs them first."""
+    ids, (attempts,) = _sorted(ids, [attempts])
     return _packed_same(ids.tobytes(), attempts.tobytes(), kind, reason)
 
 
@@ -200,12 +183,12 @@ def forget(connection: Connection, until: Mapping[int, int]) -> None:
         connection.execute(delete(failures).where(here, failures.c.failed_at < time))
 
 
-# A transaction that is tried again finds them here.
+# A transaction that is tried again, or for which they were packed before, finds them here.
 @lru_cache(maxsize=1)
 def _packed_same(ids: bytes, attempts: bytes, kind: str, reason: str | None) -> bytes:
     numbers = np.frombuffer(ids, np.int64)
     columns = [*_words(len(numbers), kind, reason), pa.array(np.frombuffer(attempts, np.int32))]
-    return _packed(*_sorted(numbers, columns))
+    return _packed(numbers, columns)
 
 
 def _words(count: int, *texts: str | None) -> list[pa.DictionaryArray]:
