@@ -22,9 +22,8 @@ from queue_core.catalog.damage import decoding
 from queue_core.catalog.holders import named_locks
 from queue_core.catalog.record_tables import task_log
 from queue_core.catalog.records import schedule, task_runs
-from queue_core.catalog.slices.slice_batches import SliceBatch
 from queue_core.values.ipc import pack, unpack
-from queue_core.values.model import Magazine, QueueInfo
+from queue_core.values.model import QueueInfo
 from queue_core.values.schema import TIMESTAMP
 from queue_core.values.views import MOVED, REPORTS
 
@@ -57,14 +56,8 @@ class Moves:
     def __init__(self) -> None:
         self._counts: dict[tuple[int | None, str, str | None], int] = defaultdict(int)
 
-    def add_all(self, batch: SliceBatch, to: Magazine) -> None:
-        """Count the messages of some slices that go to a magazine."""
-        target = to.name.lower()
-        for (_, source, shard), range in batch.by_shard():
-            self.count(shard, batch[range].messages, Magazine(source).name.lower(), target)
-
     def count(self, shard: int | None, messages: int, source: str, target: str | None) -> None:
-        """Count moves from or to something other than a magazine."""
+        """Count messages of a shard that go from one place to another; *target* None: for good."""
         self._counts[shard, source, target] += messages
 
     def __len__(self) -> int:

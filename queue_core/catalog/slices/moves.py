@@ -34,6 +34,11 @@ class Move(NamedTuple):
         to = None if self.to is None else self.to.name.lower()
         moves.count(shard, messages, source.name.lower(), self.place or to)
 
+    def note_all(self, moves: Moves, batch: SliceBatch) -> None:
+        """Note all messages of some slices."""
+        for (_, source, shard), range in batch.by_shard():
+            self.note(moves, shard, Magazine(source), batch[range].messages)
+
     def values(self, now: int) -> dict[str, Any]:
         """Return what the slices get with their new places."""
         if self.to is Magazine.MAIN:
@@ -76,8 +81,7 @@ def carry_out(
         else:
             changes.move(piece, rows, move.to, move.counter, **move.values(now or 0))
     if whole:
-        for (_, source, shard), range in whole.by_shard():
-            move.note(moves, shard, Magazine(source), whole[range].messages)
+        move.note_all(moves, whole)
     # Packed before the first write, for which others may have to wait.
     moves.packed()
     if whole and move.to is None:

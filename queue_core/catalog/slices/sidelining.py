@@ -10,11 +10,14 @@ from queue_core.catalog.holders.consumers import names_of
 from queue_core.catalog.records import failures
 from queue_core.catalog.records.task_log import Moves
 from queue_core.catalog.slices.changes import Changes
+from queue_core.catalog.slices.moves import Move
 from queue_core.catalog.slices.slice_batches import NULL, SliceBatch
 from queue_core.values.due import NEVER, due_after
 from queue_core.values.failure_kinds import DELIVERIES, KILLED
 from queue_core.values.model import Magazine, QueueInfo
 from queue_core.values.settings import QueueSettings
+
+_SWEPT = Move(Magazine.SIDELINE, "swept", "sweep")
 
 
 def set_aside(
@@ -43,14 +46,14 @@ def set_aside(
     # Packed before the first write, for which others may have to wait.
     failed = _failed(connection, batch, kind, reason)
     moves = Moves()
-    moves.add_all(batch, Magazine.SIDELINE)
+    _SWEPT.note_all(moves, batch)
     moves.packed()
-    changes.move_all(batch, Magazine.SIDELINE, "swept", due_at=due_at[of.reshape(-1)])
+    changes.move_all(batch, Magazine.SIDELINE, _SWEPT.counter, due_at=due_at[of.reshape(-1)])
     changes.apply(connection, now)
     shard = int(batch.shard.min())
     for name, packed, count in failed:
         failures.store(connection, queue.id, name, packed, shard, {kind: count}, now)
-    moves.record(connection, queue.id, "sweep", now)
+    moves.record(connection, queue.id, _SWEPT.task, now)
     return len(moves)
 
 
