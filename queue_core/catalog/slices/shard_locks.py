@@ -83,22 +83,6 @@ def _backlogs(loads: FromClause, locks: FromClause, counts: FromClause) -> Selec
     )
 
 
-_OF_QUEUES = (
-    _backlogs(shards, shard_locks, counters)
-    .select_from(shard_totals)
-    .where(
-        dialect.one_of_given(shard_locks.c.queue_id, "these"),
-        shard_locks.c.magazine == bindparam("in"),
-    )
-    .order_by(shard_locks.c.queue_id, shard_locks.c.shard)
-)
-#: The statements that read backlogs: of all shards, and with True, of some.
-_READING = {
-    False: _OF_QUEUES,
-    True: _OF_QUEUES.where(dialect.one_of_given(shard_locks.c.shard, "at")),
-}
-
-
 @lru_cache(maxsize=16)
 def _reading(
     database: dialect.Dialect,
@@ -114,17 +98,21 @@ def _reading(
     For a list of queues, PostgreSQL would plan it anew each time, which takes longer than to run it
     for one; so unless there are *several*, the queue is no list.
     """
+    each: FromClause = shard_locks
     if not database.keeps_versions:
-        query = _READING[some]
+        query = _backlogs(shards, shard_locks, counters).select_from(shard_totals)
+        here = dialect.one_of_given(each.c.queue_id, "these")
+        query = query.where(here, each.c.magazine == bindparam("in"))
     else:
         one = queues.c.id == bindparam("these", type_=queues.c.id.type)
         here = dialect.one_of_given(queues.c.id, "these") if several else one
         source, rows, each = side_by_side(here, bindparam("in"), lock=lock)
         query = _backlogs(*rows).select_from(source)
-        if some:
-            query = query.where(dialect.one_of_given(each.c.shard, "at"))
-        if not lock:
-            query = query.order_by(each.c.queue_id, each.c.shard)
+    if some:
+        query = query.where(dialect.one_of_given(each.c.shard, "at"))
+    # Rows that are locked one after the other come in this order by themselves.
+    if not lock or not database.keeps_versions:
+        query = query.order_by(each.c.queue_id, each.c.shard)
     return query if suspects is None else query.add_columns(suspects.label("suspects"))
 
 
