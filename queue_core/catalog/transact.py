@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from functools import partial
+from time import sleep
 from typing import TypeVar
 
 from sqlalchemy import Connection
@@ -60,7 +60,6 @@ class Rounds:
         guard: Called first in each round.
         limit: The most messages of all rounds; None: no limit.
         rate: The most messages per second; None: no limit.
-        pause: Waits a number of seconds.
         late: As in `Catalog.write`.
     """
 
@@ -72,7 +71,6 @@ class Rounds:
         *,
         limit: int | None = None,
         rate: float | None = None,
-        pause: Callable[[float], object] = time.sleep,
         late: bool = False,
     ) -> None:
         self._catalog = catalog
@@ -80,7 +78,6 @@ class Rounds:
         self._guard = guard
         self._limit = limit
         self._rate = rate
-        self._pause = pause
         self._late = late
         self._last: int | None = None
         #: How many messages all rounds have changed.
@@ -96,7 +93,7 @@ class Rounds:
         if self._last is not None:
             self._catalog.give_way()
             if self._rate is not None:
-                self._pause(self._last / self._rate)
+                sleep(self._last / self._rate)
 
         def noted(connection: Connection) -> tuple[int, Result]:
             count, result = work(connection)

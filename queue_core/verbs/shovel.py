@@ -10,8 +10,6 @@ Crash before a commit: the round's messages are still in the sideline.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass, replace
@@ -93,12 +91,7 @@ class Shovelful:
         )
 
 
-def shovel(
-    catalog: Catalog,
-    queue: QueueInfo,
-    shovelful: Shovelful,
-    pause: Callable[[float], object] = time.sleep,
-) -> int:
+def shovel(catalog: Catalog, queue: QueueInfo, shovelful: Shovelful) -> int:
     """
     Move messages back to main, each shard in its order; return how many.
 
@@ -123,9 +116,7 @@ def shovel(
     whole = not chosen and (limit is None or waiting.messages <= limit)
 
     def move(request: FireRequest) -> int:
-        rounds = Rounds(
-            catalog, "shovel", limit=limit, rate=shovelful.rate, pause=pause, late=are_brief()
-        )
+        rounds = Rounds(catalog, "shovel", limit=limit, rate=shovelful.rate, late=are_brief())
         if whole and _move_whole(rounds, queue, request, most):
             return rounds.done
         if candidates is not None and shovelful.rate is None:

@@ -116,13 +116,14 @@ def test_what_was_fired_too_often_stays_for_good(store):
     assert numbers_of(queue.browse()) == [0], "it was fired too often, and waits for a sweep"
 
 
-def test_what_comes_aside_during_a_shovel_is_left_to_the_next(store):
+def test_what_comes_aside_during_a_shovel_is_left_to_the_next(store, monkeypatch):
     queue = with_sidelined(store, 4)
 
     def fails_meanwhile(_):
         queue.sideline(queue.fire("all"))
 
-    assert shovel(store.catalog, queue.info, Shovelful(rate=1.0), fails_meanwhile) == 4
+    monkeypatch.setattr("queue_core.catalog.transact.sleep", fails_meanwhile)
+    assert shovel(store.catalog, queue.info, Shovelful(rate=1.0)) == 4
     assert aside(queue) == [0, 1, 2, 3]
 
 
@@ -138,7 +139,7 @@ def test_an_impossible_limit_or_rate_is_refused(store, wrong):
 # --- how fast -------------------------------------------------------------------------------------
 
 
-def test_a_rate_moves_a_seconds_worth_at_a_time(store):
+def test_a_rate_moves_a_seconds_worth_at_a_time(store, monkeypatch):
     queue = with_sidelined(store, 10)
     pauses, there = [], []
 
@@ -146,10 +147,11 @@ def test_a_rate_moves_a_seconds_worth_at_a_time(store):
         pauses.append(seconds)
         there.append(len(aside(queue)))
 
-    assert shovel(store.catalog, queue.info, Shovelful(rate=4.0, limit=9), pause) == 9
+    monkeypatch.setattr("queue_core.catalog.transact.sleep", pause)
+    assert shovel(store.catalog, queue.info, Shovelful(rate=4.0, limit=9)) == 9
     assert (pauses, there) == ([1.0, 1.0], [6, 2])
     queue.sideline(queue.fire("all"))
-    assert shovel(store.catalog, queue.info, Shovelful(rate=0.5, limit=2), pause) == 2
+    assert shovel(store.catalog, queue.info, Shovelful(rate=0.5, limit=2)) == 2
     assert pauses[2:] == [2.0]
 
 

@@ -138,7 +138,7 @@ _OTHERS = (
     _of(
         "a shovel has no rate",
         "queue_core/catalog/transact",
-        "                self._pause(self._last / self._rate)\n",
+        "                sleep(self._last / self._rate)\n",
         "                pass\n",
         "shovel",
     ),
