@@ -226,10 +226,9 @@ def attach(connection: Connection, queue: QueueInfo, start: logs.Start) -> None:
     """
     Let a detached subscription read its log again, from a place on, but not before its own.
 
-    Raises `BadOption` if it is not detached.
+    Raises `BadOption` if it is not detached, or if there is no log any more.
     """
-    root = by_id(connection, queue.root)
-    hold(connection, root)
+    root = held_root(connection, queue, log=True)
     places = logs.places(connection, root.id, start)
     here = (shard_locks.c.queue_id == queue.id, shard_locks.c.magazine == int(Magazine.MAIN))
     connection.execute(select(shard_locks.c.shard).where(*here).with_for_update()).all()

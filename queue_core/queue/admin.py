@@ -277,7 +277,7 @@ class QueueAdmin:
                 that another subscription to the same queue, given by its name, has not taken in.
 
         Raises:
-            BadOption: The queue is not detached, or *start* cannot be understood.
+            BadOption: The queue is not detached, the log is gone, or *start* cannot be understood.
             NoSuchQueue: The queue was dropped.
             QueueDeactivated: The queue whose log it reads is deactivated.
         """

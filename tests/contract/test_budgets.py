@@ -238,6 +238,21 @@ def test_an_attached_one_goes_on_where_the_log_lets_it(store):
     in_order(store)
 
 
+def test_a_log_that_has_ended_is_not_read_again(store, topic):
+    reader = store.subscribe("billing", to="orders")
+    reader.admin.detach()
+    topic.admin.change_settings(log=None)
+
+    for start in ("earliest", "latest"):
+        with pytest.raises(BadOption, match="queue 'orders' has no log"):
+            reader.admin.attach(start)
+    topic.admin.change_settings(log="1 hour")
+    reader.admin.attach()
+    topic.load(orders(2))
+    assert drained(reader) == [0, 1]
+    in_order(store)
+
+
 def test_what_cannot_be(store, topic):
     with pytest.raises(BadOption, match="no subscription"):
         topic.admin.detach()
