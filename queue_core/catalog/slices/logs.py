@@ -180,12 +180,10 @@ def places(connection: Connection, queue_id: int, start: Start) -> dict[int, int
                 f"queue {start.name!r} reads the log of another queue, so that its place says "
                 "nothing here; name a subscription to the same queue"
             )
-        here = shard_locks.c.queue_id == start.id, shard_locks.c.magazine == int(Magazine.MAIN)
-        query = select(shard_locks.c.shard, shard_locks.c.cursor).where(*here)
-        cursors = {row.shard: row.cursor for row in connection.execute(query)}
-        if not cursors:
+        there = cursors(connection, start.id)
+        if not there:
             raise NoSuchQueue(f"queue {start.name!r} was dropped, so that its place is not known")
-        return {shard: max(cursor, first[shard]) for shard, cursor in cursors.items()}
+        return {shard: max(each.cursor, first[shard]) for shard, each in there.items()}
     last = {row.shard: row.logged for row in connection.execute(_SIZES, {"queue": queue_id})}
     if start == "latest":
         return last
@@ -257,7 +255,7 @@ class Cursor(NamedTuple):
 
 
 def cursors(connection: Connection, queue_id: int) -> dict[int, Cursor]:
-    """Return the cursors of a queue by shards, which the transaction has locked."""
+    """Return the cursors of a queue by shards."""
     query = select(shard_locks.c.shard, *(shard_locks.c[name] for name in Cursor._fields))
     here = shard_locks.c.queue_id == queue_id, shard_locks.c.magazine == int(Magazine.MAIN)
     return {row.shard: Cursor(*row[1:]) for row in connection.execute(query.where(*here))}
