@@ -219,7 +219,7 @@ def _reload(
         )
         held = fetch(connection, *where, given=given, lock="wait")
     else:
-        here = (*in_queue(queue.id, part.magazine), *within(part.within))
+        here = (*in_queue(queue.id, part.magazine), *within(*part.within))
         of_holder = _holder(connection, queue, intervention)
         where = (*here, *of_segments(located.segments), *IN_FLIGHT, *of_holder)
         held = fetch(connection, *where, lock="wait")
