@@ -276,7 +276,7 @@ def check_unread(connection: Connection, queue: QueueInfo, *where: ColumnElement
     if names:
         raise BadOption(
             f"queue {queue.name!r} has subscriptions or clones, which need its messages: "
-            f"{listed(names).replace(',', ', ')}; drop them first"
+            f"{listed(names, spaced=True)}; drop them first"
         )
 
 

@@ -66,7 +66,7 @@ def find(connection: Connection, name: str) -> QueueInfo:
 def absent(connection: Connection, name: str) -> NoSuchQueue:
     """Return the error that there is no queue *name*, with the nearest name."""
     known = connection.scalars(select(queues.c.name).where(SHOWN)).all()
-    near = listed(near_first(name, known)).replace(",", ", ")
+    near = listed(near_first(name, known), spaced=True)
     there = f"{nearest(name, known) or '.'} Queues: {near}" if known else "; it has no queues yet"
     if (whole := name.removesuffix(SIDELINE_SUFFIX)) != name and whole in known:
         hint = f", only queue {whole!r} with its sideline; use {whole!r} here"

@@ -124,11 +124,11 @@ def is_kind(name: str) -> bool:
     return _KIND.fullmatch(name) is not None
 
 
-def listed(names: Sequence[str], *, quoted: bool = False) -> str:
+def listed(names: Sequence[str], *, quoted: bool = False, spaced: bool = False) -> str:
     """Return names for a message: all of a few, and the first of many with the number of others."""
     shown = [repr(name) if quoted else name for name in names[:_SHOWN]]
     others = len(names) - len(shown)
-    comma = ", " if quoted else ","
+    comma = ", " if quoted or spaced else ","
     return comma.join(shown) + (f" and {others:,} more" if others else "")
 
 

@@ -88,7 +88,7 @@ def _check(connection: Connection, queue: QueueInfo, held: SliceBatch, *, force:
         names = names_of(connection, np.unique(flying.consumer_id).tolist())
         raise BadOption(
             f"{flying.messages:,} messages of queue {queue.name!r} are in flight, with "
-            f"{listed(sorted(names.values())).replace(',', ', ')}; wait until they are settled, or "
+            f"{listed(sorted(names.values()), spaced=True)}; wait until they are settled, or "
             "use force=True to take them away"
         )
 

@@ -128,6 +128,7 @@ def test_of_many_names_a_few_are_listed_and_near_ones_first():
     assert listed(near_first("ordrs", known)) == (
         "orders,borders,payments-000,payments-001,payments-002 and 497 more"
     )
+    assert listed(["a", "b"] * 600, spaced=True) == "a, b, a, b, a and 1,195 more"
     assert near_first("zebra", ["b", "a"]) == ["a", "b"]
 
 
