@@ -124,19 +124,17 @@ def still_there(connection: Connection, queue: QueueInfo) -> QueueInfo:
     row = connection.execute(_SHAPE, {"queue": queue.id}).first()
     if row is None:
         raise dropped(queue)
-    try:
-        check_unchanged(connection, queue, tuple(row))
-    except QueueChanged as changed:
-        return changed.queue
-    return queue
+    return queue if tuple(row) == _shape(queue) else present(connection, queue)
 
 
 def as_they_are(connection: Connection, known: Sequence[QueueInfo]) -> tuple[list[QueueInfo], int]:
     """Return queues as `as_it_is` does, and the time; one statement, if nothing changed."""
     rows = connection.execute(_SHAPES, {"these": [queue.id for queue in known]}).all()
     shapes = {row.id: (row.schema_version, row.settings) for row in rows}
-    same = [queue if shapes.get(queue.id) == _shape(queue) else None for queue in known]
-    found = [queue or as_it_is(connection, old) for queue, old in zip(same, known, strict=True)]
+    found = [
+        queue if shapes.get(queue.id) == _shape(queue) else as_it_is(connection, queue)
+        for queue in known
+    ]
     return found, int(rows[0].now) if rows else dialect.read_clock(connection)
 
 
