@@ -138,12 +138,9 @@ def as_they_are(connection: Connection, known: Sequence[QueueInfo]) -> tuple[lis
     return found, int(rows[0].now) if rows else dialect.read_clock(connection)
 
 
-def check_unchanged(
-    connection: Connection, queue: QueueInfo, shape: tuple[int, str] | None
-) -> None:
+def check_unchanged(connection: Connection, queue: QueueInfo, shape: tuple[int, str]) -> None:
     """Raise `QueueChanged` if its row has another version of the schema, or other settings."""
-    # A queue that is gone has no row.
-    if shape is not None and shape != _shape(queue):
+    if shape != _shape(queue):
         raise QueueChanged(present(connection, queue))
 
 
