@@ -228,10 +228,11 @@ def attach(connection: Connection, queue: QueueInfo, start: logs.Start) -> None:
 
     Raises `BadOption` if it is not detached, or if there is no log any more.
     """
+    here = (shard_locks.c.queue_id == queue.id, shard_locks.c.magazine == int(Magazine.MAIN))
+    locking = select(shard_locks.c.shard).where(*here).order_by(shard_locks.c.shard)
+    connection.execute(locking.with_for_update()).all()
     root = held_root(connection, queue, log=True)
     places = logs.places(connection, root.id, start)
-    here = (shard_locks.c.queue_id == queue.id, shard_locks.c.magazine == int(Magazine.MAIN))
-    connection.execute(select(shard_locks.c.shard).where(*here).with_for_update()).all()
     own = logs.cursors(connection, queue.id)
     if any(each.cursor_end for each in own.values()):
         raise BadOption(f"queue {queue.name!r} is a replay or a clone, which cannot be attached")
