@@ -87,7 +87,6 @@ class Catalog:
         self.url = url
         self.engine = connections.borrow(self, url, idle)
         self._dialect = dialect.of(self.engine)
-        self._random = random.Random()
         #: The file of a catalog on SQLite; None on a server.
         self.file = self._dialect.file_of(self.engine)
         self._reserve = Reserve(self.file)
@@ -163,7 +162,7 @@ class Catalog:
                     # If an interrupt has kept the block from ending, its traceback keeps the locks.
                     transaction.gen.close()
                 pause = LATE_PAUSE_SECONDS if begins_late else PAUSE_SECONDS * 2**attempt
-                time.sleep(self._random.uniform(0, pause))
+                time.sleep(random.uniform(0, pause))
         finally:
             if reliefs:
                 self._regain()
