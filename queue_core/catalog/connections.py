@@ -57,7 +57,7 @@ def borrow(user: object, url: str, idle: int) -> Engine:
         shared = _pools.get((url, idle))
         if shared is None:
             engine = dialect.connect(url, idle)
-            if not dialect.of(engine).shares_pool:
+            if dialect.of(engine).file_of(engine) is not None:
                 return engine
             shared = _pools[url, idle] = _SharedPool(engine)
         shared.users.add(user)

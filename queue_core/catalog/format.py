@@ -64,9 +64,9 @@ def prepare(
     """
     there = _tables(connection)
     if facts.name not in there:
-        strange = (
-            there & metadata.tables.keys() if dialect.of(connection).shares_database else there
-        )
+        # A server's database may hold tables of other programs.
+        in_file = dialect.of(connection).file_of(connection.engine) is not None
+        strange = there if in_file else there & metadata.tables.keys()
         if strange:
             raise DamagedCatalog(
                 f"catalog {catalog} holds the tables {', '.join(sorted(strange))} and is not an "

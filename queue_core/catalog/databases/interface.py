@@ -57,10 +57,6 @@ class Dialect(ABC):
     name: ClassVar[str]
     #: What the codes of its errors mean.
     errors: ClassVar[ErrorCodes]
-    #: Whether the catalog's database may hold tables of other programs.
-    shares_database: ClassVar[bool]
-    #: Whether the catalogs of a process at one URL share their connections.
-    shares_pool: ClassVar[bool] = False
     #: Whether several transactions can write at the same time.
     writes_in_parallel: ClassVar[bool]
     #: Whether it keeps rows that were changed or removed while an older transaction is open.

@@ -218,8 +218,6 @@ class Postgresql(Dialect):
     """Catalogs in PostgreSQL."""
 
     name = "postgresql"
-    shares_database = True
-    shares_pool = True
     writes_in_parallel = True
     keeps_versions = True
     # A server commits one transaction with notifications after the other: each has a lock of the

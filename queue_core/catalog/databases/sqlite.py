@@ -135,7 +135,6 @@ class Sqlite(Dialect):
     """Catalogs in SQLite. The one transaction that writes has the whole database."""
 
     name = "sqlite"
-    shares_database = False
     writes_in_parallel = False
     # Each writer that waits tries again within it.
     gap_seconds = 1.2 * PAUSE_SECONDS[1]
