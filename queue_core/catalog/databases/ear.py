@@ -16,13 +16,6 @@ from weakref import WeakKeyDictionary
 from sqlalchemy import Engine
 
 
-class Hearer(Protocol):
-    """Somebody who waits in one thread at a time."""
-
-    #: What has come, and was not seen yet.
-    heard: set[str]
-
-
 class Channel(Protocol):
     """What tells of changes."""
 
@@ -38,7 +31,8 @@ class Ear:
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        self._hearers: set[Hearer] = set()
+        #: What has come for each of those who hear, and was not seen yet.
+        self._heard: dict[object, set[str]] = {}
         self._channel: Channel | None = None
         # Whether a thread reads from the channel now.
         self._read = False
@@ -49,43 +43,44 @@ class Ear:
         """Whether its channel has failed; it has no other one."""
         return self._error is not None
 
-    def join(self, hearer: Hearer, connect: Callable[[], Channel]) -> None:
+    def join(self, hearer: object, connect: Callable[[], Channel]) -> None:
         """Let somebody hear what comes from now on; *connect* opens the channel."""
         with self._changed:
             if self._channel is None:
                 self._channel = connect()
-            self._hearers.add(hearer)
+            self._heard[hearer] = set()
 
-    def leave(self, hearer: Hearer) -> None:
+    def leave(self, hearer: object) -> None:
         """Let somebody hear no more, and close the channel after the last one."""
         with self._changed:
-            self._hearers.discard(hearer)
-            if not self._hearers and self._channel is not None:
+            self._heard.pop(hearer, None)
+            if not self._heard and self._channel is not None:
                 self._channel.close()
                 self._channel = None
 
-    def heard_by(self, hearer: Hearer) -> set[str]:
-        """Return what somebody has heard, and has not seen yet."""
-        with self._changed:
-            heard, hearer.heard = hearer.heard, set()
-            return heard
+    def wait(self, hearer: object, end: float) -> set[str]:
+        """
+        Wait until somebody has heard anything, or until *end*; look at least once.
 
-    def wait(self, hearer: Hearer, end: float) -> bool:
-        """Wait until somebody has heard anything, or until *end*; look at least once."""
+        Return what has come and was not seen yet. One thread at a time waits for each hearer.
+        """
         looked = False
         with self._changed:
-            while not hearer.heard:
+            heard = self._heard[hearer]
+            while not heard:
                 if self._error is not None:
                     raise self._error
                 left = end - time.monotonic()
                 if left <= 0 and (looked or self._read):
-                    return False
+                    return set()
                 if self._read:
                     self._changed.wait(left)
                 else:
                     self._hear(max(left, 0.0))
                     looked = True
-            return True
+            seen = set(heard)
+            heard.clear()
+            return seen
 
     def _hear(self, seconds: float) -> None:
         """Read what comes within some seconds, for all; without the lock meanwhile."""
@@ -102,8 +97,8 @@ class Ear:
         finally:
             self._changed.acquire()
             self._read = False
-            for hearer in self._hearers:
-                hearer.heard |= heard
+            for each in self._heard.values():
+                each.update(heard)
             # Another thread has to read from now on.
             self._changed.notify_all()
 

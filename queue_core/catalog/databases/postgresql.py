@@ -70,15 +70,13 @@ class PostgresListener:
     def __init__(self, ear: Ear, connect: Callable[[], Any], queue_ids: QueueIds) -> None:
         self._ear = ear
         self._queue_ids = queue_ids
-        #: The queues of notifications that it has not seen yet; `EVERY` if they name none.
-        self.heard: set[str] = set()
         ear.join(self, lambda: _Notifications(connect()))
 
     def wait(self, seconds: float) -> bool:
         """Wait for a notification; False when *seconds* passed without one."""
         end = time.monotonic() + seconds
-        while self._ear.wait(self, end):
-            if self._concerned_by(self._ear.heard_by(self)):
+        while heard := self._ear.wait(self, end):
+            if self._concerned_by(heard):
                 return True
         return False
 

@@ -499,8 +499,6 @@ class SqliteListener:
         self._driver = driver
         self._queue_ids = queue_ids
         self._ear: Ear | None = None
-        #: What the ear has heard.
-        self.heard: set[str] = set()
         self._commit = self._last_commit()
         self._heard = self._last_notification()
         self._mine = self._last_of_queues()
@@ -519,8 +517,8 @@ class SqliteListener:
                 return False
             if self._ear is None:
                 time.sleep(min(GLANCE_SECONDS, left))
-            elif self._ear.wait(self, time.monotonic() + min(TOUCHED_GLANCE_SECONDS, left)):
-                self._ear.heard_by(self)
+            else:
+                self._ear.wait(self, time.monotonic() + min(TOUCHED_GLANCE_SECONDS, left))
         return True
 
     def close(self) -> None:
