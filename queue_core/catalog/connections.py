@@ -45,6 +45,8 @@ class _SharedPool:
 
 _lock = threading.Lock()
 _pools: dict[tuple[str, int], _SharedPool] = {}
+#: The engines that have ended.
+_ended: WeakSet[Engine] = WeakSet()
 
 
 def borrow(user: object, url: str, idle: int) -> Engine:
@@ -59,6 +61,7 @@ def borrow(user: object, url: str, idle: int) -> Engine:
             engine = dialect.connect(url, idle)
             if dialect.of(engine).file_of(engine) is not None:
                 return engine
+            close_late_ones(engine)
             shared = _pools[url, idle] = _SharedPool(engine)
         shared.users.add(user)
         return shared.engine
@@ -77,13 +80,27 @@ def give_back(user: object, engine: Engine) -> None:
                 if shared.users:
                     return
                 del _pools[key]
-                event.listen(engine, "checkin", _close)
+                _ended.add(engine)
     engine.dispose()
 
 
-def _close(connection: object, record: Any) -> None:
-    if connection is not None:
-        record.close()
+def end(engine: Engine) -> None:
+    """Close the connections of an engine, and those that threads still use once they come back."""
+    _ended.add(engine)
+    engine.dispose()
+
+
+def close_late_ones(engine: Engine) -> None:
+    """
+    Close connections that come back after the end of an engine, such as those of late threads.
+
+    SQLAlchemy would leave them to the garbage collector, and their sessions to the server.
+    """
+
+    @event.listens_for(engine, "checkin")
+    def checked_in(connection: object, record: Any) -> None:
+        if connection is not None and engine in _ended:
+            record.close()
 
 
 def _forget() -> None:

@@ -201,8 +201,9 @@ class Catalog:
         self.engine.dispose()
 
     def own_engine(self) -> Engine:
-        """Return an engine for the same database that nobody else uses; the caller disposes it."""
+        """Return an engine for the same database, for one user, who calls `connections.end`."""
         engine = dialect.connect(self.url)
+        connections.close_late_ones(engine)
         for set_up in self._set_up:
             event.listen(engine, "connect", set_up)
         return engine

@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 from sqlalchemy import Connection, event
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
-from queue_core.catalog import dialect
+from queue_core.catalog import connections, dialect
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.databases.interface import TransactionFailed
 from queue_core.errors import BadOption, BadOutcome, Conflict, IgnisError
@@ -139,8 +139,8 @@ class Transactions:
         return bool(self._open)
 
     def close(self) -> None:
-        """Close the connections."""
-        self._engine.dispose()
+        """Close the connections, and those of late calls after these."""
+        connections.end(self._engine)
 
     def _try(self, batch: PoolBatch, call: _Call, arguments: tuple[Any, ...], ids: pa.Array) -> Any:
         with self._begun(batch, call) as connection:

@@ -56,8 +56,6 @@ _READ_LIMIT = (
 
 #: Older versions do not return to a wait that gets no data, so no limit of a client ends it.
 OLDEST_PSYCOPG = (3, 2, 11)
-#: The number of disposals of the engine when a connection was opened.
-_OPENED = "ignis_opened"
 
 
 def check_driver(engine: Engine, shown: str) -> None:
@@ -105,29 +103,6 @@ def bound_waits(engine: Engine, lock_seconds: float) -> None:
             dbapi_connection.answer_seconds = usual
 
     engine.dialect.do_ping = ping_briefly  # type: ignore[method-assign]
-
-
-def close_late_ones(engine: Engine) -> None:
-    """
-    Close connections that come back after `Engine.dispose`, such as those of threads that are late.
-
-    SQLAlchemy would leave them to the garbage collector, and their sessions to the server.
-    """
-    disposals = 0
-
-    @event.listens_for(engine, "connect")
-    def connected(_: Any, record: Any) -> None:
-        record.info[_OPENED] = disposals
-
-    @event.listens_for(engine, "engine_disposed")
-    def disposed(_: Engine) -> None:
-        nonlocal disposals
-        disposals += 1
-
-    @event.listens_for(engine, "checkin")
-    def checked_in(connection: Any, record: Any) -> None:
-        if connection is not None and record.info.get(_OPENED) != disposals:
-            record.close()
 
 
 def _limit(connection: Any, lock_seconds: float) -> int:

@@ -256,7 +256,6 @@ class Postgresql(Dialect):
             ) from error
         bounded_waits.check_driver(engine, shown)
         bounded_waits.bound_waits(engine, self.busy_seconds)
-        bounded_waits.close_late_ones(engine)
         close_idle_ones(engine)
         event.listen(engine, "checkin", _writable)
         event.listen(engine, "handle_error", _note_end)
