@@ -5,6 +5,7 @@ Runs on executors as well as in plain processes, and reads one chunk at a time.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import cache, partial, reduce
@@ -16,7 +17,6 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from queue_core.errors import DamagedSegment, StorageUnavailable
-from queue_core.segments import trials
 from queue_core.segments.format import decode
 from queue_core.segments.pieces import Layout, Piece, joined, layout_of, repeated_in, without_kept
 from queue_core.segments.storage import AT_ONCE, Storage
@@ -33,6 +33,7 @@ GATHER_BYTES = 1 << 20
 GATHER_MEMORY = 16 << 20
 #: Batches that keep at most this many bytes are counted with all of them.
 _SMALL_BYTES = 4 << 10
+_log = logging.getLogger(__name__)
 
 
 #: Returns some columns of a chunk, by their names, and possibly others. It is given the schema with
@@ -63,7 +64,7 @@ def read(
     them. Reports damage in the storage, and raises `DamagedSegment`.
     """
     storage = Storage.open(plan.storage)
-    trials.begin(storage, plan)
+    _begin_trial(storage, plan)
     layout = layout_of(plan, columns)
     stored = {version: deserialize(data) for version, data in plan.schemas.items()}
     yield from _gathered(_read_tasks(storage, plan.tasks, layout, stored, decoder), layout)
@@ -75,6 +76,37 @@ def read_table(
     """Return the messages of a plan as one table."""
     schema = layout_of(plan, columns).output
     return pa.Table.from_batches(read(plan, columns, decoder), schema=schema)
+
+
+def _begin_trial(storage: Storage, plan: ReadPlan) -> None:
+    """
+    Note in the storage that suspects are about to reach a handler, if they can be read.
+
+    A query that ends in the middle of a batch has perhaps called no handler, and executors have no
+    catalog. The next life of the query counts a loss of suspects only if it finds this note
+    (`queue_core.verbs.abandon`). Otherwise, a query that fails at each start for another reason
+    would accuse innocent messages. The vacuum removes old notes.
+    """
+    # Not after the first messages were decoded: that can end the process, too.
+    if plan.trial is None or not plan.tasks or not _is_there(storage, plan.tasks[0].segment):
+        return
+    try:
+        storage.note_trial(plan.trial)
+    except StorageUnavailable as error:
+        # The messages can be handled all the same.
+        _log.warning("the search for messages that kill cannot go on, because %s", error)
+
+
+def _is_there(storage: Storage, segment: SegmentRef) -> bool:
+    """Return whether a segment is there; raises `StorageUnavailable` if the storage is not."""
+    if segment.data is not None:
+        return True
+    try:
+        with storage.opened(segment.name):
+            return True
+    except DamagedSegment:
+        # Whoever reads it reports that.
+        return False
 
 
 class _Size:

@@ -360,7 +360,7 @@ class ReadPlan:
     #: The schemas of older segments, by queue and version.
     schemas: dict[tuple[str, int], bytes] = field(default_factory=dict)
     tasks: tuple[ScanTask, ...] = ()
-    #: The name of the trial, if the messages are suspects (`queue_core.segments.trials`).
+    #: The name of the trial, if the messages are suspects (`queue_core.segments.reader`).
     trial: str | None = None
 
     def __len__(self) -> int:

@@ -226,7 +226,7 @@ def trial(connection: Connection, held: Sequence[Slice], lives_ago: int = 0) -> 
     """
     Return the name of the trial in which a query hands out the messages of a batch.
 
-    An executor notes it in the storage before it reads them (`queue_core.segments.trials`).
+    An executor notes it in the storage before it reads them (`queue_core.segments.reader`).
     *held* are the slices of its tickets. *lives_ago* is 1 for the trial of the query's last life.
     It is None if other messages than suspects are among them, or if the query settles none. Runs
     within a transaction.
