@@ -13,27 +13,16 @@ from sqlalchemy import ColumnElement, Connection, Engine, Table, select
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
-from queue_core.catalog.databases.expressions import each_of, not_indexed, now, one_of, one_of_given
-from queue_core.catalog.databases.interface import Dialect, StillLocked
+# `x as x` says that x is exported.
+from queue_core.catalog.databases.expressions import each_of as each_of
+from queue_core.catalog.databases.expressions import not_indexed as not_indexed
+from queue_core.catalog.databases.expressions import now as now
+from queue_core.catalog.databases.expressions import one_of as one_of
+from queue_core.catalog.databases.expressions import one_of_given as one_of_given
+from queue_core.catalog.databases.interface import Dialect as Dialect
+from queue_core.catalog.databases.interface import StillLocked as StillLocked
 from queue_core.errors import BadOption
 from queue_core.values.address import masked, masked_query
-
-__all__ = [
-    "after",
-    "Dialect",
-    "StillLocked",
-    "connect",
-    "each_of",
-    "hidden",
-    "insert_new",
-    "not_indexed",
-    "now",
-    "of",
-    "one_of",
-    "one_of_given",
-    "read_clock",
-    "upsert",
-]
 
 _SQLITE = "sqlite:///"
 #: Of a process with several threads, such as a pool or a web service.
