@@ -65,10 +65,6 @@ class Loop:
         if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join(timeout)
 
-    def is_alive(self) -> bool:
-        """Return whether the thread still runs."""
-        return self._thread.is_alive()
-
     def _run(self) -> None:
         wait: float | None = self._first
         outage = OutageLog(_log, {"loop": self._name})

@@ -31,7 +31,7 @@ def test_it_goes_on_after_an_error_and_ends_when_it_is_stopped(caplog):
     assert work.done.wait(PATIENCE)
     loop.stop()
 
-    assert not loop.is_alive()
+    assert not loop._thread.is_alive()
     assert ended == [1]
     messages = [record.getMessage() for record in caplog.records]
     assert messages == ["some work: gone; tried again in 0.02 seconds"]
@@ -52,7 +52,7 @@ def test_its_own_work_may_stop_it():
     loop = Loop("work", lambda: loop.stop())
     loop.start()
     loop._thread.join(PATIENCE)
-    assert not loop.is_alive()
+    assert not loop._thread.is_alive()
 
 
 def test_one_that_never_started_can_be_stopped():
