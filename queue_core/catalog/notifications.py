@@ -1,9 +1,7 @@
 """Wake the threads that wait for a change of the catalog.
 
-PostgreSQL notifies its listeners. SQLite cannot, so each notification counts up a number in the
-header of its file. SQLite also numbers its commits: a waiting thread reads that number from shared
-memory, at no cost to the store, and looks for a notification only after a commit. After a commit
-with a notification, a process touches the file, so that those who wait need not read all the time.
+PostgreSQL notifies its listeners. SQLite cannot, so each notification counts up a number that they
+read, and a process touches the file after the commit: `databases/sqlite.py`.
 
 A transaction of the catalog collects the queues whose waiting threads its commit wakes, and sends
 one notification at its end. On PostgreSQL, it sends it after the commit: a commit with a
