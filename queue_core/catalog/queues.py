@@ -227,12 +227,11 @@ def names(connection: Connection) -> list[str]:
     return found
 
 
-def check_in_use(connection: Connection, queue_ids: Sequence[int]) -> None:
-    """Raise `QueueDeactivated` if one of the queues is deactivated."""
+def check_in_use(connection: Connection, queue_id: int) -> None:
+    """Raise `QueueDeactivated` if a queue is deactivated."""
     given_up = connection.execute(
         select(queues.c.name, queues.c.deactivated_at).where(
-            dialect.one_of(queues.c.id, queue_ids),
-            queues.c.deactivated_at.is_not(None),
+            queues.c.id == queue_id, queues.c.deactivated_at.is_not(None)
         )
     ).first()
     if given_up is not None:
@@ -249,7 +248,7 @@ def hold(connection: Connection, queue: QueueInfo, *, alone: bool = False) -> No
     query = select(queues.c.id).where(queues.c.id == queue.id)
     if connection.execute(query.with_for_update(read=not alone)).first() is None:
         raise dropped(queue)
-    check_in_use(connection, [queue.id])
+    check_in_use(connection, queue.id)
 
 
 def dropped(queue: QueueInfo) -> NoSuchQueue:

@@ -57,7 +57,7 @@ def meet(
         left = sum(len(rows) for _, rows in _waiting(connection, queue, offered, None))
         if left:
             # Nobody fires the rest if the queue was deactivated.
-            queues.check_in_use(connection, [queue.id])
+            queues.check_in_use(connection, queue.id)
         else:
             # They went with the queue if it was dropped.
             queues.still_there(connection, queue)
@@ -119,7 +119,7 @@ def meet_once(
         found = fetch(connection, *in_queue(queue.id, Magazine.MAIN), *WAITING)
         left = sum(len(piece.rows) for piece in found)
         if left:
-            queues.check_in_use(connection, [queue.id])
+            queues.check_in_use(connection, queue.id)
         return left, not left
 
     with WaitLine(catalog, queue, waiters.LOAD, timeout) as line:

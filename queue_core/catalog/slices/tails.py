@@ -140,7 +140,7 @@ def _check_there(
 ) -> None:
     for key in wanted:
         if key not in there:
-            check_in_use(connection, [key[0]])
+            check_in_use(connection, key[0])
             raise ShardGone
 
 

@@ -91,7 +91,7 @@ def read_usage(connection: Connection, queue: QueueInfo) -> Usage:
     if row is None:
         raise dropped(queue)
     if row.deactivated_at is not None:
-        check_in_use(connection, [queue.id])
+        check_in_use(connection, queue.id)
     settings = settings_of(queue.name, row.settings)
     on_fire = settings.has_room_on_fire
     size = 0
