@@ -12,7 +12,6 @@ messages meanwhile, so that suspects need not wait for ever.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -72,30 +71,25 @@ def look(connection: Connection, consumer: Consumer | None, request: FireRequest
 
 def parts(
     connection: Connection, consumer: Consumer | None, request: FireRequest, *, found: bool
-) -> Iterator[SuspectPart]:
-    """Yield the parts of a firing, which are to be tried in turn; none if it must wait."""
+) -> list[SuspectPart]:
+    """Return the parts of a firing, at least one, which are to be tried in turn."""
     if request.magazine is not Magazine.MAIN:
-        yield SuspectPart(request)
-        return
+        return [SuspectPart(request)]
     # A consumer may be lost between the search and the firing.
     others = replace(request, rules=(*request.rules, *suspects.UNSUSPECTED))
     rest = SuspectPart(others, wider=_among_all(request, 0))
     if not found:
-        yield rest
-        return
+        return [rest]
     busy = False
     if isinstance(consumer, HandlingConsumer):
         # What a later life holds would make this one wait.
         check_life(connection, consumer)
         most = suspects.most_held(connection, consumer.id)
         if most:
-            yield SuspectPart(request, waits=True)
-            return
+            return [SuspectPart(request, waits=True)]
         busy = most is not None
-    sizes = suspects.sizes(connection, *eligible(request))
-    for among in sorted(sizes, reverse=True):
-        yield _trial(request, among, busy)
-    yield rest
+    sizes = sorted(suspects.sizes(connection, *eligible(request)), reverse=True)
+    return [*(_trial(request, among, busy) for among in sizes), rest]
 
 
 def _trial(request: FireRequest, among: int, busy: bool) -> SuspectPart:

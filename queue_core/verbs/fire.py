@@ -94,7 +94,7 @@ def fire(
             return Fired()
         if ahead and not line.may_pass(connection, request, ahead):
             return Fired()
-        parts = list(suspects.parts(connection, consumer, request, found=found.suspects))
+        parts = suspects.parts(connection, consumer, request, found=found.suspects)
     firing = _Firing(catalog, consumer, seen, waiter, ahead, waits, reading, found.backlog)
     fired = Fired()
     for part in parts:

@@ -22,7 +22,7 @@ def peek(catalog: Catalog, storage_uri: str, queue: QueueInfo, request: FireRequ
     with catalog.read() as connection:
         found = suspects.look(connection, None, request)
         there_are = found is not None and found.suspects
-        parts = list(suspects.parts(connection, None, request, found=there_are))
+        parts = suspects.parts(connection, None, request, found=there_are)
     for part in parts:
         candidates = find_candidates(catalog, part.searching(part.request))
         with catalog.read() as connection:

@@ -138,15 +138,15 @@ OF_SEVERAL = (
     _of(
         "others overtake a suspect of their group",
         "queue_core/selection/suspects",
-        "        yield _trial(request, among, busy)\n    yield rest",
-        "        yield _trial(request, among, busy)\n    yield SuspectPart(others)",
+        "for among in sizes), rest]",
+        "for among in sizes), SuspectPart(others)]",
         "lose",
     ),
     _of(
         "others overtake a message of their group that was lost meanwhile",
         "queue_core/selection/suspects",
-        "    if not found:\n        yield rest",
-        "    if not found:\n        yield SuspectPart(others)",
+        "    if not found:\n        return [rest]",
+        "    if not found:\n        return [SuspectPart(others)]",
         "lose",
     ),
     _of(
