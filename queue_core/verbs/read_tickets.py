@@ -23,7 +23,7 @@ from queue_core.catalog.slices import read_plans, replay_check
 from queue_core.catalog.slices.slices import fetch_of_tickets
 from queue_core.selection.fired import Fired
 from queue_core.selection.request import Reading
-from queue_core.values.model import QueueInfo, ReadPlan, Slice, Ticket, TicketRange
+from queue_core.values.model import QueueInfo, ReadPlan, Ticket, TicketRange
 
 
 def read_tickets(
@@ -66,8 +66,8 @@ def read_tickets(
     # In a transaction of its own, which sees one state: nothing is settled in the middle of it.
     with catalog.read() as connection:
         held = fetch_of_tickets(connection, tickets)
-        shown = [piece for piece in held if not (published and piece.damaged)]
-        plan = _plan(connection, storage_uri, queues, shown)
+        shown = [(p, p.rows) for p in held if not (published and p.damaged)]
+        plan = read_plans.build(connection, queues, shown, storage_uri)
         return replace(plan, trial=trial(connection, held))
 
 
@@ -80,7 +80,8 @@ def plan_tickets(
     Damaged messages are planned too, since a batch is committed with all that its tickets hold: the
     reader fails if it cannot read them.
     """
-    return _plan(connection, storage_uri, queues, fetch_of_tickets(connection, tickets))
+    held = [(piece, piece.rows) for piece in fetch_of_tickets(connection, tickets)]
+    return read_plans.build(connection, queues, held, storage_uri)
 
 
 def plan_firing(catalog: Catalog, ticket: Ticket, fired: Fired, reading: Reading) -> ReadPlan:
@@ -90,10 +91,3 @@ def plan_firing(catalog: Catalog, ticket: Ticket, fired: Fired, reading: Reading
     with catalog.read() as connection:
         tickets = TicketRange.of(ticket)
         return plan_tickets(connection, reading.storage, reading.queues, tickets)
-
-
-def _plan(
-    connection: Connection, storage_uri: str, queues: Sequence[QueueInfo], held: Sequence[Slice]
-) -> ReadPlan:
-    pieces = [(piece, piece.rows) for piece in held]
-    return read_plans.build(connection, queues, pieces, storage_uri)
