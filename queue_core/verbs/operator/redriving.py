@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -198,12 +197,7 @@ class Steps:
             )
 
 
-def move_now(
-    catalog: Catalog,
-    storage: Storage,
-    redriving: Redriving,
-    pause: Callable[[float], object] = time.sleep,
-) -> int:
+def move_now(catalog: Catalog, storage: Storage, redriving: Redriving) -> int:
     """Move all messages in this thread; return how many. It ends where the target is full."""
     steps, moved = Steps(catalog, storage, redriving), 0
     rate, limit = redriving.wish.rate, redriving.wish.limit
@@ -217,5 +211,5 @@ def move_now(
             break
         moved += step
         if rate is not None and moved != limit:
-            pause(step / rate)
+            time.sleep(step / rate)
     return moved
