@@ -134,7 +134,7 @@ class OpenedQueue:
         with self.quarantining():
             try:
                 messages = read_table(plan)
-                if selection is None or not selection.ordered:
+                if selection is None:
                     return messages
                 now = self.catalog.now() if ticket is None else ticket.fired_at
                 return selection.sorted(messages, now)

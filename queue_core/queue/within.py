@@ -233,7 +233,7 @@ class QueueInTransaction(Settling):
                 return Firing(None, output_schema(queue.schema).empty_table())
             plan = plan_firing(theirs, fired.ticket, fired, reading)
             messages = read_table(plan)
-            if request.selection is not None and request.selection.ordered:
+            if request.selection is not None:
                 messages = request.selection.sorted(messages, fired.ticket.fired_at)
             return of_plan(fired, messages, plan)
 

@@ -102,11 +102,6 @@ class Selection:
         return tuple(each for each in (self.selector, self.left_out) if each is not None)
 
     @property
-    def ordered(self) -> bool:
-        """Whether the order differs from the order of loading in each shard."""
-        return self.merged or any(rules.order is not None for rules in self.rules.values())
-
-    @property
     def merged(self) -> bool:
         """Whether shards are merged by the time of loading."""
         return any(rules.merged for rules in self.rules.values())
