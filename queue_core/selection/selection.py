@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 import pyarrow as pa
 
 from queue_core.errors import BadOption
-from queue_core.selection.queue_rules import Eligibility, of_firing
+from queue_core.selection.queue_rules import Eligibility
 from queue_core.values.limits import Limit
-from queue_core.values.model import BY_SHARD, GLOBAL, Magazine, QueueInfo
+from queue_core.values.model import BY_SHARD, GLOBAL, QueueInfo
 from queue_core.values.schema import AGE, NOW, output_schema
 
 if TYPE_CHECKING:
@@ -66,19 +66,17 @@ class Selection:
         selector: AnySelector | None = None,
         order_by: str | None = None,
         *,
+        eligibility: Callable[[QueueInfo], Eligibility],
         order: str = BY_SHARD,
         fallback: bool = False,
         left_out: NoneOf | None = None,
-        eligibility: Callable[[QueueInfo], Eligibility] | None = None,
     ) -> Selection | None:
         """
         Return None if any message may be taken, in order of loading.
 
         Raises `BadSelector`, or `BadOption` if *order* is unknown or set together with *order_by*.
-        *eligibility* returns the rules of a queue's settings; by default, the rules of a firing
-        from main.
+        *eligibility* returns the rules of a queue's settings.
         """
-        eligibility = eligibility or (lambda queue: of_firing(queue, Magazine.MAIN))
         eligible = {queue.id: eligibility(queue) for queue in queues}
         _check_order(order, order_by)
         # One shard alone is in order anyway.

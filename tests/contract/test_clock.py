@@ -1,7 +1,5 @@
 """A clock that jumps ahead removes nothing that is young, until a person accepts it."""
 
-from functools import partial
-
 import pytest
 from sqlalchemy import insert, select, update
 
@@ -10,9 +8,8 @@ from queue_core.catalog.identity import clock
 from queue_core.catalog.tables import clocks
 from queue_core.errors import CatalogUnavailable
 from queue_core.segments import stager
-from queue_core.selection.queue_rules import of_firing
+from queue_core.selection.demand import Demand
 from queue_core.selection.request import FireRequest, Horizon
-from queue_core.selection.selection import Selection
 from queue_core.upkeep.tasks.expire import retire
 from queue_core.upkeep.tasks.purge import purge
 from queue_core.values.model import Magazine
@@ -142,10 +139,9 @@ def test_a_message_of_a_clock_that_was_ahead_is_shovelled_and_fired_once_it_is_s
 
 def available_now(store, queue):
     """How many messages a query takes with Trigger.AvailableNow: those that are there now."""
-    rules = partial(of_firing, magazine=Magazine.MAIN)
     request = FireRequest(
         queue_ids=(queue.info.id,),
-        selection=Selection.parse([queue.info], store.storage.uri, eligibility=rules),
+        selection=Demand().selection([queue.info], store.storage.uri),
         horizon=Horizon.now(store.catalog, [queue.info.id], Magazine.MAIN),
     )
     taken = 0

@@ -13,8 +13,8 @@ from queue_core.catalog.tables import id_map, segments, slices
 from queue_core.errors import BadOutcome
 from queue_core.segments import stager
 from queue_core.segments.reader import read_table
+from queue_core.selection.demand import Demand
 from queue_core.selection.request import FireRequest, Horizon
-from queue_core.selection.selection import Selection
 from queue_core.upkeep.tasks import compaction_plan
 from queue_core.values.model import Magazine, TicketRange
 from queue_core.values.outcomes import Settlement
@@ -303,7 +303,7 @@ def test_a_horizon_cuts_through_what_was_compacted(store, queue):
     queue.admin.compact()
     consumer = store.consumer("query")
 
-    odd = Selection.parse([queue.info], store.storage.uri, "number % 2 = 1", None)
+    odd = Demand(selector="number % 2 = 1").selection([queue.info], store.storage.uri)
     chosen = FireRequest(queue_ids=ids, horizon=limits, selection=odd)
     assert fire(store.catalog, consumer, chosen).ticket.messages == 20
     rest = FireRequest(queue_ids=ids, horizon=limits)

@@ -16,8 +16,8 @@ from queue_core.catalog.tables import segments, slices
 from queue_core.errors import BadOption, SchemaMismatch
 from queue_core.segments.reader import read_table
 from queue_core.selection import candidates
+from queue_core.selection.demand import Demand
 from queue_core.selection.request import Candidates, FireRequest
-from queue_core.selection.selection import Selection
 from queue_core.values.schema import TIMESTAMP
 from queue_core.verbs.fire import fire
 from tests.factories import make_queue, numbers_of
@@ -213,7 +213,7 @@ def test_categories_are_found_without_opening_a_segment(store: Store) -> None:
     wanted = FireRequest(
         queue_ids=(queue.info.id,),
         max_messages=4,
-        selection=Selection.parse([queue.info], store.storage.uri, "who = 'y'"),
+        selection=Demand(selector="who = 'y'").selection([queue.info], store.storage.uri),
     )
     ticket = fire(store.catalog, store.consumer(), wanted).ticket
     assert ticket is not None

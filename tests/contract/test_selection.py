@@ -14,9 +14,9 @@ from queue_core import Store
 from queue_core.errors import BadSelector, DamagedSegment
 from queue_core.selection import fifo_scan
 from queue_core.selection.candidates import find_candidates
+from queue_core.selection.demand import Demand
 from queue_core.selection.request import FireRequest
 from queue_core.selection.scan import SliceScan
-from queue_core.selection.selection import Selection
 from queue_core.values.plan import Taken
 from tests.factories import load_singly, make_queue, numbers_of, orders
 from tests.storages import copy_catalog, put_catalog_back
@@ -186,10 +186,9 @@ def test_what_statistics_decide_is_taken_without_a_look(store: Store) -> None:
     ids = queue.load(orders(10)).to_pylist()
     queue.load(orders(10, first=10))
     _gone(store, "id > 0")
-    wanted = FireRequest(
-        queue_ids=(queue.info.id,),
-        selection=Selection.parse([queue.info], store.storage.uri, "number < 10 AND _attempt = 0"),
-    )
+    demand = Demand(selector="number < 10 AND _attempt = 0")
+    chosen = demand.selection([queue.info], store.storage.uri)
+    wanted = FireRequest(queue_ids=(queue.info.id,), selection=chosen)
     picked = find_candidates(store.catalog, wanted)
     assert picked is not None
     assert picked.ids.numbers().tolist() == ids
