@@ -38,7 +38,7 @@ from queue_core.waiting.publish import publish
 from queue_core.waiting.several import LoadIntoSeveral, Routed
 from queue_core.waiting.smart.decide import LoadPolicy
 from queue_core.waiting.smart.incoming import IncomingRows
-from queue_core.waiting.smart.load import SmartLoad, ids_of_rows, load_rows
+from queue_core.waiting.smart.load import SmartLoad, ids_of_rows
 
 if TYPE_CHECKING:
     from queue_core.policies.builtin import Policy
@@ -64,7 +64,7 @@ def load(
         if load_policy is not None:
             smart = SmartLoad(catalog, storage, info, load_policy, IncomingRows(info, table, stage))
             with queue.quarantining():
-                return load_rows(smart, OnFull(timeout=left))
+                return ids_of_rows(smart, smart.run(OnFull(timeout=left)))
         # Those of other threads may wait for longer.
         if left is None and loads.joins(info, table):
             return loads(info, table, stage)

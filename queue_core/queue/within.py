@@ -59,7 +59,7 @@ from queue_core.waiting.bounded_load import load_bounded
 from queue_core.waiting.firing import Firing, of_plan
 from queue_core.waiting.smart.decide import LoadPolicy
 from queue_core.waiting.smart.incoming import IncomingRows
-from queue_core.waiting.smart.load import SmartLoad, load_rows
+from queue_core.waiting.smart.load import SmartLoad, ids_of_rows
 
 if TYPE_CHECKING:
     from queue_core.catalog.external_transactions import CallersConnection
@@ -150,7 +150,7 @@ class QueueInTransaction(Settling):
             if load_policy is not None:
                 incoming = IncomingRows(queue, table, stage)
                 smart = SmartLoad(theirs, storage, queue, load_policy, incoming)
-                return load_rows(smart, None)
+                return ids_of_rows(smart, smart.run_within())
             segments, order = stage(table)
 
             def work(connection: Connection) -> list[int]:

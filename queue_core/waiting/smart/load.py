@@ -273,19 +273,9 @@ class SmartLoad:
             self._prepared = None
 
 
-def load_rows(load: SmartLoad, when_full: OnFull | None) -> pa.Array:
-    """
-    Load the rows of a table; return the id of each, null for rows that are left out.
-
-    Without *when_full*, load within a larger transaction.
-    """
-    first_ids = load.run_within() if when_full is None else load.run(when_full)
-    assert first_ids is not None, "only a batch can have been loaded before"
-    return ids_of_rows(load, first_ids)
-
-
-def ids_of_rows(load: SmartLoad, first_ids: list[int]) -> pa.Array:
+def ids_of_rows(load: SmartLoad, first_ids: list[int] | None) -> pa.Array:
     """Return the id of each row of a table that is loaded; null for rows that are left out."""
+    assert first_ids is not None, "only a batch can have been loaded before"
     prepared, rows = load.prepared, load.incoming
     assert isinstance(rows, IncomingRows), "it loads the rows of a table"
     ids = np.full(len(rows), -1, np.int64)
