@@ -22,7 +22,7 @@ from queue_core.verbs.capacity.bounds import OnFull
 from queue_core.waiting import publish as blocking
 from queue_core.waiting.several import LoadIntoSeveral, Routed
 from queue_core.waiting.smart.decide import LoadPolicy
-from queue_core.waiting.smart.load import load_staged, of_staged
+from queue_core.waiting.smart.load import of_staged
 
 _log = logging.getLogger(__name__)
 
@@ -191,7 +191,8 @@ def publish(
         policy, is_new = LoadPolicy.of(info), True
         try:
             if policy is not None:
-                is_new = load_staged(catalog, storage, info, policy, staged, on_full, batch)
+                smart = of_staged(catalog, storage, info, policy, staged)
+                is_new = smart.run(on_full, batch) is not None
             elif batch is not None:
                 is_new = blocking.publish_once(catalog, storage, info, staged, batch, on_full)
             else:

@@ -28,7 +28,7 @@ from queue_core.verbs.quarantine import quarantining
 from queue_core.verbs.settle import settle_or_lose, settle_within
 from queue_core.waiting.publish import publish
 from queue_core.waiting.smart.decide import LoadPolicy
-from queue_core.waiting.smart.load import load_staged
+from queue_core.waiting.smart.load import of_staged
 
 #: The message of a row that is not loaded.
 _LEFT_OUT = -1
@@ -76,9 +76,8 @@ def settle_and_load(
                 publish(catalog, storage, output, rows.staged, when_full, first)
             else:
                 with quarantining(catalog, storage):
-                    load_staged(
-                        catalog, storage, output, policy, rows.staged, when_full, None, first
-                    )
+                    smart = of_staged(catalog, storage, output, policy, rows.staged)
+                    smart.run(when_full, first=first)
         except _SettledBefore:
             return None
         except _RowsOfLost:

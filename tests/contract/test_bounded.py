@@ -16,7 +16,7 @@ from queue_core.verbs.capacity.bounds import OnFull
 from queue_core.waiting import admission
 from queue_core.waiting.publish import publish_once
 from queue_core.waiting.smart.decide import LoadPolicy
-from queue_core.waiting.smart.load import load_staged
+from queue_core.waiting.smart.load import of_staged
 from tests.books import audit
 from tests.contract.test_statements import counted
 from tests.dump import dump, load_earlier
@@ -295,7 +295,7 @@ def test_a_batch_that_another_process_has_loaded_leaves_the_line(store, policy):
         given = (store.catalog, store.storage, queue.info)
         if load_policy is None:
             return publish_once(*given, staged, batch)
-        return load_staged(*given, load_policy, staged, OnFull(), batch)
+        return of_staged(*given, load_policy, staged).run(OnFull(), batch) is not None
 
     caller = Caller(publish)
     waits(store, 1)

@@ -15,7 +15,7 @@ from queue_core.verbs.capacity.bounds import OnFull
 from queue_core.verbs.settle import settle
 from queue_core.waiting.publish import publish, publish_once
 from queue_core.waiting.smart.decide import LoadPolicy
-from queue_core.waiting.smart.load import load_staged
+from queue_core.waiting.smart.load import of_staged
 from tests.dump import dump
 from tests.factories import make_batch, make_queue, make_staged, numbers_of, orders
 
@@ -157,7 +157,8 @@ def test_a_batch_that_was_published_to_another_queue_is_refused(store, queue, en
         where = (store.catalog, store.storage, other.info)
         if policy is None:
             return publish_once(*where, segments, batch)
-        return load_staged(*where, LoadPolicy.of(other.info), segments, OnFull(), batch)
+        load = of_staged(*where, LoadPolicy.of(other.info), segments)
+        return load.run(OnFull(), batch) is not None
 
     with pytest.raises(BadOption, match=r"'other': batch 4 .* published to queue 'orders'"):
         elsewhere(4, segments, digest=1, entry=entry)

@@ -10,7 +10,7 @@ import pyarrow as pa
 from queue_core import Queue, Store
 from queue_core.verbs.capacity.bounds import OnFull
 from queue_core.waiting.smart.decide import LoadPolicy
-from queue_core.waiting.smart.load import load_staged
+from queue_core.waiting.smart.load import of_staged
 from tests.books import audit
 from tests.factories import make_queue, make_stager
 
@@ -30,7 +30,8 @@ def stage_and_load(queue: Queue, *rows: tuple[Any, ...], schema: pa.Schema = SCH
     load_policy = LoadPolicy.of(queue.info)
     assert load_policy is not None, "the queue has a policy"
     catalog, storage = queue.store.catalog, queue.store.storage
-    assert load_staged(catalog, storage, queue.info, load_policy, stager.finish(), OnFull())
+    load = of_staged(catalog, storage, queue.info, load_policy, stager.finish())
+    assert load.run(OnFull()) is not None
 
 
 def test_kept_messages_of_categories_stay_in_order_of_loading(store: Store) -> None:

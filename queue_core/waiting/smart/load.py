@@ -290,25 +290,6 @@ def _others(these: Sequence[Staged], those: Sequence[Staged]) -> list[Staged]:
     return [segment for segment in these if segment.location not in files]
 
 
-def load_staged(
-    catalog: Catalog,
-    storage: Storage,
-    queue: QueueInfo,
-    load_policy: LoadPolicy,
-    staged: Sequence[Staged],
-    when_full: OnFull,
-    batch: Batch | None = None,
-    first: Callable[[Connection], object] | None = None,
-) -> bool:
-    """
-    Load the segments that the tasks of a sink have staged; each run has its shard.
-
-    *first* is as in `SmartLoad.run`. Returns False if the *batch* was loaded before.
-    """
-    load = of_staged(catalog, storage, queue, load_policy, staged)
-    return load.run(when_full, batch, first) is not None
-
-
 def of_staged(
     catalog: Catalog,
     storage: Storage,
@@ -316,7 +297,7 @@ def of_staged(
     load_policy: LoadPolicy,
     staged: Sequence[Staged],
 ) -> SmartLoad:
-    """Return the load of segments that the tasks of a sink have staged."""
+    """Return the load of segments that the tasks of a sink have staged; each run has its shard."""
     schemas = {}
     if any(segment.schema_version != queue.schema_version for segment in staged):
         with catalog.read() as connection:
