@@ -23,11 +23,7 @@ from queue_core.values.names import KEEPER, nearest
 
 
 def reset(
-    catalog: Catalog,
-    queue: QueueInfo,
-    keeper: Consumer | None,
-    dead_after: float = DEAD_AFTER_SECONDS,
-    consumer: str | None = None,
+    catalog: Catalog, queue: QueueInfo, keeper: Consumer | None, consumer: str | None = None
 ) -> int:
     """
     Load kept messages again at their old places; return how many.
@@ -38,7 +34,7 @@ def reset(
     if consumer is not None:
         kept = abandoned.of_keeper(_keeper(catalog, consumer))
     else:
-        kept = abandoned.of_keepers(dead_after, also=keeper)
+        kept = abandoned.of_keepers(DEAD_AFTER_SECONDS, also=keeper)
     return _reset(catalog, queue, (*in_magazines([Magazine.MAIN]), *kept))
 
 
