@@ -20,7 +20,7 @@ from queue_core.catalog.slices.slices import ShardKey, first_by_rank
 from queue_core.selection.fifo_scan import decided_by_stats, matching_rows
 from queue_core.selection.quotas import cut_by_horizon
 from queue_core.selection.request import FireRequest
-from queue_core.selection.scan import BYTES, ID, PLACE, SLICE, SliceScan, row_sizes
+from queue_core.selection.scan import BYTES, ID, PLACE, SLICE, SliceScan, is_uniform, row_sizes
 from queue_core.values.model import ROW_BITS, Slice
 from queue_core.values.plan import Taken, interleaved
 
@@ -157,10 +157,9 @@ class ByColumns:
         """Return all slices."""
         entries = []
         for piece in chain.from_iterable(self._shards.values()):
-            bound = self._order.bound(self._scan.stats(piece, self.columns))
-            tie = self._ties[piece.id] + piece.position
-            uniform = self._scan.is_uniform(piece, self.columns)
-            entries.append(BoundedSlice((bound, tie), piece, uniform))
+            stats = self._scan.stats(piece, self.columns)
+            bound = self._order.bound(stats), self._ties[piece.id] + piece.position
+            entries.append(BoundedSlice(bound, piece, is_uniform(stats, self.columns)))
         return BoundedPage(sorted(entries, key=lambda entry: entry.bound))
 
     def keyed(self, rows: pa.Table, taken: Sequence[Taken]) -> pa.Table:

@@ -88,15 +88,10 @@ class SliceScan:
         found = {name: known.get(name) or self._catalog_stats(piece, name) for name in columns}
         return {name: one for name, one in found.items() if one is not None}
 
-    def is_uniform(self, piece: Slice, columns: Collection[str]) -> bool:
-        """Return whether the statistics leave just one value for each of the columns."""
-        stats = self.stats(piece, columns)
-        return all(_is_one_value(stats.get(name)) for name in columns)
-
     def table(self, taken: Sequence[Taken], columns: Collection[str]) -> pa.Table:
         """Return columns of rows of slices, with `ID`, `PLACE` and `SLICE`; slices in any order."""
         stats = [self.stats(piece, columns) for piece, _ in taken]
-        uniform = [all(_is_one_value(one.get(name)) for name in columns) for one in stats]
+        uniform = [is_uniform(one, columns) for one in stats]
         tables = [
             self._repeated(taken[at], at, stats[at], columns)
             for at, is_so in enumerate(uniform)
@@ -177,6 +172,11 @@ class SliceScan:
             case _ if name == NOW:
                 return _only(moment(self.now).replace(tzinfo=None), piece)
         return None
+
+
+def is_uniform(stats: Mapping[str, ColumnStats], columns: Collection[str]) -> bool:
+    """Return whether statistics leave just one value for each of some columns."""
+    return all(_is_one_value(stats.get(name)) for name in columns)
 
 
 def mask(rows: pa.Table, conditions: Sequence[Condition]) -> Mask:
