@@ -111,28 +111,6 @@ def settle_within(
 ) -> Numbers:
     """Settle in a transaction of the caller, which has recorded the *batch*; return as before."""
     check_roots(queues)
-    ids, settled = _settle(
-        connection, queues, settlement, holder, retry, streaming=batch is not None
-    )
-    messages = sum(len(rows) for _, rows in settled)
-    # A person may have taken them by hand.
-    acts.note(connection, messages)
-    if messages == len(ids):
-        return np.empty(0, np.int64)
-    lost = np.setdiff1d(ids.numbers(), id_map.rows_of(settled))
-    return id_map.logical(connection, lost)
-
-
-def _settle(
-    connection: Connection,
-    queues: Sequence[QueueInfo],
-    settlement: Settlement,
-    holder: Holder,
-    retry: Retry | None,
-    *,
-    streaming: bool,
-) -> tuple[IdSet, list[Taken]]:
-    """Return the rows of a settlement, and those of them that were held until now."""
     ids = _all_of(settlement)
     found = segment_lookup.find(connection, queues, ids)
     if found.moved:
@@ -148,7 +126,7 @@ def _settle(
     by_holder = holders.conditions(connection, holder)
     where, of_holder = (*fired, *by_holder.where), given | by_holder.given
     held = fetch(connection, *where, given=of_holder, lock="wait")
-    if streaming:
+    if batch is not None:
         _check_ack(
             connection, queues, [piece for piece in held if piece.rows & ids.rows(piece.segment_id)]
         )
@@ -174,7 +152,8 @@ def _settle(
         changes.reload(piece, unhandled, deliveries=max(piece.deliveries - 1, 0))
         changes.reload(piece, reloaded - unhandled, **(CLEARED if piece.lost_among else {}))
     changes.apply(connection, now)
-    if holder is THIS_PROCESS and sum(len(rows) for _, rows in settled) < len(ids):
+    messages = sum(len(rows) for _, rows in settled)
+    if holder is THIS_PROCESS and messages < len(ids):
         _warn_of_others(connection, queues, fetch(connection, *fired, given=given), ids)
     name = holders.name_of(holder)
     for queue_id, taken in sorted(failed.items()):
@@ -183,7 +162,12 @@ def _settle(
         )
         if settlement.traces.num_rows:
             traces.keep(connection, queue_id, taken, settlement, now)
-    return ids, settled
+    # A person may have taken them by hand.
+    acts.note(connection, messages)
+    if messages == len(ids):
+        return np.empty(0, np.int64)
+    lost = np.setdiff1d(ids.numbers(), id_map.rows_of(settled))
+    return id_map.logical(connection, lost)
 
 
 def _waiting(
