@@ -31,7 +31,7 @@ from queue_core.selection.quotas import (
 from queue_core.selection.request import Candidates, FireRequest
 from queue_core.selection.shard_choice import Lock, choose_shards
 from queue_core.values.model import Magazine, Slice
-from queue_core.values.plan import Taken, having, take, within_bytes
+from queue_core.values.plan import Taken, first_place, having, take, within_bytes
 
 #: How many messages are fired from a shard until its head is found again.
 HEAD_EVERY = 256
@@ -283,18 +283,14 @@ def _take_candidates(
     ids = id_map.located(connection, request.queue_ids, candidates.ids)
     where, given = eligible_of_segments(request, ids.segments)
     found = fetch(connection, *where, given=given, lock="skip" if lock else None)
-    whole = {piece.id: piece for piece in found}
-    chosen: dict[ShardKey, list[Taken]] = {}
-    for key, pieces in by_shard(found).items():
-        if shards is None or key in shards:
-            left = [piece.narrowed(rows) for piece, rows in having(pieces, ids)]
-            # The first candidate of a slice may come after those of later slices.
-            chosen[key] = take(sorted(left, key=lambda piece: piece.position), None)
-    if request.max_messages is not None:
-        chosen = _first(request, chosen, request.max_messages)
-    return {
-        key: [(whole[piece.id], rows) for piece, rows in taken] for key, taken in chosen.items()
+    # The first candidate of a slice may come after those of later slices.
+    chosen = {
+        key: sorted(having(pieces, ids), key=first_place)
+        for key, pieces in by_shard(found).items()
+        if shards is None or key in shards
     }
+    limit = request.max_messages
+    return chosen if limit is None else _first(request, chosen, limit)
 
 
 def _unfired(
@@ -316,10 +312,7 @@ def _first(
 ) -> dict[ShardKey, list[Taken]]:
     """Cut the rows that were chosen from each shard to a limit over all shards."""
     sizes = {key: sum(len(rows) for _, rows in taken) for key, taken in chosen.items()}
-    return {
-        key: take([piece for piece, _ in chosen[key]], count)
-        for key, count in shares(request, sizes, limit).items()
-    }
+    return {key: take(chosen[key], n) for key, n in shares(request, sizes, limit).items()}
 
 
 def _fills_bytes(request: FireRequest, chosen: Mapping[ShardKey, list[Taken]]) -> bool:

@@ -23,7 +23,7 @@ from queue_core.selection.quotas import MAX_SLICES, cut_by_horizon, take_shares
 from queue_core.selection.request import FireRequest
 from queue_core.selection.shard_choice import Lock
 from queue_core.values.model import Slice
-from queue_core.values.plan import Taken, share, take
+from queue_core.values.plan import Taken, first_place, share, take
 
 #: Slices of the first page, and by which factor a page is larger than the one before.
 PAGE = 64
@@ -149,7 +149,7 @@ def _parts(pieces: Sequence[Slice], counts: Iterable[int]) -> list[Taken]:
             flat.setdefault((piece.shard_key, piece.rank), []).append((piece, count))
     for alike in flat.values():
         total = sum(count for _, count in alike)
-        taken += take(sorted((p for p, _ in alike), key=lambda piece: piece.position), total)
+        taken += take(sorted(((p, p.rows) for p, _ in alike), key=first_place), total)
     return [(piece, rows) for piece, rows in taken if rows]
 
 

@@ -21,13 +21,14 @@ from sqlalchemy import Connection
 from queue_core.catalog.records import token_buckets
 from queue_core.catalog.records.token_buckets import Bucket, BucketKey
 from queue_core.catalog.slices import amounts, id_map
-from queue_core.selection.acquire import anything, by_shard
+from queue_core.catalog.slices.slices import ShardKey
+from queue_core.selection.acquire import anything
 from queue_core.selection.fired import Refusal
 from queue_core.selection.request import Candidates, FireRequest
 from queue_core.values import buckets
 from queue_core.values.ids import IdSet
 from queue_core.values.limits import MANY, Limit
-from queue_core.values.plan import Taken, share, take
+from queue_core.values.plan import Taken, first_place, share, take
 
 if TYPE_CHECKING:
     from queue_core.selection.by_value import ValueRooms
@@ -188,13 +189,14 @@ def _count(taken: Sequence[Taken]) -> int:
 
 def _first(taken: Sequence[Taken], limit: int) -> list[Taken]:
     """Return the first rows of each shard, as many as a limit over all shards allows."""
-    whole = {piece.id: piece for piece, _ in taken}
-    shards = by_shard([piece.narrowed(rows) for piece, rows in taken])
-    sizes = {key: sum(len(piece.rows) for piece in pieces) for key, pieces in shards.items()}
+    shards: dict[ShardKey, list[Taken]] = defaultdict(list)
+    for piece, rows in taken:
+        shards[piece.shard_key].append((piece, rows))
+    sizes = {key: _count(here) for key, here in shards.items()}
     # Beginning anywhere, so that a single token does not always go to the same shard.
     shares = share(sizes, limit, random.randrange(len(sizes)))
     return [
-        (whole[piece.id], rows)
-        for key, pieces in shards.items()
-        for piece, rows in take(sorted(pieces, key=lambda piece: piece.position), shares[key])
+        each
+        for key, here in shards.items()
+        for each in take(sorted(here, key=first_place), shares[key])
     ]

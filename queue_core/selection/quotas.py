@@ -171,7 +171,7 @@ def _note(sizes: dict[Hashable, float], place: Hashable, found: Iterable[Sequenc
 
 def _whole(pieces: Sequence[Slice], limit: int, count: int | None) -> list[Taken]:
     """Take the first messages of at most *limit* slices of a shard."""
-    taken = take(pieces[:limit], count)
+    taken = take([(piece, piece.rows) for piece in pieces[:limit]], count)
     # Rows of the first slice that is left out may interleave with the taken rows.
     return before(taken, pieces[limit].position) if pieces[limit:] else taken
 

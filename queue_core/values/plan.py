@@ -125,21 +125,28 @@ def having(slices: Iterable[Slice], rows: IdSet) -> list[Taken]:
     return [(piece, its_rows) for piece, its_rows in taken if its_rows]
 
 
-def take(slices: Sequence[Slice], limit: int | None) -> list[Taken]:
+def take(taken: Sequence[Taken], limit: int | None) -> list[Taken]:
     """
     Take the first *limit* messages of one shard, in order of their places.
 
-    *slices* are in order of their positions. Their spans may interleave if messages in between were
-    reloaded; interleaved slices are cut at one place.
+    They are in order of `first_place`. The spans of their slices may interleave if messages in
+    between were reloaded; interleaved slices are cut at one place.
     """
-    taken: list[Taken] = []
-    left = sum(len(piece.rows) for piece in slices) if limit is None else limit
-    for group in interleaved(slices):
-        if left <= 0:
+    if limit is None:
+        return list(taken)
+    first: list[Taken] = []
+    for group in _together(taken):
+        if limit <= 0:
             break
-        taken.extend(_first([(piece, piece.rows) for piece in group], left))
-        left -= sum(len(piece.rows) for piece in group)
-    return taken
+        first += _first(group, limit)
+        limit -= sum(len(rows) for _, rows in group)
+    return first
+
+
+def first_place(taken: Taken) -> int:
+    """Return the place of the first row that is taken of a slice."""
+    piece, rows = taken
+    return piece.place_of(rows.start)
 
 
 def before(taken: Sequence[Taken], end: int) -> list[Taken]:
@@ -192,12 +199,8 @@ def scan_tasks(
     for piece, rows in held:
         shards.setdefault((piece.magazine, piece.shard), []).append((piece, rows))
     for magazine, shard in sorted(shards):
-        ordered = sorted(
-            shards[magazine, shard], key=lambda taken: taken[0].place_of(taken[1].start)
-        )
-        narrowed = {id(piece): rows for piece, rows in ordered}
-        for group in interleaved([piece for piece, _ in ordered]):
-            for stretch in _in_order_of_rows([(piece, narrowed[id(piece)]) for piece in group]):
+        for group in _together(sorted(shards[magazine, shard], key=first_place)):
+            for stretch in _in_order_of_rows(group):
                 yield _piece(stretch, sources[stretch[0][0].segment_id], queue)
 
 
@@ -283,6 +286,13 @@ def interleaved(slices: Iterable[Slice]) -> Iterator[list[Slice]]:
         yield group
 
 
+def _together(taken: Sequence[Taken]) -> Iterator[list[Taken]]:
+    """Group what is taken from slices as `interleaved` groups the slices."""
+    rows = (its_rows for _, its_rows in taken)
+    for slices in interleaved(piece for piece, _ in taken):
+        yield [(piece, next(rows)) for piece in slices]
+
+
 def _first(group: Sequence[Taken], count: int) -> list[Taken]:
     """Return the first *count* messages of interleaved slices, by place."""
     if count >= sum(len(rows) for _, rows in group):
@@ -297,9 +307,7 @@ def _first(group: Sequence[Taken], count: int) -> list[Taken]:
 
 
 def _fitting(taken: Sequence[Taken], limit: int) -> Iterator[Taken]:
-    narrowed = {id(piece): rows for piece, rows in taken}
-    for slices in interleaved([piece for piece, _ in taken]):
-        group = [(piece, narrowed[id(piece)]) for piece in slices]
+    for group in _together(taken):
         size = _bytes(group)
         if size > limit:
             counts = range(sum(len(rows) for _, rows in group))

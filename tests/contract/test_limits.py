@@ -11,14 +11,17 @@ from queue_core import ConsumerPool, ConsumerTarget, batch_handler, limit
 from queue_core.catalog.records import token_buckets
 from queue_core.catalog.tables import token_buckets as rows
 from queue_core.errors import BadOption
-from queue_core.selection.request import FireRequest
+from queue_core.segments.reader import read_table
+from queue_core.selection.demand import Demand
+from queue_core.selection.request import FireRequest, Reading
 from queue_core.selection.terms import terms_of
 from queue_core.values.model import BY_SHARD, Magazine
 from queue_core.verbs.fire import fire
+from tests.books import audit
 from tests.clocks import jump
 from tests.contract.pools import PATIENCE
 from tests.contract.test_statements import transactions
-from tests.factories import make_queue, numbers_of, orders
+from tests.factories import load_singly, make_queue, numbers_of, orders
 from tests.waiting import Caller, look_at_once
 
 #: A rate that gives no second message during a test.
@@ -290,6 +293,25 @@ def test_limits_of_one_of_two_queues(store, session):
     other.load(orders(2, 200))
     after = ask(query, offset)
     assert len(query.plan(offset, after)) == 2
+
+
+@pytest.mark.each_catalog
+def test_a_limit_cuts_what_one_of_two_queues_has_in_its_log(store):
+    topic = make_queue(store, "topic", log="1 day")
+    load_singly(topic, 6)
+    reader = store.subscribe("reader", to="topic", start="earliest", limits=limit(in_flight=3))
+    other = make_queue(store, "other")
+    other.load(orders(4))
+    queues = (reader.info, other.info)
+    request = Demand().request(queues, None, store.storage.uri)
+    reading = Reading(store.storage.uri, queues)
+
+    fired = fire(store.catalog, store.consumer(), request, reading=reading)
+
+    got = read_table(fired.plan).to_pylist()
+    assert [row["number"] for row in got if row["_queue"] == "reader"] == [0, 1, 2]
+    assert len(got) == 7
+    audit(store)
 
 
 def test_a_dropped_queue_leaves_no_bucket(store):

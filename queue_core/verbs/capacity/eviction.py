@@ -94,7 +94,8 @@ def _first(group: Sequence[Slice], count: int) -> list[Taken]:
     shards = by_shard(group)
     sizes = {key: sum(len(piece.rows) for piece in pieces) for key, pieces in shards.items()}
     shares = share(sizes, count)
-    return [taken for shard in sorted(shares) for taken in take(shards[shard], shares[shard])]
+    all_of = {key: [(piece, piece.rows) for piece in pieces] for key, pieces in shards.items()}
+    return [taken for shard in sorted(shares) for taken in take(all_of[shard], shares[shard])]
 
 
 def _freed(piece: Slice, count: int) -> int:

@@ -51,8 +51,12 @@ def places_of(taken):
     ]
 
 
+def whole(slices):
+    return [(piece, piece.rows) for piece in slices]
+
+
 def every_place(slices):
-    return sorted(places_of([(piece, piece.rows) for piece in slices]))
+    return sorted(places_of(whole(slices)))
 
 
 # --- share --------------------------------------------------------------------------------------
@@ -208,8 +212,8 @@ def test_parts_by_weight_need_no_others():
 
 @given(shards(), st.one_of(st.none(), st.integers(0, 30)), st.integers(0, 25))
 def test_the_first_messages_by_place_are_taken_each_slice_once(slices, limit, end):
-    taken = plan.take(slices, limit)
-    left = plan.before([(piece, piece.rows) for piece in slices], end)
+    taken = plan.take(whole(slices), limit)
+    left = plan.before(whole(slices), end)
 
     assert sorted(places_of(taken)) == every_place(slices)[:limit]
     assert sorted(places_of(left)) == [place for place in every_place(slices) if place[0] < end]
@@ -220,12 +224,20 @@ def test_the_first_messages_by_place_are_taken_each_slice_once(slices, limit, en
     assert all(rows is piece.rows for piece, rows in some if len(rows) == len(piece.rows))
 
 
+@given(shards(), st.integers(0, 30), st.tuples(st.integers(0, 9), st.integers(5, 20)))
+def test_the_first_of_some_rows_of_slices_are_taken_by_place(slices, limit, some):
+    cut = [(piece, piece.rows.between(*some)) for piece in slices]
+    cut = sorted(((piece, rows) for piece, rows in cut if rows), key=plan.first_place)
+
+    assert sorted(places_of(plan.take(cut, limit))) == sorted(places_of(cut))[:limit]
+
+
 # --- within_bytes -------------------------------------------------------------------------------
 
 
 @given(st.lists(shards(), min_size=1, max_size=3), st.integers(1, 120), st.integers(1, 20))
 def test_what_fits_is_the_first_messages_of_each_shard_within_the_limit_or_one(chosen, limit, most):
-    taken = {shard: plan.take(slices, most) for shard, slices in enumerate(chosen)}
+    taken = {shard: plan.take(whole(slices), most) for shard, slices in enumerate(chosen)}
     taken = {shard: pieces for shard, pieces in taken.items() if pieces}
     if not taken:
         return
@@ -243,11 +255,8 @@ def test_what_fits_is_the_first_messages_of_each_shard_within_the_limit_or_one(c
 
 
 def test_bytes_are_shared_out_among_the_shards():
-    taken = {
-        shard: plan.take([make_slice(range(100), bytes=1000, shard=shard)], None)
-        for shard in range(4)
-    }
-    taken[4] = plan.take([make_slice([0, 1], bytes=20, shard=4)], None)
+    taken = {shard: whole([make_slice(range(100), bytes=1000, shard=shard)]) for shard in range(4)}
+    taken[4] = whole([make_slice([0, 1], bytes=20, shard=4)])
 
     fitting = plan.within_bytes(taken, 420)
 
@@ -255,7 +264,7 @@ def test_bytes_are_shared_out_among_the_shards():
 
 
 def test_what_was_cut_by_another_order_stays_as_it_is():
-    some = plan.take([make_slice(range(10), bytes=1000)], None)
+    some = whole([make_slice(range(10), bytes=1000)])
     taken = {"ranked": [(piece, rows.between(7, 10)) for piece, rows in some], "plain": some}
 
     fitting = plan.within_bytes(taken, 500, ["ranked"])
