@@ -35,7 +35,7 @@ from queue_core.segments.stager import remove_refused, remove_staged
 from queue_core.segments.storage import Storage
 from queue_core.values.ids import ids_from
 from queue_core.values.model import Batch, Magazine, QueueInfo, Slice, Staged, State
-from queue_core.values.rows import EMPTY, Rows
+from queue_core.values.rows import Rows
 from queue_core.verbs.capacity.bounds import CapacityExceeded, OnFull
 from queue_core.waiting.admission import Admission
 from queue_core.waiting.bounded_load import commit_load, load_bounded
@@ -321,7 +321,7 @@ def apply_result(
     _move_to_new_segments(connection, queue, rewritten, waiting, changes)
     deleted = queued.rows_of(result.deleted)
     for piece in locked:
-        changes.remove(piece, piece.rows & deleted.get(piece.segment_id, EMPTY), "replaced")
+        changes.remove(piece, piece.rows & deleted.rows(piece.segment_id), "replaced")
 
 
 def _move_to_new_segments(

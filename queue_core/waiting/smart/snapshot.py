@@ -20,10 +20,10 @@ from queue_core.catalog.slices.slices import ShardKey, fetch
 from queue_core.policies.inputs import BoundPolicy, Flags
 from queue_core.segments.column_cache import read_columns
 from queue_core.values.column_roles import expiring
-from queue_core.values.ids import first_id
+from queue_core.values.ids import IdSet, first_id
 from queue_core.values.model import Magazine, QueueInfo, Slice, State
 from queue_core.values.plan import Taken
-from queue_core.values.rows import Numbers, Rows
+from queue_core.values.rows import Numbers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,18 +46,14 @@ class QueuedMessages:
     #: The time of the snapshot.
     now: int
 
-    def rows_of(self, messages: Numbers) -> dict[int, Rows]:
-        """Return the rows of some messages by their segments."""
-        segments = np.array([piece.segment_id for piece in self.slices], np.int64)
-        segment, row = segments[self.piece[messages]], self.row[messages]
-        return {
-            int(number): Rows.of_numbers(row[segment == number]) for number in np.unique(segment)
-        }
-
     def physical_ids(self, messages: Numbers) -> Numbers:
         """Return the segment and row of some messages as one number each."""
         firsts = np.array([first_id(piece.segment_id) for piece in self.slices], np.int64)
         return firsts[self.piece[messages]] + self.row[messages]
+
+    def rows_of(self, messages: Numbers) -> IdSet:
+        """Return the rows of some messages, as ids."""
+        return IdSet.of(self.physical_ids(messages))
 
 
 def take_snapshot(

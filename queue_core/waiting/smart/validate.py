@@ -18,8 +18,9 @@ from queue_core.catalog.slices import shard_locks
 from queue_core.catalog.slices.conditions import in_queue, in_shards, in_state, of_segments
 from queue_core.catalog.slices.slices import ShardKey, fetch
 from queue_core.policies.inputs import PolicyResult
+from queue_core.values.ids import IdSet
 from queue_core.values.model import Magazine, QueueInfo, Slice, State
-from queue_core.values.rows import Rows
+from queue_core.values.plan import having
 from queue_core.waiting.smart.snapshot import QueuedMessages
 
 
@@ -31,15 +32,15 @@ class StaleSnapshot(Exception):
 class ReadSet:
     """The facts on which a decision depends."""
 
-    #: The rows of the queued messages, by their state and segment.
-    messages: Mapping[State, Mapping[int, Rows]]
+    #: The rows of the queued messages by their state, as ids.
+    messages: Mapping[State, IdSet]
     #: The load pointers of the shards: they move with each load. None: no policy.
     pointers: Mapping[ShardKey, int] | None
 
     @staticmethod
     def of(queued: QueuedMessages | None, result: PolicyResult) -> ReadSet:
         """Return the facts on which a policy's result depends."""
-        messages: dict[State, Mapping[int, Rows]] = {}
+        messages: dict[State, IdSet] = {}
         if queued is not None and len(depends_on := result.depends_on):
             retrieved = queued.retrieved[depends_on]
             messages = {
@@ -83,9 +84,9 @@ def _lock_messages(
     connection: Connection,
     queue: QueueInfo,
     shards: Collection[int],
-    messages: Mapping[State, Mapping[int, Rows]],
+    messages: Mapping[State, IdSet],
 ) -> list[Slice]:
-    segments = {segment for by_segment in messages.values() for segment in by_segment}
+    segments = {segment for rows in messages.values() for segment in rows.segments}
     locked = fetch(
         connection,
         *in_queue(queue.id, Magazine.MAIN),
@@ -95,13 +96,8 @@ def _lock_messages(
         *of_segments(segments),
         lock="wait",
     )
-    for state, by_segment in messages.items():
-        for segment, rows in by_segment.items():
-            found = sum(
-                len(piece.rows & rows)
-                for piece in locked
-                if piece.segment_id == segment and piece.state is state
-            )
-            if found < len(rows):
-                raise StaleSnapshot
+    for state, rows in messages.items():
+        there = having((piece for piece in locked if piece.state is state), rows)
+        if sum(len(found) for _, found in there) < len(rows):
+            raise StaleSnapshot
     return locked
