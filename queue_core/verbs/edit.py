@@ -40,6 +40,7 @@ from queue_core.values.failure_kinds import BY_HAND
 from queue_core.values.ids import IdSet
 from queue_core.values.model import Magazine, QueueInfo, Slice, Staged
 from queue_core.values.names import nearest
+from queue_core.values.plan import having
 from queue_core.values.rows import Rows
 from queue_core.values.schema import conform
 from queue_core.verbs.capacity.bounds import limit_to_capacity, within_byte_limit
@@ -167,13 +168,11 @@ def _waiting(
     where, given = eligible_of_segments(request, located.segments)
     found = fetch(connection, *where, given=given, lock=lock)
     why = "does not wait in the sideline: only messages there can be edited; sideline it first"
-    for piece in found:
-        rows = piece.rows & located.rows(piece.segment_id)
-        if rows:
-            expiry = expiry_in(queue, Magazine.MAIN)
-            if expiry is None or piece.loaded_at > dialect.read_clock(connection) - expiry * 1e6:
-                return piece, rows
-            why = "would expire in main: set message_expiry longer or none first"
+    for piece, rows in having(found, located):
+        expiry = expiry_in(queue, Magazine.MAIN)
+        if expiry is None or piece.loaded_at > dialect.read_clock(connection) - expiry * 1e6:
+            return piece, rows
+        why = "would expire in main: set message_expiry longer or none first"
     raise BadOption(f"message {int(ids.numbers()[0])} of queue {queue.name!r} {why}")
 
 

@@ -48,7 +48,7 @@ from queue_core.values.model import (
 )
 from queue_core.values.names import listed
 from queue_core.values.outcomes import Settlement, with_each
-from queue_core.values.plan import Taken
+from queue_core.values.plan import Taken, having
 from queue_core.values.retry import Retry
 from queue_core.values.rows import Numbers
 
@@ -127,9 +127,7 @@ def settle_within(
     where, of_holder = (*fired, *by_holder.where), given | by_holder.given
     held = fetch(connection, *where, given=of_holder, lock="wait")
     if batch is not None:
-        _check_ack(
-            connection, queues, [piece for piece in held if piece.rows & ids.rows(piece.segment_id)]
-        )
+        _check_ack(connection, queues, [piece for piece, _ in having(held, ids)])
     times, policies, now = _waiting(connection, queues, settlement, retry)
     for piece in held:
         deleted = piece.rows & settlement.deleted.rows(piece.segment_id)
