@@ -289,11 +289,11 @@ class Slice:
         return self.rank + (self.rank_step or 0) * (row - self.rows.start)
 
     def narrowed(self, rows: Rows) -> Slice:
-        """Return a slice of only some of its rows, at their places and with their ranks."""
+        """Return a slice of only some of its rows, at their places, with their ranks and bytes."""
         if rows is self.rows:
             return self
         place, rank = self.place_of(rows.start), self.rank_of(rows.start)
-        return replace(self, rows=rows, position=place, rank=rank)
+        return replace(self, rows=rows, position=place, rank=rank, bytes=self.bytes_of(rows))
 
     def bytes_of(self, rows: Rows) -> int:
         """Return the size of some of the rows, as a share of the slice's size."""

@@ -79,9 +79,7 @@ def edit(
         messages = read_table(plan, kept_columns(queue))
         _check_key(queue, messages, new)
         messages = Overwritten(rows=np.array([0]), values=new).applied_to(messages)
-        part = replace(
-            piece, rows=rows, position=piece.place_of(rows.start), bytes=piece.bytes_of(rows)
-        )
+        part = piece.narrowed(rows)
         staged, (repacked,) = repack(storage, queue, [RewriteGroup((part,))], messages)
 
         work = partial(_replace, storage, queue, ids, part, staged, repacked)

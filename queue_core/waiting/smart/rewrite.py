@@ -7,7 +7,7 @@ as in a compaction. Other messages stay in their segment.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -91,10 +91,7 @@ def _parts(piece: Slice, rows: Numbers) -> Iterator[Slice]:
     for start, stop in zip(
         rows[[0, *(ends + 1)]].tolist(), rows[[*ends, len(rows) - 1]].tolist(), strict=True
     ):
-        part = piece.rows.between(start, stop + 1)
-        yield replace(
-            piece, rows=part, position=piece.place_of(part.start), bytes=piece.bytes_of(part)
-        )
+        yield piece.narrowed(piece.rows.between(start, stop + 1))
 
 
 def _ids(groups: Sequence[RewriteGroup]) -> tuple[Numbers, Numbers | None]:
