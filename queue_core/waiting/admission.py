@@ -102,16 +102,16 @@ class Admission:
         try:
             if self._catalog.write(clock.look) is not None:
                 # The clock may have jumped, so that young messages seem old.
-                return False
+                return 0
             # Not at the top: a load waits for imports, and few queues are bounded.
             from queue_core.verbs.expire import expire
 
-            expired = expire(self._catalog, self._storage_uri, self._queue)
+            return expire(self._catalog, self._storage_uri, self._queue)
         except CatalogForbidden:
             # The database role of a producer may neither look at the clock nor expire messages.
-            expired = 0
-        self._expired_at = time.monotonic()
-        return expired
+            return 0
+        finally:
+            self._expired_at = time.monotonic()
 
     def _is_expiry_due(self) -> bool:
         return time.monotonic() > self._expired_at + EXPIRE_SECONDS
