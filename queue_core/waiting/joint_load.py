@@ -131,9 +131,9 @@ class JointLoads:
                 return [error] * len(loads)
             # Nothing was changed, and one of them is the reason.
             return [result for load in loads for result in self._load_all([load])]
-        except SettingsChanged:
-            # Nothing was changed, and each load begins again.
-            raise
+        except SettingsChanged as error:
+            # Nothing was changed, and each load begins again. Others may be loaded by now.
+            return [error] * len(loads)
         except BaseException as error:  # noqa: BLE001 - its own thread raises it
             here = threading.get_ident()
             return [error if load.thread == here else _in_doubt() for load in loads]

@@ -177,6 +177,25 @@ def test_a_deactivated_queue_is_no_reason_to_refuse_loads_into_others(tmp_path):
         assert store.admin.fsck(deep=True).num_rows == 0
 
 
+def test_new_settings_of_a_queue_repeat_no_load_into_another_one(tmp_path):
+    """On SQLite, as above: a load into a third one is refused, and each is then made by itself."""
+    with Store.open(tmp_path) as store:
+        queue, closed, changed = (make_queue(store, name) for name in ("orders", "closed", "new"))
+        works = [loading(queue, 1), loading(closed, 2), loading(changed, 3)]
+
+        def then():
+            deactivate(tmp_path)
+            with Store.open(tmp_path) as other:
+                other.queue("new").admin.change_settings(max_deliveries=3)
+
+        results, _ = at_once(store, loading(queue, 0), *works, then=then)
+
+        kinds = [type(result) for result in results]
+        assert kinds == [pa.Int64Array, pa.Int64Array, QueueDeactivated, pa.Int64Array]
+        assert sorted(numbers_of(queue.browse())) == [0, 1]
+        assert numbers_of(changed.browse()) == [3]
+
+
 def deactivate(folder):
     with Store.open(folder) as other:
         other.queue("closed").admin.deactivate()
