@@ -140,9 +140,8 @@ def _backlog(
 
 def _take_by_queue(connection: Connection, request: FireRequest, lock: Lock) -> Choice:
     """Take from fair queues by rank, from others in turn; they share the limits."""
-    # Not `_backlog`: the next message by rank may be in any shard, so that none is left out.
-    read = shard_locks.lock if lock else shard_locks.backlog
-    backlog = read(connection, *request.where)
+    # The next message by rank may be in any shard, so that none is left out.
+    backlog = _backlog(connection, request, "wait" if lock else None)
     if len(request.queue_ids) == 1:
         return _take_of_queue(connection, request, lock)
     waiting = dict.fromkeys(request.queue_ids, 0)
