@@ -123,9 +123,9 @@ class Candidates(NamedTuple):
     ids: IdSet
     #: How many messages had been fired from each shard by then. In a queue with groups, this number
     #: must be unchanged; otherwise, another message may be the head of its group.
-    fired: Mapping[ShardKey, int]
+    fired: Mapping[ShardKey, int] = {}
     #: The shards whose candidates were already cut to the byte limit, by an order.
-    ranked: frozenset[ShardKey]
+    ranked: frozenset[ShardKey] = frozenset()
     #: By the id of a queue with limits of values: the ids of its candidates, and these columns.
     values: Mapping[int, pa.Table] = {}
     #: Whether a limit of bytes has left messages.

@@ -200,7 +200,7 @@ def _waiting(
     """Lock and return the messages of a part that wait."""
     request = _request(queue, intervention, part.magazine)
     request = replace(request, within=part.within, shards=part.shards)
-    chosen = Candidates(ids=part.ids, fired={}, ranked=frozenset())
+    chosen = Candidates(part.ids)
     if intervention.act is Act.REQUEUE:
         taken = take_fitting(connection, queue, request, chosen) or []
     else:

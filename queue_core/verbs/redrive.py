@@ -117,8 +117,7 @@ def _hand_over(
         # The lock of the target's room comes before the shard locks.
         check_capacity(connection, target, staged, overflow="fail")
         here = FireRequest(queue_ids=(queue.id,), magazine=Magazine.SIDELINE)
-        chosen = Candidates(ids=ids, fired={}, ranked=frozenset())
-        taken = acquire(connection, here, "wait", chosen).taken
+        taken = acquire(connection, here, "wait", Candidates(ids)).taken
         if sum(len(rows) for _, rows in taken) != len(ids):
             raise _Changed
         load(connection, storage, target, staged)

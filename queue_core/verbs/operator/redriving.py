@@ -149,7 +149,7 @@ def _candidates(
     with catalog.read() as connection:
         there = IdSet.of(id_map.ids_of(connection, still_there(connection, request, ids)))
     if found is None:
-        return Candidates(ids=there, fired={}, ranked=frozenset())
+        return Candidates(there)
     return found._replace(ids=found.ids & there)
 
 
