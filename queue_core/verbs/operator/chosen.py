@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from numbers import Integral
 from typing import Any, TypeAlias
 
@@ -160,7 +159,7 @@ class Chosen:
             queue = queues.still_there(connection, self._queue)
             taken = present(connection, queue, self._magazines, self._ids)
             plan = read_plans.build(connection, [queue], taken, self._storage.uri)
-        with self._quarantining():
+        with quarantining(self._catalog, self._storage):
             return read_table(plan)
 
     @by_hand
@@ -259,12 +258,9 @@ class Chosen:
             condition = None if rule is None else rule.rules[queue.id].condition
             if condition is None:
                 return self._ids
-            with self._quarantining():
+            with quarantining(self._catalog, self._storage):
                 uri = self._storage.uri
                 return find(connection, uri, queue, [Magazine.SIDELINE], self._ids, condition)
-
-    def _quarantining(self) -> AbstractContextManager[None]:
-        return quarantining(self._catalog, self._storage)
 
 
 def choose(
