@@ -285,12 +285,21 @@ class Session:
 
     def _start_tasks(self) -> None:
         if self.tasks is None and self._options.tasks:
-            from ignis_source.background_tasks import background_tasks
+            # Not at the top: a query's start does not wait for it.
+            from queue_core.upkeep.tasks.background import background_tasks
 
             def there() -> list[QueueInfo]:
                 return [info for info in self._queues.infos if not info.is_dropped]
 
-            self.tasks = background_tasks(self.store, self._options, there)
+            self.tasks = background_tasks(
+                self.store.catalog,
+                self.store.storage,
+                [info.name for info in self._queues.infos],
+                known=there,
+                tasks=self._options.tasks,
+                zookeeper=self._options.zookeeper,
+                client_id=self._options.client_id,
+            )
             self.tasks.start()
 
 

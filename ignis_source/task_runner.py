@@ -1,37 +1,17 @@
-"""Make the runner of a query's side tasks from its options."""
+"""Make the runner of a stream of side tasks from its options."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from ignis_source.options import SourceOptions
 from queue_core.catalog.identity.handle import StoreHandle
-from queue_core.upkeep.leader import Leader, candidate
+from queue_core.upkeep.leader import Leader
 from queue_core.upkeep.tasks.runner import SideTasks
 from queue_core.upkeep.tasks.task import Timing
 from queue_core.values.model import QueueInfo
 from queue_core.verbs.shovel import Shovelful
-
-#: Returns the queues of a query, with their settings as of the last refresh.
-Known = Callable[[], Sequence[QueueInfo]]
-
-
-def make_runner(
-    store: StoreHandle, options: SourceOptions, queues: Known
-) -> tuple[SideTasks, Leader]:
-    """
-    Return a runner of the tasks that the options name, and its leader, not yet started.
-
-    Raises `BadOption` or `BadSelector`.
-    """
-    leader = candidate(
-        store.catalog,
-        zookeeper=options.zookeeper,
-        client_id=options.client_id,
-        partitions=lambda: [queue.name for queue in queues()],
-    )
-    return make_tasks(store, options, queues(), leader), leader
 
 
 def make_tasks(
@@ -40,8 +20,7 @@ def make_tasks(
     """Return a runner of the tasks that the options name, for a leader; raises `BadSelector`."""
 
     def shovelful(queue: QueueInfo) -> Shovelful:
-        selector = options.selector if options.reports else None
-        usual = Shovelful.of(queue, store.storage.uri, selector)
+        usual = Shovelful.of(queue, store.storage.uri, options.selector)
         return replace(usual, limit=options.limit or usual.limit, rate=options.rate or usual.rate)
 
     for queue in queues:
@@ -59,5 +38,5 @@ def make_tasks(
         shovelful=shovelful,
         deep=options.deep,
         # They would come back whatever the options choose.
-        retries=not (options.reports and (options.selector or options.limit or options.rate)),
+        retries=not (options.selector or options.limit or options.rate),
     )

@@ -18,7 +18,7 @@ from ignis_source.options import SourceOptions
 from ignis_source.partition import TablePartition
 from ignis_source.queue_refresh import Queues
 from ignis_source.task_partition import TaskPartition
-from ignis_source.task_runner import make_runner
+from ignis_source.task_runner import make_tasks
 from queue_core import errors
 from queue_core.catalog import queues
 from queue_core.catalog.identity.handle import StoreHandle
@@ -27,6 +27,7 @@ from queue_core.catalog.records import schedule, task_log, task_runs
 from queue_core.catalog.records.task_runs import TaskRun
 from queue_core.errors import CatalogUnavailable, IgnisError
 from queue_core.support import faults
+from queue_core.upkeep.leader import candidate
 from queue_core.upkeep.tasks.registry import REGISTRY
 from queue_core.upkeep.tasks.runner import RETRY, StreamClaim
 from queue_core.upkeep.tasks.thread import LOOK_SECONDS
@@ -48,7 +49,13 @@ class TaskSession:
         self.store = StoreHandle(options.address)
         try:
             self._queues = Queues(self._requested, options.refresh_interval)
-            self._tasks, self.leader = make_runner(self.store, options, lambda: self._present)
+            self.leader = candidate(
+                self.store.catalog,
+                zookeeper=options.zookeeper,
+                client_id=options.client_id,
+                partitions=lambda: [queue.name for queue in self._present],
+            )
+            self._tasks = make_tasks(self.store, options, self._present, self.leader)
         except IgnisError:
             self.store.close()
             raise

@@ -8,11 +8,12 @@ import pyarrow as pa
 import pytest
 from sqlalchemy import Engine, event, text
 
-from ignis_source import background_tasks, firing, requests
+from ignis_source import firing, requests
 from ignis_source.offset import Offset
 from queue_core.catalog.records import schedule
 from queue_core.errors import BadOption, CatalogUnavailable, ConsumerFenced
 from queue_core.segments.reader import read_table
+from queue_core.upkeep.tasks import background
 from queue_core.upkeep.tasks import shovel as shovel_task
 from tests.dump import dump
 from tests.factories import make_queue, orders
@@ -118,7 +119,7 @@ def test_a_reader_whose_consumer_was_started_again_plans_nothing_more(store, ses
 
 
 def test_a_query_shovels_its_queue_when_that_is_due(store, session, monkeypatch):
-    monkeypatch.setattr(background_tasks, "BLIND_SECONDS", 0.02)
+    monkeypatch.setattr(background, "KNOWN_LOOK_SECONDS", 0.02)
     queue = sidelined(store, retry=None, shovel_interval=0.01)
     query = session(tasks="shovel")
     limit = time.monotonic() + PATIENCE
@@ -151,7 +152,7 @@ def test_no_batch_waits_for_a_task(store, session, monkeypatch):
         assert go_on.wait(PATIENCE)
         return 0
 
-    monkeypatch.setattr(background_tasks, "BLIND_SECONDS", 0.02)
+    monkeypatch.setattr(background, "KNOWN_LOOK_SECONDS", 0.02)
     monkeypatch.setattr(shovel_task, "shovel", slow)
     queue = sidelined(store, retry=None, shovel_interval=0.01)
     query = session(tasks="shovel")
@@ -170,7 +171,7 @@ def test_a_task_that_fails_does_not_fail_the_query(store, session, monkeypatch, 
         failed.set()
         raise error
 
-    monkeypatch.setattr(background_tasks, "BLIND_SECONDS", 0.02)
+    monkeypatch.setattr(background, "KNOWN_LOOK_SECONDS", 0.02)
     monkeypatch.setattr(shovel_task, "shovel", fails)
     queue = sidelined(store, retry=None, shovel_interval=0.01)
     query = session(tasks="shovel")

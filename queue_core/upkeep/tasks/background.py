@@ -1,4 +1,4 @@
-"""Side tasks of a store in the background of a process: what `Store.side_tasks` and pools run."""
+"""Side tasks in the background of a process: of `Store.side_tasks`, pools, queries and managers."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from queue_core.catalog import queues
 from queue_core.errors import BadOption, NoSuchQueue
 from queue_core.upkeep.tasks.registry import TASKS, check_tasks
+from queue_core.upkeep.tasks.thread import LOOK_SECONDS as RETRIES_LOOK_SECONDS
 from queue_core.upkeep.tasks.thread import Made, TaskThread, retry_thread
 from queue_core.values.model import QueueInfo
 from queue_core.values.names import check_queue
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 #: Seconds between two searches for due tasks. Tasks are due every few minutes: an idle process
 #: costs little more than a heartbeat.
 LOOK_SECONDS = 10.0
+#: The same where the queues are known, and until the first search there: the first batch of a query
+#: does not compete with the imports of tasks.
+KNOWN_LOOK_SECONDS = 1.0
 
 
 def background_tasks(
@@ -29,17 +33,17 @@ def background_tasks(
     storage: Storage,
     names: Sequence[str] | None = None,
     *,
+    known: Callable[[], Sequence[QueueInfo]] | None = None,
     tasks: Collection[str] = TASKS,
     zookeeper: str | None = None,
     client_id: str = CLIENT_ID,
-    start: float = 0.0,
     quiet: Callable[[], float] = lambda: -inf,
 ) -> TaskThread:
     """
     Return the thread, not yet started, for *tasks* of the queues of these names (None: of all).
 
-    *quiet* is that of `retry_thread`. Raises `BadOption` if *zookeeper* is malformed, or its client
-    is not installed.
+    *known* returns these queues in a process that has read them for itself. *quiet* is that of
+    `retry_thread`. Raises `BadOption` if *zookeeper* is malformed, or its client is not installed.
     """
 
     def make() -> Made:
@@ -51,11 +55,13 @@ def background_tasks(
             catalog,
             zookeeper=zookeeper,
             client_id=client_id,
-            partitions=lambda: [info.name for info in known() if info.deactivated_at is None],
+            partitions=lambda: [info.name for info in present() if info.deactivated_at is None],
         )
         return SideTasks(catalog, storage, leader, tasks=tasks), leader
 
-    def known() -> list[QueueInfo]:
+    def present() -> Sequence[QueueInfo]:
+        if known is not None:
+            return known()
         # Anew each time: queues come and go, and their settings say when tasks are due.
         with catalog.read() as connection:
             if names is None:
@@ -74,11 +80,13 @@ def background_tasks(
 
         return Retries(catalog, storage)
 
+    start, look = (0.0, LOOK_SECONDS) if known is None else (KNOWN_LOOK_SECONDS, KNOWN_LOOK_SECONDS)
     retries = None
     if "shovel" in tasks:
-        retries = retry_thread(make_retries, lambda: names, quiet=quiet)
+        first = max(start, RETRIES_LOOK_SECONDS)
+        retries = retry_thread(make_retries, lambda: names, start=first, quiet=quiet)
     thread = TaskThread(
-        make, known, sweeps="sweep" in tasks, start=start, look=LOOK_SECONDS, retries=retries
+        make, present, sweeps="sweep" in tasks, start=start, look=look, retries=retries
     )
     if zookeeper is not None:
         # The user must correct a wrong address or a missing library.
