@@ -31,12 +31,10 @@ from queue_core.errors import BadOption, CatalogUnavailable
 from queue_core.queue import Queue
 from queue_core.store import Store
 from queue_core.support.loop import Loop
-from queue_core.upkeep.leader import candidate
+from queue_core.upkeep.tasks.background import background_tasks
 from queue_core.upkeep.tasks.expire import retire
-from queue_core.upkeep.tasks.registry import REGISTRY, TASKS
-from queue_core.upkeep.tasks.runner import SideTasks
-from queue_core.upkeep.tasks.shovel import Retries
-from queue_core.upkeep.tasks.thread import retry_thread
+from queue_core.upkeep.tasks.registry import TASKS, check_tasks
+from queue_core.upkeep.tasks.thread import TaskThread
 from queue_core.values.address import completed
 from queue_core.values.durations import Duration, check_seconds
 from queue_core.values.model import QueueInfo
@@ -51,8 +49,6 @@ FIRST_REFRESH_SECONDS = 60.0
 GRACE_SECONDS = 10.0
 #: Seconds between two looks for shared queries that have failed.
 MENDING_SECONDS = 10.0
-#: Seconds between two checks for side tasks that are due.
-_TASK_SECONDS = 1.0
 
 
 class IgnisManager:
@@ -138,25 +134,26 @@ class IgnisManager:
         }
         #: The queues, as of the last refresh.
         self._infos: list[QueueInfo] = []
+        self._in_threads = check_side_tasks(side_tasks) == THREAD
+        tasks = check_tasks(tasks)
         self._store = Store.open(path, catalog=catalog, storage=storage, create=False)
+        #: Makes the thread of the side tasks, which can be started once.
+        self._task_thread = partial(
+            background_tasks,
+            self._store.catalog,
+            self._store.storage,
+            None,
+            known=lambda: self._infos,
+            tasks=tasks,
+            zookeeper=zookeeper,
+            client_id=client_id,
+        )
         try:
-            self._leader = candidate(
-                self._store.catalog,
-                zookeeper=zookeeper,
-                client_id=client_id,
-                partitions=lambda: [i.name for i in self._infos if i.deactivated_at is None],
-            )
-            self._tasks = SideTasks(
-                self._store.catalog, self._store.storage, self._leader, tasks=tasks
-            )
+            # Here too, since it refuses a wrong address of ZooKeeper.
+            self._task_thread()
         except BaseException:
             self._store.close()
             raise
-        in_threads = check_side_tasks(side_tasks) == THREAD
-        #: Whether to stand for election. With a leader that does not sweep, nobody would.
-        self._stands = in_threads and any(REGISTRY[task].leader_only for task in tasks)
-        self._shovels = in_threads and "shovel" in tasks
-        self._in_threads = in_threads
         #: The query of side tasks, if they run in one.
         self._task_query: ManagedQuery | None = None
         if side_tasks == STREAM and tasks:
@@ -169,7 +166,7 @@ class IgnisManager:
                 partial(side_task_stream, spark, self._address | options, self._checkpoints, tasks)
             )
         self._started = False
-        self._threads: list[Loop] = []
+        self._threads: list[Loop | TaskThread] = []
         #: Held while queries are started or stopped; re-entrant, because refreshes nest.
         self._lock = threading.RLock()
 
@@ -185,20 +182,14 @@ class IgnisManager:
             self._started = True
             try:
                 self.refresh()
-                if self._stands:
-                    self._leader.start()
             except BaseException:
                 self.stop(grace=0)
                 raise
             self._threads = [Loop("refresh", self.refresh, every=self._every, first=self._first)]
-            if self._shovels:
-                store = self._store
-                retries = partial(Retries, store.catalog, store.storage)
-                self._threads.append(retry_thread(retries, lambda: None))
             if self._shared is not None or self._task_query is not None:
                 self._threads.append(Loop("mending", self._mend, every=MENDING_SECONDS))
             if self._in_threads:
-                self._threads.append(Loop("tasks", self._run_tasks, every=_TASK_SECONDS))
+                self._threads.append(self._task_thread())
             for thread in self._threads:
                 thread.start()
 
@@ -229,7 +220,6 @@ class IgnisManager:
                 managed.leave("stopped")
             if self._shared is not None:
                 self._shared.settle_in(self._store.catalog)
-            self._leader.stop()
             self._started = False
             # Not for good: the figures of a stopped manager can be read.
             self._store.catalog.close()
@@ -521,9 +511,6 @@ class IgnisManager:
         concurrency = self._store.queue(queue).admin.scale(by)
         self.refresh()
         return concurrency
-
-    def _run_tasks(self) -> None:
-        self._tasks.run_due(self._infos, retries=False)
 
     def _mend(self) -> None:
         """Start failed queries again soon, on which many queues depend."""

@@ -5,6 +5,7 @@ from sqlalchemy import select, update
 
 from pyspark_ignis import IgnisManager
 from queue_core.catalog.records.schedule import schedule
+from queue_core.upkeep.tasks.thread import TaskThread
 from tests.dump import backdate
 from tests.factories import numbers_of, orders
 from tests.spark.rig import counts, wait_until
@@ -34,7 +35,9 @@ def managers(rig, zookeeper):
 
 
 def leading(managers):
-    return [manager for manager in managers if manager._leader.leads()]
+    threads = [(each, thread) for each in managers for thread in each._threads]
+    made = [(each, thread) for each, thread in threads if isinstance(thread, TaskThread)]
+    return [manager for manager, thread in made if thread.prepare()[1].leads()]
 
 
 def stuck(rig, queue, count, first):
