@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 from sqlalchemy import Connection
 
 from ignis_source.options import SourceOptions
-from ignis_source.task_runner import make_tasks
 from queue_core.catalog.identity.handle import StoreHandle, known_store
 from queue_core.catalog.records import schedule, task_log, task_runs
 from queue_core.catalog.records.task_runs import RENEW_SECONDS, TaskRun
 from queue_core.errors import IgnisError, Invalid, NoSuchQueue, NotLeading
 from queue_core.support import faults
 from queue_core.support.loop import Loop
+from queue_core.upkeep.leader import Leader
 from queue_core.upkeep.leader.lease import Deputy
-from queue_core.upkeep.tasks.task import RETRY_SECONDS
+from queue_core.upkeep.tasks.runner import SideTasks
+from queue_core.upkeep.tasks.task import RETRY_SECONDS, Timing
+from queue_core.values.model import QueueInfo
 from queue_core.values.views import REPORTS
+from queue_core.verbs.shovel import Shovelful
 
 #: Attempts of a task that was asked for, before its query fails.
 TRIES = 3
@@ -42,6 +45,34 @@ class TaskPartition(InputPartition):
     asked_for: bool
     #: How many runs the round has.
     together: int
+
+
+def make_tasks(
+    store: StoreHandle, options: SourceOptions, queues: Sequence[QueueInfo], leader: Leader
+) -> SideTasks:
+    """Return a runner of the tasks that the options name, for a leader; raises `BadSelector`."""
+
+    def shovelful(queue: QueueInfo) -> Shovelful:
+        usual = Shovelful.of(queue, store.storage.uri, options.selector)
+        return replace(usual, limit=options.limit or usual.limit, rate=options.rate or usual.rate)
+
+    for queue in queues:
+        # A selector that does not fit a queue is refused before any task runs.
+        shovelful(queue)
+    timings = {}
+    if options.interval is not None:
+        timings = {task: Timing(options.interval) for task in options.tasks}
+    return SideTasks(
+        store.catalog,
+        store.storage,
+        leader,
+        tasks=options.tasks,
+        timings=timings,
+        shovelful=shovelful,
+        deep=options.deep,
+        # They would come back whatever the options choose.
+        retries=not (options.selector or options.limit or options.rate),
+    )
 
 
 def do_runs(options: SourceOptions, partition: TaskPartition) -> pa.Table:

@@ -17,8 +17,7 @@ from ignis_source.offset import TaskOffset
 from ignis_source.options import SourceOptions
 from ignis_source.partition import TablePartition
 from ignis_source.queue_refresh import Queues
-from ignis_source.task_partition import TaskPartition
-from ignis_source.task_runner import make_tasks
+from ignis_source.task_partition import TaskPartition, make_tasks
 from queue_core import errors
 from queue_core.catalog import queues
 from queue_core.catalog.identity.handle import StoreHandle
