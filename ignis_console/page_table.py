@@ -16,9 +16,6 @@ from ignis_console.openapi import Operation
 from ignis_console.shared import Look
 from queue_core.watching import wording
 
-#: Rows of one page of a list.
-PER_PAGE = 100
-
 
 class Page(NamedTuple):
     """A page that changes nothing, and its twin in the API, which returns the same model."""

@@ -10,11 +10,11 @@ from typing import Any
 from ignis_console.action_log import KEPT, LogEntry
 from ignis_console.ask import Ask, Parameter
 from ignis_console.console import Console
-from ignis_console.page_table import PER_PAGE, Freshness, Page, adding, freshness, number_of
+from ignis_console.page_table import Freshness, Page, adding, freshness, number_of
 from ignis_console.queue_pages import PAGES as OF_QUEUES
 from ignis_console.queue_pages import QueueRow, row_of
 from ignis_console.redrives import Redrive
-from ignis_console.sideline import within
+from ignis_console.sideline import PER_PAGE, within
 from queue_core.catalog.records import acts
 from queue_core.errors import IgnisError
 from queue_core.watching import wording
@@ -77,7 +77,7 @@ def queues_page(console: Console, ask: Ask) -> QueuesPage:
         row_of(console, queue) for queue in figures.queues if search.lower() in queue.name.lower()
     ]
     rows.sort(key=SORTS[sort])
-    page, pages = within(number_of(ask), len(rows), PER_PAGE)
+    page, pages = within(number_of(ask), len(rows))
     totals = {
         name: None if None in (values := [getattr(row, name) for row in rows]) else sum(values)
         for name in ("waiting", "in_flight", "sidelined", "dead")
@@ -120,7 +120,7 @@ def problems_page(console: Console, ask: Ask) -> ProblemsPage:
     most, page, pages = GROUP_PROBLEMS, 1, 1
     if kind is not None:
         most = PER_PAGE
-        page, pages = within(number_of(ask), sum(each.count for each in groups), most)
+        page, pages = within(number_of(ask), sum(each.count for each in groups))
     part = slice((page - 1) * most, page * most)
     return ProblemsPage(
         fresh=freshness(look, look.seen.figures.now),

@@ -15,8 +15,8 @@ from ignis_console.console import Console
 from ignis_console.details import SPANS, Details
 from ignis_console.facets import Sample
 from ignis_console.messages import Life
-from ignis_console.page_table import PER_PAGE, Freshness, Page, adding, freshness, number_of
-from ignis_console.sideline import Groups, KeptTrace, LiteralReason, within
+from ignis_console.page_table import Freshness, Page, adding, freshness, number_of
+from ignis_console.sideline import PER_PAGE, Groups, KeptTrace, LiteralReason, within
 from queue_core.errors import BadOption
 from queue_core.values.arrow_types import is_number
 from queue_core.values.json_text import as_json
@@ -127,7 +127,7 @@ def sideline_page(console: Console, ask: Ask) -> SidelinePage:
     reasons = sideline.reasons(found)
     page = 1
     if chosen:
-        page, pages = within(number_of(ask), found.num_rows, PER_PAGE)
+        page, pages = within(number_of(ask), found.num_rows)
         groups |= {"page": page, "pages": pages}
     names = list(SidelineRow.__dataclass_fields__)
     shown = found.select(names).slice((page - 1) * PER_PAGE, PER_PAGE)

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from queue_core.values.fingerprints import LENGTH, first_lines
 
-#: Groups on one page, and the most reasons of one group that are shown.
+#: Rows on one page of a list, and the most reasons of one group that are shown.
 PER_PAGE = 100
 MOST_REASONS = 20
 
@@ -64,9 +64,9 @@ class Groups:
     pages: int
 
 
-def within(page: int, rows: int, per_page: int) -> tuple[int, int]:
-    """Return the number of a page that exists, and how many pages the rows fill."""
-    pages = max(ceil(rows / per_page), 1)
+def within(page: int, rows: int) -> tuple[int, int]:
+    """Return the number of a page of a list that exists, and how many pages the rows fill."""
+    pages = max(ceil(rows / PER_PAGE), 1)
     return min(page, pages), pages
 
 
@@ -93,7 +93,7 @@ def group(rows: pa.Table, search: str = "", page: int = 1) -> Groups:
         )
     )
     wanted = groups.filter(groups.column("has_any")).drop_columns("has_any")
-    page, pages = within(page, wanted.num_rows, PER_PAGE)
+    page, pages = within(page, wanted.num_rows)
     ordered = wanted.sort_by(
         [("message_id_count", "descending"), ("kind", "ascending"), ("fingerprint", "ascending")]
     ).slice((page - 1) * PER_PAGE, PER_PAGE)
