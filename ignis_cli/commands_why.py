@@ -8,7 +8,6 @@ from ignis_cli.app import AnyName, MatchingQueue, command
 from ignis_cli.display import counted, in_json, say, show_json
 from ignis_cli.invocation import BROKEN
 from queue_core import Store
-from queue_core.values.json_text import shown_fields
 from queue_core.watching import blocked, present, space
 from queue_core.watching import problems as engine
 from queue_core.watching.problem_kinds import ProblemGroup, Severity, grouped
@@ -32,7 +31,7 @@ def problems(store: Store, queue: AnyName = None) -> None:
         found = engine.of_queue(present.read_queue(store.catalog, queue))
     if in_json.get():
         for each in found:
-            show_json({one.name: getattr(each, one.name) for one in shown_fields(each)})
+            show_json(each)
     elif not found:
         say("there are no problems")
     else:

@@ -7,7 +7,7 @@ import io
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
@@ -140,8 +140,8 @@ def answer(text: str, **figures: Any) -> None:
         say(text)
 
 
-def show_json(value: Mapping[str, Any]) -> None:
-    """Print one object as a line of JSON."""
+def show_json(value: object) -> None:
+    """Print one object, a dict or a dataclass, as a line of JSON."""
     # These escapes are JSON, and mean the same characters.
     line = _STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", as_json(value))
     put(line + "\n")
