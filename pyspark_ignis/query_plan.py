@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 
 from ignis_source.options import OPTIONS
 from pyspark_ignis.side_tasks import STREAM, THREAD, beside, check_side_tasks
-from pyspark_ignis.spark_session import activate, clear_false_start, finding_ignis
+from pyspark_ignis.spark_session import finding_ignis, prepare
 from queue_core.errors import BadOption
 from queue_core.values.address import completed
 from queue_core.values.durations import in_seconds
@@ -130,8 +130,7 @@ class QueryPlan:
             writer = writer.trigger(**self.trigger)
         if self.name is not None:
             writer = writer.queryName(self.name)
-        activate(spark)
-        clear_false_start(spark, self.checkpoint)
+        prepare(spark, self.checkpoint)
         query = writer.start()
         if self.side_tasks == STREAM:
             beside(spark, query, self.source, self.checkpoint)

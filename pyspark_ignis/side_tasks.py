@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
-from pyspark_ignis.spark_session import activate, clear_false_start, finding_ignis
+from pyspark_ignis.spark_session import finding_ignis, prepare
 from queue_core.errors import BadOption
 from queue_core.upkeep.tasks.registry import TASKS
 
@@ -54,8 +54,7 @@ def side_task_stream(
     """Start the query that runs side tasks of a store when they are due; it shows what it moved."""
     given = {name: str(options[name]) for name in _SHARED if options.get(name) is not None}
     own = f"{checkpoint}/{FOLDER}"
-    activate(spark)
-    clear_false_start(spark, own)
+    prepare(spark, own)
     with finding_ignis():
         reader = spark.readStream.format("ignis").options(**given)
         reports = reader.option("task", ",".join(tasks)).load()

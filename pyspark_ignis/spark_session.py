@@ -12,22 +12,15 @@ from pyspark.sql import SparkSession
 from queue_core.errors import BadOption
 
 
-def activate(spark: SparkSession) -> None:
+def prepare(spark: SparkSession, checkpoint: str) -> None:
     """
-    Make a session the active one of this thread, by creating a DataFrame.
+    Make a session the active one of this thread, and clear a false start from a checkpoint.
 
     Spark looks in the active session for formats that are written in Python, and a new thread has
-    none.
+    none: creating a DataFrame gives it one. A query that ended while it wrote its first offsets
+    left a hidden file, and some versions of Spark refuse a checkpoint without other offsets.
     """
     spark.createDataFrame([], "nothing INT")
-
-
-def clear_false_start(spark: SparkSession, checkpoint: str) -> None:
-    """
-    Remove what a query left in its checkpoint that ended while it wrote its first offsets.
-
-    Some versions of Spark refuse a checkpoint with no offsets but such a hidden file.
-    """
     java, jvm = getattr(spark, "_jsparkSession", None), getattr(spark, "_jvm", None)
     if java is None or jvm is None:
         # The checkpoint is for the server of Spark Connect.
