@@ -25,7 +25,7 @@ from queue_core.catalog.holders import consumers, interests
 from queue_core.catalog.holders.tickets import ticket_behind
 from queue_core.catalog.identity.handle import StoreHandle
 from queue_core.catalog.poller import Watch
-from queue_core.catalog.slices import amounts, shard_locks
+from queue_core.catalog.slices import amounts
 from queue_core.errors import BadOption
 from queue_core.selection.request import Horizon
 from queue_core.support import faults
@@ -341,11 +341,11 @@ class Progress:
         # Not at the top: a query's start does not wait for it.
         from queue_core.catalog.records import figures
 
-        backlog = shard_locks.backlog(connection, queue_ids, self._magazine)
         rows = figures.read(connection, queue_ids)
         ages = [row.oldest_age / 1e6 for row in rows if row.oldest_age is not None]
+        here = "waiting" if self._magazine is Magazine.MAIN else "sidelined"
         return {
-            "waiting": sum(shard.waiting for shard in backlog.values()),
+            "waiting": sum(getattr(row, here) or 0 for row in rows),
             "oldest_age": max(ages, default=None),
             "in_flight": sum(row.in_flight or 0 for row in rows),
             "sidelined": sum(row.sidelined or 0 for row in rows),
