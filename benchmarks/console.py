@@ -3,7 +3,7 @@
 The rows: `pages` (the time of each page on the server), `viewers` (transactions per second while
 pages are open), `firing` (how much later messages are fired beside a console that is in use), and
 `actions` (for how long a transaction of an action on many messages keeps others from the store).
-``--catalog URL`` measures on PostgreSQL.
+``--postgresql`` measures on PostgreSQL.
 
 The store has 1,000 queues and a million slices. One queue has half of the slices, and 10,000
 messages in its sideline; all have the samples of a month. Caches of the console are emptied before
@@ -22,7 +22,6 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -30,10 +29,10 @@ import numpy as np
 import pyarrow as pa
 from sqlalchemy import text, update
 
+from benchmarks.arguments import add_catalog, add_names, address_in
 from benchmarks.asgi import Client
 from benchmarks.fabricated import SCHEMA, make, run
 from benchmarks.holds import noted
-from benchmarks.names import add_names
 from ignis_console.app import create_app
 from ignis_console.config import ConsoleOptions
 from ignis_console.pages import PAGES
@@ -41,6 +40,7 @@ from queue_core import Queue, Store
 from queue_core.catalog import dialect
 from queue_core.catalog.tables import metadata, slices
 from queue_core.upkeep.tasks.sample import sample
+from queue_core.values.address import Address
 
 LARGE = "large"
 #: Seconds for which nothing that a console does may keep a firing waiting.
@@ -173,8 +173,7 @@ def firing(store: Store, seconds: float) -> None:
     """Print how long firings take without and with a console in use, in alternation."""
     context = multiprocessing.get_context("spawn")
     in_use, ended, ready = context.Event(), context.Event(), context.Event()
-    address = {"catalog": store.catalog.url, "storage": store.storage.uri}
-    beside = context.Process(target=use, args=(address, in_use, ended, ready))
+    beside = context.Process(target=use, args=(store.address, in_use, ended, ready))
     beside.start()
     ready.wait()
     queue = store.queue("queue-0002")
@@ -216,9 +215,9 @@ def fired(queue: Queue) -> float:
     return seconds
 
 
-def use(address: dict[str, str], in_use: Any, ended: Any, ready: Any) -> None:
+def use(address: Address, in_use: Any, ended: Any, ready: Any) -> None:
     """Open five pages, open others by hand, and act, whenever *in_use* is set."""
-    with Store.open(**address) as store, console(store) as app:
+    with Store(address) as store, console(store) as app:
 
         async def act(client: Client) -> None:
             path = "/api/queues/queue-0003/actions/"
@@ -312,8 +311,7 @@ def firings(
     """
     context = multiprocessing.get_context("spawn")
     ended, found = context.Event(), context.Queue()
-    address = {"catalog": store.catalog.url, "storage": store.storage.uri}
-    beside = context.Process(target=keep_firing, args=(address, queue, ended, found))
+    beside = context.Process(target=keep_firing, args=(store.address, queue, ended, found))
     beside.start()
     assert found.get() == []
     known: list[tuple[float, float]] = []
@@ -333,9 +331,9 @@ def firings(
         time.sleep(0.05)
 
 
-def keep_firing(address: dict[str, str], name: str, ended: Any, found: Any) -> None:
+def keep_firing(address: Address, name: str, ended: Any, found: Any) -> None:
     """Fire single messages and put them back; send when each began, and how long it waited."""
-    with Store.open(**address) as store:
+    with Store(address) as store:
         kind, queue = type(dialect.of(store.catalog.engine)), store.queue(name)
         begin, latest = kind.begin, [0.0]
 
@@ -443,7 +441,7 @@ def main() -> int:
     rows = ("pages", "viewers", "firing", "actions")
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     add_names(parser, "rows", rows)
-    parser.add_argument("--catalog", help="URL of an empty database on PostgreSQL")
+    add_catalog(parser)
     parser.add_argument("--folder", help="keep the store in it, and use it again")
     parser.add_argument("--queues", type=int, default=1_000)
     parser.add_argument("--slices", type=int, default=1_000_000)
@@ -457,10 +455,8 @@ def main() -> int:
         folder = given.folder or stack.enter_context(
             tempfile.TemporaryDirectory(prefix="ignis-console-", dir=".")
         )
-        address: dict[str, str] = {"path": folder}
-        if given.catalog:
-            address = {"catalog": given.catalog, "storage": str(Path(folder) / "data")}
-        store = stack.enter_context(Store.open(**address))
+        address = stack.enter_context(address_in(folder, given))
+        store = stack.enter_context(Store(address))
         if LARGE not in store.queues():
             began = time.monotonic()
             fill(store, given.queues, given.slices)

@@ -1,7 +1,6 @@
 """Measure what consumers and producers cost each other: ``python -m benchmarks.contention ROW``.
 
-    python -m benchmarks.contention slices|shards|consumers|loads|idle
-        [--postgresql] [--catalog postgresql+psycopg://… --storage DIR] [--seconds 5]
+    python -m benchmarks.contention slices|shards|consumers|loads|idle [--postgresql]
 
 *slices*: CPU and statements to fire 100,000 messages, by the size of their slices. *shards*: the
 statements of each verb for 1,000 messages, by the number of shards. *consumers*: processes that
@@ -18,9 +17,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from multiprocessing.synchronize import Event
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -28,8 +25,8 @@ from rich.console import Console
 from rich.table import Table
 from sqlalchemy import event
 
+from benchmarks.arguments import add_catalog, address_in
 from benchmarks.costs import Meter
-from benchmarks.peers.servers import Servers
 from queue_core import Store
 from queue_core.selection.request import FireRequest
 from queue_core.values.address import Address
@@ -195,7 +192,7 @@ def idle(store: Store, seconds: float) -> Table:
         thread.start()
     time.sleep(2)
     busy = store.create_queue("busy", rows(1).schema)
-    with Store(_address(store)) as other:
+    with Store(store.address) as other:
         for beside, pause in (("nothing", seconds), ("another queue", 0.1)):
             with Cost(store) as cost:
                 end = time.monotonic() + seconds
@@ -220,9 +217,8 @@ def _rate(
     """Return what some processes do in a second, and what each unit costs."""
     ready, begin, end = (_spawn.Semaphore(0), _spawn.Event(), _spawn.Event())
     done = _spawn.Queue()
-    address = (store.catalog.url, store.storage.uri)
     processes = [
-        _spawn.Process(target=_repeat, args=(work, address, name, n, ready, begin, end, done))
+        _spawn.Process(target=_repeat, args=(work, store.address, name, n, ready, begin, end, done))
         for n in range(count)
     ]
     for process in processes:
@@ -247,7 +243,7 @@ def _rate(
 
 def _repeat(
     work: Callable[[Store, str, int], Callable[[], int]],
-    address: tuple[str, str],
+    address: Address,
     name: str,
     number: int,
     ready: Any,
@@ -255,7 +251,7 @@ def _repeat(
     end: Event,
     done: Any,
 ) -> None:
-    with Store(Address(*address)) as store:
+    with Store(address) as store:
         cost = Meter(store)
         once = work(store, name, number)
         once()
@@ -268,10 +264,6 @@ def _repeat(
         done.put((count, *(late - early for late, early in zip(after, before, strict=True))))
 
 
-def _address(store: Store) -> Address:
-    return Address(store.catalog.url, store.storage.uri)
-
-
 ROWS = {row.__name__: row for row in (slices, shards, consumers, loads, idle)}
 
 
@@ -279,27 +271,16 @@ def main() -> int:
     """Measure and print."""
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     arguments.add_argument("row", choices=ROWS)
-    arguments.add_argument("--postgresql", action="store_true", help="on a server of its own")
-    arguments.add_argument("--catalog")
-    arguments.add_argument("--storage")
+    add_catalog(arguments)
     arguments.add_argument("--seconds", type=float, default=5.0)
     given = arguments.parse_args()
-    with tempfile.TemporaryDirectory() as folder, _store(given, folder) as store:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        address_in(folder, given) as address,
+        Store(address) as store,
+    ):
         Console().print(ROWS[given.row](store, given.seconds))
     return 0
-
-
-@contextmanager
-def _store(given: argparse.Namespace, folder: str) -> Iterator[Store]:
-    address: Address = Address.of(Path(folder) / "store")
-    with Servers(Path(folder)) as servers:
-        if given.postgresql:
-            url = servers.catalog("contention")
-            address = Address.of(catalog=url, storage=f"{folder}/data")
-        elif given.catalog:
-            address = Address.of(catalog=given.catalog, storage=given.storage)
-        with Store(address) as store:
-            yield store
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
     python -m benchmarks.dedup                        # keys of 8 bytes, on SQLite
     python -m benchmarks.dedup --keys uuid 100 10000  # UUIDs as text, with 100 and 10,000 known
-    python -m benchmarks.dedup --catalog postgresql+psycopg://...
+    python -m benchmarks.dedup --postgresql
 
 For each number of known keys: loads of 1, of 1,000, and of a million messages into a queue with
 `dedup` and into one without. Then the bytes that the catalog grew by for each key of the million,
@@ -14,18 +14,15 @@ from __future__ import annotations
 
 import argparse
 import statistics
-import sys
 import tempfile
 import uuid
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 from sqlalchemy import Connection, text
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
+from benchmarks.arguments import add_catalog, address_in
 from benchmarks.costs import Meter
 from queue_core import Queue, Store
 from queue_core.upkeep.tasks.purge import purge
@@ -128,14 +125,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("known", nargs="*", type=int, default=[100, 10_000, MANY])
     parser.add_argument("--keys", choices=["number", "uuid"], default="number")
-    parser.add_argument("--catalog")
+    add_catalog(parser)
     arguments = parser.parse_args()
     for known in arguments.known:
-        with tempfile.TemporaryDirectory() as folder:
-            catalog = arguments.catalog or f"sqlite:///{folder}/catalog.db"
-            with Store.open(catalog=catalog, storage=f"{folder}/segments") as store:
-                for line in figures(store, Keys(arguments.keys), known):
-                    print(line, flush=True)
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            address_in(folder, arguments) as address,
+            Store(address) as store,
+        ):
+            for line in figures(store, Keys(arguments.keys), known):
+                print(line, flush=True)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """What traces of failures and their log cost a pool: CPU time per message, with and without.
 
-    python -m benchmarks.failing [--seconds 30] [--catalog postgresql+psycopg://… --storage DIR]
+    python -m benchmarks.failing [--seconds 30] [--postgresql]
 
 Each failure has an id in its text. While a pool runs, both are switched on and off each second, and
 the clock of the thread takes the CPU time of each call of them. What empty calls take, which is the
@@ -18,15 +18,14 @@ import tempfile
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
+from benchmarks.arguments import add_catalog, address_in
 from queue_core import ConsumerPool, Retry, Store, batch_handler
 from queue_core.handling.failure_log import FailureLog
 from queue_core.handling.traces import Tracer
-from queue_core.values.address import Address
 
 SCHEMA = pa.schema([("number", pa.int64()), ("text", pa.string())])
 MOST = 0.02
@@ -139,25 +138,21 @@ def main() -> int:
     """Measure and print."""
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     arguments.add_argument("--seconds", type=float, default=30.0, help="for each of two pools")
-    arguments.add_argument("--catalog")
-    arguments.add_argument("--storage")
+    add_catalog(arguments)
     given = arguments.parse_args()
     logging.basicConfig(filename="/dev/null")
     worst = 0.0
-    with tempfile.TemporaryDirectory(prefix="ignis-failing-") as folder:
-        if given.catalog:
-            address = Address.of(catalog=given.catalog, storage=given.storage)
-        else:
-            address = Address.of(Path(folder) / "store")
-        with Store(address) as store:
-            for kind in ("failing", "failing_batch"):
-                whole, parts = cost(store, kind, given.seconds)
-                ratio = sum(parts.values()) / whole
-                told = " and ".join(f"{each:.3f} by {name}" for name, each in parts.items())
-                print(
-                    f"{kind}: of {whole:.2f} µs of CPU per message {told}: {ratio:.1%}", flush=True
-                )
-                worst = max(worst, ratio)
+    with (
+        tempfile.TemporaryDirectory(prefix="ignis-failing-") as folder,
+        address_in(folder, given) as address,
+        Store(address) as store,
+    ):
+        for kind in ("failing", "failing_batch"):
+            whole, parts = cost(store, kind, given.seconds)
+            ratio = sum(parts.values()) / whole
+            told = " and ".join(f"{each:.3f} by {name}" for name, each in parts.items())
+            print(f"{kind}: of {whole:.2f} µs of CPU per message {told}: {ratio:.1%}", flush=True)
+            worst = max(worst, ratio)
     return int(worst > MOST)
 
 

@@ -2,7 +2,7 @@
 
     python -m benchmarks.fairness               # all rows, on SQLite
     python -m benchmarks.fairness position      # one row
-    python -m benchmarks.fairness --catalog postgresql+psycopg://... position
+    python -m benchmarks.fairness --postgresql position
 
 `position`: one tenant with a million messages and 99 with 10 each, loaded together, and the large
 one first; after which part of the work the last of the 990 is fired. `cost`: CPU of firings from a
@@ -14,18 +14,14 @@ from __future__ import annotations
 
 import argparse
 import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
-from benchmarks.names import add_names
+from benchmarks.arguments import add_catalog, add_names, address_in
 from queue_core import Queue, Store
 
 SCHEMA = pa.schema([("tenant", pa.string()), ("number", pa.int64()), ("body", pa.string())])
@@ -166,18 +162,16 @@ def main() -> None:
     """Print the chosen rows."""
     parser = argparse.ArgumentParser(description=__doc__)
     add_names(parser, "rows", ROWS)
-    parser.add_argument("--catalog")
+    add_catalog(parser)
     given = parser.parse_args()
     for name in given.rows:
-        with tempfile.TemporaryDirectory() as folder:
-            where = (
-                {"catalog": given.catalog, "storage": f"{folder}/files"}
-                if given.catalog
-                else {"path": f"{folder}/store"}
-            )
-            with Store.open(**where) as store:
-                for line in ROWS[name](store):
-                    print(line, flush=True)
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            address_in(folder, given) as address,
+            Store(address) as store,
+        ):
+            for line in ROWS[name](store):
+                print(line, flush=True)
 
 
 if __name__ == "__main__":

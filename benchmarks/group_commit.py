@@ -3,7 +3,7 @@
 Threads load one message at a time, and each load is durable when it returns; then a pool with as
 many workers handles messages one by one (``batch=1``), while the threads load them. Each line
 prints the rate, the transactions that wrote for a message, and the slowest percent of the loads.
-``--catalog URL`` measures on PostgreSQL.
+``--postgresql`` measures on PostgreSQL.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from unittest import mock
 
 import pyarrow as pa
 
+from benchmarks.arguments import add_catalog, catalog_of
 from benchmarks.growth import Growth
 from queue_core import ConsumerPool, Queue, Store
 from queue_core.waiting.joint_load import JointLoads
@@ -104,14 +105,13 @@ def _print(
 def main() -> None:
     """Measure each number of threads."""
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    arguments.add_argument("--catalog", help="URL of an empty database on PostgreSQL")
+    add_catalog(arguments)
     arguments.add_argument("--seconds", type=float, default=5.0)
     arguments.add_argument("--apart", action="store_true", help="join no loads")
     given = arguments.parse_args()
     if given.apart:
         JointLoads.joins = lambda *_: False
-    growth = Growth(given.catalog)
-    with growth.store() as store:
+    with catalog_of(given) as catalog, Growth(catalog).store() as store:
         for row in (loads, pools):
             for threads in THREADS:
                 row(store, threads, given.seconds)

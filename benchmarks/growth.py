@@ -2,7 +2,7 @@
 
 Each row measures one cost at several sizes. It prints CPU seconds of this process, which on SQLite
 include the database, beside the number of statements; so the figures hardly depend on other work of
-the machine. ``--catalog URL`` measures on PostgreSQL, where the time on the wall is printed.
+the machine. ``--postgresql`` measures on PostgreSQL, where the time on the wall is printed.
 
 Large stores are made by copying rows of the catalog, so that a million slices take seconds.
 """
@@ -27,8 +27,8 @@ import numpy as np
 import pyarrow as pa
 from sqlalchemy import event
 
+from benchmarks.arguments import add_catalog, add_names, catalog_of
 from benchmarks.fabricated import make, run
-from benchmarks.names import add_names
 from queue_core import Queue, Store
 from queue_core.catalog.tables import metadata
 from queue_core.segments.reader import read as read_plan
@@ -321,15 +321,16 @@ def main() -> None:
     """Measure the rows that were asked for."""
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     add_names(arguments, "rows", ROWS)
-    arguments.add_argument("--catalog", help="URL of an empty database on PostgreSQL")
+    add_catalog(arguments)
     arguments.add_argument("--reader", nargs=2, help=argparse.SUPPRESS)
     given = arguments.parse_args()
     if given.reader:
         _reader(*given.reader)
         return
-    growth = Growth(given.catalog)
-    for name in given.rows:
-        ROWS[name](growth)
+    with catalog_of(given) as catalog:
+        growth = Growth(catalog)
+        for name in given.rows:
+            ROWS[name](growth)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Measure how soon a query with a lower priority takes over when one with a higher priority stops.
 
-    python -m benchmarks.handover [--rounds 5] [--catalog postgresql+psycopg://… --storage DIR]
+    python -m benchmarks.handover [--rounds 5] [--postgresql]
 
 Two queries read one queue, priorities 10 and 1. While the first one wants messages, the other one
 must get none. Then the first one is stopped; or its whole process, with Spark, is killed by
@@ -29,6 +29,7 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
+from benchmarks.arguments import add_catalog, address_in
 from benchmarks.session import local_session
 from queue_core import Queue, Store
 from queue_core.values.address import Address
@@ -70,19 +71,17 @@ def main() -> int:
     """Measure and print."""
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     arguments.add_argument("--rounds", type=int, default=5)
-    arguments.add_argument("--catalog")
-    arguments.add_argument("--storage")
-    arguments.add_argument("--as-higher", metavar="CHECKPOINT", help=argparse.SUPPRESS)
+    add_catalog(arguments)
+    arguments.add_argument("--as-higher", nargs=3, help=argparse.SUPPRESS)
     given = arguments.parse_args()
     if given.as_higher:
-        address = Address.of(catalog=given.catalog, storage=given.storage)
-        higher(local_session("higher"), address, given.as_higher)
+        catalog, storage, checkpoint = given.as_higher
+        higher(local_session("higher"), Address(catalog, storage), checkpoint)
         signal.pause()
-    with tempfile.TemporaryDirectory(prefix="ignis-handover-") as folder:
-        if given.catalog:
-            address = Address.of(catalog=given.catalog, storage=given.storage)
-        else:
-            address = Address.of(Path(folder) / "store")
+    with (
+        tempfile.TemporaryDirectory(prefix="ignis-handover-") as folder,
+        address_in(folder, given) as address,
+    ):
         Console().print(measured(address, folder, given.rounds))
     return 0
 
@@ -123,8 +122,7 @@ def stopped(spark: SparkSession, queue: Queue, low: Reader, checkpoint: str) -> 
 
 def killed(_: SparkSession, queue: Queue, low: Reader, checkpoint: str) -> float:
     """Kill the process by a signal, with Java and Python workers."""
-    address = queue.store.address
-    given = ["--catalog", address.catalog, "--storage", address.storage, "--as-higher", checkpoint]
+    given = ["--as-higher", *queue.store.address, checkpoint]
     child = subprocess.Popen(
         [sys.executable, __file__, *given],
         start_new_session=True,

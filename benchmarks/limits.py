@@ -1,6 +1,6 @@
 """Measure how exactly several processes keep a limit of messages per second.
 
-    python -m benchmarks.limits [--catalog URL] [--seconds 120] [--processes 8] [--rate 100]
+    python -m benchmarks.limits [--postgresql] [--seconds 120] [--processes 8] [--rate 100]
 
 Each process has a pool whose handler only notes the time of its call. The rate error compares all
 firings with the limit. The worst window is the most messages that were fired within any second.
@@ -23,7 +23,9 @@ from rich.console import Console
 from rich.table import Table
 from sqlalchemy import Engine, event
 
+from benchmarks.arguments import add_catalog, address_in
 from queue_core import ConsumerPool, Store, batch_handler, limit
+from queue_core.values.address import Address
 
 SCHEMA = pa.schema([("number", pa.int64())])
 
@@ -31,15 +33,12 @@ SCHEMA = pa.schema([("number", pa.int64())])
 def main() -> int:
     """Measure and print."""
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    arguments.add_argument("--catalog", help="by default, SQLite in a temporary folder")
+    add_catalog(arguments)
     arguments.add_argument("--seconds", type=float, default=120.0)
     arguments.add_argument("--processes", type=int, default=8)
     arguments.add_argument("--rate", type=float, default=100.0)
     given = arguments.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        address: dict[str, Any] = {"path": f"{folder}/store"}
-        if given.catalog:
-            address = {"catalog": given.catalog, "storage": f"{folder}/store"}
+    with tempfile.TemporaryDirectory() as folder, address_in(folder, given) as address:
         fired = measured(address, folder, given.seconds, given.processes, given.rate)
         idle, waiting = cost(address, "idle", None), cost(address, "waiting", 0.001)
     fired = fired[fired < fired[0] + given.seconds]
@@ -68,10 +67,10 @@ def above(fired: np.ndarray[Any, Any], rate: float) -> float:
 
 
 def measured(
-    address: dict[str, Any], folder: str, seconds: float, processes: int, rate: float
+    address: Address, folder: str, seconds: float, processes: int, rate: float
 ) -> np.ndarray[Any, Any]:
     """Return the times at which messages were fired by processes that share a limit."""
-    with Store.open(**address) as store:
+    with Store(address) as store:
         queue = store.create_queue("limited", SCHEMA, limits=limit(per_second=rate))
         queue.load(pa.table({"number": np.arange(int(2 * rate * (seconds + 30)))}))
     context = multiprocessing.get_context("spawn")
@@ -92,7 +91,7 @@ def measured(
     return np.sort(np.concatenate(times))
 
 
-def work(address: dict[str, Any], path: str, seconds: float, ready: Any, go: Any) -> None:
+def work(address: Address, path: str, seconds: float, ready: Any, go: Any) -> None:
     """Handle messages for some seconds; write the times of their firings."""
     times: list[float] = []
 
@@ -101,7 +100,7 @@ def work(address: dict[str, Any], path: str, seconds: float, ready: Any, go: Any
         times.extend(batch.column("_fired_at").cast(pa.int64()).to_numpy() / 1e6)
         return [True] * batch.num_rows
 
-    with Store.open(**address) as store:
+    with Store(address) as store:
         ready.release()
         go.wait()
         pool = ConsumerPool(
@@ -113,9 +112,9 @@ def work(address: dict[str, Any], path: str, seconds: float, ready: Any, go: Any
     np.save(path, np.array(times))
 
 
-def cost(address: dict[str, Any], name: str, rate: float | None) -> float:
+def cost(address: Address, name: str, rate: float | None) -> float:
     """Return the transactions per second of a pool that finds no message, or no token."""
-    with Store.open(**address) as store:
+    with Store(address) as store:
         limits = None if rate is None else limit(per_second=rate)
         queue = store.create_queue(name, SCHEMA, limits=limits)
         if rate is not None:

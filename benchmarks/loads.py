@@ -1,6 +1,6 @@
 """Measure durable loads of one message at a time from one process: loads per second and latency.
 
-    python -m benchmarks.loads [--loads 5000] [--catalog postgresql+psycopg://… --storage DIR]
+    python -m benchmarks.loads [--loads 5000] [--postgresql]
 
 The same run measures how long this disk takes to sync four kilobytes: no durable load is faster.
 """
@@ -20,6 +20,7 @@ import pyarrow as pa
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.arguments import add_catalog, address_in
 from queue_core import Store
 
 MESSAGE = {"order_id": 1, "customer": "customer-42", "amount": 17.5}
@@ -65,26 +66,21 @@ def main() -> int:
     """Measure and print."""
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     arguments.add_argument("--loads", type=int, default=5000)
-    arguments.add_argument("--catalog")
-    arguments.add_argument("--storage")
+    add_catalog(arguments)
     given = arguments.parse_args()
-    with tempfile.TemporaryDirectory(prefix="ignis-loads-", dir=".") as name:
-        folder = Path(name)
-        if given.catalog:
-            store = Store.open(catalog=given.catalog, storage=given.storage)
-        else:
-            store = Store.open(folder / "store")
-        with store:
-            free = store.create_queue("loads", SCHEMA, exist_ok=True)
-            bounded = store.create_queue("bounded", SCHEMA, exist_ok=True, max_size=MAX_SIZE)
-            loads = measure(
-                given.loads, lambda: free.load([MESSAGE]), lambda: bounded.load([MESSAGE])
-            )
-            rows = {
-                "load of one message": loads[0],
-                "the same, bounded": loads[1],
-                "sync of 4 kB": sync_only(folder, given.loads // 5),
-            }
+    with (
+        tempfile.TemporaryDirectory(prefix="ignis-loads-", dir=".") as folder,
+        address_in(folder, given) as address,
+        Store(address) as store,
+    ):
+        free = store.create_queue("loads", SCHEMA, exist_ok=True)
+        bounded = store.create_queue("bounded", SCHEMA, exist_ok=True, max_size=MAX_SIZE)
+        loads = measure(given.loads, lambda: free.load([MESSAGE]), lambda: bounded.load([MESSAGE]))
+        rows = {
+            "load of one message": loads[0],
+            "the same, bounded": loads[1],
+            "sync of 4 kB": sync_only(Path(folder), given.loads // 5),
+        }
     table = Table(title="durable, one at a time, one process")
     for column in ("", "per second", "median ms", "p99 ms", "worst ms"):
         table.add_column(column, justify="right" if column else "left")

@@ -27,12 +27,13 @@ from typing import TypeVar
 import pyarrow as pa
 from sqlalchemy import Engine, event, update
 
-from benchmarks.peers.servers import Servers
+from benchmarks.arguments import add_catalog, address_in
 from ignis_source.offset import Offset
 from ignis_source.options import SourceOptions
 from ignis_source.session import Session
 from queue_core import Store
 from queue_core.catalog.record_tables import schedule
+from queue_core.values.address import Address
 
 SCHEMA = pa.schema([("number", pa.int64())])
 T = TypeVar("T")
@@ -99,14 +100,14 @@ def measure(count: int, folder: Path) -> dict[str, object]:
     return {"queues": count, **costs}
 
 
-def at_work(count: int, seconds: float, address: dict[str, str]) -> dict[str, object]:
+def at_work(count: int, seconds: float, address: Address) -> dict[str, object]:
     """Return the transactions a second of a driver with all side tasks, at rest and busy."""
     names = [f"queue-{number:05}" for number in range(count)]
-    with Store.open(**address) as store:
+    with Store(address) as store:
         for name in names:
             store.create_queue(name, SCHEMA, shards=2, message_expiry=86_400.0)
     options = {"queues": ",".join(names), "ack": "onCommit", "consumer": "measured"}
-    session = Session(SourceOptions.of({**address, **options}))
+    session = Session(SourceOptions.of({**address._asdict(), **options}))
     catalog = session.store.catalog
     begun: list[float] = []
     event.listen(catalog.engine, "begin", lambda _: begun.append(time.process_time()))
@@ -151,8 +152,8 @@ def at_work(count: int, seconds: float, address: dict[str, str]) -> dict[str, ob
     return {"queues": count, "at rest": rest, "a round of tasks": a_round, "busy": busy}
 
 
-def _load(address: dict[str, str], names: list[str]) -> None:
-    with Store.open(**address) as store:
+def _load(address: Address, names: list[str]) -> None:
+    with Store(address) as store:
         while True:
             store.queue(random.choice(names)).load([{"number": 1}])
             time.sleep(0.1)
@@ -163,20 +164,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--queues", default="10,100,1000", help="numbers, separated by commas")
     parser.add_argument("--seconds", type=float, default=30.0, help="0: only the steps")
-    parser.add_argument("--postgresql", action="store_true", help="the driver at work there")
+    add_catalog(parser)
     given = parser.parse_args()
     counts = [int(each) for each in given.queues.split(",")]
     event.listen(Engine, "after_cursor_execute", _count)
     for count in counts:
-        with tempfile.TemporaryDirectory(dir=".") as folder, Servers(Path(folder)) as servers:
-            print(json.dumps(measure(count, Path(folder) / "store")), flush=True)
-            if not given.seconds:
-                continue
-            address = {"path": f"{folder}/second"}
-            if given.postgresql:
-                url = servers.catalog("queues")
-                address = {"catalog": url, "storage": f"{folder}/data"}
-            print(json.dumps(at_work(count, given.seconds, address)), flush=True)
+        with tempfile.TemporaryDirectory(dir=".") as folder:
+            print(json.dumps(measure(count, Path(folder) / "steps")), flush=True)
+            if given.seconds:
+                with address_in(folder, given) as address:
+                    print(json.dumps(at_work(count, given.seconds, address)), flush=True)
 
 
 if __name__ == "__main__":

@@ -4,10 +4,10 @@ A sweep, a shovel and an expiry of 1,000, 10,000 and 100,000 slices of one messa
 settlement of one message beside as many that its consumer holds. `beside`: 10,000 slices of one
 message each are swept and shovelled, and shovelled by a selector and in halves by a limit, in brief
 rounds and in others, alone and beside a process that fires single messages of another queue; and
-how long its firings wait for the store. Each line prints the CPU time of
-this process, which on SQLite includes the database; the number of transactions that write; and the
-longest of them, for which others wait. ``--catalog URL`` measures on PostgreSQL, where the time on
-the wall is printed instead of the CPU time.
+how long its firings wait for the store. Each line prints the CPU time of this process, which on
+SQLite includes the database; the number of transactions that write; and the longest of them, for
+which others wait. ``--postgresql`` measures on PostgreSQL, where the time on the wall is printed
+instead of the CPU time.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from unittest import mock
 
 import numpy as np
 
+from benchmarks.arguments import add_catalog, add_names, catalog_of
 from benchmarks.console import firings
 from benchmarks.fabricated import make, run
 from benchmarks.growth import Growth, Statements
-from benchmarks.names import add_names
 from queue_core import Queue, Store
 from queue_core.selection import rounds
 
@@ -150,11 +150,12 @@ def main() -> None:
     """Measure the rows that were asked for."""
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     add_names(arguments, "rows", ROWS)
-    arguments.add_argument("--catalog", help="URL of an empty database on PostgreSQL")
+    add_catalog(arguments)
     given = arguments.parse_args()
-    growth = Growth(given.catalog)
-    for name in given.rows:
-        ROWS[name](growth)
+    with catalog_of(given) as catalog:
+        growth = Growth(catalog)
+        for name in given.rows:
+            ROWS[name](growth)
 
 
 if __name__ == "__main__":

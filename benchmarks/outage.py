@@ -2,8 +2,7 @@
 
     python -m benchmarks.outage [--messages 1000000] [--down 600] [--batch 50] [--workers 8]
                                 [--one-tenant] [--hangs] [--fair] [--in-flight 2]
-                                [--time-limit 600]
-                                [--catalog postgresql+psycopg://… --storage DIR]
+                                [--time-limit 600] [--postgresql]
 
 The service is an HTTP server in a process of its own, which is killed while messages are handled,
 and started again after *--down* seconds; with *--hangs*, it stands still instead, and each request
@@ -36,6 +35,7 @@ import pyarrow as pa
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.arguments import add_catalog, address_in
 from benchmarks.ports import lasting_port
 from queue_core import Breaker, ConsumerPool, Store, batch_handler, limit
 
@@ -274,31 +274,28 @@ def main() -> None:
     parser.add_argument("--fair", action="store_true", help="let the tenants take turns")
     parser.add_argument("--time-limit", type=float, help="seconds that a call may take")
     parser.add_argument("--in-flight", type=int, help="a limit of the queue for each tenant")
-    parser.add_argument("--catalog")
-    parser.add_argument("--storage")
+    add_catalog(parser)
     given = parser.parse_args()
     logging.basicConfig(level=logging.ERROR)
-    with tempfile.TemporaryDirectory() as folder:
-        where: dict[str, Any] = (
-            {"catalog": given.catalog, "storage": given.storage}
-            if given.catalog
-            else {"path": Path(folder) / "store"}
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        address_in(folder, given) as address,
+        Store(address) as store,
+    ):
+        found = run(
+            store,
+            messages=given.messages,
+            down=given.down,
+            warm=given.warm,
+            batch=given.batch,
+            workers=given.workers,
+            one_tenant=given.one_tenant,
+            hangs=given.hangs,
+            fair=given.fair,
+            time_limit=given.time_limit,
+            in_flight=given.in_flight,
+            breaker=None if given.one_tenant else Breaker(),
         )
-        with Store.open(where.pop("path", None), **where) as store:
-            found = run(
-                store,
-                messages=given.messages,
-                down=given.down,
-                warm=given.warm,
-                batch=given.batch,
-                workers=given.workers,
-                one_tenant=given.one_tenant,
-                hangs=given.hangs,
-                fair=given.fair,
-                time_limit=given.time_limit,
-                in_flight=given.in_flight,
-                breaker=None if given.one_tenant else Breaker(),
-            )
     table = Table("figure", "value")
     for name, value in found._asdict().items():
         table.add_row(name, f"{value:,.2f}" if isinstance(value, float) else f"{value:,}")

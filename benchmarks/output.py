@@ -3,9 +3,9 @@
 Pools with and without ``output`` handle the same messages in turn, in batches of 100. Their
 handlers make one row of each message, which one pool loads and the other one forgets. A line has
 the rates of both, and their ratio by the clock and by the CPU of the process; the last line has the
-medians. ``--catalog URL --storage DIR`` measures on PostgreSQL, ``--handler message`` calls the
-handler for each message. For comparison, a third pool loads the rows of a batch in its handler,
-which gives them at least once.
+medians. ``--postgresql`` measures on PostgreSQL, and ``--handler message`` calls the handler for
+each message. For comparison, a third pool loads the rows of a batch in its handler, which gives
+them at least once.
 """
 
 from __future__ import annotations
@@ -17,13 +17,12 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from benchmarks.arguments import add_catalog, address_in
 from queue_core import ConsumerPool, Queue, Store, batch_handler
-from queue_core.values.address import Address
 
 SCHEMA = pa.schema([("number", pa.int64()), ("text", pa.string())])
 BODY = "x" * 100
@@ -44,16 +43,14 @@ def main() -> int:
     arguments.add_argument("--rounds", type=int, default=9)
     arguments.add_argument("--workers", type=int, default=4)
     arguments.add_argument("--handler", choices=("batch", "message"), default="batch")
-    arguments.add_argument("--catalog")
-    arguments.add_argument("--storage")
+    add_catalog(arguments)
     given = arguments.parse_args()
-    with tempfile.TemporaryDirectory(prefix="ignis-output-") as folder:
-        if given.catalog:
-            address = Address.of(catalog=given.catalog, storage=given.storage)
-        else:
-            address = Address.of(Path(folder) / "store")
-        with Store(address) as store:
-            measure(store, given)
+    with (
+        tempfile.TemporaryDirectory(prefix="ignis-output-") as folder,
+        address_in(folder, given) as address,
+        Store(address) as store,
+    ):
+        measure(store, given)
     return 0
 
 

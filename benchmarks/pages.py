@@ -16,21 +16,15 @@ import re
 import shlex
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.peers.servers import Servers
-
 _ROOT = Path(__file__).parents[1]
-#: What to run, in the order of the pages. The option ``--catalog`` gets the URL of an empty
-#: database on PostgreSQL, ``--storage`` a new folder, and ``--folder`` that of the commit.
+#: What to run, in the order of the pages. The option ``--folder`` gets that of the commit.
 COMMANDS = (
     "ceiling",
     "verbs",
@@ -38,20 +32,20 @@ COMMANDS = (
     "selection",
     "loads",
     "group_commit",
-    "group_commit --catalog",
+    "group_commit --postgresql",
     "startup",
     "trigger",
-    "trigger --postgres",
+    "trigger --postgresql",
     "latency",
     "retries",
     "policies",
     "pool",
-    "pool --catalog --storage",
+    "pool --postgresql",
     "handover",
     "objects",
     "console pages",
     "single",
-    "single --postgres",
+    "single --postgresql",
     'pinned --minutes 10 --peer "ignis, PostgreSQL"',
     "output",
     "output --handler message",
@@ -73,10 +67,10 @@ COMMANDS = (
     "many_queues",
     "fairness",
     "limits",
-    "limits --catalog",
+    "limits --postgresql",
     "outage",
     "moves",
-    "moves --catalog",
+    "moves --postgresql",
     "peers --folder",
 )
 
@@ -92,33 +86,16 @@ class Ended(NamedTuple):
     status: int
 
 
-@contextmanager
-def arguments_of(command: str, folder: Path) -> Iterator[list[str]]:
-    """Give the arguments of Python that run a command, with a database and folders if needed."""
-    name, *options = shlex.split(command)
-    words = [sys.executable, "-m", f"benchmarks.{name}"]
-    with ExitStack() as stack:
-        for option in options:
-            words.append(option)
-            if option == "--catalog":
-                place = stack.enter_context(tempfile.TemporaryDirectory(prefix="ignis-"))
-                words.append(stack.enter_context(Servers(Path(place))).catalog("figures"))
-            elif option == "--storage":
-                words.append(stack.enter_context(tempfile.TemporaryDirectory(prefix="ignis-")))
-            elif option == "--folder":
-                words.append(str(folder))
-        yield words
-
-
 def run(command: str, path: Path) -> Ended:
     """Run a command; show what it prints, and write it to a file that appears once it has ended."""
     date, began = time.strftime("%Y-%m-%d %H:%M", time.gmtime()), time.monotonic()
     print(f"\n## {command}", flush=True)
     lines = []
-    with (
-        arguments_of(command, path.parent) as words,
-        subprocess.Popen(words, cwd=_ROOT, stdout=subprocess.PIPE, text=True) as process,
-    ):
+    name, *options = shlex.split(command)
+    if options == ["--folder"]:
+        options.append(str(path.parent))
+    words = [sys.executable, "-m", f"benchmarks.{name}", *options]
+    with subprocess.Popen(words, cwd=_ROOT, stdout=subprocess.PIPE, text=True) as process:
         for line in process.stdout or ():
             print(line, end="", flush=True)
             lines.append(line)

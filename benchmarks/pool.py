@@ -1,6 +1,6 @@
 """Measure a `ConsumerPool` against a Redis list and stream: throughput, latency, and idling.
 
-    python -m benchmarks.pool [--messages 50000] [--catalog postgresql+psycopg://… --storage DIR]
+    python -m benchmarks.pool [--messages 50000] [--postgresql]
 
 The handler does nothing. Redis delivers one message at a time, each is acknowledged, and it keeps
 them in memory only. It is measured if the package redis is installed, and `redis-server` is on the
@@ -32,6 +32,7 @@ import sqlalchemy as sa
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.arguments import add_catalog, address_in
 from queue_core import ConsumerPool, Queue, Store, batch_handler
 from queue_core.values.address import Address
 
@@ -48,25 +49,23 @@ def main() -> int:
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     arguments.add_argument("--messages", type=int, default=50_000)
     arguments.add_argument("--latencies", type=int, default=40)
-    arguments.add_argument("--catalog")
-    arguments.add_argument("--storage")
+    add_catalog(arguments)
     given = arguments.parse_args()
     console = Console()
-    with tempfile.TemporaryDirectory(prefix="ignis-pool-") as folder:
-        if given.catalog:
-            address = Address.of(catalog=given.catalog, storage=given.storage)
-        else:
-            address = Address.of(Path(folder) / "store")
-        with Store(address) as store:
-            console.print(throughput(store, given.messages, folder))
-            console.print(shares(store, 100_000))
-            queue = store.create_queue(f"idle-{os.getpid()}", SCHEMA)
-            times = latencies(address, store, queue, given.latencies)
-            console.print(
-                f"load to handler, idle queue, another process: median "
-                f"{statistics.median(times):.0f} ms, worst {max(times):.0f} ms of {len(times)}"
-            )
-            console.print(f"an idle pool makes {idle(store, queue):.1f} transactions a second")
+    with (
+        tempfile.TemporaryDirectory(prefix="ignis-pool-") as folder,
+        address_in(folder, given) as address,
+        Store(address) as store,
+    ):
+        console.print(throughput(store, given.messages, folder))
+        console.print(shares(store, 100_000))
+        queue = store.create_queue(f"idle-{os.getpid()}", SCHEMA)
+        times = latencies(address, store, queue, given.latencies)
+        console.print(
+            f"load to handler, idle queue, another process: median "
+            f"{statistics.median(times):.0f} ms, worst {max(times):.0f} ms of {len(times)}"
+        )
+        console.print(f"an idle pool makes {idle(store, queue):.1f} transactions a second")
     return 0
 
 

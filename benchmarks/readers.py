@@ -13,18 +13,16 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from pathlib import Path
 
 import pyarrow as pa
 from rich.console import Console
 from rich.table import Table
 from sqlalchemy import Connection, delete, insert, select, update
 
+from benchmarks.arguments import add_catalog, address_in
 from benchmarks.costs import Meter
-from benchmarks.peers.servers import Servers
 from queue_core import Firing, Queue, Store
 from queue_core.catalog import dialect, seals
 from queue_core.catalog.tables import log_slices, segments, shards
@@ -214,17 +212,13 @@ def main() -> int:
     arguments.add_argument("--loaded", type=int, default=100, help="messages of each load")
     arguments.add_argument("--rounds", type=int, default=300)
     arguments.add_argument("--rows", type=int, default=1_000_000, help="rows of the large log")
-    arguments.add_argument("--postgresql", action="store_true", help="on a server of its own")
+    add_catalog(arguments)
     given = arguments.parse_args()
-    with ExitStack() as stack:
-        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="ignis-readers-", dir="."))
-        servers = stack.enter_context(Servers(Path(folder)))
-        if given.postgresql:
-            url = servers.catalog("readers")
-            opened = Store.open(catalog=url, storage=f"{folder}/data")
-        else:
-            opened = Store.open(f"{folder}/store")
-        store = stack.enter_context(opened)
+    with (
+        tempfile.TemporaryDirectory(prefix="ignis-readers-", dir=".") as folder,
+        address_in(folder, given) as address,
+        Store(address) as store,
+    ):
         found = {}
         if given.what == "large":
             found |= large(store, given.rounds, given.rows)
@@ -233,7 +227,7 @@ def main() -> int:
         if given.what in ("firings", "all"):
             for merged in (False, True):
                 found |= firings(store, given.rounds, given.loaded, merged=merged)
-    table = Table(title="PostgreSQL" if given.postgresql else "SQLite")
+    table = Table(title="PostgreSQL" if given.postgresql or given.catalog else "SQLite")
     names = ("few rows", "many rows")
     if given.what != "large":
         names = ("plain", "with a log, or subscribed")

@@ -1,7 +1,6 @@
 """Measure how exactly failed messages come back, and what waiting messages cost a firing.
 
-    python -m benchmarks.retries [--messages 1000000] [--rounds 100]
-                  [--catalog postgresql+psycopg://… --empty-catalog URL --storage DIR]
+    python -m benchmarks.retries [--messages 1000000] [--rounds 100] [--postgresql]
 
 Times: a pool in a process of its own fails each message once. The lateness is the time of the
 second firing minus the time at which the policy makes the message due, both by the catalog's clock.
@@ -32,6 +31,7 @@ import pyarrow as pa
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.peers.servers import Servers
 from queue_core import ConsumerPool, Queue, Retry, Settlement, Store, constant
 from queue_core.upkeep.tasks.shovel import Retries
 from queue_core.values.address import Address
@@ -155,14 +155,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--messages", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=100)
-    parser.add_argument("--catalog")
-    parser.add_argument("--empty-catalog")
-    parser.add_argument("--storage")
+    parser.add_argument("--postgresql", action="store_true", help="on a server of its own")
     given = parser.parse_args()
     console = Console()
-    with tempfile.TemporaryDirectory() as folder:
-        path = None if given.catalog else f"{folder}/waiting"
-        store = Store.open(path, catalog=given.catalog, storage=given.storage)
+    with tempfile.TemporaryDirectory() as folder, Servers(Path(folder)) as servers:
+
+        def opened(name: str) -> Store:
+            where = f"{folder}/{name}"
+            if given.postgresql:
+                return Store.open(catalog=servers.catalog(name), storage=where)
+            return Store.open(where)
+
+        store = opened("waiting")
         times = Table("the worker", "messages", "median lateness", "worst")
         for name, how in {
             "runs": {},
@@ -174,11 +178,7 @@ def main() -> None:
             times.add_row(name, str(len(late)), f"{median:.3f} s", f"{worst:.3f} s")
         console.print(times)
 
-        empty = Store.open(
-            path and f"{folder}/empty",
-            catalog=given.empty_catalog,
-            storage=given.storage and f"{given.storage}/empty",
-        )
+        empty = opened("empty")
         cost = Table("waiting", "fire and delete, median", "p99", "search for due")
         compared = {empty: 0, store: given.messages}
         queues = {

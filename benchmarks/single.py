@@ -1,6 +1,6 @@
 """How soon single messages reach the handler of a pool in another process.
 
-    python -m benchmarks.single [--rates 50 1000] [--seconds 10] [--postgres]
+    python -m benchmarks.single [--rates 50 1000] [--seconds 10] [--postgresql]
 
 A process loads one message at a time at a steady rate, and what is late together. The time runs
 from when a message was due to the begin of its handler. The first second is left out. As in
@@ -14,16 +14,14 @@ import multiprocessing
 import sys
 import tempfile
 import time
-from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.arguments import add_catalog, address_in
 from benchmarks.peers.figures import latencies
-from benchmarks.peers.servers import Servers
 from queue_core import ConsumerPool, Store
 from queue_core.support.collector import pass_over_all
 from queue_core.values.address import Address
@@ -77,17 +75,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rates", type=int, nargs="+", default=[50, 1000])
     parser.add_argument("--seconds", type=int, default=10)
-    parser.add_argument("--postgres", action="store_true")
+    add_catalog(parser)
     given = parser.parse_args()
     table = Table(title="from due to the handler, ms")
     for column in ("messages a second", "p50", "p99", "worst"):
         table.add_column(column, justify="right")
-    with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ignis-single-")))
-        address = Address.of(folder / "store")
-        if given.postgres:
-            servers = stack.enter_context(Servers(folder))
-            address = Address.of(catalog=servers.catalog("single"), storage=folder / "files")
+    with (
+        tempfile.TemporaryDirectory(prefix="ignis-single-") as folder,
+        address_in(folder, given) as address,
+    ):
         for rate in given.rates:
             figures = latencies(measure(address, rate, given.seconds))
             table.add_row(f"{rate:,}", *(f"{each:.1f}" for each in figures))

@@ -32,9 +32,9 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks import size_report
+from benchmarks.arguments import add_names
 from benchmarks.costs import Meter
 from benchmarks.fabricated import SCHEMA, SHARDS, make, multiply
-from benchmarks.names import add_names
 from benchmarks.peers.servers import Servers
 from queue_core import Queue, Settlement, Store
 from queue_core.values.ids import IdSet

@@ -1,6 +1,6 @@
 """Run one store for hours under a steady load, with restarts, and see what grows.
 
-    python -m benchmarks.steady [--minutes 120] [--rate 200] [--catalog postgres] [--restart 10]
+    python -m benchmarks.steady [--minutes 120] [--rate 200] [--postgresql] [--restart 10]
 
 A process loads small batches, a second one handles each message in a pool that also runs the side
 tasks, and a third one copies what it fires from queue to queue. Every *restart* minutes one of them
@@ -32,7 +32,7 @@ from rich.progress import track
 from rich.table import Table
 from sqlalchemy import text
 
-from benchmarks.peers.servers import Servers
+from benchmarks.arguments import add_catalog, address_in
 from queue_core import ConsumerPool, Store
 from queue_core.errors import IgnisError
 from queue_core.values.address import Address
@@ -233,21 +233,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--minutes", type=float, default=120.0)
     parser.add_argument("--rate", type=float, default=200.0, help="messages a second")
-    parser.add_argument("--catalog", choices=("sqlite", "postgres"), default="sqlite")
+    add_catalog(parser)
     parser.add_argument("--restart", type=float, default=10.0, help="minutes between two")
     parser.add_argument("--out", type=Path, default=Path("out"))
     asked = parser.parse_args()
     console = Console(width=None if sys.stdout.isatty() else 160, highlight=False)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ignis-steady-")))
-        catalog = None
-        if asked.catalog == "postgres":
-            catalog = stack.enter_context(Servers(folder)).catalog("steady")
-        address = Address.of(
-            None if catalog else folder / "store",
-            catalog=catalog,
-            storage=(str(folder / "store") if catalog else None),
-        )
+        address = stack.enter_context(address_in(folder, asked))
         run = Run(address, folder, asked.rate)
         chance, next_one = random.Random(7), asked.restart * 60
         samples = int(asked.minutes * 60 / SAMPLE_SECONDS)
@@ -271,7 +264,8 @@ def main() -> int:
             f"p50 {np.percentile(took, 50):.0f} ms, p99 {np.percentile(took, 99):.0f} ms"
         )
         asked.out.mkdir(exist_ok=True)
-        draw(run, asked.out / f"steady-{asked.catalog}.png")
+        where = "postgres" if asked.postgresql or asked.catalog else "sqlite"
+        draw(run, asked.out / f"steady-{where}.png")
         for each in wrong:
             console.print(each, style="red")
         return 1 if wrong else 0

@@ -1,6 +1,6 @@
 """Measure what a small micro-batch costs, from queue to queue, beside a bare source and sink.
 
-    python -m benchmarks.trigger [--messages 1 100 1000] [--rounds 10] [--postgres]
+    python -m benchmarks.trigger [--messages 1 100 1000] [--rounds 10] [--postgresql]
 
 Two queries run in one Spark session, and each trigger follows the last one at once. One copies a
 queue into another. The other copies Arrow files with the same rows, which it syncs, and keeps
@@ -35,8 +35,8 @@ from pyspark.sql.types import StructType
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.arguments import add_catalog, address_in
 from benchmarks.bare import BareSource, BareStreamReader, BareStreamWriter, FilePartition
-from benchmarks.peers.servers import Servers
 from benchmarks.session import local_session
 from queue_core import Store
 from queue_core.support.collector import pass_over_imports
@@ -260,17 +260,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--messages", type=int, nargs="+", default=[1, 100, 1000])
     parser.add_argument("--rounds", type=int, default=10)
-    parser.add_argument("--postgres", action="store_true")
+    add_catalog(parser)
     given = parser.parse_args()
     # As in an installation, where modules are compiled once.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     console = Console(width=120)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ignis-trigger-")))
-        address = Address.of(folder / "store")
-        if given.postgres:
-            servers = stack.enter_context(Servers(folder))
-            address = Address.of(catalog=servers.catalog("trigger"), storage=folder / "files")
+        address = stack.enter_context(address_in(folder, given))
         spark = local_session("trigger")
         for kind in (BareInTurn, LeanInTurn):
             for messages in given.messages:
