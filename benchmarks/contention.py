@@ -23,7 +23,6 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 from rich.console import Console
 from rich.table import Table
-from sqlalchemy import event
 
 from benchmarks.arguments import add_catalog, address_in
 from benchmarks.costs import Meter
@@ -52,34 +51,10 @@ class Measured(NamedTuple):
     cores: float
 
 
-class Cost:
-    """The CPU milliseconds, the statements and the transactions of a block."""
-
-    def __init__(self, store: Store) -> None:
-        self._engine = store.catalog.engine
-        self.milliseconds, self.statements, self.transactions = 0.0, 0, 0
-
-    def __enter__(self) -> Cost:
-        event.listen(self._engine, "before_cursor_execute", self._execute)
-        event.listen(self._engine, "begin", self._begin)
-        self._from = time.process_time()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.milliseconds = (time.process_time() - self._from) * 1e3
-        event.remove(self._engine, "before_cursor_execute", self._execute)
-        event.remove(self._engine, "begin", self._begin)
-
-    def _execute(self, *_: object) -> None:
-        self.statements += 1
-
-    def _begin(self, _: object) -> None:
-        self.transactions += 1
-
-
 def slices(store: Store, _: float) -> Table:
     """Fire 100,000 messages of 32 shards, from small and from large slices."""
     table = Table("messages in a slice", "CPU ms", "statements", title="fire 100,000")
+    meter = Meter(store)
     for size in (100, 1_000, 10_000):
         queue = store.create_queue(f"of{size}", rows(1).schema, shards=32, key="number")
         for _ in range(2_000_000 // size // 32 + 1):
@@ -87,9 +62,10 @@ def slices(store: Store, _: float) -> Table:
         who = store.consumer("benchmark")
         wanted = FireRequest(queue_ids=(queue.info.id,), max_messages=100_000)
         fire(store.catalog, who, wanted)  # The first one compiles the statements.
-        with Cost(store) as cost:
-            assert fire(store.catalog, who, wanted).ticket
-        table.add_row(f"{size:,}", f"{cost.milliseconds:.0f}", f"{cost.statements}")
+        before = meter.now()
+        assert fire(store.catalog, who, wanted).ticket
+        spent = meter.since(before)
+        table.add_row(f"{size:,}", f"{spent.client:.0f}", f"{spent.statements}")
     return table
 
 
@@ -97,13 +73,15 @@ def shards(store: Store, _: float) -> Table:
     """Load, fire and settle 1,000 messages of queues with few and with many shards."""
     verbs: dict[str, list[str]] = {}
     counts = (1, 32, 512)
+    meter = Meter(store)
     for count in counts:
         queue = store.create_queue(f"of{count}", rows(1).schema, shards=count, key="number")
         for _ in range(2):  # The first round compiles the statements.
             for verb, work in _life(queue):
-                with Cost(store) as cost:
-                    work()
-                verbs.setdefault(verb, []).append(f"{cost.statements} / {cost.milliseconds:.0f}")
+                before = meter.now()
+                work()
+                spent = meter.since(before)
+                verbs.setdefault(verb, []).append(f"{spent.statements} / {spent.client:.0f}")
     table = Table("1,000 messages", *map(str, counts), title="statements / CPU ms, by shards")
     for verb, cells in verbs.items():
         table.add_row(verb, *cells[1::2])
@@ -192,15 +170,16 @@ def idle(store: Store, seconds: float) -> Table:
         thread.start()
     time.sleep(2)
     busy = store.create_queue("busy", rows(1).schema)
+    meter = Meter(store)
     with Store(store.address) as other:
         for beside, pause in (("nothing", seconds), ("another queue", 0.1)):
-            with Cost(store) as cost:
-                end = time.monotonic() + seconds
-                while time.monotonic() < end:
-                    if pause < seconds:
-                        other.queue(busy.name).load(rows(1))
-                    time.sleep(pause)
-            table.add_row(beside, f"{cost.transactions / WAITERS / seconds:.1f}")
+            before, end = meter.now(), time.monotonic() + seconds
+            while time.monotonic() < end:
+                if pause < seconds:
+                    other.queue(busy.name).load(rows(1))
+                time.sleep(pause)
+            begun = meter.since(before).transactions
+            table.add_row(beside, f"{begun / WAITERS / seconds:.1f}")
     stop.set()
     for thread in waiting:
         thread.join()
@@ -252,16 +231,16 @@ def _repeat(
     done: Any,
 ) -> None:
     with Store(address) as store:
-        cost = Meter(store)
+        meter = Meter(store)
         once = work(store, name, number)
         once()
         ready.release()
         begin.wait()
-        count, before = 0, (cost.client(), cost.server(), cost.statements)
+        count, before = 0, meter.now()
         while not end.is_set():
             count += once()
-        after = (cost.client(), cost.server(), cost.statements)
-        done.put((count, *(late - early for late, early in zip(after, before, strict=True))))
+        spent = meter.since(before)
+        done.put((count, spent.client, spent.server, spent.statements))
 
 
 ROWS = {row.__name__: row for row in (slices, shards, consumers, loads, idle)}

@@ -5,10 +5,25 @@ from __future__ import annotations
 import time
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 from sqlalchemy import event
 
 from queue_core import Store
+
+
+class Costs(NamedTuple):
+    """CPU milliseconds of this process and of the server's processes for it, and what it sent."""
+
+    client: float
+    server: float
+    statements: int
+    transactions: int
+
+    @property
+    def cpu(self) -> float:
+        """The milliseconds of both."""
+        return self.client + self.server
 
 
 class Meter:
@@ -22,29 +37,32 @@ class Meter:
     def __init__(self, store: Store) -> None:
         #: The nanoseconds of each session when it was last there.
         self._sessions: dict[int, int] = {}
-        self.statements = 0
-        event.listen(store.catalog.engine, "before_cursor_execute", self._count)
+        self._statements = self._transactions = 0
+        event.listen(store.catalog.engine, "before_cursor_execute", self._execute)
+        event.listen(store.catalog.engine, "begin", self._begin)
         event.listen(store.catalog.engine, "checkout", self._see)
 
-    def client(self) -> float:
-        """Return the CPU milliseconds of this process so far."""
-        return time.process_time() * 1e3
-
-    def server(self) -> float:
-        """Return those of the server's processes for the sessions of this one."""
-        for pid in self._sessions:
+    def now(self) -> Costs:
+        """Return the costs so far."""
+        client = time.process_time() * 1e3
+        # As a list, since other threads may begin a session meanwhile.
+        for pid in list(self._sessions):
             # What `ps` reads counts hundredths of a second. Those that were idle may have ended.
             with suppress(FileNotFoundError):
-                now = Path(f"/proc/{pid}/schedstat").read_text().split()[0]
-                self._sessions[pid] = int(now)
-        return sum(self._sessions.values()) / 1e6
+                spent = Path(f"/proc/{pid}/schedstat").read_text().split()[0]
+                self._sessions[pid] = int(spent)
+        server = sum(self._sessions.values()) / 1e6
+        return Costs(client, server, self._statements, self._transactions)
 
-    def both(self) -> float:
-        """Return the sum of both."""
-        return self.client() + self.server()
+    def since(self, before: Costs) -> Costs:
+        """Return the costs since a moment before."""
+        return Costs(*(late - early for late, early in zip(self.now(), before, strict=True)))
 
-    def _count(self, *_: object) -> None:
-        self.statements += 1
+    def _execute(self, *_: object) -> None:
+        self._statements += 1
+
+    def _begin(self, _: object) -> None:
+        self._transactions += 1
 
     def _see(self, connection: object, *_: object) -> None:
         info = getattr(connection, "info", None)

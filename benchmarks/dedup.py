@@ -84,9 +84,9 @@ def load(queue: Queue, table: pa.Table) -> None:
 
 def measured(meter: Meter, work: Callable[[], object]) -> float:
     """Return the CPU milliseconds of work."""
-    before = meter.both()
+    before = meter.now()
     work()
-    return meter.both() - before
+    return meter.since(before).cpu
 
 
 def plain(store: Store, keys: Keys, table: pa.Table) -> None:

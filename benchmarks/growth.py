@@ -25,9 +25,9 @@ from unittest import mock
 
 import numpy as np
 import pyarrow as pa
-from sqlalchemy import event
 
 from benchmarks.arguments import add_catalog, add_names, catalog_of
+from benchmarks.costs import Meter
 from benchmarks.fabricated import make, run
 from queue_core import Queue, Store
 from queue_core.catalog.tables import metadata
@@ -43,17 +43,6 @@ from queue_core.verbs.read_tickets import read_tickets
 
 ROUNDS = 3
 DAY = 24 * 3600 * 10**6
-
-
-class Statements:
-    """Counts the statements of a store."""
-
-    def __init__(self, store: Store) -> None:
-        self.number = 0
-        event.listen(store.catalog.engine, "before_cursor_execute", self._count)
-
-    def _count(self, *_: object) -> None:
-        self.number += 1
 
 
 class Growth:
@@ -86,18 +75,17 @@ class Growth:
     ) -> None:
         """Run *work* some times, each time after *before*, and print the median time."""
         times = []
-        statements = Statements(store)
+        meter = Meter(store)
         for _ in range(ROUNDS):
             before()
             gc.collect()
-            statements.number = 0
-            begun = self._clock()
+            at_first, begun = meter.now(), self._clock()
             work()
             times.append(self._clock() - begun)
             if times[-1] > 5:
                 break
-        median = statistics.median(times) * 1e3
-        print(f"{label:36} {size:>9,} {median:>10.1f} ms {statements.number:>5}", flush=True)
+        median, sent = statistics.median(times) * 1e3, meter.since(at_first).statements
+        print(f"{label:36} {size:>9,} {median:>10.1f} ms {sent:>5}", flush=True)
 
 
 def age_failures(store: Store, days: int) -> None:

@@ -24,8 +24,9 @@ import numpy as np
 
 from benchmarks.arguments import add_catalog, add_names, catalog_of
 from benchmarks.console import firings
+from benchmarks.costs import Meter
 from benchmarks.fabricated import make, run
-from benchmarks.growth import Growth, Statements
+from benchmarks.growth import Growth
 from queue_core import Queue, Store
 from queue_core.selection import rounds
 
@@ -48,14 +49,15 @@ def measure(growth: Growth, label: str, size: int, store: Store, work: Callable[
             lasted.append(time.perf_counter() - begun)
 
     gc.collect()
-    statements = Statements(store)
+    meter = Meter(store)
     with mock.patch.object(store.catalog, "write", timed):
-        begun = clock()
+        before, begun = meter.now(), clock()
         result = work()
         took = clock() - begun
+        sent = meter.since(before).statements
     print(
         f"{label:20} {size:>8,} slices {took * 1e3:>9.1f} ms  {len(lasted):>4} transactions, the "
-        f"longest {max(lasted, default=0) * 1e3:>7.1f} ms  {statements.number:>6} statements",
+        f"longest {max(lasted, default=0) * 1e3:>7.1f} ms  {sent:>6} statements",
         flush=True,
     )
     return result

@@ -49,11 +49,12 @@ def paired(meter: Meter, rounds: int, *works: Callable[[], object]) -> list[dict
         # Neither is always the first.
         order = range(len(works)) if number % 2 else reversed(range(len(works)))
         for at in order:
-            before, used, begin = meter.statements, meter.both(), time.perf_counter()
+            before, begin = meter.now(), time.perf_counter()
             works[at]()
             taken[at].append(time.perf_counter() - begin)
-            cpu[at] += meter.both() - used
-            statements[at] += meter.statements - before
+            spent = meter.since(before)
+            cpu[at] += spent.cpu
+            statements[at] += spent.statements
     return [
         {
             "median ms": statistics.median(taken[at]) * 1e3,
@@ -194,11 +195,14 @@ def large(store: Store, rounds: int, rows: int) -> dict[str, list[dict[str, floa
             store.queue(name).admin.drop()
     found["trim a day"] = []
     for topic in topics:
-        before, used, started = meter.statements, meter.both(), time.perf_counter()
+        before, started = meter.now(), time.perf_counter()
         print(f"trimmed {topic.admin.trim():,} messages of {topic.name}")
-        taken, cpu = time.perf_counter() - started, meter.both() - used
-        statements = meter.statements - before
-        figures = {"median ms": taken * 1e3, "CPU ms": cpu, "statements": statements}
+        taken, spent = time.perf_counter() - started, meter.since(before)
+        figures = {
+            "median ms": taken * 1e3,
+            "CPU ms": spent.cpu,
+            "statements": spent.statements,
+        }
         found["trim a day"].append(figures)
     return found
 

@@ -33,7 +33,7 @@ import pyarrow as pa
 
 from benchmarks import size_report
 from benchmarks.arguments import add_names
-from benchmarks.costs import Meter
+from benchmarks.costs import Costs, Meter
 from benchmarks.fabricated import SCHEMA, SHARDS, make, multiply
 from benchmarks.peers.servers import Servers
 from queue_core import Queue, Settlement, Store
@@ -79,7 +79,7 @@ class Subject:
     """A store of one size, and its verbs."""
 
     def __init__(self, store: Store, shape: Shape) -> None:
-        self.cost = Meter(store)
+        self.meter = Meter(store)
         self._store = store
         self._queue, self._empty = _filled(store, shape), _empty(store, shape)
         self._who = store.consumer("benchmark")
@@ -141,7 +141,7 @@ def measure(part: str, addresses: Callable[[int], dict[str, str]]) -> list[size_
             store = stack.enter_context(Store.open(**addresses(at)))
             subjects[size] = Subject(store, shape)
             print(f"{part} {size:,}: made in {time.perf_counter() - begun:.1f} s", flush=True)
-        times: dict[tuple[int, str], list[tuple[float, int]]] = {}
+        times: dict[tuple[int, str], list[Costs]] = {}
         gc.collect()
         gc.freeze()
         # The first rounds compile statements and fill caches.
@@ -149,9 +149,9 @@ def measure(part: str, addresses: Callable[[int], dict[str, str]]) -> list[size_
             for size, subject in subjects.items():
                 for verb, work in subject.verbs():
                     gc.collect()
-                    before, statements = subject.cost.both(), subject.cost.statements
+                    before = subject.meter.now()
                     work()
-                    spent = subject.cost.both() - before, subject.cost.statements - statements
+                    spent = subject.meter.since(before)
                     if number >= 0:
                         times.setdefault((size, verb), []).append(spent)
         return [
@@ -159,8 +159,8 @@ def measure(part: str, addresses: Callable[[int], dict[str, str]]) -> list[size_
                 part=part,
                 size=size,
                 verb=verb,
-                milliseconds=statistics.median(each for each, _ in of),
-                statements=int(statistics.median(each for _, each in of)),
+                milliseconds=statistics.median(each.cpu for each in of),
+                statements=int(statistics.median(each.statements for each in of)),
             )
             for (size, verb), of in times.items()
         ]
