@@ -28,6 +28,7 @@ import pyarrow as pa
 from sqlalchemy import Engine, event, update
 
 from benchmarks.arguments import add_catalog, address_in
+from benchmarks.costs import Meter
 from ignis_source.offset import Offset
 from ignis_source.options import SourceOptions
 from ignis_source.session import Session
@@ -109,23 +110,22 @@ def at_work(count: int, seconds: float, address: Address) -> dict[str, object]:
     options = {"queues": ",".join(names), "ack": "onCommit", "consumer": "measured"}
     session = Session(SourceOptions.of({**address._asdict(), **options}))
     catalog = session.store.catalog
-    begun: list[float] = []
-    event.listen(catalog.engine, "begin", lambda _: begun.append(time.process_time()))
+    meter = Meter(session.store)
     offset = Offset("measured", 0)
 
     def run(seconds: float) -> dict[str, float]:
         nonlocal offset
-        transactions, cpu, end = len(begun), time.process_time(), time.monotonic() + seconds
-        batches = 0
+        before, end, batches = meter.now(), time.monotonic() + seconds, 0
         while time.monotonic() < end:
             following = session.next(offset, None, None)
             if following.ticket > offset.ticket:
                 session.plan(offset, following)
                 session.acknowledge(following)
                 offset, batches = following, batches + 1
+        spent = meter.since(before)
         return {
-            "transactions a second": round((len(begun) - transactions) / seconds, 1),
-            "cores": round((time.process_time() - cpu) / seconds, 3),
+            "transactions a second": round(spent.transactions / seconds, 1),
+            "cores": round(spent.client / 1e3 / seconds, 3),
             "batches a second": round(batches / seconds, 1),
         }
 
@@ -133,12 +133,12 @@ def at_work(count: int, seconds: float, address: Address) -> dict[str, object]:
     rest = run(seconds)
     again = update(schedule).values(begun_at=0, due_at=0)
     catalog.write(lambda connection: connection.execute(again))
-    before, cpu = len(begun), time.process_time()
+    before = meter.now()
     run(15.0)
-    usual = 15.0 * rest["transactions a second"]
+    spent = meter.since(before)
     a_round = {
-        "transactions": round(len(begun) - before - usual),
-        "cpu": round(time.process_time() - cpu - 15.0 * rest["cores"], 2),
+        "transactions": round(spent.transactions - 15.0 * rest["transactions a second"]),
+        "cpu": round(spent.client / 1e3 - 15.0 * rest["cores"], 2),
     }
     load = multiprocessing.get_context("spawn").Process(target=_load, args=(address, names))
     load.start()

@@ -28,11 +28,11 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import sqlalchemy as sa
 from rich.console import Console
 from rich.table import Table
 
 from benchmarks.arguments import add_catalog, address_in
+from benchmarks.costs import Meter
 from queue_core import ConsumerPool, Queue, Store, batch_handler
 from queue_core.values.address import Address
 
@@ -202,13 +202,13 @@ def produce(address: Address, name: str, count: int, there: Any) -> None:
 
 def idle(store: Store, queue: Queue) -> float:
     """Return the transactions per second of an idle pool."""
-    begun = []
     with ConsumerPool(store, queue.name, lambda message: True, concurrency=8) as pool:
         pool.drain(60)
         time.sleep(1.0)
-        sa.event.listen(store.catalog.engine, "begin", lambda connection: begun.append(connection))
+        meter = Meter(store)
+        before = meter.now()
         time.sleep(WATCH_SECONDS)
-        return len(begun) / WATCH_SECONDS
+        return meter.since(before).transactions / WATCH_SECONDS
 
 
 if __name__ == "__main__":
