@@ -14,6 +14,9 @@ Value = TypeVar("Value")
 class AsyncClient(Client):
     """The loop runs during calls only."""
 
+    #: What the library connects with.
+    _connection: Any
+
     def __init__(self, address: str, queue: str) -> None:
         super().__init__(address, queue)
         self._loop = asyncio.new_event_loop()
@@ -23,8 +26,5 @@ class AsyncClient(Client):
 
     def close(self) -> None:
         """Disconnect, and close the loop."""
-        self._run(self._disconnect())
+        self._run(self._connection.close())
         self._loop.close()
-
-    async def _disconnect(self) -> None:
-        raise NotImplementedError

@@ -107,9 +107,6 @@ class NatsClient(AsyncClient):
         # An acknowledgement has no answer: the server has at least read them all.
         await self._connection.flush()
 
-    async def _disconnect(self) -> None:
-        await self._connection.close()
-
 
 class NatsJetStream(Peer):
     """One server."""

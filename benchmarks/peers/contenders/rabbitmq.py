@@ -101,9 +101,6 @@ class RabbitClient(AsyncClient):
         if last is not None:
             await last.ack(multiple=True)
 
-    async def _disconnect(self) -> None:
-        await self._connection.close()
-
 
 class RabbitQuorum(Peer):
     """One node."""
