@@ -10,6 +10,7 @@ from typing import NamedTuple
 from sqlalchemy import event
 
 from queue_core import Store
+from queue_core.catalog.identity.handle import StoreHandle
 
 
 class Costs(NamedTuple):
@@ -34,7 +35,7 @@ class Meter:
         store: The store whose statements are counted. A server must run on this machine.
     """
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store | StoreHandle) -> None:
         #: The nanoseconds of each session when it was last there.
         self._sessions: dict[int, int] = {}
         self._statements = self._transactions = 0
