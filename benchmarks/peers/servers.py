@@ -20,13 +20,6 @@ from benchmarks.peers.peer import Missing
 _START_SECONDS = 120.0
 
 
-def free_port() -> int:
-    """Return a port of 127.0.0.1 that nobody uses."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
-
-
 class Servers(AbstractContextManager["Servers"]):
     """
     The servers of a run.

@@ -9,6 +9,8 @@ import time
 from importlib.util import find_spec
 from pathlib import Path
 
+from benchmarks.ports import free_port
+
 VERSION = "4.2.2"
 #: Where the jars stay between runs; Ivy keeps its downloads in the same place.
 JARS = Path.home() / ".cache/ignis-tests" / f"kafka-{VERSION}"
@@ -35,7 +37,7 @@ class Broker:
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True)
         self._folder = folder
-        self._port, controller = _free_port(), _free_port()
+        self._port, controller = free_port(), free_port()
         self.address = f"127.0.0.1:{self._port}"
         self._settings = folder / "server.properties"
         self._settings.write_text(
@@ -102,12 +104,6 @@ def _fetch() -> None:
     ]
     subprocess.run([*ivy, *what, *where], check=True, stdout=subprocess.DEVNULL)
     getting.rename(JARS)
-
-
-def _free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
 
 
 def _answers(port: int) -> bool:

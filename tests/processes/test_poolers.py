@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
+from benchmarks.ports import free_port
 from queue_core import ConsumerPool, Store
 from queue_core.errors import BadOption, CatalogUnavailable
 from tests.factories import make_queue, numbers_of, orders
-from tests.soak.cluster import free_port
 from tests.waiting import until
 
 pytestmark = pytest.mark.skipif(

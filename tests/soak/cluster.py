@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import random
 import shutil
-import socket
 import tempfile
 import time
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ from typing import Any
 import psutil
 import sqlalchemy as sa
 
+from benchmarks.ports import free_port
 from queue_core import Store
 from queue_core.values.address import Address
 from tests.crash.spark.lives import wait_for
@@ -268,10 +268,3 @@ class TakeOver(Fault):
 
 #: What becomes of a former primary: it is killed, stands still and awakes, or nobody ends it.
 WAYS = ("killed", "frozen", "left alive")
-
-
-def free_port() -> int:
-    """Return a port on which nothing listens."""
-    with socket.socket() as socket_:
-        socket_.bind(("127.0.0.1", 0))
-        return int(socket_.getsockname()[1])

@@ -10,7 +10,8 @@ from typing import Any
 from benchmarks.peers import fetch
 from benchmarks.peers.contenders.asynchronous import AsyncClient
 from benchmarks.peers.peer import Peer
-from benchmarks.peers.servers import Servers, free_port
+from benchmarks.peers.servers import Servers
+from benchmarks.ports import free_port
 
 _WHEELS = ("nats-py",)
 #: The least time for which a consumer waits, in seconds.

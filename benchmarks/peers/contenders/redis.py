@@ -9,7 +9,8 @@ from typing import ClassVar
 
 from benchmarks.peers import fetch
 from benchmarks.peers.peer import Client, Peer
-from benchmarks.peers.servers import Servers, free_port
+from benchmarks.peers.servers import Servers
+from benchmarks.ports import free_port
 
 _GROUP = "group"
 _PACKAGES = ("redis-server", "redis-tools", "libjemalloc2", "liblzf1", "libatomic1")

@@ -17,8 +17,9 @@ from pyspark.sql import functions as f
 
 from benchmarks.peers import fetch
 from benchmarks.peers.peer import Client, Missing
-from benchmarks.peers.servers import Servers, free_port
+from benchmarks.peers.servers import Servers
 from benchmarks.peers.spark import CONNECTOR, PARTITIONS, SparkPeer, connector, session
+from benchmarks.ports import free_port
 
 _BROKER = "4.1.1"
 _WHEELS = ("confluent-kafka",)
