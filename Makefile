@@ -69,7 +69,7 @@ lowest: ## the tests without Spark, with the lowest versions that the project de
 
 older-spark: ## the campaign of kill -9 on Spark 4.0 and 4.1, in .venv-spark-4.0.2 and .venv-spark-4.1.1
 	@for version in 4.0.2 4.1.1; do \
-		scripts/older_spark.sh .venv-spark-$$version $$version && \
+		scripts/test_environment.sh .venv-spark-$$version ".[cli,zookeeper]" "pyspark==$$version" "pandas<3" && \
 		$(WITH_JAVA) env PATH="$(CURDIR)/.venv-spark-$$version/bin:$$PATH" \
 			PYSPARK_PYTHON="$(CURDIR)/.venv-spark-$$version/bin/python" \
 			.venv-spark-$$version/bin/python -m tests.crash.spark.campaign --only points || exit 1; \
@@ -121,7 +121,7 @@ files: ## check workflows, the image and compose.yaml with zizmor, hadolint and 
 connectors: setup ## Delta, Iceberg, Kafka and PostgreSQL, each with kill -9, in .venv-spark-4.2.1 and .venv-spark-4.1.3
 	@for each in 4.2.1:"not iceberg" 4.1.3:iceberg; do \
 		venv="$(CURDIR)/.venv-spark-$${each%%:*}" && \
-		scripts/older_spark.sh "$$venv" $${each%%:*} postgres && \
+		scripts/test_environment.sh "$$venv" ".[cli,zookeeper,postgres]" "pyspark==$${each%%:*}" "pandas<3" && \
 		$(WITH_JAVA) env PATH="$$venv/bin:$$PATH" PYSPARK_PYTHON="$$venv/bin/python" \
 			"$$venv/bin/python" -m pytest -n 0 -s -m connector -k "$${each#*:}" tests/connectors || exit 1; \
 	done
@@ -129,7 +129,8 @@ connectors: setup ## Delta, Iceberg, Kafka and PostgreSQL, each with kill -9, in
 orchestrators: setup ## the DAGs of Airflow and the jobs of Dagster, with kill -9, in .venv-airflow and .venv-dagster
 	@for each in airflow dagster; do \
 		venv="$(CURDIR)/.venv-$$each" && \
-		scripts/orchestrator.sh "$$venv" $$each && \
+		case $$each in airflow) set -- ".[postgres,airflow]" ;; *) set -- ".[postgres]" $$each ;; esac && \
+		scripts/test_environment.sh "$$venv" "$$@" && \
 		PATH="$$venv/bin:$$PATH" "$$venv/bin/python" -m pytest -n 0 -s -m orchestrator \
 			tests/orchestrators/test_$$each.py || exit 1; \
 	done
