@@ -136,9 +136,7 @@ def main() -> int:
     given = parser.parse_args()
     folder = _ROOT / "out" / "bench" / "pages" / commit()
     folder.mkdir(parents=True, exist_ok=True)
-    table = Table(title=folder.name)
-    for column in ("command", "date", "seconds", "status"):
-        table.add_column(column)
+    table = Table("command", "date", "seconds", "status", title=folder.name)
     for command in COMMANDS:
         path = folder / f"{re.sub('[^a-z0-9_]+', '-', command)}.txt"
         wanted = given.only is None or command.split()[0] in given.only

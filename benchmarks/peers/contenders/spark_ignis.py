@@ -54,8 +54,7 @@ class _Ignis(SparkPeer):
         self.writer(rows.write, place).mode("append").save()
 
     def _options(self) -> dict[str, str]:
-        first, _, storage = self._address.partition("|")
-        return {"catalog": first, "storage": storage} if storage else {"path": first}
+        return address_of(self._address)._asdict()
 
 
 class SparkIgnisSqlite(_Ignis):
