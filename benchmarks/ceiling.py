@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import shutil
 import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -179,7 +178,7 @@ def _seconds(query: Any, messages: int) -> float:
     return sum(p.durationMs["triggerExecution"] for p in progress) / 1000
 
 
-def main() -> int:
+def main() -> None:
     """Measure and print."""
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     arguments.add_argument("--messages", type=int, default=4_000_000)
@@ -210,8 +209,7 @@ def main() -> int:
         )
     console.print(table)
     spark.stop()
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

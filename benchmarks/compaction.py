@@ -8,7 +8,6 @@ Many single loads are published in one transaction, since only the later steps a
 from __future__ import annotations
 
 import argparse
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -87,7 +86,7 @@ class Life:
         return result
 
 
-def main() -> int:
+def main() -> None:
     """Measure and print."""
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     arguments.add_argument("--messages", type=int, default=100_000)
@@ -113,8 +112,7 @@ def main() -> int:
             shown = ("" if second is None else f"{second:.2f}" for second in seconds)
             table.add_row(name, f"{slices:,}", *shown)
     Console().print(table)
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -17,7 +17,6 @@ import asyncio
 import itertools
 import json
 import multiprocessing
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -436,7 +435,7 @@ class Rows:
         print("", *("| " + " | ".join(line) + " |" for line in self._lines), "", sep="\n")
 
 
-def main() -> int:
+def main() -> None:
     """Measure the rows that were asked for."""
     rows = ("pages", "viewers", "firing", "actions")
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -473,8 +472,7 @@ def main() -> int:
         if given.catalog and not given.folder:
             for table in metadata.tables:
                 run(store, f"DROP TABLE {table} CASCADE")
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

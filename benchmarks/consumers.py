@@ -8,7 +8,6 @@ The queue is a list in memory, so that only the manager is measured. The first t
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 from collections import Counter, deque
 from collections.abc import Callable
@@ -25,7 +24,7 @@ SIZES = (10, 100, 1000)
 SHARED = 100_000
 
 
-def main() -> int:
+def main() -> None:
     """Measure and print."""
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     arguments.add_argument("--rounds", type=int, default=2000)
@@ -43,7 +42,6 @@ def main() -> int:
         f"{SHARED:,} messages, 10 consumers: shares from {min(shares.values()):,} to "
         f"{max(shares.values()):,}; {wakeups / SHARED:.3f} wake-ups per message"
     )
-    return 0
 
 
 def costs(size: int, rounds: int) -> list[float]:
@@ -121,4 +119,4 @@ def timed(over: Any, work: Callable[[Any], object]) -> float:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import multiprocessing
-import sys
 import tempfile
 import threading
 import time
@@ -246,7 +245,7 @@ def _repeat(
 ROWS = {row.__name__: row for row in (slices, shards, consumers, loads, idle)}
 
 
-def main() -> int:
+def main() -> None:
     """Measure and print."""
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     arguments.add_argument("row", choices=ROWS)
@@ -259,8 +258,7 @@ def main() -> int:
         Store(address) as store,
     ):
         Console().print(ROWS[given.row](store, given.seconds))
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

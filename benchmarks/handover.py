@@ -67,7 +67,7 @@ def higher(spark: SparkSession, address: Address, checkpoint: str, **options: ob
     return Reader(spark, address, checkpoint, priority=10, consumer=name, **options)
 
 
-def main() -> int:
+def main() -> None:
     """Measure and print."""
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     arguments.add_argument("--rounds", type=int, default=5)
@@ -83,7 +83,6 @@ def main() -> int:
         address_in(folder, given) as address,
     ):
         Console().print(measured(address, folder, given.rounds))
-    return 0
 
 
 def measured(address: Address, folder: str, rounds: int) -> Table:
@@ -201,4 +200,4 @@ def interested(store: Store) -> set[str]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import statistics
-import sys
 import tempfile
 import threading
 import time
@@ -46,7 +45,7 @@ class Arrivals:
             self.there.set()
 
 
-def main() -> int:
+def main() -> None:
     """Measure and print."""
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     arguments.add_argument("--messages", type=int, default=40)
@@ -82,7 +81,6 @@ def main() -> int:
     console = Console()
     console.print(table)
     console.print(f"an idle query commits {idle:.1f} transactions a second")
-    return 0
 
 
 def _transactions(store: Store) -> float:
@@ -102,4 +100,4 @@ def _transactions(store: Store) -> float:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

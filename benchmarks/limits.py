@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import multiprocessing
 import os
-import sys
 import tempfile
 import time
 from typing import Any
@@ -30,7 +29,7 @@ from queue_core.values.address import Address
 SCHEMA = pa.schema([("number", pa.int64())])
 
 
-def main() -> int:
+def main() -> None:
     """Measure and print."""
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     add_catalog(arguments)
@@ -56,7 +55,6 @@ def main() -> int:
     table.add_row("idle pool", f"{idle:.1f} transactions a second")
     table.add_row("pool that waits for tokens", f"{waiting:.1f} transactions a second")
     Console().print(table)
-    return 0
 
 
 def above(fired: np.ndarray[Any, Any], rate: float) -> float:
@@ -134,4 +132,4 @@ def cost(address: Address, name: str, rate: float | None) -> float:
 
 if __name__ == "__main__":
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    sys.exit(main())
+    main()

@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import os
 import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -62,7 +61,7 @@ def sync_only(folder: Path, times: int) -> list[float]:
         os.close(handle)
 
 
-def main() -> int:
+def main() -> None:
     """Measure and print."""
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     arguments.add_argument("--loads", type=int, default=5000)
@@ -93,8 +92,7 @@ def main() -> int:
             f"{seconds[-1] * 1e3:.1f}",
         )
     Console().print(table)
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -14,7 +14,6 @@ its connector are downloaded from Maven Central. The full run has 4,000,000 mess
 from __future__ import annotations
 
 import argparse
-import sys
 import tempfile
 import time
 from contextlib import ExitStack
@@ -129,7 +128,7 @@ def places(servers: Servers, messages: int) -> list[Place]:
     return [ours, theirs, *bare]
 
 
-def main() -> int:
+def main() -> None:
     """Measure in turn, and print."""
     arguments = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     arguments.add_argument("--messages", type=int, default=40_000)
@@ -156,8 +155,7 @@ def main() -> int:
                 console.print(" | ".join(cells))
                 shown.add_row(*cells)
     console.print(shown)
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

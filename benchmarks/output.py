@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import os
 import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -36,7 +35,7 @@ class Rate(NamedTuple):
     cpu: float
 
 
-def main() -> int:
+def main() -> None:
     """Measure and print."""
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     arguments.add_argument("--messages", type=int, default=50_000)
@@ -51,7 +50,6 @@ def main() -> int:
         Store(address) as store,
     ):
         measure(store, given)
-    return 0
 
 
 def measure(store: Store, given: argparse.Namespace) -> None:
@@ -124,4 +122,4 @@ def rate(
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -128,7 +128,7 @@ def commit() -> str:
     return git("log", "-1", "--format=%h", "--", ".", *left_out)
 
 
-def main() -> int:
+def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--only", nargs="+", metavar="SCRIPT", help="the names of some scripts")
@@ -146,8 +146,7 @@ def main() -> int:
         row = ("", "", "") if found is None else map(str, found[1:])
         table.add_row(command, *row)
     Console().print(table)
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import multiprocessing
-import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -144,7 +143,7 @@ def draw(path: Path, found: dict[str, list[Minute]]) -> None:
     figure.savefig(path)
 
 
-def main() -> int:
+def main() -> None:
     """Measure the peers, and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--minutes", type=int, default=60)
@@ -166,8 +165,7 @@ def main() -> int:
                 console.print(told(peer.name, found[peer.name]))
     if given.out is not None:
         draw(given.out, found)
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

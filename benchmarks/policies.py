@@ -9,7 +9,6 @@ load of the same messages, and a smart load of one message.
 from __future__ import annotations
 
 import argparse
-import sys
 import tempfile
 import time
 
@@ -68,7 +67,7 @@ def queue_of(store: Store, name: str, queued: int, keys: int) -> Queue:
     return queue
 
 
-def main() -> int:
+def main() -> None:
     """Measure and print."""
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     arguments.add_argument("--queued", type=int, default=1_000_000)
@@ -91,7 +90,6 @@ def main() -> int:
             loaded = f"{len(ids) - ids.null_count:,}"
             table.add_row(policy or "none", f"{seconds:.2f}", loaded, f"{1e3 * single:.1f}")
     Console().print(table)
-    return 0
 
 
 def timed(queue: Queue, rows: pa.Table, policy: str | None) -> tuple[pa.Array, float]:
@@ -102,4 +100,4 @@ def timed(queue: Queue, rows: pa.Table, policy: str | None) -> tuple[pa.Array, f
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

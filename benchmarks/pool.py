@@ -17,7 +17,6 @@ import os
 import shutil
 import statistics
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -44,7 +43,7 @@ REST_SECONDS = 0.7
 WATCH_SECONDS = 10.0
 
 
-def main() -> int:
+def main() -> None:
     """Measure and print."""
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     arguments.add_argument("--messages", type=int, default=50_000)
@@ -66,7 +65,6 @@ def main() -> int:
             f"{statistics.median(times):.0f} ms, worst {max(times):.0f} ms of {len(times)}"
         )
         console.print(f"an idle pool makes {idle(store, queue):.1f} transactions a second")
-    return 0
 
 
 def throughput(store: Store, messages: int, folder: str) -> Table:
@@ -212,4 +210,4 @@ def idle(store: Store, queue: Queue) -> float:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

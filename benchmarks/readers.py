@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -207,7 +206,7 @@ def large(store: Store, rounds: int, rows: int) -> dict[str, list[dict[str, floa
     return found
 
 
-def main() -> int:
+def main() -> None:
     """Measure and print."""
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     arguments.add_argument(
@@ -242,8 +241,7 @@ def main() -> int:
             ratio = f"{other[name] / value:.2f}"
             table.add_row(f"{label}, {name}", f"{value:.2f}", f"{other[name]:.2f}", ratio)
     Console().print(table)
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import statistics
-import sys
 import tempfile
 import time
 
@@ -83,7 +82,7 @@ class Selections:
                 queue.delete(firing)
 
 
-def main() -> int:
+def main() -> None:
     """Measure and print."""
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     arguments.add_argument(
@@ -126,8 +125,7 @@ def main() -> int:
         middle = statistics.median(times)
         table.add_row(label, f"{times[0]:.1f}", f"{middle:.1f}", f"{max(times):.1f}")
     Console().print(table)
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

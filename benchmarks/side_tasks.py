@@ -195,7 +195,7 @@ def measure(address: Address, work: Callable[[Store], None]) -> list[str]:
     ]  # fmt: skip
 
 
-def due(messages: int) -> int:
+def due(messages: int) -> None:
     """Measure how late messages come back; print it."""
     folder = Path(tempfile.mkdtemp(prefix="ignis-due-"))
     builder = tuned(SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false"))
@@ -224,7 +224,6 @@ def due(messages: int) -> int:
     Console(width=120).print(table)
     spark.stop()
     shutil.rmtree(folder, ignore_errors=True)
-    return 0
 
 
 def lateness(queue: Queue) -> float:
@@ -247,7 +246,7 @@ def cpu_seconds() -> float:
     return sum(sum(each.cpu_times()[:2]) for each in [me, *me.children(recursive=True)])
 
 
-def main() -> int:
+def main() -> None:
     """Measure and print."""
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     arguments.add_argument("--segments", type=int, default=100_000)
@@ -257,7 +256,8 @@ def main() -> int:
     arguments.add_argument("--due", type=int, default=0)
     given = arguments.parse_args()
     if given.due:
-        return due(given.due)
+        due(given.due)
+        return
     stager.INLINE_BYTES = 0
     console = Console(width=120)
     title = f"{given.segments:,} segments, {given.latency * 1000:g} ms a request"
@@ -305,8 +305,7 @@ def main() -> int:
     spark.stop()
     with suppress(OSError):
         shutil.rmtree(folder)
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import multiprocessing
-import sys
 import tempfile
 import time
 from typing import Any
@@ -70,7 +69,7 @@ def measure(address: Address, rate: int, seconds: int) -> list[float]:
     return [each for number, each in taken if number >= rate]
 
 
-def main() -> int:
+def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rates", type=int, nargs="+", default=[50, 1000])
@@ -88,8 +87,7 @@ def main() -> int:
             figures = latencies(measure(address, rate, given.seconds))
             table.add_row(f"{rate:,}", *(f"{each:.1f}" for each in figures))
     Console().print(table)
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -128,7 +128,7 @@ class Contest:
         return seconds
 
 
-def main() -> int:
+def main() -> None:
     """Measure and print."""
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     arguments.add_argument("--messages", type=int, default=1000)
@@ -140,7 +140,7 @@ def main() -> int:
     console = Console()
     console.print(_imports(given.rounds))
     if given.imports:
-        return 0
+        return
     with tempfile.TemporaryDirectory(prefix="ignis-startup-") as name:
         contest = Contest(Path(name), given.messages)
         rounds = [(contest.bare(), contest.queue()) for _ in range(given.rounds + 2)][2:]
@@ -154,7 +154,6 @@ def main() -> int:
         spread = f"{min(seconds):.2f} to {max(seconds):.2f}"
         table.add_row(label, f"{statistics.median(seconds):.2f}", spread)
     console.print(table)
-    return 0
 
 
 def _imports(rounds: int) -> Table:
@@ -180,4 +179,4 @@ def _children() -> float:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

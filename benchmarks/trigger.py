@@ -19,7 +19,6 @@ from __future__ import annotations
 import argparse
 import os
 import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -255,7 +254,7 @@ def median(batches: Sequence[Durations], part: str) -> float:
     return statistics.median(batch.get(part, 0) for batch in batches)
 
 
-def main() -> int:
+def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--messages", type=int, nargs="+", default=[1, 100, 1000])
@@ -274,8 +273,7 @@ def main() -> int:
                 place = folder / f"{kind.name()}-{messages}"
                 turns = measure(spark, place, address, kind, messages, given.rounds)
                 console.print(shown(kind, messages, turns))
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -100,7 +99,7 @@ class Verbs:
         assert timed(self.times, "shovel", self._queue.shovel) == failed
 
 
-def main() -> int:
+def main() -> None:
     """Measure and print."""
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     arguments.add_argument("--rounds", type=int, default=20)
@@ -121,8 +120,7 @@ def main() -> int:
     for label, taken in verbs.times.items():
         table.add_row(label, f"{statistics.median(taken):.1f}", f"{max(taken):.1f}")
     Console().print(table)
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

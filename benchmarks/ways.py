@@ -141,7 +141,7 @@ WAYS = {
 }
 
 
-def main() -> int:
+def main() -> None:
     """Trace and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--names", action="store_true", help="print the modules")
@@ -161,8 +161,7 @@ def main() -> int:
                 if given.names:
                     Console().print(f"{name}: {' > '.join(modules)}")
     Console().print(table)
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

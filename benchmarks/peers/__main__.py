@@ -11,7 +11,6 @@ cannot be had is named in the table. The table and the picture are written to ou
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 
 from rich.console import Console
@@ -25,7 +24,7 @@ from benchmarks.peers.workloads import WORKLOADS
 _ROOT = Path(__file__).parents[2]
 
 
-def main() -> int:
+def main() -> None:
     """Measure, then write table and picture."""
     arguments = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     arguments.add_argument("--scale", choices=SCALES, default="full")
@@ -49,8 +48,7 @@ def main() -> int:
         console.print(f"written: {written}")
     if given.publish:
         report.publish(results.rows, scale, _ROOT / "docs")
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()
