@@ -10,10 +10,10 @@ from pyspark.sql import SparkSession
 
 
 def local_session(name: str) -> SparkSession:
-    """Return a quiet session of two cores, whose workers use this Python and this folder."""
+    """Return a quiet session of two cores, whose workers use this Python and this checkout."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    here = str(Path(__file__).parent)
-    os.environ["PYTHONPATH"] = os.pathsep.join([here, os.environ.get("PYTHONPATH", "")])
+    root = str(Path(__file__).parents[1])
+    os.environ["PYTHONPATH"] = os.pathsep.join([root, os.environ.get("PYTHONPATH", "")])
     spark = (
         SparkSession.builder.master("local[2]")
         .appName(name)
