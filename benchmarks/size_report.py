@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TypeAlias
 
-from benchmarks.peers.figures import short
+from benchmarks.peers.figures import replaced, short
+from benchmarks.peers.picture import TEXT, pyplot
 
-#: What docs/scale.md has between these lines is generated.
-BEGIN, END = "<!-- sizes: begin -->", "<!-- sizes: end -->"
 #: What grows in a part, for the head of its table.
 TITLES = {
     "waiting": "messages waiting, in slices of 10,000",
@@ -22,7 +20,6 @@ TITLES = {
     "tenants": "tenants of a fair queue of 100,000 messages",
     "whole": "messages: in 100 slices of one queue; in a million slices of 1,000 queues",
 }
-_TEXT = "#7a7f87"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,31 +82,17 @@ def tables(known: Figures) -> str:
 
 
 def publish(known: Figures, docs: Path) -> None:
-    """Put the tables into docs/scale.md, and the picture beside it."""
+    """Put the tables into docs/scale.md, between two lines there, and the picture beside it."""
     draw(known, docs / "growth.svg")
     page = docs / "scale.md"
-    page.write_text(replaced(page.read_text(), tables(known)))
-
-
-def replaced(page: str, generated: str) -> str:
-    """Return a page with another generated part; it must have the two lines."""
-    pattern = re.compile(f"{re.escape(BEGIN)}.*{re.escape(END)}", re.DOTALL)
-    if not pattern.search(page):
-        raise ValueError(f"the page has no lines {BEGIN} and {END}")
     picture = "![CPU milliseconds of each verb, by the size of the store](growth.svg)"
-    shown = f"{BEGIN}\n\n{picture}\n\n{generated}\n\n{END}"
-    return pattern.sub(lambda _: shown, page)
+    shown = f"{picture}\n\n{tables(known)}\n"
+    page.write_text(replaced(page.read_text(), "sizes", shown))
 
 
 def draw(known: Mapping[tuple[str, str, int, str], Figure], path: Path) -> None:
     """Draw one panel for each part, with a line for each verb, on SQLite."""
-    import matplotlib
-
-    matplotlib.use("svg")
-    import matplotlib.pyplot as plt
-
-    # The same figures draw the same file; and text stays text.
-    plt.rcParams.update({"svg.hashsalt": "ignis", "svg.fonttype": "none", "font.size": 8})
+    plt = pyplot()
     ours = {key[1:]: each for key, each in known.items() if key[0] == "SQLite"}
     parts = [part for part in TITLES if any(key[0] == part for key in ours)]
     verbs = list(dict.fromkeys(verb for _, _, verb in ours))
@@ -129,15 +112,15 @@ def draw(known: Mapping[tuple[str, str, int, str], Figure], path: Path) -> None:
             )
         axis.set_xscale("log")
         axis.set_ylim(bottom=0)
-        axis.set_title(TITLES[part].replace("; ", ";\n"), color=_TEXT, fontsize=8)
-        axis.set_ylabel("CPU ms", color=_TEXT)
-        axis.tick_params(colors=_TEXT)
+        axis.set_title(TITLES[part].replace("; ", ";\n"), color=TEXT, fontsize=8)
+        axis.set_ylabel("CPU ms", color=TEXT)
+        axis.tick_params(colors=TEXT)
         for side in ("top", "right"):
             axis.spines[side].set_visible(False)
         for side in ("left", "bottom"):
-            axis.spines[side].set_color(_TEXT)
+            axis.spines[side].set_color(TEXT)
     lines = axes.flat[0].get_legend_handles_labels()
-    figure.legend(*lines, loc="lower center", ncols=4, frameon=False, labelcolor=_TEXT)
+    figure.legend(*lines, loc="lower center", ncols=4, frameon=False, labelcolor=TEXT)
     figure.tight_layout(rect=(0, 0.07, 1, 1))
     figure.savefig(path, transparent=True, metadata={"Date": None})
     plt.close(figure)

@@ -1,4 +1,4 @@
-"""Percentiles, medians and ratios."""
+"""Percentiles, medians and ratios, and the part of a page that has them."""
 
 from __future__ import annotations
 
@@ -38,3 +38,13 @@ def short(value: float | None) -> str:
         return "0"
     rounded = float(f"{value:.3g}")
     return f"{rounded:,.0f}" if abs(rounded) >= 100 else f"{rounded:g}"
+
+
+def replaced(page: str, name: str, generated: str) -> str:
+    """Return a page with another part between its two lines of a name, which it must have."""
+    begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
+    before, has_begin, rest = page.partition(begin)
+    _, has_end, after = rest.partition(end)
+    if not has_begin or not has_end:
+        raise ValueError(f"the page has no lines {begin} and {end}")
+    return f"{before}{begin}\n\n{generated}\n{end}{after}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from benchmarks.peers.figures import short
 
@@ -12,10 +12,21 @@ if TYPE_CHECKING:
     from benchmarks.peers.report import Line
 
 #: Seen on white and on black.
-_TEXT, _OURS, _OTHERS = "#7a7f87", "#e8590c", "#4c8dd6"
+TEXT, _OURS, _OTHERS = "#7a7f87", "#e8590c", "#4c8dd6"
 _COLUMNS = 2
 #: What is drawn, of the workloads that have rates.
 _WORKLOADS = ("bulk", "tasks", "handlers")
+
+
+def pyplot() -> Any:
+    """Return pyplot for SVG: the same figures draw the same file, and text stays text."""
+    import matplotlib
+
+    matplotlib.use("svg")
+    import matplotlib.pyplot as plt
+
+    plt.rcParams.update({"svg.hashsalt": "ignis", "svg.fonttype": "none", "font.size": 8})
+    return plt
 
 
 def draw(lines: Sequence[Line], path: Path) -> list[Path]:
@@ -27,13 +38,7 @@ def draw(lines: Sequence[Line], path: Path) -> list[Path]:
     panels = {key: of for key, of in panels.items() if len(of) > 1}
     if not panels:
         return []
-    import matplotlib
-
-    matplotlib.use("svg")
-    import matplotlib.pyplot as plt
-
-    # The same run draws the same file; and text stays text.
-    plt.rcParams.update({"svg.hashsalt": "ignis", "svg.fonttype": "none", "font.size": 8})
+    plt = pyplot()
     rows = -(-len(panels) // _COLUMNS)
     most = max(len(of) for of in panels.values())
     figure, axes = plt.subplots(
@@ -62,14 +67,14 @@ def _panel(axis, key: tuple[str, str, str], of: Sequence[Line]) -> None:
     rates = [line.rate or 0.0 for line in of]
     colours = [_OURS if name.startswith("ignis") else _OTHERS for name in names]
     bars = axis.barh(names, rates, color=colours)
-    axis.bar_label(bars, [short(rate) for rate in rates], padding=3, color=_TEXT)
+    axis.bar_label(bars, [short(rate) for rate in rates], padding=3, color=TEXT)
     # Wide titles would be cut off.
-    axis.set_title(f"{workload}, {case}\n{measure}, messages a second", color=_TEXT, fontsize=8)
+    axis.set_title(f"{workload}, {case}\n{measure}, messages a second", color=TEXT, fontsize=8)
     axis.invert_yaxis()
     axis.margins(x=0.15)
     # The figures are beside the bars.
     axis.set_xticks([])
-    axis.tick_params(colors=_TEXT, length=0)
+    axis.tick_params(colors=TEXT, length=0)
     for side in ("top", "right", "bottom"):
         axis.spines[side].set_visible(False)
-    axis.spines["left"].set_color(_TEXT)
+    axis.spines["left"].set_color(TEXT)

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import os
 import platform
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median as median_of
 
 from benchmarks.peers import picture
-from benchmarks.peers.figures import median, short
+from benchmarks.peers.figures import median, replaced, short
 from benchmarks.peers.results import Row
 from benchmarks.peers.workload import Scale
 from benchmarks.peers.workloads import WORKLOADS
 
-#: What a page has between these lines is generated.
-BEGIN, END = "<!-- peers: begin -->", "<!-- peers: end -->"
 #: The peer with which the others are compared.
 OURS = "ignis, SQLite"
 _HEAD = (
@@ -174,16 +171,8 @@ def write(rows: Sequence[Row], scale: Scale, folder: Path) -> list[Path]:
 
 
 def publish(rows: Sequence[Row], scale: Scale, docs: Path) -> None:
-    """Put table and picture into docs/performance.md, between the two lines there."""
+    """Put table and picture into docs/performance.md, between the two lines `peers` there."""
     picture.draw(lines(rows), docs / "peers.svg")
     page = docs / "performance.md"
-    page.write_text(replaced(page.read_text(), table(rows, scale)))
-
-
-def replaced(page: str, generated: str) -> str:
-    """Return a page with another generated part; it must have the two lines."""
-    pattern = re.compile(f"{re.escape(BEGIN)}.*{re.escape(END)}", re.DOTALL)
-    if not pattern.search(page):
-        raise ValueError(f"the page has no lines {BEGIN} and {END}")
-    shown = f"{BEGIN}\n\n![Messages a second of each peer](peers.svg)\n\n{generated}\n{END}"
-    return pattern.sub(lambda _: shown, page)
+    shown = f"![Messages a second of each peer](peers.svg)\n\n{table(rows, scale)}"
+    page.write_text(replaced(page.read_text(), "peers", shown))

@@ -2,8 +2,8 @@
 
 import pytest
 
-from benchmarks.peers.figures import latencies, percentile, short
-from benchmarks.peers.report import BEGIN, END, lines, replaced, table
+from benchmarks.peers.figures import latencies, percentile, replaced, short
+from benchmarks.peers.report import lines, table
 from benchmarks.peers.results import Result, Results, Row
 from benchmarks.peers.workload import SCALES
 from benchmarks.peers.workloads.passing import bodies, failing
@@ -64,16 +64,16 @@ def test_a_case_that_was_measured_more_often_is_named():
 
 
 def test_a_page_keeps_what_is_around_the_generated_part():
-    page = f"before\n{BEGIN}\nold\n{END}\nafter\n"
+    page = "before\n<!-- peers: begin -->\nold\n<!-- peers: end -->\nafter\n"
 
-    found = replaced(page, "new")
+    found = replaced(page, "peers", "new")
 
     assert found.startswith("before\n")
     assert found.endswith("after\n")
     assert "new" in found
     assert "old" not in found
     with pytest.raises(ValueError, match="no lines"):
-        replaced("nothing", "new")
+        replaced("nothing", "peers", "new")
 
 
 def test_an_interrupted_run_continues_without_the_torn_line(tmp_path):
