@@ -6,23 +6,21 @@ import os
 import signal
 import subprocess
 import time
+from contextlib import suppress
 from pathlib import Path
 
 
 def kill_session(leader: int) -> int:
     """Kill every process of the session of *leader* with SIGKILL; return their number."""
     killed: set[int] = set()
-    while alive := _of_session(leader) - killed:
+    while alive := {each for each in _processes() if _session(each) == leader} - killed:
         for process in alive:
-            _kill(process)
+            with suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
         killed |= alive
         # Java may have started another worker meanwhile.
         time.sleep(0.05)
     return len(killed)
-
-
-def _of_session(leader: int) -> set[int]:
-    return {process for process in _processes() if _session(process) == leader}
 
 
 def _processes() -> list[int]:
@@ -40,10 +38,3 @@ def _session(process: int) -> int | None:
         return os.getsid(process)
     except OSError:
         return None
-
-
-def _kill(process: int) -> None:
-    try:
-        os.kill(process, signal.SIGKILL)
-    except ProcessLookupError:
-        return
