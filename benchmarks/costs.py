@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
+from unittest import mock
 
 from sqlalchemy import event
 
@@ -69,3 +71,20 @@ class Meter:
         info = getattr(connection, "info", None)
         if info is not None:
             self._sessions.setdefault(info.backend_pid, 0)
+
+
+@contextmanager
+def writes(store: Store) -> Iterator[list[float]]:
+    """Note the seconds of each transaction of a store that writes."""
+    lasted: list[float] = []
+    write = store.catalog.write
+
+    def timed(*arguments: object, **options: object) -> object:
+        begun = time.perf_counter()
+        try:
+            return write(*arguments, **options)
+        finally:
+            lasted.append(time.perf_counter() - begun)
+
+    with mock.patch.object(store.catalog, "write", timed):
+        yield lasted

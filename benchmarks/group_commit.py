@@ -11,32 +11,17 @@ from __future__ import annotations
 import argparse
 import threading
 import time
-from contextlib import contextmanager
-from unittest import mock
 
 import pyarrow as pa
 
 from benchmarks.arguments import add_catalog, catalog_of
+from benchmarks.costs import writes
 from benchmarks.growth import Growth
 from queue_core import ConsumerPool, Queue, Store
 from queue_core.waiting.joint_load import JointLoads
 
 SCHEMA = pa.schema([("number", pa.int64()), ("customer", pa.string())])
 THREADS = (1, 4, 16)
-
-
-@contextmanager
-def counting(store: Store):
-    """Count the transactions that write."""
-    counts = [0]
-    write = store.catalog.write
-
-    def counted(*arguments: object, **options: object) -> object:
-        counts[0] += 1
-        return write(*arguments, **options)
-
-    with mock.patch.object(store.catalog, "write", counted):
-        yield counts
 
 
 def load(queue: Queue, threads: int, seconds: float) -> list[float]:
@@ -64,23 +49,23 @@ def loads(store: Store, threads: int, seconds: float) -> None:
     """Load only."""
     queue = store.create_queue(f"loads-{threads}", SCHEMA)
     queue.load([{"number": 0, "customer": "first"}])
-    with counting(store) as counts:
+    with writes(store) as written:
         begun, used = time.perf_counter(), time.process_time()
         took = load(queue, threads, seconds)
-        _print("load", threads, len(took), time.perf_counter() - begun, used, counts[0], took)
+        _print("load", threads, len(took), time.perf_counter() - begun, used, len(written), took)
 
 
 def pools(store: Store, threads: int, seconds: float) -> None:
     """Load, fire and delete: a pool handles messages one by one as they are loaded."""
     queue = store.create_queue(f"pool-{threads}", SCHEMA)
-    with counting(store) as counts:
+    with writes(store) as written:
         begun, used = time.perf_counter(), time.process_time()
         handler = lambda _: True  # noqa: E731
         with ConsumerPool(store, queue.name, handler, concurrency=threads, batch=1) as pool:
             took = load(queue, threads, seconds)
             assert pool.drain(600)
         spent = time.perf_counter() - begun
-        _print("load, fire, delete", threads, len(took), spent, used, counts[0], took)
+        _print("load, fire, delete", threads, len(took), spent, used, len(written), took)
     assert sum(queue.metadata()["deleted"].to_pylist()) == len(took)
 
 

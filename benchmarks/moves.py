@@ -18,13 +18,12 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack, nullcontext
 from functools import partial
-from unittest import mock
 
 import numpy as np
 
 from benchmarks.arguments import add_catalog, add_names, catalog_of
 from benchmarks.console import firings
-from benchmarks.costs import Meter
+from benchmarks.costs import Meter, writes
 from benchmarks.fabricated import make, run
 from benchmarks.growth import Growth
 from queue_core import Queue, Store
@@ -38,19 +37,9 @@ BESIDE = 10_000
 def measure(growth: Growth, label: str, size: int, store: Store, work: Callable[[], int]) -> int:
     """Run *work* once; print what it costs, and return its result."""
     clock = time.perf_counter if growth.catalog else time.process_time
-    lasted: list[float] = []
-    write = store.catalog.write
-
-    def timed(*arguments: object, **options: object) -> object:
-        begun = time.perf_counter()
-        try:
-            return write(*arguments, **options)
-        finally:
-            lasted.append(time.perf_counter() - begun)
-
     gc.collect()
     meter = Meter(store)
-    with mock.patch.object(store.catalog, "write", timed):
+    with writes(store) as lasted:
         before, begun = meter.now(), clock()
         result = work()
         took = clock() - begun
