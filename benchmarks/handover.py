@@ -123,7 +123,7 @@ def killed(_: SparkSession, queue: Queue, low: Reader, checkpoint: str) -> float
     """Kill the process by a signal, with Java and Python workers."""
     given = ["--as-higher", *queue.store.address, checkpoint]
     child = subprocess.Popen(
-        [sys.executable, __file__, *given],
+        [sys.executable, "-m", "benchmarks.handover", *given],
         start_new_session=True,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

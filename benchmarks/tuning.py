@@ -141,9 +141,8 @@ def main() -> None:
             workers()
             continue
         more = ["--messages", str(asked.messages), "--batches", str(asked.batches)]
-        done = subprocess.run(
-            [sys.executable, __file__, "--child", row, *more], stdout=subprocess.PIPE, check=True
-        )
+        command = [sys.executable, "-m", "benchmarks.tuning", "--child", row, *more]
+        done = subprocess.run(command, stdout=subprocess.PIPE, check=True)
         found = json.loads(done.stdout.splitlines()[-1])
         print(f"{row:20} start {found['start']:.1f}, query {found['query']:.1f} CPU seconds")
 
