@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from weakref import WeakKeyDictionary
 
 from sqlalchemy import Connection, Engine, NullPool
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, PendingRollbackError
 
 from queue_core.catalog import dialect
 from queue_core.catalog.database import Catalog
@@ -176,7 +176,7 @@ _whereabouts: WeakKeyDictionary[Catalog, str] = WeakKeyDictionary()
 
 def _undo(connection: Connection, savepoint: str) -> None:
     # A lost connection has no savepoint, and neither has a database on a full disk.
-    with suppress(DBAPIError):
+    with suppress(DBAPIError, PendingRollbackError):
         connection.exec_driver_sql(f"ROLLBACK TO SAVEPOINT {savepoint}")
         connection.exec_driver_sql(f"RELEASE SAVEPOINT {savepoint}")
 
@@ -213,5 +213,10 @@ def _covered(catalog: Catalog, driver: LentConnection) -> Iterator[Connection]:
         pool = NullPool(lambda: _lent.driver, reset_on_return=None, dialect=spoken)
         _engines[catalog] = engine = Engine(pool, spoken, catalog.engine.url)
     _lent.driver = driver
-    with engine.connect() as connection:
+    try:
+        connection = engine.connect()
+    finally:
+        # A caller's connection that nobody closes ends, with its transaction, when it is forgotten.
+        del _lent.driver
+    with connection:
         yield connection

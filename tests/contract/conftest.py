@@ -14,10 +14,6 @@ from tests.command_line import Ignis, runner
 from tests.servers import Postgres
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "spoiled: the test damages the store on purpose")
-
-
 @pytest.fixture(autouse=True)
 def _books_agree(request: pytest.FixtureRequest) -> Iterator[None]:
     """Every message is in one place, and the counters say the same."""

@@ -15,6 +15,7 @@ from sqlalchemy import delete, insert, select, update
 from queue_core import Store
 from queue_core.catalog import seals
 from queue_core.catalog.holder_tables import consumers, interests, leases, tickets, waiters
+from queue_core.catalog.holders import consumers as consumer_rows
 from queue_core.catalog.holders import interests as interest_rows
 from queue_core.catalog.record_tables import (
     acts,
@@ -300,6 +301,10 @@ def test_a_store_in_order_has_no_findings(store, queue):
     queue.admin.add_columns(pa.schema([("note", pa.string())]))
     queue.admin.change_settings(sweep_after=30.0)
     store.queue("another").admin.deactivate()
+    for ack in ("onCommit", "settle", "browse", "keep"):
+        store.catalog.write(
+            lambda c, ack=ack: consumer_rows.enlist(c, f"by {ack}", beats=True, ack=ack)
+        )
     told = []
 
     assert store.admin.fsck(deep=True, progress=lambda *what: told.append(what)).num_rows == 0

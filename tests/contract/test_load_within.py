@@ -1,5 +1,6 @@
 """Loads within the caller's transaction: both are committed, or neither."""
 
+import gc
 import sqlite3
 import threading
 import time
@@ -12,7 +13,8 @@ import sqlalchemy as sa
 
 from queue_core import BadOption, Conflict, QueueFull, Store
 from queue_core.catalog.tables import dedup
-from queue_core.errors import QueueDeactivated, SchemaMismatch
+from queue_core.errors import CatalogUnavailable, QueueDeactivated, SchemaMismatch
+from queue_core.support import faults
 from tests.contract.callers import KINDS, caller_of
 from tests.factories import make_filled, make_queue, numbers_of, orders
 from tests.waiting import without_blind_looks
@@ -60,6 +62,42 @@ def test_rows_and_messages_are_committed_together_or_rolled_back(store, caller):
         queue.within(connection).load(orders(1, 5))
 
     assert waiting(queue) == caller.sold() == [1, 4]
+
+
+def test_a_connection_that_is_lost_within_the_call_is_told_of(store, caller, monkeypatch):
+    if store.catalog.file is not None:
+        pytest.skip("no connection to SQLite is lost")
+    queue = make_queue(store)
+    with caller.connected() as connection:
+        pid = caller.run(connection, "SELECT pg_backend_pid() AS pid").fetchone()
+        (pid,) = pid.values() if isinstance(pid, dict) else pid
+
+        def cut(name):
+            if name == "load.before_commit":
+                with store.catalog.engine.connect() as other:
+                    other.execute(sa.text("SELECT pg_terminate_backend(:pid)"), {"pid": pid})
+
+        monkeypatch.setattr(faults, "point", cut)
+        with pytest.raises(CatalogUnavailable):
+            queue.within(connection).load(orders(1))
+    monkeypatch.undo()
+    assert waiting(queue) == []
+    queue.load(orders(1))
+    assert waiting(queue) == [0]
+
+
+def test_a_connection_that_its_caller_forgets_keeps_no_lock(store):
+    if store.catalog.file is None:
+        pytest.skip("PostgreSQL locks rows, and not a file")
+    queue = make_queue(store)
+    connection = sqlite3.connect(store.catalog.file, timeout=0.0)
+    queue.within(connection).load(orders(1))
+    del connection
+    gc.collect()
+    with sqlite3.connect(store.catalog.file, timeout=0.0) as other:
+        other.execute("BEGIN IMMEDIATE")
+    other.close()
+    assert waiting(queue) == []
 
 
 def test_a_failed_load_changes_nothing_and_leaves_the_transaction_usable(store, caller):

@@ -13,12 +13,14 @@ from tests.spark.rig import AVAILABLE_NOW, Rig, finish
 
 
 @pytest.fixture
-def rig(spark: SparkSession, tmp_path: Path) -> Iterator[Rig]:
-    """A store of the test's own, and queries over it, which end with the test."""
+def rig(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path) -> Iterator[Rig]:
+    """A store of the test's own, whole in the end, and queries over it, which end with the test."""
     made = Rig(spark, tmp_path)
     yield made
     for query in spark.streams.active:
         query.stop()
+    if request.node.get_closest_marker("spoiled") is None:
+        assert made.store.admin.fsck().to_pylist() == []
     made.store.close()
 
 

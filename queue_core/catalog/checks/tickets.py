@@ -16,7 +16,7 @@ from queue_core.catalog.tables import dedup, queues, slices, token_buckets
 #: The claims that an interest can make.
 _CLAIMS = ("shared", "exclusive", "single", "none")
 #: How a consumer can finish its messages.
-_ACKS = (None, "onCommit", "settle", "browse")
+_ACKS = (None, "onCommit", "settle", "browse", "keep")
 #: Microseconds by which a time may be ahead of the clock, which may have been set back a little.
 _AHEAD = 3_600_000_000
 
