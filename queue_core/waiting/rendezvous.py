@@ -136,8 +136,13 @@ def meet_once(
 
 
 def _is_open(queue: QueueInfo, connection: Connection) -> tuple[Hashable, bool]:
-    """Raise `QueueDeactivated` for a queue that was deactivated meanwhile."""
+    """
+    Raise `QueueDeactivated` for a queue that was deactivated meanwhile.
+
+    Raises `CatalogForbidden` for a role that could not see afterwards whether messages are fired.
+    """
     read_usage(connection, queue)
+    fetch(connection, *in_queue(queue.id, Magazine.MAIN), *WAITING)
     return None, True
 
 

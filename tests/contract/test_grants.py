@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -11,14 +12,17 @@ from typer.testing import CliRunner
 
 from ignis_cli.app import app
 from queue_core import ConsumerPool, Retry, Store
-from queue_core.errors import CatalogForbidden, CatalogUnavailable, QueueFull
+from queue_core.catalog.holders import consumers
+from queue_core.catalog.records.publications import is_new_batch
+from queue_core.errors import CatalogForbidden, CatalogUnavailable, Conflict, QueueFull
 from queue_core.segments import stager
+from queue_core.values.names import of_query
 from queue_core.waiting.publish import publish_once
 from tests.books import audit
 from tests.clocks import jump
 from tests.command_line import answer
 from tests.dump import log_in_a_minute
-from tests.factories import make_batch, make_queue, make_staged, orders
+from tests.factories import make_batch, make_queue, make_staged, orders, planned
 
 pytestmark = pytest.mark.postgres
 
@@ -128,6 +132,43 @@ def test_a_producer_loads_and_sees_and_takes_nothing(owner, as_role, monkeypatch
     )
     assert waiting.num_rows == 35
     assert owner.queue("orders").browse().num_rows == 35
+
+
+def test_a_producer_loads_where_firings_make_room(owner, as_role):
+    roomy = make_queue(owner, "roomy", max_size=5, room="on_fire", overflow="fail")
+    producer = as_role("producer").queue("roomy")
+    producer.load(orders(5))
+    with pytest.raises(QueueFull):
+        producer.load(orders(1))
+    roomy.fire(max_messages=2)
+    producer.load(orders(2, 5))
+    roomy.get_and_keep(max_messages=1)
+    with pytest.raises(QueueFull):
+        producer.load(orders(1))
+
+
+def test_a_producer_writes_the_batches_of_a_query_that_reads_the_same_store(owner, as_role):
+    name = of_query("line")
+    reader = owner.catalog.write(lambda c: consumers.enlist(c, name, beats=True, ack="onCommit"))
+    planned(owner, owner.queue("orders"), reader, 1)
+    queue = as_role("producer").queue("orders")
+
+    def is_new(number):
+        read = json.dumps({"consumer": name, "ticket": number + 1})
+        batch = make_batch((), number, tickets=read)
+        return queue.store.catalog.write(lambda c: is_new_batch(c, queue.info, batch))
+
+    assert is_new(0)
+    assert not is_new(0)
+    with pytest.raises(Conflict, match="does not know this ticket"):
+        is_new(1)
+
+
+def test_a_producer_is_refused_at_a_rendezvous_before_it_loads(owner, as_role):
+    meeting = make_queue(owner, "meeting", max_size=0)
+    queue = as_role("producer").queue("meeting")
+    refused(lambda: queue.load(orders(1), timeout=5.0), lambda: publish(queue, 0))
+    assert meeting.browse().num_rows == 0
 
 
 def test_a_producer_loads_a_fair_queue_only_with_one_more_statement(owner, as_role):

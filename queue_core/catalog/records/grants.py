@@ -1,10 +1,10 @@
 """The rights that a database role needs on the tables of a catalog, by its kind.
 
 A reader only reads: messages, logs and views. A producer loads. It cannot read messages, and of the
-state of queues it reads only the counters. A consumer fires and settles, and runs the side tasks of
-its queues. An operator does everything that does not need to own the tables. To lock a row, a role
-needs the right to update one of its columns; it gets this right on a column that changes nothing
-else.
+state of queues it reads only counters, and how much which consumer holds. A consumer fires and
+settles, and runs the side tasks of its queues. An operator does everything that does not need to
+own the tables. To lock a row, a role needs the right to update one of its columns; it gets this
+right on a column that changes nothing else.
 """
 
 from __future__ import annotations
@@ -37,8 +37,10 @@ _PRODUCER: dict[Table, Rights] = {
     t.segments: (_ADD, "SELECT (id, loaded_at, log_rows)", "UPDATE (log_rows)"),
     t.log_slices: (_ADD,),
     t.files: (_ADD, "SELECT (location)"),
-    # The sizes of messages, for queues that are bounded by their bytes.
-    t.slices: (_ADD, "SELECT (id, queue_id, magazine, shard, state, count, bytes)"),
+    # The sizes of messages, for queues that are bounded by their bytes, and whether they are kept.
+    t.slices: (_ADD, "SELECT (id, queue_id, magazine, shard, state, count, bytes, consumer_id)"),
+    # The tickets of a query that reads this store, too.
+    holder_tables.consumers: ("SELECT (id, name, last_ticket)",),
     record_tables.publications: (_READ, _ADD, _CHANGE),
     holder_tables.waiters: _ALL,
     t.locks: (_READ, _ADD, "UPDATE (queue_id)"),
