@@ -148,8 +148,7 @@ def fill(store: Store) -> None:
 
     leader = LeaseLeader(store.catalog)
     leader.start()
-    # On a slow machine, sidelined messages may be due again by now.
-    SideTasks(store.catalog, store.storage, leader).run_due([queue.info], retries=False)
+    SideTasks(store.catalog, store.storage, leader).run_due([queue.info])
     leader.stop()
 
 

@@ -79,8 +79,8 @@ class SideTasks:
         timings: When tasks are due, instead of the registry's timings and the queues' settings.
         shovelful: Which messages a shovel moves. By default, the queue's settings decide.
         deep: Whether the task fsck also reads all segments.
-        retries: Whether the shovel also moves messages as soon as their time comes. If not, it
-            moves what it chooses, when it is due.
+        retries: Whether messages come back as soon as their time comes: rounds of a stream move
+            them, and `retry_thread` elsewhere. If not, the shovel moves what it chooses.
 
     Raises:
         BadOption: if a name is not that of a task.
@@ -111,22 +111,19 @@ class SideTasks:
         self._retries = Retries(catalog, storage) if retries and "shovel" in tasks else None
         self._timings = dict(timings or {})
 
-    def run_due(self, queues: Sequence[QueueInfo], *, retries: bool = True) -> list[Ran]:
+    def run_due(self, queues: Sequence[QueueInfo]) -> list[Ran]:
         """
         Run the due tasks of these queues and of the store; return them with their errors.
 
-        *retries*: also do what is due by the times of messages and jobs, which is looked for more
-        often than tasks: `RetryThread` does it for threads that run tasks.
+        What is due by the times of messages and jobs is left to `retry_thread`, which looks often.
 
         A task of the leader runs for all queues of the store, only in the leader. A process with a
         shorter interval for it asks the leader to run it. Refresh *queues* regularly, because their
-        settings decide when and how tasks run. If no task is due, this costs two reading
+        settings decide when and how tasks run. If no task is due, this costs one or two reading
         transactions. Raises only the errors of reading the schedule.
         """
         self._context.catalog.timings.flush(self._context.catalog.write)
         ran: list[Ran] = []
-        if retries and self._retries is not None:
-            ran, _ = self._retries.run([queue.name for queue in queues])
         jobs, due = self._due(queues)
         for name, of_task in groupby(due, key=itemgetter(1)):
             ran += self._run_claimed(REGISTRY[name], [*of_task], jobs)

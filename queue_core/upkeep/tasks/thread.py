@@ -93,7 +93,7 @@ class TaskThread(AbstractContextManager["TaskThread"]):
         if self._sweeps and not self._leads:
             leader.start()
             self._leads = True
-        tasks.run_due(self._queues(), retries=self._retries is None)
+        tasks.run_due(self._queues())
 
 
 #: The most seconds between two looks. A message may get an earlier time than all others meanwhile.
