@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from queue_core.catalog import queues
 from queue_core.errors import BadOption, NoSuchQueue
-from queue_core.upkeep.tasks.registry import TASKS, check_tasks
+from queue_core.upkeep.tasks.registry import check_tasks
 from queue_core.upkeep.tasks.thread import LOOK_SECONDS as RETRIES_LOOK_SECONDS
 from queue_core.upkeep.tasks.thread import Made, TaskThread, retry_thread
 from queue_core.values.model import QueueInfo
@@ -31,10 +31,10 @@ KNOWN_LOOK_SECONDS = 1.0
 def background_tasks(
     catalog: Catalog,
     storage: Storage,
-    names: Sequence[str] | None = None,
+    names: Sequence[str] | None,
     *,
     known: Callable[[], Sequence[QueueInfo]] | None = None,
-    tasks: Collection[str] = TASKS,
+    tasks: Collection[str],
     zookeeper: str | None = None,
     client_id: str = CLIENT_ID,
     quiet: Callable[[], float] = lambda: -inf,
