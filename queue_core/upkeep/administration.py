@@ -102,7 +102,7 @@ class StoreAdmin:
             StorageUnavailable: The storage cannot be read.
         """
         # Not at the top: few processes check their store.
-        from queue_core.upkeep.fsck.check import fsck
+        from queue_core.upkeep.tasks.fsck import fsck
 
         return fsck(self._catalog, self._storage, deep=deep, repair=repair, progress=progress)
 
