@@ -116,24 +116,6 @@ class QueueConsumer(Generic[Work]):
         If there were *limit* messages, another consumer is notified of the rest, unless the work
         says that there is none (``more``).
         """
-        work = self._pull(limit)
-        left_some = self.acquires and self._emptied_at is None
-        if work is not None and len(work) >= limit and left_some:
-            self._joined.found_more()
-        return work
-
-    def goes_on(self) -> bool:
-        """Return whether to pull again after the work: not if the pull has left nothing."""
-        arrival, self._emptied_at = self._emptied_at, None
-        if arrival is not None:
-            self._joined.found_nothing(self, arrival, for_all=not self.selective)
-        return arrival is None
-
-    def pull_single(self) -> Work | None:
-        """Pull one message, without notifying another consumer: for `deliver_single_message`."""
-        return self._pull(1)
-
-    def _pull(self, limit: int) -> Work | None:
         record(Step.CONSUMER_PULLS, self.name)
         manager = self._joined
         self._emptied_at = None
@@ -150,10 +132,19 @@ class QueueConsumer(Generic[Work]):
             manager.found_nothing(self, arrival, for_all=not self.selective)
             return None
         manager.found_some()
+        record(Step.DELIVERED, self.name)
         if self.acquires and not getattr(work, "more", True):
             self._emptied_at = arrival
-        record(Step.DELIVERED, self.name)
+        elif self.acquires and len(work) >= limit:
+            manager.found_more()
         return work
+
+    def goes_on(self) -> bool:
+        """Return whether to pull again after the work: not if the pull has left nothing."""
+        arrival, self._emptied_at = self._emptied_at, None
+        if arrival is not None:
+            self._joined.found_nothing(self, arrival, for_all=not self.selective)
+        return arrival is None
 
     @property
     def _joined(self) -> QueueConsumerManager:

@@ -15,14 +15,10 @@ statement of each pair.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sized
 from enum import Enum
-from typing import Protocol, TypeVar
 
 from queue_core.consumers.lists import ConsumerLists, ConsumerState, ListedConsumer
 from queue_core.consumers.trace import Step, record
-
-Work_co = TypeVar("Work_co", bound=Sized, covariant=True)
 
 
 class NotifyReason(Enum):
@@ -34,13 +30,6 @@ class NotifyReason(Enum):
     NOT_DONE = "a notified consumer did not do the work"
     UNINTERESTED = "a higher priority became uninterested"
     MORE = "a consumer was given all that it could take"
-
-
-class SinglePull(Protocol[Work_co]):
-    """A consumer that can pull one message."""
-
-    def pull_single(self) -> Work_co | None:
-        """Pull one message; None when there is none for this consumer."""
 
 
 class QueueConsumerManager:
@@ -96,14 +85,6 @@ class QueueConsumerManager:
         for browser in self.lists.non_acquiring:
             self._wake(browser)
         self._notify_one(reason)
-
-    def deliver_single_message(self, consumer: SinglePull[Work_co]) -> Work_co | None:
-        """
-        Have a consumer pull one message; None when there is none for it.
-
-        Qpid's operation, for tests and benchmarks only: the consumers of a pool pull batches.
-        """
-        return consumer.pull_single()
 
     def begin_pull(self, consumer: ListedConsumer) -> int | None:
         """Return the number of the last arrival if the consumer may pull now, or None."""

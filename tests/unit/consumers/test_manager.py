@@ -21,12 +21,14 @@ class Shop:
         self.messages = deque()
         self.notified = deque()
         self.got = Counter()
+        #: Whether a pull gives one message, however many it asks for.
+        self.single = False
         # So that a new consumer is not notified at once.
         self.manager._exhausted = self.manager.arrival
 
     def consumer(self, name="c", *, wanted=lambda _: True, **how):
         def take(limit):
-            found = [m for m in self.messages if wanted(m)][:limit]
+            found = [m for m in self.messages if wanted(m)][: 1 if self.single else limit]
             if consumer.acquires:
                 for message in found:
                     self.messages.remove(message)
@@ -43,18 +45,21 @@ class Shop:
         self.messages.extend(messages)
         self.manager.notify_arrival(reason)
 
-    def work(self, limit=1, turns=10**9):
-        """Let the notified consumers pull, one pull in turn, until none is notified."""
+    def work(self, limit=None, turns=10**9):
+        """
+        Let the notified consumers pull, one pull in turn, until none is notified.
+
+        Without a *limit*, a pull gives one message of two, and so has no other one notified.
+        """
+        self.single = limit is None
         while self.notified and turns:
             turns -= 1
             consumer = self.notified.popleft()
-            if limit == 1:
-                work = self.manager.deliver_single_message(consumer)
-            else:
-                work = consumer.pull(limit)
+            work = consumer.pull(limit or 2)
             if work:
                 self.got[consumer.name] += len(work)
                 self.notified.append(consumer)
+        self.single = False
 
 
 @pytest.fixture
@@ -81,10 +86,10 @@ def test_a_notified_consumer_stays_so_until_it_is_given_nothing(shop):
     shop.load(1)
     shop.load(2)
 
-    assert shop.manager.deliver_single_message(consumer) == [1]
+    assert consumer.pull(1) == [1]
     assert consumer.node.state is ConsumerState.NOTIFIED
-    assert shop.manager.deliver_single_message(consumer) == [2]
-    assert shop.manager.deliver_single_message(consumer) is None
+    assert consumer.pull(1) == [2]
+    assert consumer.pull(1) is None
     assert consumer.node.state is ConsumerState.INTERESTED
     assert consumer.wakeups == 1
 
@@ -152,7 +157,7 @@ def test_it_pulls_what_it_takes_from_the_queue():
     consumer = QueueConsumer("one", lambda n: limits.append(n) or taken.pop(), lambda _: None)
     consumer.join(QueueConsumerManager("orders"))
 
-    assert (consumer.pull(5), consumer.pull_single(), consumer.pull(4)) == (["a", "b"], None, None)
+    assert (consumer.pull(5), consumer.pull(1), consumer.pull(4)) == (["a", "b"], None, None)
     assert limits == [5, 1, 4]
     consumer.leave()
     assert "removed" in repr(consumer)
@@ -298,7 +303,7 @@ def test_a_suspended_consumer_is_not_woken(shop, why):
     shop.load(1)
 
     assert names(shop.notified) == ["c1"]
-    assert shop.manager.deliver_single_message(suspended) is None
+    assert suspended.pull(1) is None
     assert why.value in repr(suspended)
     assert free.node.state is ConsumerState.NOTIFIED
 
