@@ -26,7 +26,6 @@ from queue_core.watching import present, space
 from queue_core.watching.metric import Metric
 from queue_core.watching.present import QueueFigures
 from queue_core.watching.problems import find
-from queue_core.watching.space import disk_of
 
 #: The bounds of buckets, as Prometheus writes them.
 BOUND_TEXTS = (*map(str, SHOWN), "+Inf")
@@ -81,11 +80,11 @@ def read(store: AnyStore) -> Readings:
             else:
                 found[m.HANDLING_SECONDS].append(((timing.queue, timing.label), counted))
         found[m.BUILD].append(((version("ignis-queue"), dialect.of(connection).name), 1))
-    for place, path in (("catalog", store.catalog.file), ("storage", store.storage.folder)):
-        disk = None if path is None else disk_of(path)
-        if disk is not None:
-            for metric, size in zip((m.DISK_BYTES, m.FREE_BYTES), disk, strict=True):
-                found[metric].append(((place,), size))
+    for each in spaces:
+        # Both may be on one disk.
+        for place in each.of.split(" and "):
+            found[m.DISK_BYTES].append(((place,), each.size))
+            found[m.FREE_BYTES].append(((place,), each.free))
     return found
 
 
