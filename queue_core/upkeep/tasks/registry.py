@@ -9,8 +9,6 @@ from queue_core.values.names import nearest
 _ROWS = (
     Task(
         name="shovel",
-        setting="shovel_interval",
-        replaced_by="retry",
         living_only=True,
         chooses=True,
         divides=True,

@@ -41,11 +41,8 @@ class Task(NamedTuple):
     name: str
     #: None: the module of its name.
     module: str | None = None
-    #: When it is due, unless the queue's *setting* decides.
+    #: When it is due; None: as the setting ``shovel_interval`` of the queue says.
     timing: Timing | None = None
-    setting: str | None = None
-    #: The setting that, unless it is none, lets messages have their own times instead.
-    replaced_by: str | None = None
     #: Whether it runs for the whole store, not for each queue.
     of_store: bool = False
     #: Whether only the leader runs it, for all queues of the store at once. Its function
@@ -66,14 +63,13 @@ class Task(NamedTuple):
         """
         Return when the task is due for a queue (None: for the store); None: never.
 
-        *replaced*: whether something else does its work in queues with the setting `replaced_by`.
+        *replaced*: whether messages come back at times of their own in queues with a ``retry``.
         """
-        if queue is None or self.setting is None:
+        if queue is None or self.timing is not None:
             return self.timing
-        by = self.replaced_by if replaced else None
-        if by is not None and getattr(queue.settings, by) is not None:
+        if replaced and queue.settings.retry is not None:
             return None
-        every = getattr(queue.settings, self.setting)
+        every = queue.settings.shovel_interval
         return None if every is None else Timing(every)
 
     def concerns(self, queue: QueueInfo) -> bool:

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from queue_core.upkeep.tasks.registry import REGISTRY, TASKS
-from queue_core.values.settings import QueueSettings
 
 PAGE = Path(__file__).parents[4].joinpath("docs/protocol.md").read_text()
 ROWS = [
@@ -24,8 +23,8 @@ STEPS = {name: steps.split(", ") for name, steps, *_ in ROWS}
 
 def said_of(task):
     """The row of a task on the protocol's page, without its steps."""
-    if task.setting is not None:
-        when = f"the queue's `{task.setting}`"
+    if task.timing is None:
+        when = "the queue's `shovel_interval`"
     elif task.timing.first is None:
         every = task.timing.every
         when = f"every {every / 60:.0f} minutes" if every >= 60 else f"every {every:.0f} seconds"
@@ -48,8 +47,7 @@ def test_a_row_says_what_does_its_steps_when_and_for_which_queues(task):
     calls = [source.index(f"{step}(") for step in STEPS[task.name]]
     assert calls
     assert calls == sorted(calls)
-    assert (task.timing is None) == (task.setting is not None)
-    assert task.setting is None or hasattr(QueueSettings(), task.setting)
+    assert (task.timing is None) == (task.name == "shovel")
     module = importlib.import_module(function.__module__)
     assert hasattr(module, "find_queues") == task.leader_only
     assert hasattr(module, "with_work") == task.chooses

@@ -14,12 +14,14 @@ def a_queue(deactivated_at=None, **settings):
     return SimpleNamespace(deactivated_at=deactivated_at, settings=QueueSettings(**settings))
 
 
-def test_the_setting_of_a_queue_counts_instead_of_the_timing():
-    shovel = task(timing=Timing(600.0, 30.0), setting="shovel_interval")
+def test_the_setting_of_a_queue_counts_without_a_timing():
+    shovel = task()
 
-    assert shovel.due(a_queue(shovel_interval=5.0)) == Timing(5.0)
-    assert shovel.due(a_queue(shovel_interval=None)) is None
-    assert shovel.due(None) == Timing(600.0, 30.0)
+    assert shovel.due(a_queue(shovel_interval=5.0, retry=None)) == Timing(5.0)
+    assert shovel.due(a_queue(shovel_interval=None, retry=None)) is None
+    assert shovel.due(a_queue(shovel_interval=5.0)) is None
+    assert shovel.due(a_queue(shovel_interval=5.0), replaced=False) == Timing(5.0)
+    assert task(timing=Timing(600.0, 30.0)).due(None) == Timing(600.0, 30.0)
     assert task(timing=Timing(60.0)).due(a_queue()) == Timing(60.0)
 
 
