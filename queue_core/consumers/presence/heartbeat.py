@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import suppress
 
 from queue_core.catalog.database import Catalog
@@ -19,18 +18,12 @@ class Heartbeat:
     """
     A thread of the consumer's process that regularly reports that it is alive.
 
-    There are *interval* seconds between two beats, or as many as the last one has returned. *beat*
-    sends one; by default, it writes only the heartbeat.
+    There are *interval* seconds between two beats, or as many as the last one has returned.
     """
 
-    def __init__(
-        self,
-        catalog: Catalog,
-        consumer: Consumer,
-        interval: float,
-        beat: Callable[[], float | None] | None = None,
-    ) -> None:
-        self._beat = beat or (lambda: catalog.write(lambda c: consumers.heartbeat(c, consumer)))
+    def __init__(self, catalog: Catalog, consumer: Consumer, interval: float) -> None:
+        self.consumer = consumer
+        self._catalog = catalog
         self._fenced: Conflict | None = None
         self._loop = Loop("heartbeat", self._beat_once, every=interval)
         #: Has the thread send the next beat now.
@@ -49,6 +42,11 @@ class Heartbeat:
         """Raise `ConsumerFenced` when the consumer was started again elsewhere."""
         if self._fenced is not None:
             raise self._fenced
+
+    def _beat(self) -> float | None:
+        """Send a beat; return the seconds until the next one, or None for the interval."""
+        self._catalog.write(lambda connection: consumers.heartbeat(connection, self.consumer))
+        return None
 
     def _beat_once(self) -> float | None:
         # While the catalog is unavailable, the consumer's own work reports it.

@@ -46,8 +46,7 @@ class Presence(Heartbeat):
         claim: str,
         saw: Callable[[float, interests.Seen], object] = lambda *_: None,
     ) -> None:
-        self.consumer = consumer
-        self._catalog = catalog
+        super().__init__(catalog, consumer, interests.BEAT_SECONDS)
         self._queue_ids = queue_ids
         self._saw = saw
         self._interested = interested
@@ -59,7 +58,6 @@ class Presence(Heartbeat):
         #: What the catalog says of its interest, and the lock of those who change it.
         self._told = True
         self._telling = threading.Lock()
-        super().__init__(catalog, consumer, interests.BEAT_SECONDS, self.announce)
         self.start()
 
     def announce(self) -> float:
@@ -78,6 +76,9 @@ class Presence(Heartbeat):
         except IgnisError:
             # Without a heartbeat, it soon counts as gone.
             return
+
+    def _beat(self) -> float:
+        return self.announce()
 
     def _tell(self, connection: Connection) -> tuple[bool, interests.Seen]:
         interested = self._interested(connection)
