@@ -10,7 +10,7 @@ at intervals, also moves the messages without a time.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from math import inf
 
@@ -77,15 +77,11 @@ class Retries:
     Args:
         catalog: The store's catalog.
         storage: The store's storage.
-        clock: The process's stopwatch, in seconds.
     """
 
-    def __init__(
-        self, catalog: Catalog, storage: Storage, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, catalog: Catalog, storage: Storage) -> None:
         self._catalog = catalog
         self._storage = storage
-        self._clock = clock
         self._jobs = Jobs(catalog, storage)
         #: Queues and jobs that are not tried before a time.
         self._resting: dict[tuple[str, str | None], float] = {}
@@ -129,7 +125,7 @@ class Retries:
 
     def rest(self, queue: str, seconds: float, job: str | None = None) -> None:
         """Leave a queue or a job alone for some seconds."""
-        self._resting[queue, job] = self._clock() + seconds
+        self._resting[queue, job] = time.monotonic() + seconds
 
     def _find(self, names: Collection[str] | None, job: str | None) -> list[Next]:
         with self._catalog.read(apart=True) as connection:
@@ -140,7 +136,7 @@ class Retries:
         left = each.left / 1e6
         if each.job is not None:
             left = self._jobs.left(each.job, left)
-        return max(left, self._resting.get((each.queue, each.job), -inf) - self._clock())
+        return max(left, self._resting.get((each.queue, each.job), -inf) - time.monotonic())
 
     def _attempt(self, each: Next) -> list[Ran]:
         name = each.queue
