@@ -18,7 +18,6 @@ from queue_core.values.options import CLIENT_ID
 if TYPE_CHECKING:
     from queue_core.catalog.database import Catalog
     from queue_core.segments.storage import Storage
-    from queue_core.upkeep.tasks.shovel import Retries
 
 #: Seconds between two searches for due tasks. Tasks are due every few minutes: an idle process
 #: costs little more than a heartbeat.
@@ -75,16 +74,11 @@ def background_tasks(
                     continue
             return found
 
-    def make_retries() -> Retries:
-        from queue_core.upkeep.tasks.shovel import Retries
-
-        return Retries(catalog, storage)
-
     start, look = (0.0, LOOK_SECONDS) if known is None else (KNOWN_LOOK_SECONDS, KNOWN_LOOK_SECONDS)
     retries = None
     if "shovel" in tasks:
         first = max(start, RETRIES_LOOK_SECONDS)
-        retries = retry_thread(make_retries, lambda: names, start=first, quiet=quiet)
+        retries = retry_thread(catalog, storage, lambda: names, start=first, quiet=quiet)
     thread = TaskThread(
         make, present, sweeps="sweep" in tasks, start=start, look=look, retries=retries
     )

@@ -15,6 +15,8 @@ from queue_core.upkeep.tasks import task
 from queue_core.values.model import QueueInfo
 
 if TYPE_CHECKING:
+    from queue_core.catalog.database import Catalog
+    from queue_core.segments.storage import Storage
     from queue_core.upkeep.leader import Leader
     from queue_core.upkeep.tasks.runner import SideTasks
     from queue_core.upkeep.tasks.shovel import Retries
@@ -103,7 +105,8 @@ _ERROR_SECONDS = 5.0
 
 
 def retry_thread(
-    make: Callable[[], Retries],
+    catalog: Catalog,
+    storage: Storage,
     names: Callable[[], Collection[str] | None],
     *,
     start: float = LOOK_SECONDS,
@@ -113,7 +116,8 @@ def retry_thread(
     Return the thread that runs `Retries`; one of its own, since other tasks may take minutes.
 
     Args:
-        make: Makes the `Retries`; called in the thread, so that nothing waits for its imports.
+        catalog: The store's catalog.
+        storage: The store's storage.
         names: Returns the names of the queues; None: all.
         start: Seconds until the first look.
         quiet: Returns when the queues were last seen without messages and jobs. The next look is
@@ -126,7 +130,10 @@ def retry_thread(
         if rest > 0:
             return min(rest, LOOK_SECONDS)
         if not made:
-            made.append(make())
+            # Not at the top: nothing waits for what it imports.
+            from queue_core.upkeep.tasks.shovel import Retries
+
+            made.append(Retries(catalog, storage))
         _, left = made[0].run(names())
         return min(left, LOOK_SECONDS)
 
