@@ -19,8 +19,7 @@ from pyspark_ignis.query_plan import QueryPlan
 from pyspark_ignis.settlement import Handler, settlement
 from queue_core.errors import BadOption
 from queue_core.handling.breaker import Breaker, name_for, text_of
-from queue_core.handling.columns import check_columns
-from queue_core.handling.contract import Contract, Ignorable, MagazineHandler
+from queue_core.handling.contract import Contract, Ignorable, MagazineHandler, check_columns
 from queue_core.handling.output import Output
 from queue_core.values.durations import Duration
 from queue_core.values.model import Magazine

@@ -18,8 +18,7 @@ from pyspark_ignis.query_plan import QueryPlan
 from pyspark_ignis.settlement import runner_of, settlement_by_queue
 from queue_core.errors import BadOption
 from queue_core.handling.by_queue import QUEUE, QueueRunner, RunnerByQueue
-from queue_core.handling.columns import check_columns
-from queue_core.handling.contract import Contract
+from queue_core.handling.contract import Contract, check_columns
 from queue_core.values.model import QueueInfo
 from queue_core.values.names import nearest
 

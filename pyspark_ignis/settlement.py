@@ -16,8 +16,7 @@ from pyspark_ignis.shipping import checked
 from queue_core.errors import BadOption
 from queue_core.handling.breaker import Breaker
 from queue_core.handling.by_queue import RunnerByQueue
-from queue_core.handling.columns import check_payload
-from queue_core.handling.contract import Contract
+from queue_core.handling.contract import Contract, check_payload
 from queue_core.handling.gate import STOPPED
 from queue_core.handling.handler import BatchHandler, HandlerRunner, RowHandler
 from queue_core.handling.output import OUTPUT, Output

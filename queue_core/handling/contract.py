@@ -10,18 +10,21 @@ from typing import Any, Protocol, TypeAlias
 
 import pyarrow as pa
 
-from queue_core.errors import BadOption
-from queue_core.handling.columns import check_columns, check_payload, handler_columns
+from queue_core.errors import BadOption, SchemaMismatch
 from queue_core.handling.handler import HandlerRunner, takes_batches
 from queue_core.handling.objects.message_class import message_class
 from queue_core.handling.payloads import ObjectPayload, Payload, reader_of
 from queue_core.handling.results import check_on_none, name_of
 from queue_core.values.durations import FORM, in_seconds, is_seconds
 from queue_core.values.model import QueueInfo
+from queue_core.values.names import listed, nearest
 from queue_core.values.retry import Retry, as_retry
 from queue_core.values.schema import METADATA
 
 Ignorable: TypeAlias = type[Exception] | Sequence[type[Exception]]
+#: The metadata columns that handlers get by default. The times are left out, since a Python handler
+#: pays for each value, and few use them.
+DEFAULT_METADATA = ("_message_id", "_queue", "_attempt")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +41,7 @@ class Contract:
     on_none: str | None = None
     #: Which failures are tried again, how often and when; None: the queues' setting.
     retry: Retry | None = None
-    #: The columns that the handler takes; None: as `handler_columns` says.
+    #: The columns that the handler takes; None: as `read` chooses them.
     columns: Sequence[str] | None = None
     #: Whether each call has a transaction, whose connection is its last argument.
     transactional: bool = False
@@ -111,9 +114,27 @@ class Contract:
         """
         Return the columns to read: those for the handler, and the message's id.
 
-        *names* are those of the messages, since a queue can get more columns.
+        *names* are those of the messages, with or without their metadata, since a queue can get
+        more columns. Raises `BadOption` if *columns* is a text, or the payload leaves no room for
+        other columns.
         """
-        return handler_columns(names, self.columns, self.payload)
+        columns, payload = self.columns, self.payload
+        if isinstance(columns, str):
+            raise BadOption(f"columns={columns!r}: give a list of column names")
+        if payload is not None and not payload.with_metadata:
+            if columns is not None:
+                raise BadOption(
+                    "columns: a handler of objects is given no other columns; use "
+                    "with_metadata=True"
+                )
+            given = []
+        elif columns is None:
+            given = [*(name for name in names if name not in METADATA.names), *DEFAULT_METADATA]
+        else:
+            given = list(columns)
+        if payload is not None:
+            given += payload.columns
+        return list(dict.fromkeys([*given, "_message_id"]))
 
     def runner(self, timeout: float | None, *, may_put_off: bool = True) -> HandlerRunner:
         """Return what runs the handler; *may_put_off* is false for messages of a sideline."""
@@ -148,6 +169,22 @@ class Contract:
         if settings.longest_handling < settings.handler_timeout:
             return f"half of the setting sweep_after={settings.sweep_after:g}"
         return "the setting handler_timeout"
+
+
+def check_columns(queues: Sequence[str], names: Sequence[str], columns: Sequence[str]) -> None:
+    """Raise `SchemaMismatch` for the first of *columns* that is not among the queues' *names*."""
+    for column in columns:
+        if column not in names:
+            raise SchemaMismatch(
+                f"queue {listed(queues, quoted=True)} has no column {column!r}"
+                f"{nearest(str(column), names) or '.'} Columns: {', '.join(names)}"
+            )
+
+
+def check_payload(column: str, kind: str, *, is_text: bool) -> None:
+    """Raise `BadOption` for a payload column whose type, called *kind*, holds no text."""
+    if not is_text:
+        raise BadOption(f"payload={column!r} is {kind}, not string or binary")
 
 
 def _payload(

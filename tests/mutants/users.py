@@ -14,14 +14,14 @@ OF_USERS = (
     ),
     _of(
         "a handler reads no id",
-        "queue_core/handling/columns",
+        "queue_core/handling/contract",
         'return list(dict.fromkeys([*given, "_message_id"]))',
         "return list(dict.fromkeys(given))",
-        "tests/unit/handling/test_columns.py",
+        "tests/unit/handling/test_contract.py",
     ),
     _of(
         "a handler asks for a column that is not there",
-        "queue_core/handling/columns",
+        "queue_core/handling/contract",
         "        if column not in names:\n",
         "        if False:\n",
         "testing",

@@ -1,4 +1,4 @@
-"""The options of a handler: refusals, and the time limit of a call."""
+"""The options of a handler: refusals, the time limit of a call, and the columns that it takes."""
 
 import math
 from dataclasses import dataclass
@@ -9,8 +9,17 @@ from types import SimpleNamespace
 import pytest
 
 from queue_core import MagazineHandler, batch_handler
-from queue_core.errors import BadOption
-from queue_core.handling.contract import Contract, arguments_of, check_signature, unwrapped
+from queue_core.errors import BadOption, SchemaMismatch
+from queue_core.handling.contract import (
+    Contract,
+    arguments_of,
+    check_columns,
+    check_payload,
+    check_signature,
+    unwrapped,
+)
+from queue_core.handling.payloads import Payload
+from queue_core.values.schema import METADATA
 from queue_core.values.settings import QueueSettings
 from tests.unit.handling.handler_runs import DELETED, REJECTED, outcomes
 
@@ -231,3 +240,53 @@ def test_any_object_with_the_method_is_a_handler_unless_it_can_be_called(handler
 def test_a_class_is_refused():
     with pytest.raises(BadOption, match=r"handler=Orders is a class: give an object of it"):
         unwrapped(Orders, ())
+
+
+OWN = ["number", "text"]
+
+
+@pytest.mark.parametrize(
+    ("columns", "payload", "read"),
+    [
+        (None, None, ["number", "text", "_message_id", "_queue", "_attempt"]),
+        (["text", "text"], None, ["text", "_message_id"]),
+        ([], None, ["_message_id"]),
+        (None, Payload("text"), ["text", "_message_id"]),
+        (
+            None,
+            Payload("text", with_metadata=True),
+            ["number", "text", "_message_id", "_queue", "_attempt"],
+        ),
+        (["number"], Payload("text", with_metadata=True), ["number", "text", "_message_id"]),
+    ],
+)
+@pytest.mark.parametrize("names", [OWN, [*OWN, *METADATA.names]])
+def test_the_columns_that_are_read(names, columns, payload, read):
+    assert Contract(columns=columns, payload=payload).read(names) == read
+
+
+@pytest.mark.parametrize(
+    ("columns", "payload", "told"),
+    [
+        ("text", None, "columns='text': give a list of column names"),
+        (["number"], Payload("text"), "use with_metadata=True"),
+    ],
+)
+def test_columns_that_cannot_be_given_are_refused(columns, payload, told):
+    with pytest.raises(BadOption, match=told):
+        Contract(columns=columns, payload=payload).read(OWN)
+
+
+def test_a_column_that_the_queue_does_not_have_is_refused():
+    check_columns(["orders"], OWN, ["number"])
+    with pytest.raises(
+        SchemaMismatch,
+        match=r"queue 'orders' has no column 'txt'; did you mean 'text'.*number, text",
+    ):
+        check_columns(["orders"], OWN, ["number", "txt"])
+
+
+def test_a_payload_that_is_not_text_is_refused():
+    check_payload("text", "string", is_text=True)
+    with pytest.raises(BadOption, match="payload='number' is bigint, not string or binary"):
+        check_payload("number", "bigint", is_text=False)
