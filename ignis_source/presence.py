@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection
 
 from ignis_source.options import SourceOptions
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.holders import consumers, interests
-from queue_core.consumers.presence.heartbeat import Heartbeat
+from queue_core.consumers.presence.presence import Heartbeat, Presence
 from queue_core.values.model import Consumer
-
-if TYPE_CHECKING:
-    from queue_core.consumers.presence.presence import Presence
 
 
 class QueryPresence:
@@ -41,8 +37,6 @@ class QueryPresence:
         #: Its heartbeat; it knows when another life of the consumer has begun.
         self.life: Heartbeat
         if options.is_ranked:
-            from queue_core.consumers.presence.presence import Presence
-
             claim = interests.claim_of(
                 exclusive=options.exclusive, single_active=options.single_active
             )

@@ -14,7 +14,7 @@ from queue_core.catalog.database import Catalog
 from queue_core.catalog.holders import consumers
 from queue_core.catalog.identity.clock import stopwatch
 from queue_core.catalog.records import restored
-from queue_core.consumers.presence.heartbeat import Heartbeat
+from queue_core.consumers.presence.presence import Heartbeat
 from queue_core.values.model import Consumer
 from queue_core.values.names import of_keeper, of_process
 
