@@ -110,32 +110,14 @@ def checked(config: PoolConfig) -> PoolConfig:
         raise BadOption(
             "exclusive and single_active cannot be combined: an exclusive pool has no spares"
         )
-    if config.browse and (config.exclusive or config.single_active or config.max_in_flight):
-        raise BadOption(
-            "browse=True cannot be combined with exclusive, single_active or max_in_flight: a "
-            "browser takes no messages"
-        )
-    if config.browse and (config.demand.selector is not None or config.demand.order_by is not None):
-        raise BadOption(
-            "browse=True cannot be combined with selector or order_by: a browser sees every message"
-        )
-    if config.contract.transactional and config.browse:
-        raise BadOption(
-            "browse=True cannot be combined with transactional: a browser settles no messages"
-        )
+    if config.browse:
+        _check_browser(config)
     if config.breaker is not None and not isinstance(config.breaker, Breaker):
         raise BadOption(f"breaker={config.breaker!r}: give a Breaker, such as Breaker(of=50)")
-    if config.breaker is not None and config.browse:
-        raise BadOption("browse=True cannot be combined with breaker: a browser takes no messages")
     if config.breaker is not None:
         config.breaker.asks()
     if config.output is not None:
         _check_output(config, config.output)
-    if config.demand.order != BY_SHARD and config.browse:
-        raise BadOption(
-            f"browse=True cannot be combined with order={config.demand.order!r}: a browser sees "
-            "the messages shard by shard"
-        )
     if config.demand.order == GLOBAL and len(config.queues) > 1:
         raise BadOption(
             f"order={GLOBAL!r} cannot be combined with several queues ({', '.join(names)}): each "
@@ -149,9 +131,23 @@ def checked(config: PoolConfig) -> PoolConfig:
     return config
 
 
+def _check_browser(config: PoolConfig) -> None:
+    demand = config.demand
+    taking = (config.exclusive, config.single_active, config.max_in_flight)
+    selecting = demand.selector is not None or demand.order_by is not None
+    for is_given, what, why in (
+        (any(taking), "exclusive, single_active or max_in_flight", "takes no messages"),
+        (selecting, "selector or order_by", "sees every message"),
+        (config.contract.transactional, "transactional", "settles no messages"),
+        (config.breaker is not None, "breaker", "takes no messages"),
+        (config.output is not None, "output", "settles no messages"),
+        (demand.order != BY_SHARD, f"order={demand.order!r}", "sees the messages shard by shard"),
+    ):
+        if is_given:
+            raise BadOption(f"browse=True cannot be combined with {what}: a browser {why}")
+
+
 def _check_output(config: PoolConfig, output: Queue) -> None:
-    if config.browse:
-        raise BadOption("browse=True cannot be combined with output: a browser settles no messages")
     if config.contract.transactional:
         raise BadOption(
             "transactional=True cannot be combined with output: load the rows in the transaction "
