@@ -18,7 +18,7 @@ from array import array
 from collections.abc import Callable, Sequence
 from math import nan
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -205,9 +205,9 @@ class HandlerCalls(ABC, Generic[Outcome]):
 class MessageCalls(HandlerCalls[CallOutcome]):
     """One call per message."""
 
-    def __init__(self, calls: Calls, runner: HandlerRunner) -> None:
+    def __init__(self, calls: Sequence[Call] | CallParts, runner: HandlerRunner) -> None:
         super().__init__(len(calls), runner)
-        self._calls: Calls = calls
+        self._calls = calls
         self._outcomes: list[CallOutcome] = [NOT_CALLED] * len(calls)
         #: The numbers of deleted messages with rows for the output queue, and the rows.
         self._rows: list[tuple[int, Any]] = []
@@ -281,17 +281,9 @@ class MessageCalls(HandlerCalls[CallOutcome]):
         return int(outcome.kind != UNREADABLE), int(failed)
 
 
-class Calls(Protocol):
-    """The arguments of calls, by the number of the call."""
-
-    def __len__(self) -> int:
-        """Return how many calls there are."""
-
-    def __getitem__(self, number: int, /) -> Call:
-        """Return the arguments of a call."""
-
-
-def in_parts(batch: pa.RecordBatch, make: Callable[[pa.RecordBatch], Sequence[Call]]) -> Calls:
+def in_parts(
+    batch: pa.RecordBatch, make: Callable[[pa.RecordBatch], Sequence[Call]]
+) -> Sequence[Call] | CallParts:
     """Return the arguments of the call for each message of a batch, which *make* makes."""
     # The exact size takes many times as long as its bound.
     is_small = batch.get_total_buffer_size() <= PART_BYTES or batch.nbytes <= PART_BYTES
