@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from queue_core.support.trace_context import traced_handler as traced_handler
     from queue_core.upkeep.administration import StoreAdmin as StoreAdmin
     from queue_core.upkeep.backup.backup import Backup as Backup
-    from queue_core.upkeep.backup.replacement import Restored as Restored
+    from queue_core.upkeep.backup.restore import Restored as Restored
     from queue_core.values.backoff import constant as constant
     from queue_core.values.backoff import exponential as exponential
     from queue_core.values.ids import IdSet as IdSet
@@ -102,7 +102,7 @@ _HOMES = {
     "QueueInTransaction": "queue_core.queue.within",
     "QueueSettings": "queue_core.values.settings",
     "Reject": "queue_core.handling.results",
-    "Restored": "queue_core.upkeep.backup.replacement",
+    "Restored": "queue_core.upkeep.backup.restore",
     "Retry": "queue_core.values.retry",
     "Settlement": "queue_core.values.outcomes",
     "Step": "queue_core.consumers.trace",

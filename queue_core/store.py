@@ -36,7 +36,7 @@ from queue_core.watching import views
 if TYPE_CHECKING:
     from queue_core.queue import Queue
     from queue_core.upkeep.administration import StoreAdmin
-    from queue_core.upkeep.backup.replacement import Restored
+    from queue_core.upkeep.backup.restore import Restored
     from queue_core.waiting.joint_load import JointLoads
 
 

@@ -610,8 +610,8 @@ def test_a_restore_that_dies_in_the_transaction_changes_nothing(store, queue, fo
     queue.load(orders(5, 100))
     before = books_of(store)
 
-    monkeypatch.setattr("queue_core.upkeep.backup.replacement.set_apart", die)
-    monkeypatch.setattr("queue_core.upkeep.backup.replacement._report", die)
+    monkeypatch.setattr("queue_core.upkeep.backup.restore.set_apart", die)
+    monkeypatch.setattr("queue_core.upkeep.backup.restore._report", die)
     with pytest.raises(ZeroDivisionError):
         over(store, folder)
     assert books_of(store) == before

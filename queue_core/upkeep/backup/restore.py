@@ -1,22 +1,31 @@
 """Restore a backup: into a new place, or over the storage of the same store; or verify it.
 
 First, the backup is checked. Then segments that the storage does not have, or not in their length,
-are copied into it. At last, one
-transaction replaces the catalog: `queue_core.upkeep.backup.replacement`.
+are copied into it. At last, one transaction replaces the catalog.
+
+Changes: all tables. Segments that the storage has and the backup does not know are recorded as
+found, and vacuum keeps them until an operator gives them up. Messages without a segment become
+damaged. Ids and epochs jump ahead, so that no id from the lost time is assigned again. Guard: the
+backup was checked, and the place is empty or the caller allows it. Crash before the commit: the old
+catalog is as it was. Crash after it: the next opening takes the storage.
 """
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
 from contextlib import suppress
 from dataclasses import dataclass
 
-from queue_core.catalog import format, table_rows
+from sqlalchemy import Connection
+
+from queue_core.catalog import dialect, format, table_rows
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.identity.identity import Identity
-from queue_core.catalog.records.acts import acting
-from queue_core.catalog.records.restored import ORIGIN, fact
+from queue_core.catalog.records import acts, restored, schedule
+from queue_core.catalog.records.restored import ORIGIN, RESTORE, fact
+from queue_core.catalog.records.task_log import Moves
+from queue_core.catalog.slices import amounts, files
 from queue_core.errors import (
     BadOption,
     DamagedBackup,
@@ -29,8 +38,36 @@ from queue_core.support import faults
 from queue_core.upkeep.backup.backup import Progress, each_at_once
 from queue_core.upkeep.backup.folder import BackupFolder, copy
 from queue_core.upkeep.backup.manifest import Manifest
-from queue_core.upkeep.backup.replacement import Replacement, Restored
 from queue_core.values.address import Address
+from queue_core.verbs.quarantine import set_apart
+
+#: Ids and epochs jump by a million, and by ten for each millisecond since the backup.
+JUMP = 1_000_000
+JUMP_PER_SECOND = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """
+    The outcome of a restore.
+
+    Attributes:
+        age: Seconds since the backup was taken, by the catalog's clock. Messages that were settled
+            since then are back. Messages that were loaded since then are lost, unless their
+            segments are in `found`.
+        messages: Number of messages in the catalog.
+        copied: Number of segment files that were copied into the storage.
+        found: Locations of segment files in the storage that the backup does not know. Vacuum keeps
+            them.
+        damaged: Number of messages that are damaged, because neither the storage nor the backup has
+            their segments.
+    """
+
+    age: float
+    messages: int
+    copied: int
+    found: tuple[str, ...]
+    damaged: int
 
 
 def restore(
@@ -53,23 +90,71 @@ def restore(
         faults.point("restore.copied")
         if catalog is None:
             catalog = Catalog(address.catalog)
-        replacement = Replacement(
-            folder=folder,
-            manifest=manifest,
-            store=store,
-            present=found.present.keys() | needed.keys(),
-            copied=len(needed),
-            over=over,
-            progress=progress,
-        )
-        with acting(catalog, "restore", None, {"folder": str(folder.path), "over": over}):
-            done = catalog.write(replacement.work)
+
+        def work(connection: Connection) -> Restored:
+            table_rows.lock(connection)
+            if not over and table_rows.are_used(connection):
+                raise BadOption(
+                    "the catalog was put to use while segments were copied; its rows were not "
+                    "changed"
+                )
+            age = _replace_rows(connection, folder, manifest, progress)
+            restored.take_identity(connection, store, manifest.store)
+            strange, damaged = _compare(connection, found.present.keys() | needed.keys())
+            _report(connection, len(strange), damaged)
+            acts.about(messages_set_apart=damaged)
+            acts.note(connection)
+            faults.point("restore.before_commit")
+            return Restored(
+                age=age,
+                messages=amounts.messages(connection),
+                copied=len(needed),
+                found=tuple(strange),
+                damaged=damaged,
+            )
+
+        with acts.acting(catalog, "restore", None, {"folder": str(folder.path), "over": over}):
+            done = catalog.write(work)
         faults.point("restore.committed")
         Identity(catalog, storage).adopt()
     finally:
         if catalog is not None:
             catalog.close()
     return done
+
+
+def _replace_rows(
+    connection: Connection, folder: BackupFolder, manifest: Manifest, progress: Progress
+) -> float:
+    """Replace the rows of all tables; return the age of the backup in seconds."""
+    for number, name in enumerate(table_rows.NAMES):
+        progress("tables", number, len(table_rows.NAMES))
+        table_rows.replace(connection, name, folder.table(manifest, name))
+    age = max(dialect.read_clock(connection) - manifest.taken_at, 0) / 1e6
+    # Skip what may have been assigned since the backup.
+    jump = JUMP + int(age * JUMP_PER_SECOND)
+    table_rows.skip_ids(connection, manifest.last_ids, jump)
+    restored.forget_processes(connection, manifest.taken_at)
+    return age
+
+
+def _compare(connection: Connection, present: Set[str]) -> tuple[list[str], int]:
+    """Record files that the backup does not know; mark messages without files as damaged."""
+    known = {row.location: row.state for row in files.all_files(connection)}
+    found = sorted(present - known.keys())
+    files.note_found(connection, found)
+    live = {location for location, state in known.items() if state == "live"}
+    lost = sorted(live - present)
+    return found, set_apart(connection, lost) if lost else 0
+
+
+def _report(connection: Connection, found: int, damaged: int) -> None:
+    moves = Moves()
+    if found:
+        moves.count(None, found, "segments that the backup does not know", None)
+    if damaged:
+        moves.count(None, damaged, "messages whose segments are missing", "damaged")
+    moves.record(connection, schedule.STORE, RESTORE)
 
 
 def _checked(folder: BackupFolder) -> Manifest:
