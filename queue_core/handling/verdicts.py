@@ -150,8 +150,7 @@ class Verdicts(NamedTuple):
         decisions = _booleans(result, count)
         done = decisions.fill_null(on_none == DELETE)
         outcomes = pc.if_else(done, DELETE, SIDELINE)
-        kinds = pc.if_else(decisions.is_valid(), pc.if_else(done, _NONE, REJECTED), UNDECIDED)
-        kinds = pc.if_else(done, _NONE, kinds)
+        kinds = pc.if_else(done, _NONE, pc.if_else(decisions.is_valid(), REJECTED, UNDECIDED))
         return Verdicts(outcomes, kinds, pa.nulls(count, pa.string()))
 
     def traced(self, trace: str | None) -> Verdicts:
