@@ -15,7 +15,7 @@ from queue_core.queue import Queue
 from queue_core.selection.demand import Demand
 from queue_core.upkeep.tasks.registry import TASKS, check_tasks
 from queue_core.values.model import BY_SHARD, GLOBAL
-from queue_core.values.settings import MAX_CONCURRENCY, is_whole
+from queue_core.values.settings import is_whole
 
 #: Messages that a worker fires, handles and settles at once by default.
 BATCH = 100
@@ -53,12 +53,12 @@ class PoolConfig:
 
     @property
     def workers(self) -> int:
-        """The number of workers at the start."""
-        if self.browse and self.concurrency is None:
+        """The number of workers at the start, of which a pool has as many as it may."""
+        if self.concurrency is not None:
+            return self.concurrency
+        if self.browse:
             # Several workers would not keep the messages in order.
             return 1
-        if self.concurrency is not None:
-            return min(self.concurrency, MAX_CONCURRENCY)
         return min(queue.info.settings.concurrency for queue in self.queues)
 
     @property
