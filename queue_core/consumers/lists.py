@@ -18,9 +18,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from enum import Enum
-from typing import Protocol
+from typing import TYPE_CHECKING, Any
 
 from queue_core.consumers.entries import Entry, EntryList
+
+if TYPE_CHECKING:
+    from queue_core.consumers.consumer import QueueConsumer
 
 
 class ConsumerState(Enum):
@@ -37,64 +40,40 @@ class ConsumerState(Enum):
 WANTING = frozenset({ConsumerState.INTERESTED, ConsumerState.NOTIFIED})
 
 
-class ListedConsumer(Protocol):
-    """A consumer as its queue's lists and manager see it; `QueueConsumer` implements it."""
-
-    #: Its node in the lists, while it is registered.
-    node: Node | None
-    #: The number of the arrival after which it found nothing.
-    exhausted_at: int
-
-    @property
-    def rank(self) -> float:
-        """Its priority as a number that can be compared."""
-
-    @property
-    def acquires(self) -> bool:
-        """Whether it takes messages; False for a browser."""
-
-    @property
-    def desires_work(self) -> bool:
-        """Whether it wants work now."""
-
-    def notify_work(self) -> None:
-        """Note that there may be work; must not wait."""
-
-
 class Node:
     """The position of a consumer in the lists, for as long as it is registered."""
 
     __slots__ = ("consumer", "entry", "in_all", "lock", "state")
 
-    def __init__(self, consumer: ListedConsumer) -> None:
+    def __init__(self, consumer: QueueConsumer[Any]) -> None:
         self.consumer = consumer
         self.state = ConsumerState.REMOVED
         self.lock = threading.Lock()
-        self.entry: Entry[ListedConsumer] | None = None
-        self.in_all: Entry[ListedConsumer] | None = None
+        self.entry: Entry[QueueConsumer[Any]] | None = None
+        self.in_all: Entry[QueueConsumer[Any]] | None = None
 
 
 class ConsumerLists:
     """All, non-acquiring, not interested, interested (one list per priority), notified."""
 
     def __init__(self) -> None:
-        self.all: EntryList[ListedConsumer] = EntryList()
-        self.non_acquiring: EntryList[ListedConsumer] = EntryList()
-        self.not_interested: EntryList[ListedConsumer] = EntryList()
-        self.notified: EntryList[ListedConsumer] = EntryList()
+        self.all: EntryList[QueueConsumer[Any]] = EntryList()
+        self.non_acquiring: EntryList[QueueConsumer[Any]] = EntryList()
+        self.not_interested: EntryList[QueueConsumer[Any]] = EntryList()
+        self.notified: EntryList[QueueConsumer[Any]] = EntryList()
         self._lock = threading.Lock()
         #: By rank, the highest first; replaced as a whole when a rank is added.
-        self._interested: dict[float, EntryList[ListedConsumer]] = {}
+        self._interested: dict[float, EntryList[QueueConsumer[Any]]] = {}
         #: How many consumers of each rank are interested or notified.
         self._wanting: dict[float, int] = {}
 
-    def add(self, consumer: ListedConsumer) -> None:
+    def add(self, consumer: QueueConsumer[Any]) -> None:
         """Register a consumer."""
         node = consumer.node = Node(consumer)
         node.in_all = self.all.append(consumer)
         self._move(node, {ConsumerState.REMOVED}, self._state_for(consumer, consumer.desires_work))
 
-    def remove(self, consumer: ListedConsumer) -> ConsumerState:
+    def remove(self, consumer: QueueConsumer[Any]) -> ConsumerState:
         """Remove a consumer, and return the state it was in."""
         node = consumer.node
         if node is None:
@@ -104,7 +83,7 @@ class ConsumerLists:
             node.in_all.delete()
         return left or ConsumerState.REMOVED
 
-    def set_interest(self, consumer: ListedConsumer, desired: bool) -> ConsumerState | None:
+    def set_interest(self, consumer: QueueConsumer[Any], desired: bool) -> ConsumerState | None:
         """Move a consumer whose wish for work changed; return the state it left, if it moved."""
         if desired:
             origins = {ConsumerState.NOT_INTERESTED}
@@ -112,14 +91,14 @@ class ConsumerLists:
             origins = {*WANTING, ConsumerState.NON_ACQUIRING}
         return self._change(consumer, origins, self._state_for(consumer, desired))
 
-    def set_notified(self, consumer: ListedConsumer, notified: bool) -> bool:
+    def set_notified(self, consumer: QueueConsumer[Any], notified: bool) -> bool:
         """Move a consumer to the notified or the end of the interested; return whether it moved."""
         origin, target = ConsumerState.INTERESTED, ConsumerState.NOTIFIED
         if not notified:
             origin, target = target, origin
         return self._change(consumer, {origin}, target) is not None
 
-    def interested(self, rank: float) -> Iterator[ListedConsumer]:
+    def interested(self, rank: float) -> Iterator[QueueConsumer[Any]]:
         """Return the interested consumers of a rank, the one that has waited longest first."""
         consumers = self._interested.get(rank)
         return iter(()) if consumers is None else iter(consumers)
@@ -139,13 +118,13 @@ class ConsumerLists:
             "notified": len(self.notified),
         }
 
-    def _state_for(self, consumer: ListedConsumer, desired: bool) -> ConsumerState:
+    def _state_for(self, consumer: QueueConsumer[Any], desired: bool) -> ConsumerState:
         if not desired:
             return ConsumerState.NOT_INTERESTED
         return ConsumerState.INTERESTED if consumer.acquires else ConsumerState.NON_ACQUIRING
 
     def _change(
-        self, consumer: ListedConsumer, origins: set[ConsumerState], to: ConsumerState
+        self, consumer: QueueConsumer[Any], origins: set[ConsumerState], to: ConsumerState
     ) -> ConsumerState | None:
         return None if consumer.node is None else self._move(consumer.node, origins, to)
 
@@ -167,7 +146,7 @@ class ConsumerLists:
                     self._wanting[node.consumer.rank] += change
             return left
 
-    def _list(self, state: ConsumerState, rank: float) -> EntryList[ListedConsumer] | None:
+    def _list(self, state: ConsumerState, rank: float) -> EntryList[QueueConsumer[Any]] | None:
         match state:
             case ConsumerState.NON_ACQUIRING:
                 return self.non_acquiring
@@ -179,7 +158,7 @@ class ConsumerLists:
                 return self._interested_of(rank)
         return None
 
-    def _interested_of(self, rank: float) -> EntryList[ListedConsumer]:
+    def _interested_of(self, rank: float) -> EntryList[QueueConsumer[Any]]:
         consumers = self._interested.get(rank)
         if consumers is not None:
             return consumers

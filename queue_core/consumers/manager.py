@@ -16,9 +16,13 @@ from __future__ import annotations
 
 import itertools
 from enum import Enum
+from typing import TYPE_CHECKING, Any
 
-from queue_core.consumers.lists import ConsumerLists, ConsumerState, ListedConsumer
+from queue_core.consumers.lists import ConsumerLists, ConsumerState
 from queue_core.consumers.trace import Step, record
+
+if TYPE_CHECKING:
+    from queue_core.consumers.consumer import QueueConsumer
 
 
 class NotifyReason(Enum):
@@ -53,17 +57,17 @@ class QueueConsumerManager:
         #: Whether a pull has failed since the last arrival.
         self.has_failed = False
 
-    def add(self, consumer: ListedConsumer) -> None:
+    def add(self, consumer: QueueConsumer[Any]) -> None:
         """Register a consumer, and notify it if there may be work."""
         self.lists.add(consumer)
         if consumer.desires_work:
             self._became_interested(consumer)
 
-    def remove(self, consumer: ListedConsumer) -> None:
+    def remove(self, consumer: QueueConsumer[Any]) -> None:
         """Remove a consumer, and notify another one of the work that it leaves."""
         self._pass_on(self.lists.remove(consumer))
 
-    def set_notify_work_desired(self, consumer: ListedConsumer, desired: bool) -> None:
+    def set_notify_work_desired(self, consumer: QueueConsumer[Any], desired: bool) -> None:
         """Move a consumer that now wants work, or no longer wants any."""
         left = self.lists.set_interest(consumer, desired)
         if desired != consumer.desires_work:
@@ -86,7 +90,7 @@ class QueueConsumerManager:
             self._wake(browser)
         self._notify_one(reason)
 
-    def begin_pull(self, consumer: ListedConsumer) -> int | None:
+    def begin_pull(self, consumer: QueueConsumer[Any]) -> int | None:
         """Return the number of the last arrival if the consumer may pull now, or None."""
         if not consumer.acquires:
             return self.arrival if consumer.desires_work else None
@@ -102,7 +106,7 @@ class QueueConsumerManager:
             return None
         return self.arrival
 
-    def found_nothing(self, consumer: ListedConsumer, arrival: int, *, for_all: bool) -> None:
+    def found_nothing(self, consumer: QueueConsumer[Any], arrival: int, *, for_all: bool) -> None:
         """
         Do not notify a consumer again before the next arrival.
 
@@ -137,7 +141,7 @@ class QueueConsumerManager:
         """Whether consumers have pulled since the last arrival, and none got a message."""
         return not self._gave and not self.has_work
 
-    def has_nothing_for(self, consumer: ListedConsumer) -> bool:
+    def has_nothing_for(self, consumer: QueueConsumer[Any]) -> bool:
         """Whether this consumer has no work, as far as the manager knows."""
         exhausted = consumer.exhausted_at == self.arrival
         return exhausted or (consumer.acquires and not self.has_work)
@@ -146,7 +150,7 @@ class QueueConsumerManager:
         sizes = ", ".join(f"{count} {name}" for name, count in self.lists.sizes().items())
         return f"<QueueConsumerManager of {self.queue!r}: {sizes}>"
 
-    def _became_interested(self, consumer: ListedConsumer) -> None:
+    def _became_interested(self, consumer: QueueConsumer[Any]) -> None:
         if not consumer.acquires:
             self._wake(consumer)
         elif self.has_work:
@@ -171,7 +175,7 @@ class QueueConsumerManager:
                 self._wake(consumer)
                 return
 
-    def _wake(self, consumer: ListedConsumer) -> None:
+    def _wake(self, consumer: QueueConsumer[Any]) -> None:
         self.wakeups += 1
         record(Step.QUEUE_NOTIFIES_CONSUMER, self.queue)
         consumer.notify_work()
