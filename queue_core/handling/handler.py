@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import groupby
 from typing import Any, TypeAlias, TypeVar
 
 import pyarrow as pa
@@ -174,20 +173,6 @@ class HandlerRunner:
 def settlement(batch: pa.RecordBatch, calls: HandlerCalls[Any]) -> pa.RecordBatch:
     """Return the `SETTLEMENT` of a batch whose calls are all made."""
     return settlement_rows(batch.column("_message_id"), calls.verdicts)
-
-
-def joint_settlement(handled: Sequence[tuple[pa.RecordBatch, HandlerCalls[Any]]]) -> pa.Table:
-    """Return the `SETTLEMENT` of batches whose calls are all made, with their calls."""
-    parts = []
-    for single, group in groupby(handled, lambda each: isinstance(each[1], MessageCalls)):
-        if not single:
-            parts += [settlement(batch, calls) for batch, calls in group]
-            continue
-        # The batches may have one message each, for which columns cost more than the calls.
-        batches, made = zip(*group, strict=True)
-        ids = pa.concat_arrays([batch.column("_message_id") for batch in batches])
-        parts.append(settlement_rows(ids, MessageCalls.joint_verdicts(made)))
-    return pa.Table.from_batches(parts, schema=SETTLEMENT)
 
 
 def settlement_rows(ids: pa.Array, verdicts: Verdicts) -> pa.RecordBatch:

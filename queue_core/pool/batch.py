@@ -10,9 +10,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from queue_core.handling.calls import MessageCalls
 from queue_core.handling.deadline import interruptibly
-from queue_core.handling.handler import HandlerRunner, joint_settlement
+from queue_core.handling.handler import HandlerRunner, settlement, settlement_rows
 from queue_core.handling.output import Fitted
+from queue_core.handling.verdicts import SETTLEMENT
 from queue_core.pool.held import HeldBatch
 from queue_core.pool.source import MessageSource
 from queue_core.pool.transactions import Transactions
@@ -90,8 +92,19 @@ class PoolBatch:
 
 
 def settlement_of(batches: Sequence[PoolBatch]) -> pa.Table:
-    """Return the outcomes of batches as rows of `SETTLEMENT`, once all their calls are made."""
-    return joint_settlement([(batch.messages, batch.calls) for batch in batches])
+    """
+    Return the outcomes of batches as rows of `SETTLEMENT`, once all their calls are made.
+
+    All are of one handler, of single messages or of batches.
+    """
+    single = [batch.calls for batch in batches if isinstance(batch.calls, MessageCalls)]
+    if single:
+        # The batches may have one message each, for which columns cost more than the calls.
+        ids = pa.concat_arrays([batch.messages.column("_message_id") for batch in batches])
+        parts = [settlement_rows(ids, MessageCalls.joint_verdicts(single))]
+    else:
+        parts = [settlement(batch.messages, batch.calls) for batch in batches]
+    return pa.Table.from_batches(parts, schema=SETTLEMENT)
 
 
 def without_committed(rows: pa.Table, batches: Sequence[PoolBatch]) -> pa.Table:
