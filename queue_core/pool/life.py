@@ -73,6 +73,7 @@ class PoolLife:
         self._store = store
         self._config = config
         self._infos = [queue.info for queue in config.queues]
+        self._names = [info.name for info in self._infos]
         self._timeout = timeout
         self._limit = config.contract.limit_for(self._infos)
         self._follows = follows
@@ -115,10 +116,8 @@ class PoolLife:
         dispatchers = [open_dispatcher(catalog, info) for info in self._infos]
         self._breaker = self._start_breaker(consumer, dispatchers)
         held = HeldBytes(config.max_bytes, lambda: self.concurrency)
-        runner = contract.runner(None)
-        runner = replace(runner, gate=None if self._breaker is None else self._breaker.gate)
-        if config.output is not None:
-            runner = replace(runner, output=known_output(config.output))
+        gate = None if self._breaker is None else self._breaker.gate
+        output = None if config.output is None else known_output(config.output)
         self._sources = {
             dispatcher: source_of(
                 config, queue, consumer, dispatcher.manager.notify_arrival, held, self._breaker
@@ -129,7 +128,7 @@ class PoolLife:
             name=consumer.name,
             config=config,
             sources=self._sources,
-            runner=runner,
+            runner=replace(contract.runner(None), gate=gate, output=output),
             credit=self.credit,
             held=held,
             transactions=self._transactions,
@@ -144,11 +143,10 @@ class PoolLife:
         self.workers.increase(config.workers)
         self._say(f"begins (concurrency {self.concurrency})")
         if config.side_tasks:
-            names = [info.name for info in self._infos]
             self._side_tasks = background.background_tasks(
                 catalog,
                 store.storage,
-                names,
+                self._names,
                 tasks=config.side_tasks,
                 quiet=lambda: min(dispatcher.quiet_at for dispatcher in dispatchers),
             )
@@ -214,13 +212,13 @@ class PoolLife:
             close_dispatcher(self._store.catalog, info)
         self._presence.leave()
         self.is_stopped = True
-        FAILURES.flush(*(info.name for info in self._infos))
+        FAILURES.flush(*self._names)
         self._say("ends")
 
     def _say(self, what: str) -> None:
-        names = [info.name for info in self._infos]
-        fields = {"consumer": self.name, "queue": ", ".join(names), "workers": self.concurrency}
-        shown = listed(names, quoted=True)
+        queue = ", ".join(self._names)
+        fields = {"consumer": self.name, "queue": queue, "workers": self.concurrency}
+        shown = listed(self._names, quoted=True)
         _log.info("queue %s: the pool of consumer %s %s", shown, self.name, what, extra=fields)
 
     def _flush_timings(self, *, at_once: bool = False) -> None:
@@ -241,7 +239,7 @@ class PoolLife:
         return PoolBreaker(
             self._store.catalog,
             config.breaker,
-            config.breaker.name or name_for([info.name for info in self._infos]),
+            config.breaker.name or name_for(self._names),
             consumer.name,
             len(dispatchers),
             changed,
@@ -304,7 +302,7 @@ class PoolLife:
             _log.warning(
                 "drain waits, since the pool of queue %s has no workers; add some with "
                 "ConsumerPool.increase()",
-                ", ".join(repr(info.name) for info in self._infos),
+                ", ".join(map(repr, self._names)),
             )
         else:
             return False
@@ -362,7 +360,7 @@ class PoolLife:
         """End all workers, because of an error that the pool cannot survive."""
         if self.error is None:
             self.error = error
-            names = ", ".join(repr(info.name) for info in self._infos)
+            names = ", ".join(map(repr, self._names))
             _log.error("pool of queue %s ended: %s", names, error)
         self.workers.end()
         self.ended.set()
