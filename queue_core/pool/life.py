@@ -12,6 +12,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from math import inf
 
@@ -93,7 +94,15 @@ class PoolLife:
         #: None until the pool is registered with its queues.
         self._workers: Workers | None = None
         self._breaker: PoolBreaker | None = None
+        self._transactions: Transactions | None = None
         self._side_tasks: TaskThread | None = None
+        # What began is ended, the last first, even if the rest fails.
+        with ExitStack() as ends:
+            self._begin(ends, count)
+            self._ends = ends.pop_all()
+
+    def _begin(self, ends: ExitStack, count: Callable[[Counter[str]], None]) -> None:
+        store, config = self._store, self._config
         catalog, contract = store.catalog, config.contract
         told = speaking(name_of(contract.handler).rpartition("<locals>.")[2])
         made = f"pool:{told}@{of_process()}"
@@ -108,13 +117,18 @@ class PoolLife:
             claim=config.claim,
             saw=self._saw,
         )
-        self._transactions = (
-            Transactions(catalog, contract.handler, contract.on_none)
-            if contract.transactional
-            else None
-        )
-        dispatchers = [open_dispatcher(catalog, info) for info in self._infos]
+        ends.callback(self._presence.leave)
+        dispatchers = []
+        for info in self._infos:
+            dispatchers.append(open_dispatcher(catalog, info))
+            ends.callback(close_dispatcher, catalog, info)
         self._breaker = self._start_breaker(consumer, dispatchers)
+        if self._breaker is not None:
+            ends.callback(self._breaker.stop)
+        ends.callback(self._flush_timings, at_once=True)
+        if contract.transactional:
+            self._transactions = Transactions(catalog, contract.handler, contract.on_none)
+            ends.callback(self._transactions.close)
         held = HeldBytes(config.max_bytes, lambda: self.concurrency)
         gate = None if self._breaker is None else self._breaker.gate
         output = None if config.output is None else known_output(config.output)
@@ -124,6 +138,7 @@ class PoolLife:
             )
             for dispatcher, queue in zip(dispatchers, config.queues, strict=True)
         }
+        ends.callback(self._give_back)
         context = WorkerContext(
             name=consumer.name,
             config=config,
@@ -137,7 +152,7 @@ class PoolLife:
             ended=self._ended_queues,
             end_queue=self._end_queue,
         )
-        self._watcher = Loop("pool watcher", self._watch, every=min(timeout / 4, 1.0))
+        self._watcher = Loop("pool watcher", self._watch, every=min(self._timeout / 4, 1.0))
         self._workers = Workers(context)
         self._watcher.start()
         self.workers.increase(config.workers)
@@ -196,24 +211,18 @@ class PoolLife:
 
     def stop(self, seconds: float) -> None:
         """Stop the workers; after *seconds*, reload what they have not finished."""
-        self.workers.stop(seconds)
-        self.ended.set()
-        if self._side_tasks is not None:
-            self._side_tasks.stop()
-        # It may be reloading messages, and the caller may close the store next.
-        self._watcher.stop(seconds)
-        self._give_back()
-        if self._transactions is not None:
-            self._transactions.close()
-        self._flush_timings(at_once=True)
-        if self._breaker is not None:
-            self._breaker.stop()
-        for info in self._infos:
-            close_dispatcher(self._store.catalog, info)
-        self._presence.leave()
-        self.is_stopped = True
-        FAILURES.flush(*self._names)
-        self._say("ends")
+        try:
+            with self._ends as ends:
+                # It may be reloading messages, and the caller may close the store next.
+                ends.callback(self._watcher.stop, seconds)
+                if self._side_tasks is not None:
+                    ends.callback(self._side_tasks.stop)
+                ends.callback(self.ended.set)
+                self.workers.stop(seconds)
+        finally:
+            self.is_stopped = True
+            FAILURES.flush(*self._names)
+            self._say("ends")
 
     def _say(self, what: str) -> None:
         queue = ", ".join(self._names)

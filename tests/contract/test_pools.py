@@ -11,12 +11,13 @@ from socket import gethostname
 
 import pytest
 
-from queue_core import ConsumerPool
+from queue_core import Breaker, ConsumerPool
 from queue_core.catalog import notifications
 from queue_core.catalog.holders import interests
 from queue_core.catalog.poller import Poller
 from queue_core.errors import BadOption, CatalogUnavailable, ConsumerFenced, QueueTaken
 from queue_core.pool import dispatcher, outcome_buffer
+from queue_core.pool.breaking import PoolBreaker
 from queue_core.pool.source import AcquiringSource
 from queue_core.values.names import is_of_process
 from tests.contract.pools import PATIENCE, Recorder, eventually
@@ -33,6 +34,15 @@ def _patient(monkeypatch):
 @pytest.fixture
 def queue(store):
     return make_queue(store, shards=2)
+
+
+def failing(error):
+    """Return a method that raises an error."""
+
+    def fails(*_, **__):
+        raise error
+
+    return fails
 
 
 # Priorities and claims, as other processes see them; here, other stores.
@@ -287,6 +297,38 @@ def test_a_stopped_pool_leaves_no_thread_behind(store, queue):
     assert {thread.name for thread in left} <= {"ignis-idle-connections"}
     store.catalog.close()
     eventually(lambda: set(threading.enumerate()) <= before)
+
+
+def test_a_pool_that_stops_during_an_outage_ends_all_the_same(store, queue, monkeypatch):
+    """Else its heartbeat would keep sweeps from the messages that it holds."""
+    before = {thread.name for thread in threading.enumerate()}
+    queue.load(orders(5))
+    pool = ConsumerPool(store, "orders", Recorder(), exclusive=True).start()
+    assert pool.drain(PATIENCE)
+    with monkeypatch.context() as gone:
+        gone.setattr(AcquiringSource, "give_back", failing(CatalogUnavailable("gone")))
+        with pytest.raises(CatalogUnavailable, match="gone"):
+            pool.stop()
+
+    left = {thread.name for thread in threading.enumerate()} - before
+    assert left <= {"ignis-idle-connections"}
+    queue.load(orders(5, 5))
+    with pool:
+        assert pool.drain(PATIENCE)
+    assert pool.counts == {"deleted": 10}
+
+
+def test_a_pool_that_cannot_start_claims_nothing(store, queue, monkeypatch):
+    pool = ConsumerPool(store, "orders", Recorder(), exclusive=True, breaker=Breaker())
+    with monkeypatch.context() as gone:
+        gone.setattr(PoolBreaker, "_look", failing(CatalogUnavailable("gone")))
+        with pytest.raises(CatalogUnavailable, match="gone"):
+            pool.start()
+
+    assert "ignis-heartbeat" not in {thread.name for thread in threading.enumerate()}
+    queue.load(orders(5))
+    with pool:
+        assert pool.drain(PATIENCE)
 
 
 def test_a_pool_can_be_started_again(store, queue):
