@@ -407,6 +407,7 @@ def everything(store):
     ],
     ids=lambda value: str(value) if hasattr(value, "table") else None,
 )
+@pytest.mark.each_catalog(False)
 def test_a_row_that_cannot_be_understood_is_named(store, column, value, use):
     queue = everything(store)
     store.catalog.write(

@@ -23,6 +23,7 @@ NESTED = {
 }
 
 
+@pytest.mark.each_catalog(False)
 @pytest.mark.parametrize("values", NESTED.values(), ids=NESTED)
 @pytest.mark.parametrize("as_batch", [False, True], ids=["table", "batch"])
 def test_a_load_of_them_is_refused_and_names_queue_and_column(store, values, as_batch):
@@ -38,6 +39,7 @@ def test_a_load_of_them_is_refused_and_names_queue_and_column(store, values, as_
     assert len(good.load(rows.select(["number"]))) == 4
 
 
+@pytest.mark.each_catalog(False)
 @pytest.mark.parametrize(
     "settings",
     [

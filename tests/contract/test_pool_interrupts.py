@@ -81,6 +81,7 @@ class Innocents:
         assert self.errors == []
 
 
+@pytest.mark.each_catalog(False)
 @pytest.mark.parametrize(("owner", "name", "where"), PLACES)
 def test_a_handler_that_is_late_within_a_load_harms_no_other_load(store, owner, name, where):
     inputs = [make_queue(store, each, shards=1) for each in ("orders", "refunds")]
@@ -120,6 +121,7 @@ def test_a_handler_that_is_late_within_a_load_harms_no_other_load(store, owner, 
     assert store.admin.fsck(deep=True).num_rows == 0
 
 
+@pytest.mark.each_catalog(False)
 @pytest.mark.parametrize("leads", [False, True])
 def test_a_handler_that_is_late_while_it_loads_together_with_others(store, leads):
     """It waits for the thread that loads for it, or it loads for the others."""
@@ -208,6 +210,7 @@ def test_what_a_late_handler_cleans_up_is_cleaned_up(store):
         eventually(lambda: store.view("queues", "shipments")["waiting"].to_pylist() == [5])
 
 
+@pytest.mark.each_catalog(False)
 def test_a_limit_of_the_main_thread_waits_for_the_end_of_a_load_too(store):
     """As in a task of Spark."""
     queue, output = make_queue(store), make_queue(store, "shipments")

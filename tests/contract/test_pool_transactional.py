@@ -404,6 +404,7 @@ def timed(store, handler, timeout, concurrency):
     )
 
 
+@pytest.mark.each_catalog(False)
 def test_the_wait_for_a_transaction_does_not_count_as_time_of_the_call(store, queue, monkeypatch):
     monkeypatch.setattr(transactions, "AT_ONCE", 1)
     queue.load(orders(12))
@@ -422,6 +423,7 @@ def test_the_wait_for_a_transaction_does_not_count_as_time_of_the_call(store, qu
     assert sorted(calls) == list(range(12))
 
 
+@pytest.mark.each_catalog(False)
 def test_a_call_that_never_ends_keeps_no_other_call_from_its_transaction(store, queue, monkeypatch):
     monkeypatch.setattr(transactions, "AT_ONCE", 1)
     queue.load(orders(8))

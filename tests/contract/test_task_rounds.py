@@ -70,6 +70,7 @@ def test_of_two_streams_of_one_task_one_claims_it_until_it_is_done(store, stream
     assert sorted(second.told(other, second.session.next(other))) == both
 
 
+@pytest.mark.each_catalog(False)
 def test_a_shovel_with_a_rate_lets_other_queues_go_on(store, stream, monkeypatch):
     """A batch ends after some seconds of it, and the rest is soon due, whatever the interval is."""
     monkeypatch.setattr(shovel, "RATED_SECONDS", 1.0)

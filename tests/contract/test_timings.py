@@ -48,6 +48,7 @@ def near(found, true):
     return low * 0.9 <= found <= high * 1.1
 
 
+@pytest.mark.each_catalog(False)
 def test_quantiles_are_those_of_a_wall_clock(store):
     queue = make_queue(store, shards=2)
     loaded, took, waited, lock = {}, [], [], threading.Lock()

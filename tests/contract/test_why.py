@@ -326,6 +326,7 @@ def test_messages_of_the_sideline_that_return_later_are_a_reason(store):
     assert "2 messages of the sideline return later, the first in 9 min" in later.text
 
 
+@pytest.mark.each_catalog(False)
 def test_the_command_line_tells_problems_and_reasons(store, ignis):
     queue, other = make_queue(store), make_queue(store, "clicks")
     for each in (queue, other):

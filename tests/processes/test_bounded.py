@@ -36,6 +36,7 @@ def test_callers_of_many_processes_keep_their_order(address, store, tmp_path):
     assert seen == list(range(6))
 
 
+@pytest.mark.each_catalog(False)
 def test_the_next_goes_when_the_first_in_line_is_killed(address, store, tmp_path):
     queue = make_queue(store, max_size=1)
     queue.load(orders(1))
