@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from queue_core import Store
@@ -23,7 +23,6 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=80, suppress_health_check=[HealthCheck.too_slow])
 @given(
     size=st.integers(1, 8),
     overflow=st.sampled_from(["fail", "ring"]),

@@ -281,4 +281,6 @@ class Eligibility(RuleBasedStateMachine):
 
 
 TestEligibility = Eligibility.TestCase
-TestEligibility.settings = settings(max_examples=30, stateful_step_count=15)
+TestEligibility.settings = settings(
+    max_examples=settings.default.max_examples // 2, stateful_step_count=15
+)

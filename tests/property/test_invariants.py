@@ -583,7 +583,8 @@ catalogs = pytest.mark.parametrize(
 @catalogs
 def test_the_store_does_what_the_model_does(new_address, request):
     on_sqlite = "sqlite" in request.node.name
-    check(new_address, examples=10 if on_sqlite else 3, steps=25)
+    examples = settings.default.max_examples // (6 if on_sqlite else 13)
+    check(new_address, examples=examples, steps=25)
 
 
 @pytest.mark.slow

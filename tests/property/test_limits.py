@@ -9,7 +9,7 @@ from itertools import cycle
 from math import floor, inf
 from typing import Any
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from queue_core import Queue, Store, limit
@@ -136,7 +136,7 @@ class Model:
         return max(min(IN_FLIGHT - flying, tokens, waiting), 0)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=settings.default.max_examples // 2)
 @given(of=st.sampled_from(["queue", "customer", "name"]), steps=STEPS)
 def test_no_firing_exceeds_a_limit_and_none_wastes_it(of: str, steps) -> None:
     whose = {"column": "customer"} if of == "customer" else {"name": "crm"} if of == "name" else {}

@@ -75,7 +75,7 @@ class Search:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=6, suppress_health_check=list(HealthCheck))
+@settings(max_examples=settings.default.max_examples // 10, suppress_health_check=list(HealthCheck))
 @given(
     count=st.integers(1, MOST),
     killers=st.frozensets(st.integers(0, MOST - 1), min_size=1, max_size=3),

@@ -13,7 +13,7 @@ from tests.simulation.__main__ import told
 from tests.simulation.scenario import Shape, run
 
 #: Seeds of one test.
-SEEDS = 10
+SEEDS = 5
 #: Seeds that failed once, before the product was mended: restores beside a running query.
 ONCE_FAILED = (258, 388, 430, 552, 687)
 #: Seeds that failed once, before the simulation was mended: a restore between a firing and its
