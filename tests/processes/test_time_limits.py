@@ -25,7 +25,7 @@ def ran(*asked):
 
 @pytest.mark.parametrize("catalog", CATALOGS)
 @pytest.mark.parametrize(
-    ("timeouts", "stops"), [(10, 3), pytest.param(500, 50, marks=pytest.mark.slow)]
+    ("timeouts", "stops"), [(4, 2), pytest.param(500, 50, marks=pytest.mark.slow)]
 )
 def test_late_transactions_crash_nothing_and_leave_no_lock(catalog, timeouts, stops):
     how = ("--timeouts", timeouts, "--stops", stops, "--catalog", catalog)
