@@ -49,7 +49,12 @@ def attempts(queue):
 
 
 @pytest.mark.parametrize(
-    "selector", [None, "number >= 0", Predicate(lambda b: b["number"].is_valid(), ["number"])]
+    "selector",
+    [
+        None,
+        pytest.param("number >= 0", marks=pytest.mark.nightly),
+        Predicate(lambda b: b["number"].is_valid(), ["number"]),
+    ],
 )
 def test_an_outage_sidelines_few_messages_and_the_end_of_it_is_noticed(store, queue, selector):
     queue.load(orders(500))

@@ -285,6 +285,7 @@ def test_processes_that_die_are_started_again(store, address, shop):
     assert row["sidelined"] == 0
 
 
+@pytest.mark.nightly
 def test_one_process_that_dies_is_started_again_too(store, address, shop):
     queue = make_queue(store)
     queue.load(orders(5))

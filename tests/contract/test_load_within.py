@@ -217,7 +217,7 @@ def test_two_threads_load_in_transactions_of_their_own(store, caller):
     assert len(caller.sold()) == 40
 
 
-@pytest.mark.parametrize("policy", [None, "latest"])
+@pytest.mark.parametrize("policy", [pytest.param(None, marks=pytest.mark.nightly), "latest"])
 @pytest.mark.parametrize("loads", [pytest.param(1, marks=pytest.mark.nightly), 3])
 def test_transactions_with_keys_take_turns(store, caller, policy, loads):
     """None is in the way of another, whichever shards each of them loads into."""

@@ -112,7 +112,7 @@ def test_a_wait_for_a_paused_queue_is_no_busy_loop(queue, pause, monkeypatch):
     assert len(looks) < 20
 
 
-@pytest.mark.parametrize("concurrency", [None, 3])
+@pytest.mark.parametrize("concurrency", [None, pytest.param(3, marks=pytest.mark.nightly)])
 def test_a_pause_stops_a_running_pool_and_its_end_starts_it_again(
     store, queue, pause, caplog, concurrency
 ):

@@ -42,7 +42,7 @@ def settled(pool, **counts):
     eventually(lambda: pool.counts == counts)
 
 
-@pytest.mark.parametrize("batch", [1, 3, 100])
+@pytest.mark.parametrize("batch", [1, pytest.param(3, marks=pytest.mark.nightly), 100])
 def test_one_worker_goes_on_with_the_next_batches(store, queue, slow, batch):
     queue.load(orders(7))
     with ConsumerPool(

@@ -72,7 +72,7 @@ def works_again(queue, count):
     "call",
     [
         lambda store: store.queue("orders").load(orders(1)),
-        lambda store: store.queue("orders").fire("all"),
+        pytest.param(lambda store: store.queue("orders").fire("all"), marks=pytest.mark.nightly),
         lambda store: store.queue("orders").fire("all", timeout=60.0),
         lambda store: store.queue("orders").peek(1),
         lambda store: Store(store.address).close(),

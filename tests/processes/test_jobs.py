@@ -32,7 +32,7 @@ def has_ended(store: Store) -> bool:
     return the_job(store)["ended_at"] is not None
 
 
-@pytest.mark.parametrize("to", [None, "other"])
+@pytest.mark.parametrize("to", [pytest.param(None, marks=pytest.mark.nightly), "other"])
 def test_a_job_survives_its_runners_and_moves_each_message_once(store, address, tmp_path, to):
     queue = make_queue(store, shards=3, shovel_interval=None, retry=None)
     other = make_queue(store, "other", shards=2)

@@ -175,6 +175,7 @@ def test_by_the_lease_no_two_lead_at_once(store, queue, leased):
 # --- by ZooKeeper ---------------------------------------------------------------------------------
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("catalog_url", ["sqlite"], indirect=True)
 def test_by_zookeeper_one_sweeps_and_when_it_is_killed_another(store, queue, judged):
     one_sweeps_and_then_another(store, queue, judged, then=lambda: None)

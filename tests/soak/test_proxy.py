@@ -50,7 +50,9 @@ def test_a_file_that_is_there_is_missing(bad):
     assert controls.hits
 
 
-@pytest.mark.parametrize("mode", ["refuse", "cut", "busy"])
+@pytest.mark.parametrize(
+    "mode", ["cut", *(pytest.param(each, marks=pytest.mark.nightly) for each in ("refuse", "busy"))]
+)
 def test_a_request_fails_however_often_it_is_repeated(bad, mode):
     controls, (files, root) = bad
     write(files, root, "file")
