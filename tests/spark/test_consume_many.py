@@ -133,7 +133,9 @@ def drop(queue):
     queue.admin.drop()
 
 
-@pytest.mark.parametrize("end", [give_up, drop], ids=["deactivated", "dropped"])
+@pytest.mark.parametrize(
+    "end", [pytest.param(give_up, marks=pytest.mark.nightly), drop], ids=["deactivated", "dropped"]
+)
 def test_the_end_of_one_queue_ends_no_query(spark, store, address, checkpoint, end):
     names = ("orders", "mails", "bills")
     first, *others = [store.create_queue(name, EVENTS, shards=1, retry=None) for name in names]
@@ -309,7 +311,9 @@ def hangs(message):
     time.sleep(PATIENCE)
 
 
-@pytest.mark.parametrize("grown", [("orders", "mails"), ("orders",)])
+@pytest.mark.parametrize(
+    "grown", [pytest.param(("orders", "mails"), marks=pytest.mark.nightly), ("orders",)]
+)
 def test_a_batch_that_was_not_finished_is_handled_with_other_columns_too(
     rig, queues, manage, grown
 ):

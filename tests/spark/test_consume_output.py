@@ -41,7 +41,7 @@ def run(spark, folder, checkpoint, handler=give, **how):
     finish(query)
 
 
-@pytest.mark.parametrize("key", [None, "number"])
+@pytest.mark.parametrize("key", [pytest.param(None, marks=pytest.mark.nightly), "number"])
 def test_rows_of_deleted_messages_are_loaded(spark, tmp_path, checkpoint, key):
     queue = make_cases(tmp_path, *["one"] * 50, "two", "bad", "reject")
     results = queue.store.create_queue("results", RESULTS, shards=3, key=key)

@@ -46,7 +46,9 @@ def drain(spark, folder, checkpoint, journal, **how):
     return query
 
 
-@pytest.mark.parametrize("side_tasks", ["thread", "stream"])
+@pytest.mark.parametrize(
+    "side_tasks", [pytest.param("thread", marks=pytest.mark.nightly), "stream"]
+)
 def test_a_query_that_ended_while_it_wrote_its_first_offsets_starts_again(
     spark, tmp_path, checkpoint, side_tasks
 ):

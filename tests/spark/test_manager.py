@@ -257,6 +257,7 @@ def test_a_query_whose_queue_has_grown_is_started_again_and_sees_the_new_column(
         assert manager.state()["orders"].starts == 2
 
 
+@pytest.mark.nightly
 def test_the_side_tasks_of_all_queues_are_run(rig, manage):
     """Also of queues without a handler: others sideline messages, and the manager shovels them."""
     rig.orders(10, retry=None, shovel_interval=0.2)

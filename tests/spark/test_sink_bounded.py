@@ -121,6 +121,7 @@ def test_a_batch_that_nobody_fires_in_time_waits_on_after_a_restart(rig):
     audit(rig.store)
 
 
+@pytest.mark.nightly
 def test_a_table_that_nobody_fires_is_withdrawn(rig):
     rig.orders(3)
     copy = bounded(rig, 0)

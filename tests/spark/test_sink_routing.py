@@ -57,6 +57,7 @@ def test_later_batches_follow_and_a_restart_goes_on(rig, routed):
     assert numbers(rig, "even")[-1] == 12
 
 
+@pytest.mark.nightly
 def test_two_queries_route_into_the_same_queues(rig, routed):
     other = rig.source(ack="browse").withColumn("_to", F.lit("odd"))
     both = [
@@ -240,6 +241,7 @@ def test_each_queue_knows_the_versions_of_a_writer(rig, routed):
     assert rig.store.admin.fsck().to_pylist() == []
 
 
+@pytest.mark.nightly
 def test_a_writer_with_a_new_checkpoint_needs_another_name(rig):
     """Its batches count from 0 again, so those up to the recorded version count as repeated."""
     queue = rig.orders(4)

@@ -88,7 +88,13 @@ def test_a_batch_of_which_spark_has_lost_its_note_is_read_again(rig):
     assert len(first[0]) == 30
 
 
-@pytest.mark.parametrize("consumer", [{}, {"consumer": "reader"}], ids=["unnamed", "named"])
+@pytest.mark.parametrize(
+    "consumer",
+    [
+        pytest.param({}, id="unnamed"),
+        pytest.param({"consumer": "reader"}, marks=pytest.mark.nightly, id="named"),
+    ],
+)
 def test_the_very_first_batch_is_read_again(rig, consumer):
     """Spark does not note where it began, and asks a second time."""
     queue = rig.orders(5, shards=2, key="number")

@@ -54,7 +54,7 @@ def test_a_settling_sink_settles_only_its_own(rig):
     assert counts(queue, "waiting", "deleted") == [6, 0]
 
 
-@pytest.mark.parametrize("logged", [True, False])
+@pytest.mark.parametrize("logged", [pytest.param(True, marks=pytest.mark.nightly), False])
 def test_a_query_goes_on_after_a_seek(rig, logged):
     """Its tickets are empty; each message comes again, once, in a later batch."""
     rig.orders(10, log="7 days")

@@ -88,7 +88,7 @@ def test_a_checkpoint_of_another_store_or_kind_is_refused(rig, checkpoint, messa
     another.store.close()
 
 
-@pytest.mark.parametrize("lose_commit", [False, True])
+@pytest.mark.parametrize("lose_commit", [False, pytest.param(True, marks=pytest.mark.nightly)])
 def test_a_batch_that_is_read_again_has_the_same_rows(rig, lose_commit):
     """The first one too, whose beginning Spark does not log."""
     queue = sidelined(rig, 5, shards=2, key="number")
