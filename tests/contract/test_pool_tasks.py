@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from sqlalchemy import select, update
 
-from queue_core import ConsumerPool
+from queue_core import ConsumerPool, Retry, constant
 from queue_core.catalog.holders import leases
 from queue_core.catalog.records.schedule import schedule
 from queue_core.errors import BadOption, ConsumerFenced
@@ -14,7 +14,7 @@ from queue_core.upkeep.leader.lease import ROLE
 from queue_core.upkeep.tasks import background, vacuum
 from tests.contract.pools import PATIENCE, Recorder, eventually
 from tests.dump import backdate
-from tests.factories import make_queue, numbers_of, orders
+from tests.factories import make_filled, make_queue, numbers_of, orders
 
 HOURS = 7200.0
 
@@ -31,9 +31,9 @@ def make_due(store):
 
 def test_a_pool_sweeps_and_shovels_and_handles_what_comes_back(store):
     """Messages that another process left in flight, in two queues."""
-    mine, other = make_queue(store), make_queue(store, "other")
+    soon = Retry(backoff=constant(0.1))
+    mine, other = make_filled(store, 3, retry=soon), make_filled(store, 3, "other")
     for queue in (mine, other):
-        queue.load(orders(3))
         queue.fire("all")
     backdate(store, HOURS)
     handled = Recorder()

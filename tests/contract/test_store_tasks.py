@@ -6,7 +6,7 @@ from contextlib import ExitStack
 import pytest
 from sqlalchemy import update
 
-from queue_core import Store
+from queue_core import Retry, Store, constant
 from queue_core.catalog.holders import leases
 from queue_core.catalog.records.schedule import schedule
 from queue_core.errors import BadName, BadOption, NoSuchQueue
@@ -14,9 +14,11 @@ from queue_core.upkeep.leader.lease import ROLE
 from queue_core.upkeep.tasks import background
 from tests.contract.pools import eventually
 from tests.dump import backdate
-from tests.factories import make_queue, numbers_of, orders
+from tests.factories import make_filled, make_queue, numbers_of, orders, with_sidelined
 
 HOURS = 7200.0
+#: A message that has failed is due again at once.
+SOON = Retry(backoff=constant(0.1))
 
 
 @pytest.fixture(autouse=True)
@@ -35,21 +37,13 @@ def leader(store):
         return leases.holder(connection, ROLE)
 
 
-def with_sidelined(store, name):
-    queue = make_queue(store, name)
-    queue.load(orders(3))
-    queue.sideline(queue.fire("all"))
-    return queue
-
-
 def test_it_sweeps_and_shovels_all_queues_and_those_created_later(store):
-    first = make_queue(store)
-    first.load(orders(3))
+    first = make_filled(store, 3, retry=SOON)
     first.fire("all")
     backdate(store, HOURS)
 
     with store.side_tasks():
-        later = with_sidelined(store, "later")
+        later = with_sidelined(store, 3, "later", retry=SOON)
         for queue in (first, later):
             eventually(lambda queue=queue: make_due(store) or numbers_of(queue.peek(10)))
 
@@ -62,7 +56,8 @@ def test_it_sweeps_and_shovels_all_queues_and_those_created_later(store):
 
 
 def test_it_runs_the_tasks_of_the_queues_that_are_named_even_when_one_is_dropped(store):
-    mine, other, gone = (with_sidelined(store, name) for name in ("mine", "other", "gone"))
+    names = ("mine", "other", "gone")
+    mine, other, gone = (with_sidelined(store, 3, name, retry=SOON) for name in names)
 
     with store.side_tasks(["gone", "mine"], tasks=["shovel"]):
         gone.admin.deactivate()
