@@ -30,11 +30,21 @@ IN_BUCKETS = ("load.writing", "load.before_commit", "compact.written", "vacuum.r
 CORE_POINTS = {name for name in faults.POINTS if not name.startswith(OTHERS)}
 #: The first workload of each point.
 FIRST = {fault.partition(":")[0]: fault for fault in reversed(WORKLOADS)}.values()
-#: The gate runs the first on SQLite.
-CASES = [
-    pytest.param(*case, id=case[0], marks=() if case[0] in FIRST else pytest.mark.nightly)
-    for case in WORKLOADS.items()
-]
+#: What a person does in one transaction, without files: the gate has its death after the commit.
+BY_HAND = (
+    *("attach", "clone", "create", "deactivate", "detach", "drop", "edit", "intervene"),
+    *("quarantine", "recover", "redrive", "repair", "replay", "reset", "seek", "snapshot"),
+    "subscribe",
+)
+
+
+def marks_of(fault: str) -> tuple[pytest.MarkDecorator, ...]:
+    """The gate runs the first workload of a point, on SQLite."""
+    rolled_back = fault.startswith(tuple(f"{verb}.before_commit" for verb in BY_HAND))
+    return (pytest.mark.nightly,) if rolled_back or fault not in FIRST else ()
+
+
+CASES = [pytest.param(*case, id=case[0], marks=marks_of(case[0])) for case in WORKLOADS.items()]
 
 
 def test_every_point_of_the_core_has_a_workload():
