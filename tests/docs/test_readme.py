@@ -30,8 +30,8 @@ PROGRAMS = ("python", "spark-pipelines", "ignis work")
 _COMMAND = re.compile(rf"(?:cd (\S+) && )?((?:{'|'.join(PROGRAMS)}) .+)")
 #: A server of Spark Connect has a port, which only one test can use at a time.
 ONE_AT_A_TIME = pytest.mark.xdist_group(spark_group("test_connect.py"))
-#: The pages whose examples the gate runs with Spark; `make test-all` runs all, with programs too.
-IN_THE_GATE = ("README.md", "docs/guide.md")
+#: The page whose examples the gate runs with Spark; `make test-all` runs all, with programs too.
+IN_THE_GATE = ("README.md",)
 #: The commands that pages show on the store that their examples have made.
 COMMANDS = {
     "README.md": {"queues", "failures", "shovel"},
