@@ -130,7 +130,7 @@ def test_nor_the_heartbeat_of_a_pool(store):
     beat = lambda c: interests.beat(c, consumer, [queue.info.id])  # noqa: E731
     costs = []
     with pinned(store):
-        for cycles in (20, 160):
+        for cycles in (20, 80):
             work(queue, consumer, cycles)
             with explained(store) as plans:
                 assert store.catalog.write(beat).quiet
@@ -153,7 +153,7 @@ def test_nor_firings_of_all_and_loads_into_a_bounded_queue(store, monkeypatch, m
         work(queue, consumer, 20, most)
         first, walked = cost(store, queue, consumer, most)
         assert walked == []
-        work(queue, consumer, 160, most)
+        work(queue, consumer, 80, most)
         later, walked = cost(store, queue, consumer, most)
         assert walked == []
         assert later < 1.5 * first

@@ -229,7 +229,9 @@ class Readers(RuleBasedStateMachine):
 
 @catalogs
 def test_each_reader_gets_each_message_once(new_address, request):
-    check(new_address, examples=10 if "sqlite" in request.node.name else 3, steps=25)
+    on_sqlite = "sqlite" in request.node.name
+    examples = settings.default.max_examples // (6 if on_sqlite else 13)
+    check(new_address, examples=examples, steps=25)
 
 
 @pytest.mark.slow
