@@ -491,8 +491,17 @@ LATE = {
 }
 
 
-@pytest.mark.parametrize("late", LATE)
-@pytest.mark.parametrize("end", ["timeout", "stop"])
+@pytest.mark.parametrize(
+    ("end", "late"),
+    [
+        *(("timeout", late) for late in LATE),
+        *(("stop", late) for late in ("blocks", "executes")),
+        *(
+            pytest.param("stop", late, marks=pytest.mark.nightly)
+            for late in ("reads", "fetches", "executes and swallows")
+        ),
+    ],
+)
 def test_the_transaction_of_a_late_call_ends_wherever_its_thread_is(
     store, queue, caller, late, end
 ):
