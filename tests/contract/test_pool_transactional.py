@@ -149,6 +149,7 @@ def test_all_messages_of_a_call_are_settled_with_its_rows(store, caller, monkeyp
     assert pool.counts == {"deleted": 3, "sidelined": 2, "reloaded": 1}
 
 
+@pytest.mark.each_catalog(False)
 def test_a_message_that_comes_back_at_once_is_settled_once_for_each_call(store, caller):
     """Its outcome in the handler's transaction is not applied to its next call, too."""
     queue = make_queue(store, retry=Retry(attempts=3, backoff=constant(0.001)))

@@ -124,6 +124,7 @@ def test_a_stream_begins_at_the_end_and_sees_what_comes(rig):
     assert all(begin <= end for begin, end in offsets(rig, 0).values())
 
 
+@pytest.mark.nightly
 def test_trimmed_messages(rig):
     queue = rig.orders(3, log="7 days")
     stream = rig.source(**EARLIEST)
@@ -143,6 +144,7 @@ def test_trimmed_messages(rig):
     assert rig.numbers(tolerant, checkpoint="new") == [[7]]
 
 
+@pytest.mark.nightly
 def test_times(rig):
     queue = rig.orders(3, log="7 days")
     log_earlier(rig.store, 7_200)

@@ -126,6 +126,7 @@ def _make_sweep_due(connection):
     connection.execute(schedule.insert().values(**values))
 
 
+@pytest.mark.nightly
 def test_none_runs_none(rig):
     queue = rig.orders(2, retry=None, shovel_interval=0.1)
     query = consume(

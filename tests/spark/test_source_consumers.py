@@ -34,6 +34,7 @@ def test_two_queries_share_a_queue_and_no_message_comes_twice(rig):
     assert sorted(seen["one"] + seen["other"]) == list(range(loaded))
 
 
+@pytest.mark.nightly
 def test_a_query_ends_when_another_takes_its_name(rig):
     queue = rig.orders(1)
     stream = rig.source(consumer="reader", heartbeatInterval="100ms")

@@ -81,9 +81,8 @@ def test_a_stream_joined_to_itself_reads_twice_and_is_acknowledged_once(rig):
     assert counts(queue, "fired", "deleted") == [4, 4]
 
 
-@pytest.mark.parametrize(
-    "repair", ["another name", pytest.param("another checkpoint", marks=pytest.mark.nightly)]
-)
+@pytest.mark.nightly
+@pytest.mark.parametrize("repair", ["another name", "another checkpoint"])
 def test_two_sources_of_a_query_with_one_consumer_are_refused_and_lose_nothing(rig, repair):
     """Both would give the batch that one of them has fired."""
     rig.orders(40, shards=2, key="number")
