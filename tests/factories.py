@@ -78,6 +78,11 @@ def numbers_of(messages: pa.Table) -> list[int]:
     return messages.column("number").to_pylist()
 
 
+def aside(queue: Queue) -> list[int]:
+    """Which orders are in the sideline, sorted."""
+    return sorted(numbers_of(queue.browse(magazine="sideline")))
+
+
 def make_filled(store: Store, count: int, name: str = "orders", **settings: Any) -> Queue:
     """A queue with *count* orders, from one load."""
     queue = make_queue(store, name, **settings)

@@ -3,11 +3,7 @@
 import pytest
 
 from tests.dump import dump
-from tests.factories import make_filled, numbers_of, planned, seen
-
-
-def aside(queue):
-    return sorted(numbers_of(queue.browse(magazine="sideline")))
+from tests.factories import aside, make_filled, numbers_of, planned, seen
 
 
 def deliveries(store):

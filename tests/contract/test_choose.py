@@ -13,7 +13,7 @@ from queue_core.errors import BadOption, BadOutcome, BadSelector, DamagedSegment
 from queue_core.segments import stager
 from queue_core.upkeep.tasks.compaction import compact
 from tests.contract.pools import Recorder, eventually
-from tests.factories import load_singly, make_queue, numbers_of, orders, planned, seen
+from tests.factories import aside, load_singly, make_queue, numbers_of, orders, planned, seen
 
 
 @pytest.fixture
@@ -23,10 +23,6 @@ def queue(store):
 
 def main(queue):
     return sorted(numbers_of(queue.browse()))
-
-
-def aside(queue):
-    return sorted(numbers_of(queue.browse(magazine="sideline")))
 
 
 def reports(store):

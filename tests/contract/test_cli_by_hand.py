@@ -12,7 +12,7 @@ import typer
 
 from queue_core.selection import rounds
 from tests.command_line import answer, refusal
-from tests.factories import make_queue, numbers_of, orders
+from tests.factories import aside, make_queue, numbers_of, orders
 
 
 @pytest.fixture
@@ -26,10 +26,6 @@ def queue(store):
 
 def main(queue):
     return sorted(numbers_of(queue.browse()))
-
-
-def aside(queue):
-    return sorted(numbers_of(queue.browse(magazine="sideline")))
 
 
 def test_get_shows_messages_by_id_and_by_selector(ignis, queue):

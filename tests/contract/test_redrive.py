@@ -28,16 +28,12 @@ from queue_core.watching import present
 from queue_core.watching.problems import of_queue
 from tests.books import audit, leftover_files
 from tests.contract.pools import PATIENCE, eventually
-from tests.factories import ORDERS, make_queue, numbers_of, orders, with_sidelined
+from tests.factories import ORDERS, aside, make_queue, numbers_of, orders, with_sidelined
 from tests.job_steps import make_late, run_job, the_job
 
 
 def main(queue):
     return sorted(numbers_of(queue.browse()))
-
-
-def aside(queue):
-    return sorted(numbers_of(queue.browse(magazine="sideline")))
 
 
 # at once

@@ -19,7 +19,7 @@ from queue_core.values.due import NEVER
 from queue_core.values.settings import QueueSettings
 from queue_core.verbs import retry as module
 from tests.clocks import make_due
-from tests.factories import make_filled, make_queue, numbers_of, orders, with_sidelined
+from tests.factories import aside, make_filled, make_queue, numbers_of, orders, with_sidelined
 from tests.waiting import PATIENCE, Caller
 
 SECOND = 10**6
@@ -50,10 +50,6 @@ def run(store):
     ran, _ = retries(store).run()
     assert [each.error for each in ran] == [None] * len(ran)
     return sum(each.moved for each in ran)
-
-
-def aside(queue):
-    return sorted(numbers_of(queue.browse(magazine="sideline")))
 
 
 def failing(store, count=3, retry=MINUTE, name="orders", **settings):

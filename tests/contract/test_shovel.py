@@ -9,11 +9,7 @@ from queue_core.catalog.records.task_log import Moves
 from queue_core.errors import BadOption, BadSelector
 from queue_core.verbs import shovel as module
 from queue_core.verbs.shovel import Shovelful, shovel
-from tests.factories import load_singly, make_queue, numbers_of, orders, with_sidelined
-
-
-def aside(queue):
-    return sorted(numbers_of(queue.browse(magazine="sideline")))
+from tests.factories import aside, load_singly, make_queue, numbers_of, orders, with_sidelined
 
 
 def test_shovelled_messages_come_behind_what_is_in_main_and_stay_themselves(store):

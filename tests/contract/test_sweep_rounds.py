@@ -13,7 +13,7 @@ from queue_core.support.faults import InjectedFault, arm
 from queue_core.verbs import sweep as module
 from queue_core.verbs.sweep import sweep
 from tests.dump import backdate
-from tests.factories import make_filled, make_queue, numbers_of, orders
+from tests.factories import aside, make_filled, make_queue, numbers_of, orders
 
 
 def fired_in_slices(store, count, shards=1, **settings):
@@ -29,10 +29,6 @@ def fired_in_slices(store, count, shards=1, **settings):
 def pointers(queue):
     shards = queue.metadata().to_pylist()
     return [row["sweep_pointer"] for row in shards if row["magazine"] == "main"]
-
-
-def aside(queue):
-    return sorted(numbers_of(queue.browse(magazine="sideline")))
 
 
 def interrupted(queue, point):
