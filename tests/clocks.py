@@ -54,3 +54,8 @@ def make_due(store: Store, seconds: float = 1e5) -> None:
             seals.change(connection, slices, slices.c.id == row.id, due_at=due_at)
 
     store.catalog.write(work)
+
+
+def tasks_due(store: Store) -> None:
+    """Let all side tasks that have a schedule be due."""
+    store.catalog.write(lambda c: c.execute(update(schedule).values(due_at=0)))

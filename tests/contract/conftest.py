@@ -8,9 +8,11 @@ import pytest
 from ignis_source.options import SourceOptions
 from ignis_source.session import Session
 from queue_core import Store
+from queue_core.catalog.holders import interests
 from queue_core.values.address import Address
 from tests.books import audit
 from tests.command_line import Ignis, runner
+from tests.contract.pools import PATIENCE
 from tests.servers import Postgres
 
 
@@ -31,6 +33,12 @@ def on_postgres(postgres: Postgres, tmp_path: Path) -> Iterator[Store]:
         Store(Address.of(catalog=url, storage=tmp_path / "store")) as store,
     ):
         yield store
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine, heartbeats may be late: nobody is thought to be gone soon."""
+    monkeypatch.setattr(interests, "GONE_SECONDS", PATIENCE / 2)
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from ignis_source.partition import TablePartition
 from ignis_source.task_partition import do_runs
 from ignis_source.task_session import TaskSession
 from queue_core.values.ipc import unpack
-from tests.factories import make_queue, orders
+from tests import factories
 
 #: Due whenever somebody looks.
 ALWAYS = {"interval": "0", "idleWait": "2s"}
@@ -37,7 +37,5 @@ def told(session, start, end):
 
 
 def with_sidelined(store, count=5, name="orders", **settings):
-    queue = make_queue(store, name, retry=None, **settings)
-    queue.load(orders(count))
-    queue.sideline(queue.fire("all"))
-    return queue
+    """A queue whose messages the shovel brings back."""
+    return factories.with_sidelined(store, count, name, retry=None, **settings)

@@ -4,7 +4,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from sqlalchemy import select, update
+from sqlalchemy import select
 
 from queue_core import ConsumerPool, Retry, constant
 from queue_core.catalog.holders import leases
@@ -12,6 +12,7 @@ from queue_core.catalog.records.schedule import schedule
 from queue_core.errors import BadOption, ConsumerFenced
 from queue_core.upkeep.leader.lease import ROLE
 from queue_core.upkeep.tasks import background, vacuum
+from tests.clocks import tasks_due
 from tests.contract.pools import PATIENCE, Recorder, eventually
 from tests.dump import backdate
 from tests.factories import make_filled, make_queue, numbers_of, orders
@@ -24,11 +25,6 @@ def _soon(monkeypatch):
     monkeypatch.setattr(background, "LOOK_SECONDS", 0.05)
 
 
-def make_due(store):
-    """Let all tasks that have a schedule be due."""
-    store.catalog.write(lambda c: c.execute(update(schedule).values(due_at=0)))
-
-
 def test_a_pool_sweeps_and_shovels_and_handles_what_comes_back(store):
     """Messages that another process left in flight, in two queues."""
     soon = Retry(backoff=constant(0.1))
@@ -39,8 +35,8 @@ def test_a_pool_sweeps_and_shovels_and_handles_what_comes_back(store):
     handled = Recorder()
 
     with ConsumerPool(store, "orders", handled):
-        eventually(lambda: make_due(store) or numbers_of(other.browse(magazine="sideline")) != [])
-        eventually(lambda: make_due(store) or handled.numbers == [0, 1, 2])
+        eventually(lambda: tasks_due(store) or numbers_of(other.browse(magazine="sideline")) != [])
+        eventually(lambda: tasks_due(store) or handled.numbers == [0, 1, 2])
 
     assert numbers_of(other.browse(magazine="sideline")) == [0, 1, 2]
     reports = store.view("reports").to_pylist()
@@ -74,7 +70,7 @@ def test_a_pool_that_soon_ends_looks_for_due_tasks_once_and_of_many_one_runs_the
 
     drain(looked)
     backdate(store, HOURS)
-    make_due(store)
+    tasks_due(store)
     with ThreadPoolExecutor(4) as threads:
         list(threads.map(drain, [lambda: ran] * 4))
     assert ran == [1]

@@ -6,9 +6,10 @@ import threading
 import pytest
 
 from queue_core import ConsumerPool, batch_handler
-from queue_core.catalog.holders import interests
 from tests.contract.pools import PATIENCE, Recorder, eventually
 from tests.factories import make_queue, orders
+
+pytestmark = pytest.mark.usefixtures("patient")
 
 TIMEOUT = 1.0
 
@@ -16,12 +17,6 @@ TIMEOUT = 1.0
 @pytest.fixture
 def queue(store):
     return make_queue(store, shards=1)
-
-
-@pytest.fixture(autouse=True)
-def _patient(monkeypatch):
-    """On a busy machine, heartbeats may be late."""
-    monkeypatch.setattr(interests, "GONE_SECONDS", PATIENCE / 2)
 
 
 @pytest.fixture

@@ -24,11 +24,7 @@ from tests.contract.pools import PATIENCE, Recorder, eventually
 from tests.factories import make_queue, orders
 from tests.waiting import Caller
 
-
-@pytest.fixture(autouse=True)
-def _patient(monkeypatch):
-    """On a busy machine, heartbeats may be late."""
-    monkeypatch.setattr(interests, "GONE_SECONDS", PATIENCE / 2)
+pytestmark = pytest.mark.usefixtures("patient")
 
 
 @pytest.fixture

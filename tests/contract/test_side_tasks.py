@@ -25,6 +25,7 @@ from queue_core.upkeep.tasks.registry import TASKS
 from queue_core.upkeep.tasks.runner import Ran, SideTasks
 from queue_core.upkeep.tasks.task import Timing
 from queue_core.verbs.shovel import Shovelful
+from tests.contract.task_streams import with_sidelined
 from tests.dump import age, backdate, dump, load_earlier
 from tests.factories import make_queue, numbers_of, orders
 
@@ -45,13 +46,6 @@ def stranger(store):
     """An instance that is not the leader, since another one is."""
     store.catalog.write(lambda c: leases.hold(c, "sweeper", "another", 60))
     return LeaseLeader(store.catalog)
-
-
-def with_sidelined(store, count=5, name="orders", **settings):
-    queue = make_queue(store, name, retry=None, **settings)
-    queue.load(orders(count))
-    queue.sideline(queue.fire("all"))
-    return queue
 
 
 def tasks_of(store, leader, *tasks, **options):

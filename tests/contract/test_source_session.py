@@ -16,7 +16,7 @@ from queue_core.segments.reader import read_table
 from queue_core.upkeep.tasks import background
 from queue_core.upkeep.tasks import shovel as shovel_task
 from tests.dump import dump
-from tests.factories import make_queue, orders
+from tests.factories import make_queue, orders, with_sidelined
 from tests.waiting import look_at_once
 
 PATIENCE = 60.0
@@ -60,15 +60,8 @@ def counting(store):
         event.remove(Engine, "begin", begin)
 
 
-def sidelined(store, **settings):
-    queue = make_queue(store, **settings)
-    queue.load(orders(5))
-    queue.sideline(queue.fire("all"))
-    return queue
-
-
 def test_a_query_reads_the_sideline_by_its_name(store, session):
-    sidelined(store).load(orders(2, 5))
+    with_sidelined(store, 5).load(orders(2, 5))
     make_queue(store, "others")
     query = session(queues="orders_SIDELINE,others_SIDELINE")
 
@@ -120,7 +113,7 @@ def test_a_reader_whose_consumer_was_started_again_plans_nothing_more(store, ses
 
 def test_a_query_shovels_its_queue_when_that_is_due(store, session, monkeypatch):
     monkeypatch.setattr(background, "KNOWN_LOOK_SECONDS", 0.02)
-    queue = sidelined(store, retry=None, shovel_interval=0.01)
+    queue = with_sidelined(store, 5, retry=None, shovel_interval=0.01)
     query = session(tasks="shovel")
     limit = time.monotonic() + PATIENCE
 
@@ -134,7 +127,7 @@ def test_a_query_shovels_its_queue_when_that_is_due(store, session, monkeypatch)
 
 
 def test_a_query_without_tasks_runs_none(store, session):
-    job = (sidelined(store, retry=None, shovel_interval=0.001).info.id, "shovel")
+    job = (with_sidelined(store, 5, retry=None, shovel_interval=0.001).info.id, "shovel")
     query = session()
 
     assert ask(query) == START
@@ -154,7 +147,7 @@ def test_no_batch_waits_for_a_task(store, session, monkeypatch):
 
     monkeypatch.setattr(background, "KNOWN_LOOK_SECONDS", 0.02)
     monkeypatch.setattr(shovel_task, "shovel", slow)
-    queue = sidelined(store, retry=None, shovel_interval=0.01)
+    queue = with_sidelined(store, 5, retry=None, shovel_interval=0.01)
     query = session(tasks="shovel")
     ask_until(query, begun.is_set)
     queue.load(orders(3))
@@ -173,7 +166,7 @@ def test_a_task_that_fails_does_not_fail_the_query(store, session, monkeypatch, 
 
     monkeypatch.setattr(background, "KNOWN_LOOK_SECONDS", 0.02)
     monkeypatch.setattr(shovel_task, "shovel", fails)
-    queue = sidelined(store, retry=None, shovel_interval=0.01)
+    queue = with_sidelined(store, 5, retry=None, shovel_interval=0.01)
     query = session(tasks="shovel")
     ask_until(query, lambda: str(error) in caplog.text)
     queue.load(orders(3))

@@ -4,14 +4,13 @@ import threading
 from contextlib import ExitStack
 
 import pytest
-from sqlalchemy import update
 
 from queue_core import Retry, Store, constant
 from queue_core.catalog.holders import leases
-from queue_core.catalog.records.schedule import schedule
 from queue_core.errors import BadName, BadOption, NoSuchQueue
 from queue_core.upkeep.leader.lease import ROLE
 from queue_core.upkeep.tasks import background
+from tests.clocks import tasks_due
 from tests.contract.pools import eventually
 from tests.dump import backdate
 from tests.factories import make_filled, make_queue, numbers_of, orders, with_sidelined
@@ -24,12 +23,6 @@ SOON = Retry(backoff=constant(0.1))
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch):
     monkeypatch.setattr(background, "LOOK_SECONDS", 0.05)
-
-
-def make_due(store):
-    """Let all tasks that have a schedule be due."""
-    store.catalog.write(lambda c: c.execute(update(schedule).values(due_at=0)))
-    return False
 
 
 def leader(store):
@@ -45,7 +38,7 @@ def test_it_sweeps_and_shovels_all_queues_and_those_created_later(store):
     with store.side_tasks():
         later = with_sidelined(store, 3, "later", retry=SOON)
         for queue in (first, later):
-            eventually(lambda queue=queue: make_due(store) or numbers_of(queue.peek(10)))
+            eventually(lambda queue=queue: tasks_due(store) or numbers_of(queue.peek(10)))
 
     reports = store.view("reports").to_pylist()
     assert {(row["task"], row["queue"]) for row in reports} == {
@@ -62,7 +55,7 @@ def test_it_runs_the_tasks_of_the_queues_that_are_named_even_when_one_is_dropped
     with store.side_tasks(["gone", "mine"], tasks=["shovel"]):
         gone.admin.deactivate()
         gone.admin.drop()
-        eventually(lambda: make_due(store) or numbers_of(mine.peek(10)))
+        eventually(lambda: tasks_due(store) or numbers_of(mine.peek(10)))
         assert leader(store) is None
 
     assert numbers_of(other.browse(magazine="sideline")) == [0, 1, 2]
@@ -92,7 +85,7 @@ def test_a_zookeeper_elects_the_leader_among_plain_stores(store, address, zookee
             queue.load(orders(2))
             queue.fire("all")
             backdate(store, HOURS)
-            eventually(lambda: make_due(store) or not store.view("queues")["in_flight"][0].as_py())
+            eventually(lambda: tasks_due(store) or not store.view("queues")["in_flight"][0].as_py())
             thread.__exit__(None, None, None)
 
     assert queue.browse(magazine="sideline").num_rows == 4

@@ -10,16 +10,11 @@ from sqlalchemy import select
 
 from queue_core import ConsumerPool, ConsumerTarget, Pressure, Store, SuspendReason
 from queue_core.catalog.holder_tables import tickets
-from queue_core.catalog.holders import interests
 from queue_core.errors import BadOption, BadSelector, ConsumerFenced, NoSuchQueue, QueueTaken
 from tests.contract.pools import PATIENCE, Recorder, eventually
 from tests.factories import make_queue, numbers_of, orders
 
-
-@pytest.fixture(autouse=True)
-def _patient(monkeypatch):
-    """On a busy machine, heartbeats may be late."""
-    monkeypatch.setattr(interests, "GONE_SECONDS", PATIENCE / 2)
+pytestmark = pytest.mark.usefixtures("patient")
 
 
 @pytest.fixture
