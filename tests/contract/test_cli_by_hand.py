@@ -76,14 +76,6 @@ def test_fire_removes_what_it_has_printed_if_it_is_to(ignis, queue):
     assert answer(ignis("--json", "fire", "orders", "--where", "number > 100")) == []
 
 
-def test_fire_says_that_a_queue_is_paused(ignis, queue):
-    queue.admin.pause()
-
-    nothing = ignis("fire", "orders")
-    assert (nothing.exit_code, main(queue)) == (0, [4, 5, 6, 7, 8, 9])
-    assert "ignis resume orders" in nothing.stderr
-
-
 def test_delete_asks_with_the_number_of_messages(ignis, queue):
     no = ignis("delete", "orders", "--where", "number < 6", input="n\n")
     assert no.exit_code == 1

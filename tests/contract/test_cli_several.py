@@ -116,7 +116,9 @@ def test_an_empty_or_paused_queue_says_so(ignis, store):
         assert "has no message to fire" in ignis(command, "orders").stderr
     queue.load(orders(1))
     queue.admin.pause()
-    assert ignis("fire", "orders").stderr == "ignis: queue orders is paused: ignis resume orders\n"
+    nothing = ignis("fire", "orders")
+    assert nothing.stderr == "ignis: queue orders is paused: ignis resume orders\n"
+    assert (nothing.exit_code, queue.choose("all").count("delete")) == (0, 1)
 
 
 @pytest.mark.parametrize(
