@@ -114,17 +114,6 @@ def test_messages_of_the_sideline_are_requeued_at_the_tail(store, queue):
     assert queue.choose(ids[6:]).requeue() == 0
 
 
-def test_a_full_queue_takes_only_what_it_has_room_for(store):
-    queue = make_queue(store, max_size=3)
-    ids = queue.load(orders(3))
-    queue.sideline(queue.fire("all"))
-    queue.load(orders(2, 3))
-
-    assert queue.choose(ids).requeue() == 1
-    assert queue.choose(ids).requeue() == 0
-    assert main(queue) == [0, 3, 4]
-
-
 def test_messages_that_would_expire_in_main_are_not_requeued(store):
     queue = make_queue(store)
     queue.load(orders(2), ttl=0)

@@ -221,6 +221,7 @@ def test_a_full_queue_takes_as_many_as_it_has_room_for(store):
     assert queue.choose("all").sideline() == 7
     queue.load(orders(2, 100))
     assert queue.choose("all", magazine="sideline").requeue() == 5
+    assert queue.choose("all", magazine="sideline").requeue() == 0
     assert in_order(queue) == [100, 101, 0, 1, 2, 3, 4]
     assert in_order(queue, "sideline") == [5, 6]
 
