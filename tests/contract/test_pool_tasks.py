@@ -9,7 +9,7 @@ from sqlalchemy import select
 from queue_core import ConsumerPool, Retry, constant
 from queue_core.catalog.holders import leases
 from queue_core.catalog.records.schedule import schedule
-from queue_core.errors import BadOption, ConsumerFenced
+from queue_core.errors import BadOption
 from queue_core.upkeep.leader.lease import ROLE
 from queue_core.upkeep.tasks import background, vacuum
 from tests.clocks import tasks_due
@@ -120,17 +120,3 @@ def test_what_an_earlier_life_of_a_pool_held_waits_again_when_the_next_one_start
 
     assert handler.numbers == [0, 1, 2, 3, 4]
     assert queue.browse().num_rows == 0
-
-
-def test_a_pool_that_another_one_of_its_name_ends_says_so(store, caplog):
-    make_queue(store)
-    first, second = (
-        ConsumerPool(store, "orders", Recorder(), name="till", tasks=[]) for _ in range(2)
-    )
-    with pytest.raises(ConsumerFenced), first, second:
-        eventually(lambda: first.error is not None)
-
-    said = [record.getMessage() for record in caplog.records]
-    assert any(
-        "pool of queue 'orders' ended: consumer 'till' was started again" in text for text in said
-    )

@@ -181,13 +181,16 @@ def test_stop_reloads_the_messages_that_are_not_handled_in_time(store, queue):
     assert set(again.messages["_attempt"].to_pylist()) == {0}
 
 
-def test_a_consumer_of_the_same_name_ends_the_pool(store, other, queue):
+def test_a_consumer_of_the_same_name_ends_the_pool(store, other, queue, caplog):
     pool = ConsumerPool(store, "orders", Recorder(), name="till", handler_timeout=0.2).start()
     other.consumer("till")
     eventually(lambda: pool.error is not None)
 
     with pytest.raises(ConsumerFenced, match="'till' was started again elsewhere"):
         pool.stop()
+    said = [record.getMessage() for record in caplog.records]
+    ended = "pool of queue 'orders' ended: consumer 'till' was started again"
+    assert any(ended in text for text in said)
 
 
 def test_the_name_of_a_pool_tells_its_handler_and_its_host(store, queue):
