@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from queue_core import Queue, Store
-from tests.factories import make_queue, orders
+from tests.factories import make_queue, numbers_of, orders
 
 #: Long enough for any query of a test, on a busy machine.
 PATIENCE = 90.0
@@ -103,6 +103,10 @@ class Rig:
         """The same, which orders they are."""
         return [[row.number for row in batch] for batch in self.batches(rows, **how)]
 
+    def arrived(self) -> list[int]:
+        """Which orders are in the queue `copy`, sorted."""
+        return sorted(numbers_of(self.store.queue("copy").browse()))
+
     def log(self, kind: str, checkpoint: str = "checkpoint") -> dict[int, Path]:
         """Spark's own notes in a checkpoint, `offsets` or `commits`: a file for each batch."""
         folder = self.folder / checkpoint / kind
@@ -123,6 +127,15 @@ class Rig:
         reader = reader.format("ignis").options(**options)
         reader = reader.option("queue", queue) if queue is not None else reader
         return reader.schema(schema) if schema is not None else reader
+
+
+class Disaster(Exception):
+    """It ends a query."""
+
+
+def numbers_in(batch: DataFrame) -> list[int]:
+    """Which orders a micro-batch has."""
+    return [row.number for row in batch.collect()]
 
 
 def finish(query: StreamingQuery) -> None:

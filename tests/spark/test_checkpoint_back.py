@@ -6,15 +6,11 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F
 
-from tests.factories import numbers_of, orders
+from tests.factories import orders
 from tests.spark.rig import counts, finish
 
 ONCE = {"once": True}
 STALE = "StaleCheckpoint.*went back to an earlier state"
-
-
-def arrived(rig):
-    return sorted(numbers_of(rig.store.queue("copy").browse()))
 
 
 def reset(rig):
@@ -37,14 +33,14 @@ def test_new_messages_after_a_reset_are_refused_and_not_lost(rig, batches, named
         with pytest.raises(StreamingQueryException, match=STALE):
             finish(rig.sink(rig.source(**named), "copy"))
     assert counts(queue, "deleted", "in_flight") == [30, 100]
-    assert arrived(rig) == list(range(30))
+    assert rig.arrived() == list(range(30))
 
     shutil.rmtree(rig.folder / "checkpoint")
     for consumer in rig.store.view("consumers").column("consumer").to_pylist():
         queue.sweep(dead_after=0.0, consumer=consumer)
     queue.shovel()
     finish(rig.sink(rig.source(**named), "copy"))
-    assert arrived(rig) == [*range(30), *range(1000, 1100)]
+    assert rig.arrived() == [*range(30), *range(1000, 1100)]
 
 
 def test_a_named_consumer_goes_on_after_a_reset_where_that_is_sound(rig):
@@ -55,7 +51,7 @@ def test_a_named_consumer_goes_on_after_a_reset_where_that_is_sound(rig):
     queue.load(orders(100, 1000))
 
     finish(rig.sink(rig.source(consumer="copier"), "copy"))
-    assert arrived(rig) == [*range(30), *range(1000, 1100)]
+    assert rig.arrived() == [*range(30), *range(1000, 1100)]
 
 
 @pytest.mark.nightly
@@ -72,7 +68,7 @@ def test_an_older_copy_of_the_checkpoint_goes_on_with_one_source(rig):
     queue.load(orders(10, 1000))
     finish(rig.sink(stream, "copy"))
 
-    assert arrived(rig) == [*range(50), *range(1000, 1010)]
+    assert rig.arrived() == [*range(50), *range(1000, 1010)]
 
 
 def test_an_older_copy_of_the_checkpoint_with_two_sources_loses_nothing(rig):
@@ -125,7 +121,7 @@ def test_a_batch_with_random_values_runs_again_after_a_crash(rig):
     rig.forget_commit()
     queue.load(orders(10, 40))
     finish(rig.sink(stream, "copy"))
-    assert arrived(rig) == list(range(50))
+    assert rig.arrived() == list(range(50))
 
 
 def test_a_batch_runs_again_in_other_partitions_where_its_entry_cannot_be_read(rig):
@@ -148,4 +144,4 @@ def test_a_batch_runs_again_in_other_partitions_where_its_entry_cannot_be_read(r
     queue.load(orders(10, 40))
     run(3)
     run(2)
-    assert arrived(rig) == list(range(50))
+    assert rig.arrived() == list(range(50))

@@ -9,13 +9,9 @@ from pyspark.sql import functions as F
 
 from tests.dump import log_earlier
 from tests.factories import make_queue, orders
-from tests.spark.rig import Rig, assert_rows, assert_same, finish, wait_until
+from tests.spark.rig import Disaster, Rig, assert_rows, assert_same, finish, wait_until
 
 EARLIEST = {"read": "log", "startingOffsets": "earliest"}
-
-
-class Disaster(Exception):
-    pass
 
 
 @pytest.fixture

@@ -8,13 +8,9 @@ from typer.testing import CliRunner
 
 from ignis_cli.app import app
 from pyspark_ignis import consume
-from tests.factories import ORDERS, make_queue, numbers_of, orders
+from tests.factories import ORDERS, make_queue, orders
 from tests.spark.rig import AVAILABLE_NOW, Rig, assert_rows, counts, finish, wait_until
 from tests.storages import copy_catalog
-
-
-def arrived(rig):
-    return sorted(numbers_of(rig.store.queue("copy").browse()))
 
 
 def by_the_database(rig):
@@ -51,13 +47,13 @@ def test_messages_loaded_after_a_restore_are_neither_lost_nor_deleted_unseen(rig
     restore = back_up(rig)
     queue.load(orders(20, 20))
     finish(rig.sink(stream, "copy"))
-    assert arrived(rig) == list(range(40))
+    assert rig.arrived() == list(range(40))
 
     restore()
     queue.load(orders(30, 1000))
     finish(rig.sink(stream, "copy"))
 
-    assert arrived(rig) == [*range(20), *range(1000, 1030)]
+    assert rig.arrived() == [*range(20), *range(1000, 1030)]
     lost = rig.view("reports").where("task = 'restore'")
     assert_rows(lost.selectExpr("substring_index(`from`, ' of ', 1) AS ticket"), *named)
 
@@ -73,7 +69,7 @@ def test_a_store_that_is_made_again_under_a_kept_checkpoint_loses_no_batch(rig):
     again.store.create_queue("copy", ORDERS)
     finish(again.sink(again.source(maxMessagesPerTrigger=10), "copy"))
 
-    assert arrived(again) == list(range(50))
+    assert again.arrived() == list(range(50))
     again.store.close()
 
 
@@ -100,11 +96,11 @@ def test_a_batch_that_was_settled_after_the_backup_is_handled_again_at_once(rig)
     may_end.touch()
     finish(query)
     restore()
-    assert arrived(rig) == []
+    assert rig.arrived() == []
 
     finish(run())
 
-    assert arrived(rig) == list(range(20))
+    assert rig.arrived() == list(range(20))
     assert counts(queue, "in_flight") == [0]
 
 
@@ -124,8 +120,8 @@ def test_a_foreach_batch_whose_run_ended_before_the_backup_loses_nothing(rig):
     restore = by_ignis(rig)
     run()
     restore()
-    assert arrived(rig) == list(range(20))
+    assert rig.arrived() == list(range(20))
 
     run()
 
-    assert arrived(rig) == list(range(30))
+    assert rig.arrived() == list(range(30))

@@ -7,7 +7,7 @@ from sqlalchemy import update
 from queue_core.catalog.holder_tables import consumers
 from tests.dump import backdate
 from tests.factories import orders
-from tests.spark.rig import PATIENCE, counts, finish, wait_until
+from tests.spark.rig import PATIENCE, counts, finish, numbers_in, wait_until
 
 
 def test_two_queries_share_a_queue_and_no_message_comes_twice(rig):
@@ -89,7 +89,3 @@ def test_a_query_that_is_renamed_on_its_checkpoint_is_refused(rig):
     with pytest.raises(StreamingQueryException, match=r"consumer='writer', but .* 'reader'"):
         finish(rig.each(rig.source(consumer="writer"), lambda *_: None))
     assert counts(queue, "deleted", "in_flight") == [0, 4]
-
-
-def numbers_in(batch):
-    return [row.number for row in batch.collect()]

@@ -9,13 +9,9 @@ from pyspark.errors import StreamingQueryException
 from queue_core.selection.request import FireRequest
 from queue_core.verbs.fire import fire
 from tests.factories import orders
-from tests.spark.rig import counts, finish
+from tests.spark.rig import Disaster, counts, finish
 
 ONCE = {"once": True}
-
-
-class Disaster(Exception):
-    pass
 
 
 def fail_in_batch(rig, stream, fatal, **how):

@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import functions as F
 
 from tests.factories import numbers_of, orders
-from tests.spark.rig import counts, finish, wait_until
+from tests.spark.rig import counts, finish, numbers_in, wait_until
 
 ONCE = {"once": True}
 OFTEN = {"processingTime": "100 milliseconds"}
@@ -101,7 +101,3 @@ def test_an_idle_queue_does_not_hold_up_the_other_sources_of_a_query(rig):
     wait_until(lambda: counts(queue, "deleted") == [2], query)
     ticked = sorted(number for number in chain.from_iterable(seen) if number < 1000)
     assert ticked == list(range(len(ticked)))
-
-
-def numbers_in(batch):
-    return [row.number for row in batch.collect()]

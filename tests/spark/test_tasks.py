@@ -8,13 +8,9 @@ from pyspark.errors import StreamingQueryException
 
 from queue_core.catalog.records import schedule
 from tests.factories import numbers_of, orders
-from tests.spark.rig import Rig, counts, finish, wait_until
+from tests.spark.rig import Disaster, Rig, counts, finish, wait_until
 
 COLUMNS = ["task", "queue", "shard", "moved", "from", "to", "when"]
-
-
-class Disaster(Exception):
-    pass
 
 
 def sideline_all(queue):
