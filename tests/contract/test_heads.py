@@ -130,7 +130,7 @@ def test_nor_the_heartbeat_of_a_pool(store):
     beat = lambda c: interests.beat(c, consumer, [queue.info.id])  # noqa: E731
     costs = []
     with pinned(store):
-        for cycles in (20, 80):
+        for cycles in (20, 160):
             work(queue, consumer, cycles)
             with explained(store) as plans:
                 assert store.catalog.write(beat).quiet
