@@ -125,6 +125,7 @@ def test_a_heart_beats_by_the_clock_of_the_catalog(store):
     assert after >= before
 
 
+@pytest.mark.each_catalog(False)
 @pytest.mark.parametrize("name", ["../x", 5])
 def test_a_name_that_could_do_harm_is_refused(store, name):
     before = dump(store)

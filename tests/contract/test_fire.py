@@ -112,6 +112,7 @@ def test_a_limit_of_bytes_alone_takes_as_many_as_fit(store):
     assert numbers_of(queue.fire(max_bytes=10**6).messages) == list(range(2, 10))
 
 
+@pytest.mark.each_catalog(False)
 @pytest.mark.parametrize("limit", [1, 3, 8, 20, 79, 80, 1000])
 def test_a_limit_of_messages_is_used_up_by_the_shards_that_have_enough(store, limit):
     queue = fill(store, shards=8, each=10)
@@ -122,6 +123,7 @@ def test_a_limit_of_messages_is_used_up_by_the_shards_that_have_enough(store, li
     assert max(counts.values()) - min(counts.values()) <= 1
 
 
+@pytest.mark.each_catalog(False)
 @pytest.mark.parametrize(("limits", "comes_in"), [((2, 6), 0), ((10, 30), 0), ((1, 1), 1)])
 def test_every_shard_gets_its_turn_whatever_the_limits(store, limits, comes_in):
     """Neither two consumers with limits of their own nor loads push back the same shards."""
@@ -166,6 +168,7 @@ def test_a_limit_of_bytes_is_kept_and_used(store, inline, monkeypatch):
     assert len(queue.fire(700, max_bytes=size // 100)) <= 10
 
 
+@pytest.mark.each_catalog(False)
 @pytest.mark.parametrize(
     ("settings", "how"),
     [

@@ -110,6 +110,7 @@ def test_old_ones_stop_no_pool_of_several_queues(store):
         assert failures == ["unreadable"] * 3
 
 
+@pytest.mark.each_catalog(False)
 @pytest.mark.parametrize(
     "selector",
     [

@@ -176,6 +176,7 @@ def test_memory_of_a_writer_is_bounded_by_its_runs(store, monkeypatch):
     assert store.storage.list() == {}
 
 
+@pytest.mark.each_catalog(False)
 def test_more_rows_than_a_segment_can_have_become_several(store):
     queue = make_queue(store)
     count = (1 << 20) + 100_000
@@ -197,6 +198,7 @@ def test_data_frames_are_rows(store, labels):
     assert queue.peek(3).column("customer").to_pylist() == ["a", None, "c"]
 
 
+@pytest.mark.each_catalog(False)
 @pytest.mark.parametrize(
     ("rows", "culprit"),
     [

@@ -51,6 +51,7 @@ def test_one_transaction_that_fails_changes_no_queue(store, two, monkeypatch):
     assert dump(store) == before
 
 
+@pytest.mark.each_catalog(False)
 @pytest.mark.parametrize(
     ("rows", "error", "text"),
     [

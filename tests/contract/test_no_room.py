@@ -130,6 +130,7 @@ def test_other_users_cannot_read_a_store_unless_its_folder_lets_them(public):
 # --- no room --------------------------------------------------------------------------------------
 
 
+@pytest.mark.each_catalog(False)
 @pytest.mark.parametrize("size", [0, 100, 1_000, 20_000, 50_000])
 def test_a_segment_that_grows_too_large_leaves_no_file(store, monkeypatch, size):
     """Whichever write of a file fails, the error is ours and the file is removed."""

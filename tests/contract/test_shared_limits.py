@@ -177,6 +177,7 @@ def test_firings_of_many_threads_never_exceed_a_shared_limit(store, queues):
     assert max(most) <= 5
 
 
+@pytest.mark.each_catalog(False)
 def test_pools_of_two_queues_keep_one_rate(store, queues):
     queues(limit(name="crm", per_second=100, window=0.1))
     calls = []

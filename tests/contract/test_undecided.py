@@ -7,8 +7,6 @@ from queue_core.errors import BadOption, BadOutcome
 from tests.contract.pools import PATIENCE
 from tests.factories import make_queue, numbers_of, orders
 
-pytestmark = pytest.mark.each_catalog
-
 
 @pytest.fixture
 def queue(store):
