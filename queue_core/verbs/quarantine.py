@@ -10,9 +10,10 @@ the next call reads it. The rest of the queue stays readable.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from typing import TypeVar
 
 from sqlalchemy import Connection
 
@@ -27,6 +28,8 @@ from queue_core.errors import DamagedSegment
 from queue_core.segments.storage import Storage
 from queue_core.values.model import INLINE, State, TicketRange
 from queue_core.verbs.take_in import take_in
+
+Result = TypeVar("Result")
 
 
 def quarantine(catalog: Catalog, storage: Storage) -> int:
@@ -95,6 +98,22 @@ def quarantining(catalog: Catalog, storage: Storage) -> Iterator[None]:
     except DamagedSegment:
         quarantine(catalog, storage)
         raise
+
+
+def past_damage(work: Callable[[], Result]) -> Result:
+    """
+    Do work that quarantines what it finds damaged, again and again until it finds nothing more.
+
+    Raises `DamagedSegment` if it finds the same damage twice, of which no report can be written.
+    """
+    found: set[str] = set()
+    while True:
+        try:
+            return work()
+        except DamagedSegment as error:
+            if str(error) in found:
+                raise
+            found.add(str(error))
 
 
 def _damaged(connection: Connection, names: Sequence[str]) -> list[int]:

@@ -15,11 +15,14 @@ from queue_core.errors import (
     BadOption,
     BadOutcome,
     BadSelector,
+    DamagedSegment,
     NoSuchQueue,
     QueueDeactivated,
     SchemaMismatch,
+    StorageUnavailable,
 )
 from queue_core.segments import stager
+from queue_core.segments.storage import Storage
 from queue_core.selection import fifo_scan
 from queue_core.upkeep.tasks.shovel import Retries
 from queue_core.verbs import redrive
@@ -356,6 +359,27 @@ def test_a_job_that_cannot_go_on_shows_why(store):
     assert the_job(store)["state"] == "failed"
     assert "was deactivated" in the_job(store)["error"]
     assert aside(queue) == [0, 1]
+
+
+@pytest.mark.spoiled
+def test_damage_of_which_no_report_can_be_written_ends_a_shovel_and_a_job(store, monkeypatch):
+    """Nothing quarantines it, so that each further attempt would meet it again."""
+
+    def refuse(*_):
+        raise StorageUnavailable("the folder is read-only")
+
+    monkeypatch.setattr(stager, "INLINE_BYTES", 0)
+    queue = with_sidelined(store, 2)
+    make_queue(store, "other")
+    for location in store.storage.list():
+        store.storage.remove(location)
+    monkeypatch.setattr(Storage, "report_damage", refuse)
+
+    with pytest.raises(DamagedSegment, match="is missing"):
+        queue.shovel(to="other")
+    run_job(store, queue.start_shovel(to="other"))
+    assert the_job(store)["state"] == "failed"
+    assert "is missing" in the_job(store)["error"]
 
 
 def test_a_process_that_ends_leaves_its_job_to_others(store):

@@ -20,7 +20,6 @@ from queue_core.catalog.records import acts, jobs
 from queue_core.catalog.records.jobs import Job
 from queue_core.errors import (
     CatalogForbidden,
-    DamagedSegment,
     IgnisError,
     PublicationRefused,
     Unavailable,
@@ -30,6 +29,7 @@ from queue_core.selection.request import Horizon
 from queue_core.values.model import Magazine
 from queue_core.values.names import host
 from queue_core.verbs.operator.redriving import Redriving, Steps, count
+from queue_core.verbs.quarantine import past_damage
 
 #: Seconds after which a step is tried again for which there was no room.
 _AGAIN_SECONDS = 1.0
@@ -96,10 +96,7 @@ class Jobs:
         `PublicationRefused`, after which the step can be taken again.
         """
         try:
-            while True:
-                # A segment that was found damaged is quarantined then, and left out.
-                with suppress(DamagedSegment):
-                    return self._step(job_id)
+            return past_damage(partial(self._step, job_id))
         except (Unavailable, PublicationRefused):
             raise
         except jobs.NotMine:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 from queue_core.catalog import queues
@@ -13,7 +14,7 @@ from queue_core.catalog.records.jobs import Wish
 from queue_core.catalog.slices import amounts, id_map, segment_lookup
 from queue_core.catalog.slices.conditions import eligible
 from queue_core.catalog.transact import Guard
-from queue_core.errors import BadOption, DamagedSegment
+from queue_core.errors import BadOption
 from queue_core.segments.storage import Storage
 from queue_core.selection.candidates import find_candidates
 from queue_core.selection.request import Candidates, FireRequest, Horizon
@@ -24,7 +25,7 @@ from queue_core.values.model import Magazine, QueueInfo
 from queue_core.values.rows import Numbers
 from queue_core.values.schema import check_insertable
 from queue_core.values.settings import check_count, check_rate
-from queue_core.verbs.quarantine import quarantining
+from queue_core.verbs.quarantine import past_damage, quarantining
 from queue_core.verbs.redrive import Note, redrive
 from queue_core.verbs.shovel import Shovelful
 
@@ -202,11 +203,7 @@ def move_now(catalog: Catalog, storage: Storage, redriving: Redriving) -> int:
     steps, moved = Steps(catalog, storage, redriving), 0
     rate, limit = redriving.wish.rate, redriving.wish.limit
     while moved != limit:
-        try:
-            step = steps.run(None if limit is None else limit - moved)
-        except DamagedSegment:
-            # It is quarantined now.
-            continue
+        step = past_damage(partial(steps.run, None if limit is None else limit - moved))
         if not step:
             break
         moved += step
