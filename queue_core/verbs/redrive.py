@@ -61,8 +61,8 @@ def redrive(
     Move messages that *request* describes, in one transaction; *target* None is main.
 
     Return how many were moved; None: the target has no room for any. Raises what *guard* raises,
-    `DamagedSegment`, `SchemaMismatch` for values that do not fit the target, and
-    `QueueDeactivated`.
+    `DamagedSegment`, `SchemaMismatch` for values that do not fit the target, `QueueDeactivated`,
+    and `SettingsChanged` if the target has other settings by now.
     """
     if target is None:
 
@@ -79,7 +79,6 @@ def redrive(
         with catalog.read() as connection:
             # With all columns that the messages can have.
             queue = queues.still_there(connection, queue)
-            target = queues.still_there(connection, target)
             taken = acquire(connection, request, None, candidates).taken
             if not taken:
                 return 0
@@ -91,6 +90,9 @@ def redrive(
         try:
             with removed_if_refused(storage, staged):
                 return _hand_over(catalog, storage, queue, target, ids, staged, guard, note)
+        except queues.SettingsChanged:
+            remove_staged(storage, staged)
+            raise
         except _Changed:
             remove_staged(storage, staged)
             request = replace(request, max_messages=max(len(ids) // 2, 1))

@@ -148,6 +148,25 @@ def test_a_target_that_cannot_take_them_is_refused(store, settings, error, text)
     assert store.view("jobs").num_rows == 0
 
 
+def test_a_target_whose_settings_change_meanwhile_is_checked_again(store, monkeypatch):
+    monkeypatch.setattr(stager, "INLINE_BYTES", 0)
+    monkeypatch.setattr("queue_core.verbs.operator.redriving.STEP_MESSAGES", 2)
+    queue = with_sidelined(store, 6)
+    other = make_queue(store, "other", key="number")
+    # The second attempt of the first step changes nothing.
+    real, changes = redrive.conform, [{"sweep_after": 60.0}, {}, {"dedup": ["number"]}]
+
+    def and_change(*args, **how):
+        other.admin.change_settings(**changes.pop(0))
+        return real(*args, **how)
+
+    monkeypatch.setattr(redrive, "conform", and_change)
+    with pytest.raises(BadOption, match="has a policy or dedup"):
+        queue.shovel(to="other")
+    assert (main(other), aside(queue)) == ([0, 1], [2, 3, 4, 5])
+    assert leftover_files(store) == set()
+
+
 def test_bad_wishes_are_refused(store):
     queue = with_sidelined(store, 2)
     make_queue(store, "other").admin.deactivate()
@@ -292,6 +311,21 @@ def test_a_job_waits_for_room(store):
     row = the_job(store)
     assert (row["state"], row["error"]) == ("done", None)
     assert main(other) == [4, 5]
+
+
+def test_a_job_keeps_a_bound_that_is_set_while_it_runs(store):
+    queue = with_sidelined(store, 6)
+    queue.start_shovel(rate=2)
+    steps = Retries(store.catalog, store.storage)
+    steps.run()
+    assert len(main(queue)) == 2
+
+    queue.admin.change_settings(max_size=3)
+    for _ in range(2):
+        make_late(store)
+        steps.run()
+    assert len(main(queue)) == the_job(store)["moved"] == 3
+    assert the_job(store)["error"] == "queue 'orders' has no room for its messages"
 
 
 def test_only_one_process_runs_a_job_and_another_one_continues_it(store, address, monkeypatch):

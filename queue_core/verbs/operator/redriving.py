@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
@@ -25,6 +26,7 @@ from queue_core.values.model import Magazine, QueueInfo
 from queue_core.values.rows import Numbers
 from queue_core.values.schema import check_insertable
 from queue_core.values.settings import check_count, check_rate
+from queue_core.verbs.capacity.bounds import least
 from queue_core.verbs.quarantine import past_damage, quarantining
 from queue_core.verbs.redrive import Note, redrive
 from queue_core.verbs.shovel import Shovelful
@@ -48,6 +50,13 @@ class Redriving(NamedTuple):
             return self.queue
         column = expiring(self.target.settings, self.target.schema)
         return _expiring_by(self.queue, column if column in self.queue.schema.names else "")
+
+    def at_present(self, catalog: Catalog) -> Redriving:
+        """Return it with the present settings of its queues; raises `NoSuchQueue`."""
+        with catalog.read() as connection:
+            queue = queues.still_there(connection, self.queue)
+            target = self.target and queues.still_there(connection, self.target)
+        return self._replace(queue=queue, target=target)
 
     def shovelful(self, storage_uri: str) -> Shovelful:
         """Return which messages these are, and how fast they are moved; raises `BadSelector`."""
@@ -169,12 +178,9 @@ class Steps:
         self._redriving = redriving
         #: The queue that gets the messages.
         self.target = redriving.target or redriving.queue
-        shovelful = redriving.shovelful(storage.uri)
-        request = shovelful.request(redriving.leaving)
-        now = horizon or Horizon.now(catalog, request.queue_ids, Magazine.SIDELINE)
-        self._request = replace(request, horizon=now)
-        self._candidates = _candidates(catalog, storage, self._request, redriving.wish.ids)
-        self._most = shovelful.per_second or STEP_MESSAGES
+        self._shovelful = redriving.shovelful(storage.uri)
+        self._horizon = horizon or Horizon.now(catalog, [redriving.queue.id], Magazine.SIDELINE)
+        self._candidates = _candidates(catalog, storage, self._request(), redriving.wish.ids)
 
     def run(
         self, left: int | None, guard: Guard | None = None, note: Note | None = None
@@ -184,18 +190,26 @@ class Steps:
 
         Return how many were moved; None: the target has no room for any.
         """
-        most = self._most if left is None else min(self._most, left)
-        with quarantining(self._catalog, self._storage):
-            return redrive(
-                self._catalog,
-                self._storage,
-                self._redriving.queue,
-                self._redriving.target,
-                replace(self._request, max_messages=most),
-                self._candidates,
-                guard=guard,
-                note=note,
-            )
+        most = least(self._shovelful.per_second or STEP_MESSAGES, left)
+        while True:
+            # A job may take hours, and bounds, expiry or a policy may change meanwhile.
+            self._redriving = self._redriving.at_present(self._catalog)
+            self._redriving.check()
+            with suppress(queues.SettingsChanged), quarantining(self._catalog, self._storage):
+                return redrive(
+                    self._catalog,
+                    self._storage,
+                    self._redriving.queue,
+                    self._redriving.target,
+                    replace(self._request(), max_messages=most),
+                    self._candidates,
+                    guard=guard,
+                    note=note,
+                )
+
+    def _request(self) -> FireRequest:
+        request = self._shovelful.request(self._redriving.leaving)
+        return replace(request, horizon=self._horizon)
 
 
 def move_now(catalog: Catalog, storage: Storage, redriving: Redriving) -> int:
