@@ -24,7 +24,7 @@ from queue_core.catalog.slices.changes import Changes
 from queue_core.catalog.slices.conditions import DAMAGED, SOUND, of_segments, of_tickets
 from queue_core.catalog.slices.slices import fetch
 from queue_core.catalog.transact import transact
-from queue_core.errors import DamagedSegment
+from queue_core.errors import CatalogForbidden, DamagedSegment
 from queue_core.segments.storage import Storage
 from queue_core.values.model import INLINE, State, TicketRange
 from queue_core.verbs.take_in import take_in
@@ -43,12 +43,15 @@ def quarantine(catalog: Catalog, storage: Storage) -> int:
     with catalog.read() as connection:
         damaged = _damaged(connection, list(reports))
         readers = logs.readers_of(connection, damaged)
-    if readers:
-        # Otherwise, each later intake would take a part of the segments again.
-        take_in(catalog, storage.uri, readers, unread=damaged)
-
     work = partial(set_apart, names=list(reports))
-    quarantined = transact(catalog, "quarantine", work)
+    try:
+        if readers:
+            # Otherwise, each later intake would take a part of the segments again.
+            take_in(catalog, storage.uri, readers, unread=damaged)
+        quarantined = transact(catalog, "quarantine", work)
+    except CatalogForbidden:
+        # A role that only reads leaves the reports to others.
+        return 0
     for name in reports:
         storage.forget_damage(name)
     return quarantined

@@ -14,15 +14,23 @@ from ignis_cli.app import app
 from queue_core import ConsumerPool, Retry, Store
 from queue_core.catalog.holders import consumers
 from queue_core.catalog.records.publications import is_new_batch
-from queue_core.errors import CatalogForbidden, CatalogUnavailable, Conflict, QueueFull
+from queue_core.errors import (
+    CatalogForbidden,
+    CatalogUnavailable,
+    Conflict,
+    DamagedSegment,
+    QueueFull,
+)
 from queue_core.segments import stager
 from queue_core.values.names import of_query
+from queue_core.verbs.quarantine import quarantine
 from queue_core.waiting.publish import publish_once
 from tests.books import audit
 from tests.clocks import jump
 from tests.command_line import answer
 from tests.dump import log_in_a_minute
 from tests.factories import make_batch, make_queue, make_staged, orders, planned
+from tests.storages import Files
 
 pytestmark = pytest.mark.postgres
 
@@ -392,3 +400,18 @@ def test_a_reader_sees_everything_and_changes_nothing(owner, as_role):
         queue.sweep,
         reader.queue("reader").browse,
     )
+
+
+def test_a_reader_tells_of_damage_and_leaves_its_quarantine_to_others(owner, as_role):
+    queue = as_role("reader").queue("orders")
+    location = min(owner.storage.list())
+    file = Files(owner.storage.uri).file(location)
+    data = file.read_bytes()
+    file.unlink()
+    with pytest.raises(DamagedSegment, match="is missing"):
+        queue.browse()
+    file.write_bytes(data)
+
+    assert quarantine(queue.store.catalog, queue.store.storage) == 0
+    assert location in owner.storage.damage_reports()
+    assert queue.browse().num_rows == 15
