@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from ignis_cli.app import app
 from queue_core import ConsumerPool, Retry, Store
-from queue_core.catalog.holders import consumers
+from queue_core.catalog.holders import consumers, leases
 from queue_core.catalog.records.publications import is_new_batch
 from queue_core.errors import (
     CatalogForbidden,
@@ -245,6 +245,9 @@ def test_a_consumer_fires_and_settles_and_neither_loads_nor_cleans(owner, as_rol
     )
     # It may read everything, so it may also write a backup, as docs/operations.md says.
     assert consumer.admin.backup(tmp_path / "backup").rows
+    # Its hold ends with it, so that vacuum goes on.
+    with owner.catalog.read() as connection:
+        assert not leases.backs_up(connection)
 
 
 @pytest.mark.parametrize("rules", [{}, {"dedup": ("number",)}])

@@ -75,7 +75,7 @@ _CONSUMER: dict[Table, Rights] = {
     record_tables.jobs: (_READ, _ADD, _CHANGE),
     # To remove old ones, too.
     record_tables.acts: _ALL,
-    holder_tables.leases: (_READ, _ADD, _CHANGE),
+    holder_tables.leases: _ALL,
     holder_tables.waiters: _ALL,
     t.locks: (_READ, _ADD, "UPDATE (queue_id)"),
     # To compare the clock before its tasks. Without DELETE, it cannot accept the clock.
