@@ -289,6 +289,14 @@ def test_a_consumer_records_a_jump_of_the_clock_and_only_an_operator_accepts_it(
     assert queue.admin.expire() == 15
 
 
+def test_a_consumer_expires_messages_also_of_a_queue_whose_own_time_is_over(owner, as_role, caplog):
+    owner.queue("orders").admin.change_settings(queue_expiry=0.001, message_expiry=0.001)
+
+    assert as_role("consumer").queue("orders").admin.expire() == 15
+    assert owner.queue("orders").info.deactivated_at is None
+    assert "only the owner of the catalog or an operator may deactivate" in caplog.text
+
+
 def test_an_operator_does_everything(owner, as_role, tmp_path):
     operator = as_role("operator")
     queue = make_queue(operator, "own", policy=None)

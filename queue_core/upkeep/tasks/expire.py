@@ -8,6 +8,7 @@ person removes.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
@@ -17,12 +18,14 @@ from queue_core.catalog.database import Catalog
 from queue_core.catalog.identity import clock
 from queue_core.catalog.queues import Ages
 from queue_core.catalog.queues import ages as queue_ages
-from queue_core.errors import NoSuchQueue
+from queue_core.errors import CatalogForbidden, NoSuchQueue
 from queue_core.upkeep.tasks.task import TaskContext
 from queue_core.values.model import QueueInfo
 from queue_core.verbs.deactivate import deactivate
 from queue_core.verbs.drop import drop
 from queue_core.verbs.expire import expire, expiring
+
+_log = logging.getLogger(__name__)
 
 
 def run(context: TaskContext, queue: QueueInfo) -> int:
@@ -48,12 +51,19 @@ def retire(catalog: Catalog, queue: QueueInfo) -> None:
     # After the ages were read, so that a jump before the reading is noticed.
     clock.check(catalog)
     verb = _due(queue, ages[queue.id])
-    if verb is deactivate:
-        deactivate(catalog, queue)
-    elif verb is drop:
-        # Another process may have dropped it since.
-        with suppress(NoSuchQueue):
-            drop(catalog, queue, "expire", keeps_sideline=True)
+    try:
+        if verb is deactivate:
+            deactivate(catalog, queue)
+        elif verb is drop:
+            # Another process may have dropped it since.
+            with suppress(NoSuchQueue):
+                drop(catalog, queue, "expire", keeps_sideline=True)
+    except CatalogForbidden:
+        _log.warning(
+            "the time of queue %r is over: only the owner of the catalog or an operator may "
+            "deactivate or drop it. Run expire in such a process, too",
+            queue.name,
+        )
 
 
 def retiring(connection: Connection, queues: Sequence[QueueInfo]) -> set[int]:
