@@ -58,6 +58,15 @@ def test_an_act_says_who_did_what_to_how_many(store):
     assert verbs_of(store, "orders") == ["sideline", "shovel"]
 
 
+def test_messages_are_counted_also_in_an_act_that_begins_with_another_change(store):
+    """At the age of its own expiry, the queue is deactivated first."""
+    queue = make_filled(store, 3, message_expiry=0.001, queue_expiry=0.001)
+
+    assert queue.admin.expire() == 3
+    (row,) = acts_of(store)
+    assert (row["verb"], row["messages"]) == ("expire", 3)
+
+
 def test_what_changes_nothing_is_no_act(store):
     queue = make_filled(store, 3)
     before = dump(store)

@@ -22,7 +22,7 @@ from functools import cache, wraps
 from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, cast
 
-from sqlalchemy import Connection, Row, delete, select, update
+from sqlalchemy import Connection, Row, delete, func, select, update
 
 from queue_core.catalog import dialect
 from queue_core.catalog.damage import decoding
@@ -175,7 +175,9 @@ def note(connection: Connection, messages: int | None = None) -> None:
         "begun_at": now,
         "ended_at": now if messages is None else None,
     }
-    added = {"messages": acts.c.messages + messages} if messages is not None else {"ended_at": now}
+    # The act may have begun with a change that has no messages.
+    before = func.coalesce(acts.c.messages, 0)
+    added = {"ended_at": now} if messages is None else {"messages": before + messages}
     upsert = dialect.insert_new(connection, acts).values(row)
     connection.execute(upsert.on_conflict_do_update(index_elements=[acts.c.id], set_=added))
     act.goes_on = messages is not None
