@@ -308,9 +308,12 @@ def _pace(queue: QueueFigures) -> Iterator[Problem]:
 
 def _full(queue: QueueFigures) -> Iterator[Problem]:
     most, overflow = queue.settings.max_size, queue.settings.overflow
-    if most and overflow != "ring" and queue.waiting is not None and queue.waiting >= most:
+    held = queue.waiting or 0
+    if queue.counts is not None and not queue.settings.has_room_on_fire:
+        held += queue.counts.main_in_flight or 0
+    if most and overflow != "ring" and queue.waiting is not None and held >= most:
         what = "wait" if overflow == "block" else "are refused"
-        of = f"{number(queue.waiting)} of {number(most)} messages"
+        of = f"{number(held)} of {number(most)} messages"
         text = f"The queue is full: {of}. Loads {what}."
         yield problem("full", queue.name, text, queue.waiting)
 

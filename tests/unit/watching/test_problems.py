@@ -1,6 +1,7 @@
 """Each problem is found when the figures show it, and not otherwise."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -58,6 +59,8 @@ def test_a_healthy_store_has_no_problems():
     assert kinds(tasks={}) == []
 
 
+#: Two of its messages are in flight from main.
+BUSY = {"counts": SimpleNamespace(main_in_flight=2)}
 JOB_LEFT = ["deactivated", "job"]
 #: A sideline that grows, and no shovel is planned.
 GROWING = {
@@ -80,6 +83,9 @@ GROWING = {
         ({"stuck": 1, "stuck_for": 1201.0}, ["stuck"]),
         ({"settings": QueueSettings(max_size=10)}, ["full"]),
         ({"settings": QueueSettings(max_size=11)}, []),
+        (BUSY | {"settings": QueueSettings(max_size=12)}, ["full"]),
+        (BUSY | {"settings": QueueSettings(max_size=13)}, []),
+        (BUSY | {"settings": QueueSettings(max_size=12, room="on_fire")}, []),
         ({"settings": QueueSettings(max_size=10, overflow="ring")}, []),
         ({"settings": QueueSettings(max_size=0)}, []),
         (
