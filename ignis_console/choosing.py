@@ -11,7 +11,7 @@ from ignis_console.ask import Ask
 from ignis_console.console import Console
 from queue_core.errors import BadOption, Conflict
 from queue_core.values.ids import IdSet
-from queue_core.verbs.operator.chosen import ALL, Chosen, among, as_of_now
+from queue_core.verbs.operator.chosen import ALL, Chosen, among, are_of_one_queue, as_of_now
 
 #: The most ids in one form.
 MOST_IDS = 10_000
@@ -25,7 +25,7 @@ def choose(
 
     If it names a count (``shown``), these are counted messages only. Raises `BadOption`,
     `BadOutcome` for an id of another queue, `BadSelector`, and `Conflict` for a count that the
-    console has forgotten.
+    console has forgotten, or that is of another queue.
     """
     chosen = _choose(console, ask, magazine, all_by_default)
     shown = ask.text("shown")
@@ -36,7 +36,7 @@ def choose(
         with console.store.catalog.read() as connection:
             return as_of_now(chosen, connection)
     known = console.counted.get(shown)
-    if known is None:
+    if known is None or not are_of_one_queue(known, chosen):
         raise Conflict(
             "nothing was changed: the console no longer knows which messages were shown; look again"
         )

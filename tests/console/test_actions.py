@@ -79,6 +79,18 @@ def test_a_redrive_leaves_alone_what_failed_again_since_it_was_counted(operator,
         assert sorted(numbers_of(queue.browse(magazine="sideline"))) == failed
 
 
+def test_a_count_of_a_queue_changes_nothing_for_its_clone(operator, queue):
+    """A clone has messages with the same ids."""
+    queue.clone("copy")
+    shown = operator.get("/api/queues/orders/actions/delete", params={"all": "1"}).json()
+    form = {"all": "1", "expected": 99, "confirm": "copy", "shown": shown["shown"]}
+    headers = {"X-CSRF-Token": token(operator)}
+
+    refused = operator.post("/api/queues/copy/actions/delete", json=form, headers=headers)
+    assert (refused.status_code, counts(queue)) == (409, (6, 2, 2))
+    assert "no longer knows which messages were shown" in refused.json()["message"]
+
+
 def test_redrive(operator, queue):
     shown, done = act(operator, "redrive", limit=1)
 

@@ -327,6 +327,11 @@ def id_set(ids: Ids | None) -> IdSet | None:
     return IdSet.of([int(ids)] if isinstance(ids, Integral) else ids)
 
 
+def are_of_one_queue(one: Chosen, other: Chosen) -> bool:
+    """Return whether two choices are of one queue: a clone has messages with the same ids."""
+    return one._queue.id == other._queue.id
+
+
 def number_of(chosen: Chosen) -> int:
     """Return how many messages are chosen, without an array of their ids."""
     return len(chosen._ids)
