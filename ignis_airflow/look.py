@@ -22,7 +22,7 @@ class QueueLook(NamedTuple):
 
     #: Messages that wait in main.
     waiting: int
-    #: Messages that ever came into main, by a load or from the sideline.
+    #: Messages that ever came into main, by a load, from the sideline, or in the log that it reads.
     came: int
     #: Messages that wait, are in flight, or are in the sideline and will be tried again.
     unfinished: int

@@ -11,6 +11,7 @@ import asyncio
 import logging
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from queue_core.catalog import queues
 from queue_core.catalog.poller import Poller, Watch
 from queue_core.catalog.records import figures
 from queue_core.catalog.records.pauses import is_paused
+from queue_core.catalog.slices import shard_locks
 from queue_core.errors import IgnisError, Unavailable
 from queue_core.store import Store
 from queue_core.support.loop import Loop
@@ -39,11 +41,16 @@ def look(store: Store, names: Collection[str]) -> dict[str, QueueLook]:
     with store.catalog.read() as connection:
         known = {row.name: row for row in queues.states(connection) if row.name in names}
         found = figures.read(connection, [row.id for row in known.values()]) if known else []
+        readers = [row.id for row in known.values() if row.root_id]
+        behind = Counter[int]()
+        for key, shard in shard_locks.backlog(connection, readers).items() if readers else ():
+            behind[key[0]] += shard.behind
     looks = {}
     for row in found:
         looks[row.queue] = QueueLook(
             waiting=0 if is_paused(known[row.queue]) else row.waiting,
-            came=row.all_loaded + row.all_returned,
+            # What a log has for a subscription comes into main when it is fired.
+            came=row.all_loaded + row.all_returned + behind[row.queue_id],
             unfinished=row.waiting + row.in_flight + row.sidelined - row.dead,
             may_fire=partial(_may_fire, store, row.queue),
         )

@@ -62,6 +62,23 @@ def test_messages_are_reported_and_stay(store):
     assert store.view("consumers").num_rows == 1, "the looks are no consumer"
 
 
+def test_new_messages_of_a_log_are_new_ones_for_its_subscription(store):
+    """They are reported at once, although earlier ones still wait."""
+    topic = store.create_queue("topic", SCHEMA, log="7 days")
+    reader = store.subscribe("reader", to="topic")
+
+    def came() -> int:
+        return look(store, {"reader"})["reader"].came
+
+    topic.load([{"id": 1}])
+    before = came()
+    topic.load([{"id": 2}])
+    assert came() == before + 1
+    # To fire them brings no new ones.
+    reader.delete(reader.fire("all"))
+    assert came() == before + 1
+
+
 def test_many_triggers_share_one_thread_and_may_be_cancelled(store):
     names = [f"q{n}" for n in range(50)]
     opened = [store.create_queue(name, SCHEMA) for name in names]
