@@ -14,7 +14,7 @@ from ignis_cli.invocation import BROKEN
 from ignis_cli.tables import say_what_expires, show
 from queue_core import Queue, Store
 from queue_core.catalog.records import acts
-from queue_core.errors import BadOption
+from queue_core.errors import BadOption, NoSuchQueue
 from queue_core.upkeep.tasks.shovel import Retries
 
 _MAINTAIN = "Maintain"
@@ -172,5 +172,7 @@ def _progress(queue: Queue, job: str) -> dict[str, Any]:
 
 
 def _row(store: Store, job: str) -> dict[str, Any]:
-    (row,) = [each for each in store.view("jobs").to_pylist() if each["job"] == job]
-    return dict(row)
+    for row in store.view("jobs").to_pylist():
+        if row["job"] == job:
+            return dict(row)
+    raise NoSuchQueue(f"the queue of job {job} was dropped, and the job with it")

@@ -86,6 +86,20 @@ def test_a_job_that_fails_ends_with_1(ignis, store, queue, monkeypatch):
     assert "is failed: 0 messages are in other: queue 'other' was deactivated" in done.stdout
 
 
+def test_a_job_whose_queue_is_dropped_meanwhile_is_refused(ignis, queue, monkeypatch):
+    real = type(queue).start_shovel
+
+    def and_drop(self, *args, **how):
+        job = real(self, *args, **how)
+        queue.admin.deactivate()
+        queue.admin.drop()
+        return job
+
+    monkeypatch.setattr(type(queue), "start_shovel", and_drop)
+    refused = refusal(ignis("shovel", "orders", "--background"))
+    assert "was dropped, and the job with it" in refused
+
+
 def test_there_is_one_way_to_wait(ignis, queue):
     assert "use one of --wait" in refusal(ignis("shovel", "orders", "--wait", "--dry-run"))
 
