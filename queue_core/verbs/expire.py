@@ -2,16 +2,18 @@
 
 Changes: loaded rows of main are removed when they reach the age of the queue's setting
 `message_expiry`, or the time in their own expiry column; those of the sideline, only when they
-reach the age of `sideline_expiry`. Guard: the locks of their shards, as in a firing. Fired messages
-are left alone, and expire if they are loaded again. Many slices are removed in rounds, each of
-which is whole in itself. Crash before a commit: that round's messages still wait, and firings no
-longer take them.
+reach the age of `sideline_expiry`. Guard: the locks of their shards, as in a firing, and the row of
+the queue, whose settings are still those by which the messages were found. Fired messages are left
+alone, and expire if they are loaded again. Many slices are removed in rounds, each of which is
+whole in itself. Crash before a commit: that round's messages still wait, and firings no longer take
+them.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
@@ -21,6 +23,7 @@ from sqlalchemy import Connection
 from queue_core.catalog import dialect
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.identity import clock
+from queue_core.catalog.queues import SettingsChanged, as_it_is, hold_settings
 from queue_core.catalog.records import figures, task_log
 from queue_core.catalog.slices import id_map, parts, read_plans, which_queues
 from queue_core.catalog.slices.changes import Changes
@@ -64,11 +67,16 @@ def expire(catalog: Catalog, storage_uri: str, queue: QueueInfo, *, in_parts: bo
     """
     clock.check(catalog)
     task_log.prepare()
-    _take_in_old(catalog, storage_uri, queue)
     rounds = Rounds(catalog, "expire")
-    _expire_by_column(catalog, rounds, storage_uri, queue)
-    _expire_by_age(catalog, rounds, storage_uri, queue, in_parts=in_parts)
-    return rounds.done
+    while True:
+        with catalog.read() as connection:
+            # A process of many tasks may have read it hours ago.
+            queue = as_it_is(connection, queue)
+        with suppress(SettingsChanged):
+            _take_in_old(catalog, storage_uri, queue)
+            _expire_by_column(catalog, rounds, storage_uri, queue)
+            _expire_by_age(catalog, rounds, storage_uri, queue, in_parts=in_parts)
+            return rounds.done
 
 
 def _take_in_old(catalog: Catalog, storage_uri: str, queue: QueueInfo) -> None:
@@ -126,6 +134,7 @@ def _remove_found(
     connection: Connection, queue: QueueInfo, request: FireRequest, candidates: Candidates
 ) -> int:
     taken = acquire(connection, request, "wait", candidates).taken
+    hold_settings(connection, queue)
     removed = carry_out(connection, queue, EXPIRED, taken)
     clock.confirm(connection)
     return removed
@@ -173,6 +182,7 @@ def _remove_old(
 ) -> tuple[int, Position | None]:
     """Remove old messages from *begin* on; return how many, and where the next round begins."""
     batch, following = take_batch(connection, request, begin, ROUND_SLICES)
+    hold_settings(connection, queue)
     expiry = int((expiry_in(queue, request.magazine) or 0) * 1e6)
     before = dialect.read_clock(connection) - expiry
     compacted = id_map.compacted(connection, np.unique(batch.segment_id).tolist())

@@ -19,6 +19,7 @@ from sqlalchemy import Connection
 from queue_core.catalog import snapshots
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.identity import clock
+from queue_core.catalog.queues import as_it_is
 from queue_core.catalog.records.task_log import Moves
 from queue_core.catalog.slices import copying, logs
 from queue_core.catalog.transact import Rounds, transact
@@ -62,7 +63,9 @@ def _end(connection: Connection, snapshot_ids: Sequence[int]) -> None:
 def _trim(connection: Connection, queue: QueueInfo) -> int:
     if not logs.hold(connection, queue.id):
         return 0
-    old = logs.find_old(connection, queue.id, queue.settings.log_limits, ROUND_ROWS)
+    # A process of many tasks may have read the queue hours ago.
+    limits = as_it_is(connection, queue).settings.log_limits
+    old = logs.find_old(connection, queue.id, limits, ROUND_ROWS)
     logs.trim(connection, queue.id, old)
     clock.confirm(connection)
     moves = Moves()

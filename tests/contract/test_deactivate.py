@@ -108,6 +108,16 @@ def test_a_queue_is_given_up_at_its_own_age(store):
     assert queue.refresh().info.deactivated_at is not None
 
 
+def test_a_queue_is_not_given_up_by_settings_of_before(store):
+    """A process of many tasks may have read it hours before."""
+    queue = make_queue(store, queue_expiry=YEAR)
+    stale = queue.info
+    queue.admin.change_settings(queue_expiry=None)
+    age(store, YEAR)
+    retire(store.catalog, stale)
+    assert queue.refresh().info.deactivated_at is None
+
+
 @pytest.mark.parametrize(
     ("settings", "lifetime"),
     [

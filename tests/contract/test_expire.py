@@ -43,6 +43,24 @@ def reported(store, queue):
     return [(row["moved"], row["from"], row["to"]) for row in rows]
 
 
+def test_messages_expire_by_the_settings_of_that_moment(store, queue, monkeypatch):
+    """A process of many tasks may have read the queue hours before."""
+    queue.load(orders(4))
+    age(store)
+    stale, read_ages = queue.info, module.read_ages
+    queue.admin.change_settings(message_expiry=2 * EXPIRY)
+    assert module.expire(store.catalog, store.storage.uri, stale) == 0
+    age(store)
+
+    def and_change(*args):
+        queue.admin.change_settings(message_expiry=None)
+        return read_ages(*args)
+
+    monkeypatch.setattr(module, "read_ages", and_change)
+    assert queue.admin.expire() == 0
+    assert queue.browse().num_rows == 4
+
+
 def test_what_is_too_old_is_gone_counted_and_reported_and_its_segment_let_go(store, queue):
     queue.load(orders(4_000))
     before = dump(store)

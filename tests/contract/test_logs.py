@@ -7,6 +7,7 @@ from queue_core import Store
 from queue_core.catalog.tables import log_slices
 from queue_core.errors import BadOption
 from queue_core.support import faults
+from queue_core.verbs.trim import trim
 from tests.books import audit, leftover_files
 from tests.dump import log_earlier
 from tests.factories import make_queue, orders
@@ -125,6 +126,17 @@ def test_old_messages_are_trimmed_and_their_files_go(store):
     assert leftover_files(store) == set()
     assert store.admin.fsck().to_pylist() == []
     audit(store)
+
+
+def test_a_log_is_trimmed_by_the_settings_of_that_moment(store):
+    """A process of many tasks may have read the queue hours before."""
+    queue = make_queue(store, log="1 hour")
+    queue.load(orders(5))
+    log_earlier(store, 3_601)
+    stale = queue.info
+    queue.admin.change_settings(log="7 days")
+    assert trim(store.catalog, stale) == 0
+    assert [count for _, _, count in counts(store, queue)] == [5]
 
 
 def test_the_oldest_messages_go_first_when_a_log_is_too_large(store):

@@ -16,7 +16,7 @@ from sqlalchemy import Connection
 
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.identity import clock
-from queue_core.catalog.queues import Ages
+from queue_core.catalog.queues import Ages, as_it_is
 from queue_core.catalog.queues import ages as queue_ages
 from queue_core.errors import CatalogForbidden, NoSuchQueue
 from queue_core.upkeep.tasks.task import TaskContext
@@ -45,6 +45,8 @@ def with_work(catalog: Catalog, queues: Sequence[QueueInfo]) -> list[QueueInfo]:
 def retire(catalog: Catalog, queue: QueueInfo) -> None:
     """Deactivate or drop a queue when it is due."""
     with catalog.read() as connection:
+        # A process of many tasks may have read it hours ago.
+        queue = as_it_is(connection, queue)
         ages = queue_ages(connection, [queue.id])
     if not ages:
         return
