@@ -1,5 +1,6 @@
 """Side tasks: of all processes that ask, one runs a due task; only the leader sweeps."""
 
+import logging
 import uuid
 from datetime import UTC, datetime
 
@@ -7,6 +8,7 @@ import pyarrow as pa
 import pytest
 from sqlalchemy import event
 
+from queue_core import Store
 from queue_core.catalog.holders import leases
 from queue_core.catalog.identity import clock
 from queue_core.catalog.records import schedule
@@ -18,6 +20,7 @@ from queue_core.errors import (
     QueueDeactivated,
 )
 from queue_core.upkeep.leader.lease import LeaseLeader
+from queue_core.upkeep.tasks import expire as expire_task
 from queue_core.upkeep.tasks import runner
 from queue_core.upkeep.tasks import shovel as shovel_task
 from queue_core.upkeep.tasks import sweep as sweep_task
@@ -223,6 +226,33 @@ def test_a_clock_that_jumped_keeps_each_queue_from_expiring(store, leader, monke
 
     ran = tasks.run_due(queues)
     assert [str(done.error) for done in ran] == ["the clock has jumped"] * 3
+
+
+def test_a_task_that_works_in_one_store_does_not_end_its_outage_in_another(
+    store, leader, tmp_path, monkeypatch, caplog
+):
+    caplog.set_level(logging.INFO, "queue_core")
+    run = expire_task.run
+
+    def fails(context, queue):
+        if context.catalog is store.catalog:
+            raise CatalogUnavailable("the server is away")
+        return run(context, queue)
+
+    monkeypatch.setattr(expire_task, "run", fails)
+    with Store.open(tmp_path / "other") as other:
+        for each in (store, other, store):
+            # A message that is too old, so that the task has work.
+            queue = make_queue(each, exist_ok=True, message_expiry=3600.0)
+            queue.load(orders(1))
+            load_earlier(each, 7200)
+            tasks_of(each, leader, "expire", timings=ALWAYS).run_due([queue.info])
+
+    told = [each.message for each in caplog.records if "task expire of" in each.message]
+    assert told == [
+        "task expire of orders failed: the server is away",
+        "task expire of 'orders' moved 1",
+    ]
 
 
 def test_one_queue_that_fails_keeps_no_other_from_being_swept(store, leader, monkeypatch):

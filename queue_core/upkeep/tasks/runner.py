@@ -343,7 +343,7 @@ class SideTasks:
             if task.leader_only:
                 concerned = [*task.find_queues(self._context.catalog)]
         except IgnisError as error:
-            concerned, ran = [], [failed(task.name, None, error)]
+            concerned, ran = [], [failed(self._context.catalog, task.name, None, error)]
         for each in concerned:
             ran.append(self._try(task, each))
             if isinstance(ran[-1].error, NotLeading):
@@ -359,6 +359,6 @@ class SideTasks:
         name = queue.name if queue else None
         try:
             moved = self._run(self._context._replace(asked_for=False), task, queue)
-            return ran(task.name, name, moved)
+            return ran(self._context.catalog, task.name, name, moved)
         except IgnisError as error:
-            return failed(task.name, name, error)
+            return failed(self._context.catalog, task.name, name, error)

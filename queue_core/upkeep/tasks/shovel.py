@@ -151,7 +151,7 @@ class Retries:
             return []
         except IgnisError as error:
             self.rest(name, RETRY_SECONDS, each.job)
-            return [failed("shovel", name, error)]
+            return [failed(self._catalog, "shovel", name, error)]
         # A job may have more to move, or to wait for: look again.
         return [Ran(task="shovel", queue=name, moved=moved)] if moved or each.job else []
 

@@ -156,15 +156,15 @@ class Ran:
     error: IgnisError | None = None
 
 
-#: The outages of tasks, by task and queue.
-_outages: dict[tuple[str, str | None], OutageLog] = {}
+#: The outages of tasks, by the address of the catalog, task and queue.
+_outages: dict[tuple[str, str, str | None], OutageLog] = {}
 
 
-def ran(task: str, queue: str | None, moved: int) -> Ran:
+def ran(catalog: Catalog, task: str, queue: str | None, moved: int) -> Ran:
     """Log what a task has moved, and return it."""
     fields = {"task": task, "queue": queue, "moved": moved}
     where = f"task {task} of {'the store' if queue is None else repr(queue)}"
-    outage = _outages.pop((task, queue), None)
+    outage = _outages.pop((catalog.url, task, queue), None)
     if outage is not None:
         outage.over(f"{where} works again")
     if moved:
@@ -172,9 +172,9 @@ def ran(task: str, queue: str | None, moved: int) -> Ran:
     return Ran(task=task, queue=queue, moved=moved)
 
 
-def failed(task: str, queue: str | None, error: IgnisError) -> Ran:
+def failed(catalog: Catalog, task: str, queue: str | None, error: IgnisError) -> Ran:
     """Log the failure of a task, and return it."""
     fields = {"task": task, "queue": queue}
-    outage = _outages.setdefault((task, queue), OutageLog(_log, fields))
+    outage = _outages.setdefault((catalog.url, task, queue), OutageLog(_log, fields))
     outage.failed(f"task {task} of {queue or 'the store'} failed: {error}", str(error))
     return Ran(task=task, queue=queue, error=error)
