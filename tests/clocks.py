@@ -8,7 +8,16 @@ from queue_core import Store
 from queue_core.catalog import seals
 from queue_core.catalog.holder_tables import consumers, leases, waiters
 from queue_core.catalog.record_tables import schedule
-from queue_core.catalog.tables import SEALED, clocks, files, queues, segments, slices, token_buckets
+from queue_core.catalog.tables import (
+    SEALED,
+    clocks,
+    dedup,
+    files,
+    queues,
+    segments,
+    slices,
+    token_buckets,
+)
 from queue_core.values.due import NEVER
 
 DAY = 24 * 3600 * 1_000_000
@@ -24,6 +33,7 @@ _TIMES = {
     leases: ("ends_at",),
     schedule: ("begun_at", "due_at"),
     waiters: ("joined_at", "alive_until"),
+    dedup: ("loaded_at",),
 }
 
 

@@ -78,6 +78,23 @@ def test_nothing_that_is_young_goes_when_the_clock_jumps_in_the_middle(store, qu
     assert store.view("shards").column("swept").to_pylist()[0] == 0
 
 
+def test_no_key_is_forgotten_when_the_clock_jumps_in_the_middle(store, monkeypatch):
+    rules = {"key": "number", "dedup": ["number"], "dedup_window": TWO_DAYS}
+    queue = make_queue(store, **rules)
+    queue.load(orders(3))
+    look = clock.check
+
+    def look_and_jump(catalog):
+        look(catalog)
+        jump(store, 3)
+
+    monkeypatch.setattr(clock, "check", look_and_jump)
+    with pytest.raises(CatalogUnavailable, match="advanced 3 days more"):
+        purge(store.catalog)
+    jump(store, -3)
+    assert queue.load(orders(3)).null_count == 3
+
+
 def test_no_queue_retires_when_the_clock_jumps_in_the_middle(store, queue, monkeypatch):
     read = store.catalog.read
 

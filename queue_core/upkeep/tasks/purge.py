@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 
 from sqlalchemy import Connection
 
@@ -43,9 +44,14 @@ def purge(catalog: Catalog, older_than: float = KEPT_SECONDS) -> None:
         until = failures.forgettable(connection, before)
         keys = dedup.forgettable(connection)
 
+    def forget_keys(connection: Connection, queue_id: int, loaded_until: int) -> bool:
+        more = dedup.forget(connection, queue_id, loaded_until)
+        clock.confirm(connection)
+        return more
+
     for queue_id, loaded_until in keys.items():
         # There may be millions.
-        while catalog.write(lambda c: dedup.forget(c, queue_id, loaded_until)):  # noqa: B023
+        while catalog.write(partial(forget_keys, queue_id=queue_id, loaded_until=loaded_until)):
             catalog.give_way()
 
     def work(connection: Connection) -> None:
