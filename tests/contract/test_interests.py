@@ -134,6 +134,20 @@ def test_of_several_queues_those_are_fired_from_where_nobody_goes_first(store, q
         assert interests.open_to(connection, low, both).queue_ids == (other.info.id,)
 
 
+def test_who_starts_again_with_fewer_queues_keeps_nobody_from_the_others(store, queue):
+    other = make_queue(store, "refunds")
+    other.load(orders(1, 100))
+    first = store.consumer("first", beats=True)
+    both, how = (queue.info.id, other.info.id), {"claim": interests.EXCLUSIVE}
+    store.catalog.write(lambda c: interests.register(c, first, both, **how))
+
+    join(queue, "first", **how)
+
+    assert gets(other, store.consumer("late")) == [100]
+    with pytest.raises(QueueTaken):
+        gets(queue, store.consumer("later"))
+
+
 def test_an_exclusive_consumer_keeps_others_out(store, queue):
     early = join(queue, "early")
     with pytest.raises(QueueTaken, match="cannot be exclusive while consumer 'early' is active"):

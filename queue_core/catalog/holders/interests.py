@@ -102,7 +102,8 @@ def register(
     ).first()
     if taken is not None:
         raise _taken(taken.name, taken.by, taken.claim == EXCLUSIVE)
-    connection.execute(delete(interests).where(theirs, interests.c.consumer_id == consumer.id))
+    # Of an earlier life, which may have had other queues.
+    connection.execute(delete(interests).where(interests.c.consumer_id == consumer.id))
     _add(connection, consumer, queue_ids, priority=priority, claim=claim, interested=True)
 
 
