@@ -262,6 +262,8 @@ class Session:
         """Return whether too few messages wait for the next batch."""
         if self._linger is None or self._requests.horizon is not None:
             return False
+        # Until it fires, nothing else looks, and a queue that is paused shows no messages.
+        self._queues.refresh_if_due()
         return not self._linger.is_over(self.figures()["waiting"])
 
     def _fired_before(self, consumer: Consumer, after: int) -> int | None:

@@ -6,6 +6,7 @@ import pytest
 
 from ignis_source import session
 from ignis_source.offset import Offset
+from queue_core.errors import QueueDeactivated
 from queue_core.segments.reader import read_table
 from tests.factories import make_queue, orders
 
@@ -38,6 +39,21 @@ def test_a_batch_waits_for_enough_messages_of_all_its_queues(store, session):
     queue.load(orders(1, first=3))
     query.acknowledge(end)
     assert ask(query, end) == end
+
+
+def test_a_query_that_waits_learns_that_its_queue_is_resumed_or_given_up(store, session):
+    queue = make_queue(store, concurrency=0)
+    query = session(minMessagesPerTrigger=2, refreshInterval="0")
+    queue.load(orders(2))
+    assert ask(query) == START
+
+    queue.admin.change_settings(concurrency=1)
+    end = ask(query)
+    assert end != START
+
+    queue.admin.deactivate()
+    with pytest.raises(QueueDeactivated):
+        ask(query, end)
 
 
 def test_messages_do_not_wait_for_ever(store, session):
