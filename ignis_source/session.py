@@ -146,6 +146,7 @@ class Session:
             return start
         if self._linger is not None:
             self._linger.begin_again()
+            self._progress.forget()
         self._latest = number
         return Offset(start.consumer, number)
 
@@ -338,6 +339,10 @@ class Progress:
                 self._found = self._read(connection, queue_ids)
             self._read_at = time.monotonic()
         return self._found | {"bytes": self._bytes}
+
+    def forget(self) -> None:
+        """Read the figures at the next call, because messages were fired."""
+        self._read_at = float("-inf")
 
     def _read(self, connection: Connection, queue_ids: Sequence[int]) -> dict[str, float | None]:
         # Not at the top: a query's start does not wait for it.

@@ -56,6 +56,20 @@ def test_a_query_that_waits_learns_that_its_queue_is_resumed_or_given_up(store, 
         ask(query, end)
 
 
+def test_the_messages_of_a_batch_do_not_count_for_the_next_one(store, session, monkeypatch):
+    monkeypatch.setattr("ignis_source.session.FRESH_SECONDS", 1000.0)
+    queue = make_queue(store)
+    queue.load(orders(5))
+    query = session(minMessagesPerTrigger=5)
+    end = ask(query)
+    assert end != START
+
+    queue.load(orders(1, first=5))
+    query.acknowledge(end)
+
+    assert ask(query, end) == end
+
+
 def test_messages_do_not_wait_for_ever(store, session):
     queue = make_queue(store)
     query = session(minMessagesPerTrigger=5, maxTriggerDelay="1s", idleWait="10ms")
