@@ -213,6 +213,7 @@ class IgnisManager:
         for thread in threads:
             thread.stop()
         with self._lock:
+            self._started = False
             every = [*self._queries.values(), *([self._task_query] if self._task_query else [])]
             running = {managed.running for managed in every} - {None}
             stop_between_batches([query for query in running if query is not None], patience)
@@ -220,7 +221,6 @@ class IgnisManager:
                 managed.leave("stopped")
             if self._shared is not None:
                 self._shared.settle_in(self._store.catalog)
-            self._started = False
             # Not for good: the figures of a stopped manager can be read.
             self._store.catalog.close()
 

@@ -41,6 +41,7 @@ class SharedQueries:
     def join(self, info: QueueInfo, given: Any) -> str:
         """Let a queue belong to the query of its columns, from `settle_in` on."""
         digest = hashlib.sha256(serialize(info.schema)).hexdigest()[:16]
+        self._queries.setdefault(digest, ManagedQuery(partial(self._begin, digest)))
         self._members.setdefault(digest, {})[info.name] = (info, given)
         return digest
 
@@ -59,13 +60,10 @@ class SharedQueries:
         stop_between_batches(changed, self._grace)
         self._give_back(catalog, {info.id: digest for digest in of for info in of[digest]})
         for digest, infos in of.items():
-            query = self._queries.get(digest)
             if infos:
-                if query is None:
-                    query = self._queries[digest] = ManagedQuery(partial(self._begin, digest))
-                query.attend(infos)
-            elif query is not None:
-                query.leave("stopped")
+                self._queries[digest].attend(infos)
+            else:
+                self._queries[digest].leave("stopped")
 
     def _give_back(self, catalog: Catalog, homes: Mapping[int, str]) -> None:
         """
@@ -94,14 +92,14 @@ class SharedQueries:
 
     @property
     def failed(self) -> bool:
-        """Whether a query that queues belong to has failed."""
+        """Whether a query that queues belong to does not run: it failed, or its start did."""
         return any(
-            members and digest in self._queries and self._queries[digest].state().status == "failed"
+            members and self._queries[digest].running is None
             for digest, members in self._members.items()
         )
 
     def query(self, digest: str) -> ManagedQuery:
-        """Return a query that has been started once."""
+        """Return the query of some columns."""
         return self._queries[digest]
 
     def _begin(self, digest: str) -> StreamingQuery:

@@ -7,9 +7,9 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import functions as F
 
-from pyspark_ignis import IgnisManager, batch_handler, consume_many
+from pyspark_ignis import IgnisManager, batch_handler, consume_many, shared_queries
 from queue_core import Store
-from queue_core.errors import BadOption, NoSuchQueue, SchemaMismatch
+from queue_core.errors import BadOption, CatalogUnavailable, NoSuchQueue, SchemaMismatch
 from queue_core.handling.breaker import Breaker
 from tests.spark.rig import AVAILABLE_NOW, PATIENCE, counts, finish, wait_until
 
@@ -282,6 +282,30 @@ def test_queues_of_a_manager_share_a_query(rig, queues):
         assert manager.state()["bills"].status == "deactivated"
     assert rig.spark.streams.active == []
     assert {state.status for state in manager.state().values()} == {"stopped"}
+
+
+def test_a_manager_whose_catalog_fails_at_its_start_says_so_and_can_be_started_later(
+    rig, queues, monkeypatch
+):
+    queues["orders"].load(events(1))
+    manager = IgnisManager(
+        rig.spark,
+        path=rig.path,
+        handlers={"orders": approve},
+        checkpoints=rig.folder / "checkpoints",
+        tasks=(),
+        shared=True,
+    )
+
+    def fails(connection):
+        raise CatalogUnavailable("not now")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(shared_queries, "holding", fails)
+        with pytest.raises(CatalogUnavailable, match="not now"):
+            manager.start()
+    with manager:
+        wait_until(lambda: counts(queues["orders"], "deleted") == [1])
 
 
 @pytest.fixture
