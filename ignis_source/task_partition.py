@@ -107,12 +107,11 @@ def _do(store: StoreHandle, options: SourceOptions, partition: TaskPartition, ru
     name = partition.names.get(run.target_id) or f"queue {run.target_id}"
     if run.target_id == schedule.STORE:
         name = "the store"
-    failure: IgnisError | None = None
     for left in reversed(range(TRIES if partition.asked_for else 1)):
+        failure: IgnisError | None = None
         try:
             with task_log.belonging_to(run.id):
                 tasks.run_share(run, asked_for=partition.asked_for, together=partition.together)
-            failure = None
         except (NotLeading, NoSuchQueue) as error:
             _log.warning("task %s of %s is left to others: %s", run.task, name, error)
         except IgnisError as error:

@@ -248,6 +248,21 @@ def test_what_failed_is_tried_again_and_told_once(store, session, monkeypatch, c
     assert "task shovel of orders failed: not now" in caplog.text
 
 
+def test_what_is_left_to_others_after_an_error_is_not_tried_again_nor_told(
+    store, session, monkeypatch
+):
+    with_sidelined(store)
+    errors = [NoSuchQueue("it was dropped"), CatalogUnavailable("not now")]
+
+    def fails(*_):
+        raise errors.pop()
+
+    monkeypatch.setattr(shovel_task, "shovel", fails)
+
+    assert once(session()) == []
+    assert errors == []
+
+
 def test_what_fails_again_and_again_fails_the_query_and_keeps_no_other_from_running(
     store, session, monkeypatch
 ):
