@@ -89,7 +89,8 @@ class ManagedQuery:
                 return
             self.running.stop()
         self._note_failure()
-        if shape == self.shape and self._error is not None and is_refusal(self._error):
+        last = None if self._query is None else self._query.exception()
+        if shape == self.shape and last is not None and is_refusal(last):
             # Another start would do the work of another message, and sideline it.
             return
         try:

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from pyspark_ignis.managed_query import consume_arguments, stop_between_batches
+from pyspark_ignis.managed_query import ManagedQuery, consume_arguments, stop_between_batches
 from queue_core.errors import BadName, BadOption
 
 LONG = 60.0
@@ -57,6 +57,30 @@ def test_a_query_that_ends_meanwhile_is_not_waited_for():
     query.isActive = False
 
     stop_between_batches([query], LONG)
+
+
+class Ended:
+    """A query that has ended, with an error or without one."""
+
+    isActive = False
+
+    def __init__(self, error=None):
+        self.exception = lambda: error
+
+
+def test_only_the_refusal_of_the_last_query_keeps_another_from_being_started():
+    refusal = RuntimeError("the handler approve returned None instead of a decision")
+    queries = [Ended(refusal), Ended(), Ended()]
+    managed = ManagedQuery(lambda: queries.pop(0))
+    old, grown = (SimpleNamespace(id=1, name="orders", schema_version=each) for each in (1, 2))
+
+    for _ in range(2):
+        managed.attend([old])
+    assert managed.state().starts == 1
+
+    for _ in range(2):
+        managed.attend([grown])
+    assert managed.state().starts == 3
 
 
 @pytest.mark.parametrize(
