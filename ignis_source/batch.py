@@ -66,8 +66,9 @@ class IgnisBatchReader(DataSourceReader):
             # Damage that an earlier read found would fail this one too.
             quarantine(store.catalog, store.storage)
             reading = browse(store.catalog, store.storage.uri, queues, options.magazine)
+            now = None if options.selector is None else store.catalog.now()
         concurrency = max(queue.settings.concurrency for queue in queues)
-        return split(reading, options.partitions or max(concurrency, 1), options.selector)
+        return split(reading, options.partitions or max(concurrency, 1), options.selector, now)
 
     @briefly_yielded
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -321,7 +321,7 @@ class LogSession:
             yield LogPartition(
                 replace(plan, tasks=tuple(task for task, _ in some)),
                 selector,
-                tuple(first for _, first in some),
+                firsts=tuple(first for _, first in some),
             )
 
 

@@ -17,7 +17,7 @@ from queue_core.support.collector import pass_over_imports
 from queue_core.values.ipc import pack, unpack
 from queue_core.values.model import ReadPlan, ScanTask
 from queue_core.values.plan import partitions as spread
-from queue_core.values.schema import LOG_METADATA, OFFSET, deserialize, output_schema
+from queue_core.values.schema import AGE, LOG_METADATA, OFFSET, deserialize, output_schema
 
 if TYPE_CHECKING:
     from queue_core.selector import Condition
@@ -32,6 +32,8 @@ class IgnisPartition(InputPartition):
     plan: ReadPlan
     #: A condition on the messages to read, or the import path of a function.
     selector: str | None = None
+    #: The moment by which `_age` counts, in microseconds; None: its condition knows no ages.
+    now: int | None = None
 
     def batches(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """Yield the messages that match as batches of exactly *schema*, as Spark requires."""
@@ -42,10 +44,21 @@ class IgnisPartition(InputPartition):
                 yield _relabelled(batch, schema)
                 faults.point("source.reading")
             return
-        condition = condition_of(self.selector, output_schema(deserialize(self.plan.schema)))
-        names = list(dict.fromkeys([*schema.names, *sorted(condition.columns)]))
-        for batch in self._read(names):
-            selected = batch.filter(condition.mask(batch))
+        # Not at the top: streams select when they fire.
+        from queue_core.selection.selection import visible
+
+        columns = deserialize(self.plan.schema)
+        known = output_schema(columns) if self.now is None else visible(columns)
+        condition = condition_of(self.selector, known)
+        stored = {"_loaded_at" if name == AGE else name for name in condition.columns}
+        for batch in self._read(list(dict.fromkeys([*schema.names, *sorted(stored)]))):
+            rows = batch
+            if self.now is not None and AGE in condition.columns:
+                # Not before: it imports the SQL library.
+                from queue_core.selection.scan import with_moment
+
+                rows = with_moment(batch, condition.columns, self.now)
+            selected = batch.filter(condition.mask(rows))
             yield _relabelled(selected.select(schema.names), schema)
 
     def _read(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -122,7 +135,9 @@ class TablePartition(InputPartition):
         return (_relabelled(batch, schema) for batch in table.to_batches())
 
 
-def split(plan: ReadPlan, count: int, selector: str | None = None) -> Sequence[IgnisPartition]:
+def split(
+    plan: ReadPlan, count: int, selector: str | None = None, now: int | None = None
+) -> Sequence[IgnisPartition]:
     """Spread a plan over at most *count* partitions; the rows of a shard stay together."""
     shards: dict[tuple[str, int], list[ScanTask]] = defaultdict(list)
     for piece in plan.tasks:
@@ -132,6 +147,7 @@ def split(plan: ReadPlan, count: int, selector: str | None = None) -> Sequence[I
         IgnisPartition(
             replace(plan, tasks=tuple(piece for shard in shards_ for piece in shards[shard])),
             selector,
+            now,
         )
         for shards_ in spread(sizes, count)
     ]

@@ -78,7 +78,8 @@ class IgnisStreamReader(DataSourceStreamReader):
         plan = driver.plan(Offset.from_json(start), finish)
         # A browser fires no messages, so executors select while they read.
         selector = self._options.selector if self._options.ack == "browse" else None
-        return split(plan, driver.partitions, selector)
+        now = None if selector is None else driver.store.catalog.now()
+        return split(plan, driver.partitions, selector, now)
 
     @briefly_yielded
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -30,6 +30,14 @@ def test_a_function_selects_what_is_fired_and_what_is_read(rig, queue, name):
     assert counts(queue, "waiting") == [180]
 
 
+def test_a_browser_selects_by_age(rig, queue):
+    young = "_age BETWEEN 0 AND 3600 AND number < 3"
+    assert_rows(rig.read(selector=young).select("number"), 0, 1, 2)
+    assert rig.read(selector="_age > 3600").count() == 0
+    batches = rig.numbers(rig.source(ack="browse", selector=young))
+    assert sorted(chain.from_iterable(batches)) == [0, 1, 2]
+
+
 def test_a_function_that_is_not_there_is_refused_by_its_path(rig, queue):
     with pytest.raises(PySparkException, match=r"selector 'tests\.own_checks:oval' cannot be"):
         rig.source(selector="tests.own_checks:oval")
