@@ -31,6 +31,8 @@ _SHARED = ("path", "catalog", "storage", "zookeeper", "clientId", "refreshInterv
 _lock = threading.Lock()
 #: The running queries that need each query of side tasks, by the session and its name.
 _needs: dict[tuple[str, str], list[object]] = {}
+#: Those that were started here; a manager may have started one of the same name.
+_started: dict[tuple[str, str], StreamingQuery] = {}
 
 _log = logging.getLogger(__name__)
 
@@ -100,7 +102,7 @@ def beside(
 
     def start() -> None:
         if not _running(spark, name):
-            side_task_stream(spark, options, checkpoint)
+            _started[key] = side_task_stream(spark, options, checkpoint)
 
     with _lock:
         _needs.setdefault(key, []).append(need)
@@ -131,8 +133,8 @@ def beside(
             if _needs[key]:
                 return
             try:
-                for running in _running(spark, name):
-                    running.stop()
+                if key in _started:
+                    _started.pop(key).stop()
             except Exception as error:  # noqa: BLE001 - Spark itself may have ended
                 _log.info("the query %r ends with Spark: %s", name, error)
 

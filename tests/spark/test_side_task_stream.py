@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import threading
 
 import pytest
 
@@ -117,6 +118,22 @@ def test_a_manager_runs_the_side_tasks_in_a_query_and_starts_it_again(rig):
     assert rig.spark.streams.active == []
     swept = rig.view("reports").where("task = 'sweep'").selectExpr("sum(moved)")
     assert_rows(swept, 4)
+
+
+@pytest.mark.nightly
+def test_the_end_of_a_consumer_leaves_the_side_tasks_of_a_manager_alone(rig):
+    rig.orders(1)
+    manager = IgnisManager(
+        rig.spark, path=rig.path, handlers={}, tasks=("shovel",),
+        checkpoints=rig.folder / "checkpoints", side_tasks="stream",
+    )  # fmt: skip
+    with manager:
+        (tasks,) = side_queries(rig)
+        started(rig).stop()
+        # Its thread ends.
+        wait_until(lambda: "ignis-side-tasks" not in {each.name for each in threading.enumerate()})
+        assert manager.side_task_query is not None
+        assert [query.id for query in side_queries(rig)] == [tasks.id]
 
 
 def _make_sweep_due(connection):
