@@ -42,7 +42,7 @@ class Queues:
         self.refresh()
 
     def refresh(self, *, detached: bool = False) -> None:
-        """Read them again; *detached*: subscriptions that are have nothing more."""
+        """Read them again; *detached*: subscriptions that are give nothing more, unless paused."""
         self.infos = self._read(self.infos)
         self._read_at = time.monotonic()
         new = {
@@ -50,7 +50,7 @@ class Queues:
             for info in self.infos
             if info.is_dropped
             or (self._fires and info.deactivated_at is not None)
-            or (detached and info.detached_at)
+            or (detached and info.detached_at and not info.is_paused)
         }
         told = new.keys() - self._ended.keys()
         self._ended |= {queue_id: new[queue_id] for queue_id in told}

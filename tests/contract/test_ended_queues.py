@@ -8,7 +8,7 @@ import pytest
 from ignis_source import requests
 from ignis_source.offset import Offset
 from queue_core import ConsumerPool
-from queue_core.errors import NoSuchQueue, QueueDeactivated
+from queue_core.errors import NoSuchQueue, QueueDeactivated, SubscriptionDetached
 from queue_core.segments.reader import read_table
 from queue_core.upkeep.tasks.expire import retire
 from tests.contract.pools import PATIENCE, Recorder, eventually
@@ -239,3 +239,28 @@ def test_a_browsing_pool_outlives_a_queue(store, queues, caplog, end):
         red.load(orders(1, 3))
         eventually(lambda: any(m["number"] == 3 for m in recorder.messages))
         assert pool.error is None
+
+
+def test_a_detached_queue_that_is_paused_gives_later_what_waits_in_it(store, session):
+    readers = []
+    for name in ("orders", "bills"):
+        topic = make_queue(store, name, log="1 day")
+        readers.append(store.subscribe(f"{name}-reader", to=name))
+        if name == "bills":
+            topic.load(orders(2))
+    empty, paused = readers
+    # It takes in what the log has.
+    assert paused.browse().num_rows == 2
+    paused.admin.pause()
+    for reader in readers:
+        reader.admin.detach()
+    query = session(queues=f"{empty.name},{paused.name}")
+    assert query.next(START, None, None) == START
+
+    paused.admin.resume()
+
+    end, served = batch(query, START)
+    assert served == [paused.name] * 2
+    query.acknowledge(end)
+    with pytest.raises(SubscriptionDetached, match=paused.name):
+        batch(query, end)
