@@ -35,8 +35,8 @@ class AcquiringTickets:
         self._settles = options.ack == consumers.SETTLES
         #: Whether nothing was fired yet.
         self._is_first = True
-        # The number of messages of planned tickets, until it is known that a sink settles them.
-        self._unsettled: dict[int, int] | None = {} if self._settles else None
+        # The planned tickets, with their messages, until it is known that a sink settles them.
+        self._unsettled: dict[TicketRange, int] | None = {} if self._settles else None
 
     @property
     def fireable_queues(self) -> Sequence[QueueInfo]:
@@ -78,7 +78,7 @@ class AcquiringTickets:
             lambda: read_tickets(catalog, uri, infos, tickets, committed=after, all_columns=whole),
         )
         if self._unsettled is not None:
-            self._unsettled[tickets.upto] = len(plan)
+            self._unsettled[tickets] = len(plan)
         return plan
 
     def _after(self, consumer: Consumer, committed: int, work: Callable[[], Result]) -> Result:
@@ -89,14 +89,17 @@ class AcquiringTickets:
             except Unacknowledged:
                 self.acknowledge(consumer, committed)
 
-    def _check_settled(self, consumer: Consumer, ticket: int, planned: dict[int, int]) -> None:
+    def _check_settled(
+        self, consumer: Consumer, ticket: int, planned: dict[TicketRange, int]
+    ) -> None:
         """Warn if no message of the first batch was settled: the query may have no such sink."""
-        count = sum(planned.pop(number) for number in [*planned] if number <= ticket)
+        first = [tickets for tickets in planned if tickets.upto <= ticket]
+        count = sum(planned.pop(tickets) for tickets in first)
         if not count:
             return
         self._unsettled = None
         with self._store.catalog.read() as connection:
-            held = consumers.in_flight(connection, consumer, ticket)
+            held = sum(consumers.in_flight(connection, consumer, tickets) for tickets in first)
         if held >= count:
             names = listed([queue.name for queue in self._queues.infos], quoted=True)
             _log.warning(

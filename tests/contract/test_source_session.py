@@ -315,6 +315,25 @@ def test_a_query_without_a_settle_sink_hears_of_it_after_its_first_batch(
     ] * (not settled)
 
 
+def test_what_an_earlier_run_left_unsettled_is_not_counted_for_the_first_batch(
+    store, session, caplog
+):
+    queue = make_queue(store)
+    queue.load(orders(6))
+    first, again = session(ack="settle"), session(ack="settle")
+    end = first.next(START, 3, None)
+    first.plan(START, end)
+    first.acknowledge(end)
+    caplog.clear()
+
+    following = again.next(end, 3, None)
+    ids = read_table(again.plan(end, following), ["_message_id"]).column("_message_id")
+    assert queue.delete(ids) == 3
+    again.acknowledge(following)
+
+    assert "was settled" not in caplog.text
+
+
 def test_queries_of_a_process_keep_two_connections_to_a_server(store, session):
     """One for transactions, and one to listen; others are closed after their use."""
     if store.catalog.file is not None:
