@@ -151,7 +151,7 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "maxBytesPerTrigger",
         "The most bytes in one micro-batch, as uncompressed Arrow data, such as `64m`. By default, "
-        "no limit.",
+        "no limit. Not with `ack=browse`.",
         size,
     ),
     Option(
@@ -375,7 +375,8 @@ class SourceOptions(NamedTuple):
 def _check_claim(values: Mapping[str, Any]) -> None:
     if values["exclusive"] and values["singleActive"]:
         raise BadOption("ignis source: set exclusive or singleActive, not both")
-    for name in ("priority", "maxInFlight", "exclusive", "singleActive", "minMessagesPerTrigger"):
+    limits = ("maxInFlight", "minMessagesPerTrigger", "maxBytesPerTrigger")
+    for name in ("priority", "exclusive", "singleActive", *limits):
         if values["ack"] == "browse" and values[name] not in (None, False):
             raise BadOption(
                 f"ignis source: {name} cannot be set with ack=browse, which takes no messages; "

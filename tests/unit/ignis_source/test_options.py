@@ -188,6 +188,10 @@ def test_every_option_says_what_it_does():
             "minMessagesPerTrigger cannot be set with ack=browse",
         ),
         (
+            {"ack": "browse", "maxBytesPerTrigger": "64m"},
+            "maxBytesPerTrigger cannot be set with ack=browse",
+        ),
+        (
             {"minMessagesPerTrigger": "3", "maxMessagesPerTrigger": "2"},
             "minMessagesPerTrigger=3 is more than maxMessagesPerTrigger=2",
         ),
