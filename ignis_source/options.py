@@ -220,8 +220,8 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "heartbeatInterval",
-        "Time between two heartbeats of a running query. Heartbeats keep its messages from being "
-        "swept.",
+        "Time between two heartbeats of a running query, 20 seconds at most. Heartbeats keep its "
+        "messages from being swept.",
         parse_seconds,
         10.0,
     ),

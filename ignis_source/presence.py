@@ -45,7 +45,9 @@ class QueryPresence:
             )
             self.life = self._presence
         else:
-            self.life = Heartbeat(catalog, consumer, options.heartbeat_interval)
+            # With fewer, it would be dead to others between two of them.
+            interval = min(options.heartbeat_interval, consumers.DEAD_AFTER_SECONDS / 3)
+            self.life = Heartbeat(catalog, consumer, interval)
             self.life.start()
 
     def credit(self) -> int | None:

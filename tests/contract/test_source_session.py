@@ -6,10 +6,12 @@ from contextlib import contextmanager
 
 import pyarrow as pa
 import pytest
-from sqlalchemy import Engine, event, text
+from sqlalchemy import Engine, event, select, text
 
 from ignis_source import firing, requests
 from ignis_source.offset import Offset
+from queue_core.catalog.holder_tables import consumers as consumer_rows
+from queue_core.catalog.holders import consumers
 from queue_core.catalog.records import schedule
 from queue_core.errors import BadOption, CatalogUnavailable, ConsumerFenced
 from queue_core.segments.reader import read_table
@@ -17,7 +19,7 @@ from queue_core.upkeep.tasks import background
 from queue_core.upkeep.tasks import shovel as shovel_task
 from tests.dump import dump
 from tests.factories import make_queue, orders, with_sidelined
-from tests.waiting import look_at_once
+from tests.waiting import look_at_once, until
 
 PATIENCE = 60.0
 START = Offset("reader", 0)
@@ -277,6 +279,22 @@ def test_an_idle_query_looks_for_its_settings_though_nothing_changes(store, sess
     queue.admin.change_settings(concurrency=4)
 
     ask_until(query, lambda: query.partitions == 4)
+
+
+def test_a_query_sends_heartbeats_before_others_think_it_dead_whatever_its_option_says(
+    store, session, monkeypatch
+):
+    monkeypatch.setattr(consumers, "DEAD_AFTER_SECONDS", 0.3)
+    make_queue(store)
+
+    def last_beat():
+        with store.catalog.read() as connection:
+            return connection.scalar(select(consumer_rows.c.heartbeat_at))
+
+    ask(session(heartbeatInterval="1h"))
+    first = last_beat()
+
+    until(lambda: last_beat() > first)
 
 
 @pytest.mark.parametrize("call", ["next", "plan", "acknowledge"])
