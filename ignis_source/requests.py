@@ -43,8 +43,8 @@ class Requests:
         self._store = store
         self._options = options
         self._demand = demand_of(options)
-        # With their present columns; `queues` keeps the columns that the query began with.
-        self._current: list[QueueInfo] = []
+        #: With their present columns; `queues` keeps the columns that the query began with.
+        self.current: list[QueueInfo] = []
         interval = min(options.refresh_interval, SETTINGS_SECONDS)
         self.queues = Queues(self._read, interval, fires=options.ack != "browse")
         #: The end of a run with Trigger.AvailableNow.
@@ -71,15 +71,15 @@ class Requests:
     @property
     def holds(self) -> bool:
         """Whether messages of the queues may become due without a change."""
-        return any(holding(info.settings, info.schema) for info in self._current)
+        return any(holding(info.settings, info.schema) for info in self.current)
 
     def _read(self, known: Sequence[QueueInfo]) -> list[QueueInfo]:
         if not known:
-            self._current = open_queues(self._store, self._options.queues)
-            return self._current
+            self.current = open_queues(self._store, self._options.queues)
+            return self.current
         with self._store.catalog.read() as connection:
-            self._current = catalog_queues.as_they_were(connection, self._current)
-        return with_columns_of(known, self._current)
+            self.current = catalog_queues.as_they_were(connection, self.current)
+        return with_columns_of(known, self.current)
 
     def _selection(self) -> Selection | None:
-        return self._demand.selection(self._current, self._store.storage.uri)
+        return self._demand.selection(self.current, self._store.storage.uri)

@@ -292,7 +292,7 @@ class Session:
             from queue_core.upkeep.tasks.background import background_tasks
 
             def there() -> list[QueueInfo]:
-                return [info for info in self._queues.infos if not info.is_dropped]
+                return [info for info in self._requests.current if not info.is_dropped]
 
             self.tasks = background_tasks(
                 self.store.catalog,

@@ -128,6 +128,20 @@ def test_a_query_shovels_its_queue_when_that_is_due(store, session, monkeypatch)
     assert [piece.queue for piece in query.plan(START, offset).tasks] == ["orders"]
 
 
+def test_the_tasks_of_a_query_know_columns_that_its_queue_was_given_since(
+    store, session, monkeypatch
+):
+    monkeypatch.setattr(background, "KNOWN_LOOK_SECONDS", 0.02)
+    queue = with_sidelined(store, 5, retry=None, shovel_interval=None)
+    query = session(tasks="shovel", refreshInterval="0")
+    assert ask(query) == START
+    queue.admin.add_columns(pa.schema([("till", pa.timestamp("us", "UTC"))]))
+    queue.admin.change_settings(expires_at="till", shovel_interval=0.01)
+    look_at_once(query)
+
+    assert ask_for_messages(query) == Offset("reader", 1)
+
+
 def test_a_query_without_tasks_runs_none(store, session):
     job = (with_sidelined(store, 5, retry=None, shovel_interval=0.001).info.id, "shovel")
     query = session()
