@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from queue_core.store import Store
 
-_COUNTED = ("loaded", "deleted", "sidelined", "swept", "shovelled", "waiting", "in_flight")
+_COUNTED = ("loaded", "deleted", "sidelined", "swept", "returned", "waiting", "in_flight")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,10 +36,10 @@ def queue_stats(store: Store) -> dict[str, QueueStats]:
         main, sideline = found[queue, "main"], found[queue, "sideline"]
         stats[queue] = QueueStats(
             # Messages that come back from the sideline are loaded into main once more.
-            published=main["loaded"] - sideline["shovelled"],
+            published=main["loaded"] - sideline["returned"],
             consumed=main["deleted"] + sideline["deleted"],
             sidelined=main["sidelined"] + main["swept"],
-            shovelled=sideline["shovelled"],
+            shovelled=sideline["returned"],
             unconsumed=main["waiting"] + main["in_flight"],
         )
     return stats

@@ -361,6 +361,18 @@ def test_verbs_can_be_called_and_the_statistics_count_them(rig, manage):
     assert (tally.shovelled, tally.unconsumed) == (2, 6)
 
 
+def test_messages_that_went_to_another_queue_stay_published_and_did_not_move_back(rig, manage):
+    queue = rig.orders(3)
+    make_queue(rig.store, "other")
+    queue.sideline(queue.fire("all"))
+    assert queue.shovel(to="other") == 3
+
+    stats = manage({}).stats()
+
+    assert (stats["orders"].published, stats["orders"].shovelled) == (3, 0)
+    assert (stats["other"].published, stats["other"].unconsumed) == (3, 3)
+
+
 def test_a_manager_continues_where_an_earlier_one_was_stopped(rig, manage):
     """Each message is handled once: a stop waits for the micro-batches that are being handled."""
     queue = make_queue(rig.store)
