@@ -265,6 +265,9 @@ class Session:
             return False
         # Until it fires, nothing else looks, and a queue that is paused shows no messages.
         self._queues.refresh_if_due()
+        if all(info.detached_at for info in self._queues.infos):
+            # No more will come.
+            return False
         return not self._linger.is_over(self.figures()["waiting"])
 
     def _fired_before(self, consumer: Consumer, after: int) -> int | None:

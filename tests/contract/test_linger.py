@@ -6,7 +6,7 @@ import pytest
 
 from ignis_source import session
 from ignis_source.offset import Offset
-from queue_core.errors import QueueDeactivated
+from queue_core.errors import QueueDeactivated, SubscriptionDetached
 from queue_core.segments.reader import read_table
 from tests.factories import make_queue, orders
 
@@ -53,6 +53,22 @@ def test_a_query_that_waits_learns_that_its_queue_is_resumed_or_given_up(store, 
 
     queue.admin.deactivate()
     with pytest.raises(QueueDeactivated):
+        ask(query, end)
+
+
+def test_a_query_does_not_wait_for_messages_of_a_log_that_its_queue_has_left(store, session):
+    make_queue(store, log="1 day").load(orders(3))
+    reader = store.subscribe("billing", to="orders", start="earliest")
+    assert reader.browse().num_rows == 3
+    query = session(queues="billing", minMessagesPerTrigger=5, refreshInterval="0")
+    assert ask(query) == START
+
+    reader.admin.detach()
+
+    end = ask(query)
+    assert end != START
+    query.acknowledge(end)
+    with pytest.raises(SubscriptionDetached):
         ask(query, end)
 
 
