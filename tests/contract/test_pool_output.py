@@ -37,7 +37,7 @@ from queue_core.verbs.capacity.bounds import OnFull
 from queue_core.waiting.settled_load import settle_and_load
 from tests.books import audit
 from tests.contract.pools import PATIENCE, eventually
-from tests.factories import make_filled, make_queue, make_staged, numbers_of, orders
+from tests.factories import ORDERS, make_filled, make_queue, make_staged, numbers_of, orders
 
 RESULTS = pa.schema([("number", pa.int64()), ("text", pa.string())])
 
@@ -200,13 +200,10 @@ def test_rows_of_no_message_fail_the_batch(store, queue, results):
     assert results.browse().num_rows == 0
 
 
-def test_rows_of_lost_messages_are_left_out_of_each_segment(store):
-    queue, output = make_filled(store, 4), make_queue(store, "output")
-    ids = queue.fire("all").ids
-    queue.delete(ids[2:3])
-    staged = [*make_staged(output, orders(2)), *make_staged(output, orders(2, 2))]
-
-    lost = settle_and_load(
+def deleted_with_rows(queue, ids, output, staged):
+    """Settle messages with one row each; return the ids of those that are not held any more."""
+    store = queue.store
+    return settle_and_load(
         store.catalog,
         store.storage,
         [queue.info],
@@ -218,8 +215,42 @@ def test_rows_of_lost_messages_are_left_out_of_each_segment(store):
         OnFull(),
     )
 
+
+def test_rows_of_lost_messages_are_left_out_of_each_segment(store):
+    queue, output = make_filled(store, 4), make_queue(store, "output")
+    ids = queue.fire("all").ids
+    queue.delete(ids[2:3])
+    staged = [*make_staged(output, orders(2)), *make_staged(output, orders(2, 2))]
+
+    lost = deleted_with_rows(queue, ids, output, staged)
+
     assert lost.tolist() == ids[2:3].to_pylist()
     assert numbers_of(output.browse()) == [0, 1, 3]
+    audit(store)
+
+
+@pytest.mark.parametrize(
+    ("settings", "total"),
+    [
+        ({"policy": "latest"}, 1.25),
+        ({"policy": "merge(sum(amount))"}, 2.25),
+        ({"dedup": ["number"]}, 2.25),
+    ],
+    ids=["latest", "merge", "dedup"],
+)
+def test_rows_of_lost_messages_are_nothing_to_the_rules_of_the_output_queue(store, settings, total):
+    queue, output = make_filled(store, 2), make_queue(store, "output", key="customer", **settings)
+    ids = queue.fire("all").ids
+    queue.delete(ids[1:])
+    rows = orders(2, 4, customers=1)
+
+    deleted_with_rows(queue, ids, output, make_staged(output, rows))
+
+    found = output.browse().select(ORDERS.names)
+    assert found.to_pylist() == rows.slice(0, 1).to_pylist()
+    # Whoever has the lost message loads its row.
+    output.load(rows.slice(1))
+    assert pc.sum(output.browse().column("amount")).as_py() == total
     audit(store)
 
 

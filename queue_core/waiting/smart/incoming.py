@@ -1,13 +1,15 @@
 """Incoming messages, which a policy or a de-duplication may leave out or change.
 
 A Python caller brings a table, which is staged after the decision which rows are kept. A sink
-brings segments that are already staged. They are read back, and slices do not name rows that are
-left out.
+brings segments that are already staged, possibly without some of their rows. The others are read
+back, and slices do not name rows that are left out.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import reduce
+from operator import or_
 from typing import Protocol
 
 import numpy as np
@@ -95,7 +97,7 @@ class IncomingRows:
 
 
 class IncomingSegments:
-    """The rows of segments that the tasks of a sink have staged; each run has its shard."""
+    """The rows that the runs of staged segments name; each run has its shard."""
 
     def __init__(
         self,
@@ -107,21 +109,24 @@ class IncomingSegments:
         self._queue = queue
         self._storage = storage
         self._staged = staged
+        #: The rows of each segment: those of lost messages may have been left out before.
+        self._rows = [_named(segment) for segment in staged]
         self._schemas = schemas
 
     def __len__(self) -> int:
-        return sum(segment.rows for segment in self._staged)
+        return sum(map(len, self._rows))
 
     @property
     def shards(self) -> Numbers:
         """The shards of the runs."""
-        shards, first = np.zeros(len(self), np.int64), 0
-        for segment in self._staged:
+        shards = [np.empty(0, np.int64)]
+        for segment, named in zip(self._staged, self._rows, strict=True):
+            of_row = np.zeros(segment.rows, np.int64)
             for run in segment.runs:
                 rows = slice(run.start, run.stop) if run.rows is None else run.rows.numbers()
-                shards[first : first + segment.rows][rows] = run.shard or 0
-            first += segment.rows
-        return shards
+                of_row[rows] = run.shard or 0
+            shards.append(of_row[named.numbers()])
+        return np.concatenate(shards)
 
     @property
     def brought(self) -> Sequence[Staged]:
@@ -135,8 +140,8 @@ class IncomingSegments:
             schema=serialize(self._queue.schema),
             schemas=self._schemas,
             tasks=tuple(
-                _scan_task(self._queue, number, segment)
-                for number, segment in enumerate(self._staged)
+                _scan_task(self._queue, number, segment, rows)
+                for number, (segment, rows) in enumerate(zip(self._staged, self._rows, strict=True))
             ),
         )
         return read_table(plan, list(names))
@@ -150,15 +155,22 @@ class IncomingSegments:
             # Without a key, a queue with a policy has one shard.
             return [segment.in_shard(0) for segment in staged]
         narrowed, first = [], 0
-        for segment in self._staged:
-            rows = np.flatnonzero(kept[first : first + segment.rows])
-            first += segment.rows
+        for segment, named in zip(self._staged, self._rows, strict=True):
+            rows = named.numbers()[kept[first : first + len(named)]]
+            first += len(named)
             if len(rows):
                 narrowed.append(segment.narrowed(Rows.of_numbers(rows)))
         return narrowed
 
 
-def _scan_task(queue: QueueInfo, number: int, staged: Staged) -> ScanTask:
+def _named(staged: Staged) -> Rows:
+    """Return the rows of a segment that its runs name."""
+    if staged.messages == staged.rows:
+        return Rows(0, staged.rows)
+    return reduce(or_, (run.rows or Rows(run.start, run.stop) for run in staged.runs))
+
+
+def _scan_task(queue: QueueInfo, number: int, staged: Staged, rows: Rows) -> ScanTask:
     firsts = np.cumsum([0, *(chunk.rows for chunk in staged.chunks)])[:-1].tolist()
     source = SegmentRef(
         segment_id=number,
@@ -169,5 +181,5 @@ def _scan_task(queue: QueueInfo, number: int, staged: Staged) -> ScanTask:
         chunks=tuple(zip(firsts, staged.chunks, strict=True)),
         loaded_at=0,
     )
-    whole = Part(rows=Rows(0, staged.rows), attempts=0, fired_at=None)
-    return ScanTask(queue=queue.name, shard=0, segment=source, parts=(whole,))
+    part = Part(rows=rows, attempts=0, fired_at=None)
+    return ScanTask(queue=queue.name, shard=0, segment=source, parts=(part,))
