@@ -44,6 +44,20 @@ def test_dedup(store, other):
 
 
 @pytest.mark.parametrize(
+    "settings",
+    [{"dedup": ["number"]}, {"policy": "drop_duplicates"}, {"policy": "merge(last(amount))"}],
+)
+def test_rules_that_would_leave_all_rows_out_and_hold_no_longer(store, other, settings):
+    """Nothing is loaded by them, so that no load meets the present settings."""
+    queue = make_queue(store, key="customer", **settings)
+    early = other.queue("orders")
+    early.load(orders(1))
+    queue.admin.change_settings(policy=None, dedup=())
+    assert early.load(orders(1)).null_count == 0
+    assert waiting(queue) == [0, 0]
+
+
+@pytest.mark.parametrize(
     "fresh",
     [{"max_size": 3, "overflow": "fail"}, {"max_bytes": 1, "overflow": "fail"}, {"max_size": 0}],
 )

@@ -215,6 +215,9 @@ class SmartLoad:
         queue, prepared = self._queue, self.prepared
         plan, queued, rewritten = prepared.plan, prepared.queued, prepared.rewritten
         locked = validate(connection, queue, self._shards, prepared.read_set, prepared.known)
+        if not prepared.staged:
+            # Where nothing is loaded, no load notices that others decide by now.
+            queues.hold_settings(connection, queue)
         claim(connection, self._storage, [one.staged for one in rewritten])
         changes = Changes([queue])
         if queued is not None:
