@@ -178,8 +178,8 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "dedupWindow",
-        "How long `dedup` remembers a message. By default, the queue's setting `dedup_window`. A "
-        "new queue gets it as its setting.",
+        "How long `dedup` remembers a message, at most as long as the queue's setting "
+        "`dedup_window`, which is the default. A new queue gets it as its setting.",
         parse_seconds,
     ),
     Option("ttl", "For a new queue: the time after which its messages expire.", parse_seconds),

@@ -128,6 +128,13 @@ def check_queue(info: QueueInfo, options: SinkOptions) -> None:
                 f"{option}={chosen!r}: queue {info.name!r} has {option} = {own!r}, which holds for "
                 "all loads; leave the option out, or change the queue's setting"
             )
+    own_window = info.settings.dedup_window
+    if options.dedup_window is not None and options.dedup_window > own_window:
+        raise BadOption(
+            f"dedupWindow={options.dedup_window:g}: queue {info.name!r} remembers a message for "
+            f"dedup_window = {own_window:g} seconds; leave the option out, or change the queue's "
+            "setting"
+        )
     unlike = info.settings.unlike(options.settings)
     for option, setting in SETTINGS.items():
         given, actual = options.settings.get(setting), getattr(info.settings, setting)

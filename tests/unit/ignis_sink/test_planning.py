@@ -194,6 +194,7 @@ def test_the_options_are_settings_of_the_new_queue_also_for_the_rows_that_create
         ({}, {"room": "on_fire"}, "room='on_fire': queue 'orders' has room = 'on_delete'"),
         ({}, {"categories": "number"}, "categories=.* queue 'orders' has categories"),
         ({}, {"retry": "Retry(attempts=3)"}, "queue 'orders' has retry"),
+        ({}, {"dedupWindow": "1h"}, "queue 'orders' remembers a message for dedup_window = 300"),
     ],
 )
 def test_rows_and_options_that_do_not_fit_an_existing_queue_are_refused(
