@@ -86,7 +86,9 @@ def _routes(
 ) -> dict[str, QueueInfo]:
     """Return the queues as they are now, with those that are new; raises `NoSuchQueue`."""
     with store.catalog.read() as connection:
-        found = queues.find_those(connection, [*specs])
+        there = queues.find_those(connection, [*specs])
+        # The name of a sideline is none of a queue that takes loads.
+        found = {name: queue for name, queue in there.items() if queue.name == name}
         known = [*found] if options.template is None else [*found, options.template]
         model = queues.find_those(connection, known).get(options.template or "")
         missing = [name for name in specs if name not in found]

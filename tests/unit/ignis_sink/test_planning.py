@@ -13,7 +13,14 @@ from ignis_sink.options import SinkOptions
 from ignis_sink.planning import find_target
 from ignis_sink.publishing import open_queue, publish_tasks
 from queue_core import Retry, Store
-from queue_core.errors import Conflict, Invalid, NoSuchQueue, QueueExists, SchemaMismatch
+from queue_core.errors import (
+    BadName,
+    Conflict,
+    Invalid,
+    NoSuchQueue,
+    QueueExists,
+    SchemaMismatch,
+)
 from queue_core.segments.staging_spec import StagingSpec
 from queue_core.values.limits import Limit
 from queue_core.values.model import Run, Staged
@@ -233,3 +240,15 @@ def test_a_row_whose_key_is_null_is_refused(tmp_path):
     target = find_target(options(tmp_path, key="text"), ROWS)
     with pytest.raises(SchemaMismatch, match="key column 'text' is null in 1 rows"):
         stage([pa.record_batch({"number": [1, 2], "text": ["a", None]})], target)
+
+
+def test_a_template_makes_no_queue_of_the_name_of_a_sideline(tmp_path):
+    with Store.open(tmp_path) as store:
+        queue = make_queue(store)
+        chosen = SinkOptions.of({"path": str(tmp_path), "queueColumn": "to", "template": "orders"})
+        table = orders(2).append_column("to", pa.array(["orders", "orders_SIDELINE"]))
+        target = find_target(chosen, from_arrow_schema(table.schema))
+        task = stage(table.to_batches(), target)
+        with pytest.raises(BadName, match="are reserved for sidelines"):
+            publish_tasks(target, [task], chosen, 0, None)
+        assert queue.browse().num_rows == 0
