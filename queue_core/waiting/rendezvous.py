@@ -128,7 +128,7 @@ def meet_once(
             with removed_if_refused(storage, staged):
                 is_new = commit_load(catalog, attempt, timeout)
             faults.point("load.offered")
-            if not batch.rows or line.wait(is_met, first=False):
+            if not staged or line.wait(is_met, first=False):
                 return is_new
     with catalog.read() as connection:
         message = full_message(queue, read_usage(connection, queue), amount_of(staged))

@@ -6,9 +6,12 @@ from types import SimpleNamespace
 import pytest
 
 from queue_core.errors import QueueDeactivated, QueueFull
+from queue_core.values.model import Batch
 from queue_core.verbs.capacity import wait_line
+from queue_core.verbs.capacity.bounds import OnFull
+from queue_core.waiting.publish import publish_once
 from tests.books import audit
-from tests.factories import make_queue, numbers_of, orders
+from tests.factories import make_queue, make_staged, numbers_of, orders
 from tests.waiting import PATIENCE, Caller, standing, until, waits
 
 pytestmark = pytest.mark.each_catalog
@@ -60,6 +63,22 @@ def test_messages_fired_before_the_timeout_stay_fired(store, queue, monkeypatch)
         load.done()
     assert sorted(audit(store).messages) == firing.ids.to_pylist()
     assert queue.delete(firing) == 2
+
+
+@pytest.mark.parametrize("rows", [2, 0], ids=["query", "txnAppId"])
+def test_a_batch_waits_until_its_messages_are_fired(store, queue, rows):
+    """A write that names itself does not say how many rows it has."""
+    where = (store.catalog, store.storage, queue.info, make_staged(queue, orders(2)))
+    batch, patient = Batch("etl", 1, rows), OnFull(timeout=PATIENCE)
+    load = Caller(lambda: publish_once(*where, batch, patient))
+    until(lambda: queue.peek(2).num_rows == 2)
+    time.sleep(0.05)
+    assert load.is_alive()
+
+    assert numbers_of(queue.fire("all").messages) == [0, 1]
+
+    assert load.done()
+    assert not publish_once(*where[:3], make_staged(queue, orders(2)), batch, patient)
 
 
 def test_loads_are_met_one_at_a_time_in_order_of_arrival(store, queue):
