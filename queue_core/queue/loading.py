@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +17,7 @@ from queue_core.errors import BadOption, SchemaMismatch
 from queue_core.queue.opened import OpenedQueue
 from queue_core.segments.buffers import Buffer
 from queue_core.segments.stager import remove_staged
-from queue_core.support.trace_context import TRACEPARENT, sending
+from queue_core.support.trace_context import sending
 from queue_core.values.backoff import check_wait
 from queue_core.values.column_roles import expiring, holding, stamped
 from queue_core.values.durations import Duration, in_seconds
@@ -84,28 +83,24 @@ def load_into_several(
 ) -> dict[str, pa.Array]:
     """Load rows into several queues in one transaction; as `Store.load`."""
     end = None if timeout is None else time.monotonic() + timeout
-    tables: dict[str, Any] = dict(rows)
-    while True:
-        found: dict[str, tuple[QueueInfo, pa.Table]] = {}
-
-        def keep(info: QueueInfo, table: pa.Table) -> pa.Array:
-            found[info.name] = (info, table)  # noqa: B023 - it is called in this round
-            return pa.array([], pa.int64())
-
-        for name, given in tables.items():
-            if isinstance(given, Buffer):
-                raise BadOption(f"rows for queue {name!r}: load a buffer into one queue at a time")
-            load_each(queues_of[name], given, (None, None), keep)
-        left = None if end is None else max(end - time.monotonic(), 0.0)
-        try:
-            loaded = _load_tables(queues_of, found, OnFull(timeout=left))
-        except queues.SettingsChanged:
-            # Rows may be read only once.
-            tables |= {name: table for name, (_, table) in found.items()}
-            for queue in queues_of.values():
-                queue.refresh()
-        else:
-            return {name: loaded.get(name, pa.array([], pa.int64())) for name in rows}
+    tables: dict[str, pa.Table] = {}
+    for name, given in rows.items():
+        if isinstance(given, Buffer):
+            raise BadOption(f"rows for queue {name!r}: load a buffer into one queue at a time")
+        table = _table(queues_of[name], given)
+        if table.num_rows:
+            tables[name] = table
+    with sending(tables) as tables:
+        while True:
+            found = {name: _by_now(queues_of[name], table) for name, table in tables.items()}
+            left = None if end is None else max(end - time.monotonic(), 0.0)
+            try:
+                loaded = _load_tables(queues_of, found, OnFull(timeout=left))
+            except queues.SettingsChanged:
+                for queue in queues_of.values():
+                    queue.refresh()
+            else:
+                return {name: loaded.get(name, pa.array([], pa.int64())) for name in rows}
 
 
 def _load_tables(
@@ -157,28 +152,38 @@ def load_each(
     columns of the queue, and raises `SettingsChanged` if the queue has other settings or columns by
     now. *may_add*: whether a column for *times* may be added.
     """
-    if queue.only is not None:
-        queue.refuse("load")
     if isinstance(rows, Buffer):
         with rows.loading(queue.name) as filled:
             return load_each(queue, filled, times, load, may_add=may_add)
-    _, table = _conformed(queue, _listed(queue, rows))
+    table = _table(queue, rows)
     if table.num_rows == 0:
         return pa.array([], pa.int64())
-    is_traced = TRACEPARENT in table.schema.names
-    with sending(table, queue.name) if is_traced else nullcontext(table) as table:
+    with sending({queue.name: table}) as tables:
+        (table,) = tables.values()
         if times != (None, None):
             table = _with_times(queue, table, *times, may_add=may_add)
         while True:
-            # The columns are read once: another thread may meanwhile find more, or those of before.
-            info = queue.info
-            if not table.schema.equals(info.schema):
-                info, table = _conformed(queue, table)
+            info, table = _by_now(queue, table)
             try:
                 return load(info, table)
             except queues.SettingsChanged:
                 # Another process has given the queue a policy, a bound or another setting.
                 queue.refresh()
+
+
+def _table(queue: OpenedQueue, rows: Any) -> pa.Table:
+    """Return rows, an object or several as a table; raises `BadOption` for a sideline."""
+    if queue.only is not None:
+        queue.refuse("load")
+    _, table = _conformed(queue, _listed(queue, rows))
+    return table
+
+
+def _by_now(queue: OpenedQueue, table: pa.Table) -> tuple[QueueInfo, pa.Table]:
+    """Return the queue as it is known by now, and the table with its columns."""
+    # They are read once: another thread may meanwhile find more, or those of before.
+    info = queue.info
+    return (info, table) if table.schema.equals(info.schema) else _conformed(queue, table)
 
 
 def _conformed(queue: OpenedQueue, rows: Loadable) -> tuple[QueueInfo, pa.Table]:

@@ -10,8 +10,8 @@ from __future__ import annotations
 import functools
 import inspect
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -21,6 +21,7 @@ import pyarrow as pa
 from queue_core.support.import_paths import missing
 
 if TYPE_CHECKING:
+    from opentelemetry.context import Context
     from opentelemetry.metrics import Counter, Histogram, MeterProvider
     from opentelemetry.trace import Link, SpanContext, TracerProvider
 
@@ -46,21 +47,38 @@ class _Instruments(NamedTuple):
 
 
 @contextmanager
-def sending(rows: pa.Table, queue: str) -> Iterator[pa.Table]:
-    """Give the load of rows a span; yield them with it in place of nulls, if it is recorded."""
-    try:
-        from opentelemetry import trace
-        from opentelemetry.metrics import get_meter_provider
-    except ModuleNotFoundError:
-        yield rows
-        return
+def sending(tables: Mapping[str, pa.Table]) -> Iterator[dict[str, pa.Table]]:
+    """
+    Give the load of rows a span for each of their queues; yield them by queues.
+
+    The span is in place of nulls, if it is recorded. Other rows have no span.
+    """
+    sent = dict(tables)
+    traced = [queue for queue, rows in sent.items() if TRACEPARENT in rows.schema.names]
+    with ExitStack() as stack:
+        if traced:
+            with suppress(ModuleNotFoundError):
+                from opentelemetry.context import get_current
+
+                caller = get_current()
+                for queue in traced:
+                    sent[queue] = stack.enter_context(_sending(sent[queue], queue, caller))
+        yield sent
+
+
+@contextmanager
+def _sending(rows: pa.Table, queue: str, caller: Context) -> Iterator[pa.Table]:
+    """Do so for one queue; *caller* is what the span is a part of."""
+    from opentelemetry import trace
+    from opentelemetry.metrics import get_meter_provider
+
     attributes = _attributes("send", queue) | {"messaging.batch.message_count": rows.num_rows}
     tracer = trace.get_tracer_provider().get_tracer("ignis", version("ignis-queue"))
     sent = _instruments(get_meter_provider()).sent
     kept = _attributes("send", queue)
-    outer = _current()
+    outer = _current(caller)
     with tracer.start_as_current_span(
-        f"send {queue}", kind=trace.SpanKind.PRODUCER, attributes=attributes
+        f"send {queue}", context=caller, kind=trace.SpanKind.PRODUCER, attributes=attributes
     ) as span:
         try:
             # Without a provider, the span of the caller stays the producer's.
@@ -73,12 +91,12 @@ def sending(rows: pa.Table, queue: str) -> Iterator[pa.Table]:
             sent.add(rows.num_rows, kept)
 
 
-def _current() -> str | None:
-    """Return the current span as a text; None if there is none."""
+def _current(context: Context | None = None) -> str | None:
+    """Return the span of a context, by default the current one, as a text; None without one."""
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
     carrier: dict[str, str] = {}
-    TraceContextTextMapPropagator().inject(carrier)
+    TraceContextTextMapPropagator().inject(carrier, context)
     return carrier.get("traceparent")
 
 

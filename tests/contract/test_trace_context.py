@@ -13,7 +13,9 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind, StatusCode
 
 from queue_core import ConsumerPool, Later, batch_handler, traced_handler
+from queue_core.catalog.queues import SettingsChanged
 from queue_core.errors import QueueFull
+from queue_core.waiting.several import LoadIntoSeveral
 
 SCHEMA = pa.schema([("number", pa.int64()), ("_traceparent", pa.string())])
 OTHER = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -254,3 +256,41 @@ def test_a_load_that_fails_is_an_error(store, everywhere, spans):
     (span,) = spans.get_finished_spans()
     assert span.attributes["error.type"] == "QueueFull"
     assert points(everywhere)["messaging.client.sent.messages", "QueueFull", "full"].value == 2
+
+
+def test_a_load_into_several_queues_has_one_span_for_each(
+    store, queue, everywhere, provider, spans, monkeypatch
+):
+    others = store.create_queue("others", SCHEMA)
+    run, tries = LoadIntoSeveral.run, []
+
+    def changed_meanwhile(load):
+        tries.append(load)
+        if len(tries) == 1:
+            raise SettingsChanged
+        return run(load)
+
+    monkeypatch.setattr(LoadIntoSeveral, "run", changed_meanwhile)
+    with provider.get_tracer("test").start_as_current_span("produce") as producer:
+        store.load({"jobs": [{"number": 1}], "others": [{"number": 2}, {"number": 3}]})
+
+    found = {span.name: span for span in spans.get_finished_spans()}
+    made = points(everywhere)
+    assert len(spans.get_finished_spans()) == len(found) == 3
+    for loaded, count in ((queue, 1), (others, 2)):
+        sent = found[f"send {loaded.name}"]
+        assert sent.parent.span_id == producer.get_span_context().span_id
+        (text,) = set(loaded.peek(9).column("_traceparent").to_pylist())
+        assert text.split("-")[2] == f"{sent.context.span_id:016x}"
+        assert made["messaging.client.sent.messages", None, loaded.name].value == count
+
+
+def test_a_load_into_several_queues_that_fails_is_an_error_of_each(store, queue, everywhere, spans):
+    store.create_queue("full", SCHEMA, max_size=1, overflow="fail")
+    with pytest.raises(QueueFull):
+        store.load({"jobs": [{"number": 1}], "full": [{"number": 2}, {"number": 3}]})
+
+    errors = [span.attributes["error.type"] for span in spans.get_finished_spans()]
+    assert errors == ["QueueFull", "QueueFull"]
+    counts = {key[1:]: point.value for key, point in points(everywhere).items()}
+    assert counts == {("QueueFull", "jobs"): 1, ("QueueFull", "full"): 2}
