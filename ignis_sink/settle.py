@@ -38,9 +38,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-#: The last calls, by the catalog and the name of the breaker: Spark commits many batches in one
-#: process, and each time with another writer.
-_windows: dict[tuple[str, str], Window] = {}
+#: The last calls, by the catalog, the name of the breaker, and its share and number of calls: Spark
+#: commits many batches in one process, and each time with another writer.
+_windows: dict[tuple[str, str, float, int], Window] = {}
 
 _TYPES = {
     "_message_id": ("bigint",),
@@ -193,7 +193,8 @@ def _report(options: SinkOptions, tasks: list[SettleMessage]) -> None:
     shared = SharedBreaker(catalog, replace(breaker, check=None), name, 0.0)
     state, _ = shared.look(consumer, may_probe=False)
     tally = Tally.sum(task.tally for task in tasks if task.tally is not None)
-    window = _windows.setdefault((catalog.url, name), Window(breaker))
+    key = (catalog.url, name, breaker.share, breaker.of)
+    window = _windows.setdefault(key, Window(breaker))
     if state.stops:
         window.clear()
         if state.state == PROBING:

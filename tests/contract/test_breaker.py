@@ -3,9 +3,13 @@
 import threading
 import time
 from collections import Counter
+from dataclasses import replace
 
+import pyarrow as pa
 import pytest
 
+from ignis_sink.options import SinkOptions
+from ignis_sink.settle import SettleBatchWriter
 from queue_core import Breaker, ConsumerPool, Predicate, batch_handler
 from queue_core.catalog.records.breakers import SharedBreaker
 from queue_core.errors import BadOption
@@ -298,3 +302,17 @@ def test_a_pool_that_ends_leaves_the_probe_to_others(store):
     pool.stop()
 
     assert store.view("breakers").column("state").to_pylist() == ["open"]
+
+
+def test_a_query_that_starts_again_in_its_process_has_the_numbers_of_its_own_breaker(store, queue):
+    queue.load(orders(2))
+    address = {"catalog": store.address.catalog, "storage": store.address.storage}
+    options = SinkOptions.of({**address, "queue": "orders", "mode": "settle"})
+
+    for breaker, states in ((Breaker(of=20), []), (Breaker(of=1), ["open"])):
+        (failed,) = queue.fire(1).ids.to_pylist()
+        outcome = {"outcome": "sideline", "kind": "exception", "reason": "503"}
+        rows = pa.RecordBatch.from_pylist([{"_message_id": failed, **outcome}])
+        writer = SettleBatchWriter(replace(options, breaker=breaker))
+        writer.commit([writer.write(iter([rows]))])
+        assert store.view("breakers").column("state").to_pylist() == states
