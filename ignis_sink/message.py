@@ -166,6 +166,8 @@ class SettleMessage(WriterCommitMessage):
     output: StagedOutput | None = None
     #: How long the calls took: values of the column `TOOK`.
     took: tuple[str, ...] = ()
+    #: The target of the rows, if the handler may return some.
+    target: Target | None = None
 
 
 def current_query() -> str | None:

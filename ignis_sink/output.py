@@ -78,9 +78,14 @@ def settle_tasks(
     consumer: Consumer | None,
     batch: Batch | None,
     outputs: Sequence[StagedOutput],
+    spec: StagingSpec,
 ) -> int:
-    """Settle, and load the rows in the same transaction; return how many messages were held."""
-    from ignis_sink.publishing import in_turn
+    """
+    Settle, and load the rows in the same transaction; return how many messages were held.
+
+    *spec*: how the rows were staged. Raises `Conflict` for a queue of another shape.
+    """
+    from ignis_sink.publishing import check_shape, in_turn
     from queue_core.catalog.identity.handle import known_store
     from queue_core.catalog.queues import SettingsChanged, find_magazine
     from queue_core.verbs.capacity.bounds import OnFull
@@ -93,6 +98,7 @@ def settle_tasks(
     while True:
         with store.catalog.read() as connection:
             output, _ = find_magazine(connection, options.output)
+        check_shape(store, output, spec)
         staged = in_turn([task.staged for task in outputs], turn, output.shards)
         rows = StagedOutput(tuple(staged), ids)
         try:

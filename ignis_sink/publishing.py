@@ -104,7 +104,7 @@ def _routes(
             store.catalog, name, spec.schema, spec.shards, spec.key, given, exist_ok=True
         )
     for name, queue in found.items():
-        _check_shape(store, queue, specs[name])
+        check_shape(store, queue, specs[name])
     return found
 
 
@@ -136,7 +136,7 @@ def open_queue(
         queue = store.catalog.write(
             lambda connection: queue_changes.add_columns(connection, queue, spec.schema), grows=True
         )
-    _check_shape(store, queue, spec)
+    check_shape(store, queue, spec)
     return store, queue
 
 
@@ -160,7 +160,7 @@ def _create(spec: StagingSpec, options: SinkOptions, *, with_store: bool) -> Que
     )
 
 
-def _check_shape(store: StoreHandle, queue: QueueInfo, spec: StagingSpec) -> None:
+def check_shape(store: StoreHandle, queue: QueueInfo, spec: StagingSpec) -> None:
     """Check that staged rows have the queue's schema and are in the shards of their keys."""
     schema = queue.schema
     if queue.schema_version != spec.schema_version:

@@ -170,7 +170,7 @@ def gather(
     settlement = Settlement.merge(settlements())
     faults.point("sink.staged")
     why = next(iter(refused), None)
-    return SettleMessage(settlement, current_query(), why, tally, output, tuple(took))
+    return SettleMessage(settlement, current_query(), why, tally, output, tuple(took), target)
 
 
 def _rows_in(batches: Iterable[pa.RecordBatch], kept: list[pa.RecordBatch]) -> Iterator[bytes]:
@@ -228,7 +228,9 @@ def apply(options: SinkOptions, tasks: list[SettleMessage], batch: tuple[str, in
     if outputs:
         from ignis_sink.output import settle_tasks
 
-        settled = settle_tasks(options, queues, settlement, consumer, known, outputs)
+        target = tasks[0].target
+        assert target is not None, "tasks have staged rows for it"
+        settled = settle_tasks(options, queues, settlement, consumer, known, outputs, target.spec)
     else:
         settled = settle(store.catalog, queues, settlement, consumer, known, options.retry)
     if settled:

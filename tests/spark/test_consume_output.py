@@ -87,19 +87,51 @@ def test_rows_of_messages_that_others_have_got_are_left_out(tmp_path, settings):
     options = SinkOptions.of(
         {"path": str(tmp_path / "store"), "queue": "cases", "mode": "settle", "output": "results"}
     )
-    staged = stage_output([packed(OutputRows(range(9), rows), ids)], find_output(options))
+    target = find_output(options)
+    staged = stage_output([packed(OutputRows(range(9), rows), ids)], target)
     assert isinstance(staged, StagedOutput)
     # A sweep and another consumer were faster.
     queue.reload(ids.take([1, 4, 8]).to_pylist())
     settlement = Settlement(deleted=IdSet.of(ids))
 
-    done = settle_tasks(options, [queue.info], settlement, firing.ticket.consumer, None, [staged])
+    how = (options, [queue.info], settlement, firing.ticket.consumer, None)
+    done = settle_tasks(*how, [staged], target.spec)
 
     assert done == 6
     left = {numbers_of(messages)[place] for place in (1, 4, 8)}
     assert set(numbers_of(results.browse())) == set(range(9)) - left
     assert set(numbers_of(queue.browse())) == left
     assert queue.store.admin.fsck().to_pylist() == []
+
+
+def test_rows_are_not_loaded_into_a_queue_that_was_made_anew_with_other_columns(tmp_path):
+    from ignis_sink.options import SinkOptions
+    from ignis_sink.output import find_output
+    from ignis_sink.settle import apply, gather
+    from queue_core.errors import Conflict
+    from queue_core.handling.output import OUTPUT, OutputRows, packed
+
+    queue = make_cases(tmp_path, "one")
+    store = queue.store
+    results = store.create_queue("results", RESULTS)
+    firing = queue.fire(1)
+    ids = firing.ids.combine_chunks()
+    rows = packed(
+        OutputRows(range(1), pa.table({"number": [1], "text": ["x"]}, schema=RESULTS)), ids
+    )
+    options = SinkOptions.of(
+        {"path": str(tmp_path / "store"), "queue": "cases", "mode": "settle", "output": "results"}
+    )
+    outcomes = pa.record_batch({"_message_id": ids, "outcome": ["delete"], OUTPUT: [rows]})
+    task = gather([outcomes], None, find_output(options))
+    results.admin.deactivate()
+    results.admin.drop()
+    others = store.create_queue("results", pa.schema([("text", pa.string())]))
+
+    with pytest.raises(Conflict, match="queue 'results' was created or changed by another process"):
+        apply(options, [task], None)
+    assert others.browse().num_rows == 0
+    assert queue.delete(firing) == 1
 
 
 @pytest.mark.parametrize(
