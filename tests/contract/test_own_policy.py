@@ -66,6 +66,20 @@ def test_messages_are_compared_without_a_key_in_one_shard(store: Store) -> None:
     audit(store)
 
 
+def test_a_message_is_deleted_between_others_that_take_values_over(store: Store) -> None:
+    queue = make_queue(store, key="customer")
+    load(queue, ("ada", 1), ("bob", 2), ("cy", 3))
+
+    def add_or_cancel(new: dict, queued: dict) -> object:
+        if new["amount"] == 0:
+            return Decision.IGNORE_AND_DELETE
+        return Decision.IGNORE, {"amount": queued["amount"] + new["amount"]}
+
+    load(queue, ("ada", 10), ("bob", 0), ("cy", 30), policy=add_or_cancel)
+    assert amounts(queue) == [("ada", 11), ("cy", 33)]
+    audit(store)
+
+
 def test_a_message_in_flight_cannot_take_values_over(store: Store) -> None:
     queue = make_queue(store, shards=1)
     load(queue, ("ada", 1))

@@ -33,7 +33,7 @@ from queue_core.segments.key_bytes import key_bytes
 from queue_core.segments.rewriter import Repacked
 from queue_core.segments.stager import remove_refused, remove_staged
 from queue_core.segments.storage import Storage
-from queue_core.values.ids import ids_from
+from queue_core.values.ids import IdSet, ids_from
 from queue_core.values.model import Batch, Magazine, QueueInfo, Slice, Staged, State
 from queue_core.values.rows import Rows
 from queue_core.verbs.capacity.bounds import CapacityExceeded, OnFull
@@ -321,8 +321,8 @@ def apply_result(
 ) -> None:
     """Delete and overwrite queued messages; *locked* are the slices from `validate`."""
     waiting = [piece for piece in locked if piece.state is State.LOADED]
-    _move_to_new_segments(connection, queue, rewritten, waiting, changes)
     deleted = queued.rows_of(result.deleted)
+    _move_to_new_segments(connection, queue, rewritten, waiting, deleted, changes)
     for piece in locked:
         changes.remove(piece, piece.rows & deleted.rows(piece.segment_id), "replaced")
 
@@ -332,9 +332,10 @@ def _move_to_new_segments(
     queue: QueueInfo,
     rewritten: Sequence[Rewritten],
     waiting: Sequence[Slice],
+    deleted: IdSet,
     changes: Changes,
 ) -> None:
-    """Let slices name messages in their new segments, if the messages still wait."""
+    """Let slices name messages in their new segments, if the messages still wait and stay."""
     for one in rewritten:
         segment_id, _ = segments.publish(connection, queue.id, one.staged)
         ids, rows = [], []
@@ -344,7 +345,8 @@ def _move_to_new_segments(
             for piece in waiting:
                 if piece.segment_id != source.segment_id:
                     continue
-                common = piece.rows & source.rows
+                # A message that is deleted may be between two that are rewritten.
+                common = (piece.rows & source.rows) - deleted.rows(piece.segment_id)
                 if not common:
                     continue
                 at = np.flatnonzero(np.isin(old, common.numbers(), assume_unique=True))
