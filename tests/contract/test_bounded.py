@@ -306,6 +306,19 @@ def test_a_batch_that_another_process_has_loaded_leaves_the_line(store, policy):
     assert standing(store) == []
 
 
+def test_a_load_that_adds_nothing_does_not_wait_in_line(store):
+    queue = make_filled(store, 1, max_size=1, dedup=["number"])
+    caller = Caller(lambda: queue.load(orders(1, 1)))
+    waits(store, 1)
+
+    assert queue.load(orders(1), timeout=0).null_count == 1
+    empty = make_batch([], 1)
+    assert publish_once(store.catalog, store.storage, queue.info, [], empty, OnFull(timeout=0))
+
+    queue.delete(queue.fire())
+    caller.done()
+
+
 def test_no_load_overtakes_waiting_ones_even_if_it_would_fit(store):
     queue = make_filled(store, 2, max_size=3)
     large = Caller(lambda: queue.load(orders(3, 2)))

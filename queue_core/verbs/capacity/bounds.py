@@ -73,7 +73,8 @@ def check_capacity(
     in `OnFull`. Returns how much of a ring has to be evicted for the load, if any. Raises
     `CapacityExceeded` and `QueueDeactivated`.
     """
-    if not queue.settings.is_bounded:
+    if not queue.settings.is_bounded or not staged:
+        # What adds nothing takes no room from those in line.
         return None
     named_locks.lock_room(connection, queue.id)
     usage = read_usage(connection, queue)
