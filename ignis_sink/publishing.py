@@ -19,6 +19,7 @@ from queue_core.values.model import Batch, QueueInfo, Staged
 from queue_core.values.names import listed
 from queue_core.values.schema import deserialize
 from queue_core.verbs.capacity.bounds import OnFull
+from queue_core.verbs.quarantine import quarantining
 from queue_core.waiting import publish as blocking
 from queue_core.waiting.several import LoadIntoSeveral, Routed
 from queue_core.waiting.smart.decide import LoadPolicy
@@ -74,7 +75,8 @@ def _publish_routed(
             load = LoadIntoSeveral(
                 catalog, storage, loads, on_full, batch, by_queue=options.txn is not None
             )
-            loaded = load.run()
+            with quarantining(catalog, storage):
+                loaded = load.run()
         except queues.SettingsChanged:
             continue
         _report(store, staged, loaded or (), options, batch)
@@ -194,7 +196,8 @@ def publish(
         try:
             if policy is not None:
                 smart = of_staged(catalog, storage, info, policy, staged)
-                is_new = smart.run(on_full, batch) is not None
+                with quarantining(catalog, storage):
+                    is_new = smart.run(on_full, batch) is not None
             elif batch is not None:
                 is_new = blocking.publish_once(catalog, storage, info, staged, batch, on_full)
             else:

@@ -134,8 +134,8 @@ class QueueInTransaction(Settling):
             QueueDeactivated: The queue was deactivated.
             NoSuchQueue: The queue was dropped.
             Conflict: Another transaction was in the way: roll yours back, and run it again.
-            DamagedSegment: A queued message that a policy needs cannot be read. It is quarantined;
-                load again.
+            DamagedSegment: A queued message that a policy needs cannot be read. The next load
+                without your transaction quarantines it.
         """
         return load_each(self._queue, rows, (ttl, hold), partial(self._load, policy), may_add=False)
 

@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select, update
 
+from ignis_sink.options import SinkOptions
+from ignis_sink.publishing import publish
 from queue_core import Queue
 from queue_core.catalog.tables import segments
 from queue_core.errors import DamagedSegment, StorageUnavailable
@@ -18,7 +20,7 @@ from queue_core.watching.present import FiguresReader
 from queue_core.watching.problems import of_queue
 from tests.books import audit
 from tests.dump import dump
-from tests.factories import make_queue, numbers_of, orders, planned, seen
+from tests.factories import make_queue, make_staged, numbers_of, orders, planned, seen
 from tests.storages import EVERYWHERE, Files
 
 pytestmark = pytest.mark.spoiled
@@ -133,6 +135,18 @@ def test_several_spoiled_segments_are_found_one_after_the_other(store, queue):
             queue.fire("all")
 
     assert numbers_of(queue.fire("all").messages) == list(range(1000, 2000))
+
+
+def test_a_write_of_spark_sets_apart_what_its_policy_cannot_read(store, queue):
+    queue.admin.change_settings(policy="drop_duplicates(number)")
+    spoil(file_of(store, 0), "missing")
+    options = SinkOptions.of({"path": "unused", "queue": "orders"})
+
+    with pytest.raises(DamagedSegment):
+        publish(store, queue.info, make_staged(queue, orders(2, 2999)), options, None)
+    publish(store, queue.info, make_staged(queue, orders(2, 2999)), options, None)
+
+    assert numbers_of(queue.fire("all").messages) == list(range(1000, 3001))
 
 
 def test_what_was_in_flight_already_is_set_apart_too_and_counted_right(store, queue):
