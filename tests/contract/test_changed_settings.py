@@ -11,6 +11,8 @@ from ignis_sink.planning import find_target
 from ignis_sink.publishing import in_turn, publish
 from queue_core import Store
 from queue_core.errors import BadOption, QueueFull
+from queue_core.segments import stager
+from tests.books import leftover_files
 from tests.contract.pools import PATIENCE, eventually
 from tests.factories import make_filled, make_queue, numbers_of, orders
 
@@ -118,6 +120,15 @@ def test_a_sink_that_has_staged_its_rows(store, other):
 
     publish(store, early.info, in_turn([task.staged["orders"]], 0, 1), options, None)
     assert len(waiting(queue)) == 10
+
+
+def test_a_load_that_decides_again_by_other_settings_leaves_no_file(store, other, monkeypatch):
+    monkeypatch.setattr(stager, "INLINE_BYTES", 0)
+    queue = make_queue(store, key="customer", policy="latest")
+    early = other.queue("orders")
+    queue.admin.change_settings(policy="drop_duplicates")
+    assert early.load(orders(20)).null_count == 0
+    assert leftover_files(store) == set()
 
 
 def test_a_load_cannot_choose_another_policy_than_the_queues(store):

@@ -18,7 +18,7 @@ from queue_core.verbs.quarantine import quarantine
 from queue_core.watching import readings
 from queue_core.watching.present import FiguresReader
 from queue_core.watching.problems import of_queue
-from tests.books import audit
+from tests.books import audit, leftover_files
 from tests.dump import dump
 from tests.factories import make_queue, make_staged, numbers_of, orders, planned, seen
 from tests.storages import EVERYWHERE, Files
@@ -144,6 +144,7 @@ def test_a_write_of_spark_sets_apart_what_its_policy_cannot_read(store, queue):
 
     with pytest.raises(DamagedSegment):
         publish(store, queue.info, make_staged(queue, orders(2, 2999)), options, None)
+    assert leftover_files(store) == set()
     publish(store, queue.info, make_staged(queue, orders(2, 2999)), options, None)
 
     assert numbers_of(queue.fire("all").messages) == list(range(1000, 3001))

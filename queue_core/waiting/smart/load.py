@@ -137,13 +137,16 @@ class SmartLoad:
         *first* does something else in the same transaction, before the load. Returns None if the
         *batch* was loaded before. Raises as `publish` does, and `DamagedSegment`.
         """
-        self._prepare()
-        catalog, uri, staged = self._catalog, self._storage.uri, self.prepared.staged
-        admission = Admission(catalog, uri, self._queue, staged, when_full)
+        catalog, uri = self._catalog, self._storage.uri
         try:
+            self._prepare()
+            admission = Admission(catalog, uri, self._queue, self.prepared.staged, when_full)
             ids = admission.run(lambda waiter: self._try(batch, waiter, when_full, first))
         except IgnisError as error:
             self.refuse(error)
+            raise
+        except queues.SettingsChanged:
+            self._discard()
             raise
         if ids is None:
             self._discard()
