@@ -96,7 +96,10 @@ def _trial(request: FireRequest, among: int, busy: bool) -> SuspectPart:
     """Return the firing of suspects that were lost among so many: of half of them at most."""
     half = max(among // 2, 1)
     most = half if request.max_messages is None else min(request.max_messages, half)
-    trial = replace(request, rules=(*request.rules, *suspects.lost_among(among)), max_messages=most)
+    rules = (*request.rules, *suspects.lost_among(among))
+    # What a log still has was never lost.
+    terms = replace(request.terms, logged=False)
+    trial = replace(request, rules=rules, terms=terms, max_messages=most)
     return SuspectPart(trial, wider=_among_all(request, among), waits=busy)
 
 

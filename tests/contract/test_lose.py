@@ -63,6 +63,24 @@ def test_suspects_are_fired_apart_and_half_of_them_at_a_time(store):
     assert fire(queue, consumer) == [8, 9]
 
 
+def test_suspects_of_a_subscription_are_fired_without_messages_of_its_log(store):
+    topic = make_queue(store, log="7 days")
+    reader = store.subscribe("billing", to="orders")
+    topic.load(orders(8))
+    fire(reader, start(store), 8)
+    consumer = start(store)
+    for expected in ([0, 1, 2], [3, 4, 5]):
+        firing = reader.fire(3, consumer=consumer)
+        assert numbers_of(firing.messages) == expected
+        reader.delete(firing)
+    topic.load(orders(5, 8))
+
+    firing = reader.fire(3, consumer=consumer)
+    assert numbers_of(firing.messages) == [6, 7]
+    reader.delete(firing)
+    assert fire(reader, consumer, 3) == [8, 9, 10]
+
+
 def test_a_consumer_takes_suspects_only_with_empty_hands(store):
     queue = make_queue(store)
     queue.load(orders(3))
