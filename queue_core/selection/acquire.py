@@ -269,7 +269,10 @@ def _take(
             lacking[key] = min(rest, behind)
     most = most_slices(request, len(wanted))
     for key, pieces in intake.behind(connection, backlog, lacking, most).items():
-        chosen.setdefault(key, []).extend((piece, piece.rows) for piece in pieces)
+        taken = chosen.setdefault(key, [])
+        # Of its own, others may come after so many slices, and before those of the log.
+        left = max(most - len(taken), 0)
+        taken += ((piece, piece.rows) for piece in pieces[:left])
     return chosen
 
 

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from sqlalchemy import select
 
@@ -14,6 +15,7 @@ from queue_core.catalog.slices import amounts
 from queue_core.catalog.tables import log_slices
 from queue_core.errors import BadName, BadOption, DamagedSegment, NoSuchQueue, QueueExists
 from queue_core.queue import creating
+from queue_core.selection import quotas
 from queue_core.selection.demand import Demand
 from queue_core.support import faults
 from queue_core.values.model import Magazine, State
@@ -76,6 +78,26 @@ def test_what_was_taken_in_comes_before_what_is_in_the_log(store, topic):
     assert numbers_of(reader.fire(12).messages) == [*range(5), *range(5, 12)]
     assert drained(reader) == list(range(12, 20))
     audit(store)
+
+
+@pytest.mark.parametrize("limit", ["all", 1000])
+def test_what_was_taken_in_comes_first_in_however_many_slices(store, topic, monkeypatch, limit):
+    most = 3
+    monkeypatch.setattr(quotas, "MAX_SLICES", most)
+    reader = store.subscribe("billing", to="orders")
+    for number in range(5):
+        topic.load(orders(2, 2 * number))
+    assert reader.browse().num_rows == 10
+    for number in range(5, 8):
+        topic.load(orders(2, 2 * number))
+    fired = []
+
+    while firing := reader.fire(limit):
+        assert store.view("slices").filter(pc.field("state") == "fired").num_rows <= most
+        fired += numbers_of(firing.messages)
+        reader.delete(firing)
+
+    assert fired == list(range(16))
 
 
 def test_rows_of_a_segment_that_are_far_apart_stay_in_order(store):
