@@ -228,7 +228,7 @@ def _take_by_weight(
     waiting = sum(shard.waiting for shard in backlog.values())
     if backlog and _count(chosen) < min(limit, max(waiting, 1)):
         # Some may not be fired, or not yet, or the counters were wrong: see what there really is.
-        found = take_shares(connection, request, dict.fromkeys(backlog, limit), lock)
+        found = _take(connection, request, backlog, dict.fromkeys(backlog, limit), lock)
         chosen = _first(request, found, limit)
     return chosen
 

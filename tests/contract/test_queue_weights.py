@@ -141,6 +141,18 @@ def test_messages_that_cannot_be_fired_hold_up_no_other_queue(store, session):
     assert reader.batches(3, 10) == {"other": 30}
 
 
+def test_a_message_that_cannot_be_fired_does_not_hide_those_of_a_log(store, session):
+    topic = make_queue(store, "topic", log="7 days")
+    late = store.subscribe("late", to="topic", weight=3, max_deliveries=1)
+    topic.load(orders(1))
+    late.reload(late.fire(1))
+    topic.load(orders(8, 1))
+    queues(store, 4, other=1)
+    reader = Reader(session, "late", "other")
+
+    assert reader.batch(100) == {"late": 8, "other": 4}
+
+
 def test_messages_behind_the_end_of_a_run_hold_up_no_other_queue(store, session):
     queues(store, 100, ahead=1000, other=1)
     reader = Reader(session, "ahead", "other")
