@@ -279,7 +279,7 @@ class QueueAdmin:
         Raises:
             BadOption: The queue is not detached, the log is gone, or *start* cannot be understood.
             NoSuchQueue: The queue was dropped.
-            QueueDeactivated: The queue whose log it reads is deactivated.
+            QueueDeactivated: The subscription, or the queue whose log it reads, is deactivated.
         """
         queue = self._queue
         with queue.catalog.read() as connection:

@@ -238,6 +238,17 @@ def test_an_attached_one_goes_on_where_the_log_lets_it(store):
     in_order(store)
 
 
+def test_a_deactivated_one_is_not_attached(store, topic):
+    """The log would be kept for it until it is dropped."""
+    reader = store.subscribe("billing", to="orders")
+    topic.load(orders(3))
+    reader.admin.deactivate()
+    with pytest.raises(QueueDeactivated, match="'billing' was deactivated"):
+        reader.admin.attach()
+    assert topic.admin.trim() == 3
+    in_order(store)
+
+
 def test_a_log_that_has_ended_is_not_read_again(store, topic):
     reader = store.subscribe("billing", to="orders")
     reader.admin.detach()
