@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, Row, func, select
@@ -37,11 +37,12 @@ def find(connection: Connection, queue: QueueInfo, to: int | str) -> Row[Any] | 
     return found[to]
 
 
-def ended(connection: Connection, queue_id: int) -> list[int]:
-    """Return the snapshots of subscriptions to a queue whose time is over."""
-    over = queues.c.ends_at.between(1, dialect.now())
-    query = select(queues.c.id).where(queues.c.root_id == queue_id, queues.c.snapshot_of != 0, over)
-    return list(connection.scalars(query))
+def ended(connection: Connection, queue_ids: Collection[int]) -> dict[int, int]:
+    """Return the snapshots whose time is over, each with the one of some queues that it reads."""
+    over = (queues.c.snapshot_of != 0, queues.c.ends_at.between(1, dialect.now()))
+    query = select(queues.c.id, queues.c.root_id)
+    found = connection.execute(query.where(dialect.one_of(queues.c.root_id, queue_ids), *over))
+    return {row.id: row.root_id for row in found}
 
 
 def attach(connection: Connection, queue_id: int, detached_at: int = 0) -> None:

@@ -241,8 +241,6 @@ class QueueAdmin:
         """
         queue = self._queue
         info = queue.follow()
-        if info.settings.log is None:
-            return 0
         stop_late(queue.catalog, info)
         return trim(queue.catalog, info)
 

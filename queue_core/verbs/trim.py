@@ -40,7 +40,7 @@ def trim(catalog: Catalog, queue: QueueInfo) -> int:
     """
     clock.check(catalog)
     with catalog.read() as connection:
-        over = snapshots.ended(connection, queue.id)
+        over = [*snapshots.ended(connection, [queue.id])]
     try:
         if over:
             transact(catalog, "trim", partial(_end, snapshot_ids=over))
@@ -50,6 +50,8 @@ def trim(catalog: Catalog, queue: QueueInfo) -> int:
             "catalog or an operator may remove them. Run trim in such a process, too",
             queue.name,
         )
+    if queue.settings.log is None:
+        return 0
     return Rounds(catalog, "trim").repeat(partial(_trim, queue=queue))
 
 

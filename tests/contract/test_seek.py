@@ -352,6 +352,19 @@ def test_the_trim_task_finds_a_snapshot_that_has_ended(store, topic, reader):
     assert trim.with_work(store.catalog, [topic.info]) == []
 
 
+def test_a_snapshot_of_a_clone_ends_although_there_is_no_log(store):
+    queue = make_queue(store)
+    load(queue, 0, 10)
+    copy = queue.clone("orders_test")
+    copy.admin.snapshot("short", keep=0)
+    assert trim.with_work(store.catalog, [queue.info, copy.info]) == [queue.info]
+
+    assert queue.admin.trim() == 0
+    assert copy.admin.snapshots().num_rows == 0
+    assert trim.with_work(store.catalog, [queue.info, copy.info]) == []
+    in_order(store)
+
+
 def test_compacted_messages_come_back_with_their_ids(store):
     topic = make_queue(store, log="7 days")
     reader = store.subscribe("billing", to="orders")

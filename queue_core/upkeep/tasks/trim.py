@@ -20,23 +20,24 @@ from queue_core.verbs.trim import trim
 
 def run(context: TaskContext, queue: QueueInfo) -> int:
     """Return how many messages were removed from the log."""
-    if queue.settings.log is None:
-        return 0
     stop_late(context.catalog, queue)
     return trim(context.catalog, queue)
 
 
 def with_work(catalog: Catalog, some: Sequence[QueueInfo]) -> list[QueueInfo]:
-    """Return the queues whose logs have too much, or readers that are too late."""
-    logged = [queue for queue in some if queue.settings.log is not None]
-    if not logged:
-        return []
-    clock.check(catalog)
+    """Return the queues with ended snapshots, too large logs, or readers that are too late."""
+    logged = {queue.id for queue in some if queue.settings.log is not None}
+    if logged:
+        clock.check(catalog)
     with catalog.read() as connection:
+        over = snapshots.ended(connection, [queue.id for queue in some]).values()
         return [
             queue
-            for queue in logged
-            if snapshots.ended(connection, queue.id)
-            or lags.late(connection, queue.id)
-            or logs.find_old(connection, queue.id, queue.settings.log_limits, 1).upto
+            for queue in some
+            if queue.id in over
+            or (queue.id in logged and lags.late(connection, queue.id))
+            or (
+                queue.id in logged
+                and logs.find_old(connection, queue.id, queue.settings.log_limits, 1).upto
+            )
         ]
