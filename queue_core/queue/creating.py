@@ -153,8 +153,9 @@ def clone(catalog: Catalog, queue: QueueInfo, to: str, *, dry_run: bool) -> Queu
         # What waits in a log is taken from there, up to what it has now.
         cursors = {
             key[2]: Cursor(each.log_of, each.cursor, each.cursor + each.behind)
-            for key, each in shard_locks.backlog(connection, [queue.id]).items()
             if each.behind
+            else Cursor(0, each.cursor)
+            for key, each in shard_locks.backlog(connection, [queue.id]).items()
         }
         if dry_run:
             queue_changes.check_new(connection, to)

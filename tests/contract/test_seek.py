@@ -510,6 +510,19 @@ def test_a_clone_of_a_subscription_has_also_what_waits_in_the_log(store, topic, 
     in_order(store)
 
 
+def test_the_place_of_a_clone_is_that_of_its_subscription(store, topic, reader):
+    load(topic, 0, 20)
+    assert len(drained(reader)) == 20
+    reader.clone("billing_test")
+    topic.clone("orders_test")
+    load(topic, 20, 23)
+
+    assert drained(store.subscribe("next", to="orders", start="billing_test")) == [20, 21, 22]
+    with pytest.raises(BadOption, match="'orders_test' has the messages of a log, and no place"):
+        store.subscribe("other", to="orders", start="orders_test")
+    in_order(store)
+
+
 def test_a_clone_that_reads_no_log_is_not_attached_to_it(store, topic):
     """It has the messages already, which would come a second time."""
     load(topic, 0, 10)

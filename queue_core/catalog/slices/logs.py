@@ -183,6 +183,11 @@ def places(connection: Connection, queue_id: int, start: Start) -> dict[int, int
         there = cursors(connection, start.id)
         if not there:
             raise NoSuchQueue(f"queue {start.name!r} was dropped, so that its place is not known")
+        if not start.detached_at and not any(each.log_of or each.cursor for each in there.values()):
+            raise BadOption(
+                f"queue {start.name!r} has the messages of a log, and no place in it; name a "
+                "subscription to the same queue"
+            )
         return {shard: max(each.cursor, first[shard]) for shard, each in there.items()}
     last = {row.shard: row.logged for row in connection.execute(_SIZES, {"queue": queue_id})}
     if start == "latest":
