@@ -227,6 +227,23 @@ def test_a_seek_brings_back_what_a_snapshot_has_kept(store, topic, reader):
     in_order(store)
 
 
+def test_places_do_not_double_with_each_snapshot_and_seek(store):
+    topic = make_queue(store, log="7 days")
+    reader = store.subscribe("billing", to="orders", retry=None)
+    load(topic, 0, 10)
+    assert reader.browse().num_rows == 10
+    reader.delete(reader.fire(6))
+    reader.admin.pause()
+    for number in range(20):
+        reader.admin.snapshot(f"before{number}")
+        reader.admin.seek(f"before{number}")
+    reader.admin.resume()
+
+    assert max(reader.metadata().column("load_pointer").to_pylist()) == 10 + 20 * 4
+    assert drained(reader) == [6, 7, 8, 9]
+    in_order(store)
+
+
 def test_what_is_due_in_a_subscription_stays_aside_in_its_snapshots(store, topic):
     minute = Retry(attempts=3, backoff=constant(60))
     reader = store.subscribe("billing", to="orders", retry=minute)

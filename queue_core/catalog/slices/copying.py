@@ -66,11 +66,22 @@ def remove_all(connection: Connection, queue_id: int, held: SliceBatch) -> None:
         connection.execute(delete(table).where(table.c.queue_id == queue_id))
 
 
-def copy(connection: Connection, held: SliceBatch, source: int, target: int) -> None:
-    """Copy slices that the transaction holds to the tails of an empty queue of the same root."""
+def copy(
+    connection: Connection, held: SliceBatch, source: int, target: int, *, used: bool = False
+) -> None:
+    """
+    Copy slices that the transaction holds to the tails of an empty queue of the same root.
+
+    *used*: whether it has had messages. Otherwise, they keep their places.
+    """
     if not held:
         return
-    position = slices.c.position + shards.c.load_pointer
+    these = dialect.one_of(slices.c.id, held.id.tolist())
+    # Or the places would double with each snapshot and seek.
+    first = func.min(slices.c.position) if used else literal(0, BigInteger)
+    key = (slices.c.magazine, slices.c.shard)
+    begins = select(*key, first.label("place")).where(these).group_by(*key).subquery()
+    position = slices.c.position - begins.c.place + shards.c.load_pointer
     damaged = int(State.DAMAGED)
     state = case((slices.c.state == damaged, damaged), else_=int(State.LOADED))
     gain = seals.gain(slices, {"queue_id": target, **_NOT_COPIED})["gain"]
@@ -92,13 +103,15 @@ def copy(connection: Connection, held: SliceBatch, source: int, target: int) -> 
         shards.c.magazine == slices.c.magazine,
         shards.c.shard == slices.c.shard,
     )
-    these = dialect.one_of(slices.c.id, held.id.tolist())
-    _insert(connection, slices, changed | {"seal": seal}, slices.join(shards, there), these)
+    here = and_(begins.c.magazine == slices.c.magazine, begins.c.shard == slices.c.shard)
+    rows = slices.join(shards, there).join(begins, here)
+    _insert(connection, slices, changed | {"seal": seal}, rows, these)
     wanted, changes = {}, Changes()
     for (_, magazine, shard), range in held.by_shard():
-        here = held[range]
-        wanted[target, magazine, shard] = Room(int(here.end.max()), here.messages)
-        unread = here[here.state == damaged].messages
+        part = held[range]
+        begin = int(part.position.min()) if used else 0
+        wanted[target, magazine, shard] = Room(int(part.end.max()) - begin, part.messages)
+        unread = part[part.state == damaged].messages
         if unread:
             changes.count_at((target, magazine, shard), damaged=unread)
     allocate(connection, wanted)
