@@ -75,7 +75,13 @@ def fire(
     `ConsumerFenced`, `QueueDeactivated`, `SubscriptionDetached` if nothing waits, `QueueTaken`, and
     `Unacknowledged` if earlier tickets must be acknowledged first.
     """
-    take_in_for(catalog, request)
+    locked = None
+    try:
+        take_in_for(catalog, request, _seconds(catalog, request))
+    except dialect.StillLocked:
+        # There may be other messages.
+        _stuck_of(catalog).note(request.where)
+        locked = Refusal.by_lock()
     # Whatever it sees, the transaction that fires looks again.
     with catalog.read(apart=True) as connection:
         open_to, ahead, detached = interests.open_to(
@@ -91,9 +97,9 @@ def fire(
         if found is None:
             if detached and request.magazine is Magazine.MAIN:
                 raise queues.detached_error(detached)
-            return Fired()
+            return Fired(locked=locked)
         if ahead and not line.may_pass(connection, request, ahead):
-            return Fired()
+            return Fired(locked=locked)
         parts = suspects.parts(connection, consumer, request, found=found.suspects)
     firing = _Firing(catalog, consumer, seen, waiter, ahead, waits, reading, found.backlog)
     fired = Fired()
@@ -102,6 +108,8 @@ def fire(
         if fired.ticket is not None or fired.stalled or fired.locked is not None:
             break
     catalog.timings.flush(catalog.write)
+    if locked is not None and fired.ticket is None:
+        fired = replace(fired, locked=locked)
     # Beside suspects, this was one part of what waits.
     return replace(fired, more=True) if found.suspects else fired
 
@@ -158,8 +166,7 @@ class _Firing:
         self, request: FireRequest, work: Callable[[float, Lock, Connection], Fired]
     ) -> Fired:
         """Attempt to take messages, with more locks each time."""
-        stuck = _stuck.setdefault(self.catalog.engine, Contention(seconds=STUCK_SECONDS))
-        seconds = BRIEF_SECONDS if stuck.is_near(request.where) else WAIT_SECONDS
+        seconds = _seconds(self.catalog, request)
         locks = [lock for lock in _locks(request) if self.waits or lock == "skip"]
         fired, locked = Fired(), None
         while fired.ticket is None and locks:
@@ -169,7 +176,7 @@ class _Firing:
                 if fired.reserved and self.catalog.ticket_numbers is not None:
                     self.catalog.ticket_numbers.keep(self.consumer, fired.reserved)
             except dialect.StillLocked:
-                stuck.note(request.where)
+                _stuck_of(self.catalog).note(request.where)
                 locked = Refusal.by_lock()
                 # Of the shards that it needed, one was not free. Others may be by now.
                 locks = ["skip"] if lock == "some" else []
@@ -269,6 +276,16 @@ class _Firing:
             waits=tuple(times) if request.magazine is Magazine.MAIN else (),
             reserved=reserved,
         )
+
+
+def _stuck_of(catalog: Catalog) -> Contention:
+    """Return where firings have waited in vain lately."""
+    return _stuck.setdefault(catalog.engine, Contention(seconds=STUCK_SECONDS))
+
+
+def _seconds(catalog: Catalog, request: FireRequest) -> float:
+    """Return for how long a firing waits for a lock."""
+    return BRIEF_SECONDS if _stuck_of(catalog).is_near(request.where) else WAIT_SECONDS
 
 
 def _locks(request: FireRequest) -> Sequence[Lock]:

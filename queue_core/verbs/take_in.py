@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection
 
-from queue_core.catalog import queues
+from queue_core.catalog import dialect, queues
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.slices import amounts, intake, logs, shard_locks
 from queue_core.catalog.slices.changes import Changes
@@ -38,10 +38,15 @@ ROUND_SLICES = 1000
 ROUND_MESSAGES = 1_000_000
 
 
-def take_in_for(catalog: Catalog, request: FireRequest) -> None:
-    """Take in what a firing needs as slices. Raises `DamagedSegment`."""
+def take_in_for(catalog: Catalog, request: FireRequest, seconds: float | None = None) -> None:
+    """
+    Take in what a firing needs as slices. Raises `DamagedSegment`.
+
+    *seconds*: the most for a wait for the locks of the shards; then raises `StillLocked`.
+    """
     if request.must_take_in:
-        take_in(catalog, request.terms.storage, request.queue_ids, request)
+        uri = request.terms.storage
+        take_in(catalog, uri, request.queue_ids, request, seconds=seconds)
 
 
 def take_in(
@@ -51,6 +56,7 @@ def take_in(
     request: FireRequest | None = None,
     unread: Collection[int] = (),
     before: int | None = None,
+    seconds: float | None = None,
 ) -> int:
     """
     Take in all messages that wait in logs for some queues, in rounds; return how many.
@@ -58,7 +64,7 @@ def take_in(
     *storage*: its URI, to evaluate selectors. With a *request* that takes any messages, those with
     a selector take in no more than that needs. *unread*: segments that cannot be read, all of whose
     messages are taken in. *before*: only messages that were loaded before a time. Raises
-    `DamagedSegment` for others.
+    `DamagedSegment` for others, and `StillLocked` as `take_in_for` does.
     """
     with catalog.read() as connection:
         if not amounts.anything_logged(connection, queue_ids):
@@ -67,19 +73,21 @@ def take_in(
     rounds = Rounds(catalog, "take_in")
     plain = [queue.id for queue in found if queue.settings.selector is None]
     if plain:
-        rounds.repeat(partial(_take_in, queue_ids=plain, before=before))
+        rounds.repeat(partial(_take_in, queue_ids=plain, before=before, seconds=seconds))
     for queue in found:
         if queue.id not in plain:
             of_queue = request and replace(request, queue_ids=(queue.id,))
             while decided := decide(catalog, storage, queue.id, of_queue, unread, before):
                 # It is decided again by the new selector.
                 with suppress(queues.SettingsChanged):
-                    rounds.step(partial(_enter, decided=decided))
+                    rounds.step(partial(_enter, decided=decided, seconds=seconds))
     return rounds.done
 
 
-def _take_in(connection: Connection, queue_ids: Collection[int], before: int | None) -> int:
-    backlog = shard_locks.lock(connection, queue_ids)
+def _take_in(
+    connection: Connection, queue_ids: Collection[int], before: int | None, seconds: float | None
+) -> int:
+    backlog = _lock(connection, queue_ids, seconds)
     behind = _behind(connection, backlog, before)
     most = max(ROUND_SLICES // max(len(behind), 1), 1)
     changes, taken = Changes([]), 0
@@ -89,6 +97,16 @@ def _take_in(connection: Connection, queue_ids: Collection[int], before: int | N
             taken += len(piece.rows)
     changes.apply(connection)
     return taken
+
+
+def _lock(
+    connection: Connection, queue_ids: Collection[int], seconds: float | None
+) -> dict[ShardKey, shard_locks.Backlog]:
+    """Wait for the locks of all shards, for *seconds* at most if they are given."""
+    if seconds is None:
+        return shard_locks.lock(connection, queue_ids)
+    with dialect.of(connection).waiting(connection, seconds):
+        return shard_locks.lock(connection, queue_ids)
 
 
 def _behind(
@@ -163,8 +181,8 @@ def _is_enough(connection: Connection, request: FireRequest) -> bool:
     return amounts.count_upto(connection, where, given, most).messages >= most
 
 
-def _enter(connection: Connection, decided: _Decided) -> int:
-    backlog = shard_locks.lock(connection, [decided.queue.id])
+def _enter(connection: Connection, decided: _Decided, seconds: float | None) -> int:
+    backlog = _lock(connection, [decided.queue.id], seconds)
     queues.hold_settings(connection, decided.queue)
     changes, taken = Changes([]), 0
     # A queue that was dropped since has no shards.

@@ -42,6 +42,23 @@ def test_a_firing_finds_nothing_there_for_now(store, caller, how, limits):
     assert numbers_of(queue.fire("all", **how).messages) == [0, 1, 2]
 
 
+@pytest.mark.parametrize("settings", [{"selector": "number >= 0"}, {"message_expiry": 3_600}])
+def test_a_subscription_that_cannot_take_in_its_log_gives_nothing_for_now(store, caller, settings):
+    topic = make_queue(store, log="7 days")
+    reader = store.subscribe("billing", to="orders", **settings)
+    topic.load(orders(2))
+    with caller.connected() as connection:
+        reader.within(connection).delete(reader.within(connection).fire())
+        topic.load(orders(1, 2))
+        start = time.monotonic()
+        firing = reader.fire("all")
+        assert time.monotonic() - start < SOON
+        assert len(firing) == 0
+        assert 0 < firing.opens_in < SOON
+        connection.rollback()
+    assert numbers_of(reader.fire("all").messages) == [0, 1, 2]
+
+
 def test_a_firing_that_waits_gets_them_after_the_transaction(store, caller):
     queue = make_queue(store, shards=1)
     queue.load(orders(2))
