@@ -3,6 +3,7 @@
 import pytest
 
 from queue_core import ConsumerPool
+from queue_core.catalog.records import figures
 from queue_core.errors import (
     BadOption,
     CatalogUnavailable,
@@ -171,6 +172,15 @@ def test_a_drop_that_was_interrupted_is_made_up_for(store, topic):
     assert topic.admin.trim() == 10
     assert store.queues() == ["orders"]
     in_order(store)
+
+
+def test_one_that_is_dropped_while_it_is_looked_at_is_not_late(store, topic, monkeypatch):
+    """On PostgreSQL, each statement of a transaction that writes sees a newer state."""
+    store.subscribe("late", to="orders", late="1 hour")
+    topic.load(orders(3))
+    grow_old(store, 2 * HOUR)
+    monkeypatch.setattr(figures, "read", lambda *_: [])
+    assert topic.admin.trim() == 0
 
 
 def test_nobody_is_stopped_when_the_clock_jumps(store, topic):

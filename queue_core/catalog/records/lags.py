@@ -111,7 +111,8 @@ def late(connection: Connection, root_id: int) -> list[QueueInfo]:
         queue
         for queue in limited
         if (
-            lags[queue.id].exceeds(queue.settings.budget)
+            # In a transaction that writes, it may have been dropped since the first statement.
+            queue.id in lags and lags[queue.id].exceeds(queue.settings.budget)
             if not queue.detached_at
             else queue.settings.when_late == "drop" and queue.deactivated_at is not None
         )
