@@ -22,6 +22,7 @@ from queue_core.catalog.database import Catalog
 from queue_core.catalog.slices import id_map, shard_locks
 from queue_core.catalog.slices.conditions import IN_FLIGHT, eligible, in_shard, next_in
 from queue_core.catalog.slices.slices import ShardKey, fetch
+from queue_core.catalog.slices.suspects import lost_among
 from queue_core.selection.acquire import by_shard
 from queue_core.selection.best_scan import ByColumns, ByRank, find_first, first_of
 from queue_core.selection.fifo_scan import STEP_ROWS, ScanConditions, ShardScan
@@ -357,8 +358,13 @@ class _CandidateSearch:
         return {key: found.get(key, []) for key in keys}
 
     def _request_of(self, rules: QueueRules) -> FireRequest:
-        # A message after the horizon may be the head of a group, and hold back the others.
-        return self._request if rules.group is None else replace(self._request, horizon=None)
+        request, among = self._request, self._selection.lost_among
+        if rules.group is not None:
+            # A message after the horizon may be the head of a group, and hold back the others.
+            return replace(request, horizon=None)
+        # Beside a queue with groups, whose search looks at all messages.
+        of_lost = () if among is None else lost_among(among)
+        return replace(request, rules=(*request.rules, *of_lost))
 
 
 _NO_IDS: Numbers = np.empty(0, dtype=np.int64)

@@ -7,9 +7,13 @@ import pytest
 
 from queue_core import Breaker, ConsumerPool, Limit
 from queue_core.catalog.holders import consumers
+from queue_core.segments.reader import read_table
 from queue_core.selection import suspects
+from queue_core.selection.demand import Demand
+from queue_core.selection.request import Reading
 from queue_core.values.model import HandlingConsumer
 from queue_core.verbs.acknowledge import acknowledge
+from queue_core.verbs.fire import fire as fire_ticket
 from queue_core.verbs.lose import lose
 from tests.books import audit
 from tests.clocks import make_due
@@ -442,6 +446,25 @@ def test_a_firing_of_suspects_says_that_there_are_others(store):
         assert (len(firing), firing.more) == (found, True)
         queue.delete(firing)
     assert len(queue.fire(100, selector="number >= 0")) == 20
+
+
+def test_suspects_are_found_beside_a_queue_with_groups(store):
+    red, blue = make_queue(store, "red", group="customer"), make_queue(store, "blue")
+    blue.load(orders(3))
+    first = blue.fire(1)
+    assert fire(blue, start(store), 1) == [1]
+    start(store)
+    blue.reload(first)
+    queues, uri = [red.info, blue.info], store.storage.uri
+    demand = Demand(max_messages=9)
+    request = demand.request(queues, demand.selection(queues, uri), uri)
+    query, reading = store.consumer("query"), Reading(uri, tuple(queues))
+
+    # One that waits would look for others without end.
+    fired = [
+        fire_ticket(store.catalog, query, request, waits=False, reading=reading) for _ in range(2)
+    ]
+    assert [numbers_of(read_table(each.plan)) for each in fired] == [[1], [0, 2]]
 
 
 # --- pools ----------------------------------------------------------------------------------------

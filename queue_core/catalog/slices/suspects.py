@@ -43,6 +43,7 @@ _HELD: Rules = (
 _MOST_HELD = select(func.max(slices.c.lost_among)).where(*_HELD)
 
 
+@lru_cache(maxsize=64)
 def lost_among(count: int) -> Rules:
     """Return the condition of suspects that were lost among so many messages."""
     return (slices.c.lost_among == count,)
