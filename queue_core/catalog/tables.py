@@ -167,7 +167,8 @@ counters = Table(
     Column("sweep_pointer", BigInteger, nullable=False),
     seal(),
     version(),
-    #: Messages that have come back to their old places, by any verb; it never falls.
+    #: Messages that have come back to their old places, by any verb, and in a queue with groups
+    #: those that a compaction has written; it never falls.
     Column("released", BigInteger, nullable=False, server_default=text("0")),
 )
 

@@ -4,8 +4,8 @@ A scan for the heads of groups cannot tell that no further group waits. So it wo
 backlog for each firing, even if the groups are few. With this, a scan that has found a head of each
 known group, unless the group has a message in flight, goes on behind the end of the last scan.
 
-A message that comes back to an earlier place counts as released by its shard, and then all is read
-again. A compaction may join new messages with earlier ones; they are found after `SECONDS`.
+A message that comes back to an earlier place counts as released by its shard, and so do those that
+a compaction may have joined with earlier ones. Then all is read again.
 """
 
 from __future__ import annotations

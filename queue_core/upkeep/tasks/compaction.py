@@ -242,6 +242,9 @@ def _put_in_place(
         changes.put(one.piece, one.piece.rows, segment_id=segment_id, state=int(State.LOADED))
         for piece in one.group.pieces:
             changes.cut(piece, piece.rows)
+        if queue.settings.group is not None:
+            # Scans for heads may have passed the place to which it comes (`KnownGroups`).
+            changes.count(one.piece, released=one.group.messages)
         moves.count(
             one.piece.shard,
             one.group.messages,
