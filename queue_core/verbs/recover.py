@@ -116,7 +116,8 @@ def _put_back(connection: Connection, held: Rules, *, was_seen: bool) -> int:
         if piece.damaged:
             changes.leave_ticket(piece, piece.rows)
             continue
-        before = piece.deliveries - 1
+        # Those that were lost with an earlier life have none.
+        before = max(piece.deliveries - 1, 0)
         if was_seen:
             changes.reload(piece, piece.rows, deliveries=before)
         else:

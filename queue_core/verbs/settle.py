@@ -143,7 +143,7 @@ def settle_within(
             failed[piece.queue_id].append((piece, sidelined))
         for rows, due_at in times.later(piece, reloaded) if reloaded else ():
             # Neither a failure nor a delivery, however often it is put off.
-            values = {"due_at": due_at, "deliveries": piece.deliveries - 1, **CLEARED}
+            values = {"due_at": due_at, "deliveries": max(piece.deliveries - 1, 0), **CLEARED}
             changes.move(piece, rows, Magazine.SIDELINE, "sidelined", **values)
             reloaded = reloaded - rows
         unhandled = reloaded & settlement.unhandled.rows(piece.segment_id)

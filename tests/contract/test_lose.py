@@ -3,6 +3,7 @@
 import time
 from dataclasses import asdict
 
+import pyarrow as pa
 import pytest
 
 from queue_core import Breaker, ConsumerPool, Limit
@@ -12,6 +13,7 @@ from queue_core.selection import suspects
 from queue_core.selection.demand import Demand
 from queue_core.selection.request import Reading
 from queue_core.values.model import HandlingConsumer
+from queue_core.values.outcomes import Settlement
 from queue_core.verbs.acknowledge import acknowledge
 from queue_core.verbs.fire import fire as fire_ticket
 from queue_core.verbs.lose import lose
@@ -253,6 +255,18 @@ def test_what_a_sweep_has_counted_is_in_nobodys_hands(store):
     lose(store.catalog, till.id, 0)
 
     assert fire(queue, till) == [2, 3]
+
+
+def test_what_counts_as_lost_is_put_off_without_a_delivery(store):
+    queue = make_queue(store)
+    queue.load(orders(2))
+    till = start(store)
+    ids = queue.fire(2, consumer=till).ids
+    lose(store.catalog, till.id, 0)
+
+    rows = pa.table({"_message_id": ids, "outcome": ["reload"] * 2, "delay": [30, 30]})
+    assert queue.settle(Settlement.of(rows), till) == 2
+    assert set(store.view("slices").column("deliveries").to_pylist()) == {0}
 
 
 def test_a_living_consumer_loses_nothing(store):

@@ -8,6 +8,7 @@ from queue_core.segments import stager
 from queue_core.segments.reader import read, read_table
 from queue_core.segments.storage import Storage
 from queue_core.upkeep.tasks import vacuum
+from queue_core.verbs.recover import give_back
 from tests.contract.lost import fire, start
 from tests.factories import make_queue, numbers_of, orders, planned, seen
 
@@ -155,3 +156,11 @@ def test_a_batch_that_is_deleted_on_its_commit_stays_whole(store):
     for _ in range(3):
         assert shown(store, queue, ticket) == [0, 1, 2, 3]
         next_life(store, ack="onCommit", sweepable=False)
+
+
+def test_a_query_that_nobody_starts_again_gives_suspects_back_without_a_delivery(store):
+    queue, ticket = one_trial(store)
+    shown(store, queue, ticket)
+
+    assert give_back(store.catalog, "query") == 2
+    assert set(store.view("slices").column("deliveries").to_pylist()) == {0}
