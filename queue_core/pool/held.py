@@ -20,8 +20,33 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
+from queue_core.pool.timings import STALL_SECONDS
+
 #: The bytes that a pool holds by default: enough for many small batches, and little memory.
 MAX_BYTES = 64 << 20
+#: Seconds for which other queues are kept back; suspects that wait are seen again before.
+KEPT_BACK_SECONDS = 10 * STALL_SECONDS
+
+
+class Stalls:
+    """The queues of a consumer whose suspects wait until it holds nothing. Thread-safe."""
+
+    def __init__(self) -> None:
+        #: When a firing has seen it last, by queue.
+        self._seen: dict[str, float] = {}
+
+    def note(self, queue: str, *, waits: bool) -> None:
+        """Note what a firing from a queue has seen."""
+        if waits:
+            self._seen[queue] = time.monotonic()
+        else:
+            self._seen.pop(queue, None)
+
+    def keep_back(self, queue: str) -> bool:
+        """Return whether to fire nothing from a queue, for the suspects of another one."""
+        since = time.monotonic() - KEPT_BACK_SECONDS
+        waiting = [name for name, at in list(self._seen.items()) if at > since]
+        return bool(waiting) and queue not in waiting
 
 
 class HeldBytes:
@@ -37,6 +62,8 @@ class HeldBytes:
         self.limit = limit
         self.used = 0
         self.workers = workers
+        #: Those that share it empty their hands for each other.
+        self.stalls = Stalls()
         self._lock = threading.Lock()
         self._waiting: set[Callable[[], None]] = set()
 

@@ -290,6 +290,9 @@ class AcquiringSource(MessageSource):
         return probe
 
     def _take_for(self, limits: list[int], room: int | None) -> Sequence[HeldBatch | None]:
+        if self._held.stalls.keep_back(self._queue.name):
+            self.refused_for = STALL_SECONDS
+            return [None] * len(limits)
         most = sum(limits)
         # A limit counts messages when they are fired, so their calls should follow at once.
         ahead = most if self._queue.opened.limits else self._prefetch.amount(most)
@@ -305,6 +308,7 @@ class AcquiringSource(MessageSource):
             left_out = None if self._late is None else self._late.left_out()
             demand = replace(self._demand, max_messages=most, max_bytes=room, left_out=left_out)
             firing = self._queue.opened.fire(demand, lambda: self._consumer, timeout=0.0)
+        self._held.stalls.note(self._queue.name, waits=firing.suspects)
         self.refused_for = STALL_SECONDS if firing.stalled else firing.opens_in
         if firing.full:
             # Another worker may take what had no room; this one got less than it could handle.

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
+from functools import partial
 
 from queue_core.catalog.holders import interests
 from queue_core.consumers.consumer import QueueConsumer, SuspendReason
@@ -21,6 +22,7 @@ from queue_core.handling.contract import Contract
 from queue_core.pool.browsing import BrowsingSource
 from queue_core.pool.config import PoolConfig, checked
 from queue_core.pool.dispatcher import QueueDispatcher, close_dispatcher, open_dispatcher
+from queue_core.pool.held import Stalls
 from queue_core.pool.pressure import Pressure
 from queue_core.pool.ready_set import ReadySet
 from queue_core.pool.timings import STALL_SECONDS
@@ -230,9 +232,10 @@ class ConsumerTarget(AbstractContextManager["ConsumerTarget"]):
             priority=config.priority,
             claim=config.claim,
         )
+        take: Callable[..., Callable[[int], Firing | None]]
+        take = _browse if config.browse else partial(_acquire, Stalls())
         for queue in config.queues:
             dispatcher = open_dispatcher(catalog, queue.info)
-            take = _browse if config.browse else _acquire
             member = TargetConsumer(
                 queue, take(queue, consumer, dispatcher, config), self._ready, config
             )
@@ -299,14 +302,22 @@ class ConsumerTarget(AbstractContextManager["ConsumerTarget"]):
 
 
 def _acquire(
-    queue: Queue, consumer: Consumer, dispatcher: QueueDispatcher, config: PoolConfig
+    stalls: Stalls,
+    queue: Queue,
+    consumer: Consumer,
+    dispatcher: QueueDispatcher,
+    config: PoolConfig,
 ) -> Callable[[int], Firing | None]:
     """Return the function that fires messages."""
     demand = queue.opened.demanded(config.demand)
 
     def take(limit: int) -> Firing | None:
+        if stalls.keep_back(queue.name):
+            dispatcher.look_in(STALL_SECONDS)
+            return None
         wanted = replace(demand, max_messages=limit)
         firing = queue.opened.fire(wanted, lambda: consumer, timeout=0.0)
+        stalls.note(queue.name, waits=firing.suspects)
         if firing.ticket is not None:
             return firing
         if firing.stalled:

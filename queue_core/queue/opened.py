@@ -118,7 +118,7 @@ class OpenedQueue:
         ticket = fired.ticket
         if ticket is None:
             nothing = output_schema(self.schema).empty_table()
-            return Firing(None, nothing, fired.opens_in, fired.stalled)
+            return Firing(None, nothing, fired.opens_in, fired.stalled, fired.suspects)
         plan = plan_firing(self.catalog, ticket, fired, reading)
         messages = self.read(plan, ticket, request.selection)
         return of_plan(fired, messages, plan)

@@ -80,8 +80,10 @@ class Fired:
     refused: Refusal | None = None
     #: Messages that another transaction has kept, such as a caller's own.
     locked: Refusal | None = None
-    #: Whether it has left suspects to a time when its consumer holds nothing.
+    #: Whether it has left messages to a time when its consumer holds nothing.
     stalled: bool = False
+    #: Whether these are suspects; otherwise, they wait for suspects that it holds.
+    suspects: bool = False
     #: The numbers of tickets that it has reserved for later ones.
     reserved: range = range(0)
 

@@ -34,6 +34,8 @@ class SuspectPart:
     request: FireRequest
     #: What to search with, if it is not the request itself.
     wider: FireRequest | None = None
+    #: Whether they are suspects.
+    is_trial: bool = False
     #: Whether the consumer must settle what it holds first.
     waits: bool = False
 
@@ -100,7 +102,7 @@ def _trial(request: FireRequest, among: int, busy: bool) -> SuspectPart:
     # What a log still has was never lost.
     terms = replace(request.terms, logged=False)
     trial = replace(request, rules=rules, terms=terms, max_messages=most)
-    return SuspectPart(trial, wider=_among_all(request, among), waits=busy)
+    return SuspectPart(trial, wider=_among_all(request, among), is_trial=True, waits=busy)
 
 
 def _among_all(request: FireRequest, among: int) -> FireRequest | None:

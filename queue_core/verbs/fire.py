@@ -133,7 +133,7 @@ class _Firing:
         """Say whether there is a message for a part that must wait."""
         candidates = _candidates(self.catalog, part.searching(part.request))
         if candidates is None or len(candidates.ids):
-            return Fired(stalled=True)
+            return Fired(stalled=True, suspects=part.is_trial)
         return Fired(refused=candidates.refused)
 
     def fire(self, part: SuspectPart) -> Fired:

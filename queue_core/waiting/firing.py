@@ -23,6 +23,7 @@ class Firing:
         messages: pa.Table,
         opens_in: float | None = None,
         stalled: bool = False,
+        suspects: bool = False,
         full: bool = False,
         more: bool = True,
     ) -> None:
@@ -36,6 +37,8 @@ class Firing:
         #: Whether messages wait until a pool or a target has settled what it holds, because one of
         #: them may have ended its process.
         self.stalled = stalled
+        #: Whether these are suspects; otherwise, they wait for suspects that it holds.
+        self.suspects = suspects
         #: Whether *max_bytes* has left messages that could have been fired.
         self.full = full
         #: Whether it may have left messages that could be fired now.

@@ -6,7 +6,7 @@ from dataclasses import asdict
 import pyarrow as pa
 import pytest
 
-from queue_core import Breaker, ConsumerPool, Limit
+from queue_core import Breaker, ConsumerPool, ConsumerTarget, Limit
 from queue_core.catalog.holders import consumers
 from queue_core.segments.reader import read_table
 from queue_core.selection import suspects
@@ -502,3 +502,23 @@ def test_a_pool_handles_suspects_and_others(store, how):
         assert pool.drain(60)
 
     assert recorder.numbers == list(range(300 if how else 350))
+
+
+def test_suspects_of_a_queue_do_not_wait_for_the_backlog_of_another(store):
+    queue, other = make_queue(store), make_queue(store, "other")
+    queue.load(orders(1))
+    other.load(orders(3, 1))
+    fire(queue, start(store, "dead"), 1)
+    with ConsumerTarget(store, ["orders", "other"], lambda: None) as target:
+        of_orders, of_other = target.consumers
+        held = of_other.pull()
+        start(store, "dead")
+
+        assert of_orders.pull() is None
+        assert of_other.pull() is None
+        other.delete(held)
+        suspect = of_orders.pull()
+        assert numbers_of(suspect.messages) == [0]
+        assert of_other.pull() is None
+        queue.delete(suspect)
+        assert numbers_of(of_other.pull(5).messages) == [2, 3]

@@ -121,6 +121,22 @@ def test_a_pool_fires_nothing_ahead_of_a_limit(store):
         assert deliveries(store)[1] == 4
 
 
+def test_a_pool_takes_nothing_of_other_queues_while_suspects_wait_for_empty_hands(store):
+    queue, other = make_queue(store), make_queue(store, "other")
+    queue.load(orders(1))
+    other.load(orders(2, 1))
+    fire(queue, start(store, "dead"), 1)
+    till, held = start(store), HeldBytes()
+    source, busy = source_of(queue, till, held), source_of(other, till, held)
+    taken = busy.take(1)
+    start(store, "dead")
+
+    assert source.take(1) is None
+    assert busy.take(1) is None
+    other.delete(taken.messages.column("_message_id"), consumer=till)
+    assert len(source.take(1)) == 1
+
+
 @pytest.mark.parametrize("in_batches", [False, True])
 def test_messages_that_a_breaker_holds_back_are_not_delivered(store, in_batches):
     queue = make_queue(store, retry=None, max_deliveries=2)
