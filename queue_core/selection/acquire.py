@@ -153,19 +153,26 @@ def _take_by_queue(connection: Connection, request: FireRequest, lock: Lock) -> 
     sizes = (
         {} if request.max_bytes is None else bytes_of_queues(request, [*counts], request.max_bytes)
     )
+    alone = replace(request, terms=replace(request.terms, weights={}))
     parts = [
         replace(
-            request,
+            alone,
             queue_ids=(queue_id,),
             max_messages=count,
             max_bytes=sizes.get(queue_id),
-            terms=replace(request.terms, weights={}),
         )
         for queue_id, count in counts.items()
         if count
     ]
     chosen = [_take_of_queue(connection, part, lock) for part in parts]
     taken = [pair for part in chosen for pair in part.taken]
+    if not taken:
+        # What waits by the counters may not be fired, or not yet: leave its part to the others.
+        others = (
+            _take_of_queue(connection, replace(alone, queue_ids=(queue_id,)), lock)
+            for queue_id in request.queue_ids
+        )
+        return next((each for each in others if each.taken), Choice([]))
     return Choice(taken, any(part.full for part in chosen))
 
 

@@ -279,6 +279,19 @@ def test_several_queues_share_a_firing(store, session):
     assert not any(len(queue.fire("all")) for queue in (fair, plain))
 
 
+def test_a_fair_queue_whose_messages_may_not_be_fired_leaves_its_turn_to_another(store, session):
+    fair = make_queue(store, "fair", key="customer", fair_by="customer", max_deliveries=1)
+    plain = make_queue(store, "plain")
+    fair.load(of("big", 2))
+    fair.reload(fair.fire(2))
+    plain.load(of("other", 1))
+    reader, at = session(queues="fair,plain"), Offset("reader", 0)
+
+    end = reader.next(at, 1, None)
+
+    assert customers(read_table(reader.plan(at, end))) == {"other": 1}
+
+
 def test_a_firing_in_the_callers_transaction_takes_turns(store):
     queue = make_queue(store, shards=3, key="customer", fair_by="customer")
     queue.load(pa.concat_tables([of("big", 100), of("small", 10)]))
