@@ -283,12 +283,15 @@ class ConsumerTarget(AbstractContextManager["ConsumerTarget"]):
             close_dispatcher(self._store.catalog, member.queue.info)
         self._consumers = []
         self._ready = ReadySet("target", "target", self._wake)
-        presence.leave()
-        if not self._config.browse:
-            # Another target of this name goes on with the messages.
-            with suppress(ConsumerFenced):
-                for queue in self._config.queues:
-                    put_back(self._store.catalog, queue.info, presence.consumer)
+        try:
+            if not self._config.browse:
+                # Another target of this name goes on with the messages.
+                with suppress(ConsumerFenced):
+                    for queue in self._config.queues:
+                        put_back(self._store.catalog, queue.info, presence.consumer)
+        finally:
+            # From then on, those that it holds back would take later messages.
+            presence.leave()
 
     def __enter__(self) -> ConsumerTarget:
         return self.start()

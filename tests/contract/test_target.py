@@ -11,6 +11,7 @@ from sqlalchemy import select
 from queue_core import ConsumerPool, ConsumerTarget, Pressure, Store, SuspendReason
 from queue_core.catalog.holder_tables import tickets
 from queue_core.errors import BadOption, BadSelector, ConsumerFenced, NoSuchQueue, QueueTaken
+from queue_core.pool import target
 from tests.contract.pools import PATIENCE, Recorder, eventually
 from tests.factories import make_queue, numbers_of, orders
 
@@ -145,6 +146,30 @@ def test_what_was_not_settled_returns_to_its_place(store, queue):
     assert numbers_of(queue.fire("all").messages) == sorted(
         set(range(6)) - {numbers_of(held.messages)[0]}
     )
+
+
+def test_what_was_not_settled_is_back_before_another_target_becomes_active(
+    store, queue, monkeypatch
+):
+    queue.load(orders(2))
+    active, spare = (
+        ConsumerTarget(store, "orders", print, single_active=True, name=name)
+        for name in ("one", "two")
+    )
+    put_back, pulled = target.put_back, []
+
+    def pull_first(*arguments):
+        pulled.append(spare.consumers[0].pull())
+        return put_back(*arguments)
+
+    monkeypatch.setattr(target, "put_back", pull_first)
+    active.start()
+    with spare:
+        assert len(active.consumers[0].pull()) == 1
+        active.stop()
+        assert pulled == [None]
+        monkeypatch.undo()
+        assert len(spare.consumers[0].pull(5)) == 2
 
 
 def test_a_second_target_of_its_name_fences_it_and_keeps_its_own_messages(store, queue):
