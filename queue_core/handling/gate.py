@@ -157,6 +157,11 @@ class Gate:
                 self.vacant = len(self._empty) >= self._sources
                 self.probe = Probe.UNUSED if self.vacant else Probe.WANTED
 
+    def lose_source(self) -> None:
+        """Note that one source has no messages any more."""
+        with self._lock:
+            self._sources -= 1
+
     def update(self, *, stops: bool, exempt: bool) -> bool:
         """Take over the shared state: whether it stops, or never does; True if it changed."""
         with self._lock:

@@ -331,6 +331,8 @@ class PoolLife:
             self._fail(error)
         elif not is_known:
             _log.warning("%s. The pool goes on with its other queues", error)
+            if self._breaker is not None:
+                self._breaker.gate.lose_source()
 
     def _give_back(self) -> None:
         """Reload the messages that were fired ahead."""

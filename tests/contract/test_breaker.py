@@ -266,6 +266,16 @@ def test_when_the_probe_finds_no_message_the_pool_counts_as_idle(store, queue):
     assert queue.peek(9, magazine="sideline").num_rows == 2
 
 
+def test_a_queue_that_has_ended_is_not_asked_for_the_message_of_a_probe(store, queue):
+    make_queue(store, "ended").admin.deactivate()
+    queue.load(orders(2))
+
+    names = ["orders", "ended"]
+    with ConsumerPool(store, names, Service(), concurrency=1, breaker=QUICK) as pool:
+        eventually(lambda: store.view("breakers").num_rows == 1)
+        assert pool.drain(PATIENCE)
+
+
 # the state that all processes share
 
 

@@ -94,6 +94,16 @@ def test_a_probe_may_fail_or_find_no_call(calls, failures, result):
     assert gate.probe is Probe[result]
 
 
+def test_a_lost_source_is_not_waited_for():
+    gate = stopped(sources=2)
+    gate.lose_source()
+    gate.begin_probe()
+
+    assert gate.fires_probe("one")
+    gate.found_nothing("one")
+    assert gate.vacant
+
+
 def test_all_sources_are_asked_for_the_message_of_a_probe():
     gate = stopped(sources=2)
     gate.begin_probe()
