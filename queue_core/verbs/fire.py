@@ -103,10 +103,15 @@ def fire(
         parts = suspects.parts(connection, consumer, request, found=found.suspects)
     firing = _Firing(catalog, consumer, seen, waiter, ahead, waits, reading, found.backlog)
     fired = Fired()
+    refused: Refusal | None = None
     for part in parts:
         fired = firing.stalled(part) if part.waits else firing.fire(part)
         if fired.ticket is not None or fired.stalled or fired.locked is not None:
             break
+        refused = refused or fired.refused
+    else:
+        # A part before the last one may have been refused.
+        fired = replace(fired, refused=refused)
     catalog.timings.flush(catalog.write)
     if locked is not None and fired.ticket is None:
         fired = replace(fired, locked=locked)

@@ -426,6 +426,17 @@ def test_limits_count_suspects_as_others(store):
     assert numbers_of(queue.fire(9).messages) == []
 
 
+def test_a_firing_says_that_a_limit_refuses_suspects_alone(store):
+    queue = make_queue(store, limits=[Limit(in_flight=1)])
+    queue.load(orders(2))
+    assert fire(queue, start(store), 1) == [0]
+    start(store)
+    assert numbers_of(queue.fire(1, selector="number = 1").messages) == [1]
+
+    refused = queue.fire(1)
+    assert (len(refused), refused.opens_in is None) == (0, False)
+
+
 def test_limits_of_values_count_suspects_as_others(store):
     queue = make_queue(store, limits=[Limit(column="customer", in_flight=1)])
     queue.load(orders(6, customers=3))
