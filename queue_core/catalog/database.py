@@ -34,6 +34,7 @@ from queue_core.errors import (
 from queue_core.support import faults
 from queue_core.support.durable import make_folder
 from queue_core.values.address import CATALOG_FILE
+from queue_core.values.model import Ticket
 
 Result = TypeVar("Result")
 
@@ -94,6 +95,8 @@ class Catalog:
         self.timings = Timings()
         #: The tickets that its consumers have reserved; None if they reserve none.
         self.ticket_numbers = TicketNumbers() if self._dialect.keeps_versions else None
+        #: The tickets that firings here may have made, and whose messages nobody has got.
+        self.unread: list[Ticket] = []
         self._new = new
         #: The id of its store, once it is known: `Identity` notes it.
         self.store: str | None = None

@@ -56,6 +56,7 @@ class CallersCatalog(Catalog):
         # It ends with the call, and what a caller rolls back was not measured.
         self.timings = Timings()
         self.ticket_numbers = None
+        self.unread = []
         #: The catalog of the store, for reads that need not see the caller's changes.
         self.own = catalog
         self.connection = connection

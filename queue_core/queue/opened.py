@@ -12,7 +12,7 @@ from sqlalchemy import Connection
 
 from queue_core.catalog import queue_changes, queues
 from queue_core.catalog.database import Catalog
-from queue_core.errors import BadOption, StorageUnavailable
+from queue_core.errors import BadOption, CatalogUnavailable, StorageUnavailable
 from queue_core.segments.distributor import Distributor
 from queue_core.segments.reader import read_table
 from queue_core.segments.storage import Storage
@@ -27,7 +27,7 @@ from queue_core.values.outcomes import Settlement
 from queue_core.values.schema import output_schema
 from queue_core.verbs.quarantine import quarantining
 from queue_core.verbs.read_tickets import plan_firing
-from queue_core.verbs.recover import recover_ticket
+from queue_core.verbs.recover import recover_ticket, recover_unread
 from queue_core.verbs.settle import settle
 from queue_core.waiting.fire import fire_or_wait
 from queue_core.waiting.firing import Firing, of_plan
@@ -111,6 +111,7 @@ class OpenedQueue:
                 self.info = queue
             return self.request(demand, queue), Reading(self.storage.uri, (queue,))
 
+        recover_unread(self.catalog)
         with self.quarantining():
             fired, request, reading = fire_or_wait(
                 self.catalog, self.info, who, request_of, timeout
@@ -119,8 +120,12 @@ class OpenedQueue:
         if ticket is None:
             nothing = output_schema(self.schema).empty_table()
             return Firing(None, nothing, fired.opens_in, fired.stalled, fired.suspects)
-        plan = plan_firing(self.catalog, ticket, fired, reading)
-        messages = self.read(plan, ticket, request.selection)
+        try:
+            plan = plan_firing(self.catalog, ticket, fired, reading)
+            messages = self.read(plan, ticket, request.selection)
+        except CatalogUnavailable:
+            self.catalog.unread.append(ticket)
+            raise
         return of_plan(fired, messages, plan)
 
     def view(self, name: str) -> pa.Table:

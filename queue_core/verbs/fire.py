@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from weakref import WeakKeyDictionary
 
@@ -27,6 +27,7 @@ from queue_core.catalog.holders.tickets import new_ticket, reserved_ticket
 from queue_core.catalog.slices.changes import Changes
 from queue_core.catalog.slices.shard_locks import Backlog
 from queue_core.catalog.slices.slices import ShardKey
+from queue_core.errors import CatalogUnavailable
 from queue_core.selection import line, suspects
 from queue_core.selection.acquire import acquire, heads_to_find
 from queue_core.selection.by_rank import advance
@@ -133,6 +134,8 @@ class _Firing:
     reading: Reading | None
     #: The backlogs of its shards, if it has seen them.
     backlog: Mapping[ShardKey, Backlog] | None
+    #: The tickets that its attempts have written.
+    made: list[Ticket] = field(default_factory=list)
 
     def stalled(self, part: SuspectPart) -> Fired:
         """Say whether there is a message for a part that must wait."""
@@ -180,6 +183,10 @@ class _Firing:
                 fired = self.catalog.write(partial(work, seconds, lock))
                 if fired.reserved and self.catalog.ticket_numbers is not None:
                     self.catalog.ticket_numbers.keep(self.consumer, fired.reserved)
+            except CatalogUnavailable as error:
+                if error.outcome_unknown and self.seen:
+                    self.catalog.unread += self.made[-1:]
+                raise
             except dialect.StillLocked:
                 _stuck_of(self.catalog).note(request.where)
                 locked = Refusal.by_lock()
@@ -268,6 +275,7 @@ class _Firing:
         faults.point("fire.before_commit")
         messages = sum(len(rows) for _, rows in taken)
         ticket = Ticket(consumer=self.consumer, number=number, fired_at=fired_at, messages=messages)
+        self.made.append(ticket)
         more = chosen.waited is None or chosen.waited > messages
         if candidates is not None and candidates.complete:
             # In a queue with groups, others wait for these.

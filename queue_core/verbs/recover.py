@@ -10,7 +10,9 @@ A query that settles its messages one by one, and that nobody will start again, 
 it holds, seen or not. Guard: a new life of its consumer, in which nobody fires or plans.
 
 A firing in Python that cannot read its messages, because the storage is unavailable, recovers its
-own ticket. Then the counters do not show the firing either. Guard: the locks of the shards.
+own ticket. Then the counters do not show the firing either. If the catalog is unavailable too, or
+fails while a firing commits, the next firing of the process does so: it asks for the time of the
+ticket, as its number may be that of another one. Guard: the locks of the shards.
 """
 
 from __future__ import annotations
@@ -28,9 +30,10 @@ from queue_core.catalog.identity import clock
 from queue_core.catalog.records import progress
 from queue_core.catalog.slices import shard_locks
 from queue_core.catalog.slices.changes import Changes
-from queue_core.catalog.slices.conditions import IN_FLIGHT, Rules, held_by
+from queue_core.catalog.slices.conditions import IN_FLIGHT, Rules, held_by, of_firing
 from queue_core.catalog.slices.slices import fetch
 from queue_core.catalog.transact import Rounds, transact
+from queue_core.errors import CatalogUnavailable
 from queue_core.values.model import Magazine, Ticket
 
 #: The ticket with which a transaction reaches this number of messages is its last one.
@@ -89,9 +92,24 @@ def give_back(catalog: Catalog, name: str) -> int:
     return transact(catalog, "recover", work)
 
 
+def recover_unread(catalog: Catalog) -> None:
+    """Load the messages of firings again whose callers have got none; see `Catalog.unread`."""
+    while True:
+        try:
+            ticket = catalog.unread.pop()
+        except IndexError:
+            # Also if another thread was faster.
+            return
+        try:
+            recover_ticket(catalog, ticket)
+        except CatalogUnavailable:
+            catalog.unread.append(ticket)
+            raise
+
+
 def recover_ticket(catalog: Catalog, ticket: Ticket) -> int:
     """Load the messages of a ticket again that its own process could not read; return how many."""
-    held = held_by(ticket.consumer.id, after=ticket.number - 1, upto=ticket.number)
+    held = of_firing(ticket)
 
     def work(connection: Connection) -> int:
         shards: dict[tuple[int, Magazine], set[int]] = defaultdict(set)

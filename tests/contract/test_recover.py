@@ -1,11 +1,14 @@
 """Recover and acknowledge: the fate of tickets that no checkpoint names."""
 
+import time
+
 import pytest
 from sqlalchemy import select
 
 from queue_core.catalog.holder_tables import tickets
 from queue_core.catalog.holders.tickets import ticket_behind
-from queue_core.errors import ConsumerFenced
+from queue_core.errors import CatalogUnavailable, ConsumerFenced
+from queue_core.selection.fired import Fired
 from queue_core.values.model import Magazine
 from queue_core.verbs.acknowledge import acknowledge
 from queue_core.verbs.recover import give_back
@@ -105,6 +108,62 @@ def test_a_query_that_nobody_starts_again_gives_back_all_that_it_holds(store, qu
     store.consumer("query", beats=True)
     assert len(seen(store, queue, ticket)) == 0
     assert store.admin.fsck().num_rows == 0
+
+
+# --- firings whose end is not known ---------------------------------------------------------------
+
+
+@pytest.fixture(params=["committed", "rolled back"])
+def unsure(request, store, monkeypatch):
+    """Fire, while the connection is lost within the commit."""
+    write = store.catalog.write
+
+    def cut(work, **how):
+        lost = CatalogUnavailable("the connection is lost")
+        lost.outcome_unknown = True
+
+        def work_and_fail(connection):
+            found = work(connection)
+            if isinstance(found, Fired) and request.param == "rolled back":
+                raise lost
+            return found
+
+        found = write(work_and_fail, **how)
+        if isinstance(found, Fired):
+            raise lost
+        return found
+
+    def fire(queue, count, consumer):
+        with monkeypatch.context() as patched:
+            patched.setattr(store.catalog, "write", cut)
+            with pytest.raises(CatalogUnavailable):
+                queue.fire(count, consumer=consumer)
+
+    return fire
+
+
+def test_what_a_firing_has_taken_whose_answer_was_lost_waits_again(store, query, unsure):
+    """Its consumer lives, so that no sweep would take it."""
+    queue = make_queue(store)
+    queue.load(orders(4))
+
+    unsure(queue, 3, query)
+
+    assert numbers_of(queue.fire(9, consumer=query).messages) == [0, 1, 2, 3]
+    assert set(store.view("slices").column("deliveries").to_pylist()) == {1}
+
+
+def test_a_later_firing_may_have_the_same_ticket(store, query, unsure):
+    queue = make_queue(store)
+    queue.load(orders(4))
+
+    unsure(queue, 1, query)
+    time.sleep(0.01)
+    held = planned(store, queue, query, 1)
+
+    assert len(seen(store, queue, held)) == 1
+    assert len(queue.fire(9, consumer=query)) == 3
+    assert len(seen(store, queue, held)) == 1
 
 
 # --- held -----------------------------------------------------------------------------------------

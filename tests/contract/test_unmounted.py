@@ -7,7 +7,8 @@ import logging
 import pytest
 
 from queue_core import ConsumerPool
-from queue_core.errors import StorageUnavailable
+from queue_core.errors import CatalogUnavailable, StorageUnavailable
+from queue_core.queue import opened
 from queue_core.segments import stager
 from tests.contract.pools import PATIENCE, Recorder, eventually
 from tests.factories import make_queue, numbers_of, orders
@@ -49,6 +50,22 @@ def test_a_firing_that_cannot_read_leaves_no_trace(store, queue, count):
         del shard["fire_pointer"]
     assert after[1] == before[1]
     assert queue.sweep(older_than=0) == 0
+    assert sorted(numbers_of(queue.fire("all").messages)) == list(range(10))
+
+
+def test_what_can_neither_be_read_nor_put_back_is_put_back_by_the_next_firing(
+    store, queue, monkeypatch
+):
+    def fails(*_):
+        raise CatalogUnavailable("the catalog is away")
+
+    mount_away(store)
+    with monkeypatch.context() as patched:
+        patched.setattr(opened, "recover_ticket", fails)
+        with pytest.raises(CatalogUnavailable):
+            queue.fire("all")
+    mount_again(store)
+
     assert sorted(numbers_of(queue.fire("all").messages)) == list(range(10))
 
 

@@ -18,7 +18,7 @@ from sqlalchemy import BigInteger, ColumnElement, bindparam, not_, or_, select, 
 from queue_core.catalog import dialect
 from queue_core.catalog.tables import id_map, slices
 from queue_core.values.due import NEVER
-from queue_core.values.model import Magazine, QueueInfo, State, TicketRange
+from queue_core.values.model import Magazine, QueueInfo, State, Ticket, TicketRange
 
 #: Conditions on slices, all of which must hold.
 Rules: TypeAlias = tuple[ColumnElement[bool], ...]
@@ -176,6 +176,12 @@ def held_by(consumer_id: int, *, after: int | None = None, upto: int | None = No
     first = () if after is None else (slices.c.ticket > after,)
     last = () if upto is None else (slices.c.ticket <= upto,)
     return (slices.c.consumer_id == consumer_id, *first, *last)
+
+
+def of_firing(ticket: Ticket) -> Rules:
+    """Return the conditions of slices that a ticket of this number and time holds."""
+    own = held_by(ticket.consumer.id, after=ticket.number - 1, upto=ticket.number)
+    return (*own, slices.c.fired_at == ticket.fired_at)
 
 
 def of_tickets(tickets: TicketRange) -> Rules:
