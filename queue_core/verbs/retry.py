@@ -25,7 +25,7 @@ from queue_core.catalog.slices.moves import SHOVELLED, carry_out
 from queue_core.catalog.slices.slices import fetch
 from queue_core.catalog.transact import Rounds
 from queue_core.selection.candidates import find_candidates
-from queue_core.selection.queue_rules import of_moving
+from queue_core.selection.queue_rules import of_expiry
 from queue_core.selection.request import FireRequest
 from queue_core.selection.selection import Selection
 from queue_core.values.due import NEVER
@@ -47,7 +47,7 @@ def retry(
     Also return whether it stopped before all of them were moved: others had locked them, or the
     limit. Raises `DamagedSegment` if the queue has an expiry column, and a message cannot be read.
     """
-    selection = Selection.parse([queue], storage_uri, eligibility=of_moving)
+    selection = Selection.parse([queue], storage_uri, eligibility=of_expiry)
     rounds = Rounds(catalog, "retry", limit=limit)
     while True:
         with catalog.read() as connection:
@@ -56,7 +56,7 @@ def retry(
             return rounds.done, False
         task_log.prepare()
         ids, shards = [slice_id for slice_id, _ in found], sorted({shard for _, shard in found})
-        unexpired: IdSet | None = None
+        expired = IdSet()
         if selection is not None:
             # Rows have their own expiry: those of the due slices are read before the transaction.
             request = FireRequest(
@@ -67,9 +67,9 @@ def retry(
                 selection=selection,
             )
             candidates = find_candidates(catalog, request)
-            unexpired = candidates.ids if candidates is not None else None
+            expired = candidates.ids if candidates is not None else expired
         work = partial(
-            _move_due, queue=queue, ids=ids, shards=shards, unexpired=unexpired, most=rounds.left
+            _move_due, queue=queue, ids=ids, shards=shards, expired=expired, most=rounds.left
         )
         _, complete = rounds.run(work)
         if not complete or rounds.left == 0:
@@ -81,7 +81,7 @@ def _move_due(
     queue: QueueInfo,
     ids: Sequence[int],
     shards: Sequence[int],
-    unexpired: IdSet | None,
+    expired: IdSet,
     most: int | None,
 ) -> tuple[int, bool]:
     """
@@ -95,8 +95,7 @@ def _move_due(
     there = (*these(ids), *in_magazines([Magazine.SIDELINE]), *WAITING)
     found = fetch(connection, *there, lock="skip")
     due = [piece for piece in found if piece.due_at is not None and piece.due_at <= now]
-    if unexpired is not None:
-        unexpired = id_map.located(connection, [queue.id], unexpired)
+    expired = id_map.located(connection, [queue.id], expired)
     expiry = expiry_in(queue, Magazine.MAIN)
     times = queue.settings.max_deliveries
     changes = Changes([queue])
@@ -106,8 +105,9 @@ def _move_due(
         is_old = expiry is not None and piece.loaded_at <= now - int(expiry * 1e6)
         if is_old or (times is not None and piece.deliveries >= times):
             rows = EMPTY
-        elif unexpired is not None:
-            rows = rows & unexpired.rows(piece.segment_id)
+        else:
+            # Others may have held some meanwhile. If they have expired, main removes them.
+            rows = rows - expired.rows(piece.segment_id)
         changes.mark(piece, piece.rows - rows, due_at=NEVER)
         rows, _ = rows.split(len(rows) if most is None else most)
         if rows:

@@ -16,10 +16,19 @@ from queue_core.upkeep.tasks.runner import SideTasks
 from queue_core.upkeep.tasks.shovel import Retries
 from queue_core.upkeep.tasks.task import Timing
 from queue_core.values.due import NEVER
+from queue_core.values.schema import TIMESTAMP
 from queue_core.values.settings import QueueSettings
 from queue_core.verbs import retry as module
 from tests.clocks import make_due
-from tests.factories import aside, make_filled, make_queue, numbers_of, orders, with_sidelined
+from tests.factories import (
+    ORDERS,
+    aside,
+    make_filled,
+    make_queue,
+    numbers_of,
+    orders,
+    with_sidelined,
+)
 from tests.waiting import PATIENCE, Caller
 
 SECOND = 10**6
@@ -357,6 +366,29 @@ def test_messages_that_have_failed_again_since_the_search_wait_for_their_next_ti
 
     assert module.retry(store.catalog, queue.info, store.storage.uri)[0] == 0
     assert due_times(store) == [(2, 60)]
+
+
+def test_messages_that_were_held_during_the_search_for_expired_ones_are_not_dead(
+    store, monkeypatch
+):
+    schema = pa.schema([*ORDERS, pa.field("_expires_at", TIMESTAMP)])
+    queue = make_queue(store, schema=schema, retry=MINUTE)
+    for number in range(2):
+        queue.load([{"number": number}])
+    queue.sideline(queue.fire("all"))
+    make_due(store)
+    find = module.find_candidates
+
+    def hold_meanwhile(*given):
+        held = queue.fire(1, magazine="sideline")
+        found = find(*given)
+        queue.reload(held)
+        return found
+
+    monkeypatch.setattr(module, "find_candidates", hold_meanwhile)
+
+    assert run(store) == 2
+    assert numbers_of(queue.peek(9)) == [0, 1]
 
 
 def test_only_a_person_takes_messages_before_their_time(store):
