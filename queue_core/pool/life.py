@@ -112,7 +112,7 @@ class PoolLife:
             catalog,
             consumer,
             [info.id for info in self._infos],
-            lambda _: self._is_interested(),
+            lambda _: not config.browse and self._is_interested(),
             priority=config.priority,
             claim=config.claim,
             saw=self._saw,

@@ -228,7 +228,7 @@ class ConsumerTarget(AbstractContextManager["ConsumerTarget"]):
             catalog,
             consumer,
             [queue.info.id for queue in config.queues],
-            lambda _: any(each.desires_work for each in self._consumers),
+            lambda _: not config.browse and any(each.desires_work for each in self._consumers),
             priority=config.priority,
             claim=config.claim,
         )

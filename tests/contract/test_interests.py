@@ -5,10 +5,12 @@ import time
 import pytest
 import sqlalchemy as sa
 
+from queue_core import ConsumerPool, ConsumerTarget
 from queue_core.catalog.holder_tables import consumers as rows
 from queue_core.catalog.holders import consumers, interests
 from queue_core.catalog.poller import Watch
 from queue_core.errors import ConsumerFenced, QueueTaken
+from tests.contract.pools import eventually
 from tests.dump import dump
 from tests.factories import make_queue, numbers_of, orders
 from tests.waiting import PATIENCE, Caller
@@ -268,3 +270,19 @@ def test_one_statement_is_asked_unless_there_are_priorities_or_claims(store, que
         asked.clear()
         interests.open_to(connection, consumer, [queue.info.id])
     assert len([s for s in asked if s.startswith("SELECT")]) == 1
+
+
+@pytest.mark.parametrize(
+    "browser",
+    [
+        lambda store: ConsumerPool(store, "orders", lambda _: True, browse=True, name="eyes"),
+        lambda store: ConsumerTarget(store, "orders", print, browse=True, name="eyes"),
+    ],
+    ids=["pool", "target"],
+)
+def test_a_browser_goes_before_nobody(store, queue, browser):
+    with (
+        browser(store),
+        ConsumerPool(store, "orders", lambda _: True, priority=1, tasks=[]) as pool,
+    ):
+        eventually(lambda: pool.counts.get("deleted") == 6)
