@@ -14,7 +14,7 @@ from queue_core.pool.pressure import Pressure
 from queue_core.queue import Queue
 from queue_core.selection.demand import Demand
 from queue_core.upkeep.tasks.registry import TASKS, check_tasks
-from queue_core.values.model import BY_SHARD, GLOBAL
+from queue_core.values.model import BY_SHARD, GLOBAL, Magazine
 from queue_core.values.settings import is_whole
 
 #: Messages that a worker fires, handles and settles at once by default.
@@ -65,6 +65,17 @@ class PoolConfig:
     def claim(self) -> str:
         """How the pool shares its queues with other consumers."""
         return claim_of(exclusive=self.exclusive, single_active=self.single_active)
+
+    @property
+    def precedes(self) -> bool:
+        """
+        Whether it may hold others back.
+
+        Not a browser, and not a consumer of the sideline without a priority: others take from main.
+        """
+        places = [queue.opened.demanded(self.demand).magazine for queue in self.queues]
+        in_main = Magazine.MAIN in places
+        return not self.browse and (in_main or self.priority is not None)
 
     @property
     def yields(self) -> bool:

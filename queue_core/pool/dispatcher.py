@@ -1,4 +1,4 @@
-"""Dispatchers: for each queue consumed in this process, a manager and a thread that wakes it.
+"""Dispatchers: for each magazine consumed in this process, a manager and a thread that wakes it.
 
 The thread is notified when any process changes the catalog. It then has the manager notify a
 consumer that there may be work. Messages can become available without a change, such as a held
@@ -17,7 +17,7 @@ from queue_core.catalog.poller import BLIND_SECONDS, Due, Poller, Watch
 from queue_core.consumers.manager import NotifyReason, QueueConsumerManager
 from queue_core.errors import CatalogUnavailable
 from queue_core.support.loop import Loop
-from queue_core.values.model import QueueInfo
+from queue_core.values.model import Magazine, QueueInfo
 
 #: Seconds after which the thread notices that it must end, or look earlier.
 _SLICE_SECONDS = 0.2
@@ -70,12 +70,14 @@ class QueueDispatcher:
 
 _REASONS = dict.fromkeys(Due, NotifyReason.AVAILABLE) | {Due.CHANGE: NotifyReason.ARRIVAL}
 _lock = threading.Lock()
-_dispatchers: dict[tuple[str, int], QueueDispatcher] = {}
+_dispatchers: dict[tuple[str, int, Magazine], QueueDispatcher] = {}
 
 
-def open_dispatcher(catalog: Catalog, queue: QueueInfo) -> QueueDispatcher:
-    """Return the dispatcher of a queue, which all its consumers in this process share."""
-    key = (catalog.url, queue.id)
+def open_dispatcher(
+    catalog: Catalog, queue: QueueInfo, magazine: Magazine = Magazine.MAIN
+) -> QueueDispatcher:
+    """Return the dispatcher of a magazine, which all its consumers in this process share."""
+    key = (catalog.url, queue.id, magazine)
     with _lock:
         dispatcher = _dispatchers.get(key)
         if dispatcher is None:
@@ -85,9 +87,11 @@ def open_dispatcher(catalog: Catalog, queue: QueueInfo) -> QueueDispatcher:
         return dispatcher
 
 
-def close_dispatcher(catalog: Catalog, queue: QueueInfo) -> None:
-    """Stop the dispatcher of a queue when its last user closes it."""
-    key = (catalog.url, queue.id)
+def close_dispatcher(
+    catalog: Catalog, queue: QueueInfo, magazine: Magazine = Magazine.MAIN
+) -> None:
+    """Stop the dispatcher of a magazine when its last user closes it."""
+    key = (catalog.url, queue.id, magazine)
     with _lock:
         dispatcher = _dispatchers[key]
         dispatcher.users -= 1
@@ -100,6 +104,6 @@ def close_dispatcher(catalog: Catalog, queue: QueueInfo) -> None:
 def notify_loaded(catalog: Catalog, queue: QueueInfo) -> None:
     """Notify the queue's consumers in this process of a load, before its thread sees it."""
     with _lock:
-        dispatcher = _dispatchers.get((catalog.url, queue.id))
+        dispatcher = _dispatchers.get((catalog.url, queue.id, Magazine.MAIN))
     if dispatcher is not None:
         dispatcher.manager.notify_arrival()

@@ -112,16 +112,17 @@ class PoolLife:
             catalog,
             consumer,
             [info.id for info in self._infos],
-            lambda _: not config.browse and self._is_interested(),
+            lambda _: config.precedes and self._is_interested(),
             priority=config.priority,
             claim=config.claim,
             saw=self._saw,
         )
         ends.callback(self._presence.leave)
         dispatchers = []
-        for info in self._infos:
-            dispatchers.append(open_dispatcher(catalog, info))
-            ends.callback(close_dispatcher, catalog, info)
+        for queue in config.queues:
+            place = queue.info, queue.opened.demanded(config.demand).magazine
+            dispatchers.append(open_dispatcher(catalog, *place))
+            ends.callback(close_dispatcher, catalog, *place)
         self._breaker = self._start_breaker(consumer, dispatchers)
         if self._breaker is not None:
             ends.callback(self._breaker.stop)

@@ -95,8 +95,8 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
             since each firing takes from one. Workers handle their batches at the same time, so only
             a pool with one worker handles messages in this order.
         priority: An integer. While a consumer with a higher priority, in any process, wants
-            messages of a queue, this pool gets none of them. By default, the pool has no priority:
-            it does not wait for consumers with one, and they do not wait for it.
+            messages of a queue, this pool gets none of them. By default, the pool goes before all
+            consumers with a priority; one of the sideline, and a browser, keep nobody waiting.
         max_bytes: The most bytes of messages that the pool holds at once, fired and not settled, as
             uncompressed Arrow data, 1 or more. The workers share them. Each firing takes one
             message at least, even if it is larger, so a pool can hold one message of each queue

@@ -31,7 +31,7 @@ from queue_core.selection.demand import Demand
 from queue_core.selection.selection import AnySelector
 from queue_core.store import Store
 from queue_core.support.interruption import shielded
-from queue_core.values.model import BY_SHARD, Consumer, magazine_of
+from queue_core.values.model import BY_SHARD, Consumer, Magazine, magazine_of
 from queue_core.values.names import check_consumer, of_process
 from queue_core.values.settings import is_whole
 from queue_core.verbs.lose import start_again
@@ -228,14 +228,14 @@ class ConsumerTarget(AbstractContextManager["ConsumerTarget"]):
             catalog,
             consumer,
             [queue.info.id for queue in config.queues],
-            lambda _: not config.browse and any(each.desires_work for each in self._consumers),
+            lambda _: config.precedes and any(each.desires_work for each in self._consumers),
             priority=config.priority,
             claim=config.claim,
         )
         take: Callable[..., Callable[[int], Firing | None]]
         take = _browse if config.browse else partial(_acquire, Stalls())
         for queue in config.queues:
-            dispatcher = open_dispatcher(catalog, queue.info)
+            dispatcher = open_dispatcher(catalog, queue.info, self._magazine_of(queue))
             member = TargetConsumer(
                 queue, take(queue, consumer, dispatcher, config), self._ready, config
             )
@@ -280,7 +280,8 @@ class ConsumerTarget(AbstractContextManager["ConsumerTarget"]):
             return
         for member in self._consumers:
             member.leave()
-            close_dispatcher(self._store.catalog, member.queue.info)
+            info, magazine = member.queue.info, self._magazine_of(member.queue)
+            close_dispatcher(self._store.catalog, info, magazine)
         self._consumers = []
         self._ready = ReadySet("target", "target", self._wake)
         try:
@@ -292,6 +293,9 @@ class ConsumerTarget(AbstractContextManager["ConsumerTarget"]):
         finally:
             # From then on, those that it holds back would take later messages.
             presence.leave()
+
+    def _magazine_of(self, queue: Queue) -> Magazine:
+        return queue.opened.demanded(self._config.demand).magazine
 
     def __enter__(self) -> ConsumerTarget:
         return self.start()

@@ -286,3 +286,11 @@ def test_a_browser_goes_before_nobody(store, queue, browser):
         ConsumerPool(store, "orders", lambda _: True, priority=1, tasks=[]) as pool,
     ):
         eventually(lambda: pool.counts.get("deleted") == 6)
+
+
+def test_a_pool_of_the_sideline_keeps_main_from_nobody(store, queue):
+    aside = ConsumerPool(
+        store, "orders", lambda _: True, magazine="sideline", tasks=[], name="aside"
+    )
+    with aside, ConsumerPool(store, "orders", lambda _: True, priority=1, tasks=[]) as pool:
+        eventually(lambda: pool.counts.get("deleted") == 6)
