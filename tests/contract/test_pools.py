@@ -15,9 +15,9 @@ from queue_core import Breaker, ConsumerPool
 from queue_core.catalog import notifications
 from queue_core.catalog.holders import interests
 from queue_core.catalog.poller import Poller
+from queue_core.catalog.records.breakers import SharedBreaker
 from queue_core.errors import BadOption, CatalogUnavailable, ConsumerFenced, QueueTaken
 from queue_core.pool import dispatcher, outcome_buffer
-from queue_core.pool.breaking import PoolBreaker
 from queue_core.pool.source import AcquiringSource
 from queue_core.values.names import is_of_process
 from tests.contract.pools import PATIENCE, Recorder, eventually
@@ -320,7 +320,7 @@ def test_a_pool_that_stops_during_an_outage_ends_all_the_same(store, queue, monk
 def test_a_pool_that_cannot_start_claims_nothing(store, queue, monkeypatch):
     pool = ConsumerPool(store, "orders", Recorder(), exclusive=True, breaker=Breaker())
     with monkeypatch.context() as gone:
-        gone.setattr(PoolBreaker, "_look", failing(CatalogUnavailable("gone")))
+        gone.setattr(SharedBreaker, "look", failing(CatalogUnavailable("gone")))
         with pytest.raises(CatalogUnavailable, match="gone"):
             pool.start()
 
