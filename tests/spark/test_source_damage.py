@@ -30,6 +30,7 @@ def queue(rig):
     return queue
 
 
+@pytest.mark.spoiled
 @pytest.mark.parametrize(
     "spoil",
     [
