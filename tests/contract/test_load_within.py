@@ -67,23 +67,21 @@ def test_rows_and_messages_are_committed_together_or_rolled_back(store, caller):
 def test_a_connection_that_is_lost_within_the_call_is_told_of(store, caller, monkeypatch):
     if store.catalog.file is not None:
         pytest.skip("no connection to SQLite is lost")
-    queue = make_queue(store)
+    queue = make_filled(store, 1)
     with caller.connected() as connection:
         pid = caller.run(connection, "SELECT pg_backend_pid() AS pid").fetchone()
         (pid,) = pid.values() if isinstance(pid, dict) else pid
 
         def cut(name):
-            if name == "load.before_commit":
+            if name == "fire.before_commit":
                 with store.catalog.engine.connect() as other:
                     other.execute(sa.text("SELECT pg_terminate_backend(:pid)"), {"pid": pid})
 
         monkeypatch.setattr(faults, "point", cut)
         with pytest.raises(CatalogUnavailable):
-            queue.within(connection).load(orders(1))
+            queue.within(connection).fire()
     monkeypatch.undo()
-    assert waiting(queue) == []
-    queue.load(orders(1))
-    assert waiting(queue) == [0]
+    assert len(queue.fire()) == 1
 
 
 def test_a_connection_that_its_caller_forgets_keeps_no_lock(store):
