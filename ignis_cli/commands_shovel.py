@@ -11,7 +11,7 @@ from ignis_cli.app import AnyName, EachQueue, Last, Limit, Where, command
 from ignis_cli.counting import bar, counting
 from ignis_cli.display import answer, complain, counted
 from ignis_cli.invocation import BROKEN
-from ignis_cli.tables import say_what_expires, show
+from ignis_cli.tables import say_what_expires, say_what_is_dead, show
 from queue_core import Queue, Store
 from queue_core.catalog.records import acts
 from queue_core.errors import BadOption, NoSuchQueue
@@ -122,10 +122,8 @@ def cancel(store: Store, job: str) -> None:
 
 
 def _tell_dead(queue: Queue, how: dict[str, Any]) -> None:
-    """Say how many dead messages would be moved, if only these match."""
-    dead = 0 if how["force"] else queue.shovel(dry_run=True, **how | {"force": True})
-    if dead:
-        complain(f"{counted(dead, 'dead message matches', 'dead messages match')}: use --force")
+    if not how["force"]:
+        say_what_is_dead(queue, how.get("ids"), how["selector"], how["to"])
 
 
 def _failed_for(queue: Queue, reason: str) -> Any:

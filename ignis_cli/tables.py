@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from queue_core import Queue
+    from queue_core.verbs.operator.redriving import Redriving
 
 # Arrow looks for pandas at its first array, and would import it, which takes half a second. A later
 # `to_pandas` looks again.
@@ -80,16 +81,33 @@ def say_what_lacks(queue: Queue, found: int) -> None:
 def say_what_expires(queue: Queue, ids: Any, where: str | None, to: str | None) -> None:
     """Say how many messages stay in the sideline since they would expire where they are to go."""
     # Not at the top: other commands start sooner.
-    from queue_core.catalog.records.jobs import Wish
     from queue_core.verbs.operator import redriving
 
-    wish = Wish(selector=where, ids=None if ids is None else IdSet.of(ids), force=True)
-    wished = redriving.wished(queue.store.catalog, queue.info, to, wish)
+    wished = forced(queue, ids, where, to)
     left = redriving.withheld(queue.store.catalog, queue.store.storage, wished)
     if left:
         stay = counted(left, "message stays", "messages stay")
         way = "edit their own time" if wished.target else wording.TOO_OLD
         complain(f"{stay} in the sideline, and would expire in {to or queue.name} at once: {way}")
+
+
+def say_what_is_dead(queue: Queue, ids: Any, where: str | None, to: str | None) -> None:
+    """Say how many dead messages would be moved, if only these match."""
+    from queue_core.verbs.operator import redriving
+
+    wished = forced(queue, ids, where, to)
+    dead = redriving.count(queue.store.catalog, queue.store.storage, wished)
+    if dead:
+        complain(f"{counted(dead, 'dead message matches', 'dead messages match')}: use --force")
+
+
+def forced(queue: Queue, ids: Any, where: str | None, to: str | None) -> Redriving:
+    """Return the move of all messages of the sideline that match, dead ones too."""
+    from queue_core.catalog.records.jobs import Wish
+    from queue_core.verbs.operator import redriving
+
+    wish = Wish(selector=where, ids=None if ids is None else IdSet.of(ids), force=True)
+    return redriving.wished(queue.store.catalog, queue.info, to, wish)
 
 
 def show_facts(named: Mapping[str, Any], kind: str | None = None) -> None:

@@ -407,7 +407,7 @@ class IgnisManager:
             selector: Only messages that meet this SQL condition.
             rate: At most this many messages a second, more than 0. By default, the setting
                 ``shovel_rate``.
-            force: Whether to also move messages that failed too often or whose backoff is not over.
+            force: Whether to also move dead messages, and those that were fired too often.
 
         Returns:
             How many messages were moved.

@@ -460,7 +460,7 @@ class Queue(Copying, Looking, Settling):
             limit: At most this many messages, 1 or more. By default, the setting ``shovel_limit``.
             selector: Only messages that meet this SQL condition, as in `fire`.
             rate: At most this many messages a second, more than 0. By default, the setting
-                ``shovel_rate``.
+                ``shovel_rate``, and to another queue no limit.
             force: Whether to also move dead messages (``retry``), and messages that were fired too
                 often (``max_deliveries``).
 
@@ -485,6 +485,10 @@ class Queue(Copying, Looking, Settling):
             DamagedSegment: Messages cannot be read by *selector*. They are quarantined.
         """
         self.opened.follow()
+        settings = self.info.settings
+        limit = check_count("limit", limit) or settings.shovel_limit
+        if rate is None and to in (None, self.name):
+            rate = settings.shovel_rate
         if to is not None or ids is not None or dry_run:
             from queue_core.verbs.operator import redriving
             from queue_core.verbs.operator.chosen import id_set
@@ -493,11 +497,10 @@ class Queue(Copying, Looking, Settling):
             wished = redriving.wished(self._store.catalog, self.info, to, wish)
             run = redriving.count if dry_run else redriving.move_now
             return run(self._store.catalog, self._store.storage, wished)
-        settings = self.info.settings
         shovelful = replace(
             Shovelful.of(self.info, self._store.storage.uri, selector),
-            limit=check_count("limit", limit) or settings.shovel_limit,
-            rate=settings.shovel_rate if rate is None else check_rate("rate", rate),
+            limit=limit,
+            rate=None if rate is None else check_rate("rate", rate),
             force=force,
             # Each verb touches as many shards: one round is enough for a slice of each.
             round_slices=max(whole_slices(), self.info.shards),
@@ -525,9 +528,9 @@ class Queue(Copying, Looking, Settling):
         when that is dropped.
 
         Args:
-            limit: As in `shovel`. By default, no limit.
+            limit: As in `shovel`. By default, no limit, whatever ``shovel_limit`` says.
             selector: As in `shovel`.
-            rate: As in `shovel`. By default, no limit.
+            rate: As in `shovel`. By default, no limit, whatever ``shovel_rate`` says.
             force: As in `shovel`.
             to: As in `shovel`.
             ids: As in `shovel`.

@@ -80,6 +80,21 @@ def test_a_limit_and_a_rate_are_kept(store):
     assert time.monotonic() - begin < 30
 
 
+def test_the_limit_of_the_settings_is_kept_and_the_rate_of_what_returns_to_main(store):
+    queue = with_sidelined(store, 10, shovel_limit=2, shovel_rate=2.0)
+    make_queue(store, "other")
+    ids = queue.browse(magazine="sideline").column("_message_id").to_pylist()
+    assert queue.shovel(dry_run=True) == queue.shovel(to="other", dry_run=True) == 2
+    assert queue.shovel(5, dry_run=True) == 5
+
+    assert queue.shovel(to="other") == 2
+    assert queue.shovel(ids=ids) == 2
+    begin = time.monotonic()
+    assert queue.shovel(4, ids=ids) == 4
+    assert time.monotonic() - begin >= 0.9, "two messages a second"
+    assert len(aside(queue)) == 2
+
+
 def test_a_full_queue_takes_only_what_it_has_room_for(store):
     queue = with_sidelined(store, 10)
     make_queue(store, "other", max_size=6)
