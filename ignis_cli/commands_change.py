@@ -6,7 +6,6 @@ import json
 import shlex
 import warnings
 from collections.abc import Iterable, Iterator
-from itertools import chain
 
 import pyarrow as pa
 
@@ -176,11 +175,18 @@ def drop(queue: EachQueue, *, yes: Yes = False) -> None:
 
 
 def _parts(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.Table]:
-    """Combine batches into tables of at least *rows* rows; the last one may be smaller."""
+    """Combine and cut batches into tables of *rows* rows; the last one may be smaller."""
     waiting: list[pa.Table] = []
-    for batch in chain(batches, [None]):
-        if batch is not None:
-            waiting.append(pa.Table.from_batches([batch]))
-        if waiting and (batch is None or sum(each.num_rows for each in waiting) >= rows):
+    left = rows
+    for batch in batches:
+        table = pa.Table.from_batches([batch])
+        while table.num_rows >= left:
+            waiting.append(table.slice(0, left))
+            table = table.slice(left)
             yield pa.concat_tables(waiting, promote_options="permissive")
-            waiting = []
+            waiting, left = [], rows
+        if table.num_rows:
+            waiting.append(table)
+            left -= table.num_rows
+    if waiting:
+        yield pa.concat_tables(waiting, promote_options="permissive")

@@ -89,6 +89,23 @@ def test_load_says_how_many_messages_are_left_out(ignis, store):
     assert answer(ignis("load", "orders", "--json", input="\n")) == [{"loaded": 0, "left_out": 0}]
 
 
+def test_parts_are_cut_from_larger_batches_of_the_file(ignis, store, tmp_path, monkeypatch):
+    queue = make_queue(store)
+    file, sizes, load = tmp_path / "orders.arrow", [], type(queue).load
+    with pa.ipc.new_stream(file, orders(0).schema) as writer:
+        for first, count in ((0, 7), (7, 2), (9, 0), (9, 12)):
+            writer.write_table(orders(count, first))
+
+    def noted(self, rows):
+        sizes.append(rows.num_rows)
+        return load(self, rows)
+
+    monkeypatch.setattr(type(queue), "load", noted)
+    assert answer(ignis("load", "orders", file, "--part", 5, "--json"))[0]["loaded"] == 21
+    assert sizes == [5, 5, 5, 5, 1]
+    assert numbers_of(queue.fire("all").messages) == list(range(21))
+
+
 def test_load_in_parts_reports_the_loaded_parts_before_an_error(ignis, store, tmp_path):
     queue = make_queue(store)
     file = tmp_path / "orders.arrow"
