@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -92,11 +93,13 @@ def say_what_expires(queue: Queue, ids: Any, where: str | None, to: str | None) 
 
 
 def say_what_is_dead(queue: Queue, ids: Any, where: str | None, to: str | None) -> None:
-    """Say how many dead messages would be moved, if only these match."""
+    """Say how many dead messages match, which only force moves."""
     from queue_core.verbs.operator import redriving
 
-    wished = forced(queue, ids, where, to)
-    dead = redriving.count(queue.store.catalog, queue.store.storage, wished)
+    every = forced(queue, ids, where, to)
+    living = every._replace(wish=replace(every.wish, force=False))
+    catalog, storage = queue.store.catalog, queue.store.storage
+    dead = redriving.count(catalog, storage, every) - redriving.count(catalog, storage, living)
     if dead:
         complain(f"{counted(dead, 'dead message matches', 'dead messages match')}: use --force")
 

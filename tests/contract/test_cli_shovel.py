@@ -100,6 +100,17 @@ def test_a_job_whose_queue_is_dropped_meanwhile_is_refused(ignis, queue, monkeyp
     assert "was dropped, and the job with it" in refused
 
 
+def test_messages_without_room_are_not_taken_for_dead_ones(ignis, queue):
+    queue.choose(queue.browse(magazine="sideline").column("_message_id")[:2]).requeue()
+    queue.admin.change_settings(max_size=2)
+
+    full = ignis("shovel", "orders")
+    assert (full.stdout, full.stderr) == ("0 messages are back in orders\n", "")
+    queue.choose("all", magazine="main").sideline("dead now")
+    queue.load(orders(2, 6))
+    assert "2 dead messages match: use --force" in ignis("shovel", "orders").stderr
+
+
 def test_there_is_one_way_to_wait(ignis, queue):
     assert "use one of --wait" in refusal(ignis("shovel", "orders", "--wait", "--dry-run"))
 
