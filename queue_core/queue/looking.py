@@ -41,7 +41,8 @@ class Looking:
         Return the messages that `fire` would take now with the same arguments, without taking them.
 
         Calls for other numbers of messages may begin at other shards. A limit of the whole queue
-        counts only what is fired, so this looks past it.
+        counts only what is fired, so this looks past it; and so it does past a pause, a
+        deactivation, and consumers that go first.
 
         Args:
             count: At most this many messages, 1 or more.
