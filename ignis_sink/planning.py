@@ -123,7 +123,8 @@ def check_queue(info: QueueInfo, options: SinkOptions) -> None:
         check_keeps(info, "a write with dedup does not wait for", "remove dedup")
     for option in ("policy", "dedup"):
         chosen, own = getattr(options, option), getattr(info.settings, option)
-        if chosen and own and chosen != own:
+        # The order in which dedup names its columns does not matter.
+        if chosen and own and chosen != own and (option == "policy" or {*chosen} != {*own}):
             raise BadOption(
                 f"{option}={chosen!r}: queue {info.name!r} has {option} = {own!r}, which holds for "
                 "all loads; leave the option out, or change the queue's setting"

@@ -156,3 +156,11 @@ def test_a_sink_cannot_choose_another_policy_or_dedup_than_the_queues(store, opt
     options = SinkOptions.of({**address, "queue": "orders", **option})
     with pytest.raises(BadOption, match=f"{text}=.* which holds for all loads"):
         find_target(options, from_arrow_schema(orders(0).schema))
+
+
+def test_a_sink_may_name_the_columns_of_dedup_in_any_order(store):
+    queue = make_queue(store, dedup=["number", "customer"])
+    address = {"catalog": store.address.catalog, "storage": store.address.storage}
+    options = SinkOptions.of({**address, "queue": "orders", "dedup": "customer, number"})
+    target = find_target(options, from_arrow_schema(orders(0).schema))
+    assert target.spec.queue == queue.name
