@@ -166,14 +166,15 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "policy",
         "With `mode=load`, the policy that decides about rows and queued messages with the same "
-        "key, such as `latest`. The queue needs a key. By default, the queue's setting `policy`. A "
-        "new queue gets it as its setting.",
+        "key, such as `latest`. The queue needs a key, or one shard. By default, the queue's "
+        "setting `policy`; a queue that has one refuses another. A new queue gets it as its "
+        "setting.",
     ),
     Option(
         "dedup",
         "With `mode=load`, columns that identify a message, separated by commas. A row is left out "
         "if its values in these columns were loaded before. By default, the queue's setting "
-        "`dedup`. A new queue gets it as its setting.",
+        "`dedup`; a queue that has one refuses another. A new queue gets it as its setting.",
         words,
     ),
     Option(

@@ -208,8 +208,8 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "numPartitions",
         "The most partitions of a batch. The rows of a shard stay in one partition. By default, "
-        "the queue's `concurrency`. With `task`, also the most partitions for one task of one "
-        "queue.",
+        "the queue's `concurrency`; of several queues, the largest one. With `task`, also the most "
+        "partitions for one task of one queue.",
         whole(1),
     ),
     Option(

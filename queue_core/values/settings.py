@@ -157,15 +157,17 @@ class QueueSettings:
         8,
         _whole(0, MAX_CONCURRENCY),
         "Number of partitions of a Spark query that reads the queue, and of workers of a consumer "
-        "pool, unless the query or the pool sets its own number. Running queries and pools follow "
-        "a change. More than 100 counts as 100, but `ignis set` and the sink refuse it. 0 pauses "
-        "the queue: no messages are fired. Source: IgnisMQ.",
+        "pool, unless the query or the pool sets its own number. Of several queues, a query takes "
+        "the largest one, and a pool the smallest. Running queries and pools follow a change. More "
+        "than 100 counts as 100, but `ignis set` and the sink refuse it. 0 pauses the queue: no "
+        "messages are fired. Source: IgnisMQ.",
     )
     handler_timeout: float = _setting(
         10 * 60.0,
         _SECONDS,
         "The longest time in seconds that one call of a handler may take, unless the consumer sets "
-        "its own limit. If half of `sweep_after` is less, that is the limit. Source: IgnisMQ.",
+        "its own limit. If half of `sweep_after` is less, that is the limit. Running queries and "
+        "pools keep the limit with which they began. Source: IgnisMQ.",
     )
     sweep_after: float = _setting(
         20 * 60.0,
@@ -199,14 +201,14 @@ class QueueSettings:
     shovel_limit: int | None = _setting(
         None,
         _or_none(_COUNT),
-        "The most messages that one shovel moves. It does not limit retries whose time has come. "
-        "none: no limit.",
+        "The most messages that one shovel moves. It limits neither jobs nor retries whose time "
+        "has come. none: no limit.",
     )
     shovel_rate: float | None = _setting(
         None,
         _or_none(_RATE),
-        "The most messages per second that return to main from the sideline, by a shovel or as "
-        "they are due by `retry`. none: no limit.",
+        "The most messages per second that return to main from the sideline, by a shovel that is "
+        "no job, or as they are due by `retry`. none: no limit.",
     )
     max_deliveries: int | None = _setting(
         None,
