@@ -39,3 +39,11 @@ class Sideline(Queue):
     def sweep(self, *_: Any, **__: Any) -> NoReturn:
         """Raise `BadOption`: a sweep moves messages from main."""
         self.opened.refuse("sweep")
+
+    def replay(self, *_: Any, **__: Any) -> NoReturn:
+        """Raise `BadOption`: the log is of the whole queue."""
+        self.opened.refuse("replay")
+
+    def clone(self, *_: Any, **__: Any) -> NoReturn:
+        """Raise `BadOption`: a clone has both magazines."""
+        self.opened.refuse("clone")

@@ -42,6 +42,8 @@ def test_the_name_opens_the_sideline(store, queue):
         ("reset", []),
         ("sweep", [0]),
         ("admin", []),
+        ("replay", ["copy"]),
+        ("clone", ["copy"]),
     ],
 )
 def test_verbs_of_the_whole_queue_are_refused(store, queue, verb, given):
