@@ -176,7 +176,9 @@ class Queue(Copying, Looking, Settling):
                 string is not valid UTF-8.
             BadOption: An argument is out of range, the queue has another policy, or the buffer
                 belongs to another queue.
-            QueueFull: The queue was full, and no room became free within *timeout* seconds.
+            QueueFull: The queue was full, and no room became free within *timeout* seconds. Of a
+                rendezvous (``max_size=0``), messages that were fired by then stay loaded, and the
+                error says how many.
             QueueDeactivated: The queue was deactivated.
             NoSuchQueue: The queue was dropped.
             Conflict: Other processes kept changing the messages that the policy decides about;
