@@ -59,7 +59,7 @@ class MessagesTrigger(_OfQueue, BaseEventTrigger):
     New messages are reported at once, and at most once a second. Messages that still wait a minute
     later are reported again, so none is forgotten if a DAG run fails, or leaves some of them. The
     payload of an event has the name of the queue, ``queue``, and ``waiting``: how many waited then.
-    A paused queue is not reported.
+    A queue that is paused or deactivated is not reported.
 
     Without an address, the environment of the triggerer says it, as in `Store.open`: Airflow writes
     what a DAG passes into its database.

@@ -47,8 +47,10 @@ def look(store: Store, names: Collection[str]) -> dict[str, QueueLook]:
             behind[key[0]] += shard.behind
     looks = {}
     for row in found:
+        state = known[row.queue]
+        closed = is_paused(state) or state.deactivated_at is not None
         looks[row.queue] = QueueLook(
-            waiting=0 if is_paused(known[row.queue]) else row.waiting,
+            waiting=0 if closed else row.waiting,
             # What a log has for a subscription comes into main when it is fired.
             came=row.all_loaded + row.all_returned + behind[row.queue_id],
             unfinished=row.waiting + row.in_flight + row.sidelined - row.dead,

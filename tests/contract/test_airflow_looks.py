@@ -201,6 +201,19 @@ def test_a_paused_queue_is_reported_when_it_goes_on(store):
     asyncio.run(main())
 
 
+def test_a_deactivated_queue_is_not_reported_although_messages_wait(store):
+    """A run could fire none of them, and would fail each minute."""
+    queue = store.create_queue("orders", SCHEMA)
+    queue.load([{"id": 1}])
+    queue.admin.deactivate()
+
+    async def main() -> None:
+        with looks(store.address, "orders", Arrivals()) as found:
+            await nothing(found)
+
+    asyncio.run(main())
+
+
 def test_a_queue_may_be_created_later(store, caplog):
     async def main() -> None:
         with looks(store.address, "orders", Arrivals()) as found:
