@@ -139,7 +139,11 @@ def compact(queue: EachQueue) -> None:
 
 @command(_MAINTAIN)
 def expire(queue: EachQueue) -> None:
-    """Remove waiting messages that have expired."""
+    """
+    Remove waiting messages that have expired.
+
+    A queue at the age of its queue_expiry is deactivated, and later dropped.
+    """
     with counting("expire"):
         expired = queue.admin.expire()
     said = counted(expired, "expired message", "expired messages")

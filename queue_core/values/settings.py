@@ -214,7 +214,9 @@ class QueueSettings:
         None,
         _or_none(_COUNT),
         "Number of firings after which an unfinished message is not fired again, and the next "
-        "sweep moves it to the sideline for good. none: no limit.",
+        "sweep moves it to the sideline for good. A shovel by force or a requeue does not reset "
+        "its number: raise this setting first, or it goes back with the next sweep. none: no "
+        "limit.",
     )
     message_expiry: float | None = _setting(
         None,
