@@ -173,8 +173,9 @@ class QueueSettings:
         20 * 60.0,
         _SECONDS,
         "Age in seconds, counted from its firing, at which an unfinished message is stuck. A sweep "
-        "moves stuck messages to the sideline if their consumer is dead. Source: IgnisMQ, 20 "
-        "minutes.",
+        "moves stuck messages to the sideline if their consumer is dead. For messages that were "
+        "fired from the sideline, twice `shovel_interval` counts if it is more. Source: IgnisMQ, "
+        "20 minutes.",
     )
     retry: Retry | None = _setting(  # noqa: RUF009
         DEFAULT_RETRY,
