@@ -185,9 +185,9 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "exclusive",
-        "If `true`, only this consumer may fire from the queues. Refused while another consumer "
-        "with a priority or a claim is active; while this one is active, all others are refused. "
-        "Not with `singleActive` or `ack=browse`.",
+        "If `true`, only this consumer may fire from the queues. Refused while a pool, a target "
+        "or another query with a priority or a claim is active; while this one is active, all "
+        "others are refused. Not with `singleActive` or `ack=browse`.",
         boolean,
         False,
     ),
