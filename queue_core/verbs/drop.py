@@ -71,6 +71,9 @@ def remove(connection: Connection, queue_id: int) -> None:
     """Remove all rows of a queue, and what nothing else names."""
     named = {*segments.of_slices(connection, queue_id)}
     table_rows.remove(connection, table_rows.MESSAGES, queue_id)
+    while segments.of_slices(connection, queue_id):
+        # A settlement that had locked some has made new ones, of the same segments.
+        table_rows.remove(connection, table_rows.MESSAGES, queue_id)
     logs.forget(connection, queue_id)
     segments.release(connection, named.union(segments.of_queue(connection, queue_id)))
     table_rows.remove(connection, table_rows.REST, queue_id)

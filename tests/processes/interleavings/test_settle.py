@@ -16,6 +16,7 @@ from tests.processes.interleavings.steps import (
     sweeps,
     two_customers,
 )
+from tests.processes.interleavings.test_logs import BOTH, drops
 
 # settle and sweep
 
@@ -111,3 +112,21 @@ def test_neither_waits_to_sideline_into_different_shards(store, race):
     first, second = (settles("sideline", each) for each in ids)
     assert race(first, "settle.before_commit", second, waits=on_sqlite(store)) == (1, 1)
     assert len(audit(store).ids(Magazine.SIDELINE)) == 2
+
+
+# settle and drop
+
+
+@BOTH
+@pytest.mark.parametrize("outcome", ["delete", "sideline", "reload"])
+def test_a_drop_takes_what_a_settlement_has_just_moved(store, race, outcome, fails):
+    """Of a slice of which a part moves, that part becomes a slice of its own."""
+    make_queue(store).load(orders(MANY))
+    ids = fired_ids(store, 10)
+
+    settling = settles(outcome, ids[2:5])
+    settled, _ = race(settling, "settle.before_commit", drops("orders"), fails=fails)
+    assert settled == (None if fails else 3)
+    assert store.admin.fsck().num_rows == segments_of(store) == 0
+    store.admin.vacuum(grace=0)
+    assert leftover_files(store) == audit(store).ids() == set()
