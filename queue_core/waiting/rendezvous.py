@@ -9,8 +9,8 @@ crash, and its commit then waits on.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
-from contextlib import suppress
+from collections.abc import Hashable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 
 from sqlalchemy import Connection
@@ -25,7 +25,7 @@ from queue_core.catalog.slices.conditions import WAITING, in_queue, of_segments
 from queue_core.catalog.slices.segments import discard_unpublished
 from queue_core.catalog.slices.slices import fetch
 from queue_core.catalog.slices.usage import read_usage
-from queue_core.errors import QueueDeactivated, QueueFull
+from queue_core.errors import CatalogUnavailable, QueueDeactivated, QueueFull
 from queue_core.segments.stager import remove_staged, removed_if_refused
 from queue_core.segments.storage import Storage
 from queue_core.support import faults
@@ -50,7 +50,8 @@ def meet(
     Returns the id of the first message of each segment. Raises `QueueFull` if some messages were
     not fired within *timeout* seconds, and `QueueDeactivated` if the queue was deactivated before;
     those are withdrawn, and the others stay fired. With 0 seconds nothing is loaded. Raises
-    `NoSuchQueue` if the queue was dropped.
+    `NoSuchQueue` if the queue was dropped. If the catalog cannot be reached after the load, the
+    outcome is unknown.
     """
 
     def is_met(connection: Connection) -> tuple[Hashable, bool]:
@@ -74,10 +75,11 @@ def meet(
                 )
             faults.point("load.offered")
             offered = IdSet.of(ids_from(first_ids, staged))
-            with suppress(QueueDeactivated):
-                if line.wait(is_met, first=False):
-                    return first_ids
-            withdrawn = catalog.write(lambda connection: _withdraw(connection, queue, offered))
+            with _in_doubt(queue):
+                with suppress(QueueDeactivated):
+                    if line.wait(is_met, first=False):
+                        return first_ids
+                withdrawn = catalog.write(lambda c: _withdraw(c, queue, offered))
             faults.point("load.withdrawn")
             if not withdrawn:
                 return first_ids
@@ -133,6 +135,20 @@ def meet_once(
     with catalog.read() as connection:
         message = full_message(queue, read_usage(connection, queue), amount_of(staged))
     raise QueueFull(f"{message}; the batch stays, and waits on when the query is started again")
+
+
+@contextmanager
+def _in_doubt(queue: QueueInfo) -> Iterator[None]:
+    """Let an outage after a load say that its messages may be there."""
+    try:
+        yield
+    except CatalogUnavailable as error:
+        doubt = CatalogUnavailable(
+            f"queue {queue.name!r}: the catalog could not be reached while the load waited for a "
+            "consumer; its messages may wait or be fired: look before you load them again"
+        )
+        doubt.outcome_unknown = True
+        raise doubt from error
 
 
 def _is_open(queue: QueueInfo, connection: Connection) -> tuple[Hashable, bool]:

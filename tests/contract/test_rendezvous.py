@@ -5,10 +5,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from queue_core.errors import QueueDeactivated, QueueFull
+from queue_core.errors import CatalogUnavailable, QueueDeactivated, QueueFull
 from queue_core.values.model import Batch
 from queue_core.verbs.capacity import wait_line
 from queue_core.verbs.capacity.bounds import OnFull
+from queue_core.waiting import rendezvous
 from queue_core.waiting.publish import publish_once
 from tests.books import audit
 from tests.factories import make_queue, make_staged, numbers_of, orders
@@ -63,6 +64,21 @@ def test_messages_fired_before_the_timeout_stay_fired(store, queue, monkeypatch)
         load.done()
     assert sorted(audit(store).messages) == firing.ids.to_pylist()
     assert queue.delete(firing) == 2
+
+
+def test_an_outage_after_a_load_leaves_open_what_became_of_its_messages(store, queue, monkeypatch):
+    """They were committed, so that a load that is repeated would double them."""
+    load = Caller(lambda: queue.load(orders(2)))
+    until(lambda: queue.peek().num_rows == 2)
+
+    def fail(*_):
+        raise CatalogUnavailable("the connection is lost; nothing was changed")
+
+    monkeypatch.setattr(rendezvous, "_waiting", fail)
+    with pytest.raises(CatalogUnavailable, match="may wait or be fired: look before") as raised:
+        load.done()
+    assert raised.value.outcome_unknown
+    assert numbers_of(queue.fire("all").messages) == [0, 1]
 
 
 @pytest.mark.parametrize("rows", [2, 0], ids=["query", "txnAppId"])
