@@ -14,7 +14,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from queue_core.catalog.holders.tickets import Window, close_tickets
-from queue_core.errors import ConsumerFenced, Unavailable
+from queue_core.errors import ConsumerFenced, DamagedSegment, Unavailable
 from queue_core.pool.held import HeldBatch, HeldBytes
 from queue_core.pool.prefetch import Prefetch
 from queue_core.pool.source import Columns, MessageSource
@@ -79,7 +79,8 @@ class BrowsingSource(MessageSource):
             try:
                 with self._queue.opened.quarantining():
                     messages = self._read(*found)
-            except Unavailable:
+            except (Unavailable, DamagedSegment):
+                # What is not damaged is there, once the rest is set apart.
                 self._unread = found
                 raise
             # Meanwhile, all messages of the ticket may be gone.

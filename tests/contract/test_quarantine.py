@@ -8,7 +8,7 @@ from sqlalchemy import select, update
 
 from ignis_sink.options import SinkOptions
 from ignis_sink.publishing import publish
-from queue_core import Queue
+from queue_core import ConsumerTarget, Queue
 from queue_core.catalog.tables import segments
 from queue_core.errors import DamagedSegment, StorageUnavailable
 from queue_core.segments import stager
@@ -95,6 +95,18 @@ def test_a_spoiled_segment_is_named_and_the_rest_stays_readable(store, queue, ho
     assert queue.admin.repair().messages == 1000
     assert numbers_of(queue.fire("all").messages) == list(range(1000, 2000))
     audit(store)
+
+
+def test_a_browser_still_sees_what_it_was_to_see_with_a_spoiled_segment(store, queue):
+    spoil(file_of(store, 1), "missing")
+    shown = []
+    with ConsumerTarget(store, "orders", lambda: None, browse=True) as target:
+        (eyes,) = target.consumers
+        with pytest.raises(DamagedSegment, match="missing"):
+            eyes.pull(3000)
+        while (firing := eyes.pull(3000)) is not None:
+            shown += numbers_of(firing.messages)
+    assert sorted(shown) == [*range(1000), *range(2000, 3000)]
 
 
 @pytest.mark.parametrize(
