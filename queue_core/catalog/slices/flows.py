@@ -19,7 +19,7 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from sqlalchemy import Connection, Executable, bindparam, delete, func, select, update
+from sqlalchemy import Connection, Executable, bindparam, delete, func, or_, select, update
 
 from queue_core.catalog import dialect, seals
 from queue_core.catalog.slices.slice_batches import NULL, SliceBatch
@@ -224,4 +224,8 @@ def _rank_all(connection: Connection, queue_id: int, rank: int | None) -> None:
     """Give all messages in main the same rank."""
     values = {"rank": rank, "rank_step": None if rank is None else 0}
     in_main = (slices.c.queue_id == queue_id, slices.c.magazine == int(Magazine.MAIN))
-    connection.execute(update(slices).where(*in_main).values(seals.changing(slices, **values)))
+    others = or_(*(slices.c[name].is_distinct_from(value) for name, value in values.items()))
+    ranking = update(slices).where(*in_main, others).values(seals.changing(slices, **values))
+    while connection.execute(ranking).rowcount:
+        # A settlement that had locked some may have reloaded a part of one, as a new one.
+        pass

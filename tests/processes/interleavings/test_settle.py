@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from queue_core.catalog.tables import segments
+from queue_core.catalog.tables import segments, slices
 from queue_core.values.model import Magazine, State
 from tests.books import audit, leftover_files
 from tests.factories import make_queue, orders
@@ -16,7 +16,7 @@ from tests.processes.interleavings.steps import (
     sweeps,
     two_customers,
 )
-from tests.processes.interleavings.test_logs import BOTH, drops
+from tests.processes.interleavings.test_logs import BOTH, drops, sets
 
 # settle and sweep
 
@@ -130,3 +130,19 @@ def test_a_drop_takes_what_a_settlement_has_just_moved(store, race, outcome, fai
     assert store.admin.fsck().num_rows == segments_of(store) == 0
     store.admin.vacuum(grace=0)
     assert leftover_files(store) == audit(store).ids() == set()
+
+
+# settle and a change of settings
+
+
+@BOTH
+def test_what_comes_back_while_a_queue_becomes_fair_has_a_rank(store, race, fails):
+    """Without one, it would wait for as long as others come."""
+    make_queue(store).load(orders(10))
+    ids = fired_ids(store)
+
+    race(settles("reload", ids[2:5]), "settle.before_commit", sets(fair_by="customer"), fails=fails)
+    with store.catalog.read() as connection:
+        ranks = connection.scalars(slices.select().with_only_columns(slices.c.rank)).all()
+    assert len(ranks) == (1 if fails else 2)
+    assert None not in ranks
