@@ -9,9 +9,10 @@ crash, and its commit then waits on.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
+from typing import TypeVar
 
 from sqlalchemy import Connection
 
@@ -32,9 +33,11 @@ from queue_core.support import faults
 from queue_core.values.ids import IdSet, ids_from
 from queue_core.values.model import Batch, Magazine, QueueInfo, Staged
 from queue_core.values.plan import Taken, having
-from queue_core.verbs.capacity.bounds import amount_of, full_message
+from queue_core.verbs.capacity.bounds import CapacityExceeded, amount_of, full_message
 from queue_core.verbs.capacity.wait_line import WaitLine
 from queue_core.waiting.bounded_load import commit_load, load_bounded
+
+Result = TypeVar("Result")
 
 
 def meet(
@@ -64,15 +67,17 @@ def meet(
             queues.still_there(connection, queue)
         return left, not left
 
+    def offer(connection: Connection) -> list[int]:
+        return load_bounded(connection, storage, queue, staged, line.waiter)
+
     fired = 0
+    first_ids: list[int] | None = None
     with WaitLine(catalog, queue, waiters.LOAD, timeout) as line:
         faults.point("load.waiting")
-        if timeout != 0 and line.wait(partial(_is_open, queue)):
-            waiter = line.waiter
+        if timeout != 0:
             with removed_if_refused(storage, staged):
-                first_ids = commit_load(
-                    catalog, lambda c: load_bounded(c, storage, queue, staged, waiter), timeout
-                )
+                first_ids = _in_turn(line, queue, lambda: commit_load(catalog, offer, timeout))
+        if first_ids is not None:
             faults.point("load.offered")
             offered = IdSet.of(ids_from(first_ids, staged))
             with _in_doubt(queue):
@@ -126,15 +131,24 @@ def meet_once(
 
     with WaitLine(catalog, queue, waiters.LOAD, timeout) as line:
         faults.point("load.waiting")
-        if line.wait(partial(_is_open, queue)):
-            with removed_if_refused(storage, staged):
-                is_new = commit_load(catalog, attempt, timeout)
+        with removed_if_refused(storage, staged):
+            is_new = _in_turn(line, queue, lambda: commit_load(catalog, attempt, timeout))
+        if is_new is not None:
             faults.point("load.offered")
             if not staged or line.wait(is_met, first=False):
                 return is_new
     with catalog.read() as connection:
         message = full_message(queue, read_usage(connection, queue), amount_of(staged))
     raise QueueFull(f"{message}; the batch stays, and waits on when the query is started again")
+
+
+def _in_turn(line: WaitLine, queue: QueueInfo, load: Callable[[], Result]) -> Result | None:
+    """Load when it is the turn of this load; return None if the time is up before."""
+    while line.wait(partial(_is_open, queue)):
+        # One ahead of it that counted as dead may be back.
+        with suppress(CapacityExceeded):
+            return load()
+    return None
 
 
 @contextmanager

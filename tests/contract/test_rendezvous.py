@@ -8,7 +8,7 @@ import pytest
 from queue_core.errors import CatalogUnavailable, QueueDeactivated, QueueFull
 from queue_core.values.model import Batch
 from queue_core.verbs.capacity import wait_line
-from queue_core.verbs.capacity.bounds import OnFull
+from queue_core.verbs.capacity.bounds import CapacityExceeded, OnFull
 from queue_core.waiting import rendezvous
 from queue_core.waiting.publish import publish_once
 from tests.books import audit
@@ -64,6 +64,24 @@ def test_messages_fired_before_the_timeout_stay_fired(store, queue, monkeypatch)
         load.done()
     assert sorted(audit(store).messages) == firing.ids.to_pylist()
     assert queue.delete(firing) == 2
+
+
+def test_a_load_waits_on_if_one_ahead_of_it_that_counted_as_dead_is_back(store, queue, monkeypatch):
+    """It saw nobody ahead, and its transaction does."""
+    refused, load_bounded = [], rendezvous.load_bounded
+
+    def refuse_first(*given):
+        if not refused:
+            refused.append(CapacityExceeded(queue.info, "after 1 other load in line"))
+            raise refused[0]
+        return load_bounded(*given)
+
+    monkeypatch.setattr(rendezvous, "load_bounded", refuse_first)
+    load = Caller(lambda: queue.load(orders(2)))
+    until(lambda: queue.peek().num_rows == 2 or not load.is_alive())
+    assert numbers_of(queue.fire("all").messages) == [0, 1]
+    assert len(load.done()) == 2
+    assert refused
 
 
 def test_an_outage_after_a_load_leaves_open_what_became_of_its_messages(store, queue, monkeypatch):
