@@ -77,11 +77,8 @@ def parts(
     """Return the parts of a firing, at least one, which are to be tried in turn."""
     if request.magazine is not Magazine.MAIN:
         return [SuspectPart(request)]
-    # A consumer may be lost between the search and the firing.
-    others = replace(request, rules=(*request.rules, *suspects.UNSUSPECTED))
-    rest = SuspectPart(others, wider=_among_all(request, 0))
     if not found:
-        return [rest]
+        return [_rest(request)]
     busy = False
     if isinstance(consumer, HandlingConsumer):
         # What a later life holds would make this one wait.
@@ -91,7 +88,22 @@ def parts(
             return [SuspectPart(request, waits=True)]
         busy = most is not None
     sizes = sorted(suspects.sizes(connection, *eligible(request)), reverse=True)
-    return [*(_trial(request, among, busy) for among in sizes), rest]
+    asked = [request]
+    if request.selection is not None and request.selection.fallback:
+        # Another message comes in place of those that match only if none of all parts does.
+        asked.insert(0, replace(request, selection=replace(request.selection, fallback=False)))
+    return [
+        part
+        for each in asked
+        for part in (*(_trial(each, among, busy) for among in sizes), _rest(each))
+    ]
+
+
+def _rest(request: FireRequest) -> SuspectPart:
+    """Return the firing of messages that are no suspects."""
+    # A consumer may be lost between the search and the firing.
+    others = replace(request, rules=(*request.rules, *suspects.UNSUSPECTED))
+    return SuspectPart(others, wider=_among_all(request, 0))
 
 
 def _trial(request: FireRequest, among: int, busy: bool) -> SuspectPart:

@@ -110,6 +110,16 @@ def test_others_without_a_handler_take_suspects_and_messages_as_they_come(store)
     assert [numbers_of(queue.fire(5).messages) for _ in range(3)] == [[0], [1, 2], []]
 
 
+def test_a_fallback_takes_a_suspect_only_if_no_other_message_matches_either(store):
+    queue = make_queue(store)
+    queue.load(orders(2))
+    fire(queue, start(store), 1)
+    start(store)
+    how = {"selector": "number = 1", "fallback": True}
+
+    assert [numbers_of(queue.fire(1, **how).messages) for _ in range(2)] == [[1], [0]]
+
+
 @pytest.mark.parametrize("outcome", ["delete", "sideline", "reload"])
 def test_a_settlement_clears_a_suspect(store, outcome):
     queue = make_queue(store)

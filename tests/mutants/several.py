@@ -138,15 +138,15 @@ OF_SEVERAL = (
     _of(
         "others overtake a suspect of their group",
         "queue_core/selection/suspects",
-        "for among in sizes), rest]",
-        "for among in sizes), SuspectPart(others)]",
+        "for among in sizes), _rest(each))",
+        "for among in sizes), replace(_rest(each), wider=None))",
         "lose",
     ),
     _of(
         "others overtake a message of their group that was lost meanwhile",
         "queue_core/selection/suspects",
-        "    if not found:\n        return [rest]",
-        "    if not found:\n        return [SuspectPart(others)]",
+        "    if not found:\n        return [_rest(request)]",
+        "    if not found:\n        return [replace(_rest(request), wider=None)]",
         "lose",
     ),
     _of(
