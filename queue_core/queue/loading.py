@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from queue_core.catalog import queues
-from queue_core.errors import BadOption, SchemaMismatch
+from queue_core.errors import BadOption, PublicationRefused, SchemaMismatch
 from queue_core.queue.opened import OpenedQueue
 from queue_core.segments.buffers import Buffer
 from queue_core.segments.stager import remove_staged
@@ -68,8 +68,14 @@ def load(
         if left is None and loads.joins(info, table):
             return loads(info, table, stage)
         staged, order = stage(table)
+
+        def again() -> list[Staged]:
+            nonlocal staged, order
+            staged, order = stage(table)
+            return staged
+
         try:
-            first_ids = publish(catalog, storage, info, staged, OnFull(timeout=left))
+            first_ids = publish(catalog, storage, info, staged, OnFull(timeout=left), again=again)
         except queues.SettingsChanged:
             remove_staged(storage, staged)
             raise
@@ -96,6 +102,9 @@ def load_into_several(
             left = None if end is None else max(end - time.monotonic(), 0.0)
             try:
                 loaded = _load_tables(queues_of, found, OnFull(timeout=left))
+            except PublicationRefused:
+                # It has waited for longer than vacuum leaves its files alone.
+                continue
             except queues.SettingsChanged:
                 for queue in queues_of.values():
                     queue.refresh()

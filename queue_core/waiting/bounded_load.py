@@ -10,6 +10,7 @@ from sqlalchemy import Connection
 from queue_core.catalog.database import Catalog, lock_seconds
 from queue_core.catalog.holders import waiters
 from queue_core.catalog.queues import hold_settings
+from queue_core.errors import PublicationRefused
 from queue_core.segments.storage import Storage
 from queue_core.support import faults
 from queue_core.values.model import QueueInfo, Staged
@@ -18,6 +19,9 @@ from queue_core.verbs.capacity.eviction import evict_oldest
 from queue_core.verbs.load import load
 
 Result = TypeVar("Result")
+
+#: Stages the messages of a load again.
+Again = Callable[[], Sequence[Staged]]
 
 
 class Loading(NamedTuple):
@@ -87,3 +91,20 @@ def commit_load(
     result = catalog.write(transaction, grows=True, seconds=lock_seconds(timeout))
     faults.point("load.committed")
     return result
+
+
+def commit_present(
+    commit: Callable[[], Result], files: list[Staged], again: Again | None
+) -> Result:
+    """
+    Commit a load of *files*; if they are gone, commit once more with those that *again* stages.
+
+    A load may wait in line for longer than vacuum leaves its files alone.
+    """
+    try:
+        return commit()
+    except PublicationRefused:
+        if again is None:
+            raise
+    files[:] = again()
+    return commit()

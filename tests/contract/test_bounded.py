@@ -12,6 +12,7 @@ from queue_core.catalog.holders import waiters as waiting
 from queue_core.catalog.records.publications import is_new_load
 from queue_core.catalog.tables import slices
 from queue_core.errors import BadOption, QueueDeactivated, QueueFull
+from queue_core.segments import stager
 from queue_core.verbs.capacity.bounds import OnFull
 from queue_core.waiting import admission
 from queue_core.waiting.publish import publish_once
@@ -281,6 +282,27 @@ def test_loads_are_admitted_in_order_of_arrival(store):
     assert seen == list(range(6))
     for caller in callers:
         caller.done()
+
+
+@pytest.mark.parametrize("policy", [None, "drop_duplicates"])
+def test_loads_whose_files_are_gone_when_there_is_room_keep_their_places(
+    store, monkeypatch, policy
+):
+    monkeypatch.setattr(stager, "INLINE_BYTES", 0)
+    queue = make_filled(store, 2, max_size=2, policy=policy)
+    callers = []
+    for number in (1, 2):
+        callers.append(Caller(lambda number=number: queue.load(orders(2, 2 * number))))
+        waits(store, number)
+    # As if they had waited for longer than vacuum leaves files alone.
+    assert len(store.admin.vacuum(grace=0)) == 2
+
+    for number, caller in enumerate(callers):
+        firing = queue.fire("all")
+        assert numbers_of(firing.messages) == [2 * number, 2 * number + 1]
+        queue.delete(firing)
+        assert len(caller.done()) == 2
+    assert numbers_of(queue.fire("all").messages) == [4, 5]
 
 
 @pytest.mark.parametrize("policy", [None, "drop_duplicates"])

@@ -9,12 +9,14 @@ import pytest
 
 from queue_core import Store
 from queue_core.errors import BadOption, NoSuchQueue, QueueFull, SchemaMismatch
+from queue_core.segments import stager
 from queue_core.support import faults
 from queue_core.values.model import Batch
 from queue_core.verbs.capacity.bounds import OnFull
 from queue_core.waiting.several import LoadIntoSeveral, Routed
 from tests.dump import dump
 from tests.factories import make_queue, make_staged, numbers_of, orders
+from tests.waiting import Caller, waits
 
 pytestmark = pytest.mark.each_catalog
 
@@ -83,6 +85,20 @@ def test_a_full_queue_keeps_the_load_waiting_and_the_others_empty(store, two):
     b.delete(b.fire(1))
     loader.join(60)
     assert (left(a), left(b)) == ([0], [1, 9])
+
+
+def test_a_load_whose_files_are_gone_when_there_is_room_writes_them_again(store, two, monkeypatch):
+    monkeypatch.setattr(stager, "INLINE_BYTES", 0)
+    a, b = two
+    b.admin.change_settings(max_size=1)
+    b.load(orders(1))
+    loader = Caller(lambda: store.load({"a": orders(1), "b": orders(1, 9)}))
+    waits(store, 1)
+    # As if it had waited for longer than vacuum leaves files alone.
+    assert len(store.admin.vacuum(grace=0)) == 2
+    b.delete(b.fire(1))
+    loader.done()
+    assert (left(a), left(b)) == ([0], [9])
 
 
 def test_loads_that_need_each_others_queues_do_not_wait_for_ever(store, two):

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from queue_core.errors import CatalogUnavailable, QueueDeactivated, QueueFull
+from queue_core.segments import stager
 from queue_core.values.model import Batch
 from queue_core.verbs.capacity import wait_line
 from queue_core.verbs.capacity.bounds import CapacityExceeded, OnFull
@@ -36,6 +37,20 @@ def test_a_load_returns_when_all_its_messages_are_fired(store, queue):
     ids = load.done()
     assert ids.to_pylist() == [*first.ids.to_pylist(), *second.ids.to_pylist()]
     assert standing(store) == []
+
+
+def test_a_load_whose_file_is_gone_when_its_turn_comes_writes_it_again(store, queue, monkeypatch):
+    monkeypatch.setattr(stager, "INLINE_BYTES", 0)
+    first = Caller(lambda: queue.load(orders(1)))
+    until(lambda: queue.peek().num_rows == 1)
+    second = Caller(lambda: queue.load(orders(1, 1)))
+    waits(store, 2)
+    # As if it had waited for longer than vacuum leaves files alone.
+    assert len(store.admin.vacuum(grace=0)) == 1
+
+    for number, caller in enumerate((first, second)):
+        assert numbers_of(queue.fire(timeout=PATIENCE).messages) == [number]
+        caller.done()
 
 
 def test_a_waiting_firing_gets_the_messages(store, queue):

@@ -27,7 +27,7 @@ from queue_core.catalog.records import dedup
 from queue_core.catalog.records.publications import claim, is_new_load
 from queue_core.catalog.slices import id_map, segments, shard_locks
 from queue_core.catalog.slices.changes import Changes
-from queue_core.errors import Conflict, IgnisError, QueueFull
+from queue_core.errors import Conflict, IgnisError, PublicationRefused, QueueFull
 from queue_core.policies.inputs import PolicyResult
 from queue_core.segments.key_bytes import key_bytes
 from queue_core.segments.rewriter import Repacked
@@ -207,7 +207,10 @@ class SmartLoad:
         for _ in range(TRIES):
             try:
                 return commit_load(self._catalog, partial(work, load=self._load), timeout)
-            except StaleSnapshot:
+            except (StaleSnapshot, PublicationRefused) as error:
+                if isinstance(error, PublicationRefused) and self.incoming.brought:
+                    raise
+                # Also if it has waited for longer than vacuum leaves its files alone.
                 self._discard()
                 self._prepare()
         exclusively = partial(work, load=self._load_exclusively)
