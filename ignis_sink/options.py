@@ -11,7 +11,7 @@ from queue_core.handling.breaker import Breaker
 from queue_core.values.address import Address
 from queue_core.values.durations import parse_seconds
 from queue_core.values.model import Batch
-from queue_core.values.names import check_consumer, check_queue
+from queue_core.values.names import WRITER, check_consumer, check_queue
 from queue_core.values.options import (
     STORE,
     Option,
@@ -289,7 +289,7 @@ class SinkOptions:
     @property
     def transaction(self) -> Batch | None:
         """The batch of a batch writer that names itself: of its rows, nothing is compared."""
-        return None if self.txn is None else Batch(f"txn:{self.txn[0]}", self.txn[1], rows=0)
+        return None if self.txn is None else Batch(WRITER + self.txn[0], self.txn[1], rows=0)
 
     @property
     def of_new_queue(self) -> dict[str, Any]:

@@ -18,6 +18,8 @@ _LONGEST_COLUMN = 255
 SIDELINE_SUFFIX = "_SIDELINE"
 #: The prefix of the names of keepers: consumers whose messages wait for a confirmation.
 KEEPER = "keeper:"
+#: The prefix of the names of writers by `txnAppId`, which choose the numbers of their batches.
+WRITER = "txn:"
 #: How many names of many a message shows.
 _SHOWN = 5
 

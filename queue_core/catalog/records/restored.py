@@ -13,6 +13,7 @@ from queue_core.catalog.record_tables import publications
 from queue_core.catalog.records.task_log import Moves
 from queue_core.catalog.tables import IDS_OF, clocks, facts, locks
 from queue_core.values.model import Batch, Place, QueueInfo
+from queue_core.values.names import WRITER
 
 #: The task name in the view of reports for all that a restore has undone.
 RESTORE = "restore"
@@ -68,7 +69,7 @@ def report_batches(connection: Connection, queue: QueueInfo | Place, batch: Batc
     Report the batches of a query that were published after the backup, and are lost with it.
 
     They are the batches between the last one that the catalog has recorded and the first one after
-    the restore.
+    the restore. Without a record, they begin with batch 0, if they can have been here at all.
     """
     since = restored_at(connection)
     if since is None:
@@ -79,6 +80,10 @@ def report_batches(connection: Connection, queue: QueueInfo | Place, batch: Batc
         )
     ).first()
     if row is not None and row.published_at >= since:
+        return
+    is_newer = isinstance(queue, QueueInfo) and queue.created_at >= since
+    if row is None and (is_newer or batch.query_id.startswith(WRITER)):
+        # Nothing was published before the restore, or the writer may begin with any number.
         return
     first, last = 0 if row is None else row.batch_id + 1, batch.number - 1
     if first > last:
