@@ -18,7 +18,7 @@ from math import inf
 import numpy as np
 from sqlalchemy import Connection
 
-from queue_core.catalog import dialect
+from queue_core.catalog import dialect, queues
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.records import task_log
 from queue_core.catalog.slices import amounts
@@ -121,18 +121,15 @@ def shovel(catalog: Catalog, queue: QueueInfo, shovelful: Shovelful) -> int:
             return rounds.done
         if candidates is not None and shovelful.rate is None:
             return _move_candidates(catalog, rounds, queue, request, candidates)
-        return rounds.repeat(
-            lambda connection: (
-                move_some(
-                    connection,
-                    queue,
-                    request,
-                    candidates,
-                    least(rounds.left, shovelful.per_second),
-                )
-                or 0
-            )
-        )
+
+        def move_part(connection: Connection) -> int:
+            # At a rate, it may take hours, and a bound or expiry may change meanwhile.
+            now = queues.as_it_is(connection, queue) if shovelful.rate is not None else queue
+            part = replace(request, rules=shovelful.request(now).rules)
+            most = least(rounds.left, shovelful.per_second)
+            return move_some(connection, now, part, candidates, most) or 0
+
+        return rounds.repeat(move_part)
 
     if threads == 1 or (whole and waiting.slices <= most):
         # One round, if they are moved whole: more threads would have more transactions.

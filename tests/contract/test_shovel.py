@@ -151,6 +151,17 @@ def test_a_rate_moves_a_seconds_worth_at_a_time(store, monkeypatch):
     assert pauses[2:] == [2.0]
 
 
+def test_a_shovel_with_a_rate_keeps_a_bound_that_is_set_while_it_runs(store, monkeypatch):
+    queue = with_sidelined(store, 6)
+
+    def meanwhile(seconds):
+        queue.admin.change_settings(max_size=3)
+
+    monkeypatch.setattr("queue_core.catalog.transact.sleep", meanwhile)
+    assert queue.shovel(rate=2) == 3
+    assert len(aside(queue)) == 3
+
+
 @pytest.mark.each_catalog
 def test_many_shards_are_all_brought_back_by_several_threads_and_reported(store, monkeypatch):
     # Few slices would come back in one round.
