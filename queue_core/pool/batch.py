@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -19,6 +20,7 @@ from queue_core.pool.held import HeldBatch
 from queue_core.pool.source import MessageSource
 from queue_core.pool.transactions import Transactions
 from queue_core.support.trace_context import handled_for
+from queue_core.values.rows import Numbers
 
 
 class PoolBatch:
@@ -45,6 +47,8 @@ class PoolBatch:
         self.bytes = taken.bytes
         #: Ids of messages that were settled in a transaction of the handler.
         self.committed: list[pa.Array] = []
+        #: The outcomes of calls whose transaction is committed, or about to be.
+        self.decided: list[pa.RecordBatch] = []
         #: Whether a call waits for its transaction, which its time does not include.
         self.waits = False
         # With transactions, each call has one.
@@ -118,3 +122,26 @@ def without_committed(rows: pa.Table, batches: Sequence[PoolBatch]) -> pa.Table:
         return rows
     settled = pc.is_in(rows.column("_message_id"), value_set=pa.chunked_array(committed))
     return rows.filter(pc.invert(settled))
+
+
+def as_committed(
+    rows: pa.Table, lost: Numbers, batches: Sequence[PoolBatch]
+) -> tuple[pa.Table, Numbers]:
+    """
+    Return outcomes, and ids that were lost, as transactions of handlers have ended them.
+
+    The pool may have timed out or cancelled a call whose commit was under way, and succeeded.
+    """
+    # Of several attempts of a call, the last one counts.
+    decided = [each for batch in batches for each in reversed(batch.decided)]
+    if not decided:
+        return rows, lost
+    made = pa.Table.from_batches(decided).combine_chunks()
+    ids, own = rows.column("_message_id"), made.column("_message_id")
+    gone = [each for batch in batches for each in batch.committed]
+    ended = pc.is_in(ids, value_set=pa.chunked_array([*gone, pa.array(lost, pa.int64())]))
+    at = pc.if_else(ended, pc.index_in(ids, value_set=own), pa.scalar(None, pa.int32()))
+    for name in ("outcome", "kind"):
+        values = pc.if_else(at.is_valid(), made.column(name).take(at), rows.column(name))
+        rows = rows.set_column(rows.schema.get_field_index(name), name, values)
+    return rows, np.setdiff1d(lost, own.to_numpy())

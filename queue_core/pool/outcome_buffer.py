@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from queue_core.errors import QueueFull, Unavailable
 from queue_core.handling.took import CallTimes, by_outcome, measure
-from queue_core.pool.batch import PoolBatch, settlement_of, without_committed
+from queue_core.pool.batch import PoolBatch, as_committed, settlement_of, without_committed
 from queue_core.pool.output import PoolOutcomes, Settled
 from queue_core.pool.source import MessageSource
 from queue_core.pool.timings import LINGER_SECONDS, LOAD_LINGER_SECONDS, RETRY_SECONDS
@@ -77,13 +77,14 @@ class OutcomeBuffer:
             settled = _settled(source, outcomes, stopping)
             if left is rows:
                 rows = settled.settlement
+            rows, lost = as_committed(rows, settled.lost, batches)
             del self._by_source[source]
             size = sum(batch.bytes for batch in batches)
             self.bytes -= size
             masks = by_outcome(rows)
             times = [CallTimes(each.calls.seconds, each.messages.num_rows) for each in batches]
             source.note_handled(measure(rows, masks, times))
-            counts = _counts(rows, masks, settled.lost)
+            counts = _counts(rows, masks, lost)
             self._on_settled(counts, size)
 
 

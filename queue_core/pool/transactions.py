@@ -159,6 +159,7 @@ class Transactions:
                 _settle(batch, connection, outcomes)
                 # From now on, nobody else ends it.
                 call.take()
+                batch.decided.append(outcomes)
                 connection.commit()
                 batch.committed.append(ids)
             return decision

@@ -603,5 +603,6 @@ def test_a_commit_that_is_under_way_when_the_time_is_up_counts(store, queue, cal
             eventually(lambda: len(worker()) == 2)
             go_on.set()
             assert pool.drain(PATIENCE)
+            assert pool.counts == {"deleted": 2}
     assert caller.sold() == [0, 1]
     assert queue.browse().num_rows + queue.browse(magazine="sideline").num_rows == 0
