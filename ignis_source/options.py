@@ -220,7 +220,7 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "heartbeatInterval",
-        "Time between two heartbeats of a running query, 20 seconds at most. Heartbeats keep its "
+        "Time between two heartbeats of a running query, 0.1 to 20 seconds. Heartbeats keep its "
         "messages from being swept.",
         parse_seconds,
         10.0,

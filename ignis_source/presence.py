@@ -12,6 +12,9 @@ from queue_core.catalog.holders import consumers, interests
 from queue_core.consumers.presence.presence import Heartbeat, Presence
 from queue_core.values.model import Consumer
 
+#: The least time between two heartbeats: each is a write.
+LEAST_SECONDS = 0.1
+
 
 class QueryPresence:
     """
@@ -46,7 +49,8 @@ class QueryPresence:
             self.life = self._presence
         else:
             # With fewer, it would be dead to others between two of them.
-            interval = min(options.heartbeat_interval, consumers.DEAD_AFTER_SECONDS / 3)
+            most = consumers.DEAD_AFTER_SECONDS / 3
+            interval = max(min(options.heartbeat_interval, most), LEAST_SECONDS)
             self.life = Heartbeat(catalog, consumer, interval)
             self.life.start()
 

@@ -13,6 +13,7 @@ from ignis_source.offset import Offset
 from queue_core.catalog.holder_tables import consumers as consumer_rows
 from queue_core.catalog.holders import consumers
 from queue_core.catalog.records import schedule
+from queue_core.consumers.presence.presence import Heartbeat
 from queue_core.errors import BadOption, CatalogUnavailable, ConsumerFenced
 from queue_core.segments.reader import read_table
 from queue_core.upkeep.tasks import background
@@ -309,6 +310,22 @@ def test_a_query_sends_heartbeats_before_others_think_it_dead_whatever_its_optio
     first = last_beat()
 
     until(lambda: last_beat() > first)
+
+
+def test_a_query_pauses_between_its_heartbeats_whatever_its_option_says(
+    store, session, monkeypatch
+):
+    make_queue(store)
+    real, intervals = Heartbeat.__init__, []
+
+    def noted(self, catalog, consumer, interval):
+        intervals.append(interval)
+        real(self, catalog, consumer, interval)
+
+    monkeypatch.setattr(Heartbeat, "__init__", noted)
+    ask(session(heartbeatInterval="0"))
+
+    assert min(intervals) == 0.1
 
 
 @pytest.mark.parametrize("call", ["next", "plan", "acknowledge"])
