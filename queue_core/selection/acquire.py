@@ -218,6 +218,9 @@ def _take_limited(
         # The counters are only hints, and were wrong: take messages from any shard.
         shards = backlog if lock else _backlog(connection, request, lock)
         found = take_shares(connection, request, dict.fromkeys(shards, limit), lock)
+        if request.takes_from_logs and not any(found.values()):
+            # Those that wait there may not be fired, but others may, which a log still has.
+            found = _take(connection, request, shards, dict.fromkeys(shards, limit), lock)
         chosen = _first(request, found, limit)
     return chosen, full, waited, backlog
 

@@ -15,7 +15,9 @@ from queue_core.catalog.slices import amounts
 from queue_core.catalog.tables import log_slices
 from queue_core.errors import BadName, BadOption, DamagedSegment, NoSuchQueue, QueueExists
 from queue_core.queue import creating
+from queue_core.segments.shard_hash import shards_of
 from queue_core.selection import quotas
+from queue_core.selection.acquire import acquire
 from queue_core.selection.demand import Demand
 from queue_core.support import faults
 from queue_core.values.model import Magazine, State
@@ -275,6 +277,23 @@ def test_no_settlement_names_two_readers_of_a_log(store, topic):
         settle(store.catalog, [topic.info, reader.info], outcome)
     with pytest.raises(BadOption, match="have the same messages"):
         Demand().request([topic.info, reader.info], None, "")
+
+
+def test_a_firing_finds_the_log_of_a_shard_behind_others_whose_messages_may_not_be_fired(store):
+    topic = make_queue(store, shards=3, key="number", log="7 days")
+    reader = store.subscribe("billing", to="orders", max_deliveries=1)
+    rows = orders(60)
+    last = shards_of(rows.column("number").combine_chunks(), 3) == 2
+    topic.load(rows.filter(pa.array(~last)))
+    reader.reload(reader.fire("all"))
+    topic.load(rows.filter(pa.array(last)))
+    request = Demand(max_messages=1).request([reader.info], None, "")
+
+    # Each begins at another shard.
+    for _ in range(3):
+        chosen = store.catalog.write(lambda connection: acquire(connection, request, "wait"))
+        assert sum(len(taken) for _, taken in chosen.taken) == 1
+        assert len(reader.fire(1)) == 1
 
 
 def test_expired_messages_are_not_fired(store, topic):
