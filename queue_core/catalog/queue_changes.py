@@ -90,6 +90,8 @@ def subscribe(
     locked. Raises `QueueExists`, `NoSuchQueue`, and `BadOption` as `create` does.
     """
     root = held_root(connection, to)
+    # They may have changed since the settings were checked.
+    settings = settings.changed({name: getattr(root.settings, name) for name in OF_ROOT})
     of_root = {"key_column": root.key, "schema_version": root.schema_version, "root_id": root.id}
     queue_id = _insert(connection, name, settings, shards=root.shards, **of_root, **values)
     if queue_id is None:

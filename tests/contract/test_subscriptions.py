@@ -209,6 +209,23 @@ def test_the_place_of_a_subscription_that_is_dropped_meanwhile_is_refused(
     assert "after" not in store.queues()
 
 
+def test_a_reader_has_the_attributes_that_its_log_gets_while_it_is_created(
+    store, topic, monkeypatch
+):
+    known = creating.place_of
+
+    def known_before_the_change(connection, start):
+        place = known(connection, start)
+        topic.admin.change_settings(attributes=["amount"])
+        return place
+
+    monkeypatch.setattr(creating, "place_of", known_before_the_change)
+    reader = store.subscribe("billing", to="orders")
+
+    theirs = store.queue("orders").info.settings.attributes
+    assert reader.info.settings.attributes == theirs != ()
+
+
 def test_a_reader_that_begins_at_a_time_gets_what_was_loaded_then(store, topic):
     topic.load(orders(5))
     log_earlier(store, 60)
