@@ -25,7 +25,15 @@ from pyspark_ignis.managed_query import (
 from pyspark_ignis.query_plan import folder_text
 from pyspark_ignis.queue_stats import QueueStats, queue_stats
 from pyspark_ignis.shared_queries import SharedQueries, SharedQuery
-from pyspark_ignis.side_tasks import STREAM, THREAD, check_side_tasks, mark_of, side_task_stream
+from pyspark_ignis.side_tasks import (
+    STREAM,
+    THREAD,
+    check_side_tasks,
+    mark_of,
+    name_of,
+    running_as,
+    side_task_stream,
+)
 from queue_core.catalog import queues
 from queue_core.errors import BadOption, CatalogUnavailable
 from queue_core.queue import Queue
@@ -88,7 +96,8 @@ class IgnisManager:
         tasks: The side tasks to run, by name. The default names all of them.
         side_tasks: Where they run. ``thread``: in threads of this process. ``stream``: in a query
             of their own, whose tasks run on the executors; `side_task_query` is this query, and its
-            progress shows what it moved. ``none``: nowhere.
+            progress shows what it moved. While `consume` runs such a query in this session, the
+            manager has none. ``none``: nowhere.
 
     Raises:
         BadOption: An argument is unknown, malformed or out of range.
@@ -242,7 +251,7 @@ class IgnisManager:
                     managed.attend([existing[queue]])
             if self._shared is not None:
                 self._shared.settle_in(self._store.catalog)
-            if self._task_query is not None:
+            if self._task_query is not None and self._lacks_tasks():
                 self._task_query.attend([])
 
     def create_queue(
@@ -517,8 +526,13 @@ class IgnisManager:
         shared, tasks = self._shared, self._task_query
         with self._lock:
             failed = shared is not None and shared.failed
-            if failed or (tasks is not None and tasks.state().status == "failed"):
+            lost = tasks is not None and tasks.state().status != "ended" and self._lacks_tasks()
+            if failed or lost:
                 self.refresh()
+
+    def _lacks_tasks(self) -> bool:
+        """Whether no query of the session runs the side tasks: a consumer may have started it."""
+        return not running_as(self._spark, name_of(self._address))
 
     def _read(self) -> list[QueueInfo]:
         with self._store.catalog.read() as connection:

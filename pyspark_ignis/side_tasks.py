@@ -101,7 +101,7 @@ def beside(
     key, need = (_id_of(spark), name), object()
 
     def start() -> None:
-        if not _running(spark, name):
+        if not running_as(spark, name):
             _started[key] = side_task_stream(spark, options, checkpoint)
 
     with _lock:
@@ -116,7 +116,7 @@ def beside(
     def mend() -> None:
         with _lock:
             # One of those that need it is enough.
-            if _needs[key][0] is need and not _running(spark, name):
+            if _needs[key][0] is need and not running_as(spark, name):
                 _log.warning("the query %r has ended, and is started again", name)
                 start()
 
@@ -147,5 +147,6 @@ def _id_of(spark: SparkSession) -> str:
     return str(spark.session_id if java is None else java.sessionUUID())  # type: ignore[attr-defined]
 
 
-def _running(spark: SparkSession, name: str) -> list[StreamingQuery]:
+def running_as(spark: SparkSession, name: str) -> list[StreamingQuery]:
+    """Return the running queries of that name in a session, one at most."""
     return [query for query in spark.streams.active if query.name == name]

@@ -136,6 +136,23 @@ def test_the_end_of_a_consumer_leaves_the_side_tasks_of_a_manager_alone(rig):
         assert [query.id for query in side_queries(rig)] == [tasks.id]
 
 
+@pytest.mark.nightly
+def test_a_manager_begins_its_side_tasks_when_those_of_a_consumer_end(rig, monkeypatch, caplog):
+    monkeypatch.setattr("pyspark_ignis.manager.MENDING_SECONDS", 1)
+    rig.orders(1)
+    consumer = started(rig)
+    manager = IgnisManager(
+        rig.spark, path=rig.path, handlers={}, tasks=("shovel",),
+        checkpoints=rig.folder / "checkpoints", side_tasks="stream",
+    )  # fmt: skip
+    with manager:
+        assert manager.side_task_query is None
+        consumer.stop()
+        wait_until(lambda: manager.side_task_query is not None)
+        assert [query.id for query in side_queries(rig)] == [manager.side_task_query.id]
+    assert "cannot be started" not in caplog.text
+
+
 def _make_sweep_due(connection):
     from queue_core.catalog.record_tables import schedule
 
