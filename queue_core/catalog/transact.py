@@ -61,6 +61,7 @@ class Rounds:
         limit: The most messages of all rounds; None: no limit.
         rate: The most messages per second; None: no limit.
         late: As in `Catalog.write`.
+        noted: Whether an act of a person counts their messages.
     """
 
     def __init__(
@@ -72,6 +73,7 @@ class Rounds:
         limit: int | None = None,
         rate: float | None = None,
         late: bool = False,
+        noted: bool = True,
     ) -> None:
         self._catalog = catalog
         self._verb = verb
@@ -79,6 +81,7 @@ class Rounds:
         self._limit = limit
         self._rate = rate
         self._late = late
+        self._noted = noted
         self._last: int | None = None
         #: How many messages all rounds have changed.
         self.done = 0
@@ -97,7 +100,8 @@ class Rounds:
 
         def noted(connection: Connection) -> tuple[int, Result]:
             count, result = work(connection)
-            acts.note(connection, count)
+            if self._noted:
+                acts.note(connection, count)
             return count, result
 
         self._last, result = transact(

@@ -23,6 +23,7 @@ from queue_core.catalog import queues
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.holders import consumers
 from queue_core.catalog.identity import clock
+from queue_core.catalog.records import acts
 from queue_core.catalog.slices.changes import Changes
 from queue_core.catalog.slices.conditions import IN_FLIGHT, held_by
 from queue_core.catalog.slices.sidelining import set_aside
@@ -55,6 +56,7 @@ def lose(catalog: Catalog, consumer_id: int, dead_after: float, guard: Guard | N
         guilty = count_losses(connection, held, [(piece, piece.rows) for piece in held])
         # They are counted once, and are those of an earlier life from now on.
         consumers.finish_tickets(connection, consumer_id, last_ticket)
+        acts.note(connection, guilty)
         clock.confirm(connection)
         return guilty
 

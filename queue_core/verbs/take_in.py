@@ -70,7 +70,8 @@ def take_in(
         if not amounts.anything_logged(connection, queue_ids):
             return 0
         found = queues.by_ids(connection, queue_ids)
-    rounds = Rounds(catalog, "take_in")
+    # They change their place, and not their fate.
+    rounds = Rounds(catalog, "take_in", noted=False)
     plain = [queue.id for queue in found if queue.settings.selector is None]
     if plain:
         rounds.repeat(partial(_take_in, queue_ids=plain, before=before, seconds=seconds))

@@ -18,8 +18,8 @@ from queue_core.selection import rounds
 from queue_core.upkeep.tasks.purge import purge
 from queue_core.values.address import Address
 from tests.command_line import answer, runner
-from tests.dump import dump
-from tests.factories import make_filled, make_queue
+from tests.dump import dump, log_earlier
+from tests.factories import make_filled, make_queue, orders
 
 
 def acts_of(store, queue=None):
@@ -65,6 +65,17 @@ def test_messages_are_counted_also_in_an_act_that_begins_with_another_change(sto
     assert queue.admin.expire() == 3
     (row,) = acts_of(store)
     assert (row["verb"], row["messages"]) == ("expire", 3)
+
+
+def test_an_expiry_counts_no_messages_that_are_only_taken_in(store):
+    topic = make_queue(store, log="7 days")
+    reader = store.subscribe("billing", to="orders", message_expiry=3600)
+    topic.load(orders(3))
+    log_earlier(store, 3601, "loaded_at", "logged_at")
+    assert reader.admin.expire() == 3
+
+    (expired,) = acts_of(store, "billing")[1:]
+    assert (expired["verb"], expired["messages"]) == ("expire", 3)
 
 
 def test_what_changes_nothing_is_no_act(store):

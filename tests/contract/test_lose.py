@@ -239,6 +239,8 @@ def test_swept_suspects_that_return_are_fired_alone_and_sidelined_in_the_end(sto
 
     assert queue.failures().column("kind").to_pylist()[-1] == "killed"
     assert numbers_of(queue.browse(magazine="sideline")) == [0]
+    swept = [row["messages"] for row in store.view("acts").to_pylist() if row["verb"] == "sweep"]
+    assert swept == [2, 1, 1]
 
 
 def test_a_restart_after_the_count_of_a_sweep_counts_no_second_time(store):
