@@ -86,7 +86,7 @@ class ErrorCodes:
         unknown = committing and (self.is_unsure(error) or error.connection_invalidated)
         if unknown:
             outcome = "the last change may have been made: check before you repeat it"
-        elif error.connection_invalidated:
+        elif error.connection_invalidated or code in self.retry:
             outcome = "nothing was changed; try again later"
         else:
             outcome = "nothing was changed"
