@@ -18,8 +18,8 @@ from queue_core.catalog import queues
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.holders import waiters
 from queue_core.catalog.identity import clock
-from queue_core.catalog.slices.usage import read_usage
-from queue_core.errors import CatalogForbidden, QueueFull
+from queue_core.catalog.slices.usage import damaged, read_usage
+from queue_core.errors import CatalogForbidden, IgnisError, QueueFull
 from queue_core.support import faults
 from queue_core.values.model import QueueInfo, Staged
 from queue_core.verbs.capacity.bounds import CapacityExceeded, OnFull, amount_of, can_ever_fit, fits
@@ -84,7 +84,7 @@ class Admission:
                     else:
                         line.left = True
                         return result
-        full = QueueFull(str(refused))
+        full = QueueFull(f"{refused}{self._of_damaged() if refused.can_wait else ''}")
         full.may_fit = refused.can_wait and self._blocks()
         raise full
 
@@ -93,6 +93,17 @@ class Admission:
         if error.queue_id != self._queue.id:
             raise error
         return error
+
+    def _of_damaged(self) -> str:
+        """Return how to get room from messages that no consumer can take; nothing without any."""
+        try:
+            with self._catalog.read() as connection:
+                count = damaged(connection, self._queue.id).messages
+        except IgnisError:
+            # Such as the database role of a producer, which cannot see it.
+            return ""
+        its = f"{count} of its messages cannot be read; restore their files, and run: ignis repair"
+        return f"; {its} {self._queue.name}" if count else ""
 
     def _blocks(self) -> bool:
         overflow = self._when_full.overflow or self._queue.settings.overflow

@@ -3,6 +3,7 @@
 import threading
 import time
 from collections import Counter
+from pathlib import Path
 
 import pytest
 from sqlalchemy import event, update
@@ -11,7 +12,7 @@ from queue_core.catalog.holder_tables import waiters
 from queue_core.catalog.holders import waiters as waiting
 from queue_core.catalog.records.publications import is_new_load
 from queue_core.catalog.tables import slices
-from queue_core.errors import BadOption, QueueDeactivated, QueueFull
+from queue_core.errors import BadOption, DamagedSegment, QueueDeactivated, QueueFull
 from queue_core.segments import stager
 from queue_core.verbs.capacity.bounds import OnFull
 from queue_core.waiting import admission
@@ -134,6 +135,25 @@ def test_a_load_that_can_never_fit_fails_at_once_with_its_own_message(store):
     with pytest.raises(QueueFull, match=r"never has room for a load of [0-9]+ bytes, with max_byt"):
         queue.load(orders(1))
     assert standing(store) == []
+
+
+def test_a_queue_that_is_full_of_messages_without_their_file_says_how_to_mend_it(
+    store, monkeypatch
+):
+    monkeypatch.setattr(stager, "INLINE_BYTES", 0)
+    queue = make_filled(store, 2, max_size=2)
+    [location] = store.storage.list()
+    file = Path(store.storage.uri, location)
+    data = file.read_bytes()
+    file.write_bytes(bytes(len(data)))
+    with pytest.raises(DamagedSegment):
+        queue.fire(2)
+
+    with pytest.raises(QueueFull, match=r"2 of its messages cannot be .* ignis repair orders"):
+        queue.load(orders(1), timeout=0)
+    file.write_bytes(data)
+    queue.admin.repair()
+    assert numbers_of(queue.fire("all").messages) == [0, 1]
 
 
 def test_expired_messages_make_room(store):

@@ -111,8 +111,13 @@ def unevictable(connection: Connection, queue_id: int, settings: QueueSettings) 
     if not settings.has_room_on_fire:
         return _read(connection, _UNEVICTABLE, queue_id)
     kept = _read(connection, _KEPT, queue_id)
-    damaged = _read(connection, _DAMAGED, queue_id)
-    return Amount(kept.messages + damaged.messages, kept.bytes + damaged.bytes)
+    spoiled = damaged(connection, queue_id)
+    return Amount(kept.messages + spoiled.messages, kept.bytes + spoiled.bytes)
+
+
+def damaged(connection: Connection, queue_id: int) -> Amount:
+    """Return the messages of main that cannot be read, and their bytes."""
+    return _read(connection, _DAMAGED, queue_id)
 
 
 def _read(connection: Connection, query: Select[tuple[int, int]], queue_id: int) -> Amount:
