@@ -373,6 +373,20 @@ def test_only_one_process_runs_a_job_and_another_one_continues_it(store, address
     assert the_job(store)["moved"] == 6
 
 
+def test_a_process_forgets_jobs_that_were_cancelled_elsewhere_and_pauses_that_are_over(store):
+    job = with_sidelined(store, 6).start_shovel(rate=2)
+    steps = Retries(store.catalog, store.storage)
+    steps.run()
+    assert [*steps._jobs._begun] == [job]
+
+    store.admin.cancel(job)
+    steps.run()
+    assert steps._jobs._begun == {}
+    steps.rest("orders", 0.0, job)
+    steps.rest("orders", 60.0)
+    assert [*steps._resting] == [("orders", None)]
+
+
 def test_two_processes_that_have_found_a_job_do_not_both_begin_it(store):
     job_id = with_sidelined(store, 5).start_shovel()
     with store.catalog.read() as connection:

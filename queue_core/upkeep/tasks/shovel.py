@@ -125,11 +125,16 @@ class Retries:
 
     def rest(self, queue: str, seconds: float, job: str | None = None) -> None:
         """Leave a queue or a job alone for some seconds."""
-        self._resting[queue, job] = time.monotonic() + seconds
+        now = time.monotonic()
+        for key, until in self._resting.copy().items():
+            if until <= now:
+                self._resting.pop(key, None)
+        self._resting[queue, job] = now + seconds
 
     def _find(self, names: Collection[str] | None, job: str | None) -> list[Next]:
         with self._catalog.read(apart=True) as connection:
             found = retries.next_due(connection, names)
+        self._jobs.keep({each.job for each in found})
         return found if job is None else [each for each in found if each.job == job]
 
     def _left(self, each: Next) -> float:

@@ -7,6 +7,7 @@ continues the job some seconds after its next step was due.
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -81,6 +82,13 @@ class Jobs:
         self._begun: dict[str, tuple[Job, Steps]] = {}
         #: Jobs for which the role of this process lacks a right.
         self._forbidden: set[str] = set()
+
+    def keep(self, unfinished: Collection[str | None]) -> None:
+        """Forget all jobs but those that have not ended: others may have cancelled some."""
+        for job_id in self._begun.copy():
+            if job_id not in unfinished:
+                self._begun.pop(job_id, None)
+        self._forbidden.intersection_update(unfinished)
 
     def left(self, job_id: str, due_in: float) -> float:
         """Return in how many seconds this process is to take the step that is due in some."""
