@@ -262,6 +262,17 @@ def test_a_dropped_queue_takes_the_interest_in_it_along(store, queue):
         assert connection.execute(sa.select(interests.interests)).all() == []
 
 
+def test_there_is_no_interest_in_a_queue_that_was_dropped_just_before(store, queue):
+    queue.admin.deactivate()
+    queue.admin.drop()
+    consumer = join(queue, "c", priority=3)
+    store.catalog.write(lambda c: interests.show(c, consumer, [queue.info.id]))
+    join(queue, "d")
+
+    with store.catalog.read() as connection:
+        assert connection.execute(sa.select(interests.interests)).all() == []
+
+
 def test_one_statement_is_asked_unless_there_are_priorities_or_claims(store, queue):
     consumer = join(queue, "plain")
     asked = []

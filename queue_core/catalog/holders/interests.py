@@ -118,7 +118,9 @@ def _add(
 ) -> None:
     at = dialect.read_clock(connection)
     row = {"consumer_id": consumer.id, "registered_at": at, **how}
-    for queue_id in queue_ids:
+    # Without those that were just dropped.
+    there = select(queues.c.id).where(dialect.one_of(queues.c.id, queue_ids))
+    for queue_id in connection.scalars(there.order_by(queues.c.id)).all():
         connection.execute(insert(interests).values(queue_id=queue_id, **row))
 
 
