@@ -19,6 +19,7 @@ from sqlalchemy import Connection
 
 from queue_core.catalog import dialect
 from queue_core.catalog.database import Catalog
+from queue_core.catalog.external_transactions import CallersCatalog
 from queue_core.catalog.slices import id_map, shard_locks
 from queue_core.catalog.slices.conditions import IN_FLIGHT, eligible, in_shard, next_in
 from queue_core.catalog.slices.slices import ShardKey, fetch
@@ -54,11 +55,11 @@ def find_candidates(catalog: Catalog, request: FireRequest) -> Candidates | None
     if request.selection is None:
         return None
     with catalog.read() as connection:
-        search = _CandidateSearch(connection, request, request.selection)
+        search = _CandidateSearch(catalog, connection, request, request.selection)
         candidates = search.run()
         if not len(candidates.ids) and request.selection.fallback:
             anything = replace(request.selection, selector=None, fallback=False)
-            search = _CandidateSearch(connection, request, anything)
+            search = _CandidateSearch(catalog, connection, request, anything)
             candidates = search.run()
     if not len(candidates.ids) and search.waits:
         return candidates._replace(refused=Refusal.by_limits(search.waits))
@@ -90,7 +91,11 @@ class _Family(NamedTuple):
 class _CandidateSearch:
     """A search through the shards of a request, at one moment."""
 
-    def __init__(self, connection: Connection, request: FireRequest, selection: Selection) -> None:
+    def __init__(
+        self, catalog: Catalog, connection: Connection, request: FireRequest, selection: Selection
+    ) -> None:
+        #: Whether what it sees stays: a caller may roll back what only its own transaction sees.
+        self._is_lasting = not isinstance(catalog, CallersCatalog)
         self._connection = connection
         self._request = request
         self._selection = selection
@@ -320,7 +325,8 @@ class _CandidateSearch:
             return None
         shard = (self._scan.created[key[0]], key, rules.group, self._request.rules)
         behind = partial(self._pages, rules, key)
-        return KnownGroups(shard, self._backlog[key].released, behind)
+        released = self._backlog[key].released
+        return KnownGroups(shard, released, behind, keeps=self._is_lasting)
 
     def _groups_in_flight(self, group: str, key: ShardKey) -> pa.Array:
         """Return the groups of a shard that have a message in flight."""

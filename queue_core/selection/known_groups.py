@@ -5,7 +5,8 @@ backlog for each firing, even if the groups are few. With this, a scan that has 
 known group, unless the group has a message in flight, goes on behind the end of the last scan.
 
 A message that comes back to an earlier place counts as released by its shard, and so do those that
-a compaction may have joined with earlier ones. Then all is read again.
+a compaction may have joined with earlier ones. Then all is read again. A scan in a transaction of a
+caller keeps nothing, since the caller may roll back what it has seen.
 """
 
 from __future__ import annotations
@@ -53,12 +54,19 @@ class KnownGroups:
         shard: What tells the shard, its group column and the rules of the scan from others.
         released: How many messages the shard had released before the scan.
         behind: Returns the slices that begin behind a position.
+        keeps: Whether the next scans may know what this one has found.
     """
 
     def __init__(
-        self, shard: Hashable, released: int, behind: Callable[[int], Iterable[Slice]]
+        self,
+        shard: Hashable,
+        released: int,
+        behind: Callable[[int], Iterable[Slice]],
+        *,
+        keeps: bool = True,
     ) -> None:
         self._shard, self._released, self._behind = shard, released, behind
+        self._keeps = keeps
         self._at = time.monotonic()
         last = _scanned.get(shard)
         is_valid = last is not None and last.released == released and self._at - last.at < SECONDS
@@ -88,7 +96,7 @@ class KnownGroups:
 
     def keep(self, position: int) -> None:
         """Keep them for the next scan, since this one has ended at the last slice of the shard."""
-        if self._groups:
+        if self._groups and self._keeps:
             groups = pc.unique(pa.concat_arrays(self._groups))
             found = _Scanned(self._at, self._released, max(position, self._end), groups)
             _scanned.update(self._shard, lambda _: found)

@@ -6,6 +6,7 @@ import pytest
 
 from queue_core.selection import known_groups
 from queue_core.selection.scan import SliceScan
+from tests.contract.callers import caller_of
 from tests.factories import make_queue, numbers_of, orders
 
 pytestmark = pytest.mark.each_catalog
@@ -109,6 +110,26 @@ def test_a_message_of_a_new_group_that_a_compaction_joins_with_older_ones_comes_
     queue.admin.compact()
     load(queue, 41, "b")
     assert numbers_of(queue.fire("all").messages) == [40]
+
+
+def test_what_only_a_transaction_that_is_rolled_back_has_seen_is_not_known(store, monkeypatch):
+    monkeypatch.setattr(known_groups, "SECONDS", 60.0)
+    queue = make_queue(store, group="customer")
+    for number in range(40):
+        load(queue, number, "a")
+    load(queue, 40, "b")
+    load(queue, 41, "a")
+    caller = caller_of(store)
+    with caller.connected() as connection:
+        within = queue.within(connection)
+        for expected in ([0, 40], [1]):
+            firing = within.fire("all")
+            assert numbers_of(firing.messages) == expected
+            within.delete(firing)
+        connection.rollback()
+    caller.close()
+    load(queue, 42, "b")
+    assert numbers_of(queue.fire("all").messages) == [0, 40]
 
 
 def test_a_firing_of_fewer_messages_than_it_may_take_has_left_none(queue):
