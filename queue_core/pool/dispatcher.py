@@ -8,6 +8,7 @@ seen that the queue is empty.
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from math import inf
@@ -73,6 +74,16 @@ _lock = threading.Lock()
 _dispatchers: dict[tuple[str, int, Magazine], QueueDispatcher] = {}
 
 
+def _forget() -> None:
+    """Let a forked process, which has no threads of its parent, start dispatchers of its own."""
+    global _lock
+    _lock = threading.Lock()
+    _dispatchers.clear()
+
+
+os.register_at_fork(after_in_child=_forget)
+
+
 def open_dispatcher(
     catalog: Catalog, queue: QueueInfo, magazine: Magazine = Magazine.MAIN
 ) -> QueueDispatcher:
@@ -93,7 +104,10 @@ def close_dispatcher(
     """Stop the dispatcher of a magazine when its last user closes it."""
     key = (catalog.url, queue.id, magazine)
     with _lock:
-        dispatcher = _dispatchers[key]
+        dispatcher = _dispatchers.get(key)
+        if dispatcher is None:
+            # This process was forked from the one that has opened it.
+            return
         dispatcher.users -= 1
         if dispatcher.users:
             return

@@ -12,6 +12,7 @@ from queue_core import ConsumerPool, Invalid, Store
 from tests.books import leftover_files
 from tests.factories import make_queue, orders
 from tests.forks import in_a_fork
+from tests.waiting import until
 
 pytestmark = [
     pytest.mark.each_catalog,
@@ -124,6 +125,29 @@ def test_a_handler_of_a_pool_that_forks(store, address):
 
     assert said == [True, True]
     assert numbers_of(copied) == ([0, 1] if store.catalog.file is None else [])
+
+
+def test_a_pool_of_a_child_learns_of_messages_beside_a_pool_of_its_parent(store, address):
+    only_on(store, sqlite=False)
+    make_queue(store)
+    handled = []
+
+    def handle(row):
+        handled.append(row["number"])
+        return True
+
+    def work():
+        with (
+            Store(address) as own,
+            ConsumerPool(own, "orders", handle, concurrency=1, tasks=[]),
+        ):
+            # Only a thread of the pool can see what another process loads.
+            in_a_fork(lambda: len(Store(address).queue("orders").load(orders(1))))
+            until(lambda: handled == [0])
+        return handled
+
+    with ConsumerPool(store, "orders", handle, concurrency=1, tasks=[], selector="number < 0"):
+        assert in_a_fork(work) == [0]
 
 
 @pytest.mark.parametrize("how", ["commit", "roll back", "statement"])
