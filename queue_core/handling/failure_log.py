@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -127,3 +128,5 @@ def _samples(settlement: Settlement, seen: set[_Seen]) -> Iterator[_Sample]:
 
 #: That of this process.
 FAILURES = FailureLog()
+# A forked child has no timers, which would end what its parent has begun.
+os.register_at_fork(after_in_child=FAILURES._minutes.clear)

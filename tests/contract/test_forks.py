@@ -150,6 +150,20 @@ def test_a_pool_of_a_child_learns_of_messages_beside_a_pool_of_its_parent(store,
         assert in_a_fork(work) == [0]
 
 
+def test_a_child_logs_a_failure_like_one_that_its_parent_has_logged(store, caplog):
+    caplog.set_level("INFO", "queue_core.handling.failure_log")
+    queue = make_queue(store)
+    queue.load(orders(2))
+
+    def logged():
+        caplog.clear()
+        queue.sideline(queue.fire(1), "no funds")
+        return [record.getMessage() for record in caplog.records if "failed" in record.msg]
+
+    assert len(logged()) == 1
+    assert len(in_a_fork(logged)) == 1
+
+
 @pytest.mark.parametrize("how", ["commit", "roll back", "statement"])
 def test_a_child_leaves_the_transaction_of_its_parent_alone(store, how):
     only_on(store, sqlite=True)
