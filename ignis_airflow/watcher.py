@@ -23,7 +23,7 @@ from queue_core.catalog.poller import Poller, Watch
 from queue_core.catalog.records import figures
 from queue_core.catalog.records.pauses import is_paused
 from queue_core.catalog.slices import shard_locks
-from queue_core.errors import IgnisError, Unavailable
+from queue_core.errors import IgnisError, NoSuchStore, Unavailable
 from queue_core.store import Store
 from queue_core.support.loop import Loop
 from queue_core.values.address import Address
@@ -113,13 +113,19 @@ class _Watcher:
             self._poller = Poller(watch, first=0.02, last=0.2, blind=_BLIND_SECONDS)
         if self._poller.wait(time.monotonic() + _SLICE_SECONDS) is not None:
             self._poller.pause()
-            self._poller.looked(new=self._look(self._store))
+            try:
+                self._poller.looked(new=self._look(self._store))
+            except NoSuchStore:
+                # It was removed, and one that is made in its place is another one.
+                self._close()
+                raise
         return 0.0
 
     def look_at_once(self) -> None:
         """Look soon, since there is a new waiter."""
-        if self._poller is not None:
-            self._poller.look_in(0)
+        poller = self._poller
+        if poller is not None:
+            poller.look_in(0)
 
     def _look(self, store: Store) -> bool:
         waiters = self.waiters.copy()
@@ -141,6 +147,7 @@ class _Watcher:
             self._poller.close()
         if self._store is not None:
             self._store.close()
+        self._store = self._poller = None
 
 
 _lock = threading.Lock()

@@ -116,6 +116,22 @@ def test_many_triggers_share_one_thread_and_may_be_cancelled(store):
     assert {row["in_flight"] for row in store.view("queues").to_pylist()} == {0}
 
 
+def test_a_store_that_is_made_in_the_place_of_another_one_is_looked_at(tmp_path):
+    address = Address.of(tmp_path / "store")
+
+    async def main() -> None:
+        with Store(address) as removed:
+            removed.create_queue("orders", SCHEMA)
+        with looks(address, "orders", Arrivals()) as found:
+            await nothing(found)
+            (tmp_path / "store").rename(tmp_path / "removed")
+            with Store(address) as another:
+                another.create_queue("orders", SCHEMA).load([{"id": 1}])
+                assert (await soon(found)).waiting == 1
+
+    asyncio.run(main())
+
+
 def test_the_event_loop_asks_no_catalog(store):
     queue = store.create_queue("orders", SCHEMA)
     asked = set()
