@@ -82,7 +82,7 @@ class Store(AbstractContextManager["Store"]):
             raise
         self._own_consumer = OwnConsumer(self.catalog)
         self._keeper = Keeper(self.catalog)
-        _close_in_children(self)
+        _stores.add(self)
 
     @classmethod
     def open(
@@ -482,15 +482,16 @@ class Store(AbstractContextManager["Store"]):
         return f"<Store {self.storage.name} with {self.catalog!r}>"
 
 
-def _close_in_children(store: Store) -> None:
-    """Give forked children connections and a consumer of their own."""
-    alive = weakref.ref(store)
+#: The open stores of this process, and others that are still known.
+_stores: weakref.WeakSet[Store] = weakref.WeakSet()
 
-    def forget() -> None:
-        inherited = alive()
-        if inherited is not None:
-            inherited.catalog.engine.dispose(close=False)
-            inherited._own_consumer = OwnConsumer(inherited.catalog)
-            inherited._keeper = Keeper(inherited.catalog)
 
-    os.register_at_fork(after_in_child=forget)
+def _forget() -> None:
+    """Give a forked child connections and consumers of its own."""
+    for store in _stores:
+        store.catalog.engine.dispose(close=False)
+        store._own_consumer = OwnConsumer(store.catalog)
+        store._keeper = Keeper(store.catalog)
+
+
+os.register_at_fork(after_in_child=_forget)

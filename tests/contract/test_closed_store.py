@@ -1,5 +1,6 @@
 """A closed store refuses every call with one sentence, and harms no other store of the process."""
 
+import os
 import sqlite3
 
 import pytest
@@ -49,6 +50,14 @@ def test_to_close_a_store_twice_is_harmless_and_leaves_others_open(store):
     second.close()
     second.close()
     assert store.queue("orders").browse().num_rows == 3
+
+
+def test_a_closed_store_leaves_nothing_in_its_process(store, monkeypatch):
+    """What is to be called after forks stays as long as the process."""
+    left = []
+    monkeypatch.setattr(os, "register_at_fork", lambda **calls: left.append(calls))
+    Store(store.address).close()
+    assert left == []
 
 
 def test_a_closed_store_joins_no_transaction_of_the_caller(tmp_path):
