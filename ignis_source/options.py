@@ -281,7 +281,8 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "clientId",
-        "With `zookeeper`, the name of the group of instances that elect one leader.",
+        "With `zookeeper`, the name of the group of instances that elect one leader. Each store "
+        "needs another name, since a leader sweeps its own store alone.",
         str,
         CLIENT_ID,
     ),

@@ -85,6 +85,7 @@ class IgnisManager:
         zookeeper: Servers of the ZooKeeper that elects the leader, as ``host:port``, separated by
             commas. By default, a lease in the catalog elects the leader.
         client_id: With *zookeeper*, the name of the group of managers that elect one leader.
+            Each store needs another name, since a leader sweeps its own store alone.
         shared: Whether queues with the same columns share one query, as `consume_many` runs it,
             instead of one query per queue. A thousand queues then cost one Python process, and a
             slow handler delays the other queues. A queue whose handler is a Column, or whose

@@ -439,6 +439,7 @@ class Store(AbstractContextManager["Store"]):
                 by commas. By default, a lease in the catalog elects the leader. All processes of
                 the store must use the same.
             client_id: With *zookeeper*, the name of the group of processes that elect one leader.
+                Each store needs another name, since a leader sweeps its own store alone.
 
         Returns:
             The context manager for the ``with`` statement, which can be used once.
