@@ -20,15 +20,16 @@ import os
 import random
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, finalize
 
 import pyarrow as pa
 from sqlalchemy import Connection
 
 from queue_core.catalog import dialect, queues
+from queue_core.catalog.database import Catalog
 from queue_core.catalog.external_transactions import CallersCatalog, callers
 from queue_core.catalog.holders import consumers
 from queue_core.catalog.slices import shard_locks
@@ -72,10 +73,21 @@ if TYPE_CHECKING:
 #: Attempts to read while others remove what a selection is about to look at.
 TRIES = 4
 
-#: The consumers of this process that fire in transactions of callers, by connection or catalog.
-_consumers: WeakKeyDictionary[object, Consumer] = WeakKeyDictionary()
+
+@dataclass(slots=True)
+class _Taker:
+    """A consumer of this process that fires in transactions of callers; None: it is not made."""
+
+    name: str
+    consumer: Consumer | None = None
+
+
+#: Those in use, by connection or catalog; and those of connections that are gone, by catalog.
+_takers: WeakKeyDictionary[object, _Taker] = WeakKeyDictionary()
+_free: WeakKeyDictionary[Catalog, list[_Taker]] = WeakKeyDictionary()
 # A forked child is another process.
-os.register_at_fork(after_in_child=_consumers.clear)
+os.register_at_fork(after_in_child=_takers.clear)
+os.register_at_fork(after_in_child=_free.clear)
 
 
 class NotHeld(Conflict):
@@ -306,13 +318,22 @@ def _consumer(catalog: CallersCatalog, connection: Connection) -> Consumer:
     Return the consumer of the caller's connection, and make it if there is none.
 
     A firing locks its consumer until the commit. So the transactions of two connections need two.
-    Where only one transaction writes at a time, the process has one.
+    Where only one transaction writes at a time, the process has one. Connections may come and go
+    without end, so a new one takes over what one before it has left.
     """
     parallel = dialect.of(connection).writes_in_parallel
     of = catalog.driver if parallel else catalog.own
-    known = _consumers.get(of)
+    taker = _takers.get(of)
+    if taker is None:
+        free = _free.setdefault(catalog.own, [])
+        try:
+            taker = free.pop()
+        except IndexError:
+            taker = _Taker(f"python:{of_process()}")
+        _takers[of] = taker
+        finalize(of, free.append, taker).atexit = False
+    known = consumers.by_name(connection, taker.name)
     # It was made in a transaction of the caller, who may have rolled back.
-    if known is None or consumers.by_name(connection, known.name) != known:
-        known = consumers.enlist(connection, f"python:{of_process()}", beats=False)
-        _consumers[of] = known
+    if known is None or known != taker.consumer:
+        taker.consumer = known = consumers.enlist(connection, taker.name, beats=False)
     return known

@@ -1,11 +1,13 @@
 """Firings and settlements within the caller's transaction: with its rows, or not at all."""
 
+import gc
 import time
 from pathlib import Path
 
 import pytest
 
 from queue_core import Conflict, Settlement
+from queue_core.catalog.holders import consumers
 from queue_core.errors import BadOutcome, ConsumerFenced, DamagedSegment
 from queue_core.values.ids import IdSet
 from tests.contract.callers import KINDS, caller_of
@@ -126,6 +128,23 @@ def test_the_next_message_of_a_group_follows_in_the_same_transaction(store, call
             queue.within(connection).delete(firing)
         connection.commit()
     assert seen == [0, 1, 2]
+
+
+def test_connections_that_come_and_go_share_a_consumer(store, caller):
+    queue = make_queue(store)
+    queue.load(orders(2))
+    for finish in ("rollback", "commit", "rollback", "commit"):
+        with caller.connected() as connection:
+            within = queue.within(connection)
+            assert within.delete(within.fire()) == 1
+            getattr(connection, finish)()
+        del connection, within
+        gc.collect()
+
+    assert queue.browse().num_rows == 0
+    assert store.view("consumers").num_rows == 1
+    # The process remembers each life that it has begun.
+    assert len(consumers._own[store.catalog.engine.url]) == 1
 
 
 def test_two_transactions_of_a_process_fire_at_the_same_time(store, caller):
