@@ -100,7 +100,8 @@ def _clean_environment() -> Iterator[None]:
     yield
     _forget_ignis()
     # Up to a minute after the first failures of a queue, their log says how many there were since.
-    FAILURES.flush(*FAILURES._minutes)
+    for catalog, queue in [*FAILURES._minutes]:
+        FAILURES.flush(queue, catalog=catalog)
     logger = logging.getLogger("queue_core")
     level = logger.level
     logger.setLevel(logging.NOTSET)

@@ -45,19 +45,24 @@ class FailureLog:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._minutes: dict[str, _Minute] = {}
+        #: By the address of the catalog and the queue.
+        self._minutes: dict[tuple[str, str], _Minute] = {}
 
-    def note(self, queue: str, settlement: Settlement) -> None:
-        """Note messages that were sidelined; log those that are new among the failures."""
+    def note(self, queue: str, settlement: Settlement, catalog: str = "") -> None:
+        """
+        Note messages that were sidelined; log those that are new among the failures.
+
+        *catalog*: the address of the catalog that has the queue.
+        """
         count = len(settlement.sidelined)
         if not count or not _log.isEnabledFor(logging.WARNING):
             return
         with self._lock:
-            minute = self._minutes.get(queue)
+            minute = self._minutes.get((catalog, queue))
             if minute is None:
-                timer = threading.Timer(EVERY_SECONDS, self.flush, [queue])
+                timer = threading.Timer(EVERY_SECONDS, self.flush, [queue], {"catalog": catalog})
                 timer.daemon = True
-                minute = self._minutes[queue] = _Minute(timer)
+                minute = self._minutes[catalog, queue] = _Minute(timer)
                 timer.start()
             new = [each for each in _samples(settlement, minute.seen) if _is_new(minute.seen, each)]
             minute.more += count - len(new)
@@ -71,11 +76,11 @@ class FailureLog:
                 level, "queue %r: message %d failed: %s", queue, message_id, text, extra=fields
             )
 
-    def flush(self, *queues: str) -> None:
+    def flush(self, *queues: str, catalog: str = "") -> None:
         """Log how many other messages of these queues were sidelined."""
         for queue in queues:
             with self._lock:
-                minute = self._minutes.pop(queue, None)
+                minute = self._minutes.pop((catalog, queue), None)
             if minute is None:
                 continue
             minute.timer.cancel()

@@ -222,7 +222,7 @@ class PoolLife:
                 self.workers.stop(seconds)
         finally:
             self.is_stopped = True
-            FAILURES.flush(*self._names)
+            FAILURES.flush(*self._names, catalog=self._store.catalog.url)
             self._say("ends")
 
     def _say(self, what: str) -> None:

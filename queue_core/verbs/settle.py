@@ -95,7 +95,7 @@ def settle_or_lose(
         return settle_within(connection, queues, settlement, holder, batch, retry)
 
     lost = transact(catalog, "settle", work)
-    FAILURES.note(listed([queue.name for queue in queues]), settlement)
+    FAILURES.note(listed([queue.name for queue in queues]), settlement, catalog.url)
     # By now, the messages may be the last ones for long.
     catalog.timings.flush(catalog.write)
     return lost

@@ -85,7 +85,7 @@ def settle_and_load(
             gone = np.union1d(gone, lost)
             settlement, rows = _settling_others(settlement, lost), _without(rows, lost)
         else:
-            FAILURES.note(listed([queue.name for queue in queues]), settlement)
+            FAILURES.note(listed([queue.name for queue in queues]), settlement, catalog.url)
             return np.union1d(gone, lost)
     left = settle_or_lose(catalog, queues, settlement, holder, batch, retry)
     return None if left is None else np.union1d(gone, left)

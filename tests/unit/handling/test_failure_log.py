@@ -62,6 +62,17 @@ def test_the_first_of_each_group_is_logged_and_the_others_are_counted(log, caplo
     assert len(lines(caplog)) == 1
 
 
+def test_queues_of_two_stores_that_have_one_name_are_logged_apart(log, caplog):
+    log.note("orders", failed((1, "late", "x", None)), "here")
+    log.note("orders", failed((1, "late", "x", None), (2, "late", "x", None)), "there")
+    assert len(lines(caplog)) == 2
+
+    log.flush("orders", catalog="here")
+    assert lines(caplog) == []
+    log.flush("orders", catalog="there")
+    assert lines(caplog) == ["queue 'orders': 1 more messages failed since then"]
+
+
 def test_a_trace_without_a_reason_is_left_out(log, caplog):
     log.note("orders", failed((1, None, None, "at")))
 
@@ -71,6 +82,6 @@ def test_a_trace_without_a_reason_is_left_out(log, caplog):
 def test_the_number_is_logged_after_a_minute(log, caplog, monkeypatch):
     monkeypatch.setattr("queue_core.handling.failure_log.EVERY_SECONDS", 0.05)
     log.note("orders", failed(*((n, "late", "x", None) for n in range(4))))
-    log._minutes["orders"].timer.join(10)
+    log._minutes["", "orders"].timer.join(10)
 
     assert lines(caplog)[1:] == ["queue 'orders': 3 more messages failed since then"]
