@@ -78,7 +78,9 @@ class LogPartition(IgnisPartition):
 
     def _read(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yield columns of all messages; raises `OffsetsLost` if a file is gone."""
-        stored = [name for name in names if name != OFFSET]
+        # A queue with a column of this name has its log read without metadata.
+        own = deserialize(self.plan.schema).names
+        stored = [name for name in names if name != OFFSET or OFFSET in own]
         ends = np.cumsum([len(task) for task in self.plan.tasks])
         # Offset less the number of the row in the partition, for each task.
         shifts = np.array(self.firsts) - np.concatenate([[0], ends[:-1]])
@@ -90,9 +92,9 @@ class LogPartition(IgnisPartition):
                 at += batch.num_rows
                 offsets = pa.array(rows + shifts[np.searchsorted(ends, rows, side="right")])
                 yield pa.record_batch(
-                    [offsets if name == OFFSET else batch.column(name) for name in names],
+                    [batch.column(name) if name in stored else offsets for name in names],
                     schema=pa.schema(
-                        [_OFFSET if name == OFFSET else batch.schema.field(name) for name in names]
+                        [batch.schema.field(name) if name in stored else _OFFSET for name in names]
                     ),
                 )
         except DamagedSegment as error:

@@ -237,6 +237,18 @@ def test_a_projection_reads_only_its_columns(store, topic, reader):
     assert reader(includeMetadata="false").schema.names == ["number", "customer", "amount"]
 
 
+def test_a_column_that_is_named_like_the_offset_keeps_its_values(store, reader):
+    """Such a log can only be read without metadata."""
+    schema = pa.schema([("number", pa.int64()), ("_offset", pa.string())])
+    queue = make_queue(store, schema=schema, log="7 days")
+    rows = [{"number": n, "_offset": f"at {n}"} for n in range(3)]
+    queue.load(rows)
+    with pytest.raises(SchemaMismatch, match="has a column '_offset' of its own"):
+        reader()
+    assert reader(includeMetadata="false").rows() == rows
+    assert reader(includeMetadata="false", selector="_offset = 'at 1'").numbers() == [1]
+
+
 def test_two_queues(store, topic, reader):
     other = make_queue(store, "others", log="7 days")
     topic.load(orders(3))
