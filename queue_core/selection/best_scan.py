@@ -35,7 +35,7 @@ FIRST_STEP = 1 << 15
 #: The smallest and the largest number of slices of a fair queue that are fetched at a time.
 RANK_PAGE = (64, 4096)
 #: Columns of found rows: the tie-breaker (the lower comes first), and the rank.
-_TIE, _RANK = "#tie", "#rank"
+_TIE, _RANK = "\ntie", "\nrank"
 
 
 class BoundedSlice(NamedTuple):

@@ -85,11 +85,14 @@ class Allotment:
 
     def admitted(self, candidates: Candidates) -> Candidates:
         """Return the candidates that the limits of values allow now."""
+        # Not at the top: few queues have limits of values.
+        from queue_core.selection.scan import ID
+
         rejected = []
         for queue_id, rows in candidates.values.items():
             rooms = self._rooms_of_values(queue_id)
             fit, _ = rooms.admitted(rows)
-            located = rows.column("#id").to_numpy()[~fit]
+            located = rows.column(ID).to_numpy()[~fit]
             rejected.append(id_map.logical(self._connection, located))
         if not any(map(len, rejected)):
             return candidates

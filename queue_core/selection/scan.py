@@ -36,10 +36,10 @@ if TYPE_CHECKING:
     from queue_core.selector import Condition
 
 #: Columns that a scan adds: the message's segment and row, as an id; its place; and the index of
-#: its slice among the scanned ones.
-ID, PLACE, SLICE = "#id", "#place", "#slice"
+#: its slice among the scanned ones. No column of a queue can have such a name.
+ID, PLACE, SLICE = "\nid", "\nplace", "\nslice"
 #: A column of found rows: their bytes, as `row_sizes` estimates them.
-BYTES = "#bytes"
+BYTES = "\nbytes"
 
 #: Columns whose values may differ each time a message waits.
 _PASSING = {NOW, AGE, "_attempt", "_fired_at"}

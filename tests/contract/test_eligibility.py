@@ -276,6 +276,16 @@ def test_a_column_that_cannot_be_what_it_is_to_be_is_refused(
     assert store.queues() == []
 
 
+def test_a_column_may_have_any_name_that_firings_might_use_themselves(store: Store) -> None:
+    names = ["#id", "#place", "#slice", "#bytes", "#tie"]
+    queue = make_queue(store, schema=pa.schema([(name, pa.int64()) for name in names]))
+    queue.load([dict.fromkeys(names, number) for number in range(20)])
+    for at, name in enumerate(names):
+        low = queue.fire(1, selector=f"`{name}` = {at}").messages
+        high = queue.fire(1, order_by=f"`{name}` DESC").messages
+        assert (low.column(name).to_pylist(), high.column(name).to_pylist()) == ([at], [19 - at])
+
+
 @pytest.mark.parametrize(
     ("column", "setting", "value"),
     [("priority", "priority_aging", 5.0), ("fair_by", "fair_weights", {"a": 2.0})],
