@@ -119,7 +119,7 @@ def selector(column: str, value: Any, schema: pa.Schema) -> str | None:
     elif isinstance(value, bool | int | float):
         text = f"{name} = {str(value).lower()}"
     else:
-        inside = str(value).replace("'", "''")
+        inside = str(value).replace("\\", "\\\\").replace("'", "''")
         text = f"{name} = '{inside}'"
     try:
         condition_of(text, schema)

@@ -10,6 +10,7 @@ from sqlalchemy import update
 from ignis_console import facets
 from ignis_console.facets import facet, selector
 from queue_core.catalog.tables import slices
+from queue_core.selection.selection import condition_of
 from queue_core.values.model import ROW_BITS
 from tests.factories import orders
 
@@ -85,6 +86,14 @@ def test_values_that_do_not_repeat_and_payloads_are_no_facets():
     assert values("x" * 61, "x" * 61, kind="the name") == []
     assert selector("paid", True, SCHEMA) == "paid = true"
     assert selector("number", float("nan"), SCHEMA) is None
+
+
+@pytest.mark.parametrize("text", [r"C:\new\table", "\\", r"\'", "o'hara", "\n"])
+def test_the_selector_of_a_text_selects_it_alone(text):
+    condition = condition_of(selector("the name", text, SCHEMA), SCHEMA)
+    texts = [text, text + "!", "C:\new\table", "C:newtable", ""]
+
+    assert condition.mask(pa.table({"the name": texts})).to_pylist() == [True] + [False] * 4
 
 
 def test_messages_in_flight_are_listed_with_their_consumer(operator, store, queue):
