@@ -49,6 +49,13 @@ def check(settings: QueueSettings, schema: pa.Schema, key: str | None) -> None:
     for setting in ("attributes", "categories"):
         for name in getattr(settings, setting):
             _field(setting, name, schema)
+    for name in settings.categories:
+        kind = schema.field(name).type
+        if pt.is_nested(kind):
+            raise BadOption(
+                f"categories: column {name!r} is {kind}, whose values cannot be told apart; use "
+                "other columns"
+            )
     for setting, (fits, what) in _NEEDS.items():
         name = getattr(settings, setting)
         if name and not fits(_field(setting, name, schema).type):

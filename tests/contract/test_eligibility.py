@@ -265,14 +265,16 @@ def test_a_time_that_no_message_can_have_changes_nothing(store: Store, name: str
         ({"priority_aging": 5.0}, "priority"),
         ({"group": "who", "key": "number"}, "key"),
         ({"categories": ["nobody"]}, "nobody"),
+        ({"categories": ["tags"]}, "categories: column 'tags' is list"),
         ({"attributes": ["nobody"]}, "nobody"),
     ],
 )
 def test_a_column_that_cannot_be_what_it_is_to_be_is_refused(
     store: Store, settings: dict[str, Any], fault: str
 ) -> None:
+    schema = SCHEMA.append(pa.field("tags", pa.list_(pa.string())))
     with pytest.raises(BadOption, match=fault):
-        make_queue(store, schema=SCHEMA, **settings)
+        make_queue(store, schema=schema, **settings)
     assert store.queues() == []
 
 
