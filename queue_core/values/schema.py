@@ -262,7 +262,34 @@ def _column(values: list[Any], field: pa.Field, queue: str) -> pa.Array:
         raise SchemaMismatch(
             f"queue {queue!r}: column {field.name!r} is {field.type}; values do not fit: {error}"
         ) from error
+    if kind is not None and _t.is_nested(kind):
+        _check_within(values, field, queue)
     return _cast(column, field, queue)
+
+
+def _check_within(values: list[Any], field: pa.Field, queue: str) -> None:
+    """Raise `SchemaMismatch` for a value within others that Arrow has cut, or that is missing."""
+    kind, there = field.type, [value for value in values if value is not None]
+    if len(there) < len(values) and not field.nullable:
+        raise SchemaMismatch(f"queue {queue!r}: column {field.name!r} may not be null")
+    inner: list[tuple[pa.Field, list[Any]]] = []
+    if _t.is_struct(kind):
+        dicts = [value for value in there if isinstance(value, Mapping)]
+        inner = [(part, [value.get(part.name) for value in dicts]) for part in kind]
+    elif _t.is_map(kind):
+        of_each = (value.items() if isinstance(value, Mapping) else value for value in there)
+        pairs = [pair for each in of_each for pair in each if not isinstance(pair, Mapping)]
+        inner = [(kind.key_field, [key for key, _ in pairs])]
+        inner += [(kind.item_field, [item for _, item in pairs])]
+    elif _t.is_list(kind):
+        part = kind.value_field
+        # Not for long lists of fractions or texts.
+        if _t.is_nested(part.type) or _is_cut_to(part.type) or not part.nullable:
+            inner = [(part, [item for value in there for item in value])]
+    elif _is_cut_to(kind):
+        _column(there, field, queue)
+    for part, found in inner:
+        _check_within(found, part.with_name(f"{field.name}.{part.name}"), queue)
 
 
 def _is_cut_to(kind: pa.DataType) -> bool:

@@ -16,7 +16,7 @@ from queue_core.values.schema import (
     evolve,
     upgrade,
 )
-from tests.arrow_types import DEEP, ELEMENT, UTC
+from tests.arrow_types import DEEP, ELEMENT, UTC, map_of
 
 
 def schema_of(kind, name="a"):
@@ -173,6 +173,31 @@ def test_a_value_that_does_not_fit_is_refused_with_its_column(column, value, kin
             conform(rows, ROWS, "orders")
         fault = f"queue 'orders': column {column!r} is {ROWS.field(column).type}"
         assert fault in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "fault"),
+    [
+        (pa.struct([("x", pa.int32())]), {"x": 1.5}, "'a.x' is int32; double values do not fit"),
+        (pa.struct([("x", pa.date32())]), {"x": dt.datetime(2024, 2, 29, 5)}, "'a.x' is date32"),
+        (pa.list_(pa.struct([("x", pa.int64())])), [{"x": 2}, {"x": 1.5}], "x' is int64"),
+        (map_of(pa.string(), pa.int64()), [("k", 2), ("l", 1.5)], "'a.value' is int64"),
+        (pa.struct([pa.field("x", pa.int64(), nullable=False)]), {}, "'a"),
+    ],
+    ids=str,
+)
+def test_a_value_within_others_is_neither_cut_nor_left_out(kind, value, fault):
+    with pytest.raises(SchemaMismatch, match=fault):
+        conform([{"a": None}, {"a": value}], schema_of(kind), "orders")
+
+
+def test_values_within_others_that_fit_are_taken():
+    kind = pa.struct([("x", pa.int64()), ("y", map_of(pa.string(), pa.list_(ELEMENT)))])
+    rows = [{"a": {"x": 2.0, "y": [("k", [1, None]), ("l", None)]}}, {"a": {}}, {"a": None}]
+
+    conformed = conform(rows, schema_of(kind), "orders").column("a").to_pylist()
+
+    assert conformed == [{"x": 2, "y": rows[0]["a"]["y"]}, {"x": None, "y": None}, None]
 
 
 @pytest.mark.parametrize(
