@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -27,7 +27,8 @@ def table_of(lines: bytes, schema: pa.Schema | None) -> pa.Table:
     kinds = {} if schema is None else {field.name: field.type for field in schema}
     texts = {name for name, kind in kinds.items() if is_binary(kind) or pa.types.is_date(kind)}
     taken = {n: kind for n, kind in kinds.items() if n not in texts and _has(kind, _is_foreign)}
-    lines, columns = _taken_out(lines, taken)
+    exact = [name for name, kind in kinds.items() if pa.types.is_decimal(kind)]
+    lines, columns = _taken_out(lines, taken, exact)
     # The queue checks for nulls later.
     explicit = {
         name: pa.string() if name in texts else kind
@@ -71,6 +72,9 @@ def value_for(value: Any, kind: pa.DataType) -> Any:
 
 def value_of(value: Any, kind: pa.DataType) -> Any:
     """Return a value of JSON as Arrow takes it: maps as pairs, and bytes; or `ValueError`."""
+    if isinstance(value, float) and pa.types.is_integer(kind) and not value.is_integer():
+        # Arrow would cut it.
+        raise _misfit(value, "a whole number")
     if value is None or not _has(kind, _is_foreign):
         return value
     if is_binary(kind):
@@ -100,11 +104,13 @@ def _misfit(value: Any, needed: str) -> ValueError:
     return ValueError(f"{json.dumps(value, ensure_ascii=False)[:60]} is not {needed}")
 
 
-def _taken_out(lines: bytes, taken: Mapping[str, pa.DataType]) -> tuple[bytes, dict[str, pa.Array]]:
-    """Return lines without some columns, and these columns."""
+def _taken_out(
+    lines: bytes, taken: Mapping[str, pa.DataType], exact: Sequence[str]
+) -> tuple[bytes, dict[str, pa.Array]]:
+    """Return lines without some columns, and these columns. *exact* ones keep all their digits."""
     if not taken:
         return lines, {}
-    rows = [_object(line) for line in lines.splitlines() if line.strip()]
+    rows = [_object(line, exact) for line in lines.splitlines() if line.strip()]
     columns = {
         name: pa.array([value_of(row.pop(name, None), kind) for row in rows], kind)
         for name, kind in taken.items()
@@ -112,10 +118,14 @@ def _taken_out(lines: bytes, taken: Mapping[str, pa.DataType]) -> tuple[bytes, d
     return b"\n".join(json.dumps(row).encode() for row in rows), columns
 
 
-def _object(line: bytes) -> dict[str, Any]:
+def _object(line: bytes, exact: Sequence[str]) -> dict[str, Any]:
     row = json.loads(line)
     if not isinstance(row, dict):
         raise ValueError(f"a line is not a JSON object: {line[:60].decode(errors='replace')}")
+    if exact:
+        # As texts, which Arrow takes for decimals: a float would round them.
+        written = json.loads(line, parse_float=str, parse_int=str)
+        row |= {name: written[name] for name in exact if name in row}
     return row
 
 

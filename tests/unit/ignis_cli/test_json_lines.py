@@ -1,6 +1,7 @@
 """Maps and bytes in JSON lines, however deep they are."""
 
 import json
+from decimal import Decimal
 
 import pyarrow as pa
 import pytest
@@ -45,6 +46,7 @@ def test_what_is_not_base64_is_refused(text):
         ({"a": 7}, NAMED, "7 is not an object, which a struct needs"),
         ([["a"]], NAMED, r'\[\["a"\]\] is not an object, which a map needs'),
         ("a", pa.list_(DEEP), '"a" is not a list'),
+        ([[1, 1.5]], pa.map_(pa.int64(), pa.int64()), "1.5 is not a whole number"),
     ],
 )
 def test_a_value_of_another_form_is_refused(value, kind, why):
@@ -60,3 +62,11 @@ def test_what_is_written_is_read_again():
     assert written == {"named": {"a": None}, "numbered": [(1, 2)]}
     # A row without any column is a row.
     assert table_of(json.dumps(written).encode() + b"\n{}\n", schema).equals(rows)
+
+
+def test_decimals_beside_a_map_keep_their_digits():
+    schema = pa.schema([("price", pa.decimal128(38, 18)), ("named", NAMED)])
+    price = "12345678901234567.123456789012345678"
+    lines = f'{{"price": {price}, "named": {{}}}}\n{{"price": 2}}\n{{"price": null}}'.encode()
+
+    assert table_of(lines, schema)["price"].to_pylist() == [Decimal(price), Decimal(2), None]
