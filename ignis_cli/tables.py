@@ -15,7 +15,7 @@ import pyarrow as pa
 from ignis_cli.display import complain, console, counted, in_json, put, show_json, visible
 from queue_core.values.ids import IdSet
 from queue_core.values.json_text import as_json
-from queue_core.values.valid_text import valid_table
+from queue_core.values.valid_text import readable
 from queue_core.watching import wording
 
 if TYPE_CHECKING:
@@ -182,7 +182,7 @@ def as_rows(rows: pa.Table) -> Iterator[dict[str, Any]]:
 
     columns = [
         [json_lines.value_for(value, column.type) for value in column.to_pylist()]
-        for column in valid_table(rows).columns
+        for column in readable(rows).columns
     ]
     for row in zip(*columns, strict=True):
         yield dict(zip(rows.column_names, row, strict=True))

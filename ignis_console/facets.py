@@ -21,7 +21,7 @@ from queue_core.selection.selection import condition_of
 from queue_core.values.arrow_types import is_number, is_text
 from queue_core.values.model import ROW_BITS
 from queue_core.values.rows import Numbers
-from queue_core.values.valid_text import valid_table
+from queue_core.values.valid_text import readable
 
 #: The most messages of a sample, and the most segments with which these were loaded.
 SAMPLE = 1000
@@ -69,7 +69,7 @@ def sample(queue: Queue, members: Numbers, shown: Numbers) -> Sample:
     """Return a sample of a group, and the columns of the messages that a page shows."""
     chosen = chosen_of(members)
     try:
-        found = valid_table(queue.choose(np.union1d(chosen, shown)).rows())
+        found = readable(queue.choose(np.union1d(chosen, shown)).rows())
     except DamagedSegment:
         # They are quarantined now, and no member of the group when the page is read again.
         return Sample(0, (), (), {})

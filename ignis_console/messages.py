@@ -28,7 +28,7 @@ from queue_core.values.fingerprints import fingerprints
 from queue_core.values.ids import IdSet
 from queue_core.values.model import Slice
 from queue_core.values.schema import METADATA
-from queue_core.values.valid_text import valid_table
+from queue_core.values.valid_text import readable
 from queue_core.watching import views
 from queue_core.watching.wording import moment
 
@@ -105,7 +105,7 @@ def life(store: Store, queue: str, message_id: int) -> Life:
     payload: dict[str, Any] | None = None
     if place is not None and place.state != "damaged":
         try:
-            rows = valid_table(chosen.rows()).to_pylist()
+            rows = readable(chosen.rows()).to_pylist()
         except DamagedSegment:
             rows = []
         if rows:

@@ -20,7 +20,7 @@ from ignis_console.sideline import PER_PAGE, Groups, KeptTrace, LiteralReason, w
 from queue_core.errors import BadOption
 from queue_core.values.arrow_types import is_number
 from queue_core.values.json_text import as_json
-from queue_core.values.valid_text import valid_table
+from queue_core.values.valid_text import readable
 from queue_core.watching.present import QueueFigures
 from queue_core.watching.problem_kinds import Problem, Severity
 from queue_core.watching.problems import of_queue, why
@@ -198,7 +198,7 @@ def messages_page(console: Console, ask: Ask) -> MessagesPage:
         count=count,
         columns=tuple(queue.schema.names),
         numbers=tuple(each.name for each in queue.schema if is_number(each.type)),
-        messages=tuple(json.loads(as_json(valid_table(found).to_pylist()))),
+        messages=tuple(json.loads(as_json(readable(found).to_pylist()))),
     )
 
 

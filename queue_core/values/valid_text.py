@@ -48,6 +48,31 @@ def valid_table(table: pa.Table) -> pa.Table:
     return pa.Table.from_batches(mended, table.schema)
 
 
+def readable(table: pa.Table) -> pa.Table:
+    """
+    Return a table that Python can read, for people.
+
+    Strings are as `valid_table` returns them. A column with a time that Python lacks, such as one
+    in the year 10000, becomes one of texts.
+    """
+    table = valid_table(table)
+    for at, name in enumerate(table.column_names):
+        if _goes_beyond(table.column(at)):
+            table = table.set_column(at, name, table.column(at).cast(pa.string()))
+    return table
+
+
+def _goes_beyond(column: pa.ChunkedArray) -> bool:
+    """Return whether Python lacks one of the times of a column."""
+    if not (pt.is_timestamp(column.type) or pt.is_date(column.type) or pt.is_time(column.type)):
+        return False
+    try:
+        column.to_pylist()
+    except (OverflowError, ValueError):
+        return True
+    return False
+
+
 def _texts(array: pa.Array) -> Iterator[pa.StringArray]:
     """Yield the arrays of strings in an array of a type that a queue stores."""
     kind = array.type

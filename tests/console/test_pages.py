@@ -4,6 +4,7 @@ import re
 import time
 from dataclasses import replace
 
+import pyarrow as pa
 import pytest
 from sqlalchemy import update
 from starlette.testclient import TestClient
@@ -215,6 +216,19 @@ def test_strings_that_are_not_utf_8_are_shown(operator, store):
         assert "??" in operator.get(path).text
     life = operator.get(f"/api/queues/orders/messages/{ids[2]}").json()["life"]
     assert life["payload"]["customer"] == "?"
+
+
+def test_times_that_python_lacks_are_shown(operator, store):
+    """A message with such a time is one that no handler of single messages can be given."""
+    schema = pa.schema([("number", pa.int64()), ("at", pa.timestamp("us", "UTC"))])
+    queue = make_queue(store, "late", schema)
+    far = pa.array([253_402_300_800_000_000], pa.int64()).cast(schema.field("at").type)
+    (message,) = queue.load(pa.table({"number": [1], "at": far})).to_pylist()
+    assert "10000-01-01" in operator.get("/queues/late/messages").text
+    queue.choose(message).sideline("too late")
+    assert "10000-01-01" in operator.get(f"/queues/late/messages/{message}").text
+    group = {"group": "1", "kind": "by_hand", "reason": "too late"}
+    assert operator.get("/queues/late/sideline", params=group).status_code == 200
 
 
 def test_characters_that_turn_a_text_around_are_shown_as_escapes(operator, queue):

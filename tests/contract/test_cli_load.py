@@ -240,3 +240,14 @@ def test_an_old_text_that_is_not_utf8_is_shown(ignis, store):
     (shown,) = answer(ignis("peek", "orders", "--json"))
     assert (shown["name"], shown["tags"]) == ("a??", ["a??"])
     assert "a??" in ignis("peek", "orders").stdout
+
+
+def test_a_time_that_python_lacks_is_shown(ignis, store):
+    schema = pa.schema([("at", pa.timestamp("us", "UTC"))])
+    queue = store.create_queue("orders", schema, shards=1)
+    far = pa.array([253_402_300_800_000_000], pa.int64()).cast(schema.field("at").type)
+    queue.load(pa.table({"at": far}))
+
+    (shown,) = answer(ignis("peek", "orders", "--json"))
+    assert shown["at"].startswith("10000-01-01")
+    assert "10000-01-01" in ignis("peek", "orders").stdout

@@ -1,12 +1,14 @@
 """Strings become valid UTF-8 byte by byte, in all types that hold some."""
 
+import datetime as dt
+
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from queue_core.values import valid_text
-from queue_core.values.valid_text import is_valid, valid, valid_table
+from queue_core.values.valid_text import is_valid, readable, valid, valid_table
 from tests.foreign import foreign
 
 #: Beginnings and ends of characters, surrogates, and bytes of none.
@@ -90,3 +92,16 @@ def test_what_is_beside_a_slice_does_not_matter():
     assert is_valid(as_map(texts).slice(2))
     assert is_valid(as_struct(texts).slice(2))
     assert is_valid(as_list(texts).slice(0, 0))
+
+
+def test_times_that_python_lacks_become_texts_for_people():
+    numbers = pa.chunked_array([[0, None], [253_402_300_800_000_000]], pa.int64())
+    far, near = numbers.cast(pa.timestamp("us", "UTC")), numbers.slice(0, 2)
+    days = pa.array([0, None, 2_932_897], pa.int32()).cast(pa.date32())
+
+    rows = readable(pa.table({"far": far, "day": days})).to_pylist()
+
+    assert [row["far"][:10] for row in rows if row["far"]] == ["1970-01-01", "10000-01-0"]
+    assert [row["day"] for row in rows] == ["1970-01-01", None, "10000-01-01"]
+    kept = pa.table({"near": near.cast(pa.timestamp("us"))})
+    assert readable(kept)["near"].to_pylist() == [dt.datetime(1970, 1, 1), None]
