@@ -51,9 +51,11 @@ class Codec:
     def _takes(self, found: type) -> bool:
         if found is type(None):
             return self.nullable
-        if found is bool or found is datetime:
-            # They are subclasses of int and date, but other types of columns.
-            return found in self.accepts
+        for kind in (bool, datetime):
+            # They are subclasses of int and date, but other types of columns. Pandas has its own
+            # class of datetime.
+            if issubclass(found, kind):
+                return kind in self.accepts
         return issubclass(found, self.accepts)
 
 

@@ -2,6 +2,7 @@
 
 import datetime as dt
 
+import pandas as pd
 import pyarrow as pa
 import pytest
 
@@ -30,11 +31,17 @@ def test_values_are_converted_both_ways_and_none_is_not():
         (WHOLE, True, "int is needed, not bool"),
         (WHOLE, None, "int is needed, not None"),
         (DAY, dt.datetime(2020, 1, 1, 5), "date is needed, not datetime"),
+        (DAY, pd.Timestamp(2020, 1, 1, 5), "date is needed, not Timestamp"),
     ],
 )
 def test_values_of_another_type_are_refused(codec, value, problem):
     with pytest.raises(Misfit, match=problem):
         codec.encoded([value])
+
+
+def test_a_subclass_of_datetime_is_one():
+    times = [pd.Timestamp(2020, 1, 1, 5)]
+    assert Codec(pa.timestamp("us"), (dt.datetime,)).encoded(times) is times
 
 
 def test_a_null_is_refused_when_it_is_read():
