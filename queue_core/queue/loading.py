@@ -250,6 +250,11 @@ def _with_times(
     ):
         if seconds is None:
             continue
+        if name == "ttl" and settings.expires_at == "":
+            raise BadOption(
+                f"ttl={seconds:g}: by its setting expires_at, which is empty, no column says when "
+                f"a message of queue {queue.name!r} expires; set expires_at to a column or to none"
+            )
         at = now + int(seconds * 1e6)
         if column is None:
             if not may_add:

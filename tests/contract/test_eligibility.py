@@ -242,6 +242,16 @@ def test_a_load_says_for_how_long_and_from_when(store: Store) -> None:
     assert queue.admin.expire() == 2
 
 
+def test_a_ttl_is_refused_where_no_column_says_when_messages_expire(store: Store) -> None:
+    schema = pa.schema([pa.field("number", pa.int64())])
+    queue = make_queue(store, schema=schema, expires_at="")
+    with pytest.raises(BadOption, match="ttl=60: by its setting expires_at, which is empty"):
+        queue.load([{"number": 1}], ttl="1m")
+    assert store.queue("orders").schema.names == ["number"]
+    queue.load([{"number": 1}], hold=0.0)
+    assert fired(queue) == [1]
+
+
 @pytest.mark.parametrize("name", ["ttl", "hold"])
 def test_a_time_that_no_message_can_have_changes_nothing(store: Store, name: str) -> None:
     queue = make_queue(store, schema=pa.schema([pa.field("number", pa.int64())]))
