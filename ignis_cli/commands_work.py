@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+import threading
+from contextlib import suppress
 from typing import Annotated, Any
 
 import typer
@@ -16,6 +18,7 @@ from ignis_cli.supervising import Supervisor, end_with_supervisor, tell_supervis
 from queue_core import Breaker, ConsumerPool, IgnisError
 from queue_core.errors import BadOption
 from queue_core.pool.held import MAX_BYTES
+from queue_core.pool.signals import asked_to_end
 from queue_core.support.collector import pass_over_all
 from queue_core.support.import_paths import imported, is_path
 from queue_core.values.names import check_consumer, of_process
@@ -127,8 +130,13 @@ def _run(pool: ConsumerPool, queues: list[str], seconds: float, *, drain: bool) 
     pass_over_all()
     try:
         if drain:
-            with pool:
-                pool.drain()
+            with asked_to_end() as asked:
+                pool.start()
+                try:
+                    threading.Thread(target=_drain, args=(pool, asked), daemon=True).start()
+                    asked.wait()
+                finally:
+                    pool.stop(seconds)
         else:
             logs.announce(f"working on {', '.join(queues)}; Ctrl-C ends")
             pool.run(seconds)
@@ -138,6 +146,14 @@ def _run(pool: ConsumerPool, queues: list[str], seconds: float, *, drain: bool) 
         # The log, which goes to the same place, has it already.
         raise typer.Exit(REFUSED) from error
     return pool.counts
+
+
+def _drain(pool: ConsumerPool, asked: threading.Event) -> None:
+    """Ask to end when no message is left, or when the pool has failed."""
+    # `stop` raises its error.
+    with suppress(BaseException):
+        pool.drain()
+    asked.set()
 
 
 def _name_of(name: str | None, number: int) -> str:

@@ -118,7 +118,8 @@ def test_what_cannot_work_is_refused(ignis, store, shop, args, why):
     assert why in refusal(ignis("work", *args))
 
 
-def test_a_signal_ends_it_and_nothing_stays_in_flight(store, address, shop):
+@pytest.mark.parametrize("how", [[], ["--drain"]], ids=["waiting", "draining"])
+def test_a_signal_ends_it_and_nothing_stays_in_flight(store, address, shop, how):
     queue = make_queue(store, shards=2)
     queue.load(orders(2000))
     process = subprocess.Popen(
@@ -126,6 +127,7 @@ def test_a_signal_ends_it_and_nothing_stays_in_flight(store, address, shop):
             *(sys.executable, "-m", "ignis_cli", "--json"),
             *("--catalog", address.catalog, "--storage", address.storage),
             *("work", "shop_of_test:slow", "--queue", "orders", "--workers", "2", "--batch", "10"),
+            *how,
         ],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
