@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import sys
 import threading
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Annotated, Any
 
 import typer
 
 from ignis_cli import logs
 from ignis_cli.app import Limit, Positive, command, duration
-from ignis_cli.display import answer, counted
-from ignis_cli.invocation import REFUSED, current
+from ignis_cli.display import answer, complain, counted
+from ignis_cli.invocation import BROKEN, REFUSED, current
 from ignis_cli.logs import LogFormat
 from ignis_cli.supervising import Supervisor, end_with_supervisor, tell_supervisor
 from queue_core import Breaker, ConsumerPool, IgnisError
-from queue_core.errors import BadOption
+from queue_core.errors import BadOption, Unavailable
 from queue_core.pool.held import MAX_BYTES
 from queue_core.pool.signals import asked_to_end
 from queue_core.support.collector import pass_over_all
@@ -78,7 +79,7 @@ def work(
     seconds = duration("stop-after", stop_after)
     logs.start(log_format)
     supervisor = end_with_supervisor()
-    with current.get().store() as store:
+    with _told_to(supervisor), current.get().store() as store:
         pool = ConsumerPool(
             store,
             queue,
@@ -123,6 +124,18 @@ def work(
     if died:
         text += f"; not counted: what {counted(died, 'process', 'processes')} that died had done"
     answer(text, **counts)
+
+
+@contextmanager
+def _told_to(supervisor: int | None) -> Iterator[None]:
+    """Let the supervisor of this process start another one after an outage, which refuses none."""
+    try:
+        yield
+    except Unavailable as error:
+        if supervisor is None:
+            raise
+        complain(str(error), type(error).__name__)
+        raise typer.Exit(BROKEN) from error
 
 
 def _run(pool: ConsumerPool, queues: list[str], seconds: float, *, drain: bool) -> dict[str, int]:

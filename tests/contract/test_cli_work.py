@@ -11,6 +11,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from queue_core import ConsumerPool
+from queue_core.errors import CatalogUnavailable
 from tests.command_line import answer, refusal
 from tests.contract.pools import eventually
 from tests.factories import make_queue, numbers_of, orders
@@ -234,6 +236,26 @@ def test_no_process_outlives_its_supervisor(store, address, shop, ending):
     if ending == "killed":
         # They ended as after SIGTERM: nothing is in flight.
         assert sorted([*done, *numbers_of(queue.browse())]) == list(range(3000))
+
+
+@pytest.mark.parametrize(("supervised", "code"), [(True, 1), (False, 2)])
+def test_a_process_that_begins_during_an_outage_is_one_that_died(
+    ignis, store, shop, monkeypatch, supervised, code
+):
+    """Its supervisor takes a refusal for the end of all processes, as no other one could work."""
+
+    def gone(pool):
+        raise CatalogUnavailable("the server is away")
+
+    make_queue(store)
+    monkeypatch.setattr(ConsumerPool, "start", gone)
+    if supervised:
+        monkeypatch.setenv("IGNIS_SUPERVISOR_COUNTS", "0")
+
+    said = ignis("work", "shop_of_test:charge", "--queue", "orders")
+
+    assert said.exit_code == code
+    assert "the server is away" in said.stderr
 
 
 def test_what_handlers_print_is_seen_beside_the_counts(store, address, shop):
