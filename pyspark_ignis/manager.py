@@ -42,7 +42,7 @@ from queue_core.support.loop import Loop
 from queue_core.upkeep.tasks.background import background_tasks
 from queue_core.upkeep.tasks.expire import retire
 from queue_core.upkeep.tasks.registry import TASKS, check_tasks
-from queue_core.upkeep.tasks.thread import TaskThread
+from queue_core.upkeep.tasks.thread import TASK_SECONDS, TaskThread
 from queue_core.values.address import completed
 from queue_core.values.durations import Duration, check_seconds
 from queue_core.values.model import QueueInfo
@@ -221,7 +221,7 @@ class IgnisManager:
         # Without the lock, because a refresh that is still running may need it.
         threads, self._threads = self._threads, []
         for thread in threads:
-            thread.stop()
+            thread.stop(max(patience, TASK_SECONDS))
         with self._lock:
             self._started = False
             every = [*self._queries.values(), *([self._task_query] if self._task_query else [])]

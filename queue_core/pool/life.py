@@ -40,7 +40,7 @@ from queue_core.store import Store
 from queue_core.support.interruption import check
 from queue_core.support.loop import Loop
 from queue_core.upkeep.tasks import background
-from queue_core.upkeep.tasks.thread import TaskThread
+from queue_core.upkeep.tasks.thread import TASK_SECONDS, TaskThread
 from queue_core.values.model import Consumer, QueueInfo
 from queue_core.values.names import check_consumer, listed, of_process, speaking
 from queue_core.verbs.lose import start_again
@@ -96,12 +96,16 @@ class PoolLife:
         self._breaker: PoolBreaker | None = None
         self._transactions: Transactions | None = None
         self._side_tasks: TaskThread | None = None
+        #: When the time of the handlers is over that `stop` gives them; none before.
+        self._stop_at = -inf
         # What began is ended, the last first, even if the rest fails.
         with ExitStack() as ends:
             self._begin(ends, count)
             self._ends = ends.pop_all()
 
     def _begin(self, ends: ExitStack, count: Callable[[Counter[str]], None]) -> None:
+        # At the very end: a task may take long, and messages are not to wait for it.
+        ends.callback(self._stop_side_tasks)
         store, config = self._store, self._config
         catalog, contract = store.catalog, config.contract
         told = speaking(name_of(contract.handler).rpartition("<locals>.")[2])
@@ -155,6 +159,10 @@ class PoolLife:
         )
         self._watcher = Loop("pool watcher", self._watch, every=min(self._timeout / 4, 1.0))
         self._workers = Workers(context)
+        # It may be reloading messages, and the caller may close the store next.
+        ends.callback(lambda: self._watcher.stop(self._left(TASK_SECONDS)))
+        ends.callback(self.ended.set)
+        ends.callback(lambda: self.workers.stop(self._left()))
         self._watcher.start()
         self.workers.increase(config.workers)
         self._say(f"begins (concurrency {self.concurrency})")
@@ -212,18 +220,21 @@ class PoolLife:
 
     def stop(self, seconds: float) -> None:
         """Stop the workers; after *seconds*, reload what they have not finished."""
+        self._stop_at = time.monotonic() + seconds
         try:
-            with self._ends as ends:
-                # It may be reloading messages, and the caller may close the store next.
-                ends.callback(self._watcher.stop, seconds)
-                if self._side_tasks is not None:
-                    ends.callback(self._side_tasks.stop)
-                ends.callback(self.ended.set)
-                self.workers.stop(seconds)
+            self._ends.close()
         finally:
             self.is_stopped = True
             FAILURES.flush(*self._names, catalog=self._store.catalog.url)
             self._say("ends")
+
+    def _left(self, least: float = 0.0) -> float:
+        """Return the seconds that are left for what is stopped, *least* or more."""
+        return max(self._stop_at - time.monotonic(), least)
+
+    def _stop_side_tasks(self) -> None:
+        if self._side_tasks is not None:
+            self._side_tasks.stop(self._left(TASK_SECONDS))
 
     def _say(self, what: str) -> None:
         queue = ", ".join(self._names)

@@ -122,7 +122,7 @@ class Worker:
         """Wait until the worker has ended; False when that takes longer than *seconds*."""
         with self._taking_over:
             thread = self._thread
-        if thread is None or thread is threading.current_thread():
+        if thread is None or thread.ident is None or thread is threading.current_thread():
             return True
         thread.join(max(seconds, 0.0))
         # Another thread may have taken over meanwhile.

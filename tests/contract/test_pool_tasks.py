@@ -10,6 +10,7 @@ from queue_core import ConsumerPool, Retry, constant
 from queue_core.catalog.holders import leases
 from queue_core.catalog.records.schedule import schedule
 from queue_core.errors import BadOption
+from queue_core.pool import life
 from queue_core.upkeep.leader.lease import ROLE
 from queue_core.upkeep.tasks import background, vacuum
 from tests.clocks import tasks_due
@@ -18,6 +19,7 @@ from tests.dump import backdate
 from tests.factories import make_filled, make_queue, numbers_of, orders
 
 HOURS = 7200.0
+SIDE_TASKS = "ignis-side-tasks"
 
 
 @pytest.fixture(autouse=True)
@@ -84,7 +86,7 @@ def test_a_pool_that_runs_no_tasks_stands_for_no_election(store, how):
 
     with ConsumerPool(store, "orders", handled, **how):
         eventually(lambda: handled.numbers == [0, 1, 2])
-        assert "ignis-side-tasks" not in {thread.name for thread in threading.enumerate()}
+        assert SIDE_TASKS not in {thread.name for thread in threading.enumerate()}
 
 
 def test_a_pool_that_stops_lets_others_lead_at_once(store):
@@ -97,6 +99,39 @@ def test_a_pool_that_stops_lets_others_lead_at_once(store):
     with ConsumerPool(store, "orders", Recorder(), tasks=["sweep"]):
         eventually(leader)
     assert leader() is None
+
+
+def test_a_pool_that_stops_puts_messages_back_before_a_long_task_ends(store, monkeypatch):
+    """A shovel with a rate may take hours."""
+    come, go_on, ended = threading.Event(), threading.Event(), threading.Event()
+
+    def slow(*_):
+        come.set()
+        go_on.wait(PATIENCE)
+        ended.set()
+        return 0
+
+    monkeypatch.setattr(vacuum, "run", slow)
+    monkeypatch.setattr(life, "TASK_SECONDS", 0.1)
+    make_filled(store, 20)
+    handler = Recorder()
+    handler.open.clear()
+    before = set(threading.enumerate())
+    pool = ConsumerPool(store, "orders", handler, concurrency=1, batch=2, tasks=["vacuum"])
+    try:
+        pool.start()
+        handler.wait()
+        eventually(lambda: tasks_due(store) or come.is_set())
+        pool.stop(timeout=0.1)
+
+        assert not ended.is_set()
+        (row,) = store.view("queues").to_pylist()
+        assert (row["waiting"], row["in_flight"]) == (20, 0)
+    finally:
+        go_on.set()
+        handler.open.set()
+    started = set(threading.enumerate()) - before
+    eventually(lambda: not any(each.is_alive() for each in started if each.name == SIDE_TASKS))
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from queue_core.catalog.records.breakers import SharedBreaker
 from queue_core.errors import BadOption, CatalogUnavailable, ConsumerFenced, QueueTaken
 from queue_core.pool import dispatcher, outcome_buffer
 from queue_core.pool.source import AcquiringSource
+from queue_core.upkeep.tasks import background
 from queue_core.values.names import is_of_process
 from tests.contract.pools import PATIENCE, Recorder, eventually
 from tests.factories import make_queue, orders
@@ -39,6 +40,16 @@ def failing(error):
         raise error
 
     return fails
+
+
+def only_for(name, instead):
+    """Return the start of threads, with another one for those of a name."""
+    start = threading.Thread.start
+
+    def starts(thread):
+        (instead if thread.name == name else start)(thread)
+
+    return starts
 
 
 # Priorities and claims, as other processes see them; here, other stores.
@@ -328,6 +339,30 @@ def test_a_pool_that_cannot_start_claims_nothing(store, queue, monkeypatch):
     queue.load(orders(5))
     with pool:
         assert pool.drain(PATIENCE)
+
+
+def test_a_pool_whose_last_thread_cannot_start_ends_the_others(store, queue, monkeypatch):
+    """Else they would fire for ever, for a consumer that has left."""
+    before = set(threading.enumerate())
+    refused = failing(RuntimeError("can't start new thread"))
+    monkeypatch.setattr(background, "background_tasks", refused)
+    with pytest.raises(RuntimeError, match="new thread"):
+        ConsumerPool(store, "orders", Recorder(), concurrency=2).start()
+
+    def left():
+        return {thread.name for thread in set(threading.enumerate()) - before}
+
+    eventually(lambda: left() <= {"ignis-idle-connections"})
+
+
+def test_a_pool_whose_worker_cannot_start_says_why(store, queue, monkeypatch):
+    refused = failing(RuntimeError("can't start new thread"))
+    monkeypatch.setattr(threading.Thread, "start", only_for("worker 2", refused))
+    pool = ConsumerPool(store, "orders", Recorder(), concurrency=2)
+    with pytest.raises(RuntimeError, match="new thread"):
+        pool.start()
+
+    eventually(lambda: "worker 1" not in {thread.name for thread in threading.enumerate()})
 
 
 def test_a_pool_can_be_started_again(store, queue):

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 #: Makes the runner of some tasks, and its leader, not yet started.
 Made: TypeAlias = "tuple[SideTasks, Leader]"
 
+#: The least seconds that a task in progress has where others are stopped with it.
+TASK_SECONDS = 5.0
+
 
 @shielded
 class TaskThread(AbstractContextManager["TaskThread"]):
@@ -59,7 +62,12 @@ class TaskThread(AbstractContextManager["TaskThread"]):
         self._retries = retries
         self._made: Made | None = None
         self._loop = Loop(
-            "side tasks", self._run_due, every=look, first=start, retry=task.RETRY_SECONDS
+            "side tasks",
+            self._run_due,
+            every=look,
+            first=start,
+            retry=task.RETRY_SECONDS,
+            at_end=self._resign,
         )
 
     def prepare(self) -> Made:
@@ -74,14 +82,17 @@ class TaskThread(AbstractContextManager["TaskThread"]):
         if self._retries is not None:
             self._retries.start()
 
-    def stop(self) -> None:
-        """End after the task that is running now, and let others lead."""
+    def stop(self, timeout: float | None = None) -> None:
+        """
+        End after the task that is running now, and let others lead.
+
+        After *timeout* seconds, it ends by itself: a shovel with a rate may take hours.
+        """
+        end = None if timeout is None else time.monotonic() + timeout
         self._loop.end()
-        if self._retries is not None:
-            self._retries.stop()
-        self._loop.stop()
-        if self._made is not None:
-            self._made[1].stop()
+        for loop in (self._retries, self._loop):
+            if loop is not None:
+                loop.stop(None if end is None else max(end - time.monotonic(), 0.0))
 
     def __enter__(self) -> TaskThread:
         self.start()
@@ -89,6 +100,10 @@ class TaskThread(AbstractContextManager["TaskThread"]):
 
     def __exit__(self, *_: object) -> None:
         self.stop()
+
+    def _resign(self) -> None:
+        if self._made is not None:
+            self._made[1].stop()
 
     def _run_due(self) -> None:
         tasks, leader = self.prepare()
