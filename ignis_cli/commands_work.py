@@ -15,7 +15,12 @@ from ignis_cli.app import Limit, Positive, command, duration
 from ignis_cli.display import answer, complain, counted
 from ignis_cli.invocation import BROKEN, REFUSED, current
 from ignis_cli.logs import LogFormat
-from ignis_cli.supervising import Supervisor, end_with_supervisor, tell_supervisor
+from ignis_cli.supervising import (
+    Supervisor,
+    be_asked_once,
+    end_with_supervisor,
+    tell_supervisor,
+)
 from queue_core import Breaker, ConsumerPool, IgnisError
 from queue_core.errors import BadOption, Unavailable
 from queue_core.pool.held import MAX_BYTES
@@ -93,6 +98,8 @@ def work(
             retry=retry,
             breaker=None if breaker is None else Breaker.parse(breaker),
         )
+        if supervisor is not None:
+            be_asked_once()
         # What cannot work was refused above, once for all processes.
         counts = _run(pool, queue, seconds, drain=drain) if processes is None else {}
     died = 0

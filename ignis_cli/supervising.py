@@ -25,7 +25,7 @@ import typer
 from ignis_cli.invocation import REFUSED, Invocation
 from queue_core.pool.signals import asked_to_end
 
-#: The variables with the numbers of the ends of both pipes.
+#: The variables with the numbers of the ends of both pipes; with the first one, its process id.
 _PIPE, _COUNTS = "IGNIS_SUPERVISOR", "IGNIS_SUPERVISOR_COUNTS"
 #: The most bytes of counts, which a pipe takes without a reader.
 _MOST_BYTES = 4096
@@ -45,7 +45,8 @@ def end_with_supervisor() -> int | None:
     # No process that a handler starts must take these pipes for its own.
     pipe, counts = os.environ.pop(_PIPE, None), os.environ.pop(_COUNTS, None)
     if pipe is not None:
-        threading.Thread(target=_end_after, args=(int(pipe),), daemon=True).start()
+        number, supervisor = map(int, pipe.split())
+        threading.Thread(target=_end_after, args=(number, supervisor), daemon=True).start()
     return None if counts is None else int(counts)
 
 
@@ -56,8 +57,28 @@ def tell_supervisor(pipe: int, counts: Mapping[str, int]) -> None:
         os.write(pipe, json.dumps(counts).encode())
 
 
-def _end_after(pipe: int) -> None:
+def be_asked_once() -> None:
+    """
+    Let SIGTERM end this process at once only if its supervisor is dead; just before it works.
+
+    A service manager may send SIGTERM to all processes of a service, and so does their supervisor
+    then. It kills those that take too long.
+    """
+    supervisor = os.getppid()
+
+    def again(*_: object) -> None:
+        if os.getppid() != supervisor:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    signal.signal(signal.SIGTERM, again)
+
+
+def _end_after(pipe: int, supervisor: int) -> None:
     os.read(pipe, 1)
+    while os.getppid() == supervisor:
+        # The pipe is closed a moment before it is dead.
+        time.sleep(0.01)
     os.kill(os.getpid(), signal.SIGTERM)
 
 
@@ -77,7 +98,7 @@ class Supervisor:
                 self._environment[f"IGNIS_{name.upper()}"] = value
         #: Both ends are closed with the process.
         self._pipe, _ = os.pipe()
-        self._environment[_PIPE] = str(self._pipe)
+        self._environment[_PIPE] = f"{self._pipe} {os.getpid()}"
         self._threads = [
             threading.Thread(target=self._keep, args=(each,), daemon=True) for each in commands
         ]

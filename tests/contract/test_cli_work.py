@@ -11,6 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from ignis_cli import commands_work
 from queue_core import ConsumerPool
 from queue_core.errors import CatalogUnavailable
 from tests.command_line import answer, refusal
@@ -238,6 +239,26 @@ def test_no_process_outlives_its_supervisor(store, address, shop, ending):
         assert sorted([*done, *numbers_of(queue.browse())]) == list(range(3000))
 
 
+def test_processes_that_are_asked_beside_their_supervisor_end_as_usual(store, address, shop):
+    """As by systemd, which sends SIGTERM to all processes of a service."""
+    queue = make_queue(store, shards=4)
+    results = store.create_queue("results", queue.schema)
+    queue.load(orders(3000))
+    process = start_two(address)
+    eventually(lambda: results.browse().num_rows > 20)
+    eventually(lambda: len(store.view("consumers")) == 2)
+    for each in [*psutil.Process(process.pid).children(), process]:
+        each.send_signal(signal.SIGTERM)
+    said, log = process.communicate(timeout=120)
+
+    assert process.returncode == 0, log
+    done = numbers_of(results.browse())
+    assert f'"deleted": {len(done)}' in said
+    (row,) = [row for row in store.view("queues").to_pylist() if row["queue"] == "orders"]
+    assert row["in_flight"] == 0
+    assert sorted([*done, *numbers_of(queue.browse())]) == list(range(3000))
+
+
 @pytest.mark.parametrize(("supervised", "code"), [(True, 1), (False, 2)])
 def test_a_process_that_begins_during_an_outage_is_one_that_died(
     ignis, store, shop, monkeypatch, supervised, code
@@ -249,6 +270,7 @@ def test_a_process_that_begins_during_an_outage_is_one_that_died(
 
     make_queue(store)
     monkeypatch.setattr(ConsumerPool, "start", gone)
+    monkeypatch.setattr(commands_work, "be_asked_once", lambda: None)
     if supervised:
         monkeypatch.setenv("IGNIS_SUPERVISOR_COUNTS", "0")
 
