@@ -14,7 +14,7 @@ from ignis_cli.invocation import BROKEN
 from ignis_cli.tables import say_what_expires, say_what_is_dead, show
 from queue_core import Queue, Store
 from queue_core.catalog.records import acts
-from queue_core.errors import BadOption, NoSuchQueue
+from queue_core.errors import BadOption, NoSuchQueue, Unavailable
 from queue_core.upkeep.tasks.shovel import Retries
 
 _MAINTAIN = "Maintain"
@@ -143,8 +143,10 @@ def _follow(queue: Queue, job: str, place: str, *, chosen: bool) -> None:
     """Take the steps of a job here, unless another process does; *chosen*: it may match nothing."""
     try:
         row = _progress(queue, job)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, Unavailable) as error:
         complain(f"job {job} is left to other processes; end it with: ignis cancel {job}")
+        if isinstance(error, Unavailable):
+            raise
         raise typer.Exit(BROKEN) from None
     figures = {name: row[name] for name in ("job", "state", "moved", "total", "error")}
     failed = f": {row['error']}" if row["error"] else ""

@@ -4,6 +4,8 @@ import pytest
 
 from ignis_cli import commands_shovel
 from ignis_cli.counting import bar
+from queue_core.errors import CatalogUnavailable
+from queue_core.upkeep.tasks.shovel import Retries
 from tests.command_line import answer, refusal
 from tests.factories import make_queue, numbers_of, orders
 
@@ -109,6 +111,21 @@ def test_messages_without_room_are_not_taken_for_dead_ones(ignis, queue):
     queue.choose("all", magazine="main").sideline("dead now")
     queue.load(orders(2, 6))
     assert "2 dead messages match: use --force" in ignis("shovel", "orders").stderr
+
+
+def test_a_job_that_is_not_followed_during_an_outage_is_named(ignis, store, queue, monkeypatch):
+    """Whoever repeats the command would start another one."""
+
+    def gone(*_):
+        raise CatalogUnavailable("the server is away; nothing was changed")
+
+    monkeypatch.setattr(Retries, "run", gone)
+    said = ignis("shovel", "orders", "--to", "other", "--wait")
+
+    (job,) = store.view("jobs").column("job").to_pylist()
+    assert said.exit_code == 2
+    assert f"end it with: ignis cancel {job}" in said.stderr
+    assert "the server is away" in said.stderr
 
 
 def test_there_is_one_way_to_wait(ignis, queue):
