@@ -1,16 +1,16 @@
 """Rendezvous: a load into a queue that keeps no messages waits until its messages are fired.
 
-Changes: the first load in line offers its messages. When its time is up, one transaction withdraws
-the messages that no consumer has fired. Guard: the line; for the withdrawal, the locks of the
-shards. Crash while the offer waits: its messages stay loaded, and the next load in line does not
-wait for them. A batch of a streaming query is not withdrawn: Spark repeats it after a failure or a
-crash, and its commit then waits on.
+Changes: the first load in line offers its messages. When its time is up, or its waiting is
+interrupted, one transaction withdraws the messages that no consumer has fired. Guard: the line; for
+the withdrawal, the locks of the shards. Crash while the offer waits: its messages stay loaded, and
+the next load in line does not wait for them. A batch of a streaming query is not withdrawn: Spark
+repeats it after a failure or a crash, and its commit then waits on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Hashable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TypeVar
 
@@ -26,7 +26,13 @@ from queue_core.catalog.slices.conditions import WAITING, in_queue, of_segments
 from queue_core.catalog.slices.segments import discard_unpublished
 from queue_core.catalog.slices.slices import fetch
 from queue_core.catalog.slices.usage import read_usage
-from queue_core.errors import CatalogUnavailable, QueueDeactivated, QueueFull
+from queue_core.errors import (
+    CatalogUnavailable,
+    IgnisError,
+    QueueDeactivated,
+    QueueFull,
+    Unavailable,
+)
 from queue_core.segments.stager import remove_staged, removed_if_refused
 from queue_core.segments.storage import Storage
 from queue_core.support import faults
@@ -55,7 +61,8 @@ def meet(
     message of each segment. Raises `QueueFull` if some messages were not fired within *timeout*
     seconds, and `QueueDeactivated` if the queue was deactivated before; those are withdrawn, and
     the others stay fired. With 0 seconds nothing is loaded. Raises `NoSuchQueue` if the queue was
-    dropped. If the catalog cannot be reached after the load, the outcome is unknown.
+    dropped. Withdraws them also after any other error; if it cannot, the `CatalogUnavailable` that
+    it raises has an unknown outcome.
     """
 
     def is_met(connection: Connection) -> tuple[Hashable, bool]:
@@ -84,11 +91,23 @@ def meet(
         if first_ids is not None:
             faults.point("load.offered")
             offered = IdSet.of(ids_from(first_ids, staged))
-            with _in_doubt(queue):
+            withdraw = partial(_withdraw, queue=queue, offered=offered)
+            try:
                 with suppress(QueueDeactivated):
                     if line.wait(is_met, first=False):
                         return first_ids
-                withdrawn = catalog.write(lambda c: _withdraw(c, queue, offered))
+            except BaseException as error:
+                # An outage, Ctrl-C or the time limit of a handler: its caller may load them again.
+                left = len(offered)
+                with suppress(IgnisError):
+                    left -= catalog.write(withdraw)
+                if left and isinstance(error, Unavailable):
+                    raise _in_doubt(queue, error) from error
+                raise
+            try:
+                withdrawn = catalog.write(withdraw)
+            except Unavailable as error:
+                raise _in_doubt(queue, error) from error
             faults.point("load.withdrawn")
             if not withdrawn:
                 return first_ids
@@ -155,20 +174,6 @@ def _in_turn(line: WaitLine, queue: QueueInfo, load: Callable[[], Result]) -> Re
     return None
 
 
-@contextmanager
-def _in_doubt(queue: QueueInfo) -> Iterator[None]:
-    """Let an outage after a load say that its messages may be there."""
-    try:
-        yield
-    except CatalogUnavailable as error:
-        doubt = CatalogUnavailable(
-            f"queue {queue.name!r}: the catalog could not be reached while the load waited for a "
-            "consumer; its messages may wait or be fired: look before you load them again"
-        )
-        doubt.outcome_unknown = True
-        raise doubt from error
-
-
 def _is_open(queue: QueueInfo, connection: Connection) -> tuple[Hashable, bool]:
     """
     Raise `QueueDeactivated` for a queue that was deactivated meanwhile.
@@ -178,6 +183,15 @@ def _is_open(queue: QueueInfo, connection: Connection) -> tuple[Hashable, bool]:
     read_usage(connection, queue)
     fetch(connection, *in_queue(queue.id, Magazine.MAIN), *WAITING)
     return None, True
+
+
+def _in_doubt(queue: QueueInfo, error: Unavailable) -> CatalogUnavailable:
+    doubt = CatalogUnavailable(
+        f"queue {queue.name!r}: the messages were loaded, and some of them were fired or may wait "
+        f"there still; look before you load them again: {error}"
+    )
+    doubt.outcome_unknown = True
+    return doubt
 
 
 def _withdraw(connection: Connection, queue: QueueInfo, offered: IdSet) -> int:

@@ -169,3 +169,34 @@ def test_deactivation_ends_the_waiting(store, queue):
         first.done()
     with pytest.raises(QueueDeactivated):
         second.done()
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), CatalogUnavailable("not now")])
+def test_messages_of_a_load_that_is_interrupted_are_withdrawn(store, queue, monkeypatch, error):
+    """Its caller may load them again."""
+    wait = wait_line.WaitLine.wait
+
+    def interrupted(line, look, *, first=True):
+        if not first:
+            raise error
+        return wait(line, look)
+
+    monkeypatch.setattr(wait_line.WaitLine, "wait", interrupted)
+    with pytest.raises(type(error)):
+        queue.load(orders(2))
+
+    assert audit(store).messages == {}
+    assert standing(store) == []
+    assert not getattr(error, "outcome_unknown", False)
+
+
+def test_a_load_that_cannot_withdraw_its_messages_says_so(store, queue, monkeypatch):
+    def gone(connection, **_):
+        raise CatalogUnavailable("nothing was changed; try again later")
+
+    monkeypatch.setattr(rendezvous, "_withdraw", gone)
+    with pytest.raises(CatalogUnavailable, match="the messages were loaded") as error:
+        queue.load(orders(2), timeout=0.1)
+
+    assert error.value.outcome_unknown
+    assert numbers_of(queue.peek(2)) == [0, 1]
