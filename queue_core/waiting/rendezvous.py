@@ -102,12 +102,12 @@ def meet(
                 with suppress(IgnisError):
                     left -= catalog.write(withdraw)
                 if left and isinstance(error, Unavailable):
-                    raise _in_doubt(queue, error) from error
+                    raise _in_doubt(queue) from error
                 raise
             try:
                 withdrawn = catalog.write(withdraw)
             except Unavailable as error:
-                raise _in_doubt(queue, error) from error
+                raise _in_doubt(queue) from error
             faults.point("load.withdrawn")
             if not withdrawn:
                 return first_ids
@@ -185,10 +185,10 @@ def _is_open(queue: QueueInfo, connection: Connection) -> tuple[Hashable, bool]:
     return None, True
 
 
-def _in_doubt(queue: QueueInfo, error: Unavailable) -> CatalogUnavailable:
+def _in_doubt(queue: QueueInfo) -> CatalogUnavailable:
     doubt = CatalogUnavailable(
-        f"queue {queue.name!r}: the messages were loaded, and some of them were fired or may wait "
-        f"there still; look before you load them again: {error}"
+        f"queue {queue.name!r}: the catalog could not be reached while the load waited for a "
+        "consumer; its messages may wait or be fired: look before you load them again"
     )
     doubt.outcome_unknown = True
     return doubt
