@@ -5,12 +5,12 @@ from types import SimpleNamespace
 
 import pytest
 
+from queue_core.catalog.slices import id_map
 from queue_core.errors import CatalogUnavailable, QueueDeactivated, QueueFull
 from queue_core.segments import stager
 from queue_core.values.model import Batch
 from queue_core.verbs.capacity import wait_line
 from queue_core.verbs.capacity.bounds import CapacityExceeded, OnFull
-from queue_core.waiting import rendezvous
 from queue_core.waiting.publish import publish_once
 from tests.books import audit
 from tests.factories import make_queue, make_staged, numbers_of, orders
@@ -107,7 +107,7 @@ def test_an_outage_after_a_load_leaves_open_what_became_of_its_messages(store, q
     def fail(*_):
         raise CatalogUnavailable("the connection is lost; nothing was changed")
 
-    monkeypatch.setattr(rendezvous, "_waiting", fail)
+    monkeypatch.setattr(id_map, "located", fail)
     with pytest.raises(CatalogUnavailable, match="may wait or be fired: look before") as raised:
         load.done()
     assert raised.value.outcome_unknown
@@ -188,15 +188,3 @@ def test_messages_of_a_load_that_is_interrupted_are_withdrawn(store, queue, monk
     assert audit(store).messages == {}
     assert standing(store) == []
     assert not getattr(error, "outcome_unknown", False)
-
-
-def test_a_load_that_cannot_withdraw_its_messages_says_so(store, queue, monkeypatch):
-    def gone(connection, **_):
-        raise CatalogUnavailable("nothing was changed; try again later")
-
-    monkeypatch.setattr(rendezvous, "_withdraw", gone)
-    with pytest.raises(CatalogUnavailable, match="the messages were loaded") as error:
-        queue.load(orders(2), timeout=0.1)
-
-    assert error.value.outcome_unknown
-    assert numbers_of(queue.peek(2)) == [0, 1]

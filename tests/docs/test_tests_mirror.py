@@ -32,8 +32,12 @@ OF_BEHAVIOUR = ("console", "contract", "processes", "property")
 #: Accesses to privates on purpose, each explained by a comment there.
 SEAMS = {
     "tests/contract/test_buffers.py: _Checksummed",
+    "tests/contract/test_fire_within.py: _own",
     "tests/contract/test_joint_loads.py: _loads",
     "tests/contract/test_pool_interrupts.py: _loads",
+    "tests/contract/test_redrive.py: _begun",
+    "tests/contract/test_redrive.py: _jobs",
+    "tests/contract/test_redrive.py: _resting",
     "tests/contract/test_storage.py: _found",
     "tests/processes/test_connections.py: _timeout",
 }
