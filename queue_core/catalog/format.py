@@ -1,16 +1,20 @@
 """The format version of a catalog, and the ordered steps from one version to the next.
 
+A step never changes. It uses no `Table`, because those have the newest format. It renames or
+removes all that changes its meaning, so that an older ignis that still has the catalog open gets an
+error and never misreads a row.
+
 Beside the tables, the database gets views for tools that read SQL: present figures, and samples.
 They hold nothing. ignis itself does not read them: its own views run the same statements.
 """
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from sqlalchemy import Connection, Float, Select, cast, insert, inspect, select, update
 
 from queue_core.catalog import dialect
 from queue_core.catalog.databases.error_codes import LACKING
-from queue_core.catalog.format_steps import STEPS
 from queue_core.catalog.holders import named_locks
 from queue_core.catalog.record_tables import samples as sample_rows
 from queue_core.catalog.records import samples
@@ -22,8 +26,11 @@ from queue_core.support import faults
 #: The format that this version of ignis writes.
 FORMAT = 3
 
-#: The first format.
-OLDEST = 1
+#: The first format that a release writes.
+OLDEST = 3
+
+#: ``STEPS[n]`` turns a catalog of format n into one of format n + 1.
+STEPS: dict[int, Callable[[Connection], None]] = {}
 
 #: The names of the views.
 FIGURES, SAMPLES = "queue_figures", "queue_samples"
@@ -105,12 +112,18 @@ def prepare(
 def read(connection: Connection, catalog: str) -> int:
     """Return the format of a catalog; raises `FormatTooNew` or `DamagedCatalog`."""
     value = connection.scalar(select(facts.c.value).where(facts.c.name == "format"))
-    if value is None or not value.isdecimal() or int(value) < OLDEST:
+    if value is None or not value.isdecimal():
         raise DamagedCatalog(f"catalog {catalog} has no format version; restore it from a backup")
     if int(value) > FORMAT:
         raise FormatTooNew(
             f"catalog {catalog} has format {value}, and this ignis reads formats up to {FORMAT}; "
             "upgrade ignis"
+        )
+    if int(value) < OLDEST:
+        raise DamagedCatalog(
+            f"catalog {catalog} has format {value}, which no release has written, and this ignis "
+            f"reads formats from {OLDEST} on; read its messages with the ignis that wrote it, and "
+            "load them into a new store"
         )
     return int(value)
 

@@ -206,6 +206,19 @@ def test_a_store_of_a_newer_ignis_is_refused_and_left_as_it_is(store, address):
         assert connection.scalar(text("SELECT value FROM facts")) == str(format.FORMAT + 1)
 
 
+@pytest.mark.parametrize("value", range(1, format.OLDEST))
+def test_a_store_of_a_format_that_was_never_released_is_refused_as_it_is(store, address, value):
+    older = update(facts).where(facts.c.name == "format").values(value=str(value))
+    store.catalog.write(lambda connection: connection.execute(older))
+
+    with pytest.raises(DamagedCatalog, match=rf"has format {value}, which no release has written"):
+        Store(address)
+
+    with store.catalog.read() as connection:
+        found = select(facts.c.value).where(facts.c.name == "format")
+        assert connection.scalar(found) == str(value)
+
+
 def test_a_store_that_is_not_there_is_not_made_unless_wanted(tmp_path):
     with pytest.raises(NoSuchStore, match=str(tmp_path / "none")):
         Store.open(tmp_path / "none", create=False)

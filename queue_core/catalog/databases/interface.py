@@ -238,11 +238,6 @@ class Dialect(ABC):
         """
         self.create(connection, "tables", lambda: self._tables(connection, metadata, but))
 
-    def find_by_version(  # noqa: B027 - where one transaction writes, rows have one version
-        self, connection: Connection, names: Sequence[str]
-    ) -> None:
-        """Let the newest version of a row of these tables be found, if there can be several."""
-
     def create(
         self, connection: Connection, what: str, statements: Callable[[], Iterable[str]]
     ) -> None:

@@ -438,15 +438,10 @@ class Postgresql(Dialect):
         return {f"given_{name}": list(values) for name, values in columns.items()}
 
     def create_tables(self, connection: Connection, metadata: MetaData, but: Table) -> None:
-        """Create all tables, and note the server's timeline."""
+        """Create all tables, find newest rows by their versions, and note the server's timeline."""
         super().create_tables(connection, metadata, but)
-        self.find_by_version(connection, [table.name for table in VERSIONED])
-        takeovers.begin(connection)
-
-    def find_by_version(self, connection: Connection, names: Sequence[str]) -> None:
-        """Give them an index with the version instead of their keys."""
         # A key would look at all versions of its row with each new one.
-        for name in names:
+        for name in (table.name for table in VERSIONED):
             connection.exec_driver_sql(f"ALTER TABLE {name} DROP CONSTRAINT {name}_pkey")
             connection.exec_driver_sql(
                 f"CREATE UNIQUE INDEX {name}_by_version ON {name} "
@@ -456,6 +451,7 @@ class Postgresql(Dialect):
             connection.exec_driver_sql(
                 f"ALTER TABLE {name} REPLICA IDENTITY USING INDEX {name}_by_version"
             )
+        takeovers.begin(connection)
 
     def insert_new(self, table: Any) -> Any:
         """Return PostgreSQL's INSERT."""
