@@ -118,7 +118,7 @@ _COMMON = {
     "magazine": "0: main; 1: sideline.",
     "shard": "From 0.",
     "consumer_id": "`consumers.id`",
-    "seal": "The checksum of the row; null in rows of an older ignis.",
+    "seal": "The checksum of the row.",
     "version": "Grows with each change of the row. In PostgreSQL, the key of the table is an index "
     "of the shard and the version.",
 }

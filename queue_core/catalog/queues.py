@@ -328,7 +328,7 @@ def _schema(queue_id: int, version: int, arrow: bytes | None, seal: int | None) 
         if arrow is None:
             raise ValueError("it is missing")
         row = {"queue_id": queue_id, "version": version, "arrow": arrow}
-        if seal is not None and seal != seals.seal(schemas, row):
+        if seal != seals.seal(schemas, row):
             raise ValueError("its checksum is another one")
         return deserialize(arrow)
 

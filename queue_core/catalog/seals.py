@@ -2,9 +2,8 @@
 
 A seal is a sum. It adds up each number of the row, or its remainder, times the weight of its
 column, and a hash of the texts. So a statement that adds to a value can add to the seal as well,
-and the seal of a row with a damaged value stays wrong, even if other values change later. A row of
-an older ignis has a null seal. Numbers that the database assigns during the insert are not in the
-seal.
+and the seal of a row with a damaged value stays wrong, even if other values change later. Numbers
+that the database assigns during the insert are not in the seal.
 
 Each INSERT seals its rows by itself, by a default of the column ``seal``. An UPDATE gets its values
 from `changing`, or from `change` where it changes a text.
@@ -57,15 +56,10 @@ _UNSEALED = {
 }
 
 
-def of_insert(context: Any) -> int | None:
-    """
-    Return the seal of the row that a statement inserts: the default of the column ``seal``.
-
-    Rows that the database selects are unknown here, and get none.
-    """
+def of_insert(context: Any) -> int:
+    """Return the seal of the row that a statement inserts: the default of the column ``seal``."""
     statement = context.compiled.statement
-    if statement.select is not None:
-        return None
+    assert statement.select is None, "rows that the database selects are unknown here"
     return seal(statement.table, context.get_current_parameters())
 
 
@@ -152,10 +146,9 @@ def change(
     if found is None:
         return False
     row = found._asdict()
-    new = seal(table, {**row, **values})
-    if row["seal"] is not None:
-        new += row["seal"] - seal(table, row)
-    connection.execute(update(table).where(*where).values(**values, seal=new, **_versioned(table)))
+    more = seal(table, {**row, **values}) - seal(table, row)
+    new = values | {"seal": table.c.seal + more} | _versioned(table)
+    connection.execute(update(table).where(*where).values(new))
     return True
 
 

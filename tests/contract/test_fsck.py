@@ -28,6 +28,7 @@ from queue_core.catalog.record_tables import (
     traces,
 )
 from queue_core.catalog.tables import (
+    SEALED,
     counters,
     dedup,
     files,
@@ -275,6 +276,17 @@ def test_each_table_of_the_catalog_is_checked_or_needs_no_check(store, queue):
         spoil(store)
 
     assert {row["table"] for row in store.admin.fsck().to_pylist()} == DAMAGES.keys()
+
+
+@pytest.mark.spoiled
+def test_a_seal_that_was_lost_is_found(store, queue):
+    there = {table.name for table in SEALED if one(store, table) is not None}
+    assert there >= {"queues", "schemas", "shards", "segments", "slices", "consumers", "interests"}
+    for table in SEALED:
+        write(update(table).values(seal=None))(store)
+
+    found = store.admin.fsck().to_pylist()
+    assert {row["table"] for row in found if row["invariant"] == "I1"} == there
 
 
 @pytest.mark.spoiled

@@ -8,10 +8,9 @@ commit: nothing was repaired.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from functools import partial
 from typing import Any
 
-from sqlalchemy import Connection, Table, and_, bindparam, delete, func, insert, or_, select, update
+from sqlalchemy import Connection, Table, and_, delete, func, insert, or_, select, update
 
 from queue_core.catalog import dialect, seals
 from queue_core.catalog.checks.counters import known_places
@@ -20,7 +19,6 @@ from queue_core.catalog.database import Catalog
 from queue_core.catalog.records.acts import noting
 from queue_core.catalog.tables import (
     LEFT,
-    SEALED,
     counters,
     files,
     metadata,
@@ -35,13 +33,11 @@ _Place = tuple[int, int, int]
 _TABLES: tuple[Table, ...] = (shard_locks, shards, counters)
 #: A pointer further beyond the messages is damaged.
 _LEAP = 1 << 40
-#: Rows that one transaction seals.
-_BATCH = 10_000
 _DAMAGED = int(State.DAMAGED)
 
 
 def repair(catalog: Catalog, findings: Iterable[Finding]) -> None:
-    """Repair findings where possible, and seal the rows of an older ignis."""
+    """Repair findings where possible."""
     found = list(findings)
 
     def work(connection: Connection) -> None:
@@ -67,9 +63,6 @@ def repair(catalog: Catalog, findings: Iterable[Finding]) -> None:
             _recount(connection, place)
 
     catalog.write(noting(work))
-    for table in SEALED:
-        while catalog.write(partial(_seal, table)):
-            pass
 
 
 def _restate(connection: Connection, location: str) -> None:
@@ -186,24 +179,6 @@ def _row(connection: Connection, table: Table, place: _Place) -> dict[str, int]:
     new = dict.fromkeys(names, 0)
     connection.execute(insert(table).values(**keys, **new))
     return new
-
-
-def _seal(table: Table, connection: Connection) -> bool:
-    """Seal some rows of an older ignis, which have no seals; return whether there were any."""
-    keys = list(table.primary_key)
-    query = select(table).where(table.c.seal.is_(None)).order_by(*keys).limit(_BATCH)
-    rows = connection.execute(query.with_for_update()).all()
-    if rows:
-        here = [key == bindparam(f"of_{key.name}") for key in keys]
-        connection.execute(
-            update(table).where(*here).values(seal=bindparam("fresh")),
-            [
-                {f"of_{key.name}": getattr(row, key.name) for key in keys}
-                | {"fresh": seals.seal(table, row._asdict())}
-                for row in rows
-            ],
-        )
-    return bool(rows)
 
 
 def _keys(place: _Place) -> dict[str, int | None]:

@@ -62,7 +62,7 @@ def of_row(
 
 def is_altered(table: Table, row: Mapping[str, Any]) -> bool:
     """Return whether a value of a whole row is not what was written."""
-    return row["seal"] is not None and row["seal"] != seals.seal(table, row)
+    return bool(row["seal"] != seals.seal(table, row))
 
 
 def find_rows(

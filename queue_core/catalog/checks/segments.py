@@ -67,9 +67,9 @@ def check_bytes(scope: Scope) -> Iterator[Finding]:
     # Listed after the catalog's state is fixed: the files of all of its segments are there by then.
     sizes = scope.storage.sizes()
     for row in rows:
-        if row.rest is not None and row.rest != seals.digest([row.file, row.chunks]):
+        if row.rest != seals.digest([row.file, row.chunks]):
             yield of_row(segments, row, "I1", ALTERED)
-        if row.file is None and row.rest is not None and not scope.deep:
+        if row.file is None and not scope.deep:
             # Its chunks are sealed, and there is nothing else to check.
             continue
         chunks = _chunks(row)

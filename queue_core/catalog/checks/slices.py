@@ -40,7 +40,7 @@ def check_each(scope: Scope) -> Iterator[Finding]:
     held = (slices.c.consumer_id, slices.c.ticket)
     shares_place = or_(slices.c.position < 0, slices.c.position > shards.c.load_pointer - _SPAN)
     of_trusted = {
-        "I1": (ALTERED, plain & (slices.c.seal != seals.numbers_in_sql(slices))),
+        "I1": (ALTERED, plain & slices.c.seal.is_distinct_from(seals.numbers_in_sql(slices))),
         "I3": (
             "its rows and their count disagree",
             or_(
@@ -112,7 +112,7 @@ def check_texts(scope: Scope) -> Iterator[Finding]:
         _TRUSTED, slices.c.bitmap.is_not(None) | slices.c.stats.is_not(None)
     )
     for row in scope.connection.execute(query.execution_options(yield_per=10_000)):
-        if row.rest is not None and row.rest != seals.digest([row.bitmap, row.stats]):
+        if row.rest != seals.digest([row.bitmap, row.stats]):
             yield of_row(slices, row, "I1", ALTERED)
         if row.bitmap is not None and not _is_whole(row):
             yield of_row(slices, row, "I3", "its bitmap, its rows and their count disagree")

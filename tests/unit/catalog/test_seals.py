@@ -112,13 +112,6 @@ def test_an_insert_of_many_rows_seals_each(database):
     assert [row["seal"] for row in found] == [seals.seal(slices, row) for row in found]
 
 
-def test_rows_that_the_database_selects_have_no_seal(database):
-    database.execute(insert(slices).values(row_of(slices) | {"id": 1}))
-    names = [column.name for column in slices.c if column.name not in ("id", "seal")]
-    database.execute(insert(slices).from_select(names, select(*(slices.c[name] for name in names))))
-    assert database.scalars(select(slices.c.seal).order_by(slices.c.id)).all()[1:] == [None]
-
-
 @pytest.mark.parametrize("damaged", [False, True])
 def test_sql_may_compute_the_new_values_of_a_table_that_grows(database, damaged):
     database.execute(insert(consumers).values(row_of(consumers)))
@@ -143,7 +136,7 @@ def test_a_change_of_a_row_keeps_a_damage_visible(database, damaged):
     assert (row["seal"] == seals.seal(consumers, row)) != damaged
 
 
-def test_a_row_of_an_older_ignis_stays_without_a_seal(database):
+def test_a_seal_that_was_lost_stays_so(database):
     database.execute(insert(counters).values(row_of(counters) | {"seal": None}))
     renew(database, counters, {"sweep_pointer": 9})
     assert database.execute(select(counters.c.sweep_pointer, counters.c.seal)).one() == (9, None)
