@@ -19,7 +19,7 @@ from sqlalchemy import Connection
 
 from ignis_source.firing import IDLE_SECONDS
 from ignis_source.log_options import EARLIEST, LATEST, Said
-from ignis_source.offset import UNKNOWN, LogOffset, LogRange
+from ignis_source.offset import LogOffset, LogRange
 from ignis_source.options import SourceOptions
 from ignis_source.partition import LogPartition, condition_of, function_of
 from ignis_source.queue_refresh import located, open_queues
@@ -241,7 +241,7 @@ class LogSession:
             was = batch.ranges[at]
             if mark.id != was.last or (mark.at and was.at and mark.at != was.at):
                 raise _another(at, f"has another message at offset {was.end - 1} of", was.at)
-        known = {each.restored for each in batch.ranges.values()} - {UNKNOWN}
+        known = {each.restored for each in batch.ranges.values()}
         if self._log.fails_on_loss and not known <= {restored_at(connection) or 0}:
             raise OffsetsLost(
                 f"the logs of {listed([queue.name for queue in self.queues], quoted=True)}: the "

@@ -73,10 +73,6 @@ class TaskOffset(NamedTuple):
             )
 
 
-#: An offset of an earlier version does not say when the catalog was restored.
-UNKNOWN = -1
-
-
 class LogRange(NamedTuple):
     """What a batch has of a shard's log: from *begin* to before *end*."""
 
@@ -85,8 +81,8 @@ class LogRange(NamedTuple):
     #: The id of the message before *end*, and when it was logged in microseconds; 0: not known.
     last: int = 0
     at: int = 0
-    #: When the catalog had been restored then, in microseconds; 0: never; `UNKNOWN`.
-    restored: int = UNKNOWN
+    #: When the catalog had been restored then, in microseconds; 0: never.
+    restored: int = 0
 
 
 class LogOffset(NamedTuple):
@@ -112,7 +108,7 @@ class LogOffset(NamedTuple):
         try:
             return LogOffset(
                 {
-                    (queue, int(shard)): _range_of(said)
+                    (queue, int(shard)): LogRange(*(int(said[name]) for name in LogRange._fields))
                     for queue, shards in logged.items()
                     for shard, said in shards.items()
                 }
@@ -130,11 +126,6 @@ class LogOffset(NamedTuple):
                 f"{listed(sorted(names), quoted=True)}: name the same queues, or start with a new "
                 "checkpoint"
             )
-
-
-def _range_of(said: Mapping[str, Any]) -> LogRange:
-    said = {"restored": UNKNOWN, **said}
-    return LogRange(*(int(said[name]) for name in LogRange._fields))
 
 
 def _foreign(logged: object, does: str) -> Damaged:

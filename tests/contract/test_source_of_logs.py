@@ -476,15 +476,6 @@ def test_a_restore_to_a_time_when_the_log_was_the_same_is_noticed_too(
     store.admin.backup(tmp_path / "backup")
     each = reader(**EARLIEST)
     batch = each.next(each.begin())
-    earlier = LogOffset.from_json(
-        {
-            queue: {
-                shard: {name: said for name, said in of.items() if name != "restored"}
-                for shard, of in shards.items()
-            }
-            for queue, shards in batch.to_json().items()
-        }
-    )
     Store.restore(tmp_path / "backup", tmp_path / "again")
     with Store.open(tmp_path / "again") as again:
         other = Reader(again, False, EARLIEST)
@@ -493,8 +484,6 @@ def test_a_restore_to_a_time_when_the_log_was_the_same_is_noticed_too(
                 OffsetsLost, match=r"'orders'.*was restored.*new checkpoint.*failOnDataLoss"
             ):
                 ask(batch)
-        # Offsets of earlier versions do not say when.
-        assert other.next(earlier) == earlier
         other.session.close()
         again.queue("orders").load(orders(2, 100))
         on = Reader(again, False, EARLIEST | {"failOnDataLoss": "false"})
