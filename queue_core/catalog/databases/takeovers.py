@@ -94,7 +94,7 @@ def _raise(connection: Any, name: str, timeline: int) -> bool:
     if not may_use or connection.execute(_BEGIN, [name, timeline]).fetchone() is None:
         return False
     if connection.execute(_IS_FIRST, [name, timeline]).fetchone()[0]:
-        # An older version of ignis made the catalog.
+        # The server told no timeline when the catalog was made.
         return False
     more = random.randrange(_SET_MORE if may_set else _COUNT_MORE)
     connection.execute(_SET if may_set else _COUNT, given | {"jump": JUMP + more})
