@@ -26,8 +26,8 @@ from queue_core.catalog.holders.tickets import ticket_behind
 from queue_core.catalog.identity.handle import StoreHandle
 from queue_core.catalog.poller import Watch
 from queue_core.catalog.slices import amounts
+from queue_core.catalog.slices.shard_locks import Horizon
 from queue_core.errors import BadOption
-from queue_core.selection.request import Horizon
 from queue_core.support import faults
 from queue_core.values.model import Consumer, Magazine, QueueInfo, ReadPlan, TicketRange
 from queue_core.values.names import listed

@@ -10,8 +10,7 @@ from typing import Literal, NamedTuple, TypeAlias
 import pyarrow as pa
 from sqlalchemy import Connection
 
-from queue_core.catalog.database import Catalog
-from queue_core.catalog.slices import read_plans, shard_locks
+from queue_core.catalog.slices import read_plans
 from queue_core.catalog.slices.conditions import Wanted
 from queue_core.catalog.slices.slices import ShardKey
 from queue_core.errors import BadOption, DamagedCatalog
@@ -19,7 +18,7 @@ from queue_core.selection.fired import Refusal
 from queue_core.selection.selection import Selection
 from queue_core.selection.terms import Terms
 from queue_core.values.ids import IdSet
-from queue_core.values.model import Magazine, QueueInfo, ReadPlan
+from queue_core.values.model import QueueInfo, ReadPlan
 from queue_core.values.plan import Taken
 from queue_core.values.settings import check_count
 
@@ -39,8 +38,6 @@ class FireRequest(Wanted):
     max_bytes: int | None = None
     #: The most slices that its transaction takes; None: `shares.MAX_SLICES`.
     max_slices: int | None = None
-    #: Only messages that were loaded by then.
-    horizon: Horizon | None = None
     #: Only messages that match it, in its order.
     selection: Selection | None = None
     #: The terms of the queues.
@@ -71,28 +68,6 @@ class FireRequest(Wanted):
     def takes_all(self) -> bool:
         """Whether it has no limit, so that its order does not matter."""
         return self.max_messages is None and self.max_bytes is None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Horizon:
-    """A moment. A query that handles only messages loaded by then ends."""
-
-    #: The load pointer of each shard: only messages before it are fired.
-    pointers: Mapping[ShardKey, int]
-    #: The catalog's time: only messages without a firing since then are fired.
-    at: int
-
-    @staticmethod
-    def now(catalog: Catalog, queue_ids: Sequence[int], magazine: Magazine) -> Horizon:
-        """Return the present moment of some queues."""
-        with catalog.read() as connection:
-            return Horizon.of(connection, queue_ids, magazine)
-
-    @staticmethod
-    def of(connection: Connection, queue_ids: Sequence[int], magazine: Magazine) -> Horizon:
-        """Return the moment that a transaction sees."""
-        pointers, at = shard_locks.load_pointers_now(connection, queue_ids, magazine)
-        return Horizon(pointers=pointers, at=at)
 
 
 @dataclass(frozen=True, slots=True)

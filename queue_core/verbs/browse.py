@@ -20,8 +20,9 @@ from queue_core.catalog.holders.tickets import Window, new_ticket, of_tickets, p
 from queue_core.catalog.queues import states
 from queue_core.catalog.slices import read_plans, replay_check
 from queue_core.catalog.slices.conditions import SOUND, in_queues
+from queue_core.catalog.slices.shard_locks import Horizon
 from queue_core.catalog.slices.slices import fetch
-from queue_core.selection.request import FireRequest, Horizon
+from queue_core.selection.request import FireRequest
 from queue_core.values.model import (
     Consumer,
     Magazine,

@@ -38,12 +38,13 @@ from queue_core.catalog.slices.conditions import (
     within,
 )
 from queue_core.catalog.slices.moves import DELETED, REQUEUED, SIDELINED, carry_out
+from queue_core.catalog.slices.shard_locks import Horizon
 from queue_core.catalog.slices.slices import fetch
 from queue_core.catalog.transact import Rounds
 from queue_core.errors import BadOption
 from queue_core.selection.acquire import acquire
 from queue_core.selection.quotas import by_horizon
-from queue_core.selection.request import Candidates, FireRequest, Horizon
+from queue_core.selection.request import Candidates, FireRequest
 from queue_core.selection.rounds import RoundPart, in_parts, still_there
 from queue_core.values.failure_kinds import BY_HAND
 from queue_core.values.ids import IdSet

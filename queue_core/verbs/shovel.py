@@ -31,6 +31,7 @@ from queue_core.catalog.slices.conditions import (
     retriable,
 )
 from queue_core.catalog.slices.moves import SHOVELLED, carry_out
+from queue_core.catalog.slices.shard_locks import Horizon
 from queue_core.catalog.slices.slice_batches import SliceBatch
 from queue_core.catalog.slices.slices import fetch_these
 from queue_core.catalog.transact import Rounds
@@ -38,7 +39,7 @@ from queue_core.selection.acquire import ROUND_SLICES, take_batch
 from queue_core.selection.candidates import find_candidates
 from queue_core.selection.queue_rules import of_moving
 from queue_core.selection.quotas import by_horizon
-from queue_core.selection.request import Candidates, FireRequest, Horizon
+from queue_core.selection.request import Candidates, FireRequest
 from queue_core.selection.rounds import are_brief, in_parts, part_slices, still_there
 from queue_core.selection.selection import Selection
 from queue_core.values.model import Magazine, QueueInfo

@@ -5,9 +5,10 @@ from sqlalchemy import update
 
 from queue_core import ConsumerPool
 from queue_core.catalog import holder_tables
+from queue_core.catalog.slices.shard_locks import Horizon
 from queue_core.errors import ConsumerFenced
 from queue_core.segments.reader import read_table
-from queue_core.selection.request import FireRequest, Horizon
+from queue_core.selection.request import FireRequest
 from queue_core.values.model import Magazine, TicketRange
 from queue_core.verbs.acknowledge import acknowledge
 from queue_core.verbs.browse import browse_next, browsed

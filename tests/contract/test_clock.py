@@ -5,11 +5,12 @@ from sqlalchemy import insert, select, update
 
 from queue_core import Store
 from queue_core.catalog.identity import clock
+from queue_core.catalog.slices.shard_locks import Horizon
 from queue_core.catalog.tables import clocks
 from queue_core.errors import CatalogUnavailable
 from queue_core.segments import stager
 from queue_core.selection.demand import Demand
-from queue_core.selection.request import FireRequest, Horizon
+from queue_core.selection.request import FireRequest
 from queue_core.upkeep.tasks.expire import retire
 from queue_core.upkeep.tasks.purge import purge
 from queue_core.values.model import Magazine

@@ -9,12 +9,13 @@ from sqlalchemy import func, select
 
 from queue_core.catalog.slices import rewritable
 from queue_core.catalog.slices.rewritable import NEIGHBOURS
+from queue_core.catalog.slices.shard_locks import Horizon
 from queue_core.catalog.tables import id_map, segments, slices
 from queue_core.errors import BadOutcome
 from queue_core.segments import stager
 from queue_core.segments.reader import read_table
 from queue_core.selection.demand import Demand
-from queue_core.selection.request import FireRequest, Horizon
+from queue_core.selection.request import FireRequest
 from queue_core.upkeep.tasks import compaction_plan
 from queue_core.values.model import Magazine, TicketRange
 from queue_core.values.outcomes import Settlement

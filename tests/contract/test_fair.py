@@ -9,11 +9,11 @@ from sqlalchemy import NullPool, create_engine, event
 
 from ignis_source.offset import Offset
 from queue_core import Store, limit
+from queue_core.catalog.slices.shard_locks import Horizon
 from queue_core.catalog.tables import flows
 from queue_core.errors import BadOption
 from queue_core.segments.reader import read_table
 from queue_core.selection import best_scan
-from queue_core.selection.request import Horizon
 from queue_core.upkeep.tasks.compaction import compact
 from queue_core.values.model import Magazine
 from queue_core.waiting.publish import publish, publish_once

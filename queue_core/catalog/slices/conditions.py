@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from sqlalchemy import BigInteger, ColumnElement, bindparam, not_, or_, select, tuple_
 
@@ -19,6 +19,9 @@ from queue_core.catalog import dialect
 from queue_core.catalog.tables import id_map, slices
 from queue_core.values.due import NEVER
 from queue_core.values.model import Magazine, QueueInfo, State, Ticket, TicketRange
+
+if TYPE_CHECKING:
+    from queue_core.catalog.slices.shard_locks import Horizon
 
 #: Conditions on slices, all of which must hold.
 Rules: TypeAlias = tuple[ColumnElement[bool], ...]
@@ -55,14 +58,6 @@ class Eligible(NamedTuple):
     given: dict[str, Any]
 
 
-class Moment(Protocol):
-    """The moment after which a request wants no messages."""
-
-    @property
-    def at(self) -> int:
-        """The catalog's time."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
     """Where the slices are that a request may take, and the rules that they meet."""
@@ -76,8 +71,8 @@ class Wanted:
     shards: tuple[int, ...] | None = None
     #: Only slices that begin from one shard and place to another.
     within: Stretch | None = None
-    #: Only messages that were not fired since then.
-    horizon: Moment | None = None
+    #: Only messages that were loaded by then, and not fired since.
+    horizon: Horizon | None = None
 
     @property
     def where(self) -> tuple[tuple[int, ...], Magazine, tuple[int, ...] | None]:

@@ -8,9 +8,10 @@ locked.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache, reduce
 from operator import add
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sqlalchemy import (
     BigInteger,
@@ -34,6 +35,9 @@ from queue_core.catalog.slices.slices import ShardKey
 from queue_core.catalog.tables import LEFT, counters, queues, shard_locks, shard_totals, shards
 from queue_core.catalog.versions import newest_of, side_by_side
 from queue_core.values.model import Magazine
+
+if TYPE_CHECKING:
+    from queue_core.catalog.database import Catalog
 
 #: The shard whose log that of a subscription reads.
 ROOT = shards.alias("root")
@@ -275,15 +279,29 @@ def load_pointers(
     return _pointers(connection.execute(query.with_for_update() if lock else query).all())
 
 
-def load_pointers_now(
-    connection: Connection, queue_ids: Collection[int], magazine: Magazine
-) -> tuple[dict[ShardKey, int], int]:
-    """Return the load pointers of all shards, and the time by the database's clock."""
-    query = _pointer_query(queue_ids, magazine, None)
-    rows = connection.execute(query.add_columns(dialect.now().label("at"))).all()
-    # A queue that was dropped has no shards.
-    at = max((int(row.at) for row in rows), default=0) or dialect.read_clock(connection)
-    return _pointers(rows), at
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Horizon:
+    """A moment. A query that handles only messages loaded by then ends."""
+
+    #: The load pointer of each shard: only messages before it are fired.
+    pointers: Mapping[ShardKey, int]
+    #: The catalog's time: only messages without a firing since then are fired.
+    at: int
+
+    @staticmethod
+    def now(catalog: Catalog, queue_ids: Sequence[int], magazine: Magazine) -> Horizon:
+        """Return the present moment of some queues."""
+        with catalog.read() as connection:
+            return Horizon.of(connection, queue_ids, magazine)
+
+    @staticmethod
+    def of(connection: Connection, queue_ids: Sequence[int], magazine: Magazine) -> Horizon:
+        """Return the moment that a transaction sees."""
+        query = _pointer_query(queue_ids, magazine, None)
+        rows = connection.execute(query.add_columns(dialect.now().label("at"))).all()
+        # A queue that was dropped has no shards.
+        at = max((int(row.at) for row in rows), default=0) or dialect.read_clock(connection)
+        return Horizon(pointers=_pointers(rows), at=at)
 
 
 def _read(

@@ -16,11 +16,11 @@ from queue_core.catalog.database import Catalog
 from queue_core.catalog.holders.consumers import DEAD_AFTER_SECONDS
 from queue_core.catalog.records.acts import Subject, by_hand
 from queue_core.catalog.slices import id_map, read_plans, segment_lookup
+from queue_core.catalog.slices.shard_locks import Horizon
 from queue_core.errors import BadOption
 from queue_core.segments.reader import read_table
 from queue_core.segments.storage import Storage
 from queue_core.selection.queue_rules import of_moving
-from queue_core.selection.request import Horizon
 from queue_core.selection.selection import AnySelector, Selection, condition_of
 from queue_core.support.interruption import shielded
 from queue_core.values.durations import Duration, check_seconds

@@ -19,6 +19,7 @@ from queue_core.catalog import queues
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.records import acts, jobs
 from queue_core.catalog.records.jobs import Job
+from queue_core.catalog.slices.shard_locks import Horizon
 from queue_core.errors import (
     CatalogForbidden,
     IgnisError,
@@ -26,7 +27,6 @@ from queue_core.errors import (
     Unavailable,
 )
 from queue_core.segments.storage import Storage
-from queue_core.selection.request import Horizon
 from queue_core.values.model import Magazine
 from queue_core.values.names import host
 from queue_core.verbs.operator.redriving import Redriving, Steps, count

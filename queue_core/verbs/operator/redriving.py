@@ -14,11 +14,12 @@ from queue_core.catalog.queues import given_up_error
 from queue_core.catalog.records.jobs import Wish
 from queue_core.catalog.slices import amounts, id_map, segment_lookup
 from queue_core.catalog.slices.conditions import eligible
+from queue_core.catalog.slices.shard_locks import Horizon
 from queue_core.catalog.transact import Guard
 from queue_core.errors import BadOption
 from queue_core.segments.storage import Storage
 from queue_core.selection.candidates import find_candidates
-from queue_core.selection.request import Candidates, FireRequest, Horizon
+from queue_core.selection.request import Candidates, FireRequest
 from queue_core.selection.rounds import still_there
 from queue_core.values.column_roles import expiring
 from queue_core.values.ids import IdSet
