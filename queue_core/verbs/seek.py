@@ -70,7 +70,7 @@ def seek(
         if not dry_run:
             copying.remove_all(connection, info.id, held[own])
             if back is not None:
-                copying.copy(connection, held[~own], back.id, info.id, used=True)
+                copying.copy(connection, held[~own], back.id, info.id)
             logs.place(connection, info.id, cursors)
             snapshots.attach(connection, info.id, back.detached_at if back else 0)
             acts.note(connection)

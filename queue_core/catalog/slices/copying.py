@@ -66,21 +66,14 @@ def remove_all(connection: Connection, queue_id: int, held: SliceBatch) -> None:
         connection.execute(delete(table).where(table.c.queue_id == queue_id))
 
 
-def copy(
-    connection: Connection, held: SliceBatch, source: int, target: int, *, used: bool = False
-) -> None:
-    """
-    Copy slices that the transaction holds to the tails of an empty queue of the same root.
-
-    *used*: whether it has had messages. Otherwise, they keep their places.
-    """
+def copy(connection: Connection, held: SliceBatch, source: int, target: int) -> None:
+    """Copy slices that the transaction holds to the tails of an empty queue of the same root."""
     if not held:
         return
     these = dialect.one_of(slices.c.id, held.id.tolist())
-    # Or the places would double with each snapshot and seek.
-    first = func.min(slices.c.position) if used else literal(0, BigInteger)
-    key = (slices.c.magazine, slices.c.shard)
-    begins = select(*key, first.label("place")).where(these).group_by(*key).subquery()
+    # Counted from the first one, or the places would double with each snapshot and seek.
+    key, first = (slices.c.magazine, slices.c.shard), func.min(slices.c.position).label("place")
+    begins = select(*key, first).where(these).group_by(*key).subquery()
     position = slices.c.position - begins.c.place + shards.c.load_pointer
     damaged = int(State.DAMAGED)
     state = case((slices.c.state == damaged, damaged), else_=int(State.LOADED))
@@ -109,8 +102,8 @@ def copy(
     wanted, changes = {}, Changes()
     for (_, magazine, shard), range in held.by_shard():
         part = held[range]
-        begin = int(part.position.min()) if used else 0
-        wanted[target, magazine, shard] = Room(int(part.end.max()) - begin, part.messages)
+        places = int(part.end.max() - part.position.min())
+        wanted[target, magazine, shard] = Room(places, part.messages)
         unread = part[part.state == damaged].messages
         if unread:
             changes.count_at((target, magazine, shard), damaged=unread)
