@@ -245,10 +245,12 @@ def hold(connection: Connection, queue: QueueInfo, *, alone: bool = False) -> No
     Raises `QueueDeactivated`, and `NoSuchQueue` if it was dropped.
     With *alone*, no other transaction holds it at the same time.
     """
-    query = select(queues.c.id).where(queues.c.id == queue.id)
-    if connection.execute(query.with_for_update(read=not alone)).first() is None:
+    query = select(queues.c.deactivated_at).where(queues.c.id == queue.id)
+    row = connection.execute(query.with_for_update(read=not alone)).first()
+    if row is None:
         raise dropped(queue)
-    check_in_use(connection, queue.id)
+    if row.deactivated_at is not None:
+        raise given_up_error(queue.name, row.deactivated_at)
 
 
 def dropped(queue: QueueInfo) -> NoSuchQueue:

@@ -17,7 +17,7 @@ from sqlalchemy import BindParameter, Connection, FromClause, Select, bindparam,
 from queue_core.catalog import dialect
 from queue_core.catalog.holder_tables import consumers
 from queue_core.catalog.holders.consumers import IS_KEEPER
-from queue_core.catalog.queues import check_in_use, dropped, settings_of
+from queue_core.catalog.queues import dropped, given_up_error, settings_of
 from queue_core.catalog.slices.conditions import DAMAGED, IN_FLIGHT, in_state
 from queue_core.catalog.tables import (
     LEFT,
@@ -91,7 +91,7 @@ def read_usage(connection: Connection, queue: QueueInfo) -> Usage:
     if row is None:
         raise dropped(queue)
     if row.deactivated_at is not None:
-        check_in_use(connection, queue.id)
+        raise given_up_error(queue.name, row.deactivated_at)
     settings = settings_of(queue.name, row.settings)
     on_fire = settings.has_room_on_fire
     size = 0
