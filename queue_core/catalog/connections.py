@@ -80,8 +80,7 @@ def give_back(user: object, engine: Engine) -> None:
                 if shared.users:
                     return
                 del _pools[key]
-                _ended.add(engine)
-    engine.dispose()
+    end(engine)
 
 
 def end(engine: Engine) -> None:
