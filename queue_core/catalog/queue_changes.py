@@ -228,12 +228,9 @@ def attach(connection: Connection, queue: QueueInfo, start: logs.Start) -> None:
     """
     Let a detached subscription read its log again, from a place on, but not before its own.
 
-    Raises `BadOption` if it is not detached, or if there is no log any more, and
-    `QueueDeactivated`.
+    The shard locks are held. Raises `BadOption` if it is not detached, or if there is no log any
+    more, and `QueueDeactivated`.
     """
-    here = (shard_locks.c.queue_id == queue.id, shard_locks.c.magazine == int(Magazine.MAIN))
-    locking = select(shard_locks.c.shard).where(*here).order_by(shard_locks.c.shard)
-    connection.execute(locking.with_for_update()).all()
     root = held_root(connection, queue, log=True)
     hold(connection, queue, alone=True)
     places = logs.places(connection, root.id, start)

@@ -38,7 +38,12 @@ def detach(catalog: Catalog, queue: QueueInfo) -> None:
 
 def attach(catalog: Catalog, queue: QueueInfo, start: Start) -> None:
     """Let a detached subscription read its log again. Raises `BadOption`."""
-    transact(catalog, "attach", lambda c: queue_changes.attach(c, queue, start))
+
+    def work(connection: Connection) -> None:
+        shard_locks.lock(connection, [queue.id])
+        queue_changes.attach(connection, queue, start)
+
+    transact(catalog, "attach", work)
 
 
 def stop_late(catalog: Catalog, root: QueueInfo) -> int:
