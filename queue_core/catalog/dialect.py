@@ -14,6 +14,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
 # `x as x` says that x is exported.
+from queue_core.catalog.databases.expressions import among as among
 from queue_core.catalog.databases.expressions import each_of as each_of
 from queue_core.catalog.databases.expressions import not_indexed as not_indexed
 from queue_core.catalog.databases.expressions import now as now

@@ -188,9 +188,7 @@ def states(connection: Connection, only: Collection[int] | None = None) -> Seque
     `detached_at`, or 0; and `root_id`.
     """
     query = select(*(queues.c[name] for name in _STATE))
-    if only is not None:
-        query = query.where(dialect.one_of(queues.c.id, only))
-    return connection.execute(query).all()
+    return connection.execute(query.where(*dialect.among(queues.c.id, only))).all()
 
 
 class Ages(NamedTuple):

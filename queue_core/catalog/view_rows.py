@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
-from sqlalchemy import Column, ColumnElement, Connection, Row, RowMapping, case, func, select
+from sqlalchemy import Connection, Row, RowMapping, case, func, select
 
 from queue_core.catalog import dialect
 from queue_core.catalog.damage import UNREADABLE, decoding
@@ -53,7 +53,7 @@ _TABLES = {
 def sizes(connection: Connection, only: Collection[int] | None) -> dict[int, int]:
     """Return how many bytes each queue has."""
     size = func.coalesce(func.sum(slices.c.bytes), 0)
-    query = select(slices.c.queue_id, size).where(*_of(slices.c.queue_id, only))
+    query = select(slices.c.queue_id, size).where(*dialect.among(slices.c.queue_id, only))
     return dict(connection.execute(query.group_by(slices.c.queue_id)).all())
 
 
@@ -68,7 +68,7 @@ def counted(connection: Connection, only: Collection[int] | None) -> Iterator[di
     rows = connection.execute(
         select(shards, *counts, BEHIND.label("behind"))
         .select_from(shard_totals)
-        .where(*_of(shards.c.queue_id, only))
+        .where(*dialect.among(shards.c.queue_id, only))
         .order_by(shards.c.queue_id, shards.c.magazine, shards.c.shard)
     )
     for row in rows.mappings():
@@ -102,7 +102,7 @@ def slices_in_order(connection: Connection, only: Collection[int] | None) -> Ite
         select(slices, segments.c.file.label("location"), consumers.c.name.label("consumer"))
         .join(segments, segments.c.id == slices.c.segment_id)
         .outerjoin(consumers, consumers.c.id == slices.c.consumer_id)
-        .where(*_of(slices.c.queue_id, only))
+        .where(*dialect.among(slices.c.queue_id, only))
         .order_by(slices.c.queue_id, slices.c.magazine, slices.c.shard, slices.c.position)
     )
     yield from rows.mappings()
@@ -152,8 +152,3 @@ def as_table(rows: list[dict[str, Any]], name: str) -> pa.Table:
                 with decoding(table, " and ".join(f"{key} {row[key]}" for key in keys)):
                     pa.array([row.get(field.name)], field.type)
         raise
-
-
-def _of(queue_id: Column[int], only: Collection[int] | None) -> list[ColumnElement[bool]]:
-    """Return the condition of rows that belong to some queues."""
-    return [] if only is None else [dialect.one_of(queue_id, only)]

@@ -133,6 +133,11 @@ def one_of(column: ColumnElement[Any], values: Iterable[Any]) -> ColumnElement[b
     return OneOf(column, bindparam(None, list(values), _list_of(column)))
 
 
+def among(column: ColumnElement[Any], values: Iterable[Any] | None) -> list[ColumnElement[bool]]:
+    """Return the condition of `one_of`; none if *values* are None, which stands for all."""
+    return [] if values is None else [one_of(column, values)]
+
+
 def one_of_given(column: ColumnElement[Any], name: str) -> ColumnElement[bool]:
     """Return ``column IN`` the parameter *name*, which is a list of integers or texts."""
     return OneOf(column, bindparam(name, type_=_list_of(column)))

@@ -228,9 +228,8 @@ def user() -> str:
 
 def rows(connection: Connection, queues: Sequence[str] | None, most: int | None) -> list[Row[Any]]:
     """Return the latest acts, at most *most*, in order; of queues with these names, or of all."""
-    query = select(acts).order_by(acts.c.begun_at.desc(), acts.c.id.desc()).limit(most)
-    if queues is not None:
-        query = query.where(dialect.one_of(acts.c.queue, queues))
+    query = select(acts).where(*dialect.among(acts.c.queue, queues)).limit(most)
+    query = query.order_by(acts.c.begun_at.desc(), acts.c.id.desc())
     return list(reversed(connection.execute(query).all()))
 
 

@@ -78,7 +78,7 @@ def _sum(
     queue_id: Column[int],
     only: Collection[int] | None,
 ) -> dict[int, int]:
-    some = query if only is None else query.where(dialect.one_of(queue_id, only))
+    some = query.where(*dialect.among(queue_id, only))
     return {row.queue_id: max(row.bytes or 0, 0) for row in connection.execute(some)}
 
 

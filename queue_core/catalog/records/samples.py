@@ -188,10 +188,11 @@ def timings_since(
 ) -> dict[int, dict[str, int | None]]:
     """Return how many microseconds messages of some queues took after a time; None: of all."""
     query = select(samples.c.queue_id, samples.c.timings).where(
-        samples.c.seconds == FINEST, samples.c.taken_at > after, samples.c.timings.is_not(None)
+        samples.c.seconds == FINEST,
+        samples.c.taken_at > after,
+        samples.c.timings.is_not(None),
+        *dialect.among(samples.c.queue_id, queue_ids),
     )
-    if queue_ids is not None:
-        query = query.where(dialect.one_of(samples.c.queue_id, queue_ids))
     parts: dict[int, list[bytes]] = defaultdict(list)
     for row in connection.execute(query):
         parts[row.queue_id].append(row.timings)

@@ -159,10 +159,7 @@ def _about(
     infos: Collection[QueueInfo | None], tasks: Collection[str] | None
 ) -> list[ColumnElement[bool]]:
     ids = [schedule.STORE if info is None else info.id for info in infos]
-    conditions = [dialect.one_of(task_log.c.queue_id, ids)]
-    if tasks is not None:
-        conditions.append(dialect.one_of(task_log.c.task, tasks))
-    return conditions
+    return [dialect.one_of(task_log.c.queue_id, ids), *dialect.among(task_log.c.task, tasks)]
 
 
 def forget(connection: Connection, before: int) -> None:

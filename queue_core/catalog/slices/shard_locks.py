@@ -344,17 +344,15 @@ def _pointer_query(
     queue_ids: Collection[int], magazine: Magazine, shard_numbers: Collection[int] | None
 ) -> Select[Any]:
     key = (shards.c.queue_id, shards.c.magazine, shards.c.shard)
-    query = (
+    return (
         select(*key, shards.c.load_pointer)
         .where(
             dialect.one_of(shards.c.queue_id, queue_ids),
             shards.c.magazine == int(magazine),
+            *dialect.among(shards.c.shard, shard_numbers),
         )
         .order_by(shards.c.queue_id, shards.c.shard)
     )
-    if shard_numbers is not None:
-        query = query.where(dialect.one_of(shards.c.shard, shard_numbers))
-    return query
 
 
 def _pointers(rows: Sequence[Row[Any]]) -> dict[ShardKey, int]:

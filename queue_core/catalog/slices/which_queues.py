@@ -35,7 +35,5 @@ def _having(
 ) -> set[int]:
     """Return those of some queues, or of all, that have a slice which meets conditions."""
     found = select(slices.c.id).where(slices.c.queue_id == queues.c.id, *where).exists()
-    query = select(queues.c.id).where(found)
-    if queue_ids is not None:
-        query = query.where(dialect.one_of(queues.c.id, queue_ids))
+    query = select(queues.c.id).where(found, *dialect.among(queues.c.id, queue_ids))
     return set(connection.scalars(query))
