@@ -22,8 +22,9 @@ import numpy as np
 from sqlalchemy import Connection, Executable, bindparam, delete, func, or_, select, update
 
 from queue_core.catalog import dialect, seals
+from queue_core.catalog.slices import shard_locks
 from queue_core.catalog.slices.slice_batches import NULL, SliceBatch
-from queue_core.catalog.tables import flows, shard_locks, slices
+from queue_core.catalog.tables import flows, slices
 from queue_core.segments.fair_order import FORGOTTEN, RETURNED, WHOLE, whole
 from queue_core.values.model import Magazine, Staged
 from queue_core.values.ranks import TICKS, Ranking, Stretch, Ticks, groups
@@ -53,9 +54,8 @@ _SET_BACK = _SET_BACK.values(finish=bindparam("rank"))
 def begin(connection: Connection, queue_id: int) -> None:
     """Make a queue fair, or fair by another column; what waits comes before all later messages."""
     # Until those that move messages to main now have committed.
-    order = (shard_locks.c.magazine, shard_locks.c.shard)
-    moving = select(shard_locks.c.shard).where(shard_locks.c.queue_id == queue_id).order_by(*order)
-    connection.execute(moving.with_for_update()).all()
+    for magazine in Magazine:
+        shard_locks.lock(connection, [queue_id], magazine)
     now = connection.scalar(_NOW, {"queue": queue_id}) or 0
     last = connection.scalar(select(func.max(flows.c.finish)).where(flows.c.queue_id == queue_id))
     _rank_all(connection, queue_id, int(now))
