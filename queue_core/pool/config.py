@@ -73,8 +73,7 @@ class PoolConfig:
 
         Not a browser, and not a consumer of the sideline without a priority: others take from main.
         """
-        places = [queue.opened.demanded(self.demand).magazine for queue in self.queues]
-        in_main = Magazine.MAIN in places
+        in_main = any(self.magazine_of(queue) is Magazine.MAIN for queue in self.queues)
         return not self.browse and (in_main or self.priority is not None)
 
     @property
@@ -92,6 +91,10 @@ class PoolConfig:
         """Whether to fire messages before workers need them: not if others may precede."""
         selects = self.demand.selector is not None or self.demand.order_by is not None
         return not (selects or self.yields or self.max_in_flight)
+
+    def magazine_of(self, queue: Queue) -> Magazine:
+        """Return the magazine of a queue from which the pool takes."""
+        return queue.opened.demanded(self.demand).magazine
 
 
 def checked(config: PoolConfig) -> PoolConfig:

@@ -25,9 +25,10 @@ _SLICE_SECONDS = 0.2
 
 
 class QueueDispatcher:
-    """A queue's manager and its thread; opened and closed by `open_dispatcher` and its pair."""
+    """A magazine's manager and its thread; opened and closed by `open_dispatcher` and its pair."""
 
-    def __init__(self, catalog: Catalog, queue: QueueInfo) -> None:
+    def __init__(self, catalog: Catalog, queue: QueueInfo, magazine: Magazine) -> None:
+        self.key = (catalog.url, queue.id, magazine)
         self.manager = QueueConsumerManager(queue.name)
         self.users = 0
         #: When a heartbeat began that saw the queue empty, if nothing has changed since.
@@ -92,26 +93,22 @@ def open_dispatcher(
     with _lock:
         dispatcher = _dispatchers.get(key)
         if dispatcher is None:
-            dispatcher = _dispatchers[key] = QueueDispatcher(catalog, queue)
+            dispatcher = _dispatchers[key] = QueueDispatcher(catalog, queue, magazine)
             dispatcher.start()
         dispatcher.users += 1
         return dispatcher
 
 
-def close_dispatcher(
-    catalog: Catalog, queue: QueueInfo, magazine: Magazine = Magazine.MAIN
-) -> None:
-    """Stop the dispatcher of a magazine when its last user closes it."""
-    key = (catalog.url, queue.id, magazine)
+def close_dispatcher(dispatcher: QueueDispatcher) -> None:
+    """Stop a dispatcher when its last user closes it."""
     with _lock:
-        dispatcher = _dispatchers.get(key)
-        if dispatcher is None:
+        if _dispatchers.get(dispatcher.key) is not dispatcher:
             # This process was forked from the one that has opened it.
             return
         dispatcher.users -= 1
         if dispatcher.users:
             return
-        del _dispatchers[key]
+        del _dispatchers[dispatcher.key]
     dispatcher.stop()
 
 

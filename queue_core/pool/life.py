@@ -124,9 +124,9 @@ class PoolLife:
         ends.callback(self._presence.leave)
         dispatchers = []
         for queue in config.queues:
-            place = queue.info, queue.opened.demanded(config.demand).magazine
-            dispatchers.append(open_dispatcher(catalog, *place))
-            ends.callback(close_dispatcher, catalog, *place)
+            dispatcher = open_dispatcher(catalog, queue.info, config.magazine_of(queue))
+            dispatchers.append(dispatcher)
+            ends.callback(close_dispatcher, dispatcher)
         self._breaker = self._start_breaker(consumer, dispatchers)
         if self._breaker is not None:
             ends.callback(self._breaker.stop)

@@ -31,7 +31,7 @@ from queue_core.selection.demand import Demand
 from queue_core.selection.selection import AnySelector
 from queue_core.store import Store
 from queue_core.support.interruption import shielded
-from queue_core.values.model import BY_SHARD, Consumer, Magazine, magazine_of
+from queue_core.values.model import BY_SHARD, Consumer, magazine_of
 from queue_core.values.names import check_consumer, of_process
 from queue_core.values.settings import is_whole
 from queue_core.verbs.lose import start_again
@@ -203,6 +203,7 @@ class ConsumerTarget(AbstractContextManager["ConsumerTarget"]):
         self._presence: Presence | None = None
         self._ready: ReadySet[TargetConsumer] = ReadySet("target", "target", wake)
         self._consumers: list[TargetConsumer] = []
+        self._dispatchers: list[QueueDispatcher] = []
 
     def start(self) -> ConsumerTarget:
         """
@@ -235,7 +236,8 @@ class ConsumerTarget(AbstractContextManager["ConsumerTarget"]):
         take: Callable[..., Callable[[int], Firing | None]]
         take = _browse if config.browse else partial(_acquire, Stalls())
         for queue in config.queues:
-            dispatcher = open_dispatcher(catalog, queue.info, self._magazine_of(queue))
+            dispatcher = open_dispatcher(catalog, queue.info, config.magazine_of(queue))
+            self._dispatchers.append(dispatcher)
             member = TargetConsumer(
                 queue, take(queue, consumer, dispatcher, config), self._ready, config
             )
@@ -280,9 +282,9 @@ class ConsumerTarget(AbstractContextManager["ConsumerTarget"]):
             return
         for member in self._consumers:
             member.leave()
-            info, magazine = member.queue.info, self._magazine_of(member.queue)
-            close_dispatcher(self._store.catalog, info, magazine)
-        self._consumers = []
+        for dispatcher in self._dispatchers:
+            close_dispatcher(dispatcher)
+        self._consumers, self._dispatchers = [], []
         self._ready = ReadySet("target", "target", self._wake)
         try:
             if not self._config.browse:
@@ -293,9 +295,6 @@ class ConsumerTarget(AbstractContextManager["ConsumerTarget"]):
         finally:
             # From then on, those that it holds back would take later messages.
             presence.leave()
-
-    def _magazine_of(self, queue: Queue) -> Magazine:
-        return queue.opened.demanded(self._config.demand).magazine
 
     def __enter__(self) -> ConsumerTarget:
         return self.start()

@@ -242,7 +242,7 @@ def test_a_message_wakes_one_worker_and_its_firing_and_settlement_wake_none(stor
         eventually(lambda: pool.counts == {"deleted": 1})
         time.sleep(0.3)
         assert reasons[NotifyReason.ARRIVAL] == before + 1
-    close_dispatcher(store.catalog, queue.info)
+    close_dispatcher(dispatcher)
 
 
 @pytest.mark.parametrize("prefetched", [False, True])
@@ -261,7 +261,7 @@ def test_one_message_wakes_one_worker_even_if_it_fills_its_batch(store, queue, p
             assert reasons[NotifyReason.MORE] == 0
             by_time = reasons[NotifyReason.AVAILABLE] - by_time
             assert manager.wakeups - others <= 1 + by_time
-    close_dispatcher(store.catalog, queue.info)
+    close_dispatcher(dispatcher)
 
 
 def test_a_load_of_some_wakes_as_many_workers(store, queue):

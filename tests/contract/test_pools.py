@@ -283,7 +283,8 @@ def test_drain_waits_for_what_a_removed_worker_gives_back(store, queue, monkeypa
         assert taken.wait(PATIENCE)
         assert pool.decrease() == 0
         pool.increase()
-        manager = dispatcher.open_dispatcher(store.catalog, queue.info).manager
+        opened = dispatcher.open_dispatcher(store.catalog, queue.info)
+        manager = opened.manager
         eventually(lambda: not manager.has_work)
         looked = manager.arrival
         draining = Caller(lambda: (pool.drain(PATIENCE), recorder.numbers))
@@ -292,7 +293,7 @@ def test_drain_waits_for_what_a_removed_worker_gives_back(store, queue, monkeypa
         go_on.set()
         assert draining.done() == (True, [0])
         assert pool.counts == {"reloaded": 1, "deleted": 1}
-    dispatcher.close_dispatcher(store.catalog, queue.info)
+    dispatcher.close_dispatcher(opened)
 
 
 def test_a_stopped_pool_leaves_no_thread_behind(store, queue):

@@ -37,8 +37,9 @@ def is_quiet(store, *queues):
 
 @pytest.fixture
 def dispatcher(store, queue):
-    yield open_dispatcher(store.catalog, queue.info)
-    close_dispatcher(store.catalog, queue.info)
+    opened = open_dispatcher(store.catalog, queue.info)
+    yield opened
+    close_dispatcher(opened)
 
 
 @pytest.fixture
