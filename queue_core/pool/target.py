@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
-from functools import partial
 
 from queue_core.catalog.holders import interests
 from queue_core.consumers.consumer import QueueConsumer, SuspendReason
@@ -233,14 +232,15 @@ class ConsumerTarget(AbstractContextManager["ConsumerTarget"]):
             priority=config.priority,
             claim=config.claim,
         )
-        take: Callable[..., Callable[[int], Firing | None]]
-        take = _browse if config.browse else partial(_acquire, Stalls())
+        stalls = Stalls()
         for queue in config.queues:
             dispatcher = open_dispatcher(catalog, queue.info, config.magazine_of(queue))
             self._dispatchers.append(dispatcher)
-            member = TargetConsumer(
-                queue, take(queue, consumer, dispatcher, config), self._ready, config
-            )
+            if config.browse:
+                take = _browse(queue, consumer, dispatcher, config)
+            else:
+                take = _acquire(queue, consumer, dispatcher, config, stalls)
+            member = TargetConsumer(queue, take, self._ready, config)
             self._consumers.append(member)
             if config.pressure is not None:
                 config.pressure.watch(member)
@@ -308,11 +308,11 @@ class ConsumerTarget(AbstractContextManager["ConsumerTarget"]):
 
 
 def _acquire(
-    stalls: Stalls,
     queue: Queue,
     consumer: Consumer,
     dispatcher: QueueDispatcher,
     config: PoolConfig,
+    stalls: Stalls,
 ) -> Callable[[int], Firing | None]:
     """Return the function that fires messages."""
     demand = queue.opened.demanded(config.demand)
