@@ -1,6 +1,7 @@
 """Metrics of what keeps messages: bounds, limits, consumers, jobs and kinds of failures."""
 
 import time
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
@@ -8,8 +9,8 @@ import pytest
 from queue_core import ConsumerPool, Settlement, limit
 from queue_core.upkeep.tasks.sample import sample
 from queue_core.values.names import of_process
+from queue_core.watching import space
 from queue_core.watching.prometheus import page
-from queue_core.watching.space import disk_of
 from tests.contract.test_metrics import scraped
 from tests.factories import make_queue, orders
 
@@ -142,7 +143,8 @@ def test_the_disks_of_catalog_and_storage_are_told(store):
         if is_here:
             free, size = (values[f"ignis_disk_{name}_bytes", here] for name in ("free", "size"))
             assert 0 < free < size
-    assert disk_of(store.storage.folder + "/no-such-folder") is None
+    gone = SimpleNamespace(file=None, folder=store.storage.folder + "/no-such-folder")
+    assert space.read(gone, gone) == ()
     (build,) = [dict(labels) for name, labels in values if name == "ignis_build_info"]
     assert build == {"version": "0.1.0", "database": store.catalog.engine.dialect.name}
 
