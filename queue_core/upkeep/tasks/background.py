@@ -78,7 +78,7 @@ def background_tasks(
     retries = None
     if "shovel" in tasks:
         first = max(start, RETRIES_LOOK_SECONDS)
-        retries = retry_thread(catalog, storage, lambda: names, start=first, quiet=quiet)
+        retries = retry_thread(catalog, storage, names, start=first, quiet=quiet)
     thread = TaskThread(
         make, present, sweeps="sweep" in tasks, start=start, look=look, retries=retries
     )

@@ -122,7 +122,7 @@ _ERROR_SECONDS = 5.0
 def retry_thread(
     catalog: Catalog,
     storage: Storage,
-    names: Callable[[], Collection[str] | None],
+    names: Collection[str] | None,
     *,
     start: float = LOOK_SECONDS,
     quiet: Callable[[], float] = lambda: -inf,
@@ -133,7 +133,7 @@ def retry_thread(
     Args:
         catalog: The store's catalog.
         storage: The store's storage.
-        names: Returns the names of the queues; None: all.
+        names: The names of the queues; None: all.
         start: Seconds until the first look.
         quiet: Returns when the queues were last seen without messages and jobs. The next look is
             then due `BLIND_SECONDS` later.
@@ -149,7 +149,7 @@ def retry_thread(
             from queue_core.upkeep.tasks.shovel import Retries
 
             made.append(Retries(catalog, storage))
-        _, left = made[0].run(names())
+        _, left = made[0].run(names)
         return min(left, LOOK_SECONDS)
 
     return Loop("retries", look, first=start, retry=_ERROR_SECONDS)

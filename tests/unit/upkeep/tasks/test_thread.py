@@ -72,7 +72,7 @@ def test_an_error_is_logged_and_the_tasks_run_again(monkeypatch, caplog):
 def test_one_that_is_stopped_early_makes_nothing():
     recorder = Recorder()
     thread = thread_of(recorder, start=60.0)
-    retries = retry_thread(None, None, lambda: None)
+    retries = retry_thread(None, None, None)
 
     thread.stop()
     thread.start()
@@ -107,7 +107,7 @@ def test_it_leaves_queues_alone_that_were_just_seen_empty(monkeypatch):
     monkeypatch.setattr("queue_core.upkeep.tasks.thread.LOOK_SECONDS", 0.01)
     begun, runs = time.monotonic(), Runs(0.0, 60.0)
     monkeypatch.setattr(shovel, "Retries", lambda *_: runs)
-    thread = retry_thread(None, None, lambda: ["orders"], start=0.0, quiet=lambda: begun)
+    thread = retry_thread(None, None, ["orders"], start=0.0, quiet=lambda: begun)
 
     thread.start()
     time.sleep(0.1)
@@ -127,7 +127,7 @@ def test_it_looks_again_when_a_message_is_due_and_soon_if_none_is(monkeypatch, l
     monkeypatch.setattr("queue_core.upkeep.tasks.thread._ERROR_SECONDS", 0.01)
     runs = Runs(0.0, OSError("no disk"), left, left, 60.0)
     monkeypatch.setattr(shovel, "Retries", lambda *_: runs)
-    thread = retry_thread(None, None, lambda: ["orders"], start=0.0)
+    thread = retry_thread(None, None, ["orders"], start=0.0)
 
     thread.start()
     assert runs.done.wait(PATIENCE)
