@@ -146,7 +146,7 @@ def handle(
     given = firing.messages.select(names).to_batches(max_chunksize=batch)
     policy = None if contract.retry is None else contract.retry.by_kinds()
     if transactional and firing.ticket is not None:
-        settled, left = run_in_transactions(queue, firing.ticket, given, runner, magazine, policy)
+        settled, left = _in_transactions(queue, firing.ticket, given, runner, magazine, policy)
     elif target is not None and firing.ticket is not None:
         to = PoolOutput(target, contract.retry, queue, firing.ticket, nullcontext())
         settled = _settled(to, _outcomes(runner.run(given)))
@@ -210,7 +210,7 @@ def _browsed(store: Store, name: str) -> pa.Table:
     return pa.concat_tables([queue.browse(), queue.browse(magazine="sideline")])
 
 
-def run_in_transactions(
+def _in_transactions(
     queue: Queue,
     ticket: Ticket,
     messages: Sequence[pa.RecordBatch],
@@ -218,20 +218,7 @@ def run_in_transactions(
     magazine: str,
     retry: Retry | None,
 ) -> tuple[pa.Table, pa.Table]:
-    """
-    Give the messages of a ticket to a handler.
-
-    Args:
-        queue: Their queue.
-        ticket: The ticket that holds them.
-        messages: The messages, in batches.
-        runner: The handler, and how it is called.
-        magazine: The magazine that they were fired from.
-        retry: The policy for failed messages. With None, the setting ``retry``.
-
-    Returns:
-        The outcomes of all messages, and those that are still to be settled.
-    """
+    """Return the outcomes of all messages of a ticket, and those that are still to be settled."""
     source = AcquiringSource(
         queue,
         ticket.consumer,
