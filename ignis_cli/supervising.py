@@ -1,9 +1,9 @@
 """
 Processes of `ignis work`: several of them, and again what dies.
 
-The processes have one end of a pipe. If the supervisor dies, however that happens, it closes, and
-they end as by SIGTERM; if they were ending already, at once. Each has another pipe, into which it
-writes what it has counted: its standard output belongs to its handler.
+The processes look whether the supervisor is still their parent. If it dies, however that happens,
+they end as by SIGTERM; if they were ending already, at once. Each has a pipe, into which it writes
+what it has counted: its standard output belongs to its handler.
 """
 
 from __future__ import annotations
@@ -25,28 +25,29 @@ import typer
 from ignis_cli.invocation import REFUSED, Invocation
 from queue_core.pool.signals import asked_to_end
 
-#: The variables with the numbers of the ends of both pipes; with the first one, its process id.
-_PIPE, _COUNTS = "IGNIS_SUPERVISOR", "IGNIS_SUPERVISOR_COUNTS"
+#: The variables with the process id of the supervisor, and the number of the end of the pipe.
+_SUPERVISOR, _COUNTS = "IGNIS_SUPERVISOR", "IGNIS_SUPERVISOR_COUNTS"
 #: The most bytes of counts, which a pipe takes without a reader.
 _MOST_BYTES = 4096
 #: Seconds before a process that died is started again. If it ended with an error, they double up to
 #: the most, and begin again once a process has lived for the longest time. A process that was
 #: killed may have met the message that the next ones find.
 _PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS, _GOOD_SECONDS = 0.5, 30.0, 60.0
-#: Seconds between two looks at whether all processes have ended.
+#: Seconds between two looks at whether all processes have ended, or the supervisor has.
 _LOOK_SECONDS = 0.1
 #: Seconds that a process has for its end beyond the time of its handlers.
 _END_SECONDS = 15.0
+#: Set once the supervisor of this process is dead.
+_orphaned = threading.Event()
 _log = logging.getLogger(__name__)
 
 
 def end_with_supervisor() -> int | None:
     """In a process of a supervisor: end when that has died. Return the pipe for the counts."""
-    # No process that a handler starts must take these pipes for its own.
-    pipe, counts = os.environ.pop(_PIPE, None), os.environ.pop(_COUNTS, None)
-    if pipe is not None:
-        number, supervisor = map(int, pipe.split())
-        threading.Thread(target=_end_after, args=(number, supervisor), daemon=True).start()
+    # No process that a handler starts must take these for its own.
+    supervisor, counts = os.environ.pop(_SUPERVISOR, None), os.environ.pop(_COUNTS, None)
+    if supervisor is not None:
+        threading.Thread(target=_end_after, args=(int(supervisor),), daemon=True).start()
     return None if counts is None else int(counts)
 
 
@@ -64,21 +65,19 @@ def be_asked_once() -> None:
     A service manager may send SIGTERM to all processes of a service, and so does their supervisor
     then. It kills those that take too long.
     """
-    supervisor = os.getppid()
 
     def again(*_: object) -> None:
-        if os.getppid() != supervisor:
+        if _orphaned.is_set():
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             os.kill(os.getpid(), signal.SIGTERM)
 
     signal.signal(signal.SIGTERM, again)
 
 
-def _end_after(pipe: int, supervisor: int) -> None:
-    os.read(pipe, 1)
+def _end_after(supervisor: int) -> None:
     while os.getppid() == supervisor:
-        # The pipe is closed a moment before it is dead.
-        time.sleep(0.01)
+        time.sleep(_LOOK_SECONDS)
+    _orphaned.set()
     os.kill(os.getpid(), signal.SIGTERM)
 
 
@@ -96,9 +95,7 @@ class Supervisor:
         for name, value in invocation._asdict().items():
             if value:
                 self._environment[f"IGNIS_{name.upper()}"] = value
-        #: Both ends are closed with the process.
-        self._pipe, _ = os.pipe()
-        self._environment[_PIPE] = f"{self._pipe} {os.getpid()}"
+        self._environment[_SUPERVISOR] = str(os.getpid())
         self._threads = [
             threading.Thread(target=self._keep, args=(each,), daemon=True) for each in commands
         ]
@@ -171,7 +168,7 @@ class Supervisor:
             process = subprocess.Popen(
                 [sys.executable, "-m", "ignis_cli", "--json", *arguments],
                 env=self._environment | {_COUNTS: str(pipe)},
-                pass_fds=[self._pipe, pipe],
+                pass_fds=[pipe],
                 # Ctrl-C goes to this process alone, which asks the others to end, once.
                 start_new_session=True,
             )
