@@ -17,7 +17,7 @@ from ignis_cli.app import TAKES, Count, EachQueue, Name, Where, Yes, ask, comman
 from ignis_cli.counting import between_transactions, counting
 from ignis_cli.display import OutputLost, answer, complain, counted, flush
 from ignis_cli.invocation import BROKEN, REFUSED
-from ignis_cli.tables import say_what_expires, say_what_lacks, show
+from ignis_cli.tables import forced, say_what_expires, say_what_lacks, show
 from queue_core import Chosen, Firing, IgnisError, Queue, Store
 from queue_core.catalog.records import acts
 from queue_core.errors import BadOption
@@ -54,7 +54,8 @@ class QueueChoice:
         """
         messages, concerned = self.messages, len(self.messages.ids)
         if act == "requeue":
-            say_what_expires(self.queue, messages.ids, None, None)
+            every = forced(self.queue, messages.ids, None, None)
+            say_what_expires(self.queue.store, every)
         if not yes:
             # A consumer decides which messages are concerned, and a reason does not.
             decides = {"consumer": how["consumer"]} if "consumer" in how else {}

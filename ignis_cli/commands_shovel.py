@@ -11,7 +11,7 @@ from ignis_cli.app import AnyName, EachQueue, Last, Limit, Where, command
 from ignis_cli.counting import bar, counting
 from ignis_cli.display import answer, complain, counted
 from ignis_cli.invocation import BROKEN
-from ignis_cli.tables import say_what_expires, say_what_is_dead, show
+from ignis_cli.tables import forced, say_what_expires, say_what_is_dead, show
 from queue_core import Queue, Store
 from queue_core.catalog.records import acts
 from queue_core.errors import BadOption, NoSuchQueue, Unavailable
@@ -65,21 +65,22 @@ def shovel(
     if reason is not None:
         how["ids"] = _failed_for(queue, reason)
         acts.chosen_by(reason=reason)
-    say_what_expires(queue, how.get("ids"), where, to)
+    every = forced(queue, how.get("ids"), where, to)
+    say_what_expires(queue.store, every)
     if wait or background:
         job = queue.start_shovel(limit, **how)
         if background:
             total = _row(queue.store, job)["total"]
-            if not total:
-                _tell_dead(queue, how)
+            if not (total or force):
+                say_what_is_dead(queue.store, every)
             answer(f"job {job} will move {counted(total)} to {place}", job=job, total=total)
         else:
             _follow(queue, job, place, chosen=bool(where or reason))
         return
     with counting("shovel", limit):
         moved = queue.shovel(limit, dry_run=dry_run, **how)
-    if not moved:
-        _tell_dead(queue, how)
+    if not (moved or force):
+        say_what_is_dead(queue.store, every)
     if dry_run:
         here = f"to {to}" if to else "back to main"
         text = f"{counted(moved)} would go from the sideline of {queue.name} {here}"
@@ -119,11 +120,6 @@ def cancel(store: Store, job: str) -> None:
     answer(f"job {job} {before}; {moved}", job=job, cancelled=cancelled, state=row["state"])
     if not cancelled:
         raise typer.Exit(BROKEN)
-
-
-def _tell_dead(queue: Queue, how: dict[str, Any]) -> None:
-    if not how["force"]:
-        say_what_is_dead(queue, how.get("ids"), how["selector"], how["to"])
 
 
 def _failed_for(queue: Queue, reason: str) -> Any:

@@ -21,7 +21,7 @@ from queue_core.watching import wording
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from queue_core import Queue
+    from queue_core import Queue, Store
     from queue_core.verbs.operator.redriving import Redriving
 
 # Arrow looks for pandas at its first array, and would import it, which takes half a second. A later
@@ -79,26 +79,25 @@ def say_what_lacks(queue: Queue, found: int) -> None:
         complain(f"queue {queue.name} has no message to fire here and now")
 
 
-def say_what_expires(queue: Queue, ids: Any, where: str | None, to: str | None) -> None:
+def say_what_expires(store: Store, every: Redriving) -> None:
     """Say how many messages stay in the sideline since they would expire where they are to go."""
     # Not at the top: other commands start sooner.
     from queue_core.verbs.operator import redriving
 
-    wished = forced(queue, ids, where, to)
-    left = redriving.withheld(queue.store.catalog, queue.store.storage, wished)
+    left = redriving.withheld(store.catalog, store.storage, every)
     if left:
         stay = counted(left, "message stays", "messages stay")
-        way = "edit their own time" if wished.target else wording.TOO_OLD
-        complain(f"{stay} in the sideline, and would expire in {to or queue.name} at once: {way}")
+        way = "edit their own time" if every.target else wording.TOO_OLD
+        place = (every.target or every.queue).name
+        complain(f"{stay} in the sideline, and would expire in {place} at once: {way}")
 
 
-def say_what_is_dead(queue: Queue, ids: Any, where: str | None, to: str | None) -> None:
+def say_what_is_dead(store: Store, every: Redriving) -> None:
     """Say how many dead messages match, which only force moves."""
     from queue_core.verbs.operator import redriving
 
-    every = forced(queue, ids, where, to)
     living = every._replace(wish=replace(every.wish, force=False))
-    catalog, storage = queue.store.catalog, queue.store.storage
+    catalog, storage = store.catalog, store.storage
     dead = redriving.count(catalog, storage, every) - redriving.count(catalog, storage, living)
     if dead:
         complain(f"{counted(dead, 'dead message matches', 'dead messages match')}: use --force")
