@@ -15,7 +15,7 @@ from typer import Option
 from ignis_cli import row_files
 from ignis_cli.app import TAKES, Count, EachQueue, Name, Where, Yes, ask, command
 from ignis_cli.counting import between_transactions, counting
-from ignis_cli.display import OutputLost, answer, complain, counted, flush
+from ignis_cli.display import OutputLost, answer, complain, flush
 from ignis_cli.invocation import BROKEN, REFUSED
 from ignis_cli.tables import forced, say_what_expires, say_what_lacks, show
 from queue_core import Chosen, Firing, IgnisError, Queue, Store
@@ -23,6 +23,7 @@ from queue_core.catalog.records import acts
 from queue_core.errors import BadOption
 from queue_core.values.names import nearest
 from queue_core.watching.holders import holding
+from queue_core.watching.wording import counted
 
 _BY_HAND = "By hand"
 

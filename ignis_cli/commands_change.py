@@ -13,13 +13,14 @@ from ignis_cli import row_files
 from ignis_cli.app import EachQueue, Format, MatchingQueue, Name, Positive, Yes, ask, command
 from ignis_cli.counting import Interrupts, bar, between_transactions
 from ignis_cli.ddl import columns as parse_columns
-from ignis_cli.display import answer, complain, counted
+from ignis_cli.display import answer, complain
 from ignis_cli.invocation import current
 from queue_core import IgnisError, Queue
 from queue_core.errors import BadOption, QueueExists
 from queue_core.values.setting_texts import parse_settings
 from queue_core.values.settings import DEFAULT_SHARDS
 from queue_core.watching.present import read_queue
+from queue_core.watching.wording import counted
 
 _CHANGE = "Change"
 

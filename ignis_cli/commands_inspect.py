@@ -17,7 +17,7 @@ import typer
 
 from ignis_cli import logs
 from ignis_cli.app import AnyName, Count, Host, Last, Port, command, duration
-from ignis_cli.display import complain, console, counted, in_json, put, say, show_json
+from ignis_cli.display import complain, console, in_json, put, say, show_json
 from ignis_cli.invocation import BROKEN, current
 from ignis_cli.logs import LogFormat
 from ignis_cli.tables import grid, say_what_lacks, show, show_facts, show_table
@@ -28,7 +28,8 @@ from queue_core.support.import_paths import missing
 from queue_core.values.model import BY_SHARD
 from queue_core.values.names import nearest
 from queue_core.values.views import VIEWS
-from queue_core.watching import space, wording
+from queue_core.watching import space
+from queue_core.watching.wording import counted, size
 
 if TYPE_CHECKING:
     from queue_core import Queue, Store
@@ -83,7 +84,7 @@ def queues(
 def free_space(store: Store) -> dict[str, str]:
     """Return the free space of the disks of catalog and storage, in words."""
     return {
-        f"disk of {each.of}": f"{wording.size(each.free)} of {wording.size(each.size)} free"
+        f"disk of {each.of}": f"{size(each.free)} of {size(each.size)} free"
         for each in space.read(store.catalog, store.storage)
     }
 

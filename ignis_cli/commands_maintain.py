@@ -8,7 +8,7 @@ import typer
 
 from ignis_cli.app import EachQueue, command, duration, working
 from ignis_cli.counting import counting
-from ignis_cli.display import answer, counted
+from ignis_cli.display import answer
 from ignis_cli.invocation import BROKEN, current
 from ignis_cli.tables import show
 from queue_core import Store
@@ -16,8 +16,8 @@ from queue_core.catalog.holders.consumers import reserving
 from queue_core.catalog.identity.clock import look
 from queue_core.errors import BadOption
 from queue_core.upkeep.tasks.vacuum import GRACE_SECONDS
-from queue_core.watching import wording
 from queue_core.watching.holders import holding
+from queue_core.watching.wording import counted, size
 
 _MAINTAIN = "Maintain"
 
@@ -74,7 +74,7 @@ def vacuum(store: Store, *, dry_run: bool = False, grace: str = f"{GRACE_SECONDS
         removed = store.admin.vacuum(grace=duration("grace", grace), dry_run=dry_run)
     freed = sum(sizes.get(location, 0) for location in removed)
     verb = "would be removed, which would free" if dry_run else "removed, which freed"
-    text = f"{counted(len(removed), 'file', 'files')} {verb} {wording.size(freed)}"
+    text = f"{counted(len(removed), 'file', 'files')} {verb} {size(freed)}"
     lines = [text, *(removed if dry_run else ())]
     answer("\n".join(lines), dry_run=dry_run, files=removed, bytes=freed)
 

@@ -8,13 +8,13 @@ import typer
 from typer import Argument, Option
 
 from ignis_cli.app import command, working
-from ignis_cli.display import answer, counted
+from ignis_cli.display import answer
 from ignis_cli.invocation import BROKEN, current
 from queue_core import Store
 from queue_core.catalog.records.grants import ROLES, statements
 from queue_core.upkeep.backup.folder import BackupFolder
 from queue_core.upkeep.backup.restore import verify as verify_backup
-from queue_core.watching.wording import age
+from queue_core.watching.wording import age, counted
 
 _OPERATE = "Operate"
 

@@ -8,12 +8,12 @@ from typing import Annotated, Any
 from typer import Argument
 
 from ignis_cli.app import Name, Where, Yes, ask, command
-from ignis_cli.display import answer, counted
+from ignis_cli.display import answer
 from ignis_cli.tables import show
 from queue_core import Queue, Store
 from queue_core.values.model import Extent
 from queue_core.values.setting_texts import parse_settings
-from queue_core.watching.wording import size
+from queue_core.watching.wording import counted, size
 
 _CHANGE = "Change"
 New = Annotated[str, Argument(metavar="NAME", help="Name of the new queue.")]

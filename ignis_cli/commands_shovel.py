@@ -9,13 +9,14 @@ import typer
 
 from ignis_cli.app import AnyName, EachQueue, Last, Limit, Where, command
 from ignis_cli.counting import bar, counting
-from ignis_cli.display import answer, complain, counted
+from ignis_cli.display import answer, complain
 from ignis_cli.invocation import BROKEN
 from ignis_cli.tables import forced, say_what_expires, say_what_is_dead, show
 from queue_core import Queue, Store
 from queue_core.catalog.records import acts
 from queue_core.errors import BadOption, NoSuchQueue, Unavailable
 from queue_core.upkeep.tasks.shovel import Retries
+from queue_core.watching.wording import counted
 
 _MAINTAIN = "Maintain"
 _INSPECT = "Inspect"

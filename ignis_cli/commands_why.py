@@ -5,13 +5,13 @@ from __future__ import annotations
 import typer
 
 from ignis_cli.app import AnyName, MatchingQueue, command
-from ignis_cli.display import counted, in_json, say, show_json
+from ignis_cli.display import in_json, say, show_json
 from ignis_cli.invocation import BROKEN
 from queue_core import Store
 from queue_core.watching import blocked, present, space
 from queue_core.watching import problems as engine
 from queue_core.watching.problem_kinds import ProblemGroup, Severity, grouped
-from queue_core.watching.wording import age
+from queue_core.watching.wording import age, counted
 
 _INSPECT = "Inspect"
 #: The most queues that are shown for one kind of problem.

@@ -12,7 +12,7 @@ import typer
 
 from ignis_cli import logs
 from ignis_cli.app import Limit, Positive, command, duration
-from ignis_cli.display import answer, complain, counted
+from ignis_cli.display import answer, complain
 from ignis_cli.invocation import BROKEN, REFUSED, current
 from ignis_cli.logs import LogFormat
 from ignis_cli.supervising import (
@@ -28,6 +28,7 @@ from queue_core.pool.signals import asked_to_end
 from queue_core.support.collector import pass_over_all
 from queue_core.support.import_paths import imported, is_path
 from queue_core.values.names import check_consumer, of_process
+from queue_core.watching.wording import counted
 
 _CHANGE = "Change"
 

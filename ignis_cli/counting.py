@@ -11,8 +11,9 @@ from typing import Any
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from ignis_cli.display import complain, console, counted, in_json
+from ignis_cli.display import complain, console, in_json
 from queue_core.catalog.records import progress
+from queue_core.watching.wording import counted
 
 #: Seconds that a transaction may still last after Ctrl-C.
 _PATIENCE = 1.0

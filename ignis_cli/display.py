@@ -64,11 +64,6 @@ def console(*, stderr: bool = False) -> Console:
     )
 
 
-def counted(number: int, one: str = "message", more: str = "messages") -> str:
-    """Return a number with its noun, and its verb if there is one: ``1 message is``."""
-    return f"{number:,} {one if number == 1 else more}"
-
-
 def say(text: str) -> None:
     """Print a text as it is, with escapes for what could control a terminal."""
     put(visible(text) + "\n")

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from ignis_cli.display import complain, console, counted, in_json, put, show_json, visible
+from ignis_cli.display import complain, console, in_json, put, show_json, visible
 from queue_core.values.ids import IdSet
 from queue_core.values.json_text import as_json
 from queue_core.values.valid_text import readable
-from queue_core.watching import wording
+from queue_core.watching.wording import TOO_OLD, age, counted, size
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -87,7 +87,7 @@ def say_what_expires(store: Store, every: Redriving) -> None:
     left = redriving.withheld(store.catalog, store.storage, every)
     if left:
         stay = counted(left, "message stays", "messages stay")
-        way = "edit their own time" if every.target else wording.TOO_OLD
+        way = "edit their own time" if every.target else TOO_OLD
         place = (every.target or every.queue).name
         complain(f"{stay} in the sideline, and would expire in {place} at once: {way}")
 
@@ -194,9 +194,9 @@ def cell(name: str, value: object) -> str:
     if isinstance(value, datetime):
         return f"{value:%Y-%m-%d %H:%M:%S}"
     if isinstance(value, float) and name.endswith(("_age", "_wait")):
-        return wording.age(value, brief=True)
+        return age(value, brief=True)
     if isinstance(value, int) and not isinstance(value, bool) and not name.endswith("id"):
-        return wording.size(value) if name == "bytes" else f"{value:,}"
+        return size(value) if name == "bytes" else f"{value:,}"
     return _text(value)
 
 

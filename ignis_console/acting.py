@@ -110,7 +110,7 @@ def operations(action: Action) -> tuple[Operation, Operation]:
 
 def said(action: Action, entry: LogEntry, redrive: Redrive | None = None) -> str:
     """Return what has happened, in words; *redrive*: as it is now, if the action started one."""
-    of = wording.messages(entry.messages or 0)
+    of = wording.counted(entry.messages or 0)
     if redrive is not None:
         return redrives.said(redrive)
     if entry.job is not None:
@@ -226,7 +226,7 @@ def _check(call: Call, action: Action, prepared: PreparedAction) -> None:
     shown = call.ask.number("expected", 0, 0, 10**18)
     if action.on_messages and prepared.messages > shown:
         raise Conflict(
-            f"nothing was changed: {wording.messages(shown, 'was', 'were')} "
+            f"nothing was changed: {wording.counted(shown, 'message was', 'messages were')} "
             f"shown, and now there are {wording.number(prepared.messages)}; look again"
         )
     if action.destroys and call.ask.text("confirm") != call.ask.queue:

@@ -176,7 +176,7 @@ def redrive(console: Console, ask: Ask) -> PreparedAction:
     dead = 0 if force else len(_redrivable(queue, chosen, to, True)) - len(found)
     ids = found[:limit]
     place = "the tail of main" if to in (None, queue.name) else f"queue {to}"
-    text = f"{wording.messages(len(ids))} would go from the sideline to {place}."
+    text = f"{wording.counted(len(ids))} would go from the sideline to {place}."
     if dead:
         number = f"{wording.number(dead)} dead {'one matches' if dead == 1 else 'ones match'}"
         text += f" {number}: tick “{_FORCE.label}” to redrive {'it' if dead == 1 else 'them'}."
@@ -213,8 +213,8 @@ def cancel(console: Console, ask: Ask, job: str) -> PreparedAction:
     found = redrives.find(console.store, ask.queue, job)
     if found["ended_at"] is not None:
         raise BadOption(f"redrive {job} has ended: it is {found['state']}")
-    left = wording.messages(max(found["total"] - found["moved"], 0))
-    text = f"It has moved {wording.messages(found['moved'])}. {left} would stay in the sideline."
+    left = wording.counted(max(found["total"] - found["moved"], 0))
+    text = f"It has moved {wording.counted(found['moved'])}. {left} would stay in the sideline."
 
     def run(_: str) -> int:
         if not console.store.admin.cancel(job):
@@ -238,7 +238,7 @@ def sweep(console: Console, ask: Ask) -> PreparedAction:
     older_than = None if age < 0 else float(age)
     count = queue.sweep(older_than, dry_run=True)
     text = (
-        f"{wording.messages(count)} of consumers that are dead, or fired too often, would move to "
+        f"{wording.counted(count)} of consumers that are dead, or fired too often, would move to "
         "the sideline."
     )
     # Further messages may become stuck in the meantime.
@@ -276,7 +276,7 @@ def repair(console: Console, ask: Ask) -> PreparedAction:
     with console.store.catalog.read() as connection:
         (row,) = figures.read(connection, [queue.info.id])
     count = int(row.damaged or 0)
-    text = f"{wording.messages(count)} would wait again, as far as their files are whole."
+    text = f"{wording.counted(count)} would wait again, as far as their files are whole."
     return PreparedAction(count, text, lambda _: queue.admin.repair().all_or_error())
 
 
@@ -306,9 +306,9 @@ def _on_chosen(
             there = chosen.count()
             concerned = chosen.only(run.__name__, consumer=ask.text("consumer"))
             number = number_of(concerned)
-            words = text.format(wording.messages(number))
+            words = text.format(wording.counted(number))
             if there > number:
-                stay = wording.messages(there - number)
+                stay = wording.counted(there - number)
                 words += f" {stay} that you chose would stay as they are."
             held: dict[str, str] = {}
             if run.__name__ == "reload" and not number:
@@ -372,7 +372,9 @@ def _on_queue(console: Console, ask: Ask, text: str, act: Callable[[], object]) 
         act()
         return waiting
 
-    return PreparedAction(waiting, text.format(wording.messages(waiting, "waits", "wait")), run)
+    return PreparedAction(
+        waiting, text.format(wording.counted(waiting, "message waits", "messages wait")), run
+    )
 
 
 def _redrivable(queue: Queue, chosen: Chosen, to: str | None, force: bool) -> Numbers:

@@ -91,7 +91,7 @@ def environment() -> Environment:
         "rate": wording.rate,
         "age": wording.age,
         "took": wording.took,
-        "messages": wording.messages,
+        "counted": wording.counted,
         "clock": wording.clock,
         "size": wording.size,
         "shown": shown,

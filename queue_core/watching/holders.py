@@ -10,7 +10,7 @@ from queue_core.catalog.database import Catalog
 from queue_core.catalog.holders.consumers import DEAD_AFTER_SECONDS, DELETES_ON_COMMIT
 from queue_core.values.model import QueueInfo
 from queue_core.watching.causes import Holder, read_holders
-from queue_core.watching.wording import messages
+from queue_core.watching.wording import counted
 
 
 def holding(
@@ -30,7 +30,7 @@ def _sentence(holder: Holder, queue: str) -> str:
         life = "sends no heartbeats"
     else:
         life = "is alive" if _is_alive(holder) else f"has sent no heartbeat for {silent:,.0f} s"
-    number = messages(holder.held, "is", "are")
+    number = counted(holder.held, "message is", "messages are")
     return f"{number} held by {placed(holder)}, which {life}; {taking_back(holder, queue)}"
 
 

@@ -19,7 +19,7 @@ from queue_core.watching.holders import placed, taking_back
 from queue_core.watching.present import Figures, FigureSample, QueueFigures
 from queue_core.watching.problem_kinds import Problem, Severity, problem, ranked, weighed
 from queue_core.watching.space import Space
-from queue_core.watching.wording import age, messages, number, rate, size
+from queue_core.watching.wording import age, counted, number, rate, size
 
 #: Seconds after which a message that still waits is a problem.
 OLDEST_WANTED = 900.0
@@ -110,7 +110,7 @@ def _old(queue: QueueFigures, wanted: float) -> Iterator[Problem]:
 def _deactivated(queue: QueueFigures) -> Iterator[Problem]:
     left = (queue.waiting or 0) + (queue.sidelined or 0)
     text = "It was deactivated for good: it takes and gives no messages, and "
-    text += f"{messages(left, 'waits', 'wait')} in it."
+    text += f"{counted(left, 'message waits', 'messages wait')} in it."
     yield problem("deactivated", queue.name, text, left, only_explains=not left)
 
 
@@ -119,7 +119,7 @@ def _damaged(queue: QueueFigures) -> Iterator[Problem]:
         first, *others = [each.name for each in queue.quarantined] or ["a segment"]
         more = f" and {number(len(others))} more files are" if others else " is"
         unread = f"cannot be read, because {first}{more} missing, torn or altered."
-        yield problem("damaged", queue.name, f"{messages(queue.damaged)} {unread}", queue.damaged)
+        yield problem("damaged", queue.name, f"{counted(queue.damaged)} {unread}", queue.damaged)
 
 
 def _detached(queue: QueueFigures) -> Iterator[Problem]:
@@ -151,7 +151,7 @@ def _paused(queue: QueueFigures) -> Iterator[Problem]:
     else:
         advice = f"Scale it: ignis set {queue.name} concurrency=8."
     if queue.waiting is None or queue.waiting:
-        text += f" {messages(queue.waiting, 'waits', 'wait').capitalize()}."
+        text += f" {counted(queue.waiting, 'message waits', 'messages wait').capitalize()}."
     yield problem("paused", queue.name, text, queue.waiting, advice=advice, action=action)
 
 
@@ -185,7 +185,8 @@ def _unconsumed(queue: QueueFigures) -> Iterator[Problem]:
 
 def _alone(queue: QueueFigures) -> Iterator[Problem]:
     if queue.consumers == 0 and queue.waiting and not queue.is_paused:
-        text = f"No consumer is connected, and {messages(queue.waiting, 'waits', 'wait')}."
+        waits = counted(queue.waiting, "message waits", "messages wait")
+        text = f"No consumer is connected, and {waits}."
         brief = (queue.longest_wait or 0) < PATIENCE
         yield problem("unconsumed", queue.name, text, queue.waiting, only_explains=brief)
 
@@ -193,13 +194,13 @@ def _alone(queue: QueueFigures) -> Iterator[Problem]:
 def _silent(queue: QueueFigures) -> Iterator[Problem]:
     for holder in queue.causes.silent:
         silent = f"has sent no heartbeat for {age(holder.silent_for)}."
-        text = f"Consumer {placed(holder)} holds {messages(holder.held)}, and {silent}"
+        text = f"Consumer {placed(holder)} holds {counted(holder.held)}, and {silent}"
         yield _held("silent", queue, holder, "Start it again, or", text, holder.held)
 
 
 def _stuck(queue: QueueFigures) -> Iterator[Problem]:
-    text = f"{messages(queue.stuck, 'has', 'have')} been in flight for longer than the setting "
-    text += f"sweep_after, for up to {age(queue.stuck_for)}"
+    text = f"{counted(queue.stuck, 'message has', 'messages have')} been in flight for longer than "
+    text += f"the setting sweep_after, for up to {age(queue.stuck_for)}"
     holders = _holding_for(queue, queue.settings.sweep_after)
     if queue.stuck and holders:
         them = "it" if queue.stuck == 1 else "them"
@@ -229,8 +230,8 @@ def _limits(queue: QueueFigures) -> Iterator[Problem]:
     for each in queue.causes.limits if queue.waiting else ():
         limit, text = each.limit, None
         if limit.in_flight is not None and each.in_flight >= limit.in_flight:
-            text = f"{messages(each.in_flight, 'is', 'are')} in flight; it gives more when one is "
-            text += "settled."
+            text = f"{counted(each.in_flight, 'message is', 'messages are')} in flight; it gives "
+            text += "more when one is settled."
             others = [name for name, count in each.shared_by if count and name != queue.name]
             who = f" ignis why {others[0]} says who holds its messages." if others else ""
             text += _users(each) + who
@@ -257,11 +258,11 @@ def _users(limit: LimitState) -> str:
 def _busy(queue: QueueFigures) -> Iterator[Problem]:
     long = [each for each in _holding_for(queue, PATIENCE) if each not in queue.causes.silent]
     if long and not queue.stuck:
-        text = f"Consumer {placed(long[0])} holds {messages(long[0].held)}, "
+        text = f"Consumer {placed(long[0])} holds {counted(long[0].held)}, "
         text += f"the first for {age(long[0].held_for)}."
         yield _held("busy", queue, long[0], "If its handler hangs,", text, long[0].held)
     elif queue.waiting and queue.consumers and queue.in_flight and queue.fired_per_s == 0:
-        held = messages(queue.in_flight, "is", "are")
+        held = counted(queue.in_flight, "message is", "messages are")
         text = f"Nothing was handed out lately: {held} in flight."
         yield problem("busy", queue.name, text, queue.waiting)
 
@@ -274,7 +275,7 @@ def _untaken(queue: QueueFigures) -> Iterator[Problem]:
     past = reversed(queue.samples if queue.fired_per_s == 0 else ())
     idle = [each.taken_at for each in takewhile(lambda each: each.fired_per_s == 0, past)]
     quiet = idle[0] - idle[-1] if idle else 0.0
-    text = "1 consumer is" if queue.consumers == 1 else f"{number(queue.consumers)} consumers are"
+    text = counted(queue.consumers, "consumer is", "consumers are")
     if quiet >= LEAST_SECONDS:
         text += f" connected, and none has taken a message for at least {age(quiet)}."
     else:
@@ -326,11 +327,11 @@ def _sideline(queue: QueueFigures) -> Iterator[Problem]:
     due = queue.causes.next_due
     if not queue.waiting and queue.retrying and due is not None and due > 0:
         returns = "returns" if queue.retrying == 1 else "return"
-        text = f"No message waits. {messages(queue.retrying)} of the sideline {returns} later"
+        text = f"No message waits. {counted(queue.retrying)} of the sideline {returns} later"
         yield problem("later", queue.name, f"{text}, the first in {age(due)}.", queue.retrying)
     if queue.dead:
         are = "is" if queue.dead == 1 else "are"
-        text = f"{messages(queue.dead)} in the sideline {are} not tried again."
+        text = f"{counted(queue.dead)} in the sideline {are} not tried again."
         yield problem("dead", queue.name, text, queue.dead, fields={"force": "1"})
 
 

@@ -72,10 +72,9 @@ def size(count: float | None) -> str:
     return f"{count:,.1f} TB"
 
 
-def messages(count: int | None, one: str = "", more: str = "") -> str:
-    """Return a number of messages, such as ``1 message``, with its verb: of *one*, or of *more*."""
-    noun, verb = ("message", one) if count == 1 else ("messages", more)
-    return f"{number(count)} {noun} {verb}".rstrip()
+def counted(count: int | None, one: str = "message", more: str = "messages") -> str:
+    """Return a number with its noun, and its verb if there is one: ``1 message is``."""
+    return f"{number(count)} {one if count == 1 else more}"
 
 
 def moment(micros: int | None) -> datetime | None:

@@ -41,8 +41,8 @@ def test_ages(seconds, text):
 def test_rates_messages_and_times():
     assert wording.rate(None) == "unknown"
     assert wording.rate(3) == "3/s"
-    assert wording.messages(1) == "1 message"
-    assert wording.messages(0) == "0 messages"
+    assert wording.counted(1) == "1 message"
+    assert wording.counted(0) == "0 messages"
     assert wording.moment(None) is None
     assert wording.clock(wording.moment(1_700_000_000_000_000)) == "2023-11-14 22:13:20"
     assert wording.clock(None) == wording.NONE
