@@ -63,12 +63,6 @@ class Action(NamedTuple):
     on_messages: bool
 
     @property
-    def label(self) -> str:
-        """What its page and its button are called."""
-        labels = {"reload": "Take back", "cancel": "Cancel the redrive"}
-        return labels.get(self.name, self.name.replace("_", " ").capitalize())
-
-    @property
     def parameters(self) -> tuple[Parameter, ...]:
         """Its fields, and the group of the sideline that may take the place of ids."""
         return (*self.fields, *(GROUP if _IDS in self.fields else ()))

@@ -74,6 +74,12 @@ def shown(value: Any, most: int = 2000) -> str:
     return text if len(text) <= most else text[:most] + "…"
 
 
+def label(action: str) -> str:
+    """Return what the page and the button of an action are called."""
+    labels = {"reload": "Take back", "cancel": "Cancel the redrive"}
+    return labels.get(action, action.replace("_", " ").capitalize())
+
+
 @cache
 def environment() -> Environment:
     """Return the environment of the templates."""
@@ -95,6 +101,7 @@ def environment() -> Environment:
         "clock": wording.clock,
         "size": wording.size,
         "shown": shown,
+        "label": label,
         "exact": Exact,
         "path": lambda text: quote(str(text), safe=""),
     }

@@ -17,7 +17,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
 
-from ignis_console.actions import ACTIONS
+from ignis_console.rendering import label
 from queue_core import Store
 from queue_core.upkeep.tasks.sample import sample
 from tests.console import browser, clients
@@ -496,7 +496,7 @@ def test_each_action_by_keyboard_alone(page, queue, name):
         press("mail", Keys.ENTER)
         assert "/actions/delete" in page.current_url, "the browser refuses another name"
         press(Keys.BACKSPACE * 4, queue.name)
-    tab_to(page, named, ACTIONS[name].label)
+    tab_to(page, named, label(name))
     press(Keys.ENTER)
 
     wait(page, lambda _: page.find_elements(By.CSS_SELECTOR, ".notice"))
