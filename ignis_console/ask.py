@@ -69,9 +69,9 @@ class Ask:
         """The name of the queue in the path."""
         return self.path["queue"]
 
-    def text(self, name: str, default: str | None = None) -> str | None:
-        """Return a parameter, or the default if it is missing or empty."""
-        return self.values.get(name, "").strip() or default
+    def text(self, name: str) -> str | None:
+        """Return a parameter; None if it is missing or empty."""
+        return self.values.get(name, "").strip() or None
 
     @property
     def group(self) -> tuple[str | None, str | None, str | None]:
@@ -81,7 +81,7 @@ class Ask:
 
     def one_of(self, name: str, allowed: tuple[str, ...]) -> str:
         """Return a parameter that is one of some words, by default the first; or `BadOption`."""
-        value = self.text(name, allowed[0])
+        value = self.text(name) or allowed[0]
         if value not in allowed:
             raise BadOption(f"{name}={value!r}: use {', '.join(allowed)}")
         return value
