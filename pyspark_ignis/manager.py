@@ -542,8 +542,7 @@ class IgnisManager:
     def _name(self, what: str) -> str:
         """Return the name of a query, with the store's mark if another manager's has it already."""
         name = f"ignis:{what}"
-        taken = any(query.name == name for query in self._spark.streams.active)
-        return f"{name} {mark_of(self._address)}" if taken else name
+        return f"{name} {mark_of(self._address)}" if running_as(self._spark, name) else name
 
     def _consume(self, queue: str, given: Mapping[str, Any]) -> StreamingQuery:
         checkpoint = f"{self._checkpoints}/{queue}"

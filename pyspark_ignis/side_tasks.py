@@ -147,6 +147,6 @@ def _id_of(spark: SparkSession) -> str:
     return str(spark.session_id if java is None else java.sessionUUID())  # type: ignore[attr-defined]
 
 
-def running_as(spark: SparkSession, name: str) -> list[StreamingQuery]:
-    """Return the running queries of that name in a session, one at most."""
-    return [query for query in spark.streams.active if query.name == name]
+def running_as(spark: SparkSession, name: str) -> bool:
+    """Return whether a query of that name runs in a session."""
+    return any(query.name == name for query in spark.streams.active)
