@@ -265,8 +265,8 @@ class Session:
             return False
         # Until it fires, nothing else looks, and a queue that is paused shows no messages.
         self._queues.refresh_if_due()
-        if all(info.detached_at for info in self._queues.infos):
-            # No more will come.
+        if all(info.detached_at for info in (*self._queues.running, *self._queues.paused)):
+            # No more will come. Other queues have ended.
             return False
         return not self._linger.is_over(self.figures()["waiting"])
 

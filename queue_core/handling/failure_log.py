@@ -44,6 +44,10 @@ class FailureLog:
     """The log of the failures of a process. Thread-safe."""
 
     def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """Begin anew, as a forked child does: it has no timers, and another thread had the lock."""
         self._lock = threading.Lock()
         #: By the address of the catalog and the queue.
         self._minutes: dict[tuple[str, str], _Minute] = {}
@@ -133,5 +137,4 @@ def _samples(settlement: Settlement, seen: set[_Seen]) -> Iterator[_Sample]:
 
 #: That of this process.
 FAILURES = FailureLog()
-# A forked child has no timers, which would end what its parent has begun.
-os.register_at_fork(after_in_child=FAILURES._minutes.clear)
+os.register_at_fork(after_in_child=FAILURES.forget)

@@ -6,7 +6,7 @@ import pytest
 
 from ignis_source import session
 from ignis_source.offset import Offset
-from queue_core.errors import QueueDeactivated, SubscriptionDetached
+from queue_core.errors import NoSuchQueue, QueueDeactivated, SubscriptionDetached
 from queue_core.segments.reader import read_table
 from tests.factories import make_queue, orders
 
@@ -70,6 +70,20 @@ def test_a_query_does_not_wait_for_messages_of_a_log_that_its_queue_has_left(sto
     query.acknowledge(end)
     with pytest.raises(SubscriptionDetached):
         ask(query, end)
+
+
+def test_a_detached_subscription_ends_the_query_whose_other_queue_was_dropped(store, session):
+    make_queue(store, "orders", log="1 day")
+    reader = store.subscribe("billing", to="orders")
+    other = make_queue(store, "other")
+    query = session(queues="billing,other", minMessagesPerTrigger=5, refreshInterval="0")
+    assert ask(query) == START
+
+    reader.admin.detach()
+    other.admin.drop()
+
+    with pytest.raises((SubscriptionDetached, NoSuchQueue)):
+        ask(query)
 
 
 def test_the_messages_of_a_batch_do_not_count_for_the_next_one(store, session, monkeypatch):
