@@ -1,42 +1,58 @@
-"""`Chosen`: messages that a person chose, and what can be done with them."""
+"""
+`Chosen`: messages that a person chose, and what can be done with them.
+
+The search for them reads one state of the catalog and takes nothing. Unlike a firing, it also finds
+messages in flight. It never finds damaged messages.
+"""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
 from numbers import Integral
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 from sqlalchemy import Connection
 
-from queue_core.catalog import queues
+from queue_core.catalog import dialect, queues
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.holders.consumers import DEAD_AFTER_SECONDS
 from queue_core.catalog.records.acts import Subject, by_hand
 from queue_core.catalog.slices import id_map, read_plans, segment_lookup
+from queue_core.catalog.slices.conditions import SOUND, in_magazines, in_queue, of_few_segments
 from queue_core.catalog.slices.shard_locks import Horizon
+from queue_core.catalog.slices.slices import fetch
 from queue_core.errors import BadOption
 from queue_core.segments.reader import read_table
 from queue_core.segments.storage import Storage
 from queue_core.selection.queue_rules import of_moving
+from queue_core.selection.scan import ID, SliceScan
 from queue_core.selection.selection import AnySelector, Selection, condition_of
 from queue_core.support.interruption import shielded
 from queue_core.values.durations import Duration, check_seconds
 from queue_core.values.failure_kinds import BY_HAND, check_kind, readable
 from queue_core.values.ids import IdSet
 from queue_core.values.model import Magazine, QueueInfo
+from queue_core.values.plan import Taken, having, packed
+from queue_core.values.rows import Numbers
 from queue_core.verbs.intervene import Act, Intervention, intervene
 from queue_core.verbs.intervene import find as find_chosen
-from queue_core.verbs.operator.finding import find, present
 from queue_core.verbs.quarantine import quarantining
 from queue_core.verbs.take_in import take_in
+
+if TYPE_CHECKING:
+    from queue_core.selector import Condition
 
 #: The word that chooses every message.
 ALL = "all"
 #: The most ids that the log of acts names.
 SHOWN_IDS = 20
+#: About how many rows are examined at a time.
+_STEP_ROWS = 1 << 18
 
 #: Message ids, or all of them.
 Ids: TypeAlias = "int | str | IdSet | pa.Array | pa.ChunkedArray | npt.NDArray[Any] | Iterable[int]"
@@ -141,7 +157,7 @@ class Chosen:
             if intervention is not None:
                 taken = find_chosen(connection, self._queue, intervention)
             else:
-                taken = present(connection, self._queue, self._magazines, self._ids)
+                taken = _present(connection, self._queue, self._magazines, self._ids)
             return sum(len(rows) for _, rows in taken)
 
     def rows(self) -> pa.Table:
@@ -157,7 +173,7 @@ class Chosen:
         """
         with self._catalog.read() as connection:
             queue = queues.still_there(connection, self._queue)
-            taken = present(connection, queue, self._magazines, self._ids)
+            taken = _present(connection, queue, self._magazines, self._ids)
             plan = read_plans.build(connection, [queue], taken, self._storage.uri)
         with quarantining(self._catalog, self._storage):
             return read_table(plan)
@@ -260,7 +276,7 @@ class Chosen:
                 return self._ids
             with quarantining(self._catalog, self._storage):
                 uri = self._storage.uri
-                return find(connection, uri, queue, [Magazine.SIDELINE], self._ids, condition)
+                return _find(connection, uri, queue, [Magazine.SIDELINE], self._ids, condition)
 
 
 def choose(
@@ -282,7 +298,7 @@ def choose(
     with quarantining(catalog, storage), catalog.read() as connection:
         if given is not None:
             segment_lookup.check(connection, [queue], id_map.located(connection, [queue.id], given))
-        found = find(connection, storage.uri, queue, magazines, given, condition)
+        found = _find(connection, storage.uri, queue, magazines, given, condition)
     by = {"selector": selector, "ids": _shown(found) if given is not None else ids}
     return Chosen(catalog, storage, queue, found, magazines, by)
 
@@ -340,3 +356,61 @@ def number_of(chosen: Chosen) -> int:
 def horizon_of(chosen: Chosen, magazine: Magazine) -> Horizon | None:
     """Return the moment since when messages of a magazine must not have come back, if any."""
     return (chosen._horizons or {}).get(magazine)
+
+
+def _find(
+    connection: Connection,
+    storage_uri: str,
+    queue: QueueInfo,
+    magazines: Sequence[Magazine],
+    ids: IdSet | None,
+    condition: Condition | None,
+) -> IdSet:
+    """Return the ids of messages that are there: of *ids*, and that meet a condition."""
+    found = _present(connection, queue, magazines, ids)
+    if condition is None:
+        return IdSet.of(id_map.ids_of(connection, found))
+    rows = _matching(connection, storage_uri, queue, found, condition)
+    return IdSet.of(id_map.logical(connection, rows))
+
+
+def _present(
+    connection: Connection, queue: QueueInfo, magazines: Sequence[Magazine], ids: IdSet | None
+) -> list[Taken]:
+    """Return the rows of slices that hold messages, waiting or in flight; of *ids*, or all."""
+    there = (*in_magazines(magazines), *SOUND)
+    if ids is None:
+        found = fetch(connection, *in_queue(queue.id), *there)
+        return [(piece, piece.rows) for piece in found]
+    located = id_map.located(connection, [queue.id], ids)
+    here = of_few_segments(queue.id, located.segments)
+    return having(fetch(connection, *here, *there), located)
+
+
+def _matching(
+    connection: Connection,
+    storage_uri: str,
+    queue: QueueInfo,
+    taken: Sequence[Taken],
+    condition: Condition,
+) -> Numbers:
+    """Return the rows that meet a condition, as ids. Statistics decide about some slices."""
+    # Not at the top: it imports what evaluates columns.
+    from queue_core.selection.fifo_scan import decided_by_stats
+
+    scan = SliceScan(connection, [queue], storage_uri, dialect.read_clock(connection))
+    decided = [(each, decided_by_stats(scan, each[0], [condition])) for each in taken]
+    sure = [each for each, result in decided if result]
+    parts = [id_map.rows_of(sure)]
+    for step in _steps([each for each, result in decided if result is None]):
+        rows = scan.table(step, condition.columns)
+        parts.append(rows.filter(condition.mask(rows)).column(ID).to_numpy())
+    return np.concatenate(parts)
+
+
+def _steps(taken: Sequence[Taken]) -> Iterator[list[Taken]]:
+    """Cut slices, in the order of `fetch`, into steps of one magazine."""
+    # A scan reads one magazine: places say nothing about the order of two.
+    for _, of_one in groupby(taken, key=lambda each: each[0].magazine):
+        here = list(of_one)
+        yield from packed(here, [(len(rows),) for _, rows in here], [_STEP_ROWS])
