@@ -503,7 +503,7 @@ class Queue(Copying, Looking, Settling):
         shovelful = replace(
             Shovelful.of(self.info, self._store.storage.uri, selector),
             limit=limit,
-            rate=None if rate is None else check_rate("rate", rate),
+            rate=check_rate("rate", rate),
             force=force,
             # Each verb touches as many shards: one round is enough for a slice of each.
             round_slices=max(whole_slices(), self.info.shards),

@@ -630,9 +630,9 @@ def check_shards(shards: int) -> int:
     return shards
 
 
-def check_rate(name: str, rate: float) -> float:
-    """Return *rate* if it is a number of messages a second above 0; raises `BadOption`."""
-    _check(_RATE.check(rate), name, rate, f"{_RATE.text}, or none")
+def check_rate(name: str, rate: float | None) -> float | None:
+    """Return *rate* if it is None or a number of messages a second; raises `BadOption`."""
+    _check(rate is None or _RATE.check(rate), name, rate, f"{_RATE.text}, or none")
     return rate
 
 

@@ -103,8 +103,7 @@ def wished(catalog: Catalog, queue: QueueInfo, to: str | None, wish: Wish) -> Re
             segment_lookup.check(connection, [queue], located)
         target = None if to is None or to == queue.name else queues.find(connection, to)
     check_count("limit", wish.limit)
-    if wish.rate is not None:
-        wish = replace(wish, rate=check_rate("rate", wish.rate))
+    check_rate("rate", wish.rate)
     redriving = Redriving(queue, target, wish)
     redriving.check()
     return redriving
