@@ -8,8 +8,6 @@ back, and slices do not name rows that are left out.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import reduce
-from operator import or_
 from typing import Protocol
 
 import numpy as np
@@ -109,24 +107,17 @@ class IncomingSegments:
         self._queue = queue
         self._storage = storage
         self._staged = staged
-        #: The rows of each segment: those of lost messages may have been left out before.
-        self._rows = [_named(segment) for segment in staged]
         self._schemas = schemas
+        of_rows = [_shards(segment) for segment in staged]
+        #: The rows of each segment: those of lost messages may have been left out before.
+        self._rows = [Rows.of_numbers(np.flatnonzero(shards >= 0)) for shards in of_rows]
+        #: The shards of the runs.
+        self.shards: Numbers = np.concatenate(
+            [np.empty(0, np.int64), *(shards[shards >= 0] for shards in of_rows)]
+        )
 
     def __len__(self) -> int:
-        return sum(map(len, self._rows))
-
-    @property
-    def shards(self) -> Numbers:
-        """The shards of the runs."""
-        shards = [np.empty(0, np.int64)]
-        for segment, named in zip(self._staged, self._rows, strict=True):
-            of_row = np.zeros(segment.rows, np.int64)
-            for run in segment.runs:
-                rows = slice(run.start, run.stop) if run.rows is None else run.rows.numbers()
-                of_row[rows] = run.shard or 0
-            shards.append(of_row[named.numbers()])
-        return np.concatenate(shards)
+        return len(self.shards)
 
     @property
     def brought(self) -> Sequence[Staged]:
@@ -163,11 +154,13 @@ class IncomingSegments:
         return narrowed
 
 
-def _named(staged: Staged) -> Rows:
-    """Return the rows of a segment that its runs name."""
-    if staged.messages == staged.rows:
-        return Rows(0, staged.rows)
-    return reduce(or_, (run.rows or Rows(run.start, run.stop) for run in staged.runs))
+def _shards(staged: Staged) -> Numbers:
+    """Return the shard of each row of a segment; -1 if no run names the row."""
+    shards = np.full(staged.rows, -1, np.int64)
+    for run in staged.runs:
+        rows = slice(run.start, run.stop) if run.rows is None else run.rows.numbers()
+        shards[rows] = run.shard or 0
+    return shards
 
 
 def _scan_task(queue: QueueInfo, number: int, staged: Staged, rows: Rows) -> ScanTask:
