@@ -69,10 +69,9 @@ def load(
             return loads(info, table, stage)
         staged, order = stage(table)
 
-        def again() -> list[Staged]:
-            nonlocal staged, order
-            staged, order = stage(table)
-            return staged
+        def again() -> None:
+            nonlocal order
+            staged[:], order = stage(table)
 
         try:
             first_ids = publish(catalog, storage, info, staged, OnFull(timeout=left), again=again)

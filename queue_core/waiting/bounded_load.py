@@ -20,9 +20,6 @@ from queue_core.verbs.load import load
 
 Result = TypeVar("Result")
 
-#: Stages the messages of a load again.
-Again = Callable[[], Sequence[Staged]]
-
 
 class Loading(NamedTuple):
     """What a transaction loads into one queue; *waiter* is as in `check_capacity`."""
@@ -75,12 +72,17 @@ def load_all(
 
 
 def commit_load(
-    catalog: Catalog, work: Callable[[Connection], Result], timeout: float | None = None
+    catalog: Catalog,
+    work: Callable[[Connection], Result],
+    timeout: float | None = None,
+    again: Callable[[], object] | None = None,
 ) -> Result:
     """
     Run the *work* of a load in one transaction, between the crash points of a load.
 
-    *timeout* also limits its waits for locks. Those of other loads take milliseconds.
+    *timeout* also limits its waits for locks. Those of other loads take milliseconds. *again* is
+    called before a second try if files are gone: a load may wait in line for longer than vacuum
+    leaves them alone.
     """
 
     def transaction(connection: Connection) -> Result:
@@ -88,23 +90,12 @@ def commit_load(
         faults.point("load.before_commit")
         return result
 
-    result = catalog.write(transaction, grows=True, seconds=lock_seconds(timeout))
-    faults.point("load.committed")
-    return result
-
-
-def commit_present(
-    commit: Callable[[], Result], files: list[Staged], again: Again | None
-) -> Result:
-    """
-    Commit a load of *files*; if they are gone, commit once more with those that *again* stages.
-
-    A load may wait in line for longer than vacuum leaves its files alone.
-    """
     try:
-        return commit()
+        result = catalog.write(transaction, grows=True, seconds=lock_seconds(timeout))
     except PublicationRefused:
         if again is None:
             raise
-    files[:] = again()
-    return commit()
+        again()
+        return commit_load(catalog, work, timeout)
+    faults.point("load.committed")
+    return result

@@ -15,7 +15,7 @@ from queue_core.segments.storage import Storage
 from queue_core.values.model import Batch, QueueInfo, Staged
 from queue_core.verbs.capacity.bounds import OnFull
 from queue_core.waiting.admission import Admission
-from queue_core.waiting.bounded_load import Again, commit_load, commit_present, load_bounded
+from queue_core.waiting.bounded_load import commit_load, load_bounded
 from queue_core.waiting.rendezvous import meet, meet_once
 
 _AS_SET = OnFull()
@@ -28,18 +28,17 @@ def publish(
     staged: Sequence[Staged],
     when_full: OnFull = _AS_SET,
     first: Callable[[Connection], object] | None = None,
-    again: Again | None = None,
+    again: Callable[[], object] | None = None,
 ) -> list[int]:
     """
     Load staged segments, each run of which has a shard.
 
     A bounded queue admits them as *when_full* says. *first* does something else in the same
-    transaction, before the load, which then waits for locks as usual. *again* stages the messages
-    once more if a file was cleaned up while the load waited. Returns the id of the first message of
-    each segment. Raises `QueueDeactivated`, `QueueFull`, and without *again* `PublicationRefused`
-    for such a file; then nothing is loaded.
+    transaction, before the load, which then waits for locks as usual. *again* puts others
+    into the list *staged* if a file was cleaned up while the load waited. Returns the id of the
+    first message of each segment. Raises `QueueDeactivated`, `QueueFull`, and without *again*
+    `PublicationRefused` for such a file; then nothing is loaded.
     """
-    files = list(staged)
 
     def attempt(waiter: int | None) -> list[int]:
         def work(connection: Connection) -> list[int]:
@@ -48,15 +47,15 @@ def publish(
                     # This lock comes before those of any message.
                     named_locks.lock_room(connection, queue.id)
                 first(connection)
-            return load_bounded(connection, storage, queue, files, waiter, when_full.overflow)
+            return load_bounded(connection, storage, queue, staged, waiter, when_full.overflow)
 
         timeout = when_full.timeout if first is None else None
-        return commit_present(lambda: commit_load(catalog, work, timeout), files, again)
+        return commit_load(catalog, work, timeout, again)
 
     if queue.settings.is_rendezvous:
         assert first is None, "the messages would not be there before the commit"
-        return meet(catalog, storage, queue, files, when_full.timeout, again)
-    with removed_if_refused(storage, files):
+        return meet(catalog, storage, queue, staged, when_full.timeout, again)
+    with removed_if_refused(storage, staged):
         return Admission(catalog, storage.uri, queue, staged, when_full).run(attempt)
 
 

@@ -41,7 +41,7 @@ from queue_core.values.model import Batch, Magazine, QueueInfo, Staged
 from queue_core.values.plan import Taken, having
 from queue_core.verbs.capacity.bounds import CapacityExceeded, amount_of, full_message
 from queue_core.verbs.capacity.wait_line import WaitLine
-from queue_core.waiting.bounded_load import Again, commit_load, commit_present, load_bounded
+from queue_core.waiting.bounded_load import commit_load, load_bounded
 
 Result = TypeVar("Result")
 
@@ -50,19 +50,18 @@ def meet(
     catalog: Catalog,
     storage: Storage,
     queue: QueueInfo,
-    staged: list[Staged],
+    staged: Sequence[Staged],
     timeout: float | None,
-    again: Again | None = None,
+    again: Callable[[], object] | None,
 ) -> list[int]:
     """
     Load staged segments, and wait until all of their messages are fired.
 
-    *again* is as in `publish`; *staged* are then the new segments. Returns the id of the first
-    message of each segment. Raises `QueueFull` if some messages were not fired within *timeout*
-    seconds, and `QueueDeactivated` if the queue was deactivated before; those are withdrawn, and
-    the others stay fired. With 0 seconds nothing is loaded. Raises `NoSuchQueue` if the queue was
-    dropped. Withdraws them also after any other error; if it cannot, the `CatalogUnavailable` that
-    it raises has an unknown outcome.
+    *again* is as in `publish`. Returns the id of the first message of each segment. Raises
+    `QueueFull` if some messages were not fired within *timeout* seconds, and `QueueDeactivated` if
+    the queue was deactivated before; those are withdrawn, and the others stay fired. With 0 seconds
+    nothing is loaded. Raises `NoSuchQueue` if the queue was dropped. Withdraws them also after any
+    other error; if it cannot, the `CatalogUnavailable` that it raises has an unknown outcome.
     """
 
     def is_met(connection: Connection) -> tuple[Hashable, bool]:
@@ -78,16 +77,15 @@ def meet(
     def work(connection: Connection) -> list[int]:
         return load_bounded(connection, storage, queue, staged, line.waiter)
 
-    def offer() -> list[int]:
-        return commit_present(lambda: commit_load(catalog, work, timeout), staged, again)
-
     fired = 0
     first_ids: list[int] | None = None
     with WaitLine(catalog, queue, waiters.LOAD, timeout) as line:
         faults.point("load.waiting")
         if timeout != 0:
             with removed_if_refused(storage, staged):
-                first_ids = _in_turn(line, queue, offer)
+                first_ids = _in_turn(
+                    line, queue, lambda: commit_load(catalog, work, timeout, again)
+                )
         if first_ids is not None:
             faults.point("load.offered")
             offered = IdSet.of(ids_from(first_ids, staged))
