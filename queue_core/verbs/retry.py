@@ -56,18 +56,16 @@ def retry(
             return rounds.done, False
         task_log.prepare()
         ids, shards = [slice_id for slice_id, _ in found], sorted({shard for _, shard in found})
-        expired = IdSet()
-        if selection is not None:
-            # Rows have their own expiry: those of the due slices are read before the transaction.
-            request = FireRequest(
-                queue_ids=(queue.id,),
-                magazine=Magazine.SIDELINE,
-                shards=tuple(shards),
-                rules=these(ids),
-                selection=selection,
-            )
-            candidates = find_candidates(catalog, request)
-            expired = candidates.ids if candidates is not None else expired
+        request = FireRequest(
+            queue_ids=(queue.id,),
+            magazine=Magazine.SIDELINE,
+            shards=tuple(shards),
+            rules=these(ids),
+            selection=selection,
+        )
+        # Rows may have their own expiry: those of the due slices are read before the transaction.
+        candidates = find_candidates(catalog, request)
+        expired = IdSet() if candidates is None else candidates.ids
         work = partial(
             _move_due, queue=queue, ids=ids, shards=shards, expired=expired, most=rounds.left
         )
