@@ -13,7 +13,6 @@ it does not come back, unseen messages are put back (`recover`) and others are s
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from weakref import WeakKeyDictionary
@@ -230,7 +229,7 @@ class _Firing:
             return Fired()
         limited, allotment, refused = bool(request.terms.limits), None, None
         waits = limited or lock != "skip"
-        with dialect.of(connection).waiting(connection, seconds) if waits else nullcontext():
+        with dialect.of(connection).waiting(connection, seconds if waits else None):
             if limited:
                 allotment = Allotment(connection, request)
                 within, refused = allotment.narrowed

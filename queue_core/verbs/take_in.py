@@ -88,7 +88,8 @@ def take_in(
 def _take_in(
     connection: Connection, queue_ids: Collection[int], before: int | None, seconds: float | None
 ) -> int:
-    backlog = _lock(connection, queue_ids, seconds)
+    with dialect.of(connection).waiting(connection, seconds):
+        backlog = shard_locks.lock(connection, queue_ids)
     behind = _behind(connection, backlog, before)
     most = max(ROUND_SLICES // max(len(behind), 1), 1)
     changes, taken = Changes([]), 0
@@ -98,16 +99,6 @@ def _take_in(
             taken += len(piece.rows)
     changes.apply(connection)
     return taken
-
-
-def _lock(
-    connection: Connection, queue_ids: Collection[int], seconds: float | None
-) -> dict[ShardKey, shard_locks.Backlog]:
-    """Wait for the locks of all shards, for *seconds* at most if they are given."""
-    if seconds is None:
-        return shard_locks.lock(connection, queue_ids)
-    with dialect.of(connection).waiting(connection, seconds):
-        return shard_locks.lock(connection, queue_ids)
 
 
 def _behind(
@@ -183,7 +174,8 @@ def _is_enough(connection: Connection, request: FireRequest) -> bool:
 
 
 def _enter(connection: Connection, decided: _Decided, seconds: float | None) -> int:
-    backlog = _lock(connection, [decided.queue.id], seconds)
+    with dialect.of(connection).waiting(connection, seconds):
+        backlog = shard_locks.lock(connection, [decided.queue.id])
     queues.hold_settings(connection, decided.queue)
     changes, taken = Changes([]), 0
     # A queue that was dropped since has no shards.

@@ -169,9 +169,11 @@ class Dialect(ABC):
     def sees_commits(self, connection: Connection) -> bool:
         """Return whether a statement that has taken a lock sees all that was committed before."""
 
-    def waiting(self, connection: Connection, seconds: float) -> AbstractContextManager[object]:
+    def waiting(
+        self, connection: Connection, seconds: float | None
+    ) -> AbstractContextManager[object]:
         """
-        Wait for each lock within the block for *seconds* at most; raises `StillLocked`.
+        Wait for each lock within the block for *seconds* at most, if any; raises `StillLocked`.
 
         The transaction can only be rolled back then, up to a savepoint or as a whole. Where one
         transaction writes at a time, it has the only lock, and this changes nothing.

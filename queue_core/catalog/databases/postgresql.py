@@ -387,8 +387,11 @@ class Postgresql(Dialect):
         return level in ("read committed", "read uncommitted")
 
     @contextmanager
-    def waiting(self, connection: Connection, seconds: float) -> Iterator[None]:
+    def waiting(self, connection: Connection, seconds: float | None) -> Iterator[None]:
         """Wait for each lock within the block for *seconds* at most; raises `StillLocked`."""
+        if seconds is None:
+            yield
+            return
         limit = {"limit": f"{seconds * 1000:.0f}ms"}
         usual = connection.scalar(_LIMIT_LOCKS_FROM, limit)
         try:
