@@ -25,11 +25,11 @@ from queue_core.segments.storage import Storage
 from queue_core.support.interruption import shielded
 from queue_core.upkeep.tasks.registry import TASKS
 from queue_core.values.address import Address
-from queue_core.values.durations import Duration, check_timeout
+from queue_core.values.durations import Duration, check_timeout, is_whole
 from queue_core.values.model import Consumer, Magazine
 from queue_core.values.names import check_consumer, check_magazine, listed, nearest
 from queue_core.values.options import CLIENT_ID
-from queue_core.values.settings import DEFAULT_SHARDS, is_whole
+from queue_core.values.settings import DEFAULT_SHARDS
 from queue_core.values.views import VIEWS
 from queue_core.watching import views
 

@@ -11,8 +11,7 @@ from typing import Any
 
 from queue_core.errors import BadOption
 from queue_core.support.import_paths import imported, is_path, path_of
-from queue_core.values.durations import FORM, Duration, in_seconds
-from queue_core.values.settings import is_whole
+from queue_core.values.durations import FORM, Duration, in_seconds, is_number, is_whole
 
 #: The longest name of a breaker.
 LONGEST_NAME = 200
@@ -178,5 +177,4 @@ _DEFAULTS = {
 
 
 def _fits(value: Any, most: float) -> bool:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return is_number and 0 < value <= most
+    return is_number(value) and 0 < value <= most

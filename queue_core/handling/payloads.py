@@ -23,6 +23,7 @@ from queue_core.errors import BadOption
 from queue_core.handling.objects.codecs import Misfit, one_of
 from queue_core.handling.objects.message_class import MessageClass
 from queue_core.handling.objects.python_rows import Unreadable, rows_of
+from queue_core.values.durations import is_number
 from queue_core.values.failure_kinds import reason_of
 
 #: The arguments of one call of the handler; it is not called with an `Unreadable`.
@@ -241,8 +242,7 @@ def _from_text(kind: type) -> Reader:
     make = _made(kind, _FROM_TEXT[kind])
 
     def made(value: Any) -> Any:
-        number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not (isinstance(value, str) or (kind is Decimal and number)):
+        if not (isinstance(value, str) or (kind is Decimal and is_number(value))):
             raise Misfit(f"a text is needed for a {kind.__name__}, not {_name(value)}")
         return make(value)
 

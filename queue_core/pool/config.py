@@ -14,8 +14,8 @@ from queue_core.pool.pressure import Pressure
 from queue_core.queue import Queue
 from queue_core.selection.demand import Demand
 from queue_core.upkeep.tasks.registry import TASKS, check_tasks
+from queue_core.values.durations import is_whole
 from queue_core.values.model import BY_SHARD, GLOBAL, Magazine
-from queue_core.values.settings import is_whole
 
 #: Messages that a worker fires, handles and settles at once by default.
 BATCH = 100

@@ -30,9 +30,9 @@ from queue_core.selection.demand import Demand
 from queue_core.selection.selection import AnySelector
 from queue_core.store import Store
 from queue_core.support.interruption import shielded
+from queue_core.values.durations import is_whole
 from queue_core.values.model import BY_SHARD, Consumer, magazine_of
 from queue_core.values.names import check_consumer, of_process
-from queue_core.values.settings import is_whole
 from queue_core.verbs.lose import start_again
 from queue_core.verbs.reset import put_back
 from queue_core.waiting.firing import Firing

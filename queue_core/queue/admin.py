@@ -16,10 +16,10 @@ from queue_core.queue.opened import OpenedQueue
 from queue_core.support.interruption import shielded
 from queue_core.upkeep.tasks.compaction import compact
 from queue_core.upkeep.tasks.expire import retire
-from queue_core.values.durations import Duration, check_seconds
+from queue_core.values.durations import Duration, check_seconds, is_whole
 from queue_core.values.model import Extent
 from queue_core.values.schema import TIMESTAMP
-from queue_core.values.settings import QueueSettings, is_whole
+from queue_core.values.settings import QueueSettings
 from queue_core.verbs.deactivate import deactivate
 from queue_core.verbs.detach import attach, detach, stop_late
 from queue_core.verbs.drop import drop

@@ -26,12 +26,12 @@ from queue_core.selection.demand import Demand
 from queue_core.selection.request import Count, most_messages
 from queue_core.selection.rounds import whole_slices
 from queue_core.support.interruption import shielded
-from queue_core.values.durations import Duration, check_seconds, check_timeout
+from queue_core.values.durations import Duration, check_seconds, check_timeout, is_whole
 from queue_core.values.model import BY_SHARD, Consumer, Holder, Magazine, QueueInfo
 from queue_core.values.outcomes import Settlement
 from queue_core.values.retry import Retry
 from queue_core.values.schema import Loadable
-from queue_core.values.settings import check_count, check_rate, is_whole
+from queue_core.values.settings import check_count, check_rate
 from queue_core.verbs.abandon import abandon
 from queue_core.verbs.abandon import count as count_overdelivered
 from queue_core.verbs.reset import reset

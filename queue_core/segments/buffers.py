@@ -23,8 +23,8 @@ import pyarrow as pa
 
 from queue_core.errors import BadOption, QueueFull, SchemaMismatch
 from queue_core.support.interruption import shielded
+from queue_core.values.durations import is_whole
 from queue_core.values.names import nearest
-from queue_core.values.settings import is_whole
 
 #: Buffers of a pool by default.
 DEFAULT_BUFFERS = 4

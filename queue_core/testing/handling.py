@@ -32,12 +32,11 @@ from queue_core.pool.transactions import Transactions
 from queue_core.queue import Queue
 from queue_core.selection.demand import Demand
 from queue_core.testing.handled import Handled
-from queue_core.values.durations import Duration
+from queue_core.values.durations import Duration, is_whole
 from queue_core.values.ipc import unpack
 from queue_core.values.model import Magazine, Ticket
 from queue_core.values.outcomes import Settlement
 from queue_core.values.retry import Retry
-from queue_core.values.settings import is_whole
 
 if TYPE_CHECKING:
     from queue_core.selection.selection import AnySelector

@@ -6,22 +6,20 @@ from dataclasses import dataclass
 from math import inf
 
 from queue_core.errors import BadOption
-from queue_core.values.durations import FORM, Duration, in_seconds
+from queue_core.values.durations import FORM, Duration, in_seconds, is_number
 
 #: The most seconds of any wait: a hundred years. A later time would not fit into a timestamp.
 LONGEST_SECONDS = 3_155_760_000.0
 
 
 def _check_number(name: str, value: object, low: float, high: float) -> None:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not is_number or not low <= value < inf or value > high:  # type: ignore[operator]
+    if not is_number(value) or not low <= value < inf or value > high:
         raise BadOption(f"{name}={value!r}: use a number from {low:g} to {high:g}")
 
 
 def check_wait(name: str, value: object) -> None:
     """Raise `BadOption` unless a value is a number of seconds that a message may wait."""
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not is_number or not 0 <= value <= LONGEST_SECONDS:  # type: ignore[operator]
+    if not is_number(value) or not 0 <= value <= LONGEST_SECONDS:
         raise BadOption(f"{name}={value!r}: use {FORM}, from 0 to a hundred years")
 
 

@@ -1,13 +1,13 @@
 """Durations: seconds as a number, a text such as ``"15m"``, or a ``timedelta``.
 
-Each argument, setting and option that takes seconds reads them here.
+Each argument, setting and option that takes seconds reads them here. Also says what a number is.
 """
 
 from __future__ import annotations
 
 from datetime import timedelta
 from math import inf
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeGuard
 
 from queue_core.errors import BadOption
 
@@ -55,9 +55,19 @@ def in_seconds(given: Any) -> Any:
         return given
 
 
+def is_whole(value: object) -> bool:
+    """Return whether a value is a whole number, which True and False are not."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def is_number(value: object) -> TypeGuard[float]:
+    """Return whether a value is a number, which True and False are not."""
+    return is_whole(value) or isinstance(value, float)
+
+
 def is_seconds(value: object) -> bool:
     """Whether a value is a number of seconds, 0 or more."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < inf
+    return is_number(value) and 0 <= value < inf
 
 
 def check_seconds(name: str, given: Duration) -> float:

@@ -14,7 +14,7 @@ from math import inf
 from typing import Any
 
 from queue_core.errors import BadOption
-from queue_core.values.durations import FORM, Duration, in_seconds
+from queue_core.values.durations import FORM, Duration, in_seconds, is_number, is_whole
 
 #: More messages than any limit allows.
 MANY = 1 << 62
@@ -61,7 +61,7 @@ class Limit:
             )
         if self.in_flight is None and self.per_second is None:
             raise BadOption("limit: give in_flight, per_second, or both")
-        if self.in_flight is not None and not (_is_whole(self.in_flight) and self.in_flight >= 1):
+        if self.in_flight is not None and not (is_whole(self.in_flight) and self.in_flight >= 1):
             raise BadOption(f"limit: in_flight={self.in_flight!r}: use a whole number, 1 or more")
         if self.per_second is not None and not (
             _within(self.per_second, _FASTEST) and self.per_second >= _SLOWEST
@@ -200,10 +200,5 @@ def _is_name(value: object) -> bool:
     return isinstance(value, str) and 0 < len(value) <= _LONGEST_NAME and value.isprintable()
 
 
-def _is_whole(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
 def _within(value: object, most: float) -> bool:
-    is_number = _is_whole(value) or isinstance(value, float)
-    return is_number and 0 < value <= most < inf  # type: ignore[operator]
+    return is_number(value) and 0 < value <= most < inf

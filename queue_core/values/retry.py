@@ -15,6 +15,7 @@ from typing import Any
 
 from queue_core.errors import BadOption
 from queue_core.values.backoff import LONGEST_SECONDS, Backoff, constant, exponential
+from queue_core.values.durations import is_whole
 from queue_core.values.names import is_kind
 
 #: The waits of a policy that names none.
@@ -75,8 +76,7 @@ class Retry:
         on: str | type[Exception] | Sequence[str | type[Exception]] | None = None,
         not_on: str | type[Exception] | Sequence[str | type[Exception]] = (),
     ) -> None:
-        whole = isinstance(attempts, int) and not isinstance(attempts, bool)
-        if attempts is not None and not (whole and 1 <= attempts <= 2**31 - 1):
+        if attempts is not None and not (is_whole(attempts) and 1 <= attempts <= 2**31 - 1):
             raise BadOption(f"attempts={attempts!r}: use a whole number, 1 or more, or None")
         if not isinstance(backoff, Backoff):
             raise BadOption(f"backoff={backoff!r}: use exponential(…) or constant(…)")

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from queue_core.errors import BadOption
-from queue_core.values.durations import parse_seconds
+from queue_core.values.durations import is_whole, parse_seconds
 from queue_core.values.options import words
-from queue_core.values.settings import MAX_CONCURRENCY, descriptions, is_whole
+from queue_core.values.settings import MAX_CONCURRENCY, descriptions
 
 _NONE = ("none", "null")
 #: Parses the values of each kind of setting; raises `ValueError`.

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from queue_core.errors import BadOption
 from queue_core.values import log_limits
-from queue_core.values.durations import FORM, in_seconds
+from queue_core.values.durations import FORM, in_seconds, is_number, is_whole
 from queue_core.values.limits import Limit, as_limits, text_of
 from queue_core.values.names import nearest
 from queue_core.values.retry import DEFAULT_RETRY, Retry, as_retry, check_kinds_only
@@ -50,15 +50,6 @@ class Allowed(NamedTuple):
     kind: str = "number"
 
 
-def is_whole(value: object) -> bool:
-    """Return whether a value is a whole number, which True and False are not."""
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _is_number(value: object) -> bool:
-    return is_whole(value) or isinstance(value, float)
-
-
 def _whole(low: int, high: int) -> Allowed:
     return Allowed(
         f"a whole number from {low} to {high}",
@@ -80,7 +71,7 @@ def _or_none(allowed: Allowed) -> Allowed:
 
 _SECONDS = Allowed(
     f"{FORM}, more than 0",
-    lambda value: _is_number(value) and 0 < value < inf,
+    lambda value: is_number(value) and 0 < value < inf,
     "seconds",
 )
 _COUNT = _at_least(1)
@@ -113,7 +104,7 @@ _LIMITS = Allowed(
 )
 _WEIGHT = Allowed(
     "a number from 0.001 to 1000",
-    lambda value: _is_number(value) and RANGE[0] <= value <= RANGE[1],
+    lambda value: is_number(value) and RANGE[0] <= value <= RANGE[1],
 )
 _WEIGHTS = Allowed(
     'a mapping of values to weights from 0.001 to 1000, such as {"acme": 3}, or none',

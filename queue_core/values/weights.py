@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import TypeAlias
 
 from queue_core.errors import BadOption
+from queue_core.values.durations import is_number
 
 #: Values of the column as texts, in order, with their weights.
 Weights: TypeAlias = tuple[tuple[str, float], ...]
@@ -34,8 +35,7 @@ def as_weights(given: object) -> Weights:
         if not isinstance(pair, list | tuple) or len(pair) != 2:
             raise BadOption(f"fair_weights={given!r}: {_FORM}")
         value, weight = pair
-        is_number = isinstance(weight, int | float) and not isinstance(weight, bool)
-        if not is_number or not RANGE[0] <= weight <= RANGE[1]:
+        if not is_number(weight) or not RANGE[0] <= weight <= RANGE[1]:
             raise BadOption(
                 f"fair_weights: the weight of {value!r} is {weight!r}; use a number from "
                 f"{RANGE[0]:g} to {RANGE[1]:g}"
