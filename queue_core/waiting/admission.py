@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from sqlalchemy import Connection
@@ -31,6 +32,7 @@ Result = TypeVar("Result")
 EXPIRE_SECONDS = 5.0
 
 
+@dataclass(slots=True)
 class Admission:
     """
     The attempts of one load, until one of them succeeds.
@@ -38,20 +40,13 @@ class Admission:
     `run` waits before each attempt but the first, as *when_full* and the queue's settings say.
     """
 
-    def __init__(
-        self,
-        catalog: Catalog,
-        storage_uri: str,
-        queue: QueueInfo,
-        staged: Sequence[Staged],
-        when_full: OnFull,
-    ) -> None:
-        self._catalog = catalog
-        self._storage_uri = storage_uri
-        self._queue = queue
-        self._load = amount_of(staged)
-        self._when_full = when_full
-        self._expired_at = 0.0
+    catalog: Catalog
+    storage_uri: str
+    queue: QueueInfo
+    staged: Sequence[Staged]
+    when_full: OnFull
+    #: When it has tried last to expire messages.
+    expired_at: float = field(default=0.0, init=False)
 
     def run(self, load: Callable[[int | None], Result]) -> Result:
         """
@@ -71,8 +66,8 @@ class Admission:
             except CapacityExceeded as error:
                 refused = self._of_here(error)
         if refused.can_wait and self._blocks():
-            timeout = self._when_full.timeout
-            with WaitLine(self._catalog, self._queue, waiters.LOAD, timeout) as line:
+            timeout = self.when_full.timeout
+            with WaitLine(self.catalog, self.queue, waiters.LOAD, timeout) as line:
                 faults.point("load.waiting")
                 while refused.can_wait and line.wait(self._may_fit):
                     if self._is_expiry_due():
@@ -90,49 +85,49 @@ class Admission:
 
     def _of_here(self, error: CapacityExceeded) -> CapacityExceeded:
         """Return an error of this queue, and raise that of another one."""
-        if error.queue_id != self._queue.id:
+        if error.queue_id != self.queue.id:
             raise error
         return error
 
     def _of_damaged(self) -> str:
         """Return how to get room from messages that no consumer can take; nothing without any."""
         try:
-            with self._catalog.read() as connection:
-                count = damaged(connection, self._queue.id).messages
+            with self.catalog.read() as connection:
+                count = damaged(connection, self.queue.id).messages
         except IgnisError:
             # Such as the database role of a producer, which cannot see it.
             return ""
         its = f"{count} of its messages cannot be read; restore their files, and run: ignis repair"
-        return f"; {its} {self._queue.name}" if count else ""
+        return f"; {its} {self.queue.name}" if count else ""
 
     def _blocks(self) -> bool:
-        overflow = self._when_full.overflow or self._queue.settings.overflow
-        return overflow == "block" and self._when_full.timeout != 0
+        overflow = self.when_full.overflow or self.queue.settings.overflow
+        return overflow == "block" and self.when_full.timeout != 0
 
     def _expire(self) -> int:
         try:
-            if self._catalog.write(clock.look) is not None:
+            if self.catalog.write(clock.look) is not None:
                 # The clock may have jumped, so that young messages seem old.
                 return 0
             # Not at the top: a load waits for imports, and few queues are bounded.
             from queue_core.verbs.expire import expire
 
-            return expire(self._catalog, self._storage_uri, self._queue)
+            return expire(self.catalog, self.storage_uri, self.queue)
         except CatalogForbidden:
             # The database role of a producer may neither look at the clock nor expire messages.
             return 0
         finally:
-            self._expired_at = time.monotonic()
+            self.expired_at = time.monotonic()
 
     def _is_expiry_due(self) -> bool:
-        return time.monotonic() > self._expired_at + EXPIRE_SECONDS
+        return time.monotonic() > self.expired_at + EXPIRE_SECONDS
 
     def _may_fit(self, connection: Connection) -> tuple[Hashable, bool]:
         """Return what the queue holds, and whether an attempt is worthwhile now."""
-        now = queues.as_it_is(connection, self._queue)
-        if now.stored_settings != self._queue.stored_settings:
+        now = queues.as_it_is(connection, self.queue)
+        if now.stored_settings != self.queue.stored_settings:
             # The attempt notices that the settings changed.
             return None, True
-        usage = read_usage(connection, self._queue)
-        is_decided = fits(usage, self._load) or not can_ever_fit(usage, self._load)
+        usage, load = read_usage(connection, self.queue), amount_of(self.staged)
+        is_decided = fits(usage, load) or not can_ever_fit(usage, load)
         return usage.held, is_decided or self._is_expiry_due()

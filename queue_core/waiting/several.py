@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import NamedTuple
 
@@ -44,26 +45,20 @@ class Routed(NamedTuple):
         return self.staged if self.smart is None else self.smart.incoming.brought
 
 
+@dataclass(slots=True)
 class LoadIntoSeveral:
     """One load into several queues, until it is done."""
 
-    def __init__(
-        self,
-        catalog: Catalog,
-        storage: Storage,
-        loads: Sequence[Routed],
-        when_full: OnFull,
-        batch: Batch | None = None,
-        *,
-        by_queue: bool = False,
-    ) -> None:
-        self._catalog = catalog
-        self._storage = storage
-        self._loads = sorted(loads, key=lambda each: each.queue.id)
-        self._when_full = when_full
-        self._batch = batch
-        #: Whether each queue knows the batch by itself, and may get it although others have it.
-        self._by_queue = by_queue
+    catalog: Catalog
+    storage: Storage
+    loads: Sequence[Routed]
+    when_full: OnFull
+    batch: Batch | None = None
+    #: Whether each queue knows the batch by itself, and may get it although others have it.
+    by_queue: bool = field(default=False, kw_only=True)
+
+    def __post_init__(self) -> None:
+        self.loads = sorted(self.loads, key=lambda each: each.queue.id)
 
     def run(self) -> dict[str, list[int]] | None:
         """
@@ -71,11 +66,10 @@ class LoadIntoSeveral:
 
         Returns None if the batch was loaded before. Raises as `publish` and `publish_once` do.
         """
-        for each in self._loads:
+        for each in self.loads:
             check_keeps(each.queue, "a load into several queues cannot do", "load into it alone")
-        end = (
-            None if self._when_full.timeout is None else time.monotonic() + self._when_full.timeout
-        )
+        timeout = self.when_full.timeout
+        end = None if timeout is None else time.monotonic() + timeout
         try:
             full: int | None = None
             while True:
@@ -84,8 +78,8 @@ class LoadIntoSeveral:
                 except CapacityExceeded as error:
                     full = error.queue_id
         except IgnisError as error:
-            for each in self._loads:
-                remove_refused(self._storage, each.files, error)
+            for each in self.loads:
+                remove_refused(self.storage, each.files, error)
                 if each.smart is not None:
                     each.smart.refuse(error)
             raise
@@ -95,9 +89,9 @@ class LoadIntoSeveral:
         left = None if end is None else max(end - time.monotonic(), 0.0)
         if full is None:
             return self._commit(None, None, left)
-        one = next(each for each in self._loads if each.queue.id == full)
-        on_full = OnFull(overflow=self._when_full.overflow, timeout=left)
-        admission = Admission(self._catalog, self._storage.uri, one.queue, one.staged, on_full)
+        one = next(each for each in self.loads if each.queue.id == full)
+        on_full = OnFull(overflow=self.when_full.overflow, timeout=left)
+        admission = Admission(self.catalog, self.storage.uri, one.queue, one.staged, on_full)
         return admission.run(lambda waiter: self._commit(full, waiter, left))
 
     def _commit(
@@ -105,7 +99,7 @@ class LoadIntoSeveral:
     ) -> dict[str, list[int]] | None:
         def work(connection: Connection) -> dict[str, list[int]] | None:
             loads = self._new_ones(connection)
-            others = [each for each in self._loads if each not in loads]
+            others = [each for each in self.loads if each not in loads]
             unused = chain.from_iterable(each.files for each in others)
             segments.discard_unpublished(connection, unused)
             if waiter is not None and full not in [each.queue.id for each in loads]:
@@ -117,30 +111,30 @@ class LoadIntoSeveral:
                 if each.smart is not None:
                     own = waiter if each.queue.id == full else None
                     first_ids[each.queue.name] = each.smart.load_within(
-                        connection, own, self._when_full.overflow
+                        connection, own, self.when_full.overflow
                     )
             plain = [each for each in loads if each.smart is None]
             loaded = load_all(
                 connection,
-                self._storage,
+                self.storage,
                 [
                     Loading(each.queue, each.staged, waiter if each.queue.id == full else None)
                     for each in plain
                 ],
-                self._when_full.overflow,
+                self.when_full.overflow,
             )
             names = [each.queue.name for each in plain]
             return first_ids | dict(zip(names, loaded, strict=True))
 
-        return commit_load(self._catalog, work, timeout)
+        return commit_load(self.catalog, work, timeout)
 
     def _new_ones(self, connection: Connection) -> Sequence[Routed]:
         """Return the loads of the queues that do not have the batch."""
-        batch = self._batch
+        batch = self.batch
         if batch is None:
-            return self._loads
-        if self._by_queue:
-            return [each for each in self._loads if is_new_load(connection, each.queue, batch)]
-        names = ", ".join(each.queue.name for each in self._loads)
+            return self.loads
+        if self.by_queue:
+            return [each for each in self.loads if is_new_load(connection, each.queue, batch)]
+        names = ", ".join(each.queue.name for each in self.loads)
         is_new = is_new_load(connection, Place(named_locks.STORE, names), batch)
-        return self._loads if is_new else []
+        return self.loads if is_new else []
