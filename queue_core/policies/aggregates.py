@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from queue_core.errors import BadOption, SchemaMismatch
+from queue_core.policies.numbering import last_of
 from queue_core.values.arrow_types import is_number
 from queue_core.values.names import nearest
 from queue_core.values.rows import Numbers
@@ -84,9 +85,7 @@ class Take:
         if self.function == "first":
             return _one(column.slice(0, count))
         if self.function == "last":
-            last = np.empty(count, np.int64)
-            last[groups] = np.arange(len(groups))
-            return _one(column.take(pa.array(last)))
+            return _one(column.take(pa.array(last_of(groups, count))))
         if self.function == "count":
             before = pc.fill_null(_one(column.slice(0, count)), 1).cast(pa.int64())
             more = pa.array(np.bincount(groups, minlength=count) - 1)
