@@ -71,23 +71,15 @@ def read_tickets(
         return replace(plan, trial=trial(connection, held))
 
 
-def plan_tickets(
-    connection: Connection, storage_uri: str, queues: Sequence[QueueInfo], tickets: TicketRange
-) -> ReadPlan:
-    """
-    Return how to read the messages of tickets, within a transaction; mark nothing.
-
-    Damaged messages are planned too, since a batch is committed with all that its tickets hold: the
-    reader fails if it cannot read them.
-    """
-    held = [(piece, piece.rows) for piece in fetch_of_tickets(connection, tickets)]
-    return read_plans.build(connection, queues, held, storage_uri)
-
-
 def plan_firing(catalog: Catalog, ticket: Ticket, fired: Fired, reading: Reading) -> ReadPlan:
-    """Return how to read the messages of a firing, as its own transaction has planned it if any."""
+    """
+    Return how to read the messages of a firing, as its own transaction has planned it if any.
+
+    Damaged messages are planned too: the reader fails if it cannot read them.
+    """
     if fired.plan is not None:
         return fired.plan
     with catalog.read() as connection:
-        tickets = TicketRange.of(ticket)
-        return plan_tickets(connection, reading.storage, reading.queues, tickets)
+        held = fetch_of_tickets(connection, TicketRange.of(ticket))
+        taken = [(piece, piece.rows) for piece in held]
+        return read_plans.build(connection, reading.queues, taken, reading.storage)

@@ -31,14 +31,16 @@ from queue_core.catalog.slices.id_map import physical
 from queue_core.errors import BadOption, SchemaMismatch
 from queue_core.segments import stager
 from queue_core.segments.reader import read_table
+from queue_core.selection.fired import Fired
+from queue_core.selection.request import Reading
 from queue_core.upkeep.tasks.shovel import Retries
 from queue_core.values.address import Address
-from queue_core.values.model import HandlingConsumer, Magazine, State, Ticket, TicketRange
+from queue_core.values.model import HandlingConsumer, Magazine, State, Ticket
 from queue_core.values.outcomes import DELETE, OUTCOMES, RELOAD, SIDELINE, Settlement
 from queue_core.verbs.acknowledge import acknowledge
 from queue_core.verbs.intervene import Act
 from queue_core.verbs.quarantine import quarantine
-from queue_core.verbs.read_tickets import plan_tickets
+from queue_core.verbs.read_tickets import plan_firing
 from tests.books import audit
 from tests.clocks import make_due
 from tests.factories import make_queue, planned, seen
@@ -249,9 +251,8 @@ class Verbs(Losing, RuleBasedStateMachine):
         if ticket is None:
             assert not any(self.model.waiting(name, magazine).values())
             return
-        with self.store.catalog.read() as connection:
-            uri = self.store.storage.uri
-            held = plan_tickets(connection, uri, [queue.info], TicketRange.of(ticket))
+        reading = Reading(self.store.storage.uri, (queue.info,))
+        held = plan_firing(self.store.catalog, ticket, Fired(), reading)
         ids = read_table(held, ["_message_id"]).column(0).to_pylist()
         assert len(ids) == ticket.messages
         self.check_fired(ids, name, magazine, limit=limit)
