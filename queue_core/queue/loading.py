@@ -95,6 +95,7 @@ def load_into_several(
         table = _table(queues_of[name], given)
         if table.num_rows:
             tables[name] = table
+    is_repeated = False
     with sending(tables) as tables:
         while True:
             found = {name: _by_now(queues_of[name], table) for name, table in tables.items()}
@@ -102,8 +103,10 @@ def load_into_several(
             try:
                 loaded = _load_tables(queues_of, found, OnFull(timeout=left))
             except PublicationRefused:
+                if is_repeated:
+                    raise
                 # It has waited for longer than vacuum leaves its files alone.
-                continue
+                is_repeated = True
             except queues.SettingsChanged:
                 for queue in queues_of.values():
                     queue.refresh()

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from queue_core import Store
-from queue_core.errors import BadOption, NoSuchQueue, QueueFull, SchemaMismatch
+from queue_core.errors import BadOption, NoSuchQueue, PublicationRefused, QueueFull, SchemaMismatch
 from queue_core.segments import stager
 from queue_core.support import faults
 from queue_core.values.model import Batch
@@ -99,6 +99,19 @@ def test_a_load_whose_files_are_gone_when_there_is_room_writes_them_again(store,
     b.delete(b.fire(1))
     loader.done()
     assert (left(a), left(b)) == ([0], [9])
+
+
+def test_a_load_that_is_refused_again_and_again_ends(store, two, monkeypatch):
+    refused = []
+
+    def refuse(load):
+        refused.append(load)
+        raise PublicationRefused("its file is gone")
+
+    monkeypatch.setattr(LoadIntoSeveral, "run", refuse)
+    with pytest.raises(PublicationRefused):
+        store.load({"a": orders(1), "b": orders(1)}, timeout=0)
+    assert len(refused) == 2
 
 
 def test_loads_that_need_each_others_queues_do_not_wait_for_ever(store, two):
