@@ -303,8 +303,8 @@ OF_CHOICES = (
     _of(
         "a weight may be anything",
         "queue_core/values/weights",
-        "if not is_number or not RANGE[0] <= weight <= RANGE[1]:",
-        "if not is_number:",
+        "if not is_number(weight) or not RANGE[0] <= weight <= RANGE[1]:",
+        "if not is_number(weight):",
         "fair",
     ),
     _of(
