@@ -92,7 +92,8 @@ class Node:
     def suspend(self) -> None:
         """Let all processes of the server stand still."""
         for process in self._processes():
-            process.suspend()
+            with suppress(psutil.NoSuchProcess):
+                process.suspend()
 
     def resume(self) -> None:
         """Let them go on."""
