@@ -24,6 +24,15 @@ _UNSEEN = {"facts", "locks", "clocks", "leases", "waiters", "schedule"}
 _UNSEEN |= {"samples"}
 
 
+def spoil_files(store: Store) -> dict[Path, bytes]:
+    """Overwrite all files with zeros; return them with their bytes from before."""
+    files = [Path(store.storage.uri, location) for location in store.storage.list()]
+    whole = {file: file.read_bytes() for file in files}
+    for file, data in whole.items():
+        file.write_bytes(bytes(len(data)))
+    return whole
+
+
 def visible(store: Store) -> dict[str, Any]:
     """All that a user sees: views and messages, and last the messages that a firing takes."""
     seen: dict[str, Any] = {}

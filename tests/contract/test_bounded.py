@@ -3,7 +3,6 @@
 import threading
 import time
 from collections import Counter
-from pathlib import Path
 
 import pytest
 from sqlalchemy import event, update
@@ -21,6 +20,7 @@ from queue_core.waiting.smart.decide import LoadPolicy
 from queue_core.waiting.smart.load import of_staged
 from tests.books import audit
 from tests.contract.test_statements import counted
+from tests.damages import spoil_files
 from tests.dump import dump, load_earlier
 from tests.factories import (
     make_batch,
@@ -142,10 +142,7 @@ def test_a_queue_that_is_full_of_messages_without_their_file_says_how_to_mend_it
 ):
     monkeypatch.setattr(stager, "INLINE_BYTES", 0)
     queue = make_filled(store, 2, max_size=2)
-    [location] = store.storage.list()
-    file = Path(store.storage.uri, location)
-    data = file.read_bytes()
-    file.write_bytes(bytes(len(data)))
+    [(file, data)] = spoil_files(store).items()
     with pytest.raises(DamagedSegment):
         queue.fire(2)
 

@@ -3,7 +3,6 @@
 import time
 from datetime import UTC, datetime, timedelta
 from math import inf
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -19,6 +18,7 @@ from queue_core.upkeep.tasks.shovel import Retries
 from queue_core.verbs.acknowledge import acknowledge
 from tests.books import audit, in_order
 from tests.clocks import make_due
+from tests.damages import spoil_files
 from tests.dump import load_earlier, log_earlier
 from tests.factories import make_queue, numbers_of, orders, planned, seen
 
@@ -411,10 +411,7 @@ def test_compacted_messages_come_back_with_their_ids(store):
 
 def found_damaged(store, reader):
     """Spoil the only file, let a firing find that; return the file and its bytes from before."""
-    [location] = store.storage.list()
-    file = Path(store.storage.uri, location)
-    whole = file.read_bytes()
-    file.write_bytes(bytes(len(whole)))
+    [(file, whole)] = spoil_files(store).items()
     with pytest.raises(DamagedSegment):
         reader.fire(1)
     return file, whole

@@ -12,6 +12,7 @@ from queue_core.errors import BadOption, BadSelector, DamagedSegment, NoSuchQueu
 from queue_core.support import faults
 from queue_core.verbs import take_in
 from tests.books import audit, in_order, leftover_files
+from tests.damages import spoil_files
 from tests.dump import log_in_a_minute
 from tests.factories import drained, load_singly, make_queue, numbers_of, orders
 from tests.waiting import Caller, waits
@@ -297,11 +298,7 @@ def test_all_messages_of_a_damaged_segment_are_set_apart(store, topic):
     for first in (50_000, 60_000):
         topic.load(orders(MANY, first))
     topic.load(orders(6, 2 * MANY))
-    whole = {}
-    for location in store.storage.list():
-        file = Path(store.storage.uri, location)
-        whole[file] = file.read_bytes()
-        file.write_bytes(bytes(len(whole[file])))
+    spoil_files(store)
 
     with pytest.raises(DamagedSegment):
         even.fire(1)
