@@ -35,9 +35,11 @@ def with_work(catalog: Catalog, some: Sequence[QueueInfo]) -> list[QueueInfo]:
             queue
             for queue in some
             if queue.id in over
-            or (queue.id in logged and lags.late(connection, queue.id))
             or (
                 queue.id in logged
-                and logs.find_old(connection, queue.id, queue.settings.log_limits, 1).upto
+                and (
+                    lags.late(connection, queue.id)
+                    or logs.find_old(connection, queue.id, queue.settings.log_limits, 1).upto
+                )
             )
         ]
