@@ -7,9 +7,7 @@ from collections.abc import Callable, Sequence
 from sqlalchemy import Connection
 
 from queue_core.catalog.database import Catalog
-from queue_core.catalog.holders import named_locks, waiters
-from queue_core.catalog.records.publications import is_new_load
-from queue_core.catalog.slices import segments
+from queue_core.catalog.holders import named_locks
 from queue_core.segments.stager import removed_if_refused
 from queue_core.segments.storage import Storage
 from queue_core.values.model import Batch, QueueInfo, Staged
@@ -17,6 +15,7 @@ from queue_core.verbs.capacity.bounds import OnFull
 from queue_core.waiting.admission import Admission
 from queue_core.waiting.bounded_load import commit_load, load_bounded
 from queue_core.waiting.rendezvous import meet, meet_once
+from queue_core.waiting.several import LoadIntoSeveral, Routed
 
 _AS_SET = OnFull()
 
@@ -77,18 +76,6 @@ def publish_once(
     if queue.settings.is_rendezvous:
         return meet_once(catalog, storage, queue, staged, batch, when_full.timeout)
 
-    def attempt(waiter: int | None) -> bool:
-        def work(connection: Connection) -> bool:
-            is_new = is_new_load(connection, queue, batch)
-            if is_new:
-                load_bounded(connection, storage, queue, staged, waiter, when_full.overflow)
-            else:
-                segments.discard_unpublished(connection, staged)
-                if waiter is not None:
-                    waiters.leave(connection, waiter)
-            return is_new
-
-        return commit_load(catalog, work, when_full.timeout)
-
-    with removed_if_refused(storage, staged):
-        return Admission(catalog, storage.uri, queue, staged, when_full).run(attempt)
+    loads = [Routed(queue, staged)]
+    load = LoadIntoSeveral(catalog, storage, loads, when_full, batch, by_queue=True)
+    return load.run() is not None
