@@ -41,8 +41,7 @@ from queue_core.catalog.slices import parts
 from queue_core.segments import stager
 from queue_core.segments.stager import Stager
 from queue_core.segments.staging_spec import StagingSpec
-from queue_core.upkeep.leader.lease import LeaseLeader
-from queue_core.upkeep.tasks.runner import SideTasks
+from queue_core.upkeep.tasks.compaction import ROUND_SLICES, compact
 from queue_core.values.address import Address
 from queue_core.waiting.publish import publish
 from tests import unsynced
@@ -139,8 +138,7 @@ class Producer(threading.Thread):
 
 def by_thread(store: Store) -> None:
     """Compact as the thread of a process does."""
-    tasks = SideTasks(store.catalog, store.storage, LeaseLeader(store.catalog))
-    while tasks.run("compact", store.queue("small").info):
+    while compact(store.catalog, store.storage, store.queue("small").info, ROUND_SLICES):
         pass
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +12,8 @@ from pyroaring import BitMap
 
 from queue_core import Queue, Settlement, Store
 from queue_core.catalog.holders import consumers
+from queue_core.catalog.records import schedule
+from queue_core.catalog.records.task_runs import TaskRun
 from queue_core.errors import CatalogUnavailable, StorageUnavailable
 from queue_core.segments.stager import Stager
 from queue_core.segments.staging_spec import StagingSpec
@@ -24,6 +26,7 @@ from queue_core.values.model import (
     Chunk,
     Consumer,
     Magazine,
+    QueueInfo,
     ReadPlan,
     SegmentRef,
     Slice,
@@ -34,6 +37,9 @@ from queue_core.values.model import (
 from queue_core.values.rows import Rows
 from queue_core.verbs.fire import fire
 from queue_core.verbs.read_tickets import read_tickets
+
+if TYPE_CHECKING:
+    from queue_core.upkeep.tasks.runner import SideTasks
 
 #: Messages that say in which order they were loaded, and for whom.
 ORDERS = pa.schema(
@@ -97,6 +103,13 @@ def with_sidelined(
     queue = make_filled(store, count, name, **settings)
     queue.sideline(queue.fire("all"), reason=reason)
     return queue
+
+
+def run_task(tasks: SideTasks, name: str, queue: QueueInfo | None = None) -> int:
+    """Run a task of the store or of a queue, due or not, as for a person who asks for it."""
+    target = queue.id if queue else schedule.STORE
+    run = TaskRun(0, "", 0, target, name, target, 0, 1)
+    return tasks.run_share(run, asked_for=True)
 
 
 def sideline_traced(queue: Queue, ids: pa.Array, *, reason: str = "ValueError: no 7") -> None:

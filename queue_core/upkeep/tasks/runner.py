@@ -21,7 +21,7 @@ from sqlalchemy import Connection
 from queue_core.catalog import queues as queue_rows
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.records import schedule, task_runs
-from queue_core.errors import BadOption, IgnisError, NotLeading
+from queue_core.errors import IgnisError, NotLeading
 from queue_core.segments.storage import Storage
 from queue_core.support import faults
 from queue_core.upkeep.leader import Leader
@@ -129,16 +129,6 @@ class SideTasks:
             ran += self._run_claimed(REGISTRY[name], [*of_task], jobs)
         return ran
 
-    def run(self, name: str, queue: QueueInfo | None = None) -> int:
-        """
-        Run a task now, due or not; return how many messages (vacuum: files) it moved or removed.
-
-        *queue* is required, except for tasks of the whole store. Raises the errors of the task,
-        `BadOption`, and `NotLeading` if only the leader runs it.
-        """
-        task = REGISTRY[check_task(name)]
-        return self._run(self._context, task, queue)
-
     def claim_due(self, queues: Sequence[QueueInfo], wanted: StreamClaim) -> int | None:
         """
         Claim the due tasks of these queues and of the store as a new round of a stream.
@@ -192,9 +182,10 @@ class SideTasks:
 
     def run_share(self, run: task_runs.TaskRun, *, asked_for: bool, together: int = 1) -> int:
         """
-        Run a share of a task; return how many messages (vacuum: files) it moved; as `run`.
+        Run a share of a task, due or not; return how many messages (vacuum: files) it moved.
 
-        *together*: how many runs its batch has.
+        *together*: how many runs its batch has. Raises the errors of the task, `NoSuchQueue`, and
+        `NotLeading` if only the leader runs it.
         """
         queue = None
         if run.target_id != schedule.STORE:
@@ -253,13 +244,12 @@ class SideTasks:
         return number
 
     def _run(self, context: TaskContext, task: Task, queue: QueueInfo | None) -> int:
-        name = task.name
         if task.of_store:
             return task.function()(context, None)
-        if queue is None:
-            raise BadOption(f"task={name!r} runs on a queue: pass queue=")
         if task.leader_only and not self._context.leader.leads():
-            raise NotLeading(f"task={name!r} runs in the leader only, and this process is not it")
+            raise NotLeading(
+                f"task={task.name!r} runs in the leader only, and this process is not it"
+            )
         with quarantining(self._context.catalog, self._context.storage):
             return task.function()(context, queue)
 
