@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from sqlalchemy import Connection, Engine, event, select
 from sqlalchemy.exc import DBAPIError
@@ -35,6 +35,9 @@ from queue_core.support import faults
 from queue_core.support.durable import make_folder
 from queue_core.values.address import CATALOG_FILE
 from queue_core.values.model import Ticket
+
+if TYPE_CHECKING:
+    from queue_core.catalog.identity.identity import NewStore
 
 Result = TypeVar("Result")
 
@@ -82,7 +85,7 @@ class Catalog:
         url: str,
         *,
         create: bool = True,
-        new: format.StoreCreation | None = None,
+        new: NewStore | None = None,
         idle: int = dialect.IDLE_CONNECTIONS,
     ) -> None:
         self.url = url

@@ -8,8 +8,10 @@ Beside the tables, the database gets views for tools that read SQL: present figu
 They hold nothing. ignis itself does not read them: its own views run the same statements.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, Float, Select, cast, insert, inspect, select, update
 
@@ -23,6 +25,9 @@ from queue_core.catalog.tables import facts, locks, metadata
 from queue_core.errors import DamagedCatalog, FormatTooNew, NoSuchStore
 from queue_core.support import faults
 
+if TYPE_CHECKING:
+    from queue_core.catalog.identity.identity import NewStore
+
 #: The format that this version of ignis writes.
 FORMAT = 3
 
@@ -34,16 +39,6 @@ STEPS: dict[int, Callable[[Connection], None]] = {}
 
 #: The names of the views.
 FIGURES, SAMPLES = "queue_figures", "queue_samples"
-
-
-class StoreCreation(Protocol):
-    """A store that may have to be created."""
-
-    def check(self) -> None:
-        """Raise `DamagedCatalog` if it must not be created."""
-
-    def write(self, connection: Connection) -> None:
-        """Check again, and write into the new catalog; raises `DamagedCatalog`."""
 
 
 def is_current(connection: Connection, catalog: str) -> bool:
@@ -60,7 +55,7 @@ def is_current(connection: Connection, catalog: str) -> bool:
 
 
 def prepare(
-    connection: Connection, catalog: str, *, create: bool, new: StoreCreation | None = None
+    connection: Connection, catalog: str, *, create: bool, new: NewStore | None = None
 ) -> str | None:
     """
     Create the tables or bring them up to this format, inside a writing transaction.
