@@ -88,11 +88,10 @@ def _routes(
 ) -> dict[str, QueueInfo]:
     """Return the queues as they are now, with those that are new; raises `NoSuchQueue`."""
     with store.catalog.read() as connection:
-        there = queues.find_those(connection, [*specs])
         # The name of a sideline is none of a queue that takes loads.
-        found = {name: queue for name, queue in there.items() if queue.name == name}
-        known = [*found] if options.template is None else [*found, options.template]
-        model = queues.find_those(connection, known).get(options.template or "")
+        there = queues.named(connection, [*specs, options.template or ""])
+        found = {name: there[name] for name in specs if name in there}
+        model = there.get(options.template or "")
         missing = [name for name in specs if name not in found]
         if missing and model is None:
             raise queues.absent(connection, missing[0])

@@ -76,27 +76,27 @@ def absent(connection: Connection, name: str) -> NoSuchQueue:
 
 def find_many(connection: Connection, wanted: Sequence[str]) -> list[QueueInfo]:
     """Return the queues of these names, in their order; raises `NoSuchQueue` for the first."""
-    found = _named(connection, wanted)
+    found = named(connection, wanted)
     return [found.get(name) or find(connection, name) for name in wanted]
 
 
 def find_those(connection: Connection, wanted: Sequence[str]) -> dict[str, QueueInfo]:
     """Return the queues that the store has of these names, or of sidelines of these names."""
     wholes = {name: name.removesuffix(SIDELINE_SUFFIX) for name in wanted}
-    found = _named(connection, {*wanted, *wholes.values()})
+    found = named(connection, {*wanted, *wholes.values()})
     there = {name: found.get(name) or found.get(whole) for name, whole in wholes.items()}
     return {name: queue for name, queue in there.items() if queue is not None}
 
 
-def _named(connection: Connection, wanted: Collection[str]) -> dict[str, QueueInfo]:
+def named(connection: Connection, wanted: Collection[str]) -> dict[str, QueueInfo]:
+    """Return the queues that the store has of these names."""
     found = _read(connection, dialect.one_of(queues.c.name, wanted), SHOWN)
     return {queue.name: queue for queue in found}
 
 
 def as_they_were(connection: Connection, known: Sequence[QueueInfo]) -> list[QueueInfo]:
     """Return queues as they are now; those that were dropped, as they were."""
-    there = _read(connection, dialect.one_of(queues.c.id, [queue.id for queue in known]))
-    found = {queue.id: queue for queue in there}
+    found = {queue.id: queue for queue in by_ids(connection, [queue.id for queue in known])}
     return [found.get(queue.id) or replace(queue, is_dropped=True) for queue in known]
 
 

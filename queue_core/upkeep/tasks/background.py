@@ -7,7 +7,7 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from queue_core.catalog import queues
-from queue_core.errors import BadOption, NoSuchQueue
+from queue_core.errors import BadOption
 from queue_core.upkeep.tasks.registry import check_tasks
 from queue_core.upkeep.tasks.thread import LOOK_SECONDS as RETRIES_LOOK_SECONDS
 from queue_core.upkeep.tasks.thread import Made, TaskThread, retry_thread
@@ -65,14 +65,9 @@ def background_tasks(
         with catalog.read() as connection:
             if names is None:
                 return queues.find_all(connection)
-            found = []
-            for name in names:
-                try:
-                    found.append(queues.find(connection, name))
-                except NoSuchQueue:
-                    # It was dropped; the tasks of the others are run all the same.
-                    continue
-            return found
+            # The tasks of the others are run all the same if one was dropped.
+            found = queues.named(connection, names)
+            return [found[name] for name in names if name in found]
 
     start, look = (0.0, LOOK_SECONDS) if known is None else (KNOWN_LOOK_SECONDS, KNOWN_LOOK_SECONDS)
     retries = None
@@ -102,8 +97,7 @@ def checked(
         if not names:
             raise BadOption("queues is empty: name at least one queue, or leave it out for all")
         with catalog.read() as connection:
-            for name in names:
-                queues.find(connection, name)
+            queues.find_many(connection, names)
     return background_tasks(
         catalog,
         storage,
