@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from contextlib import ExitStack, closing, nullcontext
+from collections.abc import Sequence
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -21,9 +21,7 @@ from queue_core.handling.handler import (
     batch_handler,
     takes_batches,
 )
-from queue_core.handling.output import OUTPUT, OutputRows
 from queue_core.handling.results import refusal
-from queue_core.handling.verdicts import SETTLEMENT
 from queue_core.pool.batch import PoolBatch, settlement_of, without_committed
 from queue_core.pool.held import HeldBatch, HeldBytes
 from queue_core.pool.output import PoolOutcomes, PoolOutput, check_output, known_output
@@ -33,12 +31,11 @@ from queue_core.queue import Queue
 from queue_core.selection.demand import Demand
 from queue_core.testing.handled import Handled
 from queue_core.values.durations import Duration, is_whole
-from queue_core.values.ipc import unpack
-from queue_core.values.model import Magazine, Ticket
 from queue_core.values.outcomes import Settlement
 from queue_core.values.retry import Retry
 
 if TYPE_CHECKING:
+    from queue_core.catalog.database import Catalog
     from queue_core.selection.selection import AnySelector
     from queue_core.store import Store
 
@@ -123,8 +120,7 @@ def handle(
         raise BadOption(f"batch={batch!r}: use a whole number, 1 or more")
     # What the messages of this queue may take at most.
     timeout = None if handler_timeout is None else contract.timeout_for([queue.info])
-    is_main = queue.opened.magazine(magazine) is Magazine.MAIN
-    runner = contract.runner(timeout, may_put_off=is_main)
+    runner = contract.runner(timeout)
     target = None
     if output is not None:
         target = queue.store.queue(output)
@@ -142,46 +138,70 @@ def handle(
         order_by=order_by,
         magazine=magazine,
     )
-    given = firing.messages.select(names).to_batches(max_chunksize=batch)
-    policy = None if contract.retry is None else contract.retry.by_kinds()
-    if transactional and firing.ticket is not None:
-        settled, left = _in_transactions(queue, firing.ticket, given, runner, magazine, policy)
-    elif target is not None and firing.ticket is not None:
-        to = PoolOutput(target, contract.retry, queue, firing.ticket, nullcontext())
-        settled = _settled(to, _outcomes(runner.run(given)))
-        left = settled.slice(0, 0)
-    else:
-        settled = left = pa.Table.from_batches(runner.run(given), SETTLEMENT)
+    settled = settlement_of([])
     if firing.ticket is not None:
-        queue.settle(Settlement.of(left), firing, retry=policy)
-    if runner.refusal is not None:
-        raise refusal(runner.refusal, [queue.name])
-    return Handled(queue.name, _joined(firing.messages, settled), _new(queue.store, before))
+        source = AcquiringSource(
+            queue,
+            firing.ticket.consumer,
+            list,
+            Demand(magazine=queue.opened.magazine(magazine)),
+            prefetch=False,
+            on_available=lambda: None,
+            held=HeldBytes(),
+            retry=contract.retry,
+            output=target,
+        )
+        given = firing.messages.select(names).to_batches(max_chunksize=batch)
+        batches = _called(source, given, runner, store.catalog if transactional else None)
+        settled = settlement_of(batches)
+        left = without_committed(settled, batches)
+        if source.output is not None:
+            settled = _settled(source.output, left, batches)
+        else:
+            policy = None if contract.retry is None else contract.retry.by_kinds()
+            queue.settle(Settlement.of(left), firing, retry=policy)
+        if batches and (why := batches[0].calls.results.refusal(contract.handler)):
+            raise refusal(why, [queue.name])
+    return Handled(queue.name, _joined(firing.messages, settled), _new(store, before))
 
 
-def _outcomes(batches: Iterable[pa.RecordBatch]) -> PoolOutcomes:
-    """Return what a runner with an output yields, as a pool settles it."""
-    table = pa.Table.from_batches(batches)
-    found = [unpack(data.as_py()) for data in table.column(OUTPUT).drop_null()]
-    settlement = table.drop_columns([OUTPUT])
-    if not found:
-        return PoolOutcomes(settlement)
-    rows = pa.concat_tables(found)
-    numbers = pc.index_in(
-        rows.column("_message_id"), value_set=settlement.column("_message_id").combine_chunks()
-    )
-    return PoolOutcomes(settlement, OutputRows(numbers.to_numpy().astype(int), rows))
+def _called(
+    source: AcquiringSource,
+    messages: Sequence[pa.RecordBatch],
+    runner: HandlerRunner,
+    catalog: Catalog | None,
+) -> list[PoolBatch]:
+    """Return batches whose calls are all made, each in a transaction of a catalog, if given."""
+    with ExitStack() as stack:
+        if runner.timeout is not None:
+            # The time is that of the handler alone, without the beginning and the commit.
+            call = stack.enter_context(Deadline(runner.timeout)).call
+            limited: Any = partial(call, runner.handler)
+            if takes_batches(runner.handler):
+                limited = batch_handler(limited)
+            runner = replace(runner, handler=limited)
+        transactions = None
+        if catalog is not None:
+            transactions = Transactions(catalog, runner.handler, runner.on_none)
+            stack.enter_context(closing(transactions))
+        batches = []
+        for each in messages:
+            if each.num_rows:
+                batches.append(PoolBatch(HeldBatch(each, 0), source, runner, transactions))
+                batches[-1].handle()
+    return batches
 
 
-def _settled(to: PoolOutput, outcomes: PoolOutcomes) -> pa.Table:
+def _settled(to: PoolOutput, settlement: pa.Table, batches: Sequence[PoolBatch]) -> pa.Table:
     """Settle all outcomes, and return them; raises `QueueFull`."""
-    rest: PoolOutcomes | None = outcomes
-    parts = []
+    parts = [(batch.fit(), batch.messages.num_rows) for batch in batches]
+    rest: PoolOutcomes | None = to.outcomes_of(settlement, parts)
+    done = []
     while rest is not None:
         (settled,) = to.settle_all([rest])
-        parts.append(settled.settlement)
+        done.append(settled.settlement)
         rest = rest.after(settled)
-    return pa.concat_tables(parts)
+    return pa.concat_tables(done)
 
 
 def _joined(messages: pa.Table, settled: pa.Table) -> pa.Table:
@@ -207,41 +227,3 @@ def _new(store: Store, before: dict[str, Any]) -> dict[str, pa.Table]:
 def _browsed(store: Store, name: str) -> pa.Table:
     queue = store.queue(name)
     return pa.concat_tables([queue.browse(), queue.browse(magazine="sideline")])
-
-
-def _in_transactions(
-    queue: Queue,
-    ticket: Ticket,
-    messages: Sequence[pa.RecordBatch],
-    runner: HandlerRunner,
-    magazine: str,
-    retry: Retry | None,
-) -> tuple[pa.Table, pa.Table]:
-    """Return the outcomes of all messages of a ticket, and those that are still to be settled."""
-    source = AcquiringSource(
-        queue,
-        ticket.consumer,
-        list,
-        Demand(magazine=queue.opened.magazine(magazine)),
-        prefetch=False,
-        on_available=lambda: None,
-        held=HeldBytes(),
-        retry=retry,
-    )
-    with ExitStack() as stack:
-        handler: Any = runner.handler
-        if runner.timeout is not None:
-            # The time is that of the handler alone, without the beginning and the commit.
-            call = stack.enter_context(Deadline(runner.timeout)).call
-            handler = partial(call, runner.handler)
-            if takes_batches(runner.handler):
-                handler = batch_handler(handler)
-        transactions = stack.enter_context(
-            closing(Transactions(queue.store.catalog, handler, runner.on_none))
-        )
-        held = [HeldBatch(each, 0) for each in messages if each.num_rows]
-        batches = [PoolBatch(each, source, runner, transactions) for each in held]
-        for batch in batches:
-            batch.handle()
-    outcomes = settlement_of(batches)
-    return outcomes, without_committed(outcomes, batches)

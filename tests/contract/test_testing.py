@@ -64,6 +64,20 @@ def test_loads_of_the_handler_are_returned_on_each_catalog(store):
     assert set(handled.loaded) == {"bills"}
 
 
+def test_rows_that_the_handler_returns_are_loaded_with_the_settlement(own):
+    queue, results = filled(own), own.create_queue("results", SCHEMA)
+    rows = [False, {"id": 1, "text": "done"}, {"id": "two"}, {"id": 3, "text": "done"}]
+
+    handled = handle(queue, lambda message: rows[message["id"]], output="results", batch=3)
+
+    assert handled.deleted.column("id").to_pylist() == [1, 3]
+    handled.assert_sidelined(1, kind="rejected")
+    handled.assert_sidelined(1, kind="exception")
+    handled.assert_loaded("results", [rows[1], rows[3]])
+    assert results.browse().num_rows == queue.failures().num_rows == 2
+    assert handle(queue, bool, output="results").messages.num_rows == 0
+
+
 def test_batch_handlers_get_batches(own):
     sizes = []
 
