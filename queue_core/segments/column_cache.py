@@ -17,7 +17,6 @@ from queue_core.segments.lru_cache import LruCache
 from queue_core.segments.reader import decode_all, read_table
 from queue_core.values.model import Chunk, ReadPlan, SegmentRef
 from queue_core.values.schema import COMPACTED
-from queue_core.values.valid_text import valid
 
 #: The most bytes of columns in the cache of a process.
 CACHE_BYTES = 128 << 20
@@ -53,7 +52,7 @@ class ColumnCache:
         columns = [self._columns.get(key) for key in keys]
         if any(column is None for column in columns):
             batch = decode_all(segment, chunk, written, names, fetch)
-            columns = [_copy(valid(batch.column(at))) for at in indices]
+            columns = [_copy(batch.column(at)) for at in indices]
             for key, column in zip(keys, columns, strict=True):
                 self._columns.update(key, partial(_first, column))
         fields = [written.field(at) for at in indices]

@@ -11,7 +11,6 @@ import pyarrow as pa
 
 from queue_core.errors import BadSelector
 from queue_core.selector.nodes import Column, Datum, Node, evaluate
-from queue_core.values.valid_text import valid_table
 
 _BLOCK_ROWS = 1 << 17
 
@@ -33,11 +32,7 @@ def work_out(
     try:
         # This casts a column of another type.
         table = pa.table([_column(rows, field) for field in schema], schema=schema)
-        try:
-            blocks = _blocks(nodes, table)
-        except pa.ArrowInvalid:
-            # An older version of ignis has loaded strings that are not valid UTF-8.
-            blocks = _blocks(nodes, valid_table(table))
+        blocks = _blocks(nodes, table)
     except pa.ArrowException as error:
         raise BadSelector(f"{text!r} cannot be evaluated on these rows: {error}") from error
     return [

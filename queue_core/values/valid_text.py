@@ -52,10 +52,8 @@ def readable(table: pa.Table) -> pa.Table:
     """
     Return a table that Python can read, for people.
 
-    Strings are as `valid_table` returns them. A column with a time that Python lacks, such as one
-    in the year 10000, becomes one of texts.
+    A column with a time that Python lacks, such as one in the year 10000, becomes one of texts.
     """
-    table = valid_table(table)
     for at, name in enumerate(table.column_names):
         if _goes_beyond(table.column(at)):
             table = table.set_column(at, name, table.column(at).cast(pa.string()))

@@ -23,7 +23,6 @@ from tests.console.clients import ORIGIN, log_in, token
 from tests.console.clients import on_both as catalog_url  # noqa: F401 - a fixture
 from tests.dump import load_earlier
 from tests.factories import make_queue, orders, sideline_traced
-from tests.foreign import foreign_orders, load_as_before
 from tests.waiting import PATIENCE
 
 #: A text that would run if a page did not escape it.
@@ -204,18 +203,6 @@ def test_what_others_wrote_is_shown_as_text(operator, store):
 
 #: A character that would turn what follows it around.
 TURN = "\u202e"
-
-
-def test_strings_that_are_not_utf_8_are_shown(operator, store):
-    queue = make_queue(store)
-    ids = load_as_before(queue, foreign_orders()).to_pylist()
-    found = operator.get("/api/queues/orders/messages").json()["messages"]
-
-    assert [row["customer"] for row in found] == ["good", "??", "?", "?"]
-    for path in ("/queues/orders/messages", f"/queues/orders/messages/{ids[1]}"):
-        assert "??" in operator.get(path).text
-    life = operator.get(f"/api/queues/orders/messages/{ids[2]}").json()["life"]
-    assert life["payload"]["customer"] == "?"
 
 
 def test_times_that_python_lacks_are_shown(operator, store):

@@ -11,7 +11,6 @@ import pytest
 from queue_core.values.json_text import as_json
 from tests.command_line import answer, refusal
 from tests.factories import make_queue, numbers_of, orders
-from tests.foreign import foreign, load_as_before
 
 MAPS = pa.schema(
     [
@@ -228,18 +227,6 @@ def test_a_csv_file_that_does_not_fit_is_refused(ignis, store, tmp_path, text, w
 
     assert why in refusal(ignis("load", "orders", file))
     assert queue.peek(9).num_rows == 0
-
-
-def test_an_old_text_that_is_not_utf8_is_shown(ignis, store):
-    schema = pa.schema([("name", pa.string()), ("tags", pa.list_(pa.string()))])
-    queue = store.create_queue("orders", schema, shards=1)
-    text = foreign([b"a\xff\xfe"])
-    tags = pa.ListArray.from_arrays([0, 1], text)
-    load_as_before(queue, pa.table([text, tags], schema=schema))
-
-    (shown,) = answer(ignis("peek", "orders", "--json"))
-    assert (shown["name"], shown["tags"]) == ("a??", ["a??"])
-    assert "a??" in ignis("peek", "orders").stdout
 
 
 def test_a_time_that_python_lacks_is_shown(ignis, store):

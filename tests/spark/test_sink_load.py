@@ -4,9 +4,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
-from queue_core import limit
-from tests.factories import make_queue, numbers_of, orders
-from tests.foreign import foreign_orders, load_as_before
+from tests.factories import make_queue, orders
 from tests.spark.rig import assert_rows, assert_same, counts, finish
 
 
@@ -119,18 +117,3 @@ def test_strings_that_are_not_utf_8_stop_no_query_and_become_texts(rig):
     assert sorted(found) == list(range(9))
     assert [found[n]["text"] for n in range(9)] == [*["é", "A?B", "é", "é"] * 2, "A?B"]
     assert [found[n]["texts"] for n in range(3)] == [None, None, ["A?B", "b"]]
-
-
-@pytest.mark.nightly
-def test_old_strings_that_are_not_utf_8_stop_no_query_that_reads_them(rig):
-    for name in ("red", "blue"):
-        queue = make_queue(rig.store, name, shards=2, limits=limit("customer", in_flight=100))
-        load_as_before(queue, foreign_orders())
-        queue.load(orders(4, 4))
-    both = {"queues": "red,blue", "selector": "upper(customer) <> 'CUSTOMER-4'"}
-
-    assert rig.read(None, **both).count() == 14
-    finish(rig.sink(rig.source(None, **both).select("number", "customer"), "copy"))
-    copied = rig.store.queue("copy").browse()
-    assert sorted(numbers_of(copied)) == sorted([0, 1, 2, 3, 5, 6, 7] * 2)
-    assert copied.column("customer").to_pylist().count("??") == 2
