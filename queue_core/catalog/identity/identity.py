@@ -270,18 +270,14 @@ class NewStore:
         self._adopt = adopt
         self._leftovers = leftovers
 
-    def check(self) -> None:
-        """Raise `DamagedCatalog` if the storage belongs to a store whose catalog is missing."""
-        self._new_id()
-
     def write(self, connection: Connection) -> None:
         """Check again, and write into the new catalog; raises `DamagedCatalog`."""
-        store = self._new_id()
+        store = self.check()
         if store is not None:
             connection.execute(insert(facts).values(name="store", value=store))
         clock.accept(connection)
 
-    def _new_id(self) -> str | None:
+    def check(self) -> str | None:
         """
         Return an id for the store; None if adopting or attaching the storage chooses it.
 
