@@ -100,14 +100,12 @@ class HandlerRunner:
         """Begin without results."""
         object.__setattr__(self, "results", Results(self.on_none))
 
-    def run(
-        self, batches: Iterable[pa.RecordBatch], queue: str | None = None
-    ) -> Iterator[pa.RecordBatch]:
+    def run(self, batches: Iterable[pa.RecordBatch], queue: str = "") -> Iterator[pa.RecordBatch]:
         """
         Handle batch after batch, in a process's main thread; yield their settlements.
 
-        With an output, the column `OUTPUT` has the rows for it. With the name of a *queue*, or an
-        empty one for the only queue, the column `TOOK` says how long the calls took.
+        With an output, the column `OUTPUT` has the rows for it. The column `TOOK` says how long the
+        calls took; *queue*: the name of the queue, empty for the only one.
         """
         tracer = Tracer()
         with ExitStack() as stack:
@@ -122,10 +120,8 @@ class HandlerRunner:
                     settled = settlement(batch, calls)
                     if self.output is not None:
                         settled = self._with_output(settled, calls)
-                    if queue is not None:
-                        times = CallTimes(calls.seconds, batch.num_rows)
-                        settled = settled.append_column(TOOK, took_column(settled, times, queue))
-                    yield settled
+                    times = CallTimes(calls.seconds, batch.num_rows)
+                    yield settled.append_column(TOOK, took_column(settled, times, queue))
 
     def run_task(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """
@@ -135,7 +131,7 @@ class HandlerRunner:
         """
         gate = None if self.breaker is None else Gate(self.breaker)
         runner = replace(self, gate=gate)
-        for settled in runner.run(batches, queue=""):
+        for settled in runner.run(batches):
             refusal = pa.repeat(pa.scalar(runner.refusal, pa.string()), settled.num_rows)
             noted = settled.append_column(REFUSAL, refusal)
             if gate is not None:

@@ -37,8 +37,3 @@ def test_each_message_counts_with_its_outcome(handler, counts):
     assert {each.queue for each in found} == {"orders"}
     assert {each.outcome: each.measured.counts.sum() for each in found} == counts
     assert all(0 < each.measured.seconds < 60 for each in found)
-
-
-def test_without_a_queue_there_is_no_column():
-    (settled,) = HandlerRunner(single).run([BATCH])
-    assert TOOK not in settled.schema.names
