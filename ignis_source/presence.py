@@ -9,7 +9,7 @@ from sqlalchemy import Connection
 from ignis_source.options import SourceOptions
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.holders import consumers, interests
-from queue_core.consumers.presence.presence import Heartbeat, Presence
+from queue_core.consumers.presence import Heartbeat, Presence
 from queue_core.values.model import Consumer
 
 #: The least time between two heartbeats: each is a write.

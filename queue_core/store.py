@@ -18,7 +18,7 @@ from queue_core.catalog.database import Catalog
 from queue_core.catalog.holders import consumers
 from queue_core.catalog.identity.identity import Identity, NewStore
 from queue_core.catalog.records.acts import acting
-from queue_core.consumers.presence.implicit_consumer import Keeper, OwnConsumer
+from queue_core.consumers.presence import Keeper, OwnConsumer
 from queue_core.errors import BadOption, Invalid, NoSuchQueue
 from queue_core.segments.buffers import DEFAULT_BUFFERS
 from queue_core.segments.storage import Storage

@@ -20,7 +20,7 @@ from queue_core.catalog.holders import interests
 from queue_core.catalog.queues import dropped
 from queue_core.catalog.records import pauses
 from queue_core.consumers.consumer import SuspendReason
-from queue_core.consumers.presence.presence import Presence
+from queue_core.consumers.presence import Presence
 from queue_core.errors import IgnisError, Unavailable
 from queue_core.handling.breaker import name_for
 from queue_core.handling.failure_log import FAILURES

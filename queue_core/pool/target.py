@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from queue_core.catalog.holders import interests
 from queue_core.consumers.consumer import QueueConsumer, SuspendReason
-from queue_core.consumers.presence.presence import Presence
+from queue_core.consumers.presence import Presence
 from queue_core.errors import BadOption, ConsumerFenced
 from queue_core.handling.contract import Contract
 from queue_core.pool.browsing import BrowsingSource

@@ -13,7 +13,7 @@ from sqlalchemy import func, select, update
 from queue_core import ConsumerPool, Store
 from queue_core.catalog.holders import consumers, leases
 from queue_core.catalog.tables import facts, files
-from queue_core.consumers.presence import implicit_consumer
+from queue_core.consumers import presence
 from queue_core.errors import (
     BadOption,
     CatalogUnavailable,
@@ -561,7 +561,7 @@ def test_a_process_from_before_the_restore_is_fenced_off(store, queue, folder, m
         store.catalog.write(lambda connection: consumers.check(connection, consumer))
     if days:
         # It would take another name by now.
-        monkeypatch.setattr(implicit_consumer, "RENEW_AFTER", -1)
+        monkeypatch.setattr(presence, "RENEW_AFTER", -1)
     with pytest.raises(ConsumerFenced):
         queue.fire(max_messages=1)
     queue.delete(firing)

@@ -10,7 +10,7 @@ from sqlalchemy import event
 
 from queue_core import ConsumerPool
 from queue_core.catalog.holders import consumers
-from queue_core.consumers.presence import implicit_consumer
+from queue_core.consumers import presence
 from queue_core.errors import BadName, ConsumerFenced, Invalid
 from queue_core.upkeep.tasks.purge import purge
 from queue_core.values.outcomes import Settlement
@@ -220,7 +220,7 @@ def test_a_process_that_holds_nothing_is_forgotten_and_comes_back_under_another_
     purge(store.catalog, 0)
     assert names_of(store) == []
 
-    monkeypatch.setattr(implicit_consumer, "RENEW_AFTER", -1)
+    monkeypatch.setattr(presence, "RENEW_AFTER", -1)
     later = queue.fire(1)
     assert numbers_of(later.messages) == [2]
     assert names_of(store) != [before]

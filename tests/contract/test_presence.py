@@ -4,7 +4,7 @@ import pytest
 from sqlalchemy import select
 
 from queue_core.catalog.holder_tables import interests as rows
-from queue_core.consumers.presence.presence import Presence
+from queue_core.consumers.presence import Presence
 from queue_core.errors import CatalogUnavailable
 from tests.factories import make_queue
 from tests.statements import counted

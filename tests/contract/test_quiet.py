@@ -9,7 +9,7 @@ from queue_core import ConsumerPool, Retry, constant
 from queue_core.catalog import notifications
 from queue_core.catalog.holders import consumers, interests
 from queue_core.catalog.poller import BLIND_SECONDS
-from queue_core.consumers.presence.presence import Presence
+from queue_core.consumers.presence import Presence
 from queue_core.errors import CatalogUnavailable, ConsumerFenced, QueueTaken
 from queue_core.pool.dispatcher import close_dispatcher, open_dispatcher
 from queue_core.queue.opened import OpenedQueue

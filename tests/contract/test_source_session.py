@@ -13,7 +13,7 @@ from ignis_source.offset import Offset
 from queue_core.catalog.holder_tables import consumers as consumer_rows
 from queue_core.catalog.holders import consumers
 from queue_core.catalog.records import schedule
-from queue_core.consumers.presence.presence import Heartbeat
+from queue_core.consumers.presence import Heartbeat
 from queue_core.errors import BadOption, CatalogUnavailable, ConsumerFenced
 from queue_core.segments.reader import read_table
 from queue_core.upkeep.tasks import background

@@ -34,7 +34,7 @@ from queue_core.catalog.database import Catalog
 from queue_core.catalog.databases import sqlite, touches
 from queue_core.catalog.identity import clock
 from queue_core.catalog.poller import Poller
-from queue_core.consumers.presence.presence import Heartbeat
+from queue_core.consumers.presence import Heartbeat
 from queue_core.errors import Conflict, IgnisError
 from queue_core.segments.storage import Storage
 from queue_core.support import faults
