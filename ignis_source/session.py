@@ -38,7 +38,7 @@ from queue_core.verbs.take_in import take_in
 
 if TYPE_CHECKING:
     from queue_core.catalog.records.breakers import SharedBreaker
-    from queue_core.upkeep.tasks.thread import TaskThread
+    from queue_core.upkeep.tasks.background import TaskThread
 
 _log = logging.getLogger(__name__)
 

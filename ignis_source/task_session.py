@@ -27,9 +27,9 @@ from queue_core.catalog.records.task_runs import TaskRun
 from queue_core.errors import CatalogUnavailable, IgnisError
 from queue_core.support import faults
 from queue_core.upkeep.leader import candidate
+from queue_core.upkeep.tasks.background import RETRIES_LOOK_SECONDS
 from queue_core.upkeep.tasks.registry import REGISTRY
 from queue_core.upkeep.tasks.runner import RETRY, StreamClaim
-from queue_core.upkeep.tasks.thread import LOOK_SECONDS
 from queue_core.values.model import QueueInfo
 
 #: Seconds to wait until ZooKeeper has elected a leader, or until a report is written.
@@ -59,7 +59,7 @@ class TaskSession:
             self.store.close()
             raise
         # Tasks become due without a change of the catalog.
-        look = LOOK_SECONDS if "shovel" in options.tasks else BLIND_SECONDS
+        look = RETRIES_LOOK_SECONDS if "shovel" in options.tasks else BLIND_SECONDS
         self._poller = Poller(None, first=look, last=look, blind=look)
         self._once = False
         #: Whether the tasks of a query that runs them once are claimed.

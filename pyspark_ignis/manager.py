@@ -39,10 +39,9 @@ from queue_core.errors import BadOption, CatalogUnavailable
 from queue_core.queue import Queue
 from queue_core.store import Store
 from queue_core.support.loop import Loop
-from queue_core.upkeep.tasks.background import background_tasks
+from queue_core.upkeep.tasks.background import TASK_SECONDS, TaskThread, background_tasks
 from queue_core.upkeep.tasks.expire import retire
 from queue_core.upkeep.tasks.registry import TASKS, check_tasks
-from queue_core.upkeep.tasks.thread import TASK_SECONDS, TaskThread
 from queue_core.values.address import completed
 from queue_core.values.durations import Duration, check_seconds
 from queue_core.values.model import QueueInfo

@@ -40,7 +40,7 @@ from queue_core.store import Store
 from queue_core.support.interruption import check
 from queue_core.support.loop import Loop
 from queue_core.upkeep.tasks import background
-from queue_core.upkeep.tasks.thread import TASK_SECONDS, TaskThread
+from queue_core.upkeep.tasks.background import TASK_SECONDS, TaskThread
 from queue_core.values.model import Consumer, QueueInfo
 from queue_core.values.names import check_consumer, listed, of_process, speaking
 from queue_core.verbs.lose import start_again

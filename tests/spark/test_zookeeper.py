@@ -5,7 +5,7 @@ from sqlalchemy import select, update
 
 from pyspark_ignis import IgnisManager
 from queue_core.catalog.records.schedule import schedule
-from queue_core.upkeep.tasks.thread import TaskThread
+from queue_core.upkeep.tasks.background import TaskThread
 from tests.dump import backdate
 from tests.factories import numbers_of, orders
 from tests.spark.rig import counts, wait_until

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from queue_core.upkeep.tasks import shovel, task
-from queue_core.upkeep.tasks.thread import TaskThread, retry_thread
+from queue_core.upkeep.tasks.background import TaskThread, retry_thread
 from tests.waiting import PATIENCE
 
 
@@ -103,8 +103,8 @@ class Runs:
 
 
 def test_it_leaves_queues_alone_that_were_just_seen_empty(monkeypatch):
-    monkeypatch.setattr("queue_core.upkeep.tasks.thread.BLIND_SECONDS", 0.4)
-    monkeypatch.setattr("queue_core.upkeep.tasks.thread.LOOK_SECONDS", 0.01)
+    monkeypatch.setattr("queue_core.upkeep.tasks.background.BLIND_SECONDS", 0.4)
+    monkeypatch.setattr("queue_core.upkeep.tasks.background.RETRIES_LOOK_SECONDS", 0.01)
     begun, runs = time.monotonic(), Runs(0.0, 60.0)
     monkeypatch.setattr(shovel, "Retries", lambda *_: runs)
     thread = retry_thread(None, None, ["orders"], start=0.0, quiet=lambda: begun)
@@ -123,8 +123,8 @@ def test_it_leaves_queues_alone_that_were_just_seen_empty(monkeypatch):
 )
 def test_it_looks_again_when_a_message_is_due_and_soon_if_none_is(monkeypatch, look, left):
     """Also after an error."""
-    monkeypatch.setattr("queue_core.upkeep.tasks.thread.LOOK_SECONDS", look)
-    monkeypatch.setattr("queue_core.upkeep.tasks.thread._ERROR_SECONDS", 0.01)
+    monkeypatch.setattr("queue_core.upkeep.tasks.background.RETRIES_LOOK_SECONDS", look)
+    monkeypatch.setattr("queue_core.upkeep.tasks.background._ERROR_SECONDS", 0.01)
     runs = Runs(0.0, OSError("no disk"), left, left, 60.0)
     monkeypatch.setattr(shovel, "Retries", lambda *_: runs)
     thread = retry_thread(None, None, ["orders"], start=0.0)
