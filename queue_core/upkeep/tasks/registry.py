@@ -7,47 +7,24 @@ from queue_core.upkeep.tasks.task import Task, Timing
 from queue_core.values.names import nearest
 
 _ROWS = (
-    Task(
-        name="shovel",
-        living_only=True,
-        chooses=True,
-        divides=True,
-    ),
+    Task(name="shovel", living_only=True),
     Task(
         name="sweep",
         # Source: IgnisMQ.
         timing=Timing(900.0, first=600.0),
         leader_only=True,
     ),
-    Task(name="expire", timing=Timing(300.0), chooses=True),
-    Task(
-        name="compact",
-        module="compaction",
-        timing=Timing(300.0),
-        chooses=True,
-        living_only=True,
-        divides=True,
-    ),
-    Task(name="trim", timing=Timing(60.0), chooses=True),
-    Task(
-        name="vacuum",
-        timing=Timing(3600.0),
-        of_store=True,
-        divides=True,
-    ),
-    Task(
-        name="sample",
-        timing=Timing(10.0),
-        of_store=True,
-        brief=True,
-    ),
+    Task(name="expire", timing=Timing(300.0)),
+    Task(name="compact", module="compaction", timing=Timing(300.0), living_only=True),
+    Task(name="trim", timing=Timing(60.0)),
+    Task(name="vacuum", timing=Timing(3600.0), of_store=True),
+    Task(name="sample", timing=Timing(10.0), of_store=True, brief=True),
     Task(
         name="fsck",
         # It reads the whole catalog. It is the last one, because it reports a task whose time is in
         # the future, and such a task has run again by then.
         timing=Timing(86_400.0),
         of_store=True,
-        divides=True,
     ),
 )
 

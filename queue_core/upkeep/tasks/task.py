@@ -7,7 +7,8 @@ import logging
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from types import ModuleType
+from typing import TYPE_CHECKING, NamedTuple
 
 from queue_core.errors import IgnisError
 from queue_core.support.outage_log import OutageLog
@@ -35,7 +36,10 @@ class Task(NamedTuple):
 
     Its *module* beside the registry has the function ``run``, and is imported when the task runs.
     ``run`` takes a `TaskContext` and the queue (None: the store), and returns how many messages it
-    moved or removed (vacuum: files).
+    moved or removed (vacuum: files). Two further functions may be there. ``with_work`` takes the
+    catalog and queues, and returns those with work for the task: so a thousand queues without work
+    cost a few transactions. ``shares`` takes the same as ``run``, and returns into how many shares
+    the work can be divided; without it, the work is one share.
     """
 
     name: str
@@ -48,14 +52,8 @@ class Task(NamedTuple):
     #: Whether only the leader runs it, for all queues of the store at once. Its function
     #: ``find_queues`` takes the catalog, and finds the queues with work for it.
     leader_only: bool = False
-    #: Whether its function ``with_work`` tells the queues with work for it from others, taking the
-    #: catalog and queues. So a thousand queues without work cost a few transactions.
-    chooses: bool = False
     #: Whether it skips deactivated queues.
     living_only: bool = False
-    #: Whether its function ``shares`` tells into how many shares its work can be divided, taking a
-    #: `TaskContext` and the queue. Without it, the work is one share.
-    divides: bool = False
     #: Whether it takes milliseconds and moves nothing: a stream then needs no micro-batch for it.
     brief: bool = False
 
@@ -78,30 +76,35 @@ class Task(NamedTuple):
 
     def function(self) -> Callable[[TaskContext, QueueInfo | None], int]:
         """Import the function that runs the task."""
-        return self._imported("run")
+        run: Callable[[TaskContext, QueueInfo | None], int] = self._module.run
+        return run
+
+    @property
+    def chooses(self) -> bool:
+        """Whether the task tells queues with work for it from others."""
+        return hasattr(self._module, "with_work")
 
     def choose(self, catalog: Catalog, queues: Sequence[QueueInfo]) -> Sequence[QueueInfo]:
         """Return those of some queues in which the task may have work; all if it cannot tell."""
         if not self.chooses:
             return queues
-        chosen: list[QueueInfo] = self._imported("with_work")(catalog, queues)
+        chosen: list[QueueInfo] = self._module.with_work(catalog, queues)
         return chosen
 
     def find_queues(self, catalog: Catalog) -> list[QueueInfo]:
         """Return the queues of the store in which a task of the leader has work."""
-        found: list[QueueInfo] = self._imported("find_queues")(catalog)
+        found: list[QueueInfo] = self._module.find_queues(catalog)
         return [queue for queue in found if self.concerns(queue)]
 
     def shares(self, context: TaskContext, queue: QueueInfo | None, most: int) -> int:
         """Return into how many shares to divide the work in a queue, at most *most*."""
-        if not self.divides or most == 1:
+        if most == 1 or not hasattr(self._module, "shares"):
             return 1
-        return max(1, min(most, int(self._imported("shares")(context, queue))))
+        return max(1, min(most, int(self._module.shares(context, queue))))
 
-    def _imported(self, function: str) -> Callable[..., Any]:
-        module = importlib.import_module(f"queue_core.upkeep.tasks.{self.module or self.name}")
-        found: Callable[..., Any] = getattr(module, function)
-        return found
+    @property
+    def _module(self) -> ModuleType:
+        return importlib.import_module(f"queue_core.upkeep.tasks.{self.module or self.name}")
 
 
 class Share(NamedTuple):

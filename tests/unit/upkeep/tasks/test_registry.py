@@ -19,6 +19,9 @@ ROWS = [
 ]
 #: The verbs and clean-ups of each task, in their order.
 STEPS = {name: steps.split(", ") for name, steps, *_ in ROWS}
+#: The tasks that tell queues with work for them from others, and those whose work can be divided.
+CHOOSING = {"shovel", "expire", "compact", "trim"}
+DIVIDED = {"shovel", "compact", "vacuum", "fsck"}
 
 
 def said_of(task):
@@ -50,8 +53,8 @@ def test_a_row_says_what_does_its_steps_when_and_for_which_queues(task):
     assert (task.timing is None) == (task.name == "shovel")
     module = importlib.import_module(function.__module__)
     assert hasattr(module, "find_queues") == task.leader_only
-    assert hasattr(module, "with_work") == task.chooses
-    assert hasattr(module, "shares") == task.divides
+    assert hasattr(module, "with_work") == task.chooses == (task.name in CHOOSING)
+    assert hasattr(module, "shares") == (task.name in DIVIDED)
     if task.chooses:
         assert not task.leader_only
         assert not task.of_store
