@@ -117,7 +117,7 @@ class HandlerRunner:
                     calls = self.calls_for(batch)
                     calls.tracer = tracer
                     calls.run(handle)
-                    settled = settlement(batch, calls)
+                    settled = settlement_rows(batch.column("_message_id"), calls.verdicts)
                     if self.output is not None:
                         settled = self._with_output(settled, calls)
                     times = CallTimes(calls.seconds, batch.num_rows)
@@ -164,11 +164,6 @@ class HandlerRunner:
     def _single_calls(self, batch: pa.RecordBatch) -> list[Call]:
         """Return the arguments of the call for each message."""
         return list(zip(rows_of(batch))) if self.payload is None else self.payload.calls(batch)
-
-
-def settlement(batch: pa.RecordBatch, calls: HandlerCalls[Any]) -> pa.RecordBatch:
-    """Return the `SETTLEMENT` of a batch whose calls are all made."""
-    return settlement_rows(batch.column("_message_id"), calls.verdicts)
 
 
 def settlement_rows(ids: pa.Array, verdicts: Verdicts) -> pa.RecordBatch:

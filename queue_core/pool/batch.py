@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from queue_core.handling.calls import MessageCalls
 from queue_core.handling.deadline import interruptibly
-from queue_core.handling.handler import HandlerRunner, settlement, settlement_rows
+from queue_core.handling.handler import HandlerRunner, settlement_rows
 from queue_core.handling.output import Fitted
 from queue_core.handling.verdicts import SETTLEMENT
 from queue_core.pool.held import HeldBatch
@@ -107,7 +107,10 @@ def settlement_of(batches: Sequence[PoolBatch]) -> pa.Table:
         ids = pa.concat_arrays([batch.messages.column("_message_id") for batch in batches])
         parts = [settlement_rows(ids, MessageCalls.joint_verdicts(single))]
     else:
-        parts = [settlement(batch.messages, batch.calls) for batch in batches]
+        parts = [
+            settlement_rows(each.messages.column("_message_id"), each.calls.verdicts)
+            for each in batches
+        ]
     return pa.Table.from_batches(parts, schema=SETTLEMENT)
 
 
