@@ -12,8 +12,6 @@ import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from sqlalchemy import Connection
-
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.identity import clock
 from queue_core.catalog.queues import Ages, as_it_is
@@ -38,7 +36,9 @@ def with_work(catalog: Catalog, queues: Sequence[QueueInfo]) -> list[QueueInfo]:
     """Return the queues that are too old, or may have expired messages; raises as `expire`."""
     clock.check(catalog)
     with catalog.read() as connection:
-        chosen = retiring(connection, queues) | expiring(connection, queues)
+        chosen = expiring(connection, queues)
+        ages = queue_ages(connection, [queue.id for queue in queues])
+    chosen |= {queue.id for queue in queues if queue.id in ages and _due(queue, ages[queue.id])}
     return [queue for queue in queues if queue.id in chosen]
 
 
@@ -66,12 +66,6 @@ def retire(catalog: Catalog, queue: QueueInfo) -> None:
             "deactivate or drop it. Run expire in such a process, too",
             queue.name,
         )
-
-
-def retiring(connection: Connection, queues: Sequence[QueueInfo]) -> set[int]:
-    """Return the ids of the queues that are due."""
-    ages = queue_ages(connection, [queue.id for queue in queues])
-    return {queue.id for queue in queues if queue.id in ages and _due(queue, ages[queue.id])}
 
 
 def _due(queue: QueueInfo, ages: Ages) -> Callable[..., object] | None:
