@@ -120,8 +120,22 @@ class Retries:
 
     def move(self, queue: QueueInfo) -> int:
         """Move the messages of a queue back to main whose time has come; return how many."""
+        rate = queue.settings.shovel_rate
+        limit = None if rate is None else max(int(rate), 1)
+        if rate is not None and limit is not None:
+            every = limit / rate
+            if not self._catalog.write(
+                lambda c: schedule.claim(c, queue.id, _CLAIM, every, first=0.0)
+            ):
+                self.rest(queue.name, every / 4)
+                return 0
         with quarantining(self._catalog, self._storage):
-            return self._retry(queue)
+            moved, stopped = retry(self._catalog, queue, self._storage.uri, limit)
+        if stopped and not moved:
+            self.rest(queue.name, _LOCKED_SECONDS)
+        else:
+            self._resting.pop((queue.name, None), None)
+        return moved
 
     def rest(self, queue: str, seconds: float, job: str | None = None) -> None:
         """Leave a queue or a job alone for some seconds."""
@@ -159,23 +173,3 @@ class Retries:
             return [failed(self._catalog, "shovel", name, error)]
         # A job may have more to move, or to wait for: look again.
         return [Ran(task="shovel", queue=name, moved=moved)] if moved or each.job else []
-
-    def _retry(self, queue: QueueInfo) -> int:
-        rate = queue.settings.shovel_rate
-        limit = None if rate is None else max(int(rate), 1)
-        if rate is not None and limit is not None:
-            every = limit / rate
-            if not self._claims(queue, every):
-                self.rest(queue.name, every / 4)
-                return 0
-        moved, stopped = retry(self._catalog, queue, self._storage.uri, limit)
-        if stopped and not moved:
-            self.rest(queue.name, _LOCKED_SECONDS)
-        else:
-            self._resting.pop((queue.name, None), None)
-        return moved
-
-    def _claims(self, queue: QueueInfo, every: float) -> bool:
-        return self._catalog.write(
-            lambda connection: schedule.claim(connection, queue.id, _CLAIM, every, first=0.0)
-        )
