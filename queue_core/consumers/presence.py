@@ -130,11 +130,9 @@ class Presence(Heartbeat):
     def leave(self) -> None:
         """Stop, and release the consumers that this one holds back."""
         self.stop()
-        try:
+        # Without a heartbeat, it soon counts as gone.
+        with suppress(IgnisError):
             self._catalog.write(lambda connection: interests.leave(connection, self.consumer))
-        except IgnisError:
-            # Without a heartbeat, it soon counts as gone.
-            return
 
     def _beat(self) -> float:
         return self.announce()
