@@ -35,16 +35,8 @@ class QueueDispatcher:
         self.quiet_at = -inf
         # In a queue that others keep busy, ten vain looks a second are enough.
         watch = Watch(catalog, lambda: queue.sources)
-        self._loop = Loop(f"dispatcher-{queue.name}", self._look, at_end=watch.close)
-        self._poller = Poller(watch, first=0.02, last=0.1, sleep=self._loop.sleep)
-
-    def start(self) -> None:
-        """Start the thread."""
-        self._loop.start()
-
-    def stop(self) -> None:
-        """Stop the thread."""
-        self._loop.stop(10 * _SLICE_SECONDS)
+        self.loop = Loop(f"dispatcher-{queue.name}", self._look, at_end=watch.close)
+        self._poller = Poller(watch, first=0.02, last=0.1, sleep=self.loop.sleep)
 
     def look_in(self, seconds: float) -> None:
         """Look again after *seconds*, if nothing changes before."""
@@ -94,7 +86,7 @@ def open_dispatcher(
         dispatcher = _dispatchers.get(key)
         if dispatcher is None:
             dispatcher = _dispatchers[key] = QueueDispatcher(catalog, queue, magazine)
-            dispatcher.start()
+            dispatcher.loop.start()
         dispatcher.users += 1
         return dispatcher
 
@@ -109,7 +101,7 @@ def close_dispatcher(dispatcher: QueueDispatcher) -> None:
         if dispatcher.users:
             return
         del _dispatchers[dispatcher.key]
-    dispatcher.stop()
+    dispatcher.loop.stop(10 * _SLICE_SECONDS)
 
 
 def notify_loaded(catalog: Catalog, queue: QueueInfo) -> None:
