@@ -174,9 +174,8 @@ class BackupFolder:
             return copy(read, sink)
 
     @contextmanager
-    def opened(self, location: str) -> Iterator[BinaryIO]:
-        """Open a segment of the backup; raises `DamagedBackup` if it is missing."""
-        file = self.path / location
+    def opened(self, file: Path) -> Iterator[BinaryIO]:
+        """Open a file of the backup; raises `DamagedBackup` if it is missing."""
         try:
             with file.open("rb") as source:
                 yield source
@@ -238,10 +237,8 @@ class BackupFolder:
     def digest(self, file: Path) -> str:
         """Return the checksum of a file of the backup; raises `DamagedBackup` if it is missing."""
         try:
-            with file.open("rb") as source:
+            with self.opened(file) as source:
                 return hashlib.file_digest(source, "sha256").hexdigest()
-        except FileNotFoundError:
-            raise DamagedBackup(f"{file} is missing; restore from another backup") from None
         except OSError as error:
             raise _unreadable(file, error) from error
 

@@ -192,7 +192,7 @@ def _copy(
     """Copy segments into the storage, or none of them; raises `DamagedBackup`."""
 
     def copy_one(location: str) -> None:
-        with folder.opened(location) as source, storage.create(location) as sink:
+        with folder.opened(folder.path / location) as source, storage.create(location) as sink:
             if copy(source.read, sink) != needed[location]:
                 raise DamagedBackup(
                     f"{folder.path / location} is altered or torn; the catalog was not changed: "
