@@ -77,11 +77,22 @@ def looks(
             loop.call_soon_threadsafe(found.put_nowait, look)
 
     waiter = _Waiter(queue, wanted, report)
-    _join(address, waiter)
+    with _lock:
+        watcher = _watchers.get(address)
+        if watcher is None:
+            watcher = _watchers[address] = _Watcher(address)
+            watcher.loop.start()
+        watcher.waiters.add(waiter)
+        watcher.look_at_once()
     try:
         yield found
     finally:
-        _leave(address, waiter)
+        with _lock:
+            watcher.waiters.discard(waiter)
+            if not watcher.waiters:
+                del _watchers[address]
+                # The event loop does not wait for the thread.
+                watcher.loop.end()
 
 
 @dataclass(eq=False)
@@ -152,26 +163,6 @@ class _Watcher:
 
 _lock = threading.Lock()
 _watchers: dict[Address, _Watcher] = {}
-
-
-def _join(address: Address, waiter: _Waiter) -> None:
-    with _lock:
-        watcher = _watchers.get(address)
-        if watcher is None:
-            watcher = _watchers[address] = _Watcher(address)
-            watcher.loop.start()
-        watcher.waiters.add(waiter)
-        watcher.look_at_once()
-
-
-def _leave(address: Address, waiter: _Waiter) -> None:
-    with _lock:
-        watcher = _watchers[address]
-        watcher.waiters.discard(waiter)
-        if not watcher.waiters:
-            del _watchers[address]
-            # The event loop does not wait for the thread.
-            watcher.loop.end()
 
 
 def _may_fire(store: Store, queue: str) -> bool:
