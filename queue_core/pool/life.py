@@ -138,9 +138,7 @@ class PoolLife:
         gate = None if self._breaker is None else self._breaker.gate
         output = None if config.output is None else known_output(config.output)
         self._sources = {
-            dispatcher: source_of(
-                config, queue, consumer, dispatcher.manager.notify_arrival, held, self._breaker
-            )
+            dispatcher: self._source_of(queue, consumer, dispatcher, held)
             for dispatcher, queue in zip(dispatchers, config.queues, strict=True)
         }
         ends.callback(self._give_back)
@@ -264,6 +262,26 @@ class PoolLife:
             consumer.name,
             len(dispatchers),
             changed,
+        )
+
+    def _source_of(
+        self, queue: Queue, consumer: Consumer, dispatcher: QueueDispatcher, held: HeldBytes
+    ) -> MessageSource:
+        config, read = self._config, self._config.contract.read
+        on_available = dispatcher.manager.notify_arrival
+        if config.browse:
+            return BrowsingSource(queue, consumer, read, config.demand, on_available, held)
+        return AcquiringSource(
+            queue,
+            consumer,
+            read,
+            config.demand,
+            prefetch=config.may_prefetch,
+            on_available=on_available,
+            held=held,
+            retry=config.contract.retry,
+            breaker=self._breaker,
+            output=config.output,
         )
 
     def _is_interested(self) -> bool:
@@ -406,29 +424,3 @@ class PoolLife:
             return
         except IgnisError as error:
             self._fail(error)
-
-
-def source_of(
-    config: PoolConfig,
-    queue: Queue,
-    consumer: Consumer,
-    on_available: Callable[[], None],
-    held: HeldBytes,
-    breaker: PoolBreaker | None,
-) -> MessageSource:
-    """Return the source of a queue of a pool."""
-    read = config.contract.read
-    if config.browse:
-        return BrowsingSource(queue, consumer, read, config.demand, on_available, held)
-    return AcquiringSource(
-        queue,
-        consumer,
-        read,
-        config.demand,
-        prefetch=config.may_prefetch,
-        on_available=on_available,
-        held=held,
-        retry=config.contract.retry,
-        breaker=breaker,
-        output=config.output,
-    )
