@@ -206,12 +206,11 @@ def _payload(
     return Payload(column, None if payload_type is None else reader_of(payload_type), with_metadata)
 
 
-def _classes(ignorable: Any) -> tuple[type[Exception], ...]:
-    classes = (ignorable,) if isinstance(ignorable, type) else tuple(ignorable)
-    for each in classes:
+def _classes(ignorable: tuple[Any, ...]) -> tuple[type[Exception], ...]:
+    for each in ignorable:
         if not (isinstance(each, type) and issubclass(each, Exception)):
             raise BadOption(f"ignorable: {each!r} is not a subclass of Exception")
-    return classes
+    return ignorable
 
 
 def _seconds(timeout: Any) -> float | None:
