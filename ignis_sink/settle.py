@@ -42,6 +42,7 @@ _log = logging.getLogger(__name__)
 #: commits many batches in one process, and each time with another writer.
 _windows: dict[tuple[str, str, float, int], Window] = {}
 
+#: The types of each column. One that may be void may be missing.
 _TYPES = {
     "_message_id": ("bigint",),
     "outcome": ("string",),
@@ -52,7 +53,6 @@ _TYPES = {
     "dead": ("boolean", "void"),
     "trace": ("string", "void"),
 }
-_OPTIONAL = ("kind", "reason", "not_before", "delay", "dead", "trace")
 
 
 class SettleStreamWriter(DataSourceStreamArrowWriter):
@@ -120,7 +120,7 @@ def check_settlement(options: SinkOptions, schema: StructType) -> NoSuchQueue | 
     """
     for name, types in _TYPES.items():
         if name not in schema.names:
-            if name in _OPTIONAL:
+            if "void" in types:
                 continue
             raise BadOutcome(
                 f"mode=settle needs the column {name!r}{nearest(name, schema.names)}; the "
