@@ -1,4 +1,8 @@
-"""Show what an action would do, and do it: the pages and the API of the table of actions."""
+"""
+Show what an action would do, and do it: the pages and the API of the table of actions.
+
+Also on several queues, which a person ticks in the list: counted first, as every action.
+"""
 
 from __future__ import annotations
 
@@ -28,6 +32,8 @@ from queue_core.watching import wording
 
 #: What the fields of actions are called on pages.
 LABELS = {each.name: each.label for action in ACTIONS.values() for each in action.parameters}
+#: The actions that need no fields, so that they can be for several queues.
+ON_SEVERAL = ("pause", "resume", "sweep")
 #: Fields of forms that no log needs.
 _OF_FORMS = ("csrf", "expected", "shown", "confirm", "refused")
 #: Seconds after which the page of an action answers, and the action goes on.
@@ -92,6 +98,37 @@ def api_do(action: Action, call: Call) -> Response:
     return in_json(ActionAnswer(action.name, entry.queue, entry.messages, text, entry.job))
 
 
+def show_several(
+    action: Action, call: Call, failed: tuple[str, ...] = (), status: int = 200
+) -> Response:
+    """Return the page that says what an action would do with each queue."""
+    texts, counts = [], []
+    for each in _calls(call):
+        prepared = action.prepare(call.console, each.ask)
+        assert prepared is not None, "it needs no fields"
+        texts.append((each.ask.queue, prepared.text))
+        counts.append(prepared.messages)
+    shown = {"texts": texts, "counts": counts, "failed": failed, "action": action}
+    return page(call, "several.html", status, **shown)
+
+
+def do_several(action: Action, call: Call) -> Response:
+    """Run an action on one queue after another; one that refuses does not keep it from others."""
+    calls, expected = _calls(call), (call.ask.text("expected") or "").split()
+    if len(expected) != len(calls):
+        raise BadOption(f"{action.name}: count the messages first, and send their numbers")
+    failed: list[IgnisError] = []
+    for each, count in zip(calls, expected, strict=True):
+        values = {"expected": count}
+        try:
+            run(replace(each, ask=replace(each.ask, values=values)), action)
+        except (Invalid, Conflict) as error:
+            failed.append(error)
+    if failed:
+        return show_several(action, call, tuple(map(str, failed)), status_of(failed[0]))
+    return RedirectResponse("/log", 303)
+
+
 def operations(action: Action) -> tuple[Operation, Operation]:
     """Return the description of an action for OpenAPI."""
     path = f"/api/queues/{{queue}}/actions/{action.name}"
@@ -116,6 +153,14 @@ def said(action: Action, entry: LogEntry, redrive: Redrive | None = None) -> str
     if entry.job is not None:
         return f"Redrive {entry.job} of {of} was started, as a job."
     return action.done.format(of)
+
+
+def _calls(call: Call) -> list[Call]:
+    """Return a call for each queue that was ticked; raises `BadOption` if none was."""
+    names = dict.fromkeys((call.ask.text("queues") or "").split())
+    if not names:
+        raise BadOption("tick queues in the list first")
+    return [replace(call, ask=Ask({"queue": name})) for name in names]
 
 
 def _remembered(call: Call, prepared: PreparedAction | None) -> str | None:

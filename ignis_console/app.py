@@ -15,7 +15,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
-from ignis_console import acting, openapi, several
+from ignis_console import acting, openapi
 from ignis_console.actions import ACTIONS
 from ignis_console.ask import Ask
 from ignis_console.auth import SESSION_SECONDS, address_of
@@ -56,8 +56,8 @@ def create_app(store: Store, options: ConsoleOptions) -> Starlette:
     for action in ACTIONS.values():
         path = f"/queues/{{queue}}/actions/{action.name}"
         places = [(path, acting.show, acting.do), (f"/api{path}", acting.api_show, acting.api_do)]
-        if action.name in several.NAMES:
-            places.append((f"/actions/{action.name}", several.show, several.do))
+        if action.name in acting.ON_SEVERAL:
+            places.append((f"/actions/{action.name}", acting.show_several, acting.do_several))
         for at, show, do in places:
             routes.append(_route(console, at, partial(show, action), Role.OPERATE))
             routes.append(_route(console, at, partial(do, action), Role.OPERATE, "POST"))

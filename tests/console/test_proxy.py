@@ -13,14 +13,14 @@ from urllib.parse import urljoin, urlsplit
 import httpx2
 import pytest
 
-from ignis_console.several import NAMES
+from ignis_console.acting import ON_SEVERAL
 from queue_core import Store
 from queue_core.errors import BadOption
 from tests.console.clients import console
 from tests.factories import make_queue, orders
 
 #: Addresses of forms, which are no pages.
-FORMS = ("/logout", "/message", *(f"ignis/actions/{name}" for name in NAMES))
+FORMS = ("/logout", "/message", *(f"ignis/actions/{name}" for name in ON_SEVERAL))
 needs_nginx = pytest.mark.skipif(shutil.which("nginx") is None, reason="nginx is not installed")
 
 _CONF = """

@@ -247,7 +247,7 @@ OF_SEVERAL = (
     ),
     _of(
         "the console acts twice on a queue that is named twice",
-        "ignis_console/several",
+        "ignis_console/acting",
         'names = dict.fromkeys((call.ask.text("queues") or "").split())',
         'names = (call.ask.text("queues") or "").split()',
         "tests/console/test_several.py",
