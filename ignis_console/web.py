@@ -160,7 +160,7 @@ def _check_token(request: Request, identity: Visitor, form: Mapping[str, str]) -
 
 
 async def read_body(request: Request) -> bytes:
-    """Return the body of a request; raises `Refused` if it is too large."""
+    """Return the body of a request; raises `HTTPException` if it is too large."""
     parts, size = [], 0
     try:
         async for part in request.stream():

@@ -18,6 +18,7 @@ from queue_core.values.options import (
     boolean,
     by_field,
     camel,
+    is_set,
     one_of,
     parse,
     size,
@@ -356,9 +357,7 @@ def _check_routed(values: Mapping[str, Any], chosen: Collection[str]) -> None:
             "queues to which rows may go, and template is the model of new ones"
         )
     of_one = ("key", "shards", "mergeSchema", "policy", "dedup", "dedupWindow", "output", *SETTINGS)
-    named = [
-        name for name in of_one if name.lower() in chosen and values[name] not in (None, False)
-    ]
+    named = [name for name in of_one if name.lower() in chosen and is_set(values[name])]
     if named:
         raise BadOption(
             f"ignis sink: {named[0]} concerns one queue, and queueColumn writes several; set it on "

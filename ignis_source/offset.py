@@ -63,12 +63,11 @@ class TaskOffset(NamedTuple):
 
     def check_store(self, store: str) -> None:
         """Raise `BadOption` if the stream runs the side tasks of another store."""
-        _, *of, _ = self.stream.split(":")
-        # Older versions wrote no store.
-        if of and of != [store]:
+        of = self.stream.partition(":")[2].partition(":")[0]
+        if of != store:
             raise BadOption(
                 "ignis source: the query's checkpoint belongs to the side tasks of another store, "
-                f"{of[0]}, and path, catalog and storage name store {store}: use the other store, "
+                f"{of}, and path, catalog and storage name store {store}: use the other store, "
                 "or start with a new checkpoint"
             )
 

@@ -20,6 +20,7 @@ from queue_core.values.options import (
     Option,
     boolean,
     by_field,
+    is_set,
     one_of,
     parse,
     size,
@@ -378,7 +379,7 @@ def _check_claim(values: Mapping[str, Any]) -> None:
         raise BadOption("ignis source: set exclusive or singleActive, not both")
     limits = ("maxInFlight", "minMessagesPerTrigger", "maxBytesPerTrigger")
     for name in ("priority", "exclusive", "singleActive", *limits):
-        if values["ack"] == "browse" and values[name] not in (None, False):
+        if values["ack"] == "browse" and is_set(values[name]):
             raise BadOption(
                 f"ignis source: {name} cannot be set with ack=browse, which takes no messages; "
                 "remove it"
@@ -437,20 +438,20 @@ def _check_task(values: Mapping[str, Any]) -> None:
     tasks = values["task"]
     if tasks is None:
         for name in ("interval", "deep", "limit", "rate"):
-            if values[name] not in (None, False):
+            if is_set(values[name]):
                 raise BadOption(
                     f'ignis source: {name} belongs to a task: set .option("task", …) too'
                 )
         return
     given = "task=" + repr(ALL if tasks == TASKS else ",".join(tasks))
     for name in _OF_MESSAGES:
-        if values[name] not in (None, False):
+        if is_set(values[name]):
             raise BadOption(f"ignis source: {given} reads no messages: remove {name}")
     if all(REGISTRY[task].of_store for task in tasks) and (values["queue"] or values["queues"]):
         raise BadOption(f"ignis source: {given} runs on the whole store: remove the queue")
     for owner, names in (("shovel", ("selector", "limit", "rate")), ("fsck", ("deep",))):
         for name in names:
-            if owner not in tasks and values[name] not in (None, False):
+            if owner not in tasks and is_set(values[name]):
                 raise BadOption(f"ignis source: {name} belongs to task={owner!r}, not to {given}")
 
 

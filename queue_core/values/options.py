@@ -85,6 +85,11 @@ def by_field(values: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
     return {name: values[camel(name)] for name in names if camel(name) in values}
 
 
+def is_set(value: object) -> bool:
+    """Return whether a parsed option asks for something; 0 does."""
+    return value is not None and value is not False
+
+
 def one_of(*allowed: str) -> Callable[[str], str]:
     """Return a parser of one of *allowed*, in any case."""
     words = {word.lower(): word for word in allowed}

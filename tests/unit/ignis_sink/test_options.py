@@ -72,6 +72,7 @@ def test_the_name_of_a_setting_leads_to_its_option(setting, option):
         ({"path": "/shop"}, "set queue or queues, not both"),
         ({"path": "/shop", "queue": "a", "queues": "b"}, "set queue or queues, not both"),
         ({"path": "/shop", "queues": "a,b"}, "mode=load writes one queue"),
+        ({"path": "/shop", "queueColumn": "to", "maxSize": "0"}, "maxSize concerns one queue"),
         ({"queue": "a"}, "the store has no address"),
     ],
 )

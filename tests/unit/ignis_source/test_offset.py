@@ -58,5 +58,3 @@ def test_side_tasks_of_another_store_are_refused():
     own.check_store("one")
     with pytest.raises(BadOption, match="belongs to the side tasks of another store, one, and"):
         own.check_store("two")
-    # As an older version wrote it.
-    own._replace(stream="tasks:a").check_store("two")

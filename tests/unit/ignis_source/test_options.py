@@ -148,6 +148,7 @@ def test_all_wrong_options_are_told_at_once_each_with_what_was_meant():
         ({"path": "s3://bucket/shop", "queue": "a"}, "is not a local folder; pass catalog="),
         ({"path": "/x", "queue": "a", "limit": "5"}, "limit belongs to a task: set"),
         ({"path": "/x", "queue": "a", "interval": "5"}, "interval belongs to a task: set"),
+        ({"path": "/x", "queue": "a", "interval": "0"}, "interval belongs to a task: set"),
         (
             {"path": "/x", "task": "sweep", "limit": "5"},
             "limit belongs to task='shovel', not to task='sweep'",
@@ -179,6 +180,7 @@ def test_every_option_says_what_it_does():
     [
         ({"exclusive": "true", "singleActive": "true"}, "set exclusive or singleActive, not both"),
         ({"ack": "browse", "priority": "3"}, "priority cannot be set with ack=browse"),
+        ({"ack": "browse", "priority": "0"}, "priority cannot be set with ack=browse"),
         ({"ack": "browse", "maxInFlight": "3"}, "maxInFlight cannot be set with ack=browse"),
         ({"ack": "browse", "exclusive": "true"}, "exclusive cannot be set with ack=browse"),
         ({"task": "sweep", "priority": "1"}, "remove priority"),
