@@ -32,6 +32,7 @@ from queue_core.support import faults
 from queue_core.values.model import Consumer, Magazine, QueueInfo, ReadPlan, TicketRange
 from queue_core.values.names import listed
 from queue_core.values.schema import output_schema
+from queue_core.verbs.acknowledge import acknowledge_within
 from queue_core.verbs.quarantine import quarantine
 from queue_core.verbs.recover import recover
 from queue_core.verbs.take_in import take_in
@@ -106,7 +107,7 @@ class Session:
         """Note that every batch up to *offset* is committed."""
         if offset.ticket <= max(self._acknowledged, 0):
             return
-        presence = self._as(offset.consumer)
+        presence = self._as(offset.consumer, offset.ticket)
         self._tickets.acknowledge(presence.consumer, offset.ticket)
         self._acknowledged = offset.ticket
         _log.info("%s: committed up to ticket %d", self._who, offset.ticket)
@@ -128,7 +129,7 @@ class Session:
         waits a moment, so that Spark does not call it eighty times a second. With *lingers*, it
         also waits while there are fewer messages than the options want.
         """
-        presence = self._as(start.consumer)
+        presence = self._as(start.consumer, start.ticket)
         number = self._fired_before(presence.consumer, start.ticket)
         if number is not None:
             _log.info("%s: ticket %d, which an earlier run fired, comes first", self._who, number)
@@ -154,7 +155,7 @@ class Session:
         """Return the messages that the tickets after *start* up to *end* hold."""
         # The start of batch 0 is not logged, so a restarted query has made up another consumer.
         after = start.ticket if start.consumer == end.consumer else 0
-        consumer = self._as(end.consumer).consumer
+        consumer = self._as(end.consumer, after).consumer
         faults.point("source.planning")
         if end.ticket > self._latest:
             # An earlier run has logged it, perhaps before a restore of the catalog.
@@ -203,8 +204,12 @@ class Session:
         self._firer.close()
         self.store.close()
 
-    def _as(self, name: str) -> QueryPresence:
-        """Return this process as the consumer of that name; an earlier life of it ends."""
+    def _as(self, name: str, committed: int) -> QueryPresence:
+        """
+        Return this process as the consumer of that name; an earlier life of it ends.
+
+        That life had fired the tickets up to *committed*, which are finished as its options said.
+        """
         presence = self._presence
         if self._options.consumer not in (None, name):
             raise BadOption(
@@ -218,14 +223,18 @@ class Session:
             queue_ids = [info.id for info in self._queues.infos]
 
             def begin(connection: Connection) -> Consumer:
+                ack, deletes = self._options.ack, consumers.DELETES_ON_COMMIT
+                former = None if ack == deletes else consumers.ack_of(connection, name)
                 life = consumers.enlist(
                     connection,
                     name,
                     beats=True,
-                    ack=self._options.ack,
+                    ack=ack,
                     sweepable=self._options.sweepable,
                     follows=self._last_life,
                 )
+                if former == deletes and committed:
+                    acknowledge_within(connection, life, committed, self._queues.infos, delete=True)
                 if not self._options.is_ranked:
                     interests.show(connection, life, queue_ids)
                 return life

@@ -55,15 +55,31 @@ def acknowledge(
     """
 
     def work(connection: Connection) -> int:
-        ids = [queue.id for queue in queues or ()]
-        # Before the tickets are closed.
-        doubted = publications.doubted_before(connection, consumer) if delete else None
-        if settles:
-            _load_unsettled(connection, consumer, upto)
-        close_tickets(connection, consumer, upto, logged, ids)
-        return _delete_held(connection, consumer, upto, queues, doubted) if delete else 0
+        return acknowledge_within(
+            connection, consumer, upto, queues, delete=delete, settles=settles, logged=logged
+        )
 
     return transact(catalog, "acknowledge", work)
+
+
+def acknowledge_within(
+    connection: Connection,
+    consumer: Consumer,
+    upto: int,
+    queues: Sequence[QueueInfo] | None,
+    *,
+    delete: bool,
+    settles: bool = False,
+    logged: int | None = None,
+) -> int:
+    """Do the same as `acknowledge`, within a transaction."""
+    ids = [queue.id for queue in queues or ()]
+    # Before the tickets are closed.
+    doubted = publications.doubted_before(connection, consumer) if delete else None
+    if settles:
+        _load_unsettled(connection, consumer, upto)
+    close_tickets(connection, consumer, upto, logged, ids)
+    return _delete_held(connection, consumer, upto, queues, doubted) if delete else 0
 
 
 def _delete_held(

@@ -86,6 +86,23 @@ def test_a_committed_batch_is_acknowledged_whatever_the_queues_are_now(filled, l
     audit(filled)
 
 
+@pytest.mark.parametrize("ack", ["settle", "browse"])
+def test_a_committed_batch_is_deleted_as_its_query_said_then(filled, life, ack):
+    """Otherwise, a sweep would sideline its messages, and they would come again."""
+    first = life("red")
+    end = first.next(START, None, None)
+    assert rows(first, START, end) == [0, 1, 2]
+    filled.queue("red").load(orders(2, 100))
+
+    changed = life("red", ack=ack)
+    changed.acknowledge(end)
+    following = changed.next(end, None, None)
+
+    assert rows(changed, end, following) == [100, 101]
+    assert filled.queue("red").metadata().column("deleted").to_pylist()[0] == 3
+    audit(filled)
+
+
 def test_a_queue_that_is_read_for_the_first_time_changes_no_batch(filled, life):
     first = life("red")
     end = first.next(START, None, None)
