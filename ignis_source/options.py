@@ -90,7 +90,8 @@ OPTIONS: tuple[Option, ...] = (
         "How messages are finished. `onCommit`: deleted when their batch is committed. `settle`: "
         "by a sink with `mode=settle`. `browse`: not at all, because the query takes no messages. "
         "`keep`: by a message that confirms them (policy `confirm`), as in `Queue.get_and_keep`; "
-        "until then they are in flight, and no sweep takes them, even if the query ends.",
+        "until then they are in flight, and no sweep takes them, even if the query ends. With "
+        "one checkpoint, a query always has `keep`, or never.",
         one_of("onCommit", "settle", "browse", "keep"),
         "onCommit",
     ),

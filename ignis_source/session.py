@@ -30,7 +30,7 @@ from queue_core.catalog.slices.shard_locks import Horizon
 from queue_core.errors import BadOption
 from queue_core.support import faults
 from queue_core.values.model import Consumer, Magazine, QueueInfo, ReadPlan, TicketRange
-from queue_core.values.names import listed
+from queue_core.values.names import KEEPER, listed
 from queue_core.values.schema import output_schema
 from queue_core.verbs.acknowledge import acknowledge_within
 from queue_core.verbs.quarantine import quarantine
@@ -211,6 +211,14 @@ class Session:
         That life had fired the tickets up to *committed*, which are finished as its options said.
         """
         presence = self._presence
+        keeps = name.startswith(KEEPER)
+        if keeps != (self._options.ack == "keep"):
+            does, now = ("keeps", "set ack=keep") if keeps else ("does not keep", "remove ack=keep")
+            raise BadOption(
+                f"ignis source: ack={self._options.ack}, but the query's checkpoint belongs to "
+                f"consumer {name!r}, which {does} its messages: {now}, or start with a new "
+                "checkpoint"
+            )
         if self._options.consumer not in (None, name):
             raise BadOption(
                 f"ignis source: consumer={self._options.consumer!r}, but the query's checkpoint "

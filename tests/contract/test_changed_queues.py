@@ -103,6 +103,30 @@ def test_a_committed_batch_is_deleted_as_its_query_said_then(filled, life, ack):
     audit(filled)
 
 
+@pytest.mark.parametrize(
+    ("name", "former", "now"),
+    [
+        ("keeper:line", "keep", "onCommit"),
+        ("keeper:line", "keep", "settle"),
+        ("reader", "onCommit", "keep"),
+    ],
+)
+def test_a_query_neither_begins_nor_ends_to_keep_its_messages(filled, life, name, former, now):
+    """By the name of its consumer, sweeps know whether it keeps them."""
+    start = Offset(name, 0)
+    first = life("red", ack=former)
+    end = first.next(start, None, None)
+    assert rows(first, start, end) == [0, 1, 2]
+    was = state(filled)
+
+    changed = life("red", ack=now)
+    with pytest.raises(BadOption, match=f"ack={now}, but .* consumer {name!r}"):
+        changed.acknowledge(end)
+
+    assert state(filled) == was
+    assert len(rows(life("red", ack=former), start, end)) == 3
+
+
 def test_a_queue_that_is_read_for_the_first_time_changes_no_batch(filled, life):
     first = life("red")
     end = first.next(START, None, None)
