@@ -220,7 +220,7 @@ class LogSession:
     ) -> LogOffset:
         """Return a batch, with the marks of its last messages; if these are gone, those before."""
         marks: dict[Shard, Mark] = {
-            at: Mark(each.last, each.at) for at, each in before.items() if each.end == ends[at]
+            at: Mark(each.last, each.at) for at, each in before.items() if each.end == ends.get(at)
         } | log_ranges.marks(connection, self.queues, ends)
         restored = restored_at(connection) or 0
         return LogOffset(

@@ -364,6 +364,17 @@ def test_a_queue_that_was_created_anew_is_noticed(store, topic, reader):
             reader().next(before)
 
 
+def test_a_queue_that_was_created_anew_with_fewer_shards_is_read_if_nothing_was_read(store, reader):
+    queue = make_queue(store, shards=3, log="7 days")
+    start = reader().begin()
+    queue.admin.deactivate()
+    queue.admin.drop()
+    make_queue(store, log="7 days").load(orders(2))
+
+    each = reader()
+    assert each.numbers(each.next(start)) == [0, 1]
+
+
 def test_a_dropped_subscription_is_named_once_its_log_is_gone(store, topic, reader):
     billing = store.subscribe("billing", to="orders")
     each = reader(queue="billing")
