@@ -215,7 +215,11 @@ def _folder(checkpoint: str | None) -> Path | None:
 
 def _tickets(data: bytes) -> str | None:
     """Return the offsets of an entry, after its version and its metadata."""
-    offsets = data.decode(errors="replace").splitlines()[2:]
+    lines = data.decode(errors="replace").splitlines()
+    offsets = lines[2:]
+    if lines[:1] == ["v2"]:
+        # Each comes after the name of its source, and the sources may change their order.
+        offsets = sorted(line.partition(":")[2] for line in offsets)
     try:
         ours = all({*json.loads(line)} == {"consumer", "ticket"} for line in offsets)
     except (TypeError, ValueError):

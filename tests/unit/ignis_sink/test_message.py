@@ -44,6 +44,20 @@ def test_only_tickets_of_ours_say_what_a_batch_has(checkpoint, offsets, tickets)
     assert read_entry(checkpoint(*offsets), 3)[1] == tickets
 
 
+def test_the_tickets_of_named_sources_are_the_same_in_any_order(tmp_path):
+    """As Spark writes them with spark.sql.streaming.offsetLog.formatVersion=2."""
+    other = '{"consumer": "another", "ticket": 2}'
+    sources = [f"orders:{OURS}", f"mails:{other}"]
+    tmp_path.joinpath("offsets").mkdir()
+    for number, offsets in enumerate([sources, sources[::-1], [*sources, f"numbers:{OTHER}"]]):
+        text = "\n".join(["v2", '{"batchTimestampMs":1}', *offsets])
+        tmp_path.joinpath("offsets", str(number)).write_text(text)
+
+    tickets = [read_entry(str(tmp_path), number)[1] for number in range(3)]
+
+    assert tickets == [f"{other}\n{OURS}", f"{other}\n{OURS}", None]
+
+
 @pytest.mark.parametrize("scheme", ["", "file:", "file://"])
 def test_a_checkpoint_in_a_folder_is_read(checkpoint, scheme):
     assert read_entry(scheme + checkpoint(OURS), 3)[0] is not None
