@@ -256,7 +256,7 @@ class MessageCalls(HandlerCalls[CallOutcome]):
         if not isinstance(decision, bool | np.bool_):
             returned = type(decision).__name__
             reason = f"not a bool: the handler returned {returned}"
-            if isinstance(decision, Exception):
+            if isinstance(decision, BaseException):
                 reason += "; raise it instead"
             # The work of a handler that is refused was done, and is not done again.
             return CallOutcome(SIDELINE, UNDECIDED, reason, dead=self.results.refused)

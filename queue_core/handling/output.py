@@ -28,7 +28,7 @@ from queue_core.values.schema import conform, of_data_frame
 #: A column of a task's settlement: the rows for the output queue, in its first row.
 OUTPUT = "_output"
 #: What the first part of a pair may be: an exception is refused later, since it is to be raised.
-_OUTCOMES = (bool, np.bool_, str, Exception)
+_OUTCOMES = (bool, np.bool_, str, BaseException)
 
 
 class Given(NamedTuple):
@@ -86,7 +86,7 @@ class Output:
         if type(result) is dict:
             # The result of most handlers; it is not looked at any further.
             return True, [result]
-        if result is None or isinstance(result, bool | np.bool_ | Exception):
+        if result is None or isinstance(result, bool | np.bool_ | BaseException):
             return result, None
         if _is_pair(result) and (result[0] is None or isinstance(result[0], _OUTCOMES)):
             return result[0], self._listed(result[1])

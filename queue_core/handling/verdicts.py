@@ -128,7 +128,7 @@ class Verdicts(NamedTuple):
         count: int,
         on_none: str | None = None,
         ids: pa.Array | None = None,
-        raised: Callable[[Exception], CallOutcome] = lambda error: of_error(error, (), None),
+        raised: Callable[[BaseException], CallOutcome] = lambda error: of_error(error, (), None),
     ) -> Verdicts:
         """
         Read the result of a batch handler for *count* messages; raises `BadOutcome`.
@@ -137,7 +137,9 @@ class Verdicts(NamedTuple):
         *ids*, the rows of a table that has ids may be in any order. *raised* gives the outcome of
         an exception in a list.
         """
-        if isinstance(result, list | tuple) and any(isinstance(e, Exception | str) for e in result):
+        if isinstance(result, list | tuple) and any(
+            isinstance(e, BaseException | str) for e in result
+        ):
             return _of_list(result, count, on_none, raised)
         is_rows = isinstance(result, list) and result and isinstance(result[0], Mapping)
         if is_rows or isinstance(result, Mapping):
@@ -196,12 +198,12 @@ def _of_list(
     decisions: Sequence[Any],
     count: int,
     on_none: str | None,
-    raised: Callable[[Exception], CallOutcome],
+    raised: Callable[[BaseException], CallOutcome],
 ) -> Verdicts:
     """Return the verdicts of a list with one entry for each message; raises `BadOutcome`."""
     made = []
     for each in decisions:
-        if isinstance(each, Exception):
+        if isinstance(each, BaseException):
             made.append(raised(each))
         elif isinstance(each, bool | np.bool_):
             made.append(CallOutcome(DELETE) if each else CallOutcome(SIDELINE, REJECTED))

@@ -86,6 +86,19 @@ def test_a_result_decides(handler, settled):
     assert outcomes(handler, timeout=1) == settled
 
 
+async def gathered(batch):
+    """The call for the second message is cancelled, as some libraries end theirs."""
+    calls = [asyncio.ensure_future(asyncio.sleep(0, True)) for _ in range(batch.num_rows)]
+    calls[1].cancel()
+    return await asyncio.gather(*calls, return_exceptions=True)
+
+
+def test_a_cancelled_call_among_those_of_a_batch_sidelines_its_message_alone():
+    cancelled = ("sideline", "exception", reason_of(asyncio.CancelledError("")))
+
+    assert outcomes(batch_handler(gathered)) == [DELETED, cancelled, DELETED]
+
+
 @pytest.mark.parametrize(
     ("error", "reason"),
     [

@@ -1,5 +1,7 @@
 """Rows that a handler returns: their messages, and those that fail."""
 
+from asyncio import CancelledError
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -64,6 +66,7 @@ def test_a_column_of_the_key_has_no_nulls():
         (pa.table({"n": [1, 2], "_message_id": [13, 13]}), "dddd", [(13, 1), (13, 2)]),
         ([{"n": 0}, [{"n": 1}, {"n": 2}], [], False], "ddds", [(10, 0), (11, 1), (11, 2)]),
         ([True, Reject("no"), Later(1), ValueError("x")], "dsrs", []),
+        ([{"n": 0}, CancelledError(), True, None], "dsds", [(10, 0)]),
         ([True, True, False, None], "ddss", []),
         (([True, False, True, False], pa.table({"n": range(4)})), "dsds", [(10, 0), (12, 2)]),
         (
