@@ -235,6 +235,10 @@ class Worker:
             credit.give_back(granted)
             self.ending.wait(RETRY_SECONDS)
             return
+        except Exception:
+            # It ends the pool. What was handled before is done, and must not be handled again.
+            self._outcomes.settle(self._context.stopping)
+            raise
         credit.give_back(granted - (0 if taken is None else len(taken)))
         source = self._context.sources[dispatcher]
         if taken is None:

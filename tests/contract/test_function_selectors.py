@@ -88,3 +88,18 @@ def test_a_function_that_fails_ends_its_pool(store, queue):
     assert queue.browse().num_rows == 30
     with pytest.raises(BadSelector, match="there is no column"):
         ConsumerPool(store, "orders", Recorder(), selector=Predicate(fails, ["nmber"]))
+
+
+def test_what_a_pool_has_handled_before_its_function_fails_is_settled(store, queue):
+    recorder = Recorder()
+
+    def chosen(batch):
+        return fails(batch) if recorder.messages else sevenths(batch)
+
+    how = {"concurrency": 1, "batch": 1, "tasks": []}
+    pool = ConsumerPool(store, "orders", recorder, selector=chosen, **how).start()
+    eventually(lambda: pool.error is not None)
+    with pytest.raises(BadSelector, match="chosen raised ValueError"):
+        pool.stop()
+    assert pool.counts == {"deleted": 1}
+    assert queue.browse().num_rows == 29
