@@ -217,6 +217,7 @@ class Worker:
     def _serve(self, consumer: QueueConsumer[HeldBatch]) -> None:
         """Have a consumer pull once, and handle its batch."""
         credit, dispatcher = self._context.credit, self.consumers[consumer]
+        source = self._context.sources[dispatcher]
         if self.ending.is_set():
             return
         granted = credit.reserve(self._context.config.batch)
@@ -225,6 +226,8 @@ class Worker:
             return
         try:
             taken = consumer.pull(granted)
+            yields = taken is None and self._context.config.yields
+            held_back = source.held_back() if yields else None
         except (NoSuchQueue, QueueDeactivated) as error:
             credit.give_back(granted)
             consumer.leave()
@@ -240,12 +243,10 @@ class Worker:
             self._outcomes.settle(self._context.stopping)
             raise
         credit.give_back(granted - (0 if taken is None else len(taken)))
-        source = self._context.sources[dispatcher]
         if taken is None:
             if self._outcomes.is_due:
                 # Suspects may wait for these outcomes, and notifications may follow without end.
                 self._outcomes.settle(self._context.stopping)
-            held_back = source.held_back() if self._context.config.yields else None
             for seconds in (held_back, source.refused_for):
                 if seconds is not None:
                     dispatcher.look_in(seconds)

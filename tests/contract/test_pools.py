@@ -263,6 +263,23 @@ def test_a_worker_that_is_removed_during_an_outage_settles_after_it(store, queue
         assert pool.counts == {"deleted": 1}
 
 
+def test_an_outage_while_a_pool_asks_who_goes_first_does_not_end_it(store, queue, monkeypatch):
+    ask, asked = AcquiringSource.held_back, threading.Event()
+
+    def away(self):
+        if not asked.is_set():
+            asked.set()
+            raise CatalogUnavailable("away")
+        return ask(self)
+
+    monkeypatch.setattr(AcquiringSource, "held_back", away)
+    with ConsumerPool(store, "orders", Recorder(), concurrency=1, priority=1) as pool:
+        assert asked.wait(PATIENCE)
+        queue.load(orders(1))
+        assert pool.drain(PATIENCE)
+        assert pool.counts == {"deleted": 1}
+
+
 def test_drain_waits_for_what_a_removed_worker_gives_back(store, queue, monkeypatch):
     """Even if no notification and no look of the dispatcher comes to help."""
     monkeypatch.setattr(notifications, "notify", lambda *_: None)
