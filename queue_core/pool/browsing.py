@@ -14,6 +14,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from queue_core.catalog.holders.tickets import Window, close_tickets
+from queue_core.catalog.slices.slices import ShardKey
 from queue_core.errors import ConsumerFenced, DamagedSegment, Unavailable
 from queue_core.pool.held import HeldBatch, HeldBytes
 from queue_core.pool.prefetch import Prefetch
@@ -41,6 +42,8 @@ class BrowsingSource(MessageSource):
         super().__init__(queue, consumer, columns, demand, on_available, held)
         #: The mean size of the messages that were shown last, in bytes; at first, it is unknown.
         self._mean: float | None = None
+        #: Where the last window ended, by shard.
+        self._seen: dict[ShardKey, int] = {}
         #: A ticket whose messages could not be read yet, and its windows.
         self._unread: tuple[Ticket, Window] | None = None
         self._browse = Coalescer(self._in_room, threading.Lock())
@@ -72,7 +75,7 @@ class BrowsingSource(MessageSource):
         catalog, demand = store.catalog, replace(self._demand, max_messages=limit)
         request = demand.request([info], None, store.storage.uri)
         while True:
-            found = self._unread or browse_next(catalog, self._consumer, request)
+            found = self._unread or browse_next(catalog, self._consumer, request, self._seen)
             if found is None:
                 return None
             self._unread = None

@@ -21,7 +21,7 @@ from queue_core.catalog.queues import states
 from queue_core.catalog.slices import read_plans, replay_check
 from queue_core.catalog.slices.conditions import SOUND, in_queues
 from queue_core.catalog.slices.shard_locks import Horizon
-from queue_core.catalog.slices.slices import fetch
+from queue_core.catalog.slices.slices import ShardKey, fetch
 from queue_core.selection.request import FireRequest
 from queue_core.values.model import (
     Consumer,
@@ -76,17 +76,27 @@ def browse_within(
 
 
 def browse_next(
-    catalog: Catalog, consumer: Consumer, request: FireRequest
+    catalog: Catalog,
+    consumer: Consumer,
+    request: FireRequest,
+    seen: dict[ShardKey, int] | None = None,
 ) -> tuple[Ticket, Window] | None:
-    """Return a ticket for places that the consumer has not seen; None if there are none."""
+    """
+    Return a ticket for places that the consumer has not seen; None if there are none.
+
+    *seen*: where the last windows ended that were returned, by shard; filled and kept here. So the
+    next ticket also shows the places of one whose commit has lost its answer.
+    """
+    seen = {} if seen is None else seen
     if request.terms.logged:
         take_in(catalog, request.terms.storage, request.queue_ids)
     horizon = request.horizon or Horizon.now(catalog, request.queue_ids, request.magazine)
 
     def unseen(connection: Connection) -> tuple[Window, int]:
         """Return the next windows, and the number of their places."""
-        seen = of_tickets(connection, TicketRange(consumer, 0, sys.maxsize))
-        begins = dict.fromkeys(horizon.pointers, 0) | {key: end for key, (_, end) in seen.items()}
+        noted = of_tickets(connection, TicketRange(consumer, 0, sys.maxsize))
+        ends = {key: end for key, (_, end) in noted.items()}
+        begins = dict.fromkeys(horizon.pointers, 0) | ends | seen
         left = {key: end - begins[key] for key, end in horizon.pointers.items()}
         places = sum(count for count in left.values() if count > 0)
         shares = share(left, min(request.max_messages or places, places))
@@ -104,10 +114,14 @@ def browse_next(
         return ticket, windows
 
     with catalog.read() as connection:
-        if not unseen(connection)[1]:
-            return None
+        windows, count = unseen(connection)
+    if not count:
+        return None
+    seen |= {key: windows[key][0] for key in horizon.pointers}
     # Not `transact`: the crash points `source.before_fire` and `source.fired` are around the call.
-    return catalog.write(work)
+    ticket, windows = catalog.write(work)
+    seen |= {key: windows[key][1] for key in horizon.pointers}
+    return ticket, windows
 
 
 def browsed(

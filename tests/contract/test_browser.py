@@ -1,15 +1,17 @@
 """A browser sees every message once, in order, and takes none."""
 
+import threading
+
 import pytest
 from sqlalchemy import update
 
 from queue_core import ConsumerPool
 from queue_core.catalog import holder_tables
 from queue_core.catalog.slices.shard_locks import Horizon
-from queue_core.errors import ConsumerFenced
+from queue_core.errors import CatalogUnavailable, ConsumerFenced
 from queue_core.segments.reader import read_table
 from queue_core.selection.request import FireRequest
-from queue_core.values.model import Magazine, TicketRange
+from queue_core.values.model import Magazine, Ticket, TicketRange
 from queue_core.verbs.acknowledge import acknowledge
 from queue_core.verbs.browse import browse_next, browsed
 from tests.contract.pools import PATIENCE, Recorder
@@ -100,6 +102,29 @@ def test_a_pool_that_browses_shows_what_is_there_when_it_looks(store):
         recorder.open.set()
         assert browser.drain(PATIENCE)
     assert recorder.numbers == [0, 3]
+
+
+def test_a_pool_shows_messages_though_the_commit_of_their_ticket_lost_its_answer(
+    store, monkeypatch
+):
+    """They were passed over, since the ticket says that they were shown."""
+    make_queue(store, shards=2).load(orders(5))
+    write, lost = store.catalog.write, threading.Event()
+
+    def cut(work, **how):
+        found = write(work, **how)
+        is_ticket = isinstance(found, tuple) and isinstance(found[0], Ticket)
+        if is_ticket and not lost.is_set():
+            lost.set()
+            raise CatalogUnavailable("the connection is lost")
+        return found
+
+    monkeypatch.setattr(store.catalog, "write", cut)
+    recorder = Recorder()
+    with ConsumerPool(store, "orders", recorder, browse=True) as browser:
+        assert lost.wait(PATIENCE)
+        assert browser.drain(PATIENCE)
+    assert recorder.numbers == [0, 1, 2, 3, 4]
 
 
 def test_the_sideline_can_be_browsed_too(store, browser):
