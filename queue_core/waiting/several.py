@@ -91,7 +91,9 @@ class LoadIntoSeveral:
             return self._commit(None, None, left)
         one = next(each for each in self.loads if each.queue.id == full)
         on_full = OnFull(overflow=self.when_full.overflow, timeout=left)
-        admission = Admission(self.catalog, self.storage.uri, one.queue, one.staged, on_full)
+        # What did not fit, as it was decided last.
+        staged = one.staged if one.smart is None else one.smart.prepared.staged
+        admission = Admission(self.catalog, self.storage.uri, one.queue, staged, on_full)
         return admission.run(lambda waiter: self._commit(full, waiter, left))
 
     def _commit(

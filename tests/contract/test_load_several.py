@@ -2,6 +2,7 @@
 
 import threading
 import time
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
@@ -13,10 +14,12 @@ from queue_core.segments import stager
 from queue_core.support import faults
 from queue_core.values.model import Batch
 from queue_core.verbs.capacity.bounds import OnFull
+from queue_core.waiting import admission
 from queue_core.waiting.several import LoadIntoSeveral, Routed
+from queue_core.waiting.smart.load import SmartLoad
 from tests.dump import dump
 from tests.factories import make_queue, make_staged, numbers_of, orders
-from tests.waiting import Caller, waits
+from tests.waiting import PATIENCE, Caller, until, waits
 
 pytestmark = pytest.mark.each_catalog
 
@@ -146,6 +149,33 @@ def test_policy_and_dedup_decide_within_the_transaction(store, two):
     assert again["b"].null_count == 2
     assert (left(two[0]), left(two[1]), left(latest)) == ([1, 1, 2, 2], [1, 2], [2])
     assert store.admin.fsck().num_rows == 0
+
+
+def test_what_is_decided_waits_for_room_before_it_is_decided_again(store, monkeypatch):
+    """It was decided at each look, with its shards locked."""
+    counts = Counter()
+
+    def counted(owner, name):
+        real = getattr(owner, name)
+
+        def call(*given, **how):
+            counts[name] += 1
+            return real(*given, **how)
+
+        monkeypatch.setattr(owner, name, call)
+
+    monkeypatch.setattr(admission, "EXPIRE_SECONDS", PATIENCE)
+    queue = make_queue(store, max_size=1, dedup=["number"])
+    queue.load(orders(1))
+    counted(SmartLoad, "load_within")
+    counted(admission, "read_usage")
+    loader = Caller(lambda: store.load({"orders": orders(1, 9)}))
+    until(lambda: counts["read_usage"] > 2, "it does not look")
+    # Twice before it waits.
+    assert counts["load_within"] == 2
+    queue.delete(queue.fire(1))
+    loader.done()
+    assert left(queue) == [9]
 
 
 def test_settings_and_columns_that_change_meanwhile(store, two):
