@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -37,6 +38,7 @@ from queue_core.values.outcomes import DELETE, RELOAD, Settlement
 from queue_core.values.retry import Retry
 from queue_core.values.rows import Numbers
 from queue_core.verbs.capacity.bounds import OnFull, check_keeps
+from queue_core.verbs.quarantine import past_damage
 from queue_core.verbs.settle import settle_or_lose
 from queue_core.waiting.settled_load import BEFORE_SETTLEMENT, settle_and_load
 
@@ -170,7 +172,7 @@ class PoolOutput:
         """
         joint = PoolOutcomes.joint(outcomes)
         try:
-            lost = self._settle(joint)
+            lost = past_damage(partial(self._settle, joint))
         except IgnisError as error:
             waits = isinstance(error, Unavailable)
             if isinstance(error, QueueFull):

@@ -8,7 +8,7 @@ from sqlalchemy import select, update
 
 from ignis_sink.options import SinkOptions
 from ignis_sink.publishing import publish
-from queue_core import ConsumerTarget, Queue
+from queue_core import ConsumerPool, ConsumerTarget, Queue
 from queue_core.catalog.tables import segments
 from queue_core.errors import DamagedSegment, StorageUnavailable
 from queue_core.segments import stager
@@ -19,6 +19,7 @@ from queue_core.watching import readings
 from queue_core.watching.present import FiguresReader
 from queue_core.watching.problems import of_queue
 from tests.books import audit, leftover_files
+from tests.contract.pools import PATIENCE
 from tests.dump import dump
 from tests.factories import make_queue, make_staged, numbers_of, orders, planned, seen
 from tests.storages import EVERYWHERE, Files
@@ -159,6 +160,21 @@ def test_a_write_of_spark_sets_apart_what_its_policy_cannot_read(store, queue):
     assert leftover_files(store) == set()
     publish(store, queue.info, make_staged(queue, orders(2, 2999)), options, None)
 
+    assert numbers_of(queue.fire("all").messages) == list(range(1000, 3001))
+
+
+def test_no_handler_is_called_again_for_what_the_policy_of_its_output_cannot_read(store, queue):
+    queue.admin.change_settings(policy="drop_duplicates(number)")
+    spoil(file_of(store, 0), "missing")
+    make_queue(store, "requests").load(orders(2, 2999))
+
+    def copy(request):
+        return {name: request[name] for name in queue.schema.names}
+
+    with ConsumerPool(store, "requests", copy, output="orders", concurrency=1) as pool:
+        assert pool.drain(PATIENCE)
+
+    assert pool.counts == {"deleted": 2}
     assert numbers_of(queue.fire("all").messages) == list(range(1000, 3001))
 
 
