@@ -283,9 +283,13 @@ def _rejected(result: Any) -> int:
     if isinstance(result, pa.Array | pa.ChunkedArray):
         result = result.to_pylist()
     if isinstance(result, Sequence) and not isinstance(result, str):
-        # An exception among them is a rejection with its reason.
-        return sum(each is False or isinstance(each, Exception) for each in result)
+        return sum(each is False or _fails(each) for each in result)
     return int(result is False)
+
+
+def _fails(each: Any) -> bool:
+    """Whether a decision is an exception, unless it puts its message off."""
+    return isinstance(each, BaseException) and not getattr(each, "puts_off", False)
 
 
 def _links(batch: pa.RecordBatch) -> list[Link]:
