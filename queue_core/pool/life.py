@@ -8,6 +8,7 @@ dead consumer, or the next pool of its name continues with them.
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import time
 from collections import Counter
@@ -89,7 +90,8 @@ class PoolLife:
         #: The error that ended the pool early, if one did.
         self.error: BaseException | None = None
         self.ended = threading.Event()
-        self.is_stopped = False
+        self._stopped = False
+        self._process = os.getpid()
         self.credit = Credit(config.max_in_flight, self._credit_changed)
         #: None until the pool is registered with its queues.
         self._workers: Workers | None = None
@@ -181,6 +183,11 @@ class PoolLife:
         return self._workers
 
     @property
+    def is_stopped(self) -> bool:
+        """Whether it has ended, or is that of the process from which this one was forked."""
+        return self._stopped or self._process != os.getpid()
+
+    @property
     def concurrency(self) -> int:
         """The number of workers; 0 before they were started, and after `stop`."""
         return 0 if self._workers is None else len(self._workers)
@@ -222,7 +229,7 @@ class PoolLife:
         try:
             self._ends.close()
         finally:
-            self.is_stopped = True
+            self._stopped = True
             FAILURES.flush(*self._names, catalog=self._store.catalog.url)
             self._say("ends")
 

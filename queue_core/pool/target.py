@@ -9,6 +9,7 @@ Crash: the messages that it holds are swept, like all messages of a dead consume
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
@@ -200,6 +201,8 @@ class ConsumerTarget(AbstractContextManager["ConsumerTarget"]):
         self._store = store
         self._wake = wake
         self._presence: Presence | None = None
+        #: The process that has started it.
+        self._process = 0
         self._ready: ReadySet[TargetConsumer] = ReadySet("target", "target", wake)
         self._consumers: list[TargetConsumer] = []
         self._dispatchers: list[QueueDispatcher] = []
@@ -224,6 +227,7 @@ class ConsumerTarget(AbstractContextManager["ConsumerTarget"]):
         name = check_consumer(config.name or f"target:{of_process()}")
         consumer = start_again(catalog, name, browses=config.browse)
         self._ready = ReadySet(name, name, self._wake)
+        self._process = os.getpid()
         self._presence = Presence(
             catalog,
             consumer,
@@ -280,12 +284,16 @@ class ConsumerTarget(AbstractContextManager["ConsumerTarget"]):
         presence, self._presence = self._presence, None
         if presence is None:
             return
-        for member in self._consumers:
-            member.leave()
-        for dispatcher in self._dispatchers:
-            close_dispatcher(dispatcher)
-        self._consumers, self._dispatchers = [], []
+        members, self._consumers = self._consumers, []
+        dispatchers, self._dispatchers = self._dispatchers, []
         self._ready = ReadySet("target", "target", self._wake)
+        if self._process != os.getpid():
+            # The messages are those of the process from which this one was forked.
+            return
+        for member in members:
+            member.leave()
+        for dispatcher in dispatchers:
+            close_dispatcher(dispatcher)
         try:
             if not self._config.browse:
                 # Another target of this name goes on with the messages.

@@ -8,11 +8,11 @@ import threading
 import pytest
 from sqlalchemy.exc import StatementError
 
-from queue_core import ConsumerPool, Invalid, Store
+from queue_core import ConsumerPool, ConsumerTarget, Invalid, Store
 from tests.books import leftover_files
 from tests.factories import make_queue, orders
 from tests.forks import in_a_fork
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 
 pytestmark = [
     pytest.mark.each_catalog,
@@ -148,6 +148,35 @@ def test_a_pool_of_a_child_learns_of_messages_beside_a_pool_of_its_parent(store,
 
     with ConsumerPool(store, "orders", handle, concurrency=1, tasks=[], selector="number < 0"):
         assert in_a_fork(work) == [0]
+
+
+def test_a_child_that_stops_a_pool_of_its_parent_takes_nothing_from_it(store):
+    """As the end of a server's worker may, that was forked from the process with the pool."""
+    only_on(store, sqlite=False)
+    make_queue(store).load(orders(1))
+    entered, goes_on, handled = threading.Event(), threading.Event(), []
+
+    def handle(row):
+        handled.append(row["number"])
+        entered.set()
+        return goes_on.wait(PATIENCE)
+
+    with ConsumerPool(store, "orders", handle, concurrency=1, tasks=[]) as pool:
+        assert entered.wait(PATIENCE)
+        in_a_fork(pool.stop)
+        goes_on.set()
+        assert pool.drain(PATIENCE)
+    assert (pool.counts, handled) == ({"deleted": 1}, [0])
+
+
+def test_a_child_that_stops_a_target_of_its_parent_takes_nothing_from_it(store):
+    only_on(store, sqlite=False)
+    queue = make_queue(store)
+    queue.load(orders(1))
+    with ConsumerTarget(store, "orders", lambda: None) as target:
+        firing = target.consumers[0].pull()
+        in_a_fork(target.stop)
+        assert queue.delete(firing) == 1
 
 
 def test_a_child_logs_a_failure_like_one_that_its_parent_has_logged(store, caplog):
