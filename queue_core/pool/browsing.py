@@ -16,7 +16,9 @@ import pyarrow as pa
 from queue_core.catalog.holders.tickets import Window, close_tickets
 from queue_core.catalog.slices.slices import ShardKey
 from queue_core.errors import ConsumerFenced, DamagedSegment, Unavailable
+from queue_core.handling.failure_log import FAILURES
 from queue_core.pool.held import HeldBatch, HeldBytes
+from queue_core.pool.output import PoolOutcomes, Settled
 from queue_core.pool.prefetch import Prefetch
 from queue_core.pool.source import Columns, MessageSource
 from queue_core.queue import Queue
@@ -24,6 +26,7 @@ from queue_core.segments.reader import read_table
 from queue_core.selection.demand import Demand
 from queue_core.support.coalescing import Coalescer
 from queue_core.values.model import Consumer, Ticket
+from queue_core.values.outcomes import Settlement
 from queue_core.verbs.browse import browse, browse_next
 
 
@@ -53,6 +56,12 @@ class BrowsingSource(MessageSource):
     def take(self, limit: int) -> HeldBatch | None:
         """Return messages that were not shown yet."""
         return self._left.next(limit) or self._browse(limit)
+
+    def settle(self, outcomes: PoolOutcomes) -> Settled:
+        """Log the failures of the handler, of which nobody else would tell."""
+        rows = PoolOutcomes.joint([outcomes]).settlement
+        FAILURES.note(self._queue.name, Settlement.of(rows), self._queue.store.catalog.url)
+        return super().settle(outcomes)
 
     def _take_for(self, limits: list[int], room: int | None) -> Sequence[HeldBatch | None]:
         most = sum(limits)

@@ -426,6 +426,20 @@ def test_a_browser_sees_every_message_once_and_takes_none(store, queue):
     assert len(queue.fire("all")) == 150
 
 
+def test_what_the_handler_of_a_browser_raises_is_logged(store, queue, caplog):
+    """Nobody heard of it, since a browser settles nothing."""
+    caplog.set_level("INFO", "queue_core.handling.failure_log")
+    queue.load(orders(3))
+
+    def handler(message):
+        raise ValueError("no such customer")
+
+    with ConsumerPool(store, "orders", handler, browse=True) as pool:
+        assert pool.drain(PATIENCE)
+    assert "failed: exception: ValueError: no such customer" in caplog.text
+    assert queue.failures().num_rows == 0
+
+
 def test_a_browser_of_several_queues_sees_every_message_once(store):
     names = ["a", "b", "c"]
     queues = [make_queue(store, name, shards=2) for name in names]
