@@ -44,6 +44,7 @@ from queue_core.upkeep.tasks import background
 from queue_core.upkeep.tasks.background import TASK_SECONDS, TaskThread
 from queue_core.values.model import Consumer, QueueInfo
 from queue_core.values.names import check_consumer, listed, of_process, speaking
+from queue_core.values.outcomes import DELETE
 from queue_core.verbs.lose import start_again
 
 #: Seconds between two looks at whether the pool has failed.
@@ -139,6 +140,8 @@ class PoolLife:
         held = HeldBytes(config.max_bytes, lambda: self.concurrency)
         gate = None if self._breaker is None else self._breaker.gate
         output = None if config.output is None else known_output(config.output)
+        # Who takes no message decides about none.
+        on_none = contract.on_none or (DELETE if config.browse else None)
         self._sources = {
             dispatcher: self._source_of(queue, consumer, dispatcher, held)
             for dispatcher, queue in zip(dispatchers, config.queues, strict=True)
@@ -148,7 +151,7 @@ class PoolLife:
             name=consumer.name,
             config=config,
             sources=self._sources,
-            runner=replace(contract.runner(None), gate=gate, output=output),
+            runner=replace(contract.runner(None), gate=gate, output=output, on_none=on_none),
             credit=self.credit,
             held=held,
             transactions=self._transactions,

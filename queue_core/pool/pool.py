@@ -71,7 +71,7 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
             ``sideline``. By default, a handler whose first result is None ends the pool with
             `BadOutcome`: its message is sidelined as ``undecided``, and so are those of other
             workers whose calls are in progress; the others wait. A None after a decision only
-            sidelines its message.
+            sidelines its message. A handler of a browser has nothing to decide.
         retry: Which failures are tried again, how often and when: a `Retry`, which may name
             exception classes, or its text. By default, the queues' setting ``retry``.
         transactional: Whether each call has a transaction of its own in the database of the

@@ -426,6 +426,15 @@ def test_a_browser_sees_every_message_once_and_takes_none(store, queue):
     assert len(queue.fire("all")) == 150
 
 
+def test_the_handler_of_a_browser_may_return_nothing(store, queue):
+    """It ended its pool, and the next one of its name passed over the rest of the batch."""
+    queue.load(orders(3))
+    shown = []
+    with ConsumerPool(store, "orders", shown.append, browse=True) as pool:
+        assert pool.drain(PATIENCE)
+    assert sorted(message["number"] for message in shown) == [0, 1, 2]
+
+
 def test_what_the_handler_of_a_browser_raises_is_logged(store, queue, caplog):
     """Nobody heard of it, since a browser settles nothing."""
     caplog.set_level("INFO", "queue_core.handling.failure_log")
