@@ -28,7 +28,7 @@ class Lag(NamedTuple):
     """What a subscription has not handed out, in its log or waiting in main."""
 
     messages: int
-    #: Since the oldest of them was loaded; None: there are none.
+    #: Since the first of them was loaded, or has come back; None: there are none.
     seconds: float | None
     bytes: int
 

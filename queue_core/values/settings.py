@@ -392,9 +392,10 @@ class QueueSettings:
         None,
         _LOG,
         "Of a subscription: its budget, as a time such as `3 days`, a size such as `100 GB`, or "
-        "both. It is exceeded once its oldest message, in the log or waiting in main, is older, or "
-        "once all of them are larger. The task `trim` then does what `when_late` says. none: the "
-        "log keeps what the subscription has not taken in, however late it is.",
+        "both. It is exceeded once a message has waited for longer, in the log or in main, or once "
+        "all of them are larger. A message that comes back waits since then. The task `trim` then "
+        "does what `when_late` says. none: the log keeps what the subscription has not taken in, "
+        "however late it is.",
     )
     when_late: str = _setting(
         "detach",

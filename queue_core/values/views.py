@@ -351,7 +351,9 @@ _SUBSCRIPTIONS = (
         "is an upper bound.",
     ),
     ViewColumn(
-        "behind_seconds", pa.float64(), "Seconds since the oldest of them was loaded; null: none."
+        "behind_seconds",
+        pa.float64(),
+        "Seconds since the first of them was loaded or came back; null: none.",
     ),
     ViewColumn("behind_bytes", _LONG, "Size of them, uncompressed."),
     ViewColumn("late", _TEXT, "Its budget, as the setting `late` has it; null: none."),

@@ -88,7 +88,7 @@ BEHIND = {
     )
     for unit, about in {
         MESSAGES: "Messages that a subscription has not handed out, in the log or in main.",
-        SECONDS: "Time since the oldest of them was loaded; absent: there are none.",
+        SECONDS: "Time since the first of them was loaded or came back; absent: there are none.",
         BYTES: "Bytes of these messages, uncompressed.",
     }.items()
 }

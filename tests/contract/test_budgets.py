@@ -143,6 +143,21 @@ def test_one_that_keeps_up_is_never_stopped(store, topic):
     assert numbers_of(reader.fire(1).messages) == [10]
 
 
+def test_messages_that_come_back_do_not_make_a_reader_late(store, topic):
+    reader = store.subscribe("billing", to="orders", late="1 hour", when_late="drop")
+    topic.load(orders(10))
+    reader.sideline(reader.fire(3))
+    reader.delete(reader.fire("all"))
+    grow_old(store, 2 * HOUR)
+    assert reader.shovel() == 3
+
+    assert topic.admin.trim() == 10
+    [row] = store.view("subscriptions").to_pylist()
+    assert row["behind_seconds"] < 60
+    assert drained(reader) == [0, 1, 2]
+    in_order(store)
+
+
 def test_late_ones_that_want_it_are_dropped(store, topic):
     store.subscribe("late", to="orders", late="1 hour", when_late="drop", priority="amount")
     topic.load(orders(4_000))

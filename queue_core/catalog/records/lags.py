@@ -84,7 +84,9 @@ def _sum(
 
 def of_row(row: Any, size: int) -> Lag:
     """Return the lag of a subscription by its figures and its `sizes`."""
-    return Lag(row.waiting or 0, None if row.oldest_age is None else row.oldest_age / 1e6, size)
+    # By a message that has come back, it is no later: the subscription had it in time.
+    wait = row.longest_wait
+    return Lag(row.waiting or 0, None if wait is None else wait / 1e6, size)
 
 
 def read(connection: Connection, queue_ids: Collection[int]) -> dict[int, Lag]:
