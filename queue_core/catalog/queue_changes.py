@@ -133,11 +133,11 @@ def held_root(connection: Connection, queue: QueueInfo, *, log: bool = False) ->
     return root
 
 
-def deactivate(connection: Connection, queue: QueueInfo) -> None:
-    """Note that a queue is deactivated now, if it is in use."""
+def deactivate(connection: Connection, queue: QueueInfo, **values: int) -> None:
+    """Note that a queue is deactivated now, if it is in use, and *values* of other columns."""
     in_use = (queues.c.id == queue.id, queues.c.deactivated_at.is_(None))
     now = dialect.read_clock(connection)
-    if seals.change(connection, queues, *in_use, deactivated_at=now):
+    if seals.change(connection, queues, *in_use, deactivated_at=now, **values):
         acts.note(connection)
     # Those who wait for messages or room of the queue wait in vain.
     notifications.notify(connection, queue.id)

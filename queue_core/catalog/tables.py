@@ -68,7 +68,7 @@ queues = Table(
     Column("detached_at", BigInteger, nullable=False, server_default=text("0")),
     #: Of a snapshot: the subscription whose state it keeps; 0: it is no snapshot.
     Column("snapshot_of", BigInteger, nullable=False, server_default=text("0")),
-    #: When a snapshot may be removed; 0: never.
+    #: When a snapshot may be removed, or since when a late subscription is to be dropped; 0: never.
     Column("ends_at", BigInteger, nullable=False, server_default=text("0")),
     sqlite_autoincrement=True,
 )

@@ -16,7 +16,7 @@ from functools import partial
 
 from sqlalchemy import Connection
 
-from queue_core.catalog import queue_changes
+from queue_core.catalog import dialect, queue_changes
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.identity import clock
 from queue_core.catalog.records import acts, lags
@@ -79,7 +79,8 @@ def _stop_late(connection: Connection, queue: QueueInfo) -> bool:
         return False
     detach_within(connection, queue, "trim")
     if queue.settings.when_late == "drop":
-        queue_changes.deactivate(connection, queue)
+        ends_at = dialect.read_clock(connection)
+        queue_changes.deactivate(connection, queue, ends_at=ends_at)
     clock.confirm(connection)
     return True
 

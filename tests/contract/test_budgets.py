@@ -189,6 +189,18 @@ def test_a_drop_that_was_interrupted_is_made_up_for(store, topic):
     in_order(store)
 
 
+def test_one_that_a_person_has_deactivated_is_not_dropped(store, topic):
+    reader = store.subscribe("billing", to="orders", late="1 hour", when_late="drop")
+    topic.load(orders(10))
+    reader.sideline(reader.fire(3))
+    reader.admin.deactivate()
+
+    assert topic.admin.trim() == 10
+    assert store.queues() == ["billing", "orders"]
+    assert numbers_of(reader.browse(magazine="sideline")) == [0, 1, 2]
+    in_order(store)
+
+
 def test_one_that_is_dropped_while_it_is_looked_at_is_not_late(store, topic, monkeypatch):
     """On PostgreSQL, each statement of a transaction that writes sees a newer state."""
     store.subscribe("late", to="orders", late="1 hour")

@@ -14,6 +14,7 @@ from sqlalchemy import (
     Float,
     Select,
     and_,
+    bindparam,
     cast,
     func,
     select,
@@ -58,6 +59,13 @@ _TAKEN_IN = (
         slices.c.state == int(State.LOADED),
     )
     .group_by(slices.c.queue_id)
+)
+
+#: The subscriptions to a queue that were stopped to be dropped. Others a person has deactivated.
+_ENDING = select(queue_rows.c.id).where(
+    queue_rows.c.root_id == bindparam("root"),
+    queue_rows.c.snapshot_of == 0,
+    queue_rows.c.ends_at != 0,
 )
 
 
@@ -109,6 +117,8 @@ def late(connection: Connection, root_id: int) -> list[QueueInfo]:
     ]
     reading = [queue.id for queue in limited if not queue.detached_at]
     lags = read(connection, reading) if reading else {}
+    stopped = len(reading) < len(limited)
+    ending = connection.scalars(_ENDING, {"root": root_id}).all() if stopped else ()
     return [
         queue
         for queue in limited
@@ -116,6 +126,6 @@ def late(connection: Connection, root_id: int) -> list[QueueInfo]:
             # In a transaction that writes, it may have been dropped since the first statement.
             queue.id in lags and lags[queue.id].exceeds(queue.settings.budget)
             if not queue.detached_at
-            else queue.settings.when_late == "drop" and queue.deactivated_at is not None
+            else queue.settings.when_late == "drop" and queue.id in ending
         )
     ]
