@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 
 from sqlalchemy import Connection
 
-from queue_core.catalog import snapshots
+from queue_core.catalog import dialect, snapshots
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.identity import clock
 from queue_core.catalog.queues import as_it_is
@@ -36,6 +37,7 @@ def trim(catalog: Catalog, queue: QueueInfo) -> int:
     """
     Remove what exceeds the limits of a queue's log, in rounds; return how many messages.
 
+    It ends if a transaction of a caller keeps the lock of a subscription; the next trim goes on.
     Raises `CatalogUnavailable` if the clock may have jumped.
     """
     clock.check(catalog)
@@ -52,7 +54,11 @@ def trim(catalog: Catalog, queue: QueueInfo) -> int:
         )
     if queue.settings.log is None:
         return 0
-    return Rounds(catalog, "trim").repeat(partial(_trim, queue=queue))
+    rounds = Rounds(catalog, "trim")
+    # Another subscription must not wait for one from which a transaction of a caller has fired.
+    with suppress(dialect.StillLocked):
+        rounds.repeat(partial(_trim, queue=queue))
+    return rounds.done
 
 
 def _end(connection: Connection, snapshot_ids: Sequence[int]) -> None:

@@ -8,6 +8,7 @@ import pytest
 from queue_core import ConsumerPool, limit
 from tests.contract.callers import caller_of
 from tests.contract.pools import PATIENCE, Recorder, eventually
+from tests.dump import log_in_a_minute
 from tests.factories import make_queue, numbers_of, orders
 
 pytestmark = pytest.mark.each_catalog
@@ -57,6 +58,24 @@ def test_a_subscription_that_cannot_take_in_its_log_gives_nothing_for_now(store,
         assert 0 < firing.opens_in < SOON
         connection.rollback()
     assert numbers_of(reader.fire("all").messages) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("work", ["trim", "compact"])
+def test_no_subscription_waits_for_another_one_since_their_log_is_worked_on(store, caller, work):
+    topic = make_queue(store, log="0s")
+    readers = [store.subscribe(name, to="orders") for name in ("free", "held")]
+    for number in range(8):
+        topic.load(orders(1, number))
+    log_in_a_minute(store)
+    with caller.connected() as connection:
+        readers[1].within(connection).fire()
+        start = time.monotonic()
+        assert getattr(topic.admin, work)() == 0
+        assert time.monotonic() - start < SOON
+        connection.rollback()
+    for reader in readers:
+        assert numbers_of(reader.fire("all").messages) == list(range(8))
+    assert topic.admin.trim() == 8
 
 
 def test_a_firing_that_waits_gets_them_after_the_transaction(store, caller):

@@ -50,6 +50,9 @@ from queue_core.values.rows import Rows
 
 #: How far the clock of a machine that names a time may be ahead of the catalog's, in microseconds.
 SOON = 60_000_000
+#: Seconds for which the locks of all readers of a log are held while one of them is awaited, which
+#: a transaction of a caller may have for long.
+WAIT_SECONDS = 2.0
 
 _INSERT = insert(log_slices).inline()
 _OF_QUEUE = logs.c.queue_id == bindparam("queue")
@@ -370,9 +373,11 @@ def hold(connection: Connection, queue_id: int) -> bool:
     Keep others from reading a log until the transaction ends; return whether there is one.
 
     Subscriptions read it while they have the locks of their shards. A new one holds the log itself.
+    Raises `StillLocked`.
     """
     readers = _READERS.order_by(shard_locks.c.queue_id, shard_locks.c.shard)
-    connection.execute(readers.with_for_update(), {"queue": queue_id}).all()
+    with dialect.of(connection).waiting(connection, WAIT_SECONDS):
+        connection.execute(readers.with_for_update(), {"queue": queue_id}).all()
     return bool(connection.execute(_HOLD, {"queue": queue_id}).all())
 
 

@@ -20,7 +20,7 @@ from dataclasses import replace
 import numpy as np
 from sqlalchemy import Connection
 
-from queue_core.catalog import queues
+from queue_core.catalog import dialect, queues
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.records import acts, progress
 from queue_core.catalog.records.publications import claim
@@ -43,7 +43,7 @@ from queue_core.catalog.transact import transact
 from queue_core.errors import DamagedSegment
 from queue_core.segments.reader import read_table
 from queue_core.segments.rewriter import Repacked, RewriteGroup, kept_columns, repack
-from queue_core.segments.stager import removed_if_refused
+from queue_core.segments.stager import remove_staged, removed_if_refused
 from queue_core.segments.storage import Storage
 from queue_core.support import faults
 from queue_core.upkeep.tasks.compaction_plan import AGE, UNIT_BYTES, Unit, units
@@ -291,6 +291,10 @@ def merge_log(
                 count = _merge_rows(catalog, storage, queue, rows)
             except DamagedSegment as error:
                 count, damage = 0, error
+            except dialect.StillLocked:
+                # As in a trim: the next compaction goes on.
+                found = False
+                break
             progress.add(count)
             rewritten += count
             looked += len(rows)
@@ -335,4 +339,8 @@ def _merge_rows(catalog: Catalog, storage: Storage, queue: QueueInfo, rows: Neig
         return count
 
     with removed_if_refused(storage, [staged]):
-        return transact(catalog, "merge", work, grows=True)
+        try:
+            return transact(catalog, "merge", work, grows=True)
+        except dialect.StillLocked:
+            remove_staged(storage, [staged])
+            raise
