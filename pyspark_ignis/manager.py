@@ -88,8 +88,9 @@ class IgnisManager:
         shared: Whether queues with the same columns share one query, as `consume_many` runs it,
             instead of one query per queue. A thousand queues then cost one Python process, and a
             slow handler delays the other queues. A queue whose handler is a Column, or whose
-            arguments `consume_many` does not know, keeps its own query. A shared query that fails
-            is started again within 10 seconds.
+            arguments `consume_many` does not know, keeps its own query. Queues that have the
+            messages of one log are in different queries. A shared query that fails is started again
+            within 10 seconds.
         max_messages: At most this many messages in one micro-batch of a query, 1 or more, unless a
             handler's arguments have their own. The queues of a shared query share it evenly, or by
             their setting ``weight``. By default, all waiting messages.

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
+from itertools import count
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql.streaming.query import StreamingQuery
 
 from pyspark_ignis.managed_query import ManagedQuery, QueueState, shape_of, stop_between_batches
@@ -25,7 +27,7 @@ Start = Callable[[str, Mapping[str, Any]], StreamingQuery]
 
 class SharedQueries:
     """
-    One query for all queues that have the same columns.
+    One query for all queues that have the same columns; queues of one root are in different ones.
 
     A query whose queues change is stopped between two micro-batches and started again.
     """
@@ -34,13 +36,18 @@ class SharedQueries:
         self._start = start
         self._checkpoints = checkpoints
         self._grace = grace
-        #: The queries, and the queues of each, by the digest of their columns.
+        #: The queries, and the queues of each, by one of the digests of their columns.
         self._queries: dict[str, ManagedQuery] = {}
         self._members: dict[str, dict[str, tuple[QueueInfo, Any]]] = {}
 
     def join(self, info: QueueInfo, given: Any) -> str:
-        """Let a queue belong to the query of its columns, from `settle_in` on."""
-        digest = hashlib.sha256(serialize(info.schema)).hexdigest()[:16]
+        """Let a queue belong to a query of its columns, from `settle_in` on."""
+        digest = next(
+            each
+            for each in _digests(info.schema)
+            # Messages of one root have the same ids, which no query can tell apart.
+            if all(other.root != info.root for other, _ in self._members.get(each, {}).values())
+        )
         self._queries.setdefault(digest, ManagedQuery(partial(self._begin, digest)))
         self._members.setdefault(digest, {})[info.name] = (info, given)
         return digest
@@ -106,6 +113,14 @@ class SharedQueries:
         return self._start(
             f"{PREFIX}{digest}", {name: given for name, (_, given) in self._members[digest].items()}
         )
+
+
+def _digests(schema: pa.Schema) -> Iterator[str]:
+    """Yield what tells the queries of queues with these columns apart, one after the other."""
+    columns = serialize(schema)
+    for number in count():
+        more = b"%d" % number if number else b""
+        yield hashlib.sha256(columns + more).hexdigest()[:16]
 
 
 class SharedQuery:

@@ -32,3 +32,17 @@ def test_a_query_whose_start_the_catalog_prevents_has_a_state_and_is_to_be_start
     orders.leave("stopped")
     queries.settle_in(Unavailable())
     assert not queries.failed
+
+
+def test_queues_of_one_log_are_in_different_queries():
+    queries = SharedQueries(None, "/checkpoints", 0.0)
+    schema = pa.schema([("number", pa.int64())])
+    roots = {"orders": 1, "billing": 1, "shipping": 1, "mails": 4}
+    infos = {name: SimpleNamespace(name=name, schema=schema, root=at) for name, at in roots.items()}
+
+    of = {name: queries.join(info, {}) for name, info in infos.items()}
+    assert len({of["orders"], of["billing"], of["shipping"]}) == 3
+    assert of["mails"] == of["orders"]
+    for name, digest in of.items():
+        queries.quit(digest, name)
+        assert queries.join(infos[name], {}) == digest
