@@ -13,7 +13,7 @@ from queue_core.catalog import queues
 from queue_core.catalog.identity.handle import StoreHandle
 from queue_core.catalog.queues import ended_error
 from queue_core.errors import BadOption, IgnisError
-from queue_core.values.model import Magazine, QueueInfo
+from queue_core.values.model import Magazine, QueueInfo, check_roots
 from queue_core.values.names import SIDELINE_SUFFIX, listed
 
 _log = logging.getLogger(__name__)
@@ -108,7 +108,10 @@ def look_up(options: SourceOptions) -> tuple[SourceOptions, list[QueueInfo]]:
     """Open a store for a moment, and return what `located` and `open_queues` do."""
     with closing(StoreHandle(options.address)) as store:
         options = located(store, options)
-        return options, open_queues(store, options.queues)
+        infos = open_queues(store, options.queues)
+        # Their query would fail only when it fires.
+        check_roots(infos)
+        return options, infos
 
 
 def open_queues(store: StoreHandle, names: Sequence[str]) -> list[QueueInfo]:

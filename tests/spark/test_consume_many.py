@@ -225,6 +225,14 @@ def test_bad_arguments_are_refused_before_the_query_starts(
     assert not (rig.folder / "checkpoint").exists()
 
 
+def test_queues_of_one_log_are_refused_before_the_query_starts(rig, queues, consume):
+    queues["orders"].admin.change_settings(log="1 hour")
+    rig.store.subscribe("billing", to="orders")
+    with pytest.raises(BadOption, match="have the same messages"):
+        consume({"orders": approve, "billing": approve})
+    assert not (rig.folder / "checkpoint").exists()
+
+
 def test_a_column_is_refused(queues, consume):
     with pytest.raises(BadOption, match="would see the messages of all queues"):
         consume({"orders": F.col("number") > 1})
