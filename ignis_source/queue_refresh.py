@@ -12,7 +12,7 @@ from ignis_source.options import SourceOptions
 from queue_core.catalog import queues
 from queue_core.catalog.identity.handle import StoreHandle
 from queue_core.catalog.queues import ended_error
-from queue_core.errors import BadOption, IgnisError
+from queue_core.errors import BadOption, IgnisError, SubscriptionDetached
 from queue_core.values.model import Magazine, QueueInfo, check_roots
 from queue_core.values.names import SIDELINE_SUFFIX, listed
 
@@ -45,6 +45,13 @@ class Queues:
         """Read them again; *detached*: subscriptions that are give nothing more, unless paused."""
         self.infos = self._read(self.infos)
         self._read_at = time.monotonic()
+        # A subscription may be attached again.
+        attached = {info.id for info in self.infos if not info.detached_at}
+        self._ended = {
+            queue_id: error
+            for queue_id, error in self._ended.items()
+            if queue_id not in attached or not isinstance(error, SubscriptionDetached)
+        }
         new = {
             info.id: ended_error(info)
             for info in self.infos

@@ -264,3 +264,19 @@ def test_a_detached_queue_that_is_paused_gives_later_what_waits_in_it(store, ses
     query.acknowledge(end)
     with pytest.raises(SubscriptionDetached, match=paused.name):
         batch(query, end)
+
+
+def test_a_subscription_that_is_attached_again_is_read_again(store, session):
+    topics = [make_queue(store, name, log="1 day") for name in ("orders", "bills")]
+    kept, away = (store.subscribe(f"{topic.name}-reader", to=topic.name) for topic in topics)
+    query = session(queues=f"{kept.name},{away.name}")
+    away.admin.detach()
+    topics[1].load(orders(2))
+    assert query.next(START, None, None) == START
+    topics[0].load(orders(1))
+    end, served = batch(query, START)
+    assert served == [kept.name]
+    query.acknowledge(end)
+
+    away.admin.attach()
+    assert batch(query, end)[1] == [away.name] * 2
