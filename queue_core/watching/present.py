@@ -7,7 +7,7 @@ is not known, unless its field says otherwise. Ages are in seconds.
 from __future__ import annotations
 
 import threading
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -19,11 +19,12 @@ from queue_core.catalog.database import Catalog
 from queue_core.catalog.holders import connected
 from queue_core.catalog.records import acts, figures, jobs, lags, retries, samples, schedule
 from queue_core.catalog.records.samples import FINEST
-from queue_core.catalog.slices import quarantined
+from queue_core.catalog.slices import amounts, quarantined
 from queue_core.catalog.slices.quarantined import Quarantined
 from queue_core.segments.storage import Storage
 from queue_core.values.json_text import HIDDEN
 from queue_core.values.log_limits import Lag
+from queue_core.values.model import Magazine, State
 from queue_core.values.settings import QueueSettings
 from queue_core.watching import causes, space
 from queue_core.watching.causes import Causes, OpenBreaker, since
@@ -121,8 +122,18 @@ class QueueFigures:
     jobs: tuple[FailedJob, ...] = field(default=(), metadata=HIDDEN)
     #: The latest ones, oldest first.
     samples: tuple[FigureSample, ...] = field(default=(), metadata=HIDDEN)
-    #: The row of `figures.read`: with all counters, unless only this queue was read.
+    #: The row of `figures.read`, with all counters.
     counts: Any = field(default=None, metadata=HIDDEN)
+    #: The bytes of main that count for `max_bytes`; 0 without this bound, and in a ring.
+    used_bytes: int = field(default=0, metadata=HIDDEN)
+
+    @property
+    def used(self) -> int | None:
+        """The messages of main that count for `max_size`; None: it is not known."""
+        if self.waiting is None or self.counts is None:
+            return self.waiting
+        flying = 0 if self.settings.has_room_on_fire else self.counts.main_in_flight
+        return int(self.waiting + self.counts.main_damaged + flying)
 
     @property
     def is_paused(self) -> bool:
@@ -230,7 +241,7 @@ def _read_queues(
     ids = None if only is None else [only]
     known = {row.id: row for row in queues.states(connection, ids)}
     settings = {row.id: queues.settings_of(row.name, row.settings) for row in known.values()}
-    rows = figures.read(connection, ids, counters=only is None)
+    rows = figures.read(connection, ids, counters=True)
     breakers = causes.read_breakers(connection, now, {row.id: row.name for row in known.values()})
     why = causes.read(
         connection,
@@ -255,6 +266,7 @@ def _read_queues(
     failed: dict[int, list[FailedJob]] = defaultdict(list)
     for job in jobs.failed(connection, 20, only):
         failed[job.queue_id].append(FailedJob(job.id, job.error, job.ended_at is not None))
+    used = _used_bytes(connection, settings)
     found = []
     for row in sorted(rows, key=lambda each: str(each.queue)):
         queue_id = row.queue_id
@@ -290,9 +302,21 @@ def _read_queues(
             jobs=tuple(failed[queue_id]),
             samples=tuple(past),
             counts=row,
+            used_bytes=used[queue_id],
         )
         found.append(figures_of)
     return tuple(found), breakers
+
+
+def _used_bytes(connection: Connection, settings: Mapping[int, QueueSettings]) -> Counter[int]:
+    """Return the bytes that count for the `max_bytes` of queues, by their ids; of rings, none."""
+    bounded = [id for id, each in settings.items() if each.max_bytes and each.overflow != "ring"]
+    used: Counter[int] = Counter()
+    for row in amounts.sizes(connection, bounded) if bounded else ():
+        counts = row.state != State.FIRED or not settings[row.queue_id].has_room_on_fire
+        if row.magazine == Magazine.MAIN and counts:
+            used[row.queue_id] += row.bytes
+    return used
 
 
 def read_samples(

@@ -159,7 +159,7 @@ KINDS = {
         _WARNING,
         "Full queues",
         "Start a consumer or more of them, give a pool more workers (its own concurrency), or "
-        "raise the setting max_size.",
+        "raise the setting max_size or max_bytes.",
     ),
     "overdue": Kind(
         _WARNING,

@@ -33,6 +33,8 @@ PATIENCE = 180.0
 BUDGET_ENDS = 86_400.0
 #: The share of a limit's rate from which on it is what holds messages back.
 NEARLY = 0.9
+#: The share of its `max_bytes` from which on a queue is full: few loads fit exactly.
+FULL_BYTES = 0.95
 #: The most queues of a shared limit that its problem names.
 _USERS = 5
 #: The shares of free space below which a disk is a problem, and a critical one.
@@ -308,13 +310,15 @@ def _pace(queue: QueueFigures) -> Iterator[Problem]:
 
 
 def _full(queue: QueueFigures) -> Iterator[Problem]:
-    most, overflow = queue.settings.max_size, queue.settings.overflow
-    held = queue.waiting or 0
-    if queue.counts is not None and not queue.settings.has_room_on_fire:
-        held += queue.counts.main_in_flight or 0
-    if most and overflow != "ring" and queue.waiting is not None and held >= most:
-        what = "wait" if overflow == "block" else "are refused"
-        of = f"{number(held)} of {number(most)} messages"
+    settings, used, of = queue.settings, queue.used, None
+    if settings.overflow == "ring" or settings.is_rendezvous or used is None:
+        return
+    if settings.max_size and used >= settings.max_size:
+        of = f"{number(used)} of {number(settings.max_size)} messages"
+    elif settings.max_bytes and queue.used_bytes >= FULL_BYTES * settings.max_bytes:
+        of = f"{size(queue.used_bytes)} of {size(settings.max_bytes)}"
+    if of is not None:
+        what = "wait" if settings.overflow == "block" else "are refused"
         text = f"The queue is full: {of}. Loads {what}."
         yield problem("full", queue.name, text, queue.waiting)
 

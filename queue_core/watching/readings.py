@@ -6,8 +6,8 @@ is not known has no value.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from importlib.metadata import version
 from operator import attrgetter
 from typing import Any, Protocol, TypeAlias
@@ -20,7 +20,7 @@ from queue_core.catalog.records import failures, figures, jobs, timings
 from queue_core.catalog.slices import amounts
 from queue_core.segments.storage import Storage
 from queue_core.values.histogram import SHOWN, shown
-from queue_core.values.model import Magazine, State
+from queue_core.values.model import Magazine
 from queue_core.watching import metric as m
 from queue_core.watching import present, space
 from queue_core.watching.metric import Metric
@@ -144,36 +144,27 @@ def _of_queues(connection: Connection, found: Readings, seen: Sequence[QueueFigu
     found[m.HELD] += [((name,), count) for name, count in sorted(held.items())]
     consumers = [(name,) for name in silent_for]
     found[m.HEARTBEAT_AGE] += _known(consumers, [*silent_for.values()])
-    sizes: dict[int, dict[tuple[Magazine, State], int]] = defaultdict(dict)
+    sizes: Counter[tuple[int, int]] = Counter()
     for row in amounts.sizes(connection):
-        sizes[row.queue_id][Magazine(row.magazine), State(row.state)] = row.bytes
+        sizes[row.queue_id, row.magazine] += row.bytes
     for queue in seen:
-        of_queue = sizes[queue.id]
         for magazine in Magazine:
-            size = sum(count for (place, _), count in of_queue.items() if place is magazine)
-            if size:
+            if size := sizes[queue.id, magazine]:
                 found[m.QUEUE_BYTES].append(((queue.name, magazine.name.lower()), size))
         for one in queue.quarantined:
             found[m.DAMAGED].append(((one.queue, one.name), one.messages))
         if queue.waiting is not None:
-            found[m.FILL] += _known([(queue.name,)], [_fill(queue, of_queue)])
+            found[m.FILL] += _known([(queue.name,)], [_fill(queue)])
             for each in queue.causes.limits:
                 found[m.LIMIT_MESSAGES].append(((queue.name, str(each.limit)), each.allowed))
 
 
-def _fill(queue: QueueFigures, sizes: Mapping[tuple[Magazine, State], int]) -> float | None:
+def _fill(queue: QueueFigures) -> float | None:
     """Return the part of the bounds that is used; None for a ring, or without a bound."""
-    settings, counts = queue.settings, queue.counts
-    bounds = (settings.max_size, settings.max_bytes)
-    if settings.overflow == "ring" or not any(bounds):
+    bounds = (queue.settings.max_size, queue.settings.max_bytes)
+    if queue.settings.overflow == "ring" or not any(bounds):
         return None
-    used: list[int] = [
-        counts.waiting + counts.main_damaged + counts.main_in_flight,
-        sum(size for (place, _), size in sizes.items() if place is Magazine.MAIN),
-    ]
-    if settings.has_room_on_fire:
-        used[0] -= counts.main_in_flight
-        used[1] -= sizes.get((Magazine.MAIN, State.FIRED), 0)
+    used = (queue.used or 0, queue.used_bytes)
     return max(part / most for part, most in zip(used, bounds, strict=True) if most)
 
 

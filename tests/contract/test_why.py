@@ -366,6 +366,35 @@ def test_the_command_line_tells_problems_and_reasons(store, ignis):
     assert ignis("problems", "orders").stdout == "there are no problems\n"
 
 
+def test_a_queue_that_bytes_or_damaged_messages_fill_is_full(store):
+    def told(name):
+        figures = present.read_queue(store.catalog, name)
+        return [each.text for each in of_queue(figures) if each.kind == "full"]
+
+    big = make_queue(store, "big")
+    big.load(orders(4))
+    size = store.view("queues", "big")["bytes"][0].as_py()
+    big.admin.change_settings(max_bytes=2 * size)
+    assert told("big") == []
+    big.admin.change_settings(max_bytes=size)
+    (text,) = told("big")
+    assert text.startswith("The queue is full: ")
+    assert text.endswith(". Loads wait.")
+    big.fire(4)
+    assert told("big") == [text], "messages in flight have bytes, too"
+    assert ("full", "big") in problems(store)
+    big.admin.change_settings(room="on_fire")
+    assert told("big") == []
+    assert ("full", "big") not in problems(store)
+
+    torn = make_queue(store, "torn", max_size=3, overflow="fail")
+    spoiled = torn.load(orders(2))[0].as_py() >> 20
+    torn.load(orders(1))
+    store.catalog.write(lambda connection: set_apart(connection, [f"{INLINE}{spoiled}"]))
+    assert told("torn") == ["The queue is full: 3 of 3 messages. Loads are refused."]
+    assert ("full", "torn") in problems(store)
+
+
 def test_the_metrics_have_the_same_problems(store):
     for name in ("orders", "clicks"):
         queue = make_queue(store, name)

@@ -227,7 +227,7 @@ def read(
     """Return the present figures of some queues; None: of all, with all *counters* if wanted."""
     if queue_ids is None:
         return list(connection.execute(_WITH_COUNTERS if counters else PRESENT))
-    query = _present(lambda column: [dialect.one_of(column, queue_ids)])
+    query = _present(lambda column: [dialect.one_of(column, queue_ids)], everything=counters)
     return list(connection.execute(query))
 
 

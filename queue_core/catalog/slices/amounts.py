@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import BigInteger, ColumnElement, Connection, Row, Select, bindparam, func, select
 
+from queue_core.catalog import dialect
 from queue_core.catalog.slices.conditions import IN_FLIGHT, Rules, in_magazines, in_queues
 from queue_core.catalog.slices.shard_locks import ANY_BEHIND
 from queue_core.catalog.tables import shared_limits, slices
@@ -50,11 +51,18 @@ def size(connection: Connection, queue_ids: Collection[int], magazine: Magazine)
     return int(connection.scalar(query) or 0)
 
 
-def sizes(connection: Connection) -> Sequence[Row[Any]]:
-    """Return how many `bytes` there are in each queue, magazine and state, by their numbers."""
+def sizes(connection: Connection, queue_ids: Collection[int] | None = None) -> Sequence[Row[Any]]:
+    """
+    Return how many `bytes` there are in each queue, magazine and state, by their numbers.
+
+    Only of some queues, if *queue_ids* says which.
+    """
     place = (slices.c.queue_id, slices.c.magazine, slices.c.state)
     size = func.sum(slices.c.bytes).cast(BigInteger).label("bytes")
-    return connection.execute(select(*place, size).group_by(*place)).all()
+    query = select(*place, size).group_by(*place)
+    if queue_ids is not None:
+        query = query.where(dialect.one_of(slices.c.queue_id, queue_ids))
+    return connection.execute(query).all()
 
 
 def by_magazine(connection: Connection, queue_id: int) -> dict[Magazine, int]:

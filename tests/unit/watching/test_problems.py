@@ -60,7 +60,9 @@ def test_a_healthy_store_has_no_problems():
 
 
 #: Two of its messages are in flight from main.
-BUSY = {"counts": SimpleNamespace(main_in_flight=2)}
+BUSY = {"counts": SimpleNamespace(main_in_flight=2, main_damaged=0)}
+#: Two of its messages cannot be read.
+TORN = {"counts": SimpleNamespace(main_in_flight=0, main_damaged=2)}
 JOB_LEFT = ["deactivated", "job"]
 #: A sideline that grows, and no shovel is planned.
 GROWING = {
@@ -87,6 +89,11 @@ GROWING = {
         (BUSY | {"settings": QueueSettings(max_size=13)}, []),
         (BUSY | {"settings": QueueSettings(max_size=12, room="on_fire")}, []),
         ({"settings": QueueSettings(max_size=10, overflow="ring")}, []),
+        (TORN | {"settings": QueueSettings(max_size=12)}, ["full"]),
+        (TORN | {"settings": QueueSettings(max_size=12, room="on_fire")}, ["full"]),
+        ({"used_bytes": 95, "settings": QueueSettings(max_bytes=100)}, ["full"]),
+        ({"used_bytes": 94, "settings": QueueSettings(max_bytes=100)}, []),
+        ({"used_bytes": 95, "settings": QueueSettings(max_bytes=100, overflow="ring")}, []),
         ({"settings": QueueSettings(max_size=0)}, []),
         (
             {"damaged": None, "dead": None, "waiting": None, "settings": QueueSettings(max_size=1)},
