@@ -1,5 +1,6 @@
 """Retry: failed messages come back each at their own time, and then stay as dead."""
 
+import logging
 import time
 
 import pyarrow as pa
@@ -344,6 +345,25 @@ def test_messages_that_others_have_fired_from_the_sideline_are_left_to_them(stor
     assert run(store) == 1
     queue.reload(firing)
     assert run(store) == 2
+
+
+def test_the_log_says_when_messages_can_come_back_again(store, monkeypatch, caplog):
+    caplog.set_level(logging.INFO, "queue_core")
+    failing(store, 3, AT_ONCE)
+
+    def fails(*_):
+        raise CatalogUnavailable("the server is away")
+
+    monkeypatch.setattr(shovel_task, "retry", fails)
+    retries(store).run()
+    monkeypatch.undo()
+    assert run(store) == 3
+
+    told = [each.message for each in caplog.records if "task shovel of" in each.message]
+    assert told[:1] == ["task shovel of orders failed: the server is away"]
+    assert [each.partition(" after ")[0] for each in told[1:]] == [
+        "task shovel of 'orders' works again"
+    ]
 
 
 # --- a person, and changes of the setting ---------------------------------------------------------

@@ -21,7 +21,7 @@ from queue_core.catalog.records.retries import Next
 from queue_core.catalog.slices import which_queues
 from queue_core.errors import IgnisError, NoSuchQueue
 from queue_core.segments.storage import Storage
-from queue_core.upkeep.tasks.task import RETRY_SECONDS, Ran, TaskContext, failed
+from queue_core.upkeep.tasks.task import RETRY_SECONDS, Ran, TaskContext, failed, works
 from queue_core.values.model import QueueInfo
 from queue_core.verbs.operator.jobs import Jobs
 from queue_core.verbs.quarantine import quarantining
@@ -171,5 +171,6 @@ class Retries:
         except IgnisError as error:
             self.rest(name, RETRY_SECONDS, each.job)
             return [failed(self._catalog, "shovel", name, error)]
+        works(self._catalog, "shovel", name)
         # A job may have more to move, or to wait for: look again.
         return [Ran(task="shovel", queue=name, moved=moved)] if moved or each.job else []

@@ -165,14 +165,22 @@ _outages: dict[tuple[str, str, str | None], OutageLog] = {}
 
 def ran(catalog: Catalog, task: str, queue: str | None, moved: int) -> Ran:
     """Log what a task has moved, and return it."""
-    fields = {"task": task, "queue": queue, "moved": moved}
-    where = f"task {task} of {'the store' if queue is None else repr(queue)}"
+    works(catalog, task, queue)
+    if moved:
+        fields = {"task": task, "queue": queue, "moved": moved}
+        _log.info("%s moved %d", _named(task, queue), moved, extra=fields)
+    return Ran(task=task, queue=queue, moved=moved)
+
+
+def works(catalog: Catalog, task: str, queue: str | None) -> None:
+    """Log the end of the failures of a task, if it had failed."""
     outage = _outages.pop((catalog.url, task, queue), None)
     if outage is not None:
-        outage.over(f"{where} works again")
-    if moved:
-        _log.info("%s moved %d", where, moved, extra=fields)
-    return Ran(task=task, queue=queue, moved=moved)
+        outage.over(f"{_named(task, queue)} works again")
+
+
+def _named(task: str, queue: str | None) -> str:
+    return f"task {task} of {'the store' if queue is None else repr(queue)}"
 
 
 def failed(catalog: Catalog, task: str, queue: str | None, error: IgnisError) -> Ran:
