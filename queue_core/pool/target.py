@@ -17,7 +17,7 @@ from dataclasses import replace
 from queue_core.catalog.holders import interests
 from queue_core.consumers.consumer import QueueConsumer, SuspendReason
 from queue_core.consumers.presence import Presence
-from queue_core.errors import BadOption, ConsumerFenced
+from queue_core.errors import BadOption, ConsumerFenced, IgnisError
 from queue_core.handling.contract import Contract
 from queue_core.pool.browsing import BrowsingSource
 from queue_core.pool.config import PoolConfig, checked
@@ -236,9 +236,21 @@ class ConsumerTarget(AbstractContextManager["ConsumerTarget"]):
             priority=config.priority,
             claim=config.claim,
         )
-        stalls = Stalls()
+        try:
+            self._join(consumer)
+        except BaseException:
+            # Such as by the caller's `wake`. What has begun would hold others back for ever.
+            with suppress(IgnisError):
+                self.stop()
+            raise
+        return self
+
+    def _join(self, consumer: Consumer) -> None:
+        """Register a consumer for each queue, which may have work at once."""
+        config, stalls = self._config, Stalls()
         for queue in config.queues:
-            dispatcher = open_dispatcher(catalog, queue.info, config.magazine_of(queue))
+            place = config.magazine_of(queue)
+            dispatcher = open_dispatcher(self._store.catalog, queue.info, place)
             self._dispatchers.append(dispatcher)
             if config.browse:
                 take = _browse(queue, consumer, dispatcher, config)
@@ -249,7 +261,6 @@ class ConsumerTarget(AbstractContextManager["ConsumerTarget"]):
             if config.pressure is not None:
                 config.pressure.watch(member)
             member.join(dispatcher.manager)
-        return self
 
     @property
     def consumers(self) -> list[TargetConsumer]:

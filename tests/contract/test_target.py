@@ -313,6 +313,20 @@ def test_threads_that_pull_from_one_consumer_get_each_message_once(store, queue)
     assert sorted(pulled) == list(range(200))
 
 
+def test_a_target_that_cannot_start_has_no_queue_to_itself(store, queue):
+    def wake():
+        raise RuntimeError("Event loop is closed")
+
+    queue.load(orders(1))
+    closed = ConsumerTarget(store, "orders", wake, exclusive=True)
+    with pytest.raises(RuntimeError, match="loop is closed"):
+        closed.start()
+
+    assert closed.consumers == []
+    with ConsumerTarget(store, "orders", Woken(), exclusive=True) as other:
+        assert pull_all(other, 1) == {"orders": [0]}
+
+
 def test_claims(store, queue):
     with (
         ConsumerTarget(store, "orders", Woken(), exclusive=True),
