@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from contextlib import ExitStack
 
 from queue_core.consumers.consumer import SuspendReason
 from queue_core.pool.worker import Worker, WorkerContext
@@ -84,8 +85,10 @@ class Workers:
             while not worker.join(end - time.monotonic()) and time.monotonic() < end:
                 continue
         # First all of them: the transaction of one may keep the settlement of another waiting.
-        for cancelled in [worker for worker in workers if worker.cancel()]:
-            cancelled.settle()
+        with ExitStack() as settlements:
+            # All of them, although one may fail: nobody else puts their messages back.
+            for cancelled in [worker for worker in workers if worker.cancel()]:
+                settlements.callback(cancelled.settle)
 
     def time_out_after(self, seconds: float, limit: str) -> None:
         """Time out calls of the handler that take longer than *seconds*."""

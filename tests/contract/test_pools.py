@@ -346,6 +346,32 @@ def test_a_pool_that_stops_during_an_outage_ends_all_the_same(store, queue, monk
     assert pool.counts == {"deleted": 10}
 
 
+def test_a_settlement_that_fails_at_the_stop_keeps_no_other_messages_in_flight(
+    store, queue, monkeypatch
+):
+    settle, settled = AcquiringSource.settle, []
+
+    def fails_once(self, outcomes):
+        settled.append(outcomes)
+        if len(settled) == 1:
+            raise CatalogUnavailable("busy")
+        return settle(self, outcomes)
+
+    queue.load(orders(2))
+    recorder = Recorder()
+    recorder.open.clear()
+    pool = ConsumerPool(store, "orders", recorder, concurrency=2, batch=1, tasks=[]).start()
+    recorder.wait()
+    recorder.wait()
+    monkeypatch.setattr(AcquiringSource, "settle", fails_once)
+    with pytest.raises(CatalogUnavailable, match="busy"):
+        pool.stop(timeout=0.1)
+    recorder.open.set()
+
+    assert len(settled) == 2
+    assert store.view("queues", "orders")["in_flight"].to_pylist() == [1]
+
+
 def test_a_pool_that_cannot_start_claims_nothing(store, queue, monkeypatch):
     pool = ConsumerPool(store, "orders", Recorder(), exclusive=True, breaker=Breaker())
     with monkeypatch.context() as gone:
