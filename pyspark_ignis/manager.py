@@ -192,16 +192,17 @@ class IgnisManager:
             self._started = True
             try:
                 self.refresh()
+                threads = self._threads
+                threads.append(Loop("refresh", self.refresh, every=self._every, first=self._first))
+                if self._shared is not None or self._task_query is not None:
+                    threads.append(Loop("mending", self._mend, every=MENDING_SECONDS))
+                if self._in_threads:
+                    threads.append(self._task_thread())
+                for thread in threads:
+                    thread.start()
             except BaseException:
                 self.stop(grace=0)
                 raise
-            self._threads = [Loop("refresh", self.refresh, every=self._every, first=self._first)]
-            if self._shared is not None or self._task_query is not None:
-                self._threads.append(Loop("mending", self._mend, every=MENDING_SECONDS))
-            if self._in_threads:
-                self._threads.append(self._task_thread())
-            for thread in self._threads:
-                thread.start()
 
     def stop(self, grace: Duration = GRACE_SECONDS) -> None:
         """

@@ -316,6 +316,28 @@ def test_a_manager_whose_catalog_fails_at_its_start_says_so_and_can_be_started_l
         wait_until(lambda: counts(queues["orders"], "deleted") == [1])
 
 
+def test_a_manager_that_cannot_start_its_threads_leaves_no_query_behind(rig, queues, monkeypatch):
+    manager = IgnisManager(
+        rig.spark,
+        path=rig.path,
+        handlers={"orders": approve},
+        checkpoints=rig.folder / "checkpoints",
+        tasks=(),
+    )
+
+    def fails(*_, **__):
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("pyspark_ignis.manager.Loop", fails)
+        with pytest.raises(RuntimeError, match="new thread"):
+            manager.start()
+    assert rig.spark.streams.active == []
+    queues["orders"].load(events(1))
+    with manager:
+        wait_until(lambda: counts(queues["orders"], "deleted") == [1])
+
+
 @pytest.fixture
 def manage(rig):
     """Managers of the test's store, whose queries are shared; they end with the test."""
