@@ -134,32 +134,41 @@ class Supervisor:
     def _keep(self, arguments: Sequence[str]) -> None:
         """Run one process after another, until one ends by itself or none starts any more."""
         pause = _PAUSE_SECONDS
-        while True:
-            reading, writing = os.pipe()
-            with os.fdopen(reading, "rb", buffering=0) as told:
-                os.set_blocking(reading, False)
-                try:
-                    process = self._start(arguments, writing)
-                finally:
-                    os.close(writing)
-                if process is None:
-                    return
-                started = time.monotonic()
-                code = process.wait()
-                counts = told.read(_MOST_BYTES)
-            with self._lock:
-                self._running.remove(process)
-                self.counts.update(json.loads(counts) if counts else {})
-                self._refused = self._refused or code == REFUSED
-                self.died += code not in (0, REFUSED)
+        while not self._ends.is_set():
+            started, code = time.monotonic(), 1
+            try:
+                code, ended = self._live(arguments)
+            except OSError as error:
+                # Such as for want of memory, which there may be later.
+                ended = f"a process cannot start: {error}"
             if code in (0, REFUSED) or self._ends.is_set():
                 return
             if code < 0 or time.monotonic() - started > _GOOD_SECONDS:
                 pause = _PAUSE_SECONDS
-            ended = f"was killed by signal {-code}" if code < 0 else f"ended with {code}"
-            _log.warning("process %d %s; another starts in %g s", process.pid, ended, pause)
+            _log.warning("%s; another starts in %g s", ended, pause)
             self._ends.wait(pause)
             pause = min(pause * 2, _LONGEST_PAUSE_SECONDS)
+
+    def _live(self, arguments: Sequence[str]) -> tuple[int, str]:
+        """Run a process; return how it ended, as a code and in words. 0: none starts any more."""
+        reading, writing = os.pipe()
+        with os.fdopen(reading, "rb", buffering=0) as told:
+            os.set_blocking(reading, False)
+            try:
+                process = self._start(arguments, writing)
+            finally:
+                os.close(writing)
+            if process is None:
+                return 0, ""
+            code = process.wait()
+            counts = told.read(_MOST_BYTES)
+        with self._lock:
+            self._running.remove(process)
+            self.counts.update(json.loads(counts) if counts else {})
+            self._refused = self._refused or code == REFUSED
+            self.died += code not in (0, REFUSED)
+        ended = f"was killed by signal {-code}" if code < 0 else f"ended with {code}"
+        return code, f"process {process.pid} {ended}"
 
     def _start(self, arguments: Sequence[str], pipe: int) -> subprocess.Popen[bytes] | None:
         with self._lock:

@@ -12,6 +12,8 @@ import psutil
 import pytest
 
 from ignis_cli import commands_work
+from ignis_cli.invocation import Invocation
+from ignis_cli.supervising import Supervisor
 from queue_core import ConsumerPool
 from queue_core.errors import CatalogUnavailable
 from tests.command_line import answer, refusal
@@ -329,6 +331,23 @@ def test_processes_that_die_are_started_again(store, address, shop):
     # Messages of the killed process came back with its name, and nothing stays in flight.
     (row,) = [row for row in store.view("queues").to_pylist() if row["queue"] == "orders"]
     assert row["sidelined"] == 0
+
+
+def test_a_process_that_cannot_start_is_started_later(monkeypatch, caplog):
+    start, tried = subprocess.Popen, []
+
+    def fails_once(*given, **how):
+        tried.append(given)
+        if len(tried) == 1:
+            raise BlockingIOError("no memory")
+        return start(*given, **how)
+
+    monkeypatch.setattr(subprocess, "Popen", fails_once)
+    supervisor = Supervisor(Invocation(None, None, None), [["--version"]])
+    supervisor.run(1.0)
+
+    assert len(tried) == 2
+    assert "a process cannot start: no memory; another starts in 0.5 s" in caplog.text
 
 
 @pytest.mark.nightly
