@@ -104,7 +104,13 @@ def show_several(
     """Return the page that says what an action would do with each queue."""
     texts, counts = [], []
     for each in _calls(call):
-        prepared = action.prepare(call.console, each.ask)
+        try:
+            prepared = action.prepare(call.console, each.ask)
+        except NoSuchQueue:
+            if not failed:
+                raise
+            # It was dropped meanwhile, and not so the others.
+            continue
         assert prepared is not None, "it needs no fields"
         texts.append((each.ask.queue, prepared.text))
         counts.append(prepared.messages)
@@ -117,15 +123,21 @@ def do_several(action: Action, call: Call) -> Response:
     calls, expected = _calls(call), (call.ask.text("expected") or "").split()
     if len(expected) != len(calls):
         raise BadOption(f"{action.name}: count the messages first, and send their numbers")
-    failed: list[IgnisError] = []
+    failed: list[str] = []
+    status = 200
     for each, count in zip(calls, expected, strict=True):
         values = {"expected": count}
         try:
             run(replace(each, ask=replace(each.ask, values=values)), action)
         except (Invalid, Conflict) as error:
-            failed.append(error)
+            failed.append(f"{each.ask.queue}: {error}")
+            status = status_of(error)
+        except HTTPException as error:
+            # The actions on those before it go on, and leave no room for this one.
+            failed.append(f"{each.ask.queue}: {error.detail}")
+            status = error.status_code
     if failed:
-        return show_several(action, call, tuple(map(str, failed)), status_of(failed[0]))
+        return show_several(action, call, tuple(failed), status)
     return RedirectResponse("/log", 303)
 
 

@@ -1,9 +1,12 @@
 """Actions on several queues: each is counted first, and one that refuses keeps none from it."""
 
+import html
 import re
 
 import pytest
+from starlette.exceptions import HTTPException
 
+from ignis_console import acting
 from tests.factories import make_queue, orders
 
 
@@ -47,6 +50,37 @@ def test_a_queue_that_refuses_keeps_no_other_from_it(operator, store, queues):
     assert refused.status_code in (400, 409)
     assert "was deactivated" in refused.text
     assert states(store) == ["deactivated", "active", "paused"]
+
+
+def test_a_queue_that_is_gone_hides_not_what_was_done_with_the_others(operator, store, queues):
+    page = operator.get("/actions/pause?queues=acme.a&queues=globex").text
+    queues[0].admin.deactivate()
+    queues[0].admin.drop()
+
+    refused = operator.post("/actions/pause", data=hidden(page))
+
+    assert refused.status_code == 404
+    assert "acme.a: the store has no queue" in html.unescape(refused.text)
+    assert 'href="/queues/globex"' in refused.text
+    assert 'href="/queues/acme.a"' not in refused.text
+    assert states(store) == ["active", "paused"]
+
+
+def test_a_queue_whose_action_finds_no_turn_is_named(operator, store, queues, monkeypatch):
+    page = operator.get("/actions/pause?queues=acme.a&queues=globex").text
+    run = acting.run
+
+    def busy(call, action):
+        if call.ask.queue == "globex":
+            raise HTTPException(503, "nothing was changed: other actions wait for the catalog")
+        return run(call, action)
+
+    monkeypatch.setattr(acting, "run", busy)
+    refused = operator.post("/actions/pause", data=hidden(page))
+
+    assert refused.status_code == 503
+    assert "globex: nothing was changed" in refused.text
+    assert states(store) == ["paused", "active", "active"]
 
 
 @pytest.mark.parametrize("query", ["", "?queues=", "?queues=nosuch"])
