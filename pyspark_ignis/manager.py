@@ -35,7 +35,7 @@ from pyspark_ignis.side_tasks import (
     side_task_stream,
 )
 from queue_core.catalog import queues
-from queue_core.errors import BadOption, CatalogUnavailable
+from queue_core.errors import BadOption, CatalogUnavailable, NoSuchQueue
 from queue_core.queue import Queue
 from queue_core.store import Store
 from queue_core.support.loop import Loop
@@ -238,8 +238,11 @@ class IgnisManager:
     def refresh(self) -> None:
         """Read the catalog now, and start and stop queries accordingly if the manager runs."""
         with self._lock:
-            for info in self._read():
-                retire(self._store.catalog, info)
+            infos = self._read()
+            # While the clock is in doubt, no queue ends by its age, and the rest goes on.
+            with suppress(CatalogUnavailable, NoSuchQueue):
+                for info in infos:
+                    retire(self._store.catalog, info)
             self._infos = self._read()
             if not self._started:
                 return

@@ -9,7 +9,9 @@ from pyspark.sql import functions as F
 
 from pyspark_ignis import IgnisManager
 from queue_core import Store
+from queue_core.catalog.identity import clock
 from queue_core.errors import BadName, BadOption, NoSuchQueue, NoSuchStore
+from tests.clocks import jump
 from tests.dump import age
 from tests.factories import make_queue, orders
 from tests.spark.rig import counts, wait_until
@@ -227,6 +229,17 @@ def test_a_deactivated_queue_loses_its_query(rig, manage):
         assert [query.name for query in rig.spark.streams.active] == ["ignis:other"]
         assert queue.refresh().info.deactivated_at is not None
         wait_until(lambda: deleted(other) == 5)
+
+
+def test_a_manager_starts_while_the_clock_is_in_doubt_and_ends_no_queue(rig, manage):
+    plain = rig.orders(5, "plain")
+    ending = rig.orders(5, "ending", queue_expiry=2 * 24 * 3600.0)
+    rig.store.catalog.write(clock.look)
+    jump(rig.store, 3)
+    with manage({"plain": approve, "ending": approve}) as manager:
+        wait_until(lambda: deleted(plain) == deleted(ending) == 5)
+        manager.refresh()
+        assert statuses(manager) == {"plain": "running", "ending": "running"}
 
 
 @pytest.mark.nightly

@@ -48,15 +48,15 @@ def retire(catalog: Catalog, queue: QueueInfo) -> None:
         # A process of many tasks may have read it hours ago.
         queue = as_it_is(connection, queue)
         ages = queue_ages(connection, [queue.id])
-    if not ages:
+    verb = _due(queue, ages[queue.id]) if ages else None
+    if verb is None:
         return
     # After the ages were read, so that a jump before the reading is noticed.
     clock.check(catalog)
-    verb = _due(queue, ages[queue.id])
     try:
         if verb is deactivate:
             deactivate(catalog, queue)
-        elif verb is drop:
+        else:
             # Another process may have dropped it since.
             with suppress(NoSuchQueue):
                 drop(catalog, queue, "expire", keeps_sideline=True)
