@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -27,7 +28,7 @@ from queue_core.catalog.identity.handle import StoreHandle
 from queue_core.catalog.poller import Watch
 from queue_core.catalog.slices import amounts
 from queue_core.catalog.slices.shard_locks import Horizon
-from queue_core.errors import BadOption
+from queue_core.errors import BadOption, CatalogUnavailable
 from queue_core.support import faults
 from queue_core.values.model import Consumer, Magazine, QueueInfo, ReadPlan, TicketRange
 from queue_core.values.names import KEEPER, listed
@@ -304,7 +305,9 @@ class Session:
         if time.monotonic() - self._tidied_at > TIDY_SECONDS or not self._tidied_at:
             self._tidied_at = time.monotonic()
             quarantine(self.store.catalog, self.store.storage)
-            recover(self.store.catalog)
+            # While the clock is in doubt, they wait. Without a catalog, the firing says so.
+            with suppress(CatalogUnavailable):
+                recover(self.store.catalog)
 
     def _start_tasks(self) -> None:
         if self.tasks is None and self._options.tasks:

@@ -12,14 +12,16 @@ from ignis_source import firing, requests
 from ignis_source.offset import Offset
 from queue_core.catalog.holder_tables import consumers as consumer_rows
 from queue_core.catalog.holders import consumers
+from queue_core.catalog.identity import clock
 from queue_core.catalog.records import schedule
 from queue_core.consumers.presence import Heartbeat
 from queue_core.errors import BadOption, CatalogUnavailable, ConsumerFenced
 from queue_core.segments.reader import read_table
 from queue_core.upkeep.tasks import background
 from queue_core.upkeep.tasks import shovel as shovel_task
+from tests.clocks import jump
 from tests.dump import dump
-from tests.factories import make_queue, orders, with_sidelined
+from tests.factories import make_queue, orders, planned, with_sidelined
 from tests.waiting import look_at_once, until
 
 PATIENCE = 60.0
@@ -74,6 +76,20 @@ def test_a_query_reads_the_sideline_by_its_name(store, session):
     assert sorted(found.column("number").to_pylist()) == [0, 1, 2, 3, 4]
     with pytest.raises(BadOption, match="main of some queues and the sideline of others"):
         session(queues="orders,others_SIDELINE")
+
+
+def test_a_query_goes_on_while_the_clock_is_in_doubt(store, session):
+    """Although it cannot know whether others are dead."""
+    queue = make_queue(store)
+    queue.load(orders(10))
+    planned(store, queue, store.consumer("other", beats=True), 6)
+    store.catalog.write(clock.look)
+    jump(store, 3)
+    query = session(consumer="reader")
+
+    end = ask_for_messages(query)
+
+    assert read_table(query.plan(START, end), ["number"]).num_rows == 4
 
 
 @pytest.mark.parametrize("ack", ["onCommit", "settle", "browse"])
