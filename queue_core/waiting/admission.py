@@ -20,7 +20,8 @@ from queue_core.catalog.database import Catalog
 from queue_core.catalog.holders import waiters
 from queue_core.catalog.identity import clock
 from queue_core.catalog.slices.usage import damaged, read_usage
-from queue_core.errors import CatalogForbidden, IgnisError, QueueFull
+from queue_core.errors import CatalogForbidden, DamagedSegment, IgnisError, QueueFull
+from queue_core.segments.storage import Storage
 from queue_core.support import faults
 from queue_core.values.model import QueueInfo, Staged
 from queue_core.verbs.capacity.bounds import CapacityExceeded, OnFull, amount_of, can_ever_fit, fits
@@ -41,7 +42,7 @@ class Admission:
     """
 
     catalog: Catalog
-    storage_uri: str
+    storage: Storage
     queue: QueueInfo
     staged: Sequence[Staged]
     when_full: OnFull
@@ -111,10 +112,16 @@ class Admission:
                 return 0
             # Not at the top: a load waits for imports, and few queues are bounded.
             from queue_core.verbs.expire import expire
+            from queue_core.verbs.quarantine import past_damage, quarantining
 
-            return expire(self.catalog, self.storage_uri, self.queue)
-        except CatalogForbidden:
-            # The database role of a producer may neither look at the clock nor expire messages.
+            def work() -> int:
+                with quarantining(self.catalog, self.storage):
+                    return expire(self.catalog, self.storage.uri, self.queue)
+
+            return past_damage(work)
+        except (CatalogForbidden, DamagedSegment):
+            # The database role of a producer may neither look at the clock nor expire messages. And
+            # what can be neither read nor set apart makes no room.
             return 0
         finally:
             self.expired_at = time.monotonic()

@@ -55,7 +55,7 @@ def publish(
         assert first is None, "the messages would not be there before the commit"
         return meet(catalog, storage, queue, staged, when_full.timeout, again)
     with removed_if_refused(storage, staged):
-        return Admission(catalog, storage.uri, queue, staged, when_full).run(attempt)
+        return Admission(catalog, storage, queue, staged, when_full).run(attempt)
 
 
 def publish_once(

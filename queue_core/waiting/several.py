@@ -93,7 +93,7 @@ class LoadIntoSeveral:
         on_full = OnFull(overflow=self.when_full.overflow, timeout=left)
         # What did not fit, as it was decided last.
         staged = one.staged if one.smart is None else one.smart.prepared.staged
-        admission = Admission(self.catalog, self.storage.uri, one.queue, staged, on_full)
+        admission = Admission(self.catalog, self.storage, one.queue, staged, on_full)
         return admission.run(lambda waiter: self._commit(full, waiter, left))
 
     def _commit(

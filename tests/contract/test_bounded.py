@@ -3,7 +3,9 @@
 import threading
 import time
 from collections import Counter
+from datetime import UTC, datetime
 
+import pyarrow as pa
 import pytest
 from sqlalchemy import event, update
 
@@ -151,6 +153,23 @@ def test_a_queue_that_is_full_of_messages_without_their_file_says_how_to_mend_it
     file.write_bytes(data)
     queue.admin.repair()
     assert numbers_of(queue.fire("all").messages) == [0, 1]
+
+
+def test_a_load_waits_for_room_although_it_cannot_read_what_has_expired(store, monkeypatch):
+    """A load is not the one to mend the messages of others."""
+    monkeypatch.setattr(stager, "INLINE_BYTES", 0)
+    schema = pa.schema([("number", pa.int64()), ("_expires_at", pa.timestamp("us", "UTC"))])
+    queue = make_queue(store, schema=schema, max_size=2)
+    times = [datetime(year, 1, 1, tzinfo=UTC) for year in (2001, 2101)]
+    queue.load([{"number": n, "_expires_at": at} for n, at in enumerate(times)])
+    [(file, data)] = spoil_files(store).items()
+
+    with pytest.raises(QueueFull, match=r"2 of its messages cannot be .* ignis repair orders"):
+        queue.load([{"number": 2}], timeout=0)
+    file.write_bytes(data)
+    queue.admin.repair()
+    queue.load([{"number": 2}], timeout=0)
+    assert numbers_of(queue.fire("all").messages) == [1, 2]
 
 
 def test_expired_messages_make_room(store):

@@ -137,10 +137,10 @@ class SmartLoad:
         *first* does something else in the same transaction, before the load. Returns None if the
         *batch* was loaded before. Raises as `publish` does, and `DamagedSegment`.
         """
-        catalog, uri = self._catalog, self._storage.uri
+        catalog, storage = self._catalog, self._storage
         try:
             self._prepare()
-            admission = Admission(catalog, uri, self._queue, self.prepared.staged, when_full)
+            admission = Admission(catalog, storage, self._queue, self.prepared.staged, when_full)
             ids = admission.run(lambda waiter: self._try(batch, waiter, when_full, first))
         except IgnisError as error:
             self.refuse(error)
