@@ -2,10 +2,10 @@
 
 Changes: due slices of the sideline become slices at the tail of main, with the time of the move. No
 other slice is looked at, however many wait. Messages that could not be fired from main, because
-they have expired there or were fired too often, become dead instead. Guard: the locks of their
-shards, as in a firing. The messages had their room before, and wait for none: a bounded queue may
-then hold more than its bound. Crash before the commit: the transaction's messages are still in the
-sideline, and due.
+they have expired there or were fired too often, become dead instead; while the clock is in doubt,
+those that seem to have expired wait. Guard: the locks of their shards, as in a firing. The messages
+had their room before, and wait for none: a bounded queue may then hold more than its bound. Crash
+before the commit: the transaction's messages are still in the sideline, and due.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from sqlalchemy import Connection
 
 from queue_core.catalog import dialect
 from queue_core.catalog.database import Catalog
+from queue_core.catalog.identity import clock
 from queue_core.catalog.records import retries, task_log
 from queue_core.catalog.slices import id_map, shard_locks
 from queue_core.catalog.slices.changes import Changes
@@ -86,29 +87,34 @@ def _move_due(
     Move those of some slices that are still due, at most *most* messages.
 
     Messages that may not return to main become dead. Return how many were moved, and whether a due
-    message was found that others had not locked.
+    message was found that others had not locked, and none was left since the clock is in doubt.
     """
     shard_locks.lock(connection, [queue.id], Magazine.SIDELINE, shards)
     now = dialect.read_clock(connection)
     there = (*these(ids), *in_magazines([Magazine.SIDELINE]), *WAITING)
     found = fetch(connection, *there, lock="skip")
     due = [piece for piece in found if piece.due_at is not None and piece.due_at <= now]
-    expired = id_map.located(connection, [queue.id], expired)
     expiry = expiry_in(queue, Magazine.MAIN)
+    # What seems to have expired by a clock that has jumped waits, and is not dead for good.
+    may_expire = expiry is not None or len(expired) > 0
+    doubts = may_expire and clock.look(connection) is not None
+    complete = bool(due)
+    expired = id_map.located(connection, [queue.id], expired)
     times = queue.settings.max_deliveries
     changes = Changes([queue])
     taken: list[Taken] = []
     for piece in due:
-        rows = piece.rows
         is_old = expiry is not None and piece.loaded_at <= now - int(expiry * 1e6)
-        if is_old or (times is not None and piece.deliveries >= times):
-            rows = EMPTY
-        else:
-            # Others may have held some meanwhile. If they have expired, main removes them.
-            rows = rows - expired.rows(piece.segment_id)
-        changes.mark(piece, piece.rows - rows, due_at=NEVER)
+        too_often = times is not None and piece.deliveries >= times
+        # Others may have held some meanwhile. If they have expired, main removes them.
+        young = piece.rows - expired.rows(piece.segment_id)
+        rows = EMPTY if is_old or too_often else young
+        if too_often or not doubts:
+            changes.mark(piece, piece.rows - rows, due_at=NEVER)
+        elif len(rows) < len(piece.rows):
+            complete = False
         rows, _ = rows.split(len(rows) if most is None else most)
         if rows:
             most = None if most is None else most - len(rows)
             taken.append((piece, rows))
-    return carry_out(connection, queue, SHOVELLED, taken, changes=changes), bool(due)
+    return carry_out(connection, queue, SHOVELLED, taken, changes=changes), complete

@@ -3,7 +3,7 @@
 import pytest
 from sqlalchemy import insert, select, update
 
-from queue_core import Store
+from queue_core import Retry, Store, constant
 from queue_core.catalog.identity import clock
 from queue_core.catalog.slices.shard_locks import Horizon
 from queue_core.catalog.tables import clocks
@@ -13,10 +13,11 @@ from queue_core.selection.demand import Demand
 from queue_core.selection.request import FireRequest
 from queue_core.upkeep.tasks.expire import retire
 from queue_core.upkeep.tasks.purge import purge
+from queue_core.upkeep.tasks.shovel import Retries
 from queue_core.values.model import Magazine
 from queue_core.verbs.fire import fire
 from tests.clocks import DAY, jump
-from tests.factories import make_queue, orders
+from tests.factories import make_queue, orders, with_sidelined
 
 pytestmark = pytest.mark.each_catalog
 
@@ -137,6 +138,21 @@ def test_a_clock_that_goes_back_is_no_danger(store, queue):
     # From there on, too, it may not jump.
     jump(store, 3)
     assert not believed(store)
+
+
+def test_no_failed_message_is_dead_by_a_clock_that_has_jumped(store):
+    at_once = Retry(attempts=None, backoff=constant(0))
+    with_sidelined(store, 3, message_expiry=TWO_DAYS, retry=at_once)
+    assert believed(store)
+    jump(store, 3)
+
+    ran, _ = Retries(store.catalog, store.storage).run()
+    assert ran == []
+    assert store.view("queues")["dead"].to_pylist() == [0]
+
+    jump(store, -3)
+    ran, _ = Retries(store.catalog, store.storage).run()
+    assert [each.moved for each in ran] == [3]
 
 
 @pytest.mark.parametrize("settings", [{}, {"group": "customer"}], ids=["plain", "grouped"])
