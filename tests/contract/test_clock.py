@@ -213,6 +213,23 @@ def test_a_machine_that_has_booted_waits_after_a_longer_gap(store, queue, monkey
     assert queue.admin.expire() == 800
 
 
+def test_a_machine_that_comes_while_another_one_waits_does_not_believe_either(
+    store, queue, monkeypatch
+):
+    jump(store, 3)
+    boot(store)
+    assert not believed(store)
+    other = update(clocks).where(clocks.c.host != "before").values(host="other")
+    store.catalog.write(lambda connection: connection.execute(other))
+
+    with pytest.raises(CatalogUnavailable, match="nobody has watched"):
+        queue.admin.expire()
+    monkeypatch.setattr(clock, "stopwatch", lambda now=clock.stopwatch: now() + DAY // 23)
+    jump(store, 1 / 24)
+
+    assert queue.admin.expire() == 800
+
+
 def test_a_jump_that_another_machine_saw_counts(store, queue):
     jump(store, 1)
     assert not believed(store)

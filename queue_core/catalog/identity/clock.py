@@ -5,7 +5,7 @@ the machine's own stopwatch at the last look. Guard: between two looks of one ma
 time must not advance further than the stopwatch, which changes of the clock do not affect. A
 machine that has just booted cannot compare stopwatches. It accepts a gap of up to `GAP_SECONDS`
 since the last look of any machine, and otherwise waits until the clock has run steadily for
-`STEADY_SECONDS`. An operator can accept the present time.
+`STEADY_SECONDS`; so do machines that come meanwhile. An operator can accept the present time.
 """
 
 from __future__ import annotations
@@ -92,7 +92,11 @@ def look(connection: Connection) -> str | None:
     watch = stopwatch()
     if mine is None:
         newest = max((row.catalog_at for row in rows.values()), default=now)
-        steady_at = watch + _micros(STEADY_SECONDS) if now - newest > _micros(GAP_SECONDS) else 0
+        steady = _micros(STEADY_SECONDS)
+        # The rest of the time for which machines that looked before this one are in doubt.
+        rests = [row.catalog_at + row.steady_at - row.host_at - now for row in rows.values()]
+        rest = steady if now - newest > _micros(GAP_SECONDS) else min(max(rests, default=0), steady)
+        steady_at = watch + rest if rest > 0 else 0
         new = dialect.insert_new(connection, clocks).values(_seen(now, steady_at))
         connection.execute(new.on_conflict_do_nothing())
     else:
