@@ -7,8 +7,9 @@ one flow together. A queue is fair if it has the row of its virtual time.
 
 Guard: loads of one shard are one after another, because they allocate its places first. So the
 messages of a flow in a shard have rising ranks. Two loads of one flow into different shards may
-give it the same ranks. Firings advance the virtual time, under the locks of all shards. Messages
-that come back at their places set it back, but not behind the end of a forgotten flow.
+give it the same ranks; its end is that of the load that reaches further. Firings advance the
+virtual time, under the locks of all shards. Messages that come back at their places set it back,
+but not behind the end of a forgotten flow.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from sqlalchemy import Connection, Executable, bindparam, delete, func, or_, select, update
+from sqlalchemy import Connection, Executable, bindparam, case, delete, func, or_, select, update
 
 from queue_core.catalog import dialect, seals
 from queue_core.catalog.slices import shard_locks
@@ -182,7 +183,14 @@ def _write(connection: Connection, queue_id: int, finishes: Mapping[int, int]) -
 
 @lru_cache(maxsize=4)
 def _put(database: dialect.Dialect) -> Executable:
-    statement: Executable = dialect.upsert(database, flows, "finish")
+    new = database.insert_new(flows)
+    # Of a flow that another load has lengthened since it was read, in another shard.
+    furthest = case(
+        (flows.c.finish < new.excluded.finish, new.excluded.finish), else_=flows.c.finish
+    )
+    statement: Executable = new.on_conflict_do_update(
+        index_elements=list(flows.primary_key), set_={"finish": furthest}
+    )
     return statement
 
 

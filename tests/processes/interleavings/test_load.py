@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
 
 from queue_core.errors import QueueFull, StaleCheckpoint
+from queue_core.segments.shard_hash import shards_of
 from queue_core.waiting.publish import publish_once
 from tests.books import audit, leftover_files
 from tests.factories import make_batch, make_queue, numbers_of, orders
@@ -54,6 +56,24 @@ def test_two_loads_never_take_the_same_room(store, one, two):
     with pytest.raises(QueueFull):
         two.finish()
     assert queue.browse().num_rows == 10
+    audit(store)
+
+
+def test_a_value_that_two_load_into_different_shards_keeps_its_order_in_each(store, race):
+    """On PostgreSQL, the second does not see how many messages of it the first has loaded."""
+    queue = make_queue(store, shards=2, key="number", fair_by="customer")
+    shards = shards_of(pa.array(range(60), pa.int64()), 2).tolist()
+    here, there = ([n for n in range(60) if shards[n] == shard] for shard in (0, 1))
+
+    def of_one(numbers):
+        rows = [{"number": number, "customer": "one"} for number in numbers]
+        return lambda store: len(store.queue("orders").load(rows))
+
+    assert race(of_one(here[:10]), "load.before_commit", of_one(there[:1])) == (10, 1)
+    assert of_one(here[10:11])(store) == 1
+
+    fired = [number for _ in range(12) for number in numbers_of(queue.fire(1).messages)]
+    assert [number for number in fired if number in here] == here[:11]
     audit(store)
 
 
