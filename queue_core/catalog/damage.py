@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import TypeVar
 
 import pyarrow as pa
 from sqlalchemy import Table
 
 from queue_core.errors import BadOption, DamagedCatalog
+
+Result = TypeVar("Result")
+
+#: Attempts to read while others remove what is about to be looked at.
+TRIES = 4
 
 #: What a damaged value makes a decoder raise; JSON of another shape, an `AttributeError`.
 UNREADABLE = (
@@ -40,3 +46,16 @@ def decoding(table: Table, row: str) -> Iterator[None]:
         yield
     except (*UNREADABLE, BadOption) as error:
         raise damaged(table, row, error) from error
+
+
+def beside_settlements(read: Callable[[], Result]) -> Result:
+    """
+    Return what *read* returns, and call it again if it finds damage.
+
+    In a transaction that writes, each statement may see a newer state, where slices or segments are
+    gone that an earlier one has seen. Real damage stays.
+    """
+    for _ in range(TRIES - 1):
+        with suppress(DamagedCatalog):
+            return read()
+    return read()

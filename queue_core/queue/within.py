@@ -19,7 +19,6 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Iterable
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -29,11 +28,12 @@ import pyarrow as pa
 from sqlalchemy import Connection
 
 from queue_core.catalog import dialect, queues
+from queue_core.catalog.damage import beside_settlements
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.external_transactions import CallersCatalog, callers
 from queue_core.catalog.holders import consumers
 from queue_core.catalog.slices import shard_locks
-from queue_core.errors import BadOption, Conflict, DamagedCatalog, QueueFull
+from queue_core.errors import BadOption, Conflict, QueueFull
 from queue_core.queue.loading import load_each
 from queue_core.queue.opened import OpenedQueue, checked_consumer
 from queue_core.queue.settling import Settling
@@ -68,10 +68,6 @@ if TYPE_CHECKING:
     from queue_core.policies.builtin import Policy
     from queue_core.policies.checks import Check
     from queue_core.selection.selection import AnySelector
-
-
-#: Attempts to read while others remove what a selection is about to look at.
-TRIES = 4
 
 
 @dataclass(slots=True)
@@ -240,7 +236,8 @@ class QueueInTransaction(Settling):
         reading = Reading(self._queue.storage.uri, (queue,))
         with callers(self._queue.catalog, self._connection) as theirs:
             taker = taker or theirs.write(lambda connection: _consumer(theirs, connection))
-            fired = _fire_again(theirs, taker, request, reading)
+            # Others may remove what the selection is about to look at.
+            fired = beside_settlements(partial(_fire, theirs, taker, request, reading))
             if fired.ticket is None:
                 return Firing(None, output_schema(queue.schema).empty_table())
             plan = plan_firing(theirs, fired.ticket, fired, reading)
@@ -275,18 +272,6 @@ def _check(catalog: CallersCatalog, queue: QueueInfo, load_policy: LoadPolicy | 
             "connection cannot see what other ones have committed since it began; use the "
             "isolation level READ COMMITTED"
         )
-
-
-def _fire_again(
-    catalog: CallersCatalog, consumer: Consumer, request: FireRequest, reading: Reading
-) -> Fired:
-    """Fire, and again while others remove what the selection is about to look at."""
-    for _ in range(TRIES - 1):
-        # Each statement of a selection sees a newer state, where slices or segments may be gone
-        # that an earlier one has seen. Real damage stays.
-        with suppress(DamagedCatalog):
-            return _fire(catalog, consumer, request, reading)
-    return _fire(catalog, consumer, request, reading)
 
 
 def _fire(

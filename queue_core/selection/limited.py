@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from sqlalchemy import Connection
 
+from queue_core.catalog.damage import beside_settlements
 from queue_core.catalog.records import token_buckets
 from queue_core.catalog.records.token_buckets import Bucket, BucketKey
 from queue_core.catalog.slices import amounts, id_map
@@ -118,8 +119,10 @@ class Allotment:
         now = self._buckets[BucketKey(queue_id)].now
         scan = SliceScan(self._connection, selection.queues, selection.storage, now)
         limits = selection.rules[queue_id].limits
-        self._values[queue_id] = ValueRooms(scan, queue_id, limits)
-        return self._values[queue_id]
+        # Others may settle what is in flight, and is counted.
+        rooms = beside_settlements(lambda: ValueRooms(scan, queue_id, limits))
+        self._values[queue_id] = rooms
+        return rooms
 
 
 def _keys(request: FireRequest) -> set[BucketKey]:

@@ -15,6 +15,7 @@ from queue_core import BadOption, Conflict, QueueFull, Store
 from queue_core.catalog.tables import dedup
 from queue_core.errors import CatalogUnavailable, QueueDeactivated, SchemaMismatch
 from queue_core.support import faults
+from queue_core.waiting.smart import snapshot
 from tests.contract.callers import KINDS, caller_of
 from tests.factories import make_filled, make_queue, numbers_of, orders
 from tests.waiting import without_blind_looks
@@ -357,6 +358,27 @@ def test_policies_see_what_the_transaction_has_loaded(store, caller):
     rows = {row["number"]: row["customer"] for row in queue.browse().to_pylist()}
     assert sorted(rows) == [0, 1]
     assert rows[1] == "newest"
+
+
+def test_a_message_that_is_settled_while_a_policy_looks_is_no_damage(store, caller, monkeypatch):
+    if store.catalog.file is not None:
+        pytest.skip("nobody settles while a transaction has the database")
+    queue = make_filled(store, 1, key="customer", policy="confirm(number = 10)")
+    firings, fetch = [queue.fire("all")], snapshot.fetch
+
+    def then_settle(*where):
+        found = fetch(*where)
+        if firings:
+            queue.delete(firings.pop())
+        return found
+
+    monkeypatch.setattr(snapshot, "fetch", then_settle)
+    with caller.connected() as connection:
+        ids = queue.within(connection).load(orders(1, 10))
+        connection.commit()
+
+    assert (ids.null_count, firings) == (0, [])
+    assert waiting(queue) == [10]
 
 
 def test_keys_are_known_when_the_transaction_is_committed(store, caller):

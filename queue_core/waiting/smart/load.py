@@ -13,6 +13,7 @@ vacuum removes. Crash after it: as after a load.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
@@ -21,6 +22,7 @@ import pyarrow as pa
 from sqlalchemy import Connection
 
 from queue_core.catalog import queues
+from queue_core.catalog.damage import beside_settlements
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.holders import named_locks, waiters
 from queue_core.catalog.records import dedup
@@ -247,12 +249,10 @@ class SmartLoad:
         shard_locks.load_pointers(connection, queue.id, shards, lock=True)
         for _ in range(TRIES):
             self._discard()
-            self._prepare(connection)
-            try:
+            # Messages in flight can still be settled.
+            beside_settlements(partial(self._prepare, connection))
+            with suppress(StaleSnapshot):
                 return self._load(connection, waiter, overflow)
-            except StaleSnapshot:
-                # Messages in flight can still be settled.
-                continue
         raise Conflict(
             f"queue {queue.name!r}: messages in flight were settled faster than a policy could "
             "decide about them; load again"
