@@ -67,6 +67,8 @@ def begin(connection: Connection, queue_id: int) -> None:
 
 def end(connection: Connection, queue_id: int) -> None:
     """Make a queue fire the oldest message first again."""
+    # Firings would pass over the slices, which are locked, and find nothing.
+    shard_locks.lock(connection, [queue_id])
     _rank_all(connection, queue_id, None)
     connection.execute(delete(flows).where(flows.c.queue_id == queue_id))
 

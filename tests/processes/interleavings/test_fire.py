@@ -9,6 +9,7 @@ from queue_core.values.model import State
 from tests.books import audit
 from tests.factories import make_queue, numbers_of, orders
 from tests.processes.interleavings.steps import fires, on_sqlite, two_customers
+from tests.processes.interleavings.test_logs import sets
 
 # fire and fire
 
@@ -104,6 +105,17 @@ def test_a_consumer_that_is_started_again_fences_the_first_one_off(store, one, t
     with pytest.raises(ConsumerFenced, match="reader"):
         one.finish()
     assert len(audit(store).ids(state=State.FIRED)) == 2
+
+
+# fire and a change of settings
+
+
+def test_a_firing_finds_the_messages_of_a_queue_that_is_fair_no_more(store, race):
+    make_queue(store, fair_by="customer").load(orders(10))
+
+    _, fired = race(sets(fair_by=None), "DELETE FROM flows", fires(3))
+    assert fired == [0, 1, 2]
+    audit(store)
 
 
 # fire and shovel, in the sideline
