@@ -406,7 +406,7 @@ IDS_OF = "ids of "
 locks = Table(
     "locks",
     metadata,
-    #: ``task_log``; ``room`` of a bounded queue; or ``ids of`` and a table, for a takeover.
+    #: ``task_log``; ``room`` and ``interests`` of a queue; ``ids of`` and a table, for a takeover.
     Column("name", String(32), primary_key=True),
     #: 0 for a lock of the whole store; of ids, the timeline of the server, as a negative number.
     Column("queue_id", BigInteger, primary_key=True, autoincrement=False),

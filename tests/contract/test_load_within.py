@@ -12,6 +12,7 @@ import pytest
 import sqlalchemy as sa
 
 from queue_core import BadOption, Conflict, QueueFull, Store
+from queue_core.catalog.holders import interests
 from queue_core.catalog.tables import dedup
 from queue_core.errors import CatalogUnavailable, QueueDeactivated, SchemaMismatch
 from queue_core.support import faults
@@ -191,6 +192,22 @@ def test_a_waiting_consumer_is_woken_at_the_commit(store, caller, monkeypatch):
     assert numbers_of(found[0].messages) == [1]
     assert found[1] - committed < PATIENCE / 2, "only the end of its time has woken it"
     queue.delete(found[0])
+
+
+def test_a_consumer_begins_beside_a_transaction_that_has_loaded(store, caller):
+    if store.catalog.file is not None:
+        pytest.skip("nothing begins while a transaction has the database")
+    queue = make_queue(store)
+    reader = store.consumer("reader", beats=True)
+    with caller.connected() as connection:
+        queue.within(connection).load(orders(1))
+        store.catalog.write(
+            lambda c: interests.register(c, reader, [queue.info.id], claim=interests.EXCLUSIVE),
+            seconds=0.5,
+        )
+        connection.commit()
+
+    assert waiting(queue) == [0]
 
 
 def test_two_threads_load_in_transactions_of_their_own(store, caller):

@@ -130,8 +130,8 @@ OF_SEVERAL = (
     _of(
         "two consumers become exclusive at once",
         "queue_core/catalog/holders/interests",
-        "select(queues.c.id).where(here).order_by(queues.c.id).with_for_update()",
-        "select(queues.c.id).where(here).order_by(queues.c.id)",
+        "        named_locks.take(connection, named_locks.INTERESTS, queue_id)\n",
+        "        pass\n",
         "interests",
     ),
     # Suspects.

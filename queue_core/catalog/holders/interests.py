@@ -35,7 +35,7 @@ from sqlalchemy.sql.selectable import FromClause
 from queue_core.catalog import dialect, notifications, seals
 from queue_core.catalog.holder_tables import consumers as consumer_rows
 from queue_core.catalog.holder_tables import interests
-from queue_core.catalog.holders import consumers, leases, waiters
+from queue_core.catalog.holders import consumers, leases, named_locks, waiters
 from queue_core.catalog.queues import check_unchanged, dropped, given_up_error
 from queue_core.catalog.record_tables import jobs
 from queue_core.catalog.records.pauses import is_paused
@@ -83,8 +83,11 @@ def register(
     another one is active.
     """
     here = dialect.one_of(queues.c.id, queue_ids)
-    # One transaction after the other, so that only one consumer becomes exclusive on a queue.
-    connection.execute(select(queues.c.id).where(here).order_by(queues.c.id).with_for_update())
+    # They are not dropped meanwhile. A transaction of a caller may have them, with a load.
+    there = select(queues.c.id).where(here).order_by(queues.c.id)
+    for queue_id in connection.scalars(there.with_for_update(read=True, key_share=True)).all():
+        # One transaction after the other, so that only one consumer becomes exclusive on a queue.
+        named_locks.take(connection, named_locks.INTERESTS, queue_id)
     theirs = dialect.one_of(interests.c.queue_id, queue_ids)
     silent = select(consumer_rows.c.id).where(~_beats_since(_FORGOTTEN_SECONDS))
     connection.execute(delete(interests).where(theirs, interests.c.consumer_id.in_(silent)))

@@ -14,6 +14,8 @@ from queue_core.catalog.tables import locks
 REPORTING = "task_log"
 #: The lock for the room of a bounded queue.
 ROOM = "room"
+#: The lock for the interests in a queue.
+INTERESTS = "interests"
 #: Where a lock of the whole store has a queue's id.
 STORE = 0
 
@@ -42,6 +44,14 @@ def lock_room(connection: Connection, queue_id: int) -> None:
         # The count before the commit must still be true at the commit. Locks of the queue's rows
         # would be wrong: firings take them too, and need not wait.
         connection.execute(_select(ROOM, queue_id).with_for_update())
+
+
+def take(connection: Connection, lock: str, queue_id: int) -> None:
+    """Wait for a lock of a queue, and take it alone; it is made if it is not there."""
+    if dialect.of(connection).writes_in_parallel:
+        new = dialect.insert_new(connection, locks).values(name=lock, queue_id=queue_id)
+        connection.execute(new.on_conflict_do_nothing())
+        connection.execute(_select(lock, queue_id).with_for_update())
 
 
 def _select(name: str, queue_id: int) -> Select[str]:
