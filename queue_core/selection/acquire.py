@@ -266,8 +266,13 @@ def _take(
     heads = {key: backlog[key].head for key in wanted}
     if not request.takes_from_logs or not any(shard.behind for shard in backlog.values()):
         return take_shares(connection, request, wanted, lock, heads)
-    # The counters say where nothing else waits, and all are counted soon.
-    own = {key: n for key, n in wanted.items() if backlog[key].waiting > backlog[key].behind}
+    # The counters say where nothing else waits, and all are counted soon. A statement that waited
+    # for the locks has not seen what others took in meanwhile.
+    own = {
+        key: count
+        for key, count in wanted.items()
+        if lock == "wait" or backlog[key].waiting > backlog[key].behind
+    }
     chosen = take_shares(connection, request, own, lock, heads)
     lacking = {}
     for key, count in wanted.items():

@@ -264,7 +264,14 @@ def lock_these(
     given = database.given_rows(columns)
     query = _locking_these(database, skip_locked=most is not None)
     given = given if most is None else given | {"most": most}
-    return _backlogs_of(connection.execute(query, given).all())
+    found = _backlogs_of(connection.execute(query, given).all())
+    if not any(shard.log_of and shard.version > seen[key].version for key, shard in found.items()):
+        return found
+    # Another transaction has ended meanwhile. The statement sees the cursor that this one has left,
+    # and not yet what it took in before it.
+    ids, magazines, numbers = (sorted({key[at] for key in found}) for at in range(len(_KEY)))
+    present = backlog(connection, ids, Magazine(magazines[0]), numbers)
+    return {key: present[key] for key in found}
 
 
 def load_pointers(

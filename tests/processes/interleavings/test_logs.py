@@ -136,6 +136,23 @@ def test_two_intakes_never_take_the_same(store, topic, reader, race):
     in_order(store)
 
 
+@pytest.mark.parametrize("count", [3, None])
+def test_a_firing_takes_first_what_was_taken_in_while_it_waited(
+    store, topic, reader, one, two, count
+):
+    topic.load(orders(10))
+    one.start(lambda store: len(store.queue("billing").browse()), "take_in.before_commit")
+    if not on_sqlite(store):
+        topic.load(orders(5, 10))
+    two.start(takes(count))
+    assert two.waits()
+    one.finish()
+
+    there = list(range(10 if on_sqlite(store) else 15))
+    assert two.finish() == there[:count]
+    in_order(store)
+
+
 def test_a_firing_takes_what_the_one_before_it_did_not(store, topic, reader, one, two):
     topic.load(orders(10))
     one.start(takes(7), "fire.before_commit")
