@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.json
 
 from queue_core.values.arrow_types import is_binary, is_text
+from queue_core.values.names import nearest
 
 
 def table_of(lines: bytes, schema: pa.Schema | None) -> pa.Table:
@@ -94,6 +95,9 @@ def value_of(value: Any, kind: pa.DataType) -> Any:
     if pa.types.is_struct(kind):
         if not isinstance(value, dict):
             raise _misfit(value, "an object, which a struct needs")
+        names = [field.name for field in kind]
+        for name in value.keys() - {*names}:
+            raise ValueError(f"a struct has no field {name!r}{nearest(name, names)}")
         return {field.name: value_of(value.get(field.name), field.type) for field in kind}
     if not isinstance(value, list):
         raise _misfit(value, "a list")

@@ -61,10 +61,11 @@ def are_alike(given: pa.DataType, target: pa.DataType) -> bool:
             and are_alike(given.item_type, target.item_type)
         )
     if _t.is_struct(target):
+        # A field that the target lacks would be left out.
         return _t.is_struct(given) and all(
-            are_alike(field.type, target.field(field.name).type)
+            target.get_field_index(field.name) >= 0
+            and are_alike(field.type, target.field(field.name).type)
             for field in given
-            if target.get_field_index(field.name) >= 0
         )
     return any(family(given) and family(target) for family in _FAMILIES)
 

@@ -268,13 +268,19 @@ def _column(values: list[Any], field: pa.Field, queue: str) -> pa.Array:
 
 
 def _check_within(values: list[Any], field: pa.Field, queue: str) -> None:
-    """Raise `SchemaMismatch` for a value within others that Arrow has cut, or that is missing."""
+    """Raise `SchemaMismatch` for what Arrow has cut or left out within values, or what is null."""
     kind, there = field.type, [value for value in values if value is not None]
     if len(there) < len(values) and not field.nullable:
         raise SchemaMismatch(f"queue {queue!r}: column {field.name!r} may not be null")
     inner: list[tuple[pa.Field, list[Any]]] = []
     if _t.is_struct(kind):
         dicts = [value for value in there if isinstance(value, Mapping)]
+        names = [part.name for part in kind]
+        for name in set().union(*dicts) - {*names}:
+            raise SchemaMismatch(
+                f"queue {queue!r}: column {field.name!r} has no field {name!r}"
+                f"{nearest(str(name), names)}"
+            )
         inner = [(part, [value.get(part.name) for value in dicts]) for part in kind]
     elif _t.is_map(kind):
         of_each = (value.items() if isinstance(value, Mapping) else value for value in there)

@@ -47,6 +47,7 @@ def test_what_is_not_base64_is_refused(text):
         ([["a"]], NAMED, r'\[\["a"\]\] is not an object, which a map needs'),
         ("a", pa.list_(DEEP), '"a" is not a list'),
         ([[1, 1.5]], pa.map_(pa.int64(), pa.int64()), "1.5 is not a whole number"),
+        ({"at": 1, "part": []}, DEEP, "a struct has no field 'part'; did you mean 'parts'"),
     ],
 )
 def test_a_value_of_another_form_is_refused(value, kind, why):

@@ -183,12 +183,27 @@ def test_a_value_that_does_not_fit_is_refused_with_its_column(column, value, kin
         (pa.list_(pa.struct([("x", pa.int64())])), [{"x": 2}, {"x": 1.5}], "x' is int64"),
         (map_of(pa.string(), pa.int64()), [("k", 2), ("l", 1.5)], "'a.value' is int64"),
         (pa.struct([pa.field("x", pa.int64(), nullable=False)]), {}, "'a"),
+        (pa.struct([("x", pa.int64())]), {"x": 1, "z": 2}, "'a' has no field 'z'"),
+        (pa.list_(pa.struct([("x", pa.int64())])), [{"x": 1}, {"z": 2}], "has no field 'z'"),
+        (map_of(pa.string(), pa.struct([("x", pa.date32())])), {"k": {"z": None}}, "no field 'z'"),
     ],
     ids=str,
 )
 def test_a_value_within_others_is_neither_cut_nor_left_out(kind, value, fault):
     with pytest.raises(SchemaMismatch, match=fault):
         conform([{"a": None}, {"a": value}], schema_of(kind), "orders")
+
+
+def test_rows_with_a_field_that_the_struct_of_the_queue_lacks_are_refused():
+    schema = schema_of(pa.struct([("x", pa.int64())]))
+    rows = pa.table({"a": [{"x": 1, "z": 2}]})
+
+    why = "'a' is struct<x: int64>; struct<x: int64, z: int64> values do not fit"
+    with pytest.raises(SchemaMismatch, match=why):
+        conform(rows, schema, "orders")
+    with pytest.raises(SchemaMismatch, match=why):
+        check_insertable(rows.schema, schema, "orders")
+    assert conform(rows, canonical(rows.schema), "orders") == rows
 
 
 def test_values_within_others_that_fit_are_taken():
