@@ -170,11 +170,11 @@ def load_each(
     if table.num_rows == 0:
         return pa.array([], pa.int64())
     with sending({queue.name: table}) as tables:
-        (table,) = tables.values()
-        if times != (None, None):
-            table = _with_times(queue, table, *times, may_add=may_add)
+        (given,) = tables.values()
         while True:
-            info, table = _by_now(queue, table)
+            info, table = _by_now(queue, given)
+            if times != (None, None):
+                info, table = _with_times(queue, info, table, *times, may_add=may_add)
             try:
                 return load(info, table)
             except queues.SettingsChanged:
@@ -234,25 +234,35 @@ def _listed(queue: OpenedQueue, rows: Any) -> Any:
 
 def _with_times(
     queue: OpenedQueue,
+    info: QueueInfo,
     table: pa.Table,
     ttl: Duration | None,
     hold: Duration | None,
     *,
     may_add: bool,
-) -> pa.Table:
-    """Fill the expiry and hold columns; add such a column to a queue that has none."""
+) -> tuple[QueueInfo, pa.Table]:
+    """
+    Fill the expiry and hold columns of the queue as *info* knows it, and of the table with it.
+
+    Return both; a queue that has no such column gets one.
+    """
     waits = in_seconds(ttl), in_seconds(hold)
     for name, given in zip(("ttl", "hold"), waits, strict=True):
         if given is not None:
             check_wait(name, given)
-    now, settings = queue.catalog.now(), queue.info.settings
-    for name, seconds, column, default in (
-        ("ttl", waits[0], expiring(settings, queue.schema), EXPIRES_AT),
-        ("hold", waits[1], holding(settings, queue.schema), HOLD_UNTIL),
+    now = queue.catalog.now()
+    for name, seconds, role, default in (
+        ("ttl", waits[0], expiring, EXPIRES_AT),
+        ("hold", waits[1], holding, HOLD_UNTIL),
     ):
         if seconds is None:
             continue
-        if name == "ttl" and settings.expires_at == "":
+        column = role(info.settings, info.schema)
+        if column is None:
+            # Others may have given it one.
+            info = queue.follow()
+            column = role(info.settings, info.schema)
+        if name == "ttl" and info.settings.expires_at == "":
             raise BadOption(
                 f"ttl={seconds:g}: by its setting expires_at, which is empty, no column says when "
                 f"a message of queue {queue.name!r} expires; set expires_at to a column or to none"
@@ -265,7 +275,9 @@ def _with_times(
                     "transaction would have to add one; add it first: "
                     f"admin.add_columns(pa.schema([({default!r}, pa.timestamp('us', 'UTC'))]))"
                 )
-            grown = queue.add_columns(pa.schema([pa.field(default, TIMESTAMP)]))
-            table = conform(table, grown.schema, queue.name)
-        table = stamped(table, column or default, at)
-    return table
+            info = queue.add_columns(pa.schema([pa.field(default, TIMESTAMP)]))
+            column = role(info.settings, info.schema) or default
+        if not table.schema.equals(info.schema):
+            table = conform(table, info.schema, queue.name)
+        table = stamped(table, column, at)
+    return info, table

@@ -252,6 +252,19 @@ def test_a_ttl_is_refused_where_no_column_says_when_messages_expire(store: Store
     assert fired(queue) == [1]
 
 
+def test_a_load_fills_the_columns_that_another_process_has_just_chosen(store: Store) -> None:
+    times = [pa.field(name, TIMESTAMP) for name in ("_expires_at", "until", "since")]
+    queue = make_queue(store, schema=pa.schema([pa.field("number", pa.int64()), *times]))
+    other = store.queue("orders")
+    other.admin.change_settings(expires_at="until")
+    queue.load([{"number": 1}], ttl=0.0)
+    other.admin.change_settings(hold_until="since")
+    queue.load([{"number": 2}], hold=3600.0)
+    queue.load([{"number": 3}])
+    assert fired(queue) == [3]
+    assert store.queue("orders").schema.names == ["number", "_expires_at", "until", "since"]
+
+
 @pytest.mark.parametrize("name", ["ttl", "hold"])
 def test_a_time_that_no_message_can_have_changes_nothing(store: Store, name: str) -> None:
     queue = make_queue(store, schema=pa.schema([pa.field("number", pa.int64())]))

@@ -138,6 +138,20 @@ def test_a_load_that_adds_a_column_does_not_mind_a_thread_that_read_before(store
     assert "_expires_at" in queue.schema.names
 
 
+def test_a_load_with_a_ttl_does_not_mind_a_thread_that_adds_the_column_first(store, monkeypatch):
+    queue = make_queue(store)
+    now = store.catalog.now
+
+    def overtaken():
+        monkeypatch.setattr(store.catalog, "now", now)
+        queue.opened.add_columns(pa.schema([("_expires_at", pa.timestamp("us", "UTC"))]))
+        return now()
+
+    monkeypatch.setattr(store.catalog, "now", overtaken)
+    queue.load(orders(1), ttl=3600)
+    assert queue.peek().column("_expires_at").null_count == 0
+
+
 def test_messages_of_each_producer_stay_in_order(store):
     queue = make_queue(store)
     with counted_writes(store) as writes:
