@@ -20,6 +20,7 @@ from queue_core.policies import binding
 from queue_core.segments.shard_hash import check_key
 from queue_core.segments.staging_spec import StagingSpec
 from queue_core.values import column_roles
+from queue_core.values.durations import LONGEST_SECONDS
 from queue_core.values.model import QueueInfo
 from queue_core.values.names import nearest
 from queue_core.values.schema import METADATA, canonical, check_insertable, evolve
@@ -130,9 +131,10 @@ def check_queue(info: QueueInfo, options: SinkOptions) -> None:
                 "all loads; leave the option out, or change the queue's setting"
             )
     own_window = info.settings.dedup_window
-    if options.dedup_window is not None and options.dedup_window > own_window:
+    window = options.dedup_window
+    if window is not None and min(window, LONGEST_SECONDS) > own_window:
         raise BadOption(
-            f"dedupWindow={options.dedup_window:g}: queue {info.name!r} remembers a message for "
+            f"dedupWindow={window:g}: queue {info.name!r} remembers a message for "
             f"dedup_window = {own_window:g} seconds; leave the option out, or change the queue's "
             "setting"
         )

@@ -16,8 +16,7 @@ from functools import partial
 from typing import Any
 
 from queue_core.errors import BadOption, BadOutcome
-from queue_core.values.backoff import LONGEST_SECONDS
-from queue_core.values.durations import FORM, Duration, in_seconds, is_seconds
+from queue_core.values.durations import FORM, LONGEST_SECONDS, Duration, in_seconds, is_seconds
 from queue_core.values.names import listed, nearest
 from queue_core.values.outcomes import DELETE, SIDELINE
 

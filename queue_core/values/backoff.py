@@ -6,10 +6,7 @@ from dataclasses import dataclass
 from math import inf
 
 from queue_core.errors import BadOption
-from queue_core.values.durations import FORM, Duration, in_seconds, is_number
-
-#: The most seconds of any wait: a hundred years. A later time would not fit into a timestamp.
-LONGEST_SECONDS = 3_155_760_000.0
+from queue_core.values.durations import FORM, LONGEST_SECONDS, Duration, in_seconds, is_number
 
 
 def _check_number(name: str, value: object, low: float, high: float) -> None:

@@ -15,6 +15,8 @@ Duration: TypeAlias = float | str | timedelta
 
 #: The forms, for errors and for the documentation of settings.
 FORM = "seconds or a duration such as 90s, 15m, 2h or 2d"
+#: The most seconds of any wait: a hundred years. A later time would not fit into a timestamp.
+LONGEST_SECONDS = 3_155_760_000.0
 #: The names of each unit, and its seconds. Spark's triggers have the long ones too.
 _UNITS = {
     name: seconds

@@ -6,7 +6,7 @@ import re
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from queue_core.values.durations import parse_seconds
+from queue_core.values.durations import LONGEST_SECONDS, parse_seconds
 
 #: The forms, for errors and for the documentation of settings.
 FORM = "a time such as 7 days, a size such as 50 GB, or both as in '7 days, 50 GB', or none"
@@ -70,7 +70,7 @@ def parsed(text: Any) -> LogLimits | None:
         if not part.strip() or found.seconds is not None:
             return None
         try:
-            found = found._replace(seconds=parse_seconds(part))
+            found = found._replace(seconds=min(parse_seconds(part), LONGEST_SECONDS))
         except ValueError:
             return None
     return found

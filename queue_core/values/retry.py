@@ -14,8 +14,8 @@ from functools import lru_cache
 from typing import Any
 
 from queue_core.errors import BadOption
-from queue_core.values.backoff import LONGEST_SECONDS, Backoff, constant, exponential
-from queue_core.values.durations import is_whole
+from queue_core.values.backoff import Backoff, constant, exponential
+from queue_core.values.durations import LONGEST_SECONDS, is_whole
 from queue_core.values.names import is_kind
 
 #: The waits of a policy that names none.

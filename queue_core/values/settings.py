@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from queue_core.errors import BadOption
 from queue_core.values import log_limits
-from queue_core.values.durations import FORM, in_seconds, is_number, is_whole
+from queue_core.values.durations import FORM, LONGEST_SECONDS, in_seconds, is_number, is_whole
 from queue_core.values.limits import Limit, as_limits, text_of
 from queue_core.values.names import nearest
 from queue_core.values.retry import DEFAULT_RETRY, Retry, as_retry, check_kinds_only
@@ -141,7 +141,7 @@ class QueueSettings:
     ``ignis set``. Running queries and pools apply a change when they next read the settings.
 
     A setting in seconds can also be a ``timedelta``, or a text such as ``"90s"``, ``"15 minutes"``,
-    ``"2h"`` or ``"1 week"``.
+    ``"2h"`` or ``"1 week"``. More than a hundred years count as a hundred.
     """
 
     concurrency: int = _setting(
@@ -415,6 +415,8 @@ class QueueSettings:
             value = getattr(self, setting.name)
             if allowed.kind == "seconds":
                 value = in_seconds(value)
+                if is_number(value) and LONGEST_SECONDS < value < inf:
+                    value = LONGEST_SECONDS
                 object.__setattr__(self, setting.name, value)
             _check(allowed.check(value), setting.name, value, allowed.text)
         if self.is_rendezvous and self.overflow != "block":

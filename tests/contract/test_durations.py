@@ -87,3 +87,14 @@ def test_a_pool_waits_for_a_text(store):
             pool.drain("soon")
         with pytest.raises(BadOption, match="timeout='soon'"):
             pool.stop("soon")
+
+
+def test_the_longest_settings_overflow_no_time(ignis, store):
+    most = timedelta.max
+    longest = {"dedup_window": most, "sweep_after": most, "shovel_interval": most, "retry": None}
+    queue = make_queue(store, dedup=["number"], log="999999999 days", **longest)
+
+    assert [queue.load(orders(count)).null_count for count in (2, 3)] == [0, 2]
+    queue.fire(1)
+    assert queue.admin.trim() == 0
+    assert ignis("problems").exit_code == 0

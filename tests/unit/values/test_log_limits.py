@@ -2,6 +2,7 @@
 
 import pytest
 
+from queue_core.values.durations import LONGEST_SECONDS
 from queue_core.values.log_limits import LogLimits, parsed
 
 DAY = 86_400.0
@@ -18,6 +19,7 @@ DAY = 86_400.0
         ("100B", (None, 100)),
         ("7 days, 50 GB", (7 * DAY, 50 * 10**9)),
         ("50 GB,7d", (7 * DAY, 50 * 10**9)),
+        ("999999999 days", (LONGEST_SECONDS, None)),
     ],
 )
 def test_a_time_a_size_or_both(text, limits):

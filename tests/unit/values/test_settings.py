@@ -50,6 +50,14 @@ def test_times_can_be_given_as_durations(given):
     assert QueueSettings.of({"message_expiry": given}).message_expiry == 5400
 
 
+@pytest.mark.parametrize("given", [timedelta.max, "999999999 days", 1e300, 10**400], ids=str)
+def test_more_than_a_hundred_years_are_a_hundred(given):
+    settings = QueueSettings(dedup_window=given)
+
+    assert settings.dedup_window == 3_155_760_000
+    assert settings.unlike({"dedup_window": given}) == []
+
+
 @pytest.mark.parametrize("given", ["0s", timedelta(0), timedelta(seconds=-1)], ids=repr)
 def test_a_duration_that_makes_no_sense_is_refused(given):
     with pytest.raises(BadOption, match=r"^sweep_after=.*: use seconds or a duration such as 90s"):
