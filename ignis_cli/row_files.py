@@ -80,8 +80,10 @@ def _json_value(value: str, kind: pa.DataType) -> Any:
     """Return a value as JSON has it; a text that is not JSON stands for a time or the like."""
     if is_text(kind) or is_binary(kind):
         return value
+    # Numbers of decimals stay texts: a float would round them.
+    exact = str if pa.types.is_decimal(kind) else None
     try:
-        return json.loads(value)
+        return json.loads(value, parse_float=exact)
     except ValueError:
         return value
 
