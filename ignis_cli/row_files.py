@@ -156,6 +156,7 @@ def _whole_lines(source: BinaryIO) -> Iterator[tuple[int, bytes]]:
 def _csv(source: BinaryIO, schema: pa.Schema | None, _: str) -> Iterator[pa.RecordBatch]:
     yield from pyarrow.csv.open_csv(
         source,
+        parse_options=pyarrow.csv.ParseOptions(newlines_in_values=True),
         convert_options=pyarrow.csv.ConvertOptions(
             column_types=schema,
             # An empty field is a null; an empty text is written as "".

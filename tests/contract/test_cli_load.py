@@ -212,6 +212,19 @@ def test_a_csv_file_has_the_types_of_the_queue(ignis, store, tmp_path):
     ]
 
 
+def test_a_large_csv_file_may_have_texts_of_several_lines(ignis, store, tmp_path):
+    queue = make_queue(store)
+    text, file = "line\n" * 40, tmp_path / "orders.csv"
+    # More than Arrow reads at a time.
+    rows = "".join(f'{number},"{text}"\n' for number in range(6000))
+    file.write_text("number,customer\n" + rows)
+
+    assert answer(ignis("load", "orders", file, "--json")) == [{"loaded": 6000, "left_out": 0}]
+    messages = queue.fire("all").messages
+    assert numbers_of(messages) == list(range(6000))
+    assert messages.column("customer").unique().to_pylist() == [text]
+
+
 @pytest.mark.parametrize(
     ("text", "why"),
     [
