@@ -52,23 +52,38 @@ def readable(table: pa.Table) -> pa.Table:
     """
     Return a table that Python can read, for people.
 
-    A column with a time that Python lacks, such as one in the year 10000, becomes one of texts.
+    The times of a column become texts if Python lacks one of them, such as one in the year 10000.
     """
     for at, name in enumerate(table.column_names):
         if _goes_beyond(table.column(at)):
-            table = table.set_column(at, name, table.column(at).cast(pa.string()))
+            column = table.column(at)
+            table = table.set_column(at, name, column.cast(_with_texts(column.type)))
     return table
 
 
 def _goes_beyond(column: pa.ChunkedArray) -> bool:
     """Return whether Python lacks one of the times of a column."""
-    if not (pt.is_timestamp(column.type) or pt.is_date(column.type) or pt.is_time(column.type)):
+    if _with_texts(column.type).equals(column.type):
         return False
     try:
         column.to_pylist()
     except (OverflowError, ValueError):
         return True
     return False
+
+
+def _with_texts(kind: pa.DataType) -> pa.DataType:
+    """Return a type with texts in place of times, nested ones too."""
+    if pt.is_timestamp(kind) or pt.is_date(kind) or pt.is_time(kind):
+        return pa.string()
+    if pt.is_struct(kind):
+        return pa.struct([field.with_type(_with_texts(field.type)) for field in kind])
+    if pt.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_with_texts(kind.value_type)))
+    if pt.is_map(kind):
+        parts = (kind.key_field, kind.item_field)
+        return pa.map_(*(field.with_type(_with_texts(field.type)) for field in parts))
+    return kind
 
 
 def _texts(array: pa.Array) -> Iterator[pa.StringArray]:

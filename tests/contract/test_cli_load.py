@@ -243,11 +243,15 @@ def test_a_csv_file_that_does_not_fit_is_refused(ignis, store, tmp_path, text, w
 
 
 def test_a_time_that_python_lacks_is_shown(ignis, store):
-    schema = pa.schema([("at", pa.timestamp("us", "UTC"))])
-    queue = store.create_queue("orders", schema, shards=1)
-    far = pa.array([253_402_300_800_000_000], pa.int64()).cast(schema.field("at").type)
-    queue.load(pa.table({"at": far}))
+    far = pa.array([253_402_300_800_000_000], pa.int64()).cast(pa.timestamp("us", "UTC"))
+    many = pa.ListArray.from_arrays([0, 1], pa.StructArray.from_arrays([far], ["x"]))
+    named = pa.MapArray.from_arrays([0, 1], ["a"], far)
+    rows = pa.table({"at": far, "many": many, "named": named})
+    queue = store.create_queue("orders", rows.schema, shards=1)
+    queue.load(rows)
 
     (shown,) = answer(ignis("peek", "orders", "--json"))
     assert shown["at"].startswith("10000-01-01")
+    assert shown["many"] == [{"x": shown["at"]}]
+    assert shown["named"] == {"a": shown["at"]}
     assert "10000-01-01" in ignis("peek", "orders").stdout
