@@ -24,6 +24,8 @@ from queue_core.values.waits import no_waits
 NEVER = 2**62
 #: Given times are rounded up to multiples of this: microseconds.
 _STEP = 250_000
+#: The last of these multiples that a datetime of Python can show.
+_LAST = 253_402_300_799_750_000
 
 
 class DueTimes:
@@ -110,7 +112,8 @@ def _groups(waits: pa.Table, now: int) -> Iterator[tuple[int, IdSet]]:
     ids = waits.column("message_id").to_numpy()
     at = _filled(waits, "not_before", -1)
     delay = _filled(waits, "delay", -1)
-    times = np.where(delay >= 0, now + delay, np.where(at >= 0, -(-at // _STEP) * _STEP, 0))
+    given = np.minimum(-(-at // _STEP) * _STEP, _LAST)
+    times = np.where(delay >= 0, now + delay, np.where(at >= 0, given, 0))
     dead = waits.column("dead").fill_null(False).to_numpy()
     times = np.where(dead, NEVER, times)
     order = np.argsort(times, kind="stable")

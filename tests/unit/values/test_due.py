@@ -1,5 +1,7 @@
 """Due times: messages of a slice are divided by them, into few slices."""
 
+from datetime import datetime
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -117,3 +119,10 @@ def test_many_messages_need_no_loop_over_messages():
 def test_a_swept_message_waits_as_after_one_failure():
     assert due_after(RETRY, 0, NOW) == NOW + 2 * SECOND
     assert due_after(RETRY, 3, NOW) == NEVER
+
+
+def test_the_last_time_of_a_datetime_is_not_rounded_beyond_it():
+    last = int(np.datetime64(datetime.max, "us").astype(np.int64))
+    ((_, due_at),) = failed(times([{"row": 1, "not_before": last}]), [1])
+
+    assert last - SECOND < due_at <= last
