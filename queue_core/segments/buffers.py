@@ -85,6 +85,8 @@ class Buffer:
         self._schema = schema
         self._columns = columns
         self._rows = rows
+        #: The columns that were asked for.
+        self._asked: set[str] = set()
         self._state = _REQUESTED
         self._changing = threading.Lock()
         self._give_back = weakref.finalize(self, free)
@@ -98,6 +100,8 @@ class Buffer:
     def __getitem__(self, column: str) -> npt.NDArray[Any]:
         """
         Return a column to write into: one element per row, or one row of elements.
+
+        What is not written is 0. A column of times that may be null is null if nobody asks for it.
 
         Args:
             column: The name of a column of the queue.
@@ -113,6 +117,7 @@ class Buffer:
             raise BadOption(
                 f"queue {self._queue!r} has no column {column!r}{nearest(column, self._columns)}"
             )
+        self._asked.add(column)
         return self._columns[column].view
 
     def release(self) -> None:
@@ -153,13 +158,19 @@ class Buffer:
             self._state = _LOADING
             self._lock(True)
         try:
-            arrays = [column.array for column in self._columns.values()]
+            arrays = [self._array(field) for field in self._schema]
             yield pa.Table.from_arrays(arrays, schema=self._schema)
         except BaseException:
             self._lock(False)
             self._state = _REQUESTED
             raise
         self._end(_LOADED)
+
+    def _array(self, field: pa.Field) -> pa.Array:
+        """Return a column; nulls for times that nobody wrote, since 0 is long over."""
+        if field.nullable and _t.is_timestamp(field.type) and field.name not in self._asked:
+            return pa.nulls(self._rows, field.type)
+        return self._columns[field.name].array
 
     def _end(self, state: str) -> None:
         self._state = state

@@ -213,3 +213,18 @@ def test_a_key_puts_the_rows_in_order(store):
         zip(messages.column("_message_id").to_pylist(), messages["tile"].to_pylist(), strict=True)
     )
     assert [found[id] for id in ids] == list(range(100))
+
+
+def test_times_that_nobody_wrote_are_null(store):
+    """They would be those of 1970: each message would have expired."""
+    times = [(name, pa.timestamp("us", "UTC")) for name in ("_expires_at", "_hold_until")]
+    queue = make_queue(store, schema=pa.schema([("number", pa.int64()), *times]))
+    for given in ({}, {"ttl": 3600, "hold": 0}):
+        buffer = queue.request(1)
+        buffer["number"][:] = 7
+        queue.load(buffer, **given)
+
+    messages = queue.fire("all").messages
+    assert messages.column("number").to_pylist() == [7, 7]
+    for name, _ in times:
+        assert messages.column(name).is_null().to_pylist() == [True, False]
