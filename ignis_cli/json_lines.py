@@ -1,7 +1,8 @@
 """JSON lines as columns, and values of columns for JSON.
 
-Arrow reads lines, but no maps and no bytes. A map is an object, or a list of pairs, since a map of
-Arrow may have other keys than texts, or a key twice. Bytes are a text in base64, as in Spark.
+Arrow reads lines, but no maps, bytes, dates and times of day. A map is an object, or a list of
+pairs, since a map of Arrow may have other keys than texts, or a key twice. Bytes are a text in
+base64, as in Spark.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable, Mapping, Sequence
+from datetime import time
 from typing import Any
 
 import pyarrow as pa
@@ -28,7 +30,11 @@ def table_of(lines: bytes, schema: pa.Schema | None) -> pa.Table:
     kinds = {} if schema is None else {field.name: field.type for field in schema}
     texts = {name for name, kind in kinds.items() if is_binary(kind) or pa.types.is_date(kind)}
     taken = {n: kind for n, kind in kinds.items() if n not in texts and _has(kind, _is_foreign)}
-    exact = [name for name, kind in kinds.items() if pa.types.is_decimal(kind)]
+    exact = [
+        name
+        for name, kind in kinds.items()
+        if _has(kind, pa.types.is_decimal) and (name in taken or pa.types.is_decimal(kind))
+    ]
     lines, columns = _taken_out(lines, taken, exact)
     # The queue checks for nulls later.
     explicit = {
@@ -72,11 +78,11 @@ def value_for(value: Any, kind: pa.DataType) -> Any:
 
 
 def value_of(value: Any, kind: pa.DataType) -> Any:
-    """Return a value of JSON as Arrow takes it: maps as pairs, and bytes; or `ValueError`."""
+    """Return a value of JSON as Arrow takes it: maps as pairs, bytes and times; or `ValueError`."""
     if isinstance(value, float) and pa.types.is_integer(kind) and not value.is_integer():
         # Arrow would cut it.
         raise _misfit(value, "a whole number")
-    if value is None or not _has(kind, _is_foreign):
+    if value is None or is_text(kind):
         return value
     if is_binary(kind):
         try:
@@ -99,9 +105,18 @@ def value_of(value: Any, kind: pa.DataType) -> Any:
         for name in value.keys() - {*names}:
             raise ValueError(f"a struct has no field {name!r}{nearest(name, names)}")
         return {field.name: value_of(value.get(field.name), field.type) for field in kind}
-    if not isinstance(value, list):
-        raise _misfit(value, "a list")
-    return [value_of(item, kind.value_type) for item in value]
+    if pa.types.is_list(kind):
+        if not isinstance(value, list):
+            raise _misfit(value, "a list")
+        return [value_of(item, kind.value_type) for item in value]
+    if not isinstance(value, str):
+        return value
+    try:
+        if pa.types.is_time(kind):
+            return time.fromisoformat(value)
+        return pa.scalar(value).cast(kind).as_py()
+    except (pa.ArrowException, OverflowError, ValueError):
+        raise _misfit(value, str(kind)) from None
 
 
 def _misfit(value: Any, needed: str) -> ValueError:
@@ -141,4 +156,5 @@ def _has(kind: pa.DataType, test: Callable[[pa.DataType], bool]) -> bool:
 
 def _is_foreign(kind: pa.DataType) -> bool:
     """Return whether Arrow does not read a type from JSON."""
-    return is_binary(kind) or bool(pa.types.is_map(kind))
+    types = pa.types
+    return is_binary(kind) or bool(types.is_map(kind) or types.is_date(kind) or types.is_time(kind))

@@ -2,6 +2,7 @@
 
 import datetime
 import json
+from decimal import Decimal
 
 import pyarrow as pa
 import pyarrow.csv
@@ -49,6 +50,9 @@ def test_what_peek_prints_can_be_loaded_again(ignis, store):
         "data": pa.binary(),
         "many": pa.list_(pa.struct([("x", pa.binary())])),
         "named": pa.map_(pa.binary(), pa.binary()),
+        "prices": pa.map_(pa.string(), pa.decimal128(38, 18)),
+        "times": pa.map_(pa.date32(), pa.timestamp("us", tz="UTC")),
+        "clocks": pa.list_(pa.time64("ns")),
     }.items():
         schema = schema.append(pa.field(name, kind))
     here, there = (store.create_queue(name, schema, shards=1) for name in ("here", "there"))
@@ -61,6 +65,9 @@ def test_what_peek_prints_can_be_loaded_again(ignis, store):
         "data": b"\xff",
         "many": [{"x": b"\x00"}, None],
         "named": [(b"\xfe", None)],
+        "prices": [("a", Decimal("1.000000000000000001")), ("b", Decimal(2))],
+        "times": [(datetime.date(2013, 1, 1), datetime.datetime(2013, 1, 1, tzinfo=datetime.UTC))],
+        "clocks": [datetime.time(5, 15), None],
     }
     rows = [full, {"scores": [("ada", 3), ("ada", 4)], "data": b"\\xff"}, {"data": b""}, {}]
     here.load(pa.Table.from_pylist(rows, schema))

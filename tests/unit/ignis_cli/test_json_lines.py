@@ -1,5 +1,6 @@
 """Maps and bytes in JSON lines, however deep they are."""
 
+import datetime as dt
 import json
 from decimal import Decimal
 
@@ -12,11 +13,27 @@ DEEP = pa.struct([("at", pa.int64()), ("parts", pa.list_(pa.binary(2)))])
 NAMED = pa.map_(pa.string(), DEEP)
 
 
+def test_texts_are_read_as_they_are():
+    assert value_of("/w==", pa.string()) == "/w=="
+    assert value_of(["/w==", None], pa.list_(pa.string())) == ["/w==", None]
+
+
 @pytest.mark.parametrize(
-    "kind", [pa.string(), pa.list_(pa.string()), pa.struct([("a", pa.date32())])]
+    ("text", "kind", "value"),
+    [
+        ("2024-02-29", pa.date32(), dt.date(2024, 2, 29)),
+        ("12:30:00.500000", pa.time64("ns"), dt.time(12, 30, 0, 500_000)),
+        ("2024-02-29T12:30:00", pa.timestamp("us"), dt.datetime(2024, 2, 29, 12, 30)),
+        ("1.50", pa.decimal128(9, 2), Decimal("1.50")),
+        ("7", pa.int64(), 7),
+    ],
+    ids=str,
 )
-def test_other_types_are_read_as_they_are(kind):
-    assert value_of("/w==", kind) == "/w=="
+def test_a_text_stands_for_what_json_lacks(text, kind, value):
+    assert value_of(text, kind) == value
+    assert value_of({"a": text}, pa.map_(pa.string(), kind)) == [("a", value)]
+    with pytest.raises(ValueError, match=r'"soon" is not '):
+        value_of("soon", kind)
 
 
 @pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary(), pa.binary(1)])
