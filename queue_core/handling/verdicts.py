@@ -24,6 +24,7 @@ from queue_core.values.failure_kinds import (
 from queue_core.values.names import nearest
 from queue_core.values.outcomes import DELETE, OUTCOMES, RELOAD, SIDELINE, check_once
 from queue_core.values.retry import Retry
+from queue_core.values.valid_text import valid
 
 #: The columns that a settle sink takes. Of the deleted messages only the ignored ones have a kind.
 SETTLEMENT = pa.schema(
@@ -311,7 +312,7 @@ def _booleans(result: Any, count: int) -> pa.Array:
 def _strings(result: Any, name: str, count: int) -> pa.Array:
     array = _array(result, name, count)
     try:
-        return array.cast(pa.string())
+        return valid(array.cast(pa.string()))
     except pa.ArrowException as error:
         raise BadOutcome(f"the batch handler's {name} column is {array.type}: {error}") from error
 

@@ -26,6 +26,7 @@ from queue_core.values.failure_kinds import (
 )
 from queue_core.values.ids import IdSet, numbers_of
 from queue_core.values.names import nearest
+from queue_core.values.valid_text import is_valid, valid_table
 from queue_core.values.waits import COLUMNS as TIMES
 from queue_core.values.waits import check_waits, dead_of, no_waits, waits_of
 
@@ -284,7 +285,9 @@ def _traces(rows: pa.RecordBatch | pa.Table, sidelined: npt.NDArray[np.bool_]) -
 
 
 def _texts(name: str, column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """Return a column as texts; one row of foreign bytes must not stop a query."""
     try:
-        return column.cast(pa.string())
+        texts = column.cast(pa.string())
     except pa.ArrowException as error:
         raise BadOutcome(f"the column {name!r} is {column.type}; use text") from error
+    return texts if is_valid(texts) else valid_table(pa.table({name: texts})).column(0)

@@ -8,9 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from queue_core.errors import BadOutcome
+from queue_core.handling.verdicts import Verdicts
 from queue_core.values.failure_kinds import REASON_LENGTH
 from queue_core.values.ids import IdSet
 from queue_core.values.outcomes import OUTCOMES, Settlement
+from tests.foreign import foreign
 
 
 def described(*rows):
@@ -189,3 +191,15 @@ def test_settlements_that_contradict_each_other_cannot_be_merged():
                 Settlement.of(described((7, "reload", None))),
             ]
         )
+
+
+def test_texts_that_are_not_utf8_stop_no_settlement():
+    texts = foreign([b"a\xff", b"\xc3"])
+    columns = {"outcome": ["sideline"] * 2, "reason": texts}
+    rows = pa.table({"_message_id": [1, 2], **columns, "trace": texts})
+
+    for each in (rows, rows.to_batches()[0]):
+        settlement = Settlement.of(each)
+        assert reasons_of(settlement) == [(1, "a?"), (2, "?")]
+        assert settlement.traces.column("trace").to_pylist() == ["a?", "?"]
+    assert Verdicts.of_batch(pa.table(columns), 2).reasons.to_pylist() == ["a?", "?"]

@@ -50,7 +50,7 @@ def test_times_can_be_given_as_durations(given):
     assert QueueSettings.of({"message_expiry": given}).message_expiry == 5400
 
 
-@pytest.mark.parametrize("given", [timedelta.max, "999999999 days", 1e300, 10**400], ids=str)
+@pytest.mark.parametrize("given", [timedelta.max, "999999999 days", 1e300, 10**30], ids=str)
 def test_more_than_a_hundred_years_are_a_hundred(given):
     settings = QueueSettings(dedup_window=given)
 
