@@ -10,7 +10,7 @@ before the commit: the transaction's messages are still in the sideline, and due
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from sqlalchemy import Connection
@@ -34,6 +34,7 @@ from queue_core.values.ids import IdSet
 from queue_core.values.model import Magazine, QueueInfo
 from queue_core.values.plan import Taken
 from queue_core.values.rows import EMPTY
+from queue_core.verbs.expire import LoadTimes, read_ages
 
 #: The most slices that one transaction looks at.
 ROUND_SLICES = 1000
@@ -46,7 +47,7 @@ def retry(
     Move the due messages of a queue to main, at most *limit*, in rounds; return how many.
 
     Also return whether it stopped before all of them were moved: others had locked them, or the
-    limit. Raises `DamagedSegment` if the queue has an expiry column, and a message cannot be read.
+    limit. Raises `DamagedSegment` if messages may have expired, and one of them cannot be read.
     """
     selection = Selection.parse([queue], storage_uri, eligibility=of_expiry)
     rounds = Rounds(catalog, "retry", limit=limit)
@@ -67,8 +68,17 @@ def retry(
         # Rows may have their own expiry: those of the due slices are read before the transaction.
         candidates = find_candidates(catalog, request)
         expired = IdSet() if candidates is None else candidates.ids
+        # A compacted slice has the time of its oldest message.
+        may_expire = expiry_in(queue, Magazine.MAIN) is not None
+        ages = read_ages(catalog, storage_uri, queue, request) if may_expire else {}
         work = partial(
-            _move_due, queue=queue, ids=ids, shards=shards, expired=expired, most=rounds.left
+            _move_due,
+            queue=queue,
+            ids=ids,
+            shards=shards,
+            expired=expired,
+            ages=ages,
+            most=rounds.left,
         )
         _, complete = rounds.run(work)
         if not complete or rounds.left == 0:
@@ -81,6 +91,7 @@ def _move_due(
     ids: Sequence[int],
     shards: Sequence[int],
     expired: IdSet,
+    ages: Mapping[int, LoadTimes],
     most: int | None,
 ) -> tuple[int, bool]:
     """
@@ -104,11 +115,15 @@ def _move_due(
     changes = Changes([queue])
     taken: list[Taken] = []
     for piece in due:
-        is_old = expiry is not None and piece.loaded_at <= now - int(expiry * 1e6)
-        too_often = times is not None and piece.deliveries >= times
         # Others may have held some meanwhile. If they have expired, main removes them.
-        young = piece.rows - expired.rows(piece.segment_id)
-        rows = EMPTY if is_old or too_often else young
+        rows = piece.rows - expired.rows(piece.segment_id)
+        before = None if expiry is None else now - int(expiry * 1e6)
+        too_often = times is not None and piece.deliveries >= times
+        if too_often:
+            rows = EMPTY
+        elif before is not None and piece.loaded_at <= before:
+            known = ages.get(piece.segment_id)
+            rows = EMPTY if known is None else rows - known.before(before)
         if too_often or not doubts:
             changes.mark(piece, piece.rows - rows, due_at=NEVER)
         elif len(rows) < len(piece.rows):

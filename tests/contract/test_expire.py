@@ -6,14 +6,17 @@ import pyarrow as pa
 import pytest
 from sqlalchemy import update
 
+from queue_core import Retry, constant
 from queue_core.catalog.records import task_log
 from queue_core.catalog.tables import segments, slices
 from queue_core.errors import BadOption
+from queue_core.upkeep.tasks.shovel import Retries
 from queue_core.verbs import expire as module
 from queue_core.watching.wording import TOO_OLD
+from tests.clocks import make_due
 from tests.command_line import refusal
 from tests.dump import dump
-from tests.factories import make_filled, make_queue, numbers_of, orders
+from tests.factories import aside, make_filled, make_queue, numbers_of, orders
 from tests.job_steps import run_job
 
 #: Seconds; nothing expires by itself during a test.
@@ -183,6 +186,25 @@ def test_of_several_ages_only_the_old_ones_go_and_the_others_in_their_own_time(s
     mixed.reload(mixed.choose("all").ids)
     age(store)
     assert numbers_of(mixed.peek()) == []
+
+
+def test_the_young_are_tried_again_though_they_are_compacted_with_the_old(store):
+    queue = make_queue(store, retry=Retry(attempts=3, backoff=constant(60)))
+    for number in range(200):
+        queue.load(orders(1, number))
+        if number == 89:
+            age(store)
+    queue.sideline(queue.fire("all"))
+    assert queue.admin.compact() == 200
+    assert store.view("slices").num_rows == 1
+    queue.admin.change_settings(message_expiry=EXPIRY)
+    make_due(store)
+
+    ran, _ = Retries(store.catalog, store.storage).run()
+    assert [each.moved for each in ran] == [110]
+    assert aside(queue) == list(range(90))
+    assert queue.admin.expire() == 0
+    assert numbers_of(queue.fire("all").messages) == list(range(90, 200))
 
 
 def test_what_came_back_meanwhile_is_left_to_the_next_time(store, mixed, monkeypatch):
