@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-#: Runs a query, and runs it again with its checkpoint if it fails.
+#: Runs a query, and runs it again with its checkpoint while it fails, as it may on a busy machine.
 QUERY = """
 import sys
 import pyarrow as pa
@@ -20,7 +20,7 @@ with Store.open(f"{folder}/shop") as store:
     store.create_queue("orders", pa.schema([("id", pa.int64())])).load([{"id": 1}, {"id": 2}])
 builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
 spark = builder.config("spark.driver.host", "127.0.0.1").getOrCreate()
-for _ in range(2):
+for _ in range(5):
     orders = spark.readStream.format("ignis").option("queue", "orders").load(f"{folder}/shop")
     writer = orders.writeStream.format("noop").option("checkpointLocation", f"{folder}/checkpoint")
     query = writer.trigger(availableNow=True).start()
