@@ -140,6 +140,15 @@ def test_a_clock_that_goes_back_is_no_danger(store, queue):
     assert not believed(store)
 
 
+def test_a_machine_that_comes_after_the_clock_was_set_back_believes_it(store, queue):
+    """The other one is not in doubt, however young its stopwatch is."""
+    jump(store, -3)
+    other = update(clocks).values(host="before", host_at=0)
+    store.catalog.write(lambda connection: connection.execute(other))
+
+    assert believed(store)
+
+
 def test_no_failed_message_is_dead_by_a_clock_that_has_jumped(store):
     at_once = Retry(attempts=None, backoff=constant(0))
     with_sidelined(store, 3, message_expiry=TWO_DAYS, retry=at_once)

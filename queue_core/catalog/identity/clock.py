@@ -94,7 +94,11 @@ def look(connection: Connection) -> str | None:
         newest = max((row.catalog_at for row in rows.values()), default=now)
         steady = _micros(STEADY_SECONDS)
         # The rest of the time for which machines that looked before this one are in doubt.
-        rests = [row.catalog_at + row.steady_at - row.host_at - now for row in rows.values()]
+        rests = [
+            row.catalog_at + row.steady_at - row.host_at - now
+            for row in rows.values()
+            if row.steady_at > row.host_at
+        ]
         rest = steady if now - newest > _micros(GAP_SECONDS) else min(max(rests, default=0), steady)
         steady_at = watch + rest if rest > 0 else 0
         new = dialect.insert_new(connection, clocks).values(_seen(now, steady_at))
