@@ -169,6 +169,8 @@ def change_settings(
     """
     shared = by_name(as_limits(values.get("limits")))
     shared_limits.lock(connection, shared.values())
+    if "fair_by" in values:
+        flows.hold(connection, queue.id)
     others = [each for each in shared_limits.sharing(connection, shared) if each != queue.id]
     if others:
         # In the order of their ids, so that no two changes wait for each other.

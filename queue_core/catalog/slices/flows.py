@@ -52,11 +52,23 @@ _SET_BACK = update(flows).where(*_WHOLE_FLOW, flows.c.finish > bindparam("rank")
 _SET_BACK = _SET_BACK.values(finish=bindparam("rank"))
 
 
-def begin(connection: Connection, queue_id: int) -> None:
-    """Make a queue fair, or fair by another column; what waits comes before all later messages."""
-    # Until those that move messages to main now have committed.
+def hold(connection: Connection, queue_id: int) -> None:
+    """
+    Wait for those that fire messages of a queue or move them to main, and keep new ones waiting.
+
+    Before the row of the queue, as all verbs. Otherwise, firings would pass over the slices, which
+    `begin` and `end` lock, and find nothing, and messages would come to main by the former rule.
+    """
     for magazine in Magazine:
         shard_locks.lock(connection, [queue_id], magazine)
+
+
+def begin(connection: Connection, queue_id: int) -> None:
+    """
+    Make a queue fair, or fair by another column; what waits comes before all later messages.
+
+    It is new, or held (`hold`).
+    """
     now = connection.scalar(_NOW, {"queue": queue_id}) or 0
     last = connection.scalar(select(func.max(flows.c.finish)).where(flows.c.queue_id == queue_id))
     _rank_all(connection, queue_id, int(now))
@@ -66,9 +78,7 @@ def begin(connection: Connection, queue_id: int) -> None:
 
 
 def end(connection: Connection, queue_id: int) -> None:
-    """Make a queue fire the oldest message first again."""
-    # Firings would pass over the slices, which are locked, and find nothing.
-    shard_locks.lock(connection, [queue_id])
+    """Make a queue fire the oldest message first again. It is held (`hold`)."""
     _rank_all(connection, queue_id, None)
     connection.execute(delete(flows).where(flows.c.queue_id == queue_id))
 
