@@ -244,7 +244,8 @@ def hold(connection: Connection, queue: QueueInfo, *, alone: bool = False) -> No
     With *alone*, no other transaction holds it at the same time.
     """
     query = select(queues.c.deactivated_at).where(queues.c.id == queue.id)
-    row = connection.execute(query.with_for_update(read=not alone)).first()
+    # A consumer that begins holds the row, too, so that nobody drops the queue.
+    row = connection.execute(query.with_for_update(read=not alone, key_share=alone)).first()
     if row is None:
         raise dropped(queue)
     if row.deactivated_at is not None:

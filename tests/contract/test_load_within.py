@@ -194,10 +194,11 @@ def test_a_waiting_consumer_is_woken_at_the_commit(store, caller, monkeypatch):
     queue.delete(found[0])
 
 
-def test_a_consumer_begins_beside_a_transaction_that_has_loaded(store, caller):
+@pytest.mark.parametrize("settings", [{}, {"dedup": ["number"]}], ids=str)
+def test_a_consumer_begins_beside_a_transaction_that_has_loaded(store, caller, settings):
     if store.catalog.file is not None:
         pytest.skip("nothing begins while a transaction has the database")
-    queue = make_queue(store)
+    queue = make_queue(store, **settings)
     reader = store.consumer("reader", beats=True)
     with caller.connected() as connection:
         queue.within(connection).load(orders(1))
