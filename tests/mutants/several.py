@@ -130,8 +130,8 @@ OF_SEVERAL = (
     _of(
         "two consumers become exclusive at once",
         "queue_core/catalog/holders/interests",
-        "        named_locks.take(connection, named_locks.INTERESTS, queue_id)\n",
-        "        pass\n",
+        "    named_locks.take(connection, named_locks.INTERESTS, found)\n",
+        "",
         "interests",
     ),
     # Suspects.

@@ -85,9 +85,9 @@ def register(
     here = dialect.one_of(queues.c.id, queue_ids)
     # They are not dropped meanwhile. A transaction of a caller may have them, with a load.
     there = select(queues.c.id).where(here).order_by(queues.c.id)
-    for queue_id in connection.scalars(there.with_for_update(read=True, key_share=True)).all():
-        # One transaction after the other, so that only one consumer becomes exclusive on a queue.
-        named_locks.take(connection, named_locks.INTERESTS, queue_id)
+    found = connection.scalars(there.with_for_update(read=True, key_share=True)).all()
+    # One transaction after the other, so that only one consumer becomes exclusive on a queue.
+    named_locks.take(connection, named_locks.INTERESTS, found)
     theirs = dialect.one_of(interests.c.queue_id, queue_ids)
     silent = select(consumer_rows.c.id).where(~_beats_since(_FORGOTTEN_SECONDS))
     connection.execute(delete(interests).where(theirs, interests.c.consumer_id.in_(silent)))

@@ -5,6 +5,8 @@ They last until the transaction ends. A database with one writer at a time needs
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from sqlalchemy import Connection, Select, select
 
 from queue_core.catalog import dialect
@@ -46,12 +48,15 @@ def lock_room(connection: Connection, queue_id: int) -> None:
         connection.execute(_select(ROOM, queue_id).with_for_update())
 
 
-def take(connection: Connection, lock: str, queue_id: int) -> None:
-    """Wait for a lock of a queue, and take it alone; it is made if it is not there."""
-    if dialect.of(connection).writes_in_parallel:
-        new = dialect.insert_new(connection, locks).values(name=lock, queue_id=queue_id)
-        connection.execute(new.on_conflict_do_nothing())
-        connection.execute(_select(lock, queue_id).with_for_update())
+def take(connection: Connection, lock: str, queue_ids: Sequence[int]) -> None:
+    """Wait for a lock of each of some queues, and take them alone; they are made if need be."""
+    if queue_ids and dialect.of(connection).writes_in_parallel:
+        new = dialect.insert_new(connection, locks).on_conflict_do_nothing()
+        rows = [{"name": lock, "queue_id": queue_id} for queue_id in sorted(queue_ids)]
+        connection.execute(new, rows)
+        these = (locks.c.name == lock, dialect.one_of(locks.c.queue_id, queue_ids))
+        query = select(locks.c.queue_id).where(*these).order_by(locks.c.queue_id)
+        connection.execute(query.with_for_update()).all()
 
 
 def _select(name: str, queue_id: int) -> Select[str]:
