@@ -239,9 +239,9 @@ class IgnisManager:
         """Read the catalog now, and start and stop queries accordingly if the manager runs."""
         with self._lock:
             infos = self._read()
-            # While the clock is in doubt, no queue ends by its age, and the rest goes on.
-            with suppress(CatalogUnavailable, NoSuchQueue):
-                for info in infos:
+            for info in infos:
+                # While the clock is in doubt, no queue ends by its age, and the rest goes on.
+                with suppress(CatalogUnavailable, NoSuchQueue):
                     retire(self._store.catalog, info)
             self._infos = self._read()
             if not self._started:
