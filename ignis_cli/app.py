@@ -153,9 +153,9 @@ def _of_view(view: str, column: str) -> Callable[[typer.Context, str], list[str]
 
 def _settings(incomplete: str) -> list[str]:
     # Not at the top: the help needs no settings.
-    from queue_core.values.settings import descriptions
+    from queue_core.values.settings import QueueSettings
 
-    names = sorted(f"{each.name}=" for each in descriptions())
+    names = sorted(f"{name}=" for name in QueueSettings.__dataclass_fields__)
     return [name for name in names if name.startswith(incomplete)]
 
 

@@ -27,13 +27,7 @@ from queue_core.values.options import (
 )
 from queue_core.values.retry import Retry
 from queue_core.values.setting_texts import parse_setting
-from queue_core.values.settings import (
-    DEFAULT_SHARDS,
-    MAX_SHARDS,
-    OVERFLOWS,
-    QueueSettings,
-    descriptions,
-)
+from queue_core.values.settings import DEFAULT_SHARDS, MAX_SHARDS, OVERFLOWS, QueueSettings
 
 #: Options that are settings of the queue under another name, or with another text.
 _NAMED = {
@@ -74,7 +68,9 @@ def _parser(name: str) -> Callable[[str], Any]:
 
 #: The other settings, each an option of its own name.
 _OTHERS = tuple(
-    each.name for each in descriptions() if each.name not in {*_NAMED.values(), *_OF_NEW.values()}
+    each.name
+    for each in fields(QueueSettings)
+    if each.name not in {*_NAMED.values(), *_OF_NEW.values()}
 )
 
 

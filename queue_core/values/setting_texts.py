@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
+from dataclasses import fields
 from typing import Any
 
 from queue_core.errors import BadOption
 from queue_core.values.durations import is_whole, parse_seconds
 from queue_core.values.options import words
-from queue_core.values.settings import MAX_CONCURRENCY, descriptions
+from queue_core.values.settings import MAX_CONCURRENCY, QueueSettings
 
 _NONE = ("none", "null")
 #: Parses the values of each kind of setting; raises `ValueError`.
@@ -27,7 +28,7 @@ def parse_setting(name: str, text: str) -> Any:
 
     Raises `ValueError` with the allowed values. The queue checks the range.
     """
-    known = {each.name: each for each in descriptions()}
+    known = {each.name: each.metadata["allowed"] for each in fields(QueueSettings)}
     kind = known[name].kind if name in known else "text"
     if text in ("", *_NONE) and kind == "columns":
         text = "[]"
@@ -38,7 +39,7 @@ def parse_setting(name: str, text: str) -> Any:
             raise ValueError
     except ValueError:
         form = ", separated by commas: amount,customer" if kind == "columns" else ""
-        raise ValueError(f"{known[name].allowed}{form}") from None
+        raise ValueError(f"{known[name].text}{form}") from None
     return value
 
 

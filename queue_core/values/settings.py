@@ -579,37 +579,11 @@ class QueueSettings:
         return json.dumps({**asdict(self), **texts, **weights}, sort_keys=True)
 
 
-class Description(NamedTuple):
-    """One setting as the documentation shows it."""
-
-    name: str
-    default: Any
-    #: Its values, such as "a whole number from 0 to 100".
-    allowed: str
-    #: Its meaning, its unit, and its effect when it is none.
-    about: str
-    #: How a text is read as its value: "seconds", "columns", "number" or "text".
-    kind: str
-
-
-def descriptions() -> tuple[Description, ...]:
-    """Return the description of every setting, in the order of `QueueSettings`."""
-    return tuple(
-        Description(
-            setting.name,
-            setting.default,
-            setting.metadata["allowed"].text,
-            setting.metadata["about"],
-            setting.metadata["allowed"].kind,
-        )
-        for setting in fields(QueueSettings)
-    )
-
-
 # `help(QueueSettings)` describes every setting.
 QueueSettings.__doc__ = f"{QueueSettings.__doc__}\n    Attributes:\n" + "\n".join(
-    f"        {one.name}: {one.about} Default: {one.default!r}. Allowed: {one.allowed}."
-    for one in descriptions()
+    f"        {one.name}: {one.metadata['about']} Default: {one.default!r}. "
+    f"Allowed: {one.metadata['allowed'].text}."
+    for one in fields(QueueSettings)
 )
 
 

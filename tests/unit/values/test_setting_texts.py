@@ -1,14 +1,16 @@
 """The text of a setting is its value, here and in docs/settings.md."""
 
+from dataclasses import fields
+
 import pytest
 
 from queue_core.errors import BadOption
 from queue_core.values.setting_texts import parse_setting, parse_settings
-from queue_core.values.settings import QueueSettings, descriptions
+from queue_core.values.settings import QueueSettings
 
 
 def test_the_text_of_each_default_is_the_default():
-    for each in descriptions():
+    for each in fields(QueueSettings):
         text = "none" if each.default in (None, ()) else str(each.default)
         settings = QueueSettings.of({each.name: parse_setting(each.name, text)})
         assert getattr(settings, each.name) == each.default, each.name
