@@ -26,6 +26,16 @@ LONGEST_BOUND = 64
 #: Rows in which distinct values are counted at a time, so that a large number is noticed early.
 _BLOCK = 1 << 16
 _NANOSECONDS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
+#: The types of values that have bounds, of those that a queue stores.
+_ORDERED = (
+    is_number,
+    pt.is_boolean,
+    pt.is_date,
+    pt.is_time,
+    pt.is_timestamp,
+    is_text,
+    is_binary,
+)
 
 _Json: TypeAlias = "str | int | float | bool | None"
 
@@ -54,11 +64,10 @@ def column_stats(array: pa.Array | pa.ChunkedArray, *, max_distinct: int = 16) -
     rows, nulls = len(array), array.null_count
     if nulls == rows:
         return ColumnStats(None, None, nulls, rows, frozenset())
-    values = _plain(array)
-    if values is None:
+    if not any(holds(array.type) for holds in _ORDERED):
         return ColumnStats(None, None, nulls, rows)
-    low, high = _extremes(values)
-    distinct = _distinct(values, max_distinct)
+    low, high = _extremes(array)
+    distinct = _distinct(array, max_distinct)
     return ColumnStats(_shorten(low, up=False), _shorten(high, up=True), nulls, rows, distinct)
 
 
@@ -101,41 +110,10 @@ def stats_of(rows: pa.Table, names: Sequence[str]) -> str | None:
 def stats_from_json(text: str, schema: pa.Schema) -> dict[str, ColumnStats]:
     """Read statistics that `stats_to_json` wrote, except columns that *schema* lacks."""
     return {
-        name: _unpack(packed, _plain_type(schema.field(name).type))
+        name: _unpack(packed, schema.field(name).type)
         for name, packed in json.loads(text).items()
         if name in schema.names
     }
-
-
-def _plain_type(type_: pa.DataType) -> pa.DataType | None:
-    """Return the type in which values are compared, or None if they cannot be compared."""
-    if pt.is_dictionary(type_):
-        return _plain_type(type_.value_type)
-    if pt.is_string_view(type_):
-        return pa.large_string()
-    if pt.is_binary_view(type_):
-        return pa.large_binary()
-    if pt.is_float16(type_):
-        return pa.float32()
-    for holds in (
-        is_number,
-        pt.is_boolean,
-        pt.is_date,
-        pt.is_time,
-        pt.is_timestamp,
-        is_text,
-        is_binary,
-    ):
-        if holds(type_):
-            return type_
-    return None
-
-
-def _plain(array: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray | None:
-    type_ = _plain_type(array.type)
-    if type_ is None or array.type.equals(type_):
-        return None if type_ is None else array
-    return array.cast(type_)
 
 
 def _extremes(values: pa.Array | pa.ChunkedArray) -> tuple[Any, Any]:
@@ -216,7 +194,7 @@ def _pack(stats: ColumnStats) -> list[Any]:
     return packed
 
 
-def _unpack(packed: list[Any], type_: pa.DataType | None) -> ColumnStats:
+def _unpack(packed: list[Any], type_: pa.DataType) -> ColumnStats:
     low, high, nulls, rows, *distinct = packed
     read = _from_json(type_)
     return ColumnStats(
@@ -242,7 +220,7 @@ def _to_json(value: Any) -> _Json:
             return str(value.isoformat())
 
 
-def _from_json(type_: pa.DataType | None) -> Callable[[Any], Any]:
+def _from_json(type_: pa.DataType) -> Callable[[Any], Any]:
     """Return a function that turns a JSON value back into a value of *type_*."""
     readers: list[tuple[Callable[[pa.DataType], bool], Callable[[Any], Any]]] = [
         (pt.is_floating, float),
@@ -252,8 +230,7 @@ def _from_json(type_: pa.DataType | None) -> Callable[[Any], Any]:
         (pt.is_timestamp, datetime.fromisoformat),
         (is_binary, base64.b64decode),
     ]
-    if type_ is not None:
-        for holds, read in readers:
-            if holds(type_):
-                return read
+    for holds, read in readers:
+        if holds(type_):
+            return read
     return lambda value: value

@@ -37,8 +37,6 @@ PARIS = dt.datetime(2024, 7, 1, tzinfo=dt.timezone(dt.timedelta(hours=2)))
         (pa.bool_(), [True, None], True, True),
         (pa.string(), ["b", "é", "a"], "a", "é"),
         (pa.large_string(), ["b", "a"], "a", "b"),
-        (pa.string_view(), ["b", "a"], "a", "b"),
-        (pa.dictionary(pa.int8(), pa.string()), ["b", "a", None], "a", "b"),
         (pa.binary(), [b"b", b"\xff", b""], b"", b"\xff"),
         (pa.binary(1), [b"b", b"a"], b"a", b"b"),
         (
