@@ -15,6 +15,7 @@ from typing import Any
 
 from queue_core.errors import BadOption
 from queue_core.values.durations import FORM, Duration, in_seconds, is_number, is_whole
+from queue_core.values.options import of_calls
 
 #: More messages than any limit allows.
 MANY = 1 << 62
@@ -145,8 +146,9 @@ def as_limits(given: object) -> tuple[Limit, ...]:
     if isinstance(given, Limit):
         given = (given,)
     if isinstance(given, str):
-        given = _parsed(given)
-    found = tuple(given) if isinstance(given, Iterable) else (given,)
+        found = _parsed(given)
+    else:
+        found = tuple(given) if isinstance(given, Iterable) else (given,)
     for each in found:
         if not isinstance(each, Limit):
             raise BadOption(f"limits={given!r}: {_FORM}")
@@ -169,31 +171,8 @@ def text_of(limits: Iterable[Limit]) -> str:
 
 
 @lru_cache(maxsize=256)
-def _parsed(text: str) -> tuple[Limit, ...]:
-    # Not at the top: a query waits for imports, and the text is read once.
-    import ast
-
-    try:
-        node = ast.parse(f"({text.strip()},)" if text.strip() else "()", mode="eval").body
-        assert isinstance(node, ast.Tuple)
-        return tuple(map(_value, node.elts))
-    except BadOption as error:
-        raise BadOption(f"limits={text!r}: {error}") from error
-    except (SyntaxError, ValueError, TypeError, AssertionError, RecursionError) as error:
-        raise BadOption(f"limits={text!r}: {_FORM}") from error
-
-
-def _value(node: Any) -> Limit:
-    """Return the limit of a call of `limit`."""
-    import ast
-
-    names = ("limit", "Limit")
-    if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name)):
-        raise BadOption(_FORM)
-    if node.func.id not in names or any(each.arg is None for each in node.keywords):
-        raise BadOption(_FORM)
-    given = {str(each.arg): ast.literal_eval(each.value) for each in node.keywords}
-    return limit(*map(ast.literal_eval, node.args), **given)
+def _parsed(text: str) -> tuple[Any, ...]:
+    return tuple(of_calls("limits", text, {"limit": limit, "Limit": limit}, _FORM))
 
 
 def _is_name(value: object) -> bool:

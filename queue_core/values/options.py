@@ -147,5 +147,40 @@ def words(text: str) -> tuple[str, ...]:
     return found
 
 
+def of_calls(name: str, text: str, makers: dict[str, Callable[..., Any]], form: str) -> list[Any]:
+    """
+    Return the values of a text such as ``limit(in_flight=2), limit('customer', in_flight=1)``.
+
+    They are literals, or calls of *makers* with such values. Raises `BadOption`, which begins with
+    the *name* of what has the text, and ends with its *form*.
+    """
+    # Not at the top: a query waits for imports, and the text is read once.
+    import ast
+
+    def value(node: Any) -> Any:
+        if not isinstance(node, ast.Call):
+            for each in ast.walk(node):
+                if isinstance(each, ast.Name | ast.Attribute):
+                    raise BadOption(f"{ast.unparse(each)} is not in quotes; {form}")
+            return ast.literal_eval(node)
+        maker = node.func.id if isinstance(node.func, ast.Name) else None
+        if maker not in makers:
+            raise BadOption(f"{ast.unparse(node.func)} is unknown; {form}")
+        given = {each.arg: value(each.value) for each in node.keywords if each.arg is not None}
+        if len(given) < len(node.keywords):
+            raise BadOption(form)
+        return makers[maker](*map(value, node.args), **given)
+
+    try:
+        body = ast.parse(f"({text.strip()}\n,)" if text.strip() else "()", mode="eval").body
+        if not isinstance(body, ast.Tuple):
+            raise BadOption(form)
+        return [value(each) for each in body.elts]
+    except BadOption as error:
+        raise BadOption(f"{name}={text!r}: {error}") from error
+    except (SyntaxError, ValueError, TypeError, MemoryError, RecursionError) as error:
+        raise BadOption(f"{name}={text!r}: {error}; {form}") from error
+
+
 #: The name under which instances meet in ZooKeeper by default.
 CLIENT_ID = "ignis"

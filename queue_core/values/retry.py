@@ -17,6 +17,7 @@ from queue_core.errors import BadOption
 from queue_core.values.backoff import Backoff, constant, exponential
 from queue_core.values.durations import LONGEST_SECONDS, is_whole
 from queue_core.values.names import is_kind
+from queue_core.values.options import of_calls
 
 #: The waits of a policy that names none.
 _USUAL = exponential(1, factor=2, max=3600, jitter=0.2)
@@ -103,18 +104,10 @@ class Retry:
         Raises:
             BadOption: The text is not a policy.
         """
-        # Not at the top: a query waits for imports, and the text is read once.
-        import ast
-
-        try:
-            found = _value(ast.parse(text.strip(), mode="eval").body)
-        except BadOption as error:
-            raise BadOption(f"retry={text!r}: {error}") from error
-        except (SyntaxError, ValueError, TypeError, MemoryError, RecursionError) as error:
-            raise BadOption(f"retry={text!r}: {error}; {_FORM}") from error
-        if not isinstance(found, Retry):
-            raise BadOption(f"retry={text!r}: {_FORM}")
-        return found
+        match of_calls("retry", text, _MAKERS, _FORM):
+            case [Retry() as found]:
+                return found
+        raise BadOption(f"retry={text!r}: {_FORM}")
 
     @property
     def classes(self) -> tuple[type[Exception], ...]:
@@ -203,7 +196,8 @@ DEFAULT_RETRY = Retry(attempts=10, backoff=exponential(5, factor=3, max=3600, ji
 _FORM = (
     "write it as Retry(attempts=5, backoff=exponential(1, factor=2, max=3600, jitter=0.2)) or "
     "Retry(attempts=5, backoff=constant(60)), optionally with on=['timeout'] or "
-    "not_on=['rejected']"
+    "not_on=['rejected']: failures by their kinds, since only a Retry of Python can name exception "
+    "classes"
 )
 _MAKERS: dict[str, Callable[..., Any]] = {
     "Retry": Retry,
@@ -238,24 +232,3 @@ def of_kinds(given: object) -> Retry | None:
     """Return a policy without exception classes, or None; raises `BadOption`."""
     retry = as_retry(given)
     return None if retry is None else check_kinds_only(retry)
-
-
-def _value(node: Any) -> Any:
-    """Return the value of a literal or of a call of one of `_MAKERS`."""
-    import ast
-
-    if not isinstance(node, ast.Call):
-        for each in ast.walk(node):
-            if isinstance(each, ast.Name | ast.Attribute):
-                raise BadOption(
-                    f"{ast.unparse(each)} is not in quotes; a text names failures by their kinds, "
-                    f"and only a Retry of Python can name exception classes; {_FORM}"
-                )
-        return ast.literal_eval(node)
-    name = node.func.id if isinstance(node.func, ast.Name) else None
-    if name not in _MAKERS:
-        raise BadOption(f"{ast.unparse(node.func)} is unknown; {_FORM}")
-    given = {each.arg: _value(each.value) for each in node.keywords if each.arg is not None}
-    if len(given) < len(node.keywords):
-        raise BadOption(_FORM)
-    return _MAKERS[name](*map(_value, node.args), **given)
