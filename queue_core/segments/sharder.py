@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from queue_core.errors import SchemaMismatch
-from queue_core.segments.shard_hash import can_be_key, shards_of
+from queue_core.segments.shard_hash import shards_of
 from queue_core.values.rows import Numbers
 
 #: Rows are sorted in groups of at least this many bytes, which fit into a processor's cache, and of
@@ -48,7 +48,7 @@ class Sharder:
         self._numbers: list[npt.NDArray[np.uint16]] = []
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Add a batch; raises `SchemaMismatch` if its key cannot pick a shard."""
+        """Add a batch; raises `SchemaMismatch` if a key is null."""
         self.rows += batch.num_rows
         self.bytes += batch.nbytes
         self._unsorted.append(batch if self._key is not None else _copied(batch))
@@ -60,7 +60,7 @@ class Sharder:
         """
         Return the shard of all rows of a batch, or `SEVERAL`; None without a key.
 
-        *batch* has rows. Raises `SchemaMismatch` if its key cannot pick a shard.
+        *batch* has rows. Raises `SchemaMismatch` if a key is null.
         """
         if self._key is None:
             return None
@@ -113,11 +113,6 @@ class Sharder:
         self._numbers.append(shards)
 
     def _checked(self, column: pa.Array, key: str) -> pa.Array:
-        if not can_be_key(column.type):
-            raise SchemaMismatch(
-                f"queue {self._queue!r}: key column {key!r} is {column.type}; use "
-                "an integer, boolean, date, timestamp, decimal, string or binary column"
-            )
         if column.null_count:
             raise SchemaMismatch(
                 f"queue {self._queue!r}: key column {key!r} is null in {column.null_count} rows; "

@@ -83,17 +83,10 @@ def test_rows_count_until_they_are_taken():
     assert sum(table.num_rows for _, table in sharder.take()) == 2
 
 
-@pytest.mark.parametrize(
-    ("keys", "message"),
-    [
-        (pa.array([1, None]), "'orders': key column 'key' is null in 1 rows"),
-        (pa.array([1.5]), "key column 'key' is double; use an integer"),
-    ],
-)
-def test_a_key_that_cannot_pick_a_shard_is_refused_with_its_queue_and_column(keys, message):
-    rows = pa.record_batch({"key": keys})
+def test_a_null_key_is_refused_with_its_queue_and_column():
+    rows = pa.record_batch({"key": pa.array([1, None])})
     sharder = Sharder("orders", rows.schema, "key", 4)
     sharder.add(rows)
 
-    with pytest.raises(SchemaMismatch, match=message):
+    with pytest.raises(SchemaMismatch, match="'orders': key column 'key' is null in 1 rows"):
         sharder.take()
