@@ -265,8 +265,6 @@ def _reasons(rows: pa.RecordBatch | pa.Table, sidelined: npt.NDArray[np.bool_]) 
     given = {name: _texts(name, rows.column(name)).filter(sidelined) for name in names}
     nothing = pa.nulls(np.count_nonzero(sidelined), pa.string())
     kinds, reasons = given.get("kind", nothing), given.get("reason", nothing)
-    for kind in pc.unique(kinds.drop_null()).to_pylist():
-        check_kind(kind)
     table = pa.table(
         {
             "message_id": rows.column("_message_id").filter(sidelined),
