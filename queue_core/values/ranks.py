@@ -78,19 +78,14 @@ def stretches(low: Ticks, high: Ticks, first_row: int) -> list[Stretch]:
     too many lines, ranks may be before the begins of their spans, by ever more.
     """
     slack = 0
-    while True:
-        found = _lines(low, high - 1, slack)
-        if found is not None:
-            return [
-                Stretch(first_row + start, first_row + stop, tag, pace)
-                for start, stop, tag, pace in found
-            ]
+    while (found := _lines(low, high - 1, slack, first_row)) is None:
         slack = max(slack * 8, TICKS)
+    return found
 
 
-def _lines(low: Ticks, high: Ticks, slack: int) -> list[tuple[int, int, int, int]] | None:
+def _lines(low: Ticks, high: Ticks, slack: int, first_row: int) -> list[Stretch] | None:
     """Return as few lines as possible, None if they are more than `STRETCHES`."""
-    found: list[tuple[int, int, int, int]] = []
+    found: list[Stretch] = []
     at, reached = 0, 0
     while at < len(high):
         if len(found) == STRETCHES:
@@ -102,7 +97,7 @@ def _lines(low: Ticks, high: Ticks, slack: int) -> list[tuple[int, int, int, int
         ends = np.flatnonzero(least > most)
         count = int(ends[0]) if len(ends) else len(steps)
         pace = int(most[count - 1]) if count else 0
-        found.append((at, at + 1 + count, tag, pace))
+        found.append(Stretch(first_row + at, first_row + at + 1 + count, tag, pace))
         reached = tag + pace * count
         at += 1 + count
     return found
