@@ -25,7 +25,7 @@ from queue_core.segments.storage import Storage
 from queue_core.support.interruption import shielded
 from queue_core.upkeep.tasks.registry import TASKS
 from queue_core.values.address import Address
-from queue_core.values.durations import Duration, check_timeout, is_whole
+from queue_core.values.durations import Duration, check_timeout, check_whole
 from queue_core.values.model import Consumer, Magazine
 from queue_core.values.names import check_consumer, check_magazine, listed, nearest
 from queue_core.values.options import CLIENT_ID
@@ -257,8 +257,7 @@ class Store(AbstractContextManager["Store"]):
         from queue_core.queue import Queue, Sideline
 
         check_magazine(name)
-        if not is_whole(buffers) or buffers < 1:
-            raise BadOption(f"buffers={buffers!r}: use a whole number, 1 or more")
+        check_whole("buffers", buffers, 1)
         with self.catalog.read() as connection:
             info, magazine = queues.find_magazine(connection, name)
         if message_type is not None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from queue_core.errors import BadOption
 from queue_core.support.import_paths import imported, is_path, path_of
-from queue_core.values.durations import FORM, Duration, in_seconds, is_number, is_whole
+from queue_core.values.durations import FORM, Duration, check_whole, in_seconds, is_number
 
 #: The longest name of a breaker.
 LONGEST_NAME = 200
@@ -71,8 +71,7 @@ class Breaker:
     def _check(self) -> None:
         if not _fits(self.share, 1):
             raise BadOption(f"breaker: share={self.share!r}: use more than 0, and at most 1")
-        if not is_whole(self.of) or not 0 < self.of <= _MOST_CALLS:
-            raise BadOption(f"breaker: of={self.of!r}: use a whole number from 1 to {_MOST_CALLS}")
+        check_whole("breaker: of", self.of, 1, _MOST_CALLS)
         for name in ("pause", "max_pause"):
             value = getattr(self, name)
             if not _fits(value, 86_400):

@@ -14,8 +14,9 @@ from queue_core.pool.pressure import Pressure
 from queue_core.queue import Queue
 from queue_core.selection.demand import Demand
 from queue_core.upkeep.tasks.registry import TASKS, check_tasks
-from queue_core.values.durations import is_whole
+from queue_core.values.durations import check_whole
 from queue_core.values.model import BY_SHARD, GLOBAL, Magazine
+from queue_core.values.settings import check_count
 
 #: Messages that a worker fires, handles and settles at once by default.
 BATCH = 100
@@ -115,11 +116,13 @@ def checked(config: PoolConfig) -> PoolConfig:
             )
     if config.tasks is not None:
         check_tasks(config.tasks)
-    _check_whole("batch", config.batch, 1)
-    _check_whole("concurrency", config.concurrency, 0)
-    _check_whole("max_bytes", config.max_bytes, 1)
-    _check_whole("max_in_flight", config.max_in_flight, 1)
-    _check_whole("priority", config.priority, -_MAX_PRIORITY, _MAX_PRIORITY)
+    check_whole("batch", config.batch, 1)
+    check_whole("max_bytes", config.max_bytes, 1)
+    check_count("max_in_flight", config.max_in_flight)
+    if config.concurrency is not None:
+        check_whole("concurrency", config.concurrency, 0)
+    if config.priority is not None:
+        check_whole("priority", config.priority, -_MAX_PRIORITY, _MAX_PRIORITY)
     if config.exclusive and config.single_active:
         raise BadOption(
             "exclusive and single_active cannot be combined: an exclusive pool has no spares"
@@ -168,11 +171,3 @@ def _check_output(config: PoolConfig, output: Queue) -> None:
             f"of the call, with store.queue({output.name!r}).within(connection).load(rows)"
         )
     check_output(output)
-
-
-def _check_whole(name: str, value: int | None, least: int, most: int | None = None) -> None:
-    if value is None:
-        return
-    if not is_whole(value) or value < least or (most is not None and value > most):
-        bounds = f"{least} or more" if most is None else f"from {least} to {most}"
-        raise BadOption(f"{name}={value!r}: use a whole number, {bounds}")

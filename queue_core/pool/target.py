@@ -31,7 +31,7 @@ from queue_core.selection.demand import Demand
 from queue_core.selection.selection import AnySelector
 from queue_core.store import Store
 from queue_core.support.interruption import shielded
-from queue_core.values.durations import is_whole
+from queue_core.values.durations import check_whole
 from queue_core.values.model import BY_SHARD, Consumer, magazine_of
 from queue_core.values.names import check_consumer, of_process
 from queue_core.verbs.lose import start_again
@@ -90,8 +90,7 @@ class TargetConsumer(QueueConsumer[Firing]):
             Unavailable: The catalog or the storage cannot be reached. The target is woken again
                 within about a second.
         """
-        if not is_whole(limit) or limit < 1:
-            raise BadOption(f"limit={limit!r}: use a whole number, 1 or more")
+        check_whole("limit", limit, 1)
         # Before the pull: a notification during the pull must not be lost.
         self._ready.discard(self)
         firing = super().pull(limit)

@@ -26,7 +26,7 @@ from queue_core.selection.demand import Demand
 from queue_core.selection.request import Count, most_messages
 from queue_core.selection.rounds import whole_slices
 from queue_core.support.interruption import shielded
-from queue_core.values.durations import Duration, check_seconds, check_timeout, is_whole
+from queue_core.values.durations import Duration, check_seconds, check_timeout, check_whole
 from queue_core.values.model import BY_SHARD, Consumer, Holder, Magazine, QueueInfo
 from queue_core.values.outcomes import Settlement
 from queue_core.values.retry import Retry
@@ -264,8 +264,7 @@ class Queue(Copying, Looking, Settling):
             QueueFull: No buffer became free within *timeout* seconds.
             BadOption: An argument is out of range, or *widths* names no column of variable width.
         """
-        if not is_whole(rows) or rows < 1:
-            raise BadOption(f"rows={rows!r}: use a whole number, 1 or more")
+        check_whole("rows", rows, 1)
         timeout = check_timeout("timeout", timeout)
         return self._buffers.request(rows, widths or {}, timeout)
 

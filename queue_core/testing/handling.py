@@ -30,7 +30,7 @@ from queue_core.pool.transactions import Transactions
 from queue_core.queue import Queue
 from queue_core.selection.demand import Demand
 from queue_core.testing.handled import Handled
-from queue_core.values.durations import Duration, is_whole
+from queue_core.values.durations import Duration, check_whole
 from queue_core.values.outcomes import Settlement
 from queue_core.values.retry import Retry
 
@@ -116,8 +116,7 @@ def handle(
         transactional=transactional,
     )
     contract.check()
-    if not is_whole(batch) or batch < 1:
-        raise BadOption(f"batch={batch!r}: use a whole number, 1 or more")
+    check_whole("batch", batch, 1)
     # What the messages of this queue may take at most.
     timeout = None if handler_timeout is None else contract.timeout_for([queue.info])
     runner = contract.runner(timeout)

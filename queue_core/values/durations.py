@@ -62,6 +62,14 @@ def is_whole(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
+def check_whole(name: str, value: int, least: int, most: int | None = None) -> int:
+    """Return a whole number within bounds; raises `BadOption`."""
+    if not is_whole(value) or value < least or (most is not None and value > most):
+        bounds = f", {least} or more" if most is None else f" from {least} to {most}"
+        raise BadOption(f"{name}={value!r}: use a whole number{bounds}")
+    return value
+
+
 def is_number(value: object) -> TypeGuard[float]:
     """Return whether a value is a number, which True and False are not."""
     return is_whole(value) or isinstance(value, float)

@@ -14,7 +14,7 @@ from math import inf
 from typing import Any
 
 from queue_core.errors import BadOption
-from queue_core.values.durations import FORM, Duration, in_seconds, is_number, is_whole
+from queue_core.values.durations import FORM, Duration, check_whole, in_seconds, is_number
 from queue_core.values.options import of_calls
 
 #: More messages than any limit allows.
@@ -62,8 +62,8 @@ class Limit:
             )
         if self.in_flight is None and self.per_second is None:
             raise BadOption("limit: give in_flight, per_second, or both")
-        if self.in_flight is not None and not (is_whole(self.in_flight) and self.in_flight >= 1):
-            raise BadOption(f"limit: in_flight={self.in_flight!r}: use a whole number, 1 or more")
+        if self.in_flight is not None:
+            check_whole("limit: in_flight", self.in_flight, 1)
         if self.per_second is not None and not (
             _within(self.per_second, _FASTEST) and self.per_second >= _SLOWEST
         ):

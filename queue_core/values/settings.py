@@ -11,7 +11,14 @@ from typing import Any, NamedTuple
 
 from queue_core.errors import BadOption
 from queue_core.values import log_limits
-from queue_core.values.durations import FORM, LONGEST_SECONDS, in_seconds, is_number, is_whole
+from queue_core.values.durations import (
+    FORM,
+    LONGEST_SECONDS,
+    check_whole,
+    in_seconds,
+    is_number,
+    is_whole,
+)
 from queue_core.values.limits import Limit, as_limits, text_of
 from queue_core.values.names import nearest
 from queue_core.values.retry import DEFAULT_RETRY, Retry, as_retry, check_kinds_only
@@ -589,13 +596,7 @@ QueueSettings.__doc__ = f"{QueueSettings.__doc__}\n    Attributes:\n" + "\n".joi
 
 def check_shards(shards: int) -> int:
     """Return *shards* if a queue can have that number of shards; raises `BadOption`."""
-    _check(
-        is_whole(shards) and 1 <= shards <= MAX_SHARDS,
-        "shards",
-        shards,
-        f"a whole number from 1 to {MAX_SHARDS}",
-    )
-    return shards
+    return check_whole("shards", shards, 1, MAX_SHARDS)
 
 
 def check_rate(name: str, rate: float | None) -> float | None:
@@ -606,8 +607,7 @@ def check_rate(name: str, rate: float | None) -> float | None:
 
 def check_count(name: str, count: int | None) -> int | None:
     """Return *count* if it is None or a whole number of at least 1; raises `BadOption`."""
-    _check(count is None or _COUNT.check(count), name, count, _COUNT.text)
-    return count
+    return None if count is None else check_whole(name, count, 1)
 
 
 def _names(setting: str, value: Any) -> tuple[str, ...]:
