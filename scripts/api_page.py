@@ -55,7 +55,7 @@ class ApiPage:
         """Return the names on the page, in the order of `__all__`."""
         module = importlib.import_module(self.package)
         return [
-            name for name in module.__all__ if _room(module, name) in self.rooms or not self.rooms
+            name for name in module.__all__ if not self.rooms or _room(module, name) in self.rooms
         ]
 
     def page(self) -> str:

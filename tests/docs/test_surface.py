@@ -133,7 +133,7 @@ def test_the_surface_is_what_is_declared(package):
     assert set(importlib.import_module(package).__all__) == SURFACE[package]
 
 
-@pytest.mark.parametrize("package", SURFACE)
+@pytest.mark.parametrize("package", ["queue_core", "pyspark_ignis"])
 def test_the_lists_of_a_package_agree(package):
     """Names are listed for readers, for type checkers and for the lazy import."""
     module = importlib.import_module(package)
