@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from queue_core.values.durations import LONGEST_SECONDS, parse_seconds
 
@@ -57,12 +57,12 @@ class Lag(NamedTuple):
 
 
 @lru_cache(maxsize=256)
-def parsed(text: Any) -> LogLimits | None:
+def parsed(text: str | None) -> LogLimits | None:
     """Return the limits that a text says, which None has not; None: it is no such text."""
     if text is None:
         return LogLimits()
     found = LogLimits()
-    for part in text.split(",") if isinstance(text, str) else ("",):
+    for part in text.split(","):
         size = _SIZE.fullmatch(part.strip())
         if size is not None and found.bytes is None:
             found = found._replace(bytes=int(float(size[1]) * _UNITS[size[2].upper()]))

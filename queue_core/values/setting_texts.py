@@ -29,7 +29,9 @@ def parse_setting(name: str, text: str) -> Any:
     Raises `ValueError` with the allowed values. The queue checks the range.
     """
     known = {each.name: each.metadata["allowed"] for each in fields(QueueSettings)}
-    kind = known[name].kind if name in known else "text"
+    if name not in known:
+        return text
+    kind = known[name].kind
     if text in ("", *_NONE) and kind == "columns":
         text = "[]"
     try:

@@ -118,7 +118,11 @@ _WEIGHTS = Allowed(
     lambda value: isinstance(value, tuple) and as_weights(value) == value,
     "text",
 )
-_LOG = Allowed(log_limits.FORM, lambda value: log_limits.parsed(value) is not None, "text")
+_LOG = Allowed(
+    log_limits.FORM,
+    lambda value: isinstance(value, str | None) and log_limits.parsed(value) is not None,
+    "text",
+)
 _CONDITION = _COLUMN._replace(text="a condition, such as amount > 100")
 _COLUMN_OR_EMPTY = _POLICY._replace(text="the name of a column, empty")
 _WHEN_LATE = Allowed("detach or drop", lambda value: value in ("detach", "drop"), "text")

@@ -26,6 +26,6 @@ def test_a_time_a_size_or_both(text, limits):
     assert parsed(text) == LogLimits(*limits)
 
 
-@pytest.mark.parametrize("text", ["", ",", "soon", "1d,", "1 GB, 1 GB", "1d, 1d", "-1s", 7, 1.5])
+@pytest.mark.parametrize("text", ["", ",", "soon", "1d,", "1 GB, 1 GB", "1d, 1d", "-1s"])
 def test_anything_else_is_no_limit(text):
     assert parsed(text) is None

@@ -76,6 +76,7 @@ def test_a_value_is_what_its_text_says(pair, value):
         ("concurrency=-1", "a whole number from 0 to 100"),
         ("concurrency=2.5", "a whole number from 0 to 100"),
         ("overflow=drop", "overflow='drop': use block, fail or ring"),
+        ('sweep_aftr="3', "did you mean 'sweep_after'"),
         ("sweep_aftr=3", "did you mean 'sweep_after'"),
         ("sweep_after", "setting 'sweep_after': write NAME=VALUE"),
     ],

@@ -80,6 +80,8 @@ def test_a_duration_that_makes_no_sense_is_refused(given):
         {"sweep_after": None},
         {"sweep_after": True},
         {"compression": "gzip"},
+        {"log": ["7 days"]},
+        {"late": 7},
         {"compression": ""},
         {"attributes": ""},
         {"attributes": [1]},
