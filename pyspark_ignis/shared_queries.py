@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Collection, Iterator, Mapping
-from functools import partial
 from itertools import count
 from typing import Any
 
@@ -25,6 +24,17 @@ PREFIX = "_shared-"
 Start = Callable[[str, Mapping[str, Any]], StreamingQuery]
 
 
+class QueryOfMany(ManagedQuery):
+    """The query of some columns."""
+
+    def __init__(self, name: str, start: Start) -> None:
+        super().__init__(
+            lambda: start(name, {info.name: of.given for of, info in self.members.items()})
+        )
+        #: The queues that belong to it.
+        self.members: dict[SharedQuery, QueueInfo] = {}
+
+
 class SharedQueries:
     """
     One query for all queues that have the same columns; queues of one root are in different ones.
@@ -36,49 +46,48 @@ class SharedQueries:
         self._start = start
         self._checkpoints = checkpoints
         self._grace = grace
-        #: The queries, and the queues of each, by one of the digests of their columns.
-        self._queries: dict[str, ManagedQuery] = {}
-        self._members: dict[str, dict[str, tuple[QueueInfo, Any]]] = {}
+        #: By one of the digests of their columns.
+        self._queries: dict[str, QueryOfMany] = {}
 
-    def join(self, info: QueueInfo, given: Any) -> str:
-        """Let a queue belong to a query of its columns, from `settle_in` on."""
-        digest = next(
-            each
-            for each in _digests(info.schema)
+    def query_for(self, info: QueueInfo) -> QueryOfMany:
+        """Return the query of a queue's columns to which it can belong."""
+        for digest in _digests(info.schema):
+            if digest not in self._queries:
+                self._queries[digest] = QueryOfMany(f"{PREFIX}{digest}", self._start)
+            query = self._queries[digest]
             # Messages of one root have the same ids, which no query can tell apart.
-            if all(other.root != info.root for other, _ in self._members.get(each, {}).values())
-        )
-        self._queries.setdefault(digest, ManagedQuery(partial(self._begin, digest)))
-        self._members.setdefault(digest, {})[info.name] = (info, given)
-        return digest
-
-    def quit(self, digest: str, queue: str) -> None:
-        """Let a queue belong to a query no more, from `settle_in` on."""
-        self._members[digest].pop(queue, None)
+            if all(other.root != info.root for other in query.members.values()):
+                break
+        return query
 
     def settle_in(self, catalog: Catalog) -> None:
         """Start the queries whose queues have come, and start again those whose have changed."""
-        of = {digest: [info for info, _ in each.values()] for digest, each in self._members.items()}
+        queries = self._queries.values()
         changed = [
             query.running
-            for digest, query in self._queries.items()
-            if query.running is not None and query.shape != shape_of(of[digest])
+            for query in queries
+            if query.running is not None and query.shape != shape_of(query.members.values())
         ]
         stop_between_batches(changed, self._grace)
-        self._give_back(catalog, {info.id: digest for digest in of for info in of[digest]})
-        for digest, infos in of.items():
-            if infos:
-                self._queries[digest].attend(infos)
+        self._give_back(catalog)
+        for query in queries:
+            if query.members:
+                query.attend(query.members.values())
             else:
-                self._queries[digest].leave("stopped")
+                query.leave("stopped")
 
-    def _give_back(self, catalog: Catalog, homes: Mapping[int, str]) -> None:
+    def _give_back(self, catalog: Catalog) -> None:
         """
         Let messages wait again that a query holds of queues which are in another one now, or none.
 
-        *homes*: the digest of each queue. Otherwise, nobody would ask for these messages before a
-        sweep, or the query could not plan its last batch without these queues.
+        Otherwise, nobody would ask for these messages before a sweep, or the query could not plan
+        its last batch without these queues.
         """
+        homes = {
+            info.id: digest
+            for digest, query in self._queries.items()
+            for info in query.members.values()
+        }
         if not homes:
             return
         with catalog.read() as connection:
@@ -100,19 +109,7 @@ class SharedQueries:
     @property
     def failed(self) -> bool:
         """Whether a query that queues belong to does not run: it failed, or its start did."""
-        return any(
-            members and self._queries[digest].running is None
-            for digest, members in self._members.items()
-        )
-
-    def query(self, digest: str) -> ManagedQuery:
-        """Return the query of some columns."""
-        return self._queries[digest]
-
-    def _begin(self, digest: str) -> StreamingQuery:
-        return self._start(
-            f"{PREFIX}{digest}", {name: given for name, (_, given) in self._members[digest].items()}
-        )
+        return any(query.members and query.running is None for query in self._queries.values())
 
 
 def _digests(schema: pa.Schema) -> Iterator[str]:
@@ -131,38 +128,36 @@ class SharedQuery:
     """
 
     def __init__(self, queries: SharedQueries, given: Any) -> None:
+        self.given = given
         self._queries = queries
-        self._given = given
-        self._digest: str | None = None
-        self._queue: str | None = None
-        self._absence: str | None = "stopped"
+        #: The query to which the queue belongs; None while it belongs to none.
+        self.query: QueryOfMany | None = None
+        self._absence = "stopped"
 
     @property
     def running(self) -> StreamingQuery | None:
         """The shared query, while it is running."""
-        if self._digest is None or self._absence is not None:
-            return None
-        return self._queries.query(self._digest).running
+        query = self.query
+        return None if query is None else query.running
 
     def attend(self, infos: Collection[QueueInfo]) -> None:
         """Have the queue served by the query of its columns, from `SharedQueries.settle_in` on."""
         (info,) = infos
         self._quit()
-        self._absence = None
-        self._queue = info.name
-        self._digest = self._queries.join(info, self._given)
+        self.query = self._queries.query_for(info)
+        self.query.members[self] = info
 
     def leave(self, absence: str) -> None:
         """Have the queue served no more; *absence* becomes its status."""
-        self._absence = absence
         self._quit()
+        self._absence = absence
+        self.query = None
 
     def state(self, paused: bool = False) -> QueueState:
         """Return the current state; *paused* says whether the queue is paused now."""
-        if self._absence is not None or self._digest is None:
-            return QueueState(status=self._absence or "stopped")
-        return self._queries.query(self._digest).state(paused)
+        query = self.query
+        return QueueState(status=self._absence) if query is None else query.state(paused)
 
     def _quit(self) -> None:
-        if self._digest is not None and self._queue is not None:
-            self._queries.quit(self._digest, self._queue)
+        if self.query is not None:
+            self.query.members.pop(self, None)

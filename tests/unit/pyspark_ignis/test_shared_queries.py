@@ -40,9 +40,12 @@ def test_queues_of_one_log_are_in_different_queries():
     roots = {"orders": 1, "billing": 1, "shipping": 1, "mails": 4}
     infos = {name: SimpleNamespace(name=name, schema=schema, root=at) for name, at in roots.items()}
 
-    of = {name: queries.join(info, {}) for name, info in infos.items()}
+    places = {name: SharedQuery(queries, {}) for name in roots}
+    for name, place in places.items():
+        place.attend([infos[name]])
+    of = {name: place.query for name, place in places.items()}
     assert len({of["orders"], of["billing"], of["shipping"]}) == 3
-    assert of["mails"] == of["orders"]
-    for name, digest in of.items():
-        queries.quit(digest, name)
-        assert queries.join(infos[name], {}) == digest
+    assert of["mails"] is of["orders"]
+    for name, place in places.items():
+        place.attend([infos[name]])
+        assert place.query is of[name]
