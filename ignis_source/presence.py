@@ -36,17 +36,15 @@ class QueryPresence:
         self._queue_ids = queue_ids
         self._most = options.max_in_flight
         self._runs = runs
-        self._presence: Presence | None = None
         #: Its heartbeat; it knows when another life of the consumer has begun.
         self.life: Heartbeat
         if options.is_ranked:
             claim = interests.claim_of(
                 exclusive=options.exclusive, single_active=options.single_active
             )
-            self._presence = Presence(
+            self.life = Presence(
                 catalog, consumer, queue_ids, self._wants, priority=options.priority, claim=claim
             )
-            self.life = self._presence
         else:
             # With fewer, it would be dead to others between two of them.
             most = consumers.DEAD_AFTER_SECONDS / 3
@@ -63,12 +61,12 @@ class QueryPresence:
 
     def announce(self) -> None:
         """Report at once whether it wants messages, if its credit may have changed."""
-        if self._presence is not None and self._most is not None:
-            self._presence.announce()
+        if isinstance(self.life, Presence) and self._most is not None:
+            self.life.announce()
 
     def held_back(self) -> float | None:
         """Return in how many seconds preceding consumers may be gone; None if none precedes."""
-        if self._presence is None:
+        if not isinstance(self.life, Presence):
             return None
         with self._catalog.read() as connection:
             found = [interests.held_back(connection, self.consumer, id) for id in self._queue_ids]
