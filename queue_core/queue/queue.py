@@ -15,7 +15,6 @@ from queue_core.catalog.records.acts import Subject, by_hand
 from queue_core.catalog.records.jobs import Wish
 from queue_core.errors import BadOption, Invalid
 from queue_core.queue.admin import QueueAdmin
-from queue_core.queue.copying import Copying
 from queue_core.queue.loading import load
 from queue_core.queue.looking import Looking
 from queue_core.queue.opened import OpenedQueue, checked_consumer
@@ -55,7 +54,7 @@ Message = TypeVar("Message")
 
 
 @shielded
-class Queue(Copying, Looking, Settling):
+class Queue(Looking, Settling):
     """
     One queue of a store. Get it from `Store.queue` or `Store.create_queue`.
 
