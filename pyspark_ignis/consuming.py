@@ -174,7 +174,7 @@ def consume(
     is_main = place is Magazine.MAIN
     settled = settlement(
         messages,
-        contract,
+        replace(contract, columns=chosen),
         timeout,
         read.breaker,
         may_put_off=is_main,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,9 @@ from pyspark_ignis.managed_query import Assignment, consume_arguments
 from pyspark_ignis.query_plan import QueryPlan
 from pyspark_ignis.settlement import runner_of, settlement_by_queue
 from queue_core.errors import BadOption
-from queue_core.handling.by_queue import QUEUE, QueueRunner, RunnerByQueue
+from queue_core.handling.by_queue import QUEUE, RunnerByQueue
 from queue_core.handling.contract import Contract, check_columns
+from queue_core.handling.handler import HandlerRunner
 from queue_core.values.model import QueueInfo
 from queue_core.values.names import nearest
 
@@ -119,7 +121,8 @@ def consume_many(
     available = source_schema(read)
     _, queues = look_up(read)
     runners = {queue.name: _runner(queue, available, assigned[queue.name]) for queue in queues}
-    wanted = {column for each in runners.values() for column in each.columns} | {QUEUE}
+    read_by = (each.contract.columns or () for each in runners.values())
+    wanted = {QUEUE}.union(*read_by)
     messages = plan.messages(spark, [n for n in available.names if n in wanted], available)
     return plan.start(spark, settlement_by_queue(messages, RunnerByQueue(runners)))
 
@@ -148,11 +151,11 @@ def why_apart(given: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _runner(queue: QueueInfo, available: StructType, own: Mapping[str, Any]) -> QueueRunner:
+def _runner(queue: QueueInfo, available: StructType, own: Mapping[str, Any]) -> HandlerRunner:
     """Return what runs the handler of a queue; raises `BadOption` and `SchemaMismatch`."""
     contract = Contract.of(**{"on_none": "sideline", **own})
     given = contract.read(available.names)
     check_columns([queue.name], available.names, given)
     contract.check_class(queue.name, queue.schema)
-    runner = runner_of(contract, contract.timeout_for([queue]), available)
-    return QueueRunner(runner, tuple(given))
+    contract = replace(contract, columns=given)
+    return runner_of(contract, contract.timeout_for([queue]), available)

@@ -87,7 +87,7 @@ def runner_of(
         kind = columns[contract.payload.column].dataType
         is_text = isinstance(kind, StringType | BinaryType)
         check_payload(contract.payload.column, kind.simpleString(), is_text=is_text)
-    return contract.runner(timeout, may_put_off=may_put_off)
+    return HandlerRunner(contract, timeout, may_put_off=may_put_off)
 
 
 def _by_expression(messages: DataFrame, expression: Column) -> DataFrame:

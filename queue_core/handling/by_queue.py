@@ -16,31 +16,21 @@ QUEUE = "_queue"
 
 
 @dataclass(frozen=True, slots=True)
-class QueueRunner:
-    """The handler of one queue, and the columns that it is given."""
-
-    runner: HandlerRunner
-    columns: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class RunnerByQueue:
     """Runs the handler of each message's queue, as `HandlerRunner` runs the one of all messages."""
 
-    runners: Mapping[str, QueueRunner]
+    #: By the name of the queue; each contract has the columns that its handler is given.
+    runners: Mapping[str, HandlerRunner]
 
     def run_task(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Handle batch after batch, in a process's main thread: the function for `mapInArrow`."""
         # New runners, because a handler's first result in a task decides whether it is refused.
-        runners = {
-            name: QueueRunner(replace(each.runner), each.columns)
-            for name, each in self.runners.items()
-        }
+        runners = {name: replace(each) for name, each in self.runners.items()}
         for batch in batches:
             for name, part in _parts(batch):
-                queue = runners[name]
-                for settled in queue.runner.run([part.select(queue.columns)], queue=name):
-                    refusal = queue.runner.refusal
+                runner = runners[name]
+                for settled in runner.run([part.select(runner.contract.columns)], queue=name):
+                    refusal = runner.refusal
                     why = None if refusal is None else f"queue {name!r}: {refusal}"
                     noted = pa.repeat(pa.scalar(why, pa.string()), settled.num_rows)
                     yield settled.append_column(REFUSAL, noted)

@@ -145,7 +145,8 @@ class HandlerCalls(ABC, Generic[Outcome]):
 
     def of_error(self, error: BaseException) -> CallOutcome:
         """Return the outcome of a message for which the handler has raised or returned an error."""
-        made = of_error(error, self._runner.ignorable, self._runner.retry)
+        contract = self._runner.contract
+        made = of_error(error, contract.ignorable, contract.retry)
         trace = self._trace(error) if made.outcome == SIDELINE and made.kind == EXCEPTION else None
         return made if trace is None else made._replace(trace=trace)
 

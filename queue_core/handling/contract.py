@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeAlias
 import pyarrow as pa
 
 from queue_core.errors import BadOption, SchemaMismatch
-from queue_core.handling.handler import HandlerRunner, takes_batches
+from queue_core.handling.handler import takes_batches
 from queue_core.handling.objects.message_class import message_class
 from queue_core.handling.payloads import ObjectPayload, Payload, reader_of
 from queue_core.handling.results import check_on_none, name_of
@@ -135,18 +135,6 @@ class Contract:
         if payload is not None:
             given += payload.columns
         return list(dict.fromkeys([*given, "_message_id"]))
-
-    def runner(self, timeout: float | None, *, may_put_off: bool = True) -> HandlerRunner:
-        """Return what runs the handler; *may_put_off* is false for messages of a sideline."""
-        return HandlerRunner(
-            self.handler,
-            self.ignorable,
-            timeout,
-            self.payload,
-            self.on_none,
-            self.retry,
-            may_put_off=may_put_off,
-        )
 
     def timeout_for(self, queues: Sequence[QueueInfo]) -> float:
         """Return the seconds that a call for messages of *queues* may take; raises `BadOption`."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import pyarrow as pa
 
@@ -17,12 +17,14 @@ from queue_core.handling.deadline import Deadline
 from queue_core.handling.gate import STOPPED, Gate
 from queue_core.handling.objects.python_rows import rows_of
 from queue_core.handling.output import OUTPUT, Output, failed, fitted, packed
-from queue_core.handling.payloads import Call, ObjectPayload, Payload
+from queue_core.handling.payloads import Call
 from queue_core.handling.results import REFUSAL, Results
 from queue_core.handling.took import TOOK, CallTimes, took_column
 from queue_core.handling.traces import Tracer
 from queue_core.handling.verdicts import SETTLEMENT, Verdicts
-from queue_core.values.retry import Retry
+
+if TYPE_CHECKING:
+    from queue_core.handling.contract import Contract
 
 #: Takes one message: a dict of its columns, or its payload and, if requested, the other columns. It
 #: returns True if the message is done.
@@ -73,18 +75,11 @@ def takes_batches(handler: Callable[..., Any]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class HandlerRunner:
-    """Runs a handler on batches of messages, and returns batches of `SETTLEMENT`."""
+    """Runs the handler of a contract on batches of messages, and returns their `SETTLEMENT`."""
 
-    handler: RowHandler | BatchHandler
-    ignorable: tuple[type[Exception], ...] = ()
-    #: Seconds that one call of the handler may take; None for no limit.
+    contract: Contract
+    #: Seconds that one call of the handler may take, by the contract or a queue; None for no limit.
     timeout: float | None = None
-    #: Makes the objects that the handler takes instead of rows.
-    payload: Payload | ObjectPayload | None = None
-    #: The outcome of a message for which the handler returns None; None to refuse such a handler.
-    on_none: str | None = None
-    #: Which exceptions are tried again; None: all, until the catalog decides by the kind.
-    retry: Retry | None = None
     #: The gate of its circuit breaker.
     gate: Gate | None = None
     #: The queue for the rows that the handler returns, if it has one.
@@ -98,7 +93,7 @@ class HandlerRunner:
 
     def __post_init__(self) -> None:
         """Begin without results."""
-        object.__setattr__(self, "results", Results(self.on_none))
+        object.__setattr__(self, "results", Results(self.contract.on_none))
 
     def run(self, batches: Iterable[pa.RecordBatch], queue: str = "") -> Iterator[pa.RecordBatch]:
         """
@@ -109,9 +104,9 @@ class HandlerRunner:
         """
         tracer = Tracer()
         with ExitStack() as stack:
-            handle = self.handler
+            handle = self.contract.handler
             if self.timeout is not None:
-                handle = partial(stack.enter_context(Deadline(self.timeout)).call, self.handler)
+                handle = partial(stack.enter_context(Deadline(self.timeout)).call, handle)
             for batch in batches:
                 if batch.num_rows:
                     calls = self.calls_for(batch)
@@ -142,7 +137,7 @@ class HandlerRunner:
         assert self.output is not None
         rows, failures = fitted(calls.given, self.output.conformed)
         if failures:
-            table = failed(pa.Table.from_batches([settled]), failures, self.retry)
+            table = failed(pa.Table.from_batches([settled]), failures, self.contract.retry)
             (settled,) = table.combine_chunks().to_batches()
         data = None if rows is None else packed(rows, settled.column("_message_id"))
         nothing = [None] * (settled.num_rows - 1)
@@ -151,19 +146,20 @@ class HandlerRunner:
     @property
     def refusal(self) -> str | None:
         """Why the handler is refused, if it is."""
-        return self.results.refusal(self.handler)
+        return self.results.refusal(self.contract.handler)
 
     def calls_for(self, batch: pa.RecordBatch) -> HandlerCalls[Any]:
         """Return the calls to make for a batch."""
-        if not takes_batches(self.handler):
+        if not takes_batches(self.contract.handler):
             return MessageCalls(in_parts(batch, self._single_calls), self)
-        if self.payload is None:
+        if self.contract.payload is None:
             return BatchCall((batch,), batch.num_rows, self)
         return BatchCall.of(self._single_calls(batch), self)
 
     def _single_calls(self, batch: pa.RecordBatch) -> list[Call]:
         """Return the arguments of the call for each message."""
-        return list(zip(rows_of(batch))) if self.payload is None else self.payload.calls(batch)
+        payload = self.contract.payload
+        return list(zip(rows_of(batch))) if payload is None else payload.calls(batch)
 
 
 def settlement_rows(ids: pa.Array, verdicts: Verdicts) -> pa.RecordBatch:

@@ -53,7 +53,7 @@ class PoolBatch:
         self.waits = False
         # With transactions, each call has one.
         if transactions is None:
-            self._handler: Callable[..., Any] = partial(interruptibly, runner.handler)
+            self._handler: Callable[..., Any] = partial(interruptibly, runner.contract.handler)
         else:
             self._handler = partial(transactions.call, self)
 

@@ -25,6 +25,7 @@ from queue_core.consumers.presence import Presence
 from queue_core.errors import IgnisError, Unavailable
 from queue_core.handling.breaker import name_for
 from queue_core.handling.failure_log import FAILURES
+from queue_core.handling.handler import HandlerRunner
 from queue_core.handling.results import name_of
 from queue_core.pool.breaking import PoolBreaker
 from queue_core.pool.browsing import BrowsingSource
@@ -140,8 +141,9 @@ class PoolLife:
         held = HeldBytes(config.max_bytes, lambda: self.concurrency)
         gate = None if self._breaker is None else self._breaker.gate
         output = None if config.output is None else known_output(config.output)
-        # Who takes no message decides about none.
-        on_none = contract.on_none or (DELETE if config.browse else None)
+        if config.browse and contract.on_none is None:
+            # Who takes no message decides about none.
+            contract = replace(contract, on_none=DELETE)
         self._sources = {
             dispatcher: self._source_of(queue, consumer, dispatcher, held)
             for dispatcher, queue in zip(dispatchers, config.queues, strict=True)
@@ -151,7 +153,7 @@ class PoolLife:
             name=consumer.name,
             config=config,
             sources=self._sources,
-            runner=replace(contract.runner(None), gate=gate, output=output, on_none=on_none),
+            runner=HandlerRunner(contract, gate=gate, output=output),
             credit=self.credit,
             held=held,
             transactions=self._transactions,

@@ -119,7 +119,7 @@ def handle(
     check_whole("batch", batch, 1)
     # What the messages of this queue may take at most.
     timeout = None if handler_timeout is None else contract.timeout_for([queue.info])
-    runner = contract.runner(timeout)
+    runner = HandlerRunner(contract, timeout)
     target = None
     if output is not None:
         target = queue.store.queue(output)
@@ -171,17 +171,19 @@ def _called(
     catalog: Catalog | None,
 ) -> list[PoolBatch]:
     """Return batches whose calls are all made, each in a transaction of a catalog, if given."""
+    contract = runner.contract
     with ExitStack() as stack:
         if runner.timeout is not None:
             # The time is that of the handler alone, without the beginning and the commit.
             call = stack.enter_context(Deadline(runner.timeout)).call
-            limited: Any = partial(call, runner.handler)
-            if takes_batches(runner.handler):
+            limited: Any = partial(call, contract.handler)
+            if takes_batches(contract.handler):
                 limited = batch_handler(limited)
-            runner = replace(runner, handler=limited)
+            contract = replace(contract, handler=limited)
+            runner = replace(runner, contract=contract)
         transactions = None
         if catalog is not None:
-            transactions = Transactions(catalog, runner.handler, runner.on_none)
+            transactions = Transactions(catalog, contract.handler, contract.on_none)
             stack.enter_context(closing(transactions))
         batches = []
         for each in messages:

@@ -2,10 +2,10 @@
 
 import pyarrow as pa
 
-from queue_core.handling.by_queue import QueueRunner, RunnerByQueue
-from queue_core.handling.handler import HandlerRunner
+from queue_core.handling.by_queue import RunnerByQueue
 from queue_core.handling.results import REFUSAL
 from queue_core.values.outcomes import DELETE, SIDELINE
+from tests.unit.handling.handler_runs import runner_of
 
 
 def batch(*rows):
@@ -13,12 +13,9 @@ def batch(*rows):
     return pa.record_batch({"_message_id": pa.array(ids, pa.int64()), "_queue": pa.array(names)})
 
 
-def runner(handlers, **how):
+def runner(handlers):
     return RunnerByQueue(
-        {
-            name: QueueRunner(HandlerRunner(handler, **how), ("_message_id",))
-            for name, handler in handlers.items()
-        }
+        {name: runner_of(handler, columns=("_message_id",)) for name, handler in handlers.items()}
     )
 
 

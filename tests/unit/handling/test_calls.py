@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from queue_core.handling.calls import PART_BYTES, MessageCalls, Superseded, in_parts
-from queue_core.handling.handler import HandlerRunner
+from tests.unit.handling.handler_runs import runner_of
 
 
 def decided(calls):
@@ -14,7 +14,7 @@ def decided(calls):
 
 
 def test_a_call_that_is_timed_out_is_decided_and_the_thread_that_makes_it_stops():
-    calls = MessageCalls([(n,) for n in range(3)], HandlerRunner(bool))
+    calls = MessageCalls([(n,) for n in range(3)], runner_of(bool))
 
     def handler(number):
         if number == 1:
@@ -34,7 +34,7 @@ def test_a_call_that_is_timed_out_is_decided_and_the_thread_that_makes_it_stops(
 
 
 def test_cancelled_messages_are_reloaded_and_decided_ones_stay_decided():
-    calls = MessageCalls([(n,) for n in range(3)], HandlerRunner(bool))
+    calls = MessageCalls([(n,) for n in range(3)], runner_of(bool))
 
     def handler(number):
         if number == 1:
@@ -96,7 +96,7 @@ def test_a_message_that_is_larger_than_a_part_has_one_of_its_own():
 def test_a_handler_gets_each_message_of_a_large_batch_once():
     seen = []
     large = batch(25, PART_BYTES // 10).append_column("_message_id", pa.array(range(25)))
-    calls = HandlerRunner(lambda row: seen.append(row["number"]) or True).calls_for(large)
+    calls = runner_of(lambda row: seen.append(row["number"]) or True).calls_for(large)
     calls.run(lambda row: seen.append(row["number"]) or row["number"] != 7)
     assert seen == list(range(25))
     assert calls.verdicts.outcomes.to_pylist().index("sideline") == 7

@@ -9,8 +9,15 @@ from hypothesis import strategies as st
 
 from queue_core.handling.breaker import Breaker
 from queue_core.handling.gate import Gate, Probe, Tally, Window
-from queue_core.handling.handler import HandlerRunner, batch_handler
-from tests.unit.handling.handler_runs import DELETED, UNHANDLED, Declined, outcomes, raising
+from queue_core.handling.handler import batch_handler
+from tests.unit.handling.handler_runs import (
+    DELETED,
+    UNHANDLED,
+    Declined,
+    outcomes,
+    raising,
+    runner_of,
+)
 
 FAILED = ("sideline", "exception", "Declined: x")
 
@@ -169,7 +176,7 @@ def test_the_call_of_a_probe_is_noted(mark, fails):
 
 
 def test_each_task_has_a_gate_and_says_whether_it_has_stopped():
-    runner = HandlerRunner(raising(Declined("x")), breaker=Breaker(of=4))
+    runner = runner_of(raising(Declined("x")), breaker=Breaker(of=4))
 
     for _ in range(2):
         tallies = [Tally.of(each) for each in runner.run_task([batch(1), batch(3)])]

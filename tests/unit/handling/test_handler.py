@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from pyspark_ignis import batch_handler
-from queue_core.handling.handler import HandlerRunner, takes_batches
+from queue_core.handling.handler import takes_batches
 from queue_core.values.failure_kinds import reason_of
 from tests.unit.handling.handler_runs import (
     DELETED,
@@ -19,6 +19,7 @@ from tests.unit.handling.handler_runs import (
     messages,
     outcomes,
     raising,
+    runner_of,
 )
 
 #: A handler of messages, and one of batches.
@@ -165,7 +166,7 @@ def test_on_none_is_the_outcome_of_none(on_none, mark):
 
 def test_a_batch_handler_that_returns_nothing_is_called_once():
     calls = []
-    runner = HandlerRunner(batch_handler(calls.append))
+    runner = runner_of(batch_handler(calls.append))
 
     first, second = runner.run_task([messages(), messages()])
 
@@ -174,7 +175,7 @@ def test_a_batch_handler_that_returns_nothing_is_called_once():
     assert second.column("outcome").to_pylist() == ["reload"] * 3
     (why,) = set(first.column("_refusal").to_pylist())
     assert why.startswith("the handler list.append returned None")
-    (settled,) = HandlerRunner(lambda _: True).run_task([messages()])
+    (settled,) = runner_of(lambda _: True).run_task([messages()])
     assert settled.column("_refusal").null_count == 3
 
 

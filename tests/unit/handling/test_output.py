@@ -7,10 +7,11 @@ import pyarrow as pa
 import pytest
 
 from queue_core.errors import BadOutcome, SchemaMismatch
-from queue_core.handling.handler import HandlerRunner, batch_handler
+from queue_core.handling.handler import batch_handler
 from queue_core.handling.output import OUTPUT, Output, joined
 from queue_core.handling.results import Later, Reject
 from queue_core.values.ipc import unpack
+from tests.unit.handling.handler_runs import runner_of
 
 OUTPUT_OF = Output("results", pa.schema([("n", pa.int64())]), None)
 
@@ -18,7 +19,7 @@ OUTPUT_OF = Output("results", pa.schema([("n", pa.int64())]), None)
 def ran(handler, count=4, output=OUTPUT_OF, **how):
     """Run a handler on some messages; return the outcomes, and the rows by the message's id."""
     batch = pa.record_batch({"_message_id": pa.array(range(10, 10 + count), pa.int64())})
-    (settled,) = HandlerRunner(handler, output=output, **how).run([batch])
+    (settled,) = runner_of(handler, output=output, **how).run([batch])
     data = settled.column(OUTPUT).drop_null().to_pylist()
     rows = [] if not data else unpack(data[0]).select(["_message_id", "n"]).to_pylist()
     return settled.to_pylist(), sorted((row["_message_id"], row["n"]) for row in rows)

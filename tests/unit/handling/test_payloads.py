@@ -14,9 +14,8 @@ from pyspark import cloudpickle
 
 from pyspark_ignis import batch_handler
 from queue_core.errors import BadOption
-from queue_core.handling.handler import HandlerRunner
 from queue_core.handling.payloads import Payload, reader_of
-from tests.unit.handling.handler_runs import handled
+from tests.unit.handling.handler_runs import handled, runner_of
 
 
 def seen_by(*texts, **how):
@@ -64,7 +63,7 @@ def test_an_invalid_text_sidelines_its_own_message_only():
     broken = pa.array([b"1", b"\xff", b"2"]).view(pa.string())
     batch = pa.record_batch({"_message_id": range(3), "value": broken})
 
-    (settled,) = HandlerRunner(lambda _: True, payload=Payload("value")).run([batch])
+    (settled,) = runner_of(lambda _: True, payload=Payload("value")).run([batch])
 
     assert settled.column("kind").to_pylist() == [None, "unreadable", None]
 

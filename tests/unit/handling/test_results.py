@@ -10,9 +10,8 @@ import pytest
 from queue_core import Later, Retry, batch_handler
 from queue_core.errors import BadOption
 from queue_core.handling.calls import MessageCalls
-from queue_core.handling.handler import HandlerRunner
 from queue_core.handling.results import Results, check_on_none, name_of, refusal
-from tests.unit.handling.handler_runs import Declined, raising, waits
+from tests.unit.handling.handler_runs import Declined, raising, runner_of, waits
 
 
 def test_unknown_outcomes_are_refused():
@@ -44,11 +43,11 @@ def test_the_error_names_queue_handler_and_remedy():
 
 
 def test_a_handler_of_a_sideline_cannot_put_messages_off():
-    calls = MessageCalls([], HandlerRunner(Charge()))
+    calls = MessageCalls([], runner_of(Charge()))
     assert calls.put_off()
     assert not calls.results.refused
 
-    runner = HandlerRunner(Charge(), on_none="delete", may_put_off=False)
+    runner = runner_of(Charge(), on_none="delete", may_put_off=False)
     calls = MessageCalls([], runner)
     assert not calls.put_off()
     assert calls.results.refused

@@ -3,8 +3,9 @@
 import pyarrow as pa
 import pytest
 
-from queue_core.handling.handler import HandlerRunner, batch_handler
+from queue_core.handling.handler import batch_handler
 from queue_core.handling.took import TOOK, read
+from tests.unit.handling.handler_runs import runner_of
 
 BATCH = pa.record_batch({"_message_id": pa.array([1, 2, 3, 4], pa.int64()), "n": [1, 2, 3, 4]})
 
@@ -28,7 +29,7 @@ def batches(batch):
     ],
 )
 def test_each_message_counts_with_its_outcome(handler, counts):
-    runner = HandlerRunner(handler, (KeyError,))
+    runner = runner_of(handler, ignorable=(KeyError,))
     (settled,) = runner.run([BATCH], queue="orders")
 
     found = list(read(settled.column(TOOK).drop_null().to_pylist()))

@@ -5,9 +5,8 @@ import pyarrow as pa
 import pytest
 
 from pyspark_ignis import batch_handler
-from queue_core.handling.handler import HandlerRunner
 from queue_core.handling.verdicts import Verdicts
-from tests.unit.handling.handler_runs import DELETED, REJECTED, messages, outcomes
+from tests.unit.handling.handler_runs import DELETED, REJECTED, messages, outcomes, runner_of
 
 UNDECIDED = ("sideline", "undecided", None)
 
@@ -123,7 +122,7 @@ def test_a_null_among_decisions_is_a_none_of_its_message(given, on_none, middle)
 @pytest.mark.parametrize("given", [[None] * 3, None])
 def test_a_batch_handler_that_decides_nothing_is_refused_like_any_other(given):
     batches = []
-    runner = HandlerRunner(batch_handler(lambda batch: batches.append(batch) or given))
+    runner = runner_of(batch_handler(lambda batch: batches.append(batch) or given))
 
     settled = list(runner.run([messages(3), messages(3)]))
 

@@ -8,7 +8,6 @@ import pyarrow as pa
 import pytest
 
 from queue_core.errors import CatalogUnavailable
-from queue_core.handling.handler import HandlerRunner
 from queue_core.pool import outcome_buffer
 from queue_core.pool.batch import PoolBatch
 from queue_core.pool.held import HeldBatch
@@ -16,6 +15,7 @@ from queue_core.pool.outage import Trouble
 from queue_core.pool.outcome_buffer import OutcomeBuffer
 from queue_core.pool.output import Settled
 from queue_core.pool.timings import LINGER_SECONDS
+from tests.unit.handling.handler_runs import runner_of
 
 
 class Source:
@@ -64,7 +64,7 @@ def handled(source, *numbers, handler=lambda message: True):
     """Return a batch whose calls are all made."""
     messages = pa.record_batch({"_message_id": pa.array(numbers, pa.int64())})
     taken = HeldBatch(messages, messages.nbytes)
-    batch = PoolBatch(taken, source, HandlerRunner(handler, ignorable=(KeyError,)))
+    batch = PoolBatch(taken, source, runner_of(handler, ignorable=(KeyError,)))
     batch.handle()
     return batch
 
