@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from pyspark_ignis.listening import listener as listener
     from pyspark_ignis.managed_query import QueueState as QueueState
     from pyspark_ignis.manager import IgnisManager as IgnisManager
+    from pyspark_ignis.manager import QueueStats as QueueStats
     from pyspark_ignis.query_plan import consumer_of as consumer_of
-    from pyspark_ignis.queue_stats import QueueStats as QueueStats
     from pyspark_ignis.source import DefaultSource as DefaultSource
     from pyspark_ignis.source import IgnisDataSource as IgnisDataSource
     from pyspark_ignis.tuning import tuned as tuned
@@ -43,7 +43,7 @@ _HOMES = {
     "Later": "queue_core.handling.results",
     "Limit": "queue_core.values.limits",
     "QueueState": "pyspark_ignis.managed_query",
-    "QueueStats": "pyspark_ignis.queue_stats",
+    "QueueStats": "pyspark_ignis.manager",
     "Reject": "queue_core.handling.results",
     "Retry": "queue_core.values.retry",
     "batch_handler": "queue_core.handling.handler",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Collection, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,6 @@ from pyspark_ignis.managed_query import (
     stop_between_batches,
 )
 from pyspark_ignis.query_plan import folder_text
-from pyspark_ignis.queue_stats import QueueStats, queue_stats
 from pyspark_ignis.shared_queries import SharedQueries, SharedQuery
 from pyspark_ignis.side_tasks import (
     STREAM,
@@ -56,6 +56,24 @@ FIRST_REFRESH_SECONDS = 60.0
 GRACE_SECONDS = 10.0
 #: Seconds between two looks for shared queries that have failed.
 MENDING_SECONDS = 10.0
+#: The counters of shards from which those of a queue are made.
+_COUNTED = ("loaded", "deleted", "sidelined", "swept", "returned", "waiting", "in_flight")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueStats:
+    """The messages of a queue, counted since its creation. Source: IgnisMQ."""
+
+    #: Messages loaded by producers.
+    published: int
+    #: Messages that were finished, and therefore deleted.
+    consumed: int
+    #: Moves to the sideline, of messages that failed or got stuck. Two failures count twice.
+    sidelined: int
+    #: Moves back to main.
+    shovelled: int
+    #: Messages in main now, waiting or in flight.
+    unconsumed: int
 
 
 class IgnisManager:
@@ -471,7 +489,24 @@ class IgnisManager:
         Returns:
             The counts, by queue name.
         """
-        return queue_stats(self._store)
+        shards = self._store.view("shards")
+        sums = shards.group_by(["queue", "magazine"]).aggregate(
+            [(each, "sum") for each in _COUNTED]
+        )
+        rows = sums.rename_columns(["queue", "magazine", *_COUNTED]).to_pylist()
+        found = {(row["queue"], row["magazine"]): row for row in rows}
+        stats = {}
+        for queue in sorted({queue for queue, _ in found}):
+            main, sideline = found[queue, "main"], found[queue, "sideline"]
+            stats[queue] = QueueStats(
+                # Messages that come back from the sideline are loaded into main once more.
+                published=main["loaded"] - sideline["returned"],
+                consumed=main["deleted"] + sideline["deleted"],
+                sidelined=main["sidelined"] + main["swept"],
+                shovelled=sideline["returned"],
+                unconsumed=main["waiting"] + main["in_flight"],
+            )
+        return stats
 
     def state(self) -> dict[str, QueueState]:
         """
