@@ -8,7 +8,7 @@ back, and slices do not name rows that are left out.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -35,26 +35,6 @@ from queue_core.values.schema import serialize
 Stage = Callable[[pa.Table], tuple[list[Staged], Numbers]]
 
 
-class Incoming(Protocol):
-    """New messages, in order of loading."""
-
-    def __len__(self) -> int: ...
-
-    @property
-    def shards(self) -> Numbers:
-        """The shard of each message; 0 if it does not matter."""
-
-    @property
-    def brought(self) -> Sequence[Staged]:
-        """The segments that existed before `stage`."""
-
-    def columns(self, names: Sequence[str]) -> pa.Table:
-        """Return some columns of the messages."""
-
-    def stage(self, kept: Flags, overwritten: Overwritten) -> list[Staged]:
-        """Return the kept messages, some of them with other values, as durable segments."""
-
-
 class IncomingRows:
     """The rows of a table."""
 
@@ -78,7 +58,7 @@ class IncomingRows:
 
     @property
     def brought(self) -> Sequence[Staged]:
-        """None."""
+        """The segments that existed before `stage`: none."""
         return ()
 
     def columns(self, names: Sequence[str]) -> pa.Table:
@@ -86,7 +66,7 @@ class IncomingRows:
         return self._rows.select(list(names))
 
     def stage(self, kept: Flags, overwritten: Overwritten) -> list[Staged]:
-        """Write the kept rows."""
+        """Write the kept rows, some of them with other values, to durable segments."""
         rows = overwritten.applied_to(self._rows)
         if not kept.all():
             rows = rows.take(pa.array(np.flatnonzero(kept)))
@@ -121,7 +101,7 @@ class IncomingSegments:
 
     @property
     def brought(self) -> Sequence[Staged]:
-        """The segments of the sink."""
+        """The segments that existed before `stage`: those of the sink."""
         return self._staged
 
     def columns(self, names: Sequence[str]) -> pa.Table:
@@ -152,6 +132,10 @@ class IncomingSegments:
             if len(rows):
                 narrowed.append(segment.narrowed(Rows.of_numbers(rows)))
         return narrowed
+
+
+#: New messages, in order of loading.
+Incoming: TypeAlias = IncomingRows | IncomingSegments
 
 
 def _shards(staged: Staged) -> Numbers:
