@@ -12,7 +12,7 @@ vacuum removes. Crash after it: as after a load.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -30,7 +30,6 @@ from queue_core.catalog.records.publications import claim, is_new_load
 from queue_core.catalog.slices import id_map, segments, shard_locks
 from queue_core.catalog.slices.changes import Changes
 from queue_core.errors import Conflict, IgnisError, PublicationRefused, QueueFull
-from queue_core.policies.inputs import PolicyResult
 from queue_core.segments.key_bytes import key_bytes
 from queue_core.segments.rewriter import Repacked
 from queue_core.segments.stager import remove_refused, remove_staged
@@ -65,41 +64,6 @@ class PreparedLoad:
     staged: tuple[Staged, ...]
     #: The segments of queued messages with new values.
     rewritten: tuple[Rewritten, ...]
-
-
-def prepare(
-    connection: Connection,
-    storage: Storage,
-    queue: QueueInfo,
-    load_policy: LoadPolicy,
-    incoming: Incoming,
-    shards: Collection[int],
-) -> PreparedLoad:
-    """Decide by the present state of the catalog, and write the needed segments."""
-    queued = known = None
-    if load_policy.policy is not None:
-        wanted = columns_read(queue, load_policy.policy)
-        queued = take_snapshot(connection, storage.uri, queue, shards, load_policy.policy, wanted)
-    if len(load_policy.dedup):
-        columns = incoming.columns(load_policy.dedup.names).cast(load_policy.dedup)
-        known = dedup.known(connection, queue.id, key_bytes(columns), load_policy.window)
-    plan = decide(queue, load_policy, incoming, queued, known)
-    rewritten: list[Rewritten] = []
-    if queued is not None and len(plan.result.overwritten):
-        rewritten = rewrite(connection, storage, queue, queued, plan.result.overwritten)
-    try:
-        staged = incoming.stage(plan.kept, plan.overwritten_new)
-    except BaseException:
-        remove_staged(storage, (one.staged for one in rewritten))
-        raise
-    return PreparedLoad(
-        plan=plan,
-        queued=queued,
-        known=known,
-        read_set=ReadSet.of(queued, plan.result),
-        staged=tuple(staged),
-        rewritten=tuple(rewritten),
-    )
 
 
 class SmartLoad:
@@ -141,7 +105,7 @@ class SmartLoad:
         """
         catalog, storage = self._catalog, self._storage
         try:
-            self._prepare()
+            self.prepare()
             admission = Admission(catalog, storage, self._queue, self.prepared.staged, when_full)
             ids = admission.run(lambda waiter: self._try(batch, waiter, when_full, first))
         except IgnisError as error:
@@ -214,23 +178,21 @@ class SmartLoad:
                     raise
                 # Also if it has waited for longer than vacuum leaves its files alone.
                 self._discard()
-                self._prepare()
+                self.prepare()
         exclusively = partial(work, load=self._load_exclusively)
         return commit_load(self._catalog, exclusively, timeout)
 
     def _load(self, connection: Connection, waiter: int | None, overflow: str | None) -> list[int]:
         """Validate the decision and carry it out; raises `StaleSnapshot` before any change."""
         queue, prepared = self._queue, self.prepared
-        plan, queued, rewritten = prepared.plan, prepared.queued, prepared.rewritten
         locked = validate(connection, queue, self._shards, prepared.read_set, prepared.known)
         if not prepared.staged:
             # Where nothing is loaded, no load notices that others decide by now.
             queues.hold_settings(connection, queue)
-        claim(connection, self._storage, [one.staged for one in rewritten])
+        claim(connection, self._storage, [one.staged for one in prepared.rewritten])
         changes = Changes([queue])
-        if queued is not None:
-            apply_result(connection, queue, queued, plan.result, rewritten, locked, changes)
-        for shard, count in plan.ignored.items():
+        apply_result(connection, queue, prepared, locked, changes)
+        for shard, count in prepared.plan.ignored.items():
             changes.count_at((queue.id, int(Magazine.MAIN), shard), ignored=count)
         changes.apply(connection)
         ids = load_bounded(connection, self._storage, queue, prepared.staged, waiter, overflow)
@@ -250,7 +212,7 @@ class SmartLoad:
         for _ in range(TRIES):
             self._discard()
             # Messages in flight can still be settled.
-            beside_settlements(partial(self._prepare, connection))
+            beside_settlements(partial(self.prepare, connection))
             with suppress(StaleSnapshot):
                 return self._load(connection, waiter, overflow)
         raise Conflict(
@@ -258,13 +220,41 @@ class SmartLoad:
             "decide about them; load again"
         )
 
-    def _prepare(self, connection: Connection | None = None) -> None:
-        """Prepare the load within a transaction, or from one state of the catalog."""
+    def prepare(self, connection: Connection | None = None) -> None:
+        """
+        Decide by the present state of the catalog, and write the needed segments.
+
+        It reads this state within a transaction, or at one moment.
+        """
         if connection is None:
             with self._catalog.read() as connection:
-                return self._prepare(connection)
-        self._prepared = prepare(
-            connection, self._storage, self._queue, self._policy, self.incoming, self._shards
+                return self.prepare(connection)
+        storage, queue, load_policy = self._storage, self._queue, self._policy
+        queued = known = None
+        if load_policy.policy is not None:
+            wanted = columns_read(queue, load_policy.policy)
+            queued = take_snapshot(
+                connection, storage.uri, queue, self._shards, load_policy.policy, wanted
+            )
+        if len(load_policy.dedup):
+            columns = self.incoming.columns(load_policy.dedup.names).cast(load_policy.dedup)
+            known = dedup.known(connection, queue.id, key_bytes(columns), load_policy.window)
+        plan = decide(queue, load_policy, self.incoming, queued, known)
+        rewritten: list[Rewritten] = []
+        if queued is not None and len(plan.result.overwritten):
+            rewritten = rewrite(connection, storage, queue, queued, plan.result.overwritten)
+        try:
+            staged = self.incoming.stage(plan.kept, plan.overwritten_new)
+        except BaseException:
+            remove_staged(storage, (one.staged for one in rewritten))
+            raise
+        self._prepared = PreparedLoad(
+            plan=plan,
+            queued=queued,
+            known=known,
+            read_set=ReadSet.of(queued, plan.result),
+            staged=tuple(staged),
+            rewritten=tuple(rewritten),
         )
 
     def refuse(self, error: IgnisError) -> None:
@@ -319,16 +309,16 @@ def of_staged(
 def apply_result(
     connection: Connection,
     queue: QueueInfo,
-    queued: QueuedMessages,
-    result: PolicyResult,
-    rewritten: Sequence[Rewritten],
+    prepared: PreparedLoad,
     locked: Sequence[Slice],
     changes: Changes,
 ) -> None:
     """Delete and overwrite queued messages; *locked* are the slices from `validate`."""
+    if prepared.queued is None:
+        return
     waiting = [piece for piece in locked if piece.state is State.LOADED]
-    deleted = queued.rows_of(result.deleted)
-    _move_to_new_segments(connection, queue, rewritten, waiting, deleted, changes)
+    deleted = prepared.queued.rows_of(prepared.plan.result.deleted)
+    _move_to_new_segments(connection, queue, prepared.rewritten, waiting, deleted, changes)
     for piece in locked:
         changes.remove(piece, piece.rows & deleted.rows(piece.segment_id), "replaced")
 
