@@ -35,8 +35,7 @@ from queue_core.pool.held import Credit, HeldBytes
 from queue_core.pool.output import known_output
 from queue_core.pool.source import AcquiringSource, MessageSource
 from queue_core.pool.transactions import Transactions
-from queue_core.pool.worker import WorkerContext
-from queue_core.pool.workers import Workers
+from queue_core.pool.worker import WorkerContext, Workers
 from queue_core.queue import Queue
 from queue_core.store import Store
 from queue_core.support.interruption import check
