@@ -18,9 +18,8 @@ from pyspark_ignis.managed_query import Assignment, consume_arguments
 from pyspark_ignis.query_plan import QueryPlan
 from pyspark_ignis.settlement import runner_of, settlement_by_queue
 from queue_core.errors import BadOption
-from queue_core.handling.by_queue import QUEUE, RunnerByQueue
 from queue_core.handling.contract import Contract, check_columns
-from queue_core.handling.handler import HandlerRunner
+from queue_core.handling.handler import QUEUE, HandlerRunner, RunnerByQueue
 from queue_core.values.model import QueueInfo
 from queue_core.values.names import nearest
 

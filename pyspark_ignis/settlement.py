@@ -15,10 +15,9 @@ from pyspark.sql.types import BinaryType, BooleanType, StringType, StructType
 from pyspark_ignis.shipping import checked
 from queue_core.errors import BadOption
 from queue_core.handling.breaker import Breaker
-from queue_core.handling.by_queue import RunnerByQueue
 from queue_core.handling.contract import Contract, check_payload
 from queue_core.handling.gate import STOPPED
-from queue_core.handling.handler import BatchHandler, HandlerRunner, RowHandler
+from queue_core.handling.handler import BatchHandler, HandlerRunner, RowHandler, RunnerByQueue
 from queue_core.handling.output import OUTPUT, Output
 from queue_core.handling.payloads import Payload
 from queue_core.handling.results import REFUSAL

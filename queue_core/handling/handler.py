@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from queue_core.handling.batch_call import BatchCall
 from queue_core.handling.breaker import Breaker
@@ -32,6 +33,8 @@ RowHandler: TypeAlias = Callable[..., bool]
 #: Takes many messages, and returns the verdicts of all of them in their order (`batch_handler`).
 BatchHandler: TypeAlias = Callable[..., Any]
 
+#: The column that says to which queue a message belongs.
+QUEUE = "_queue"
 _MARK = "ignis_batch_handler"
 _Handler = TypeVar("_Handler", bound=Callable[..., Any])
 
@@ -160,6 +163,35 @@ class HandlerRunner:
         """Return the arguments of the call for each message."""
         payload = self.contract.payload
         return list(zip(rows_of(batch))) if payload is None else payload.calls(batch)
+
+
+@dataclass(frozen=True, slots=True)
+class RunnerByQueue:
+    """Runs the handler of each message's queue, as `HandlerRunner` runs the one of all messages."""
+
+    #: By the name of the queue; each contract has the columns that its handler is given.
+    runners: Mapping[str, HandlerRunner]
+
+    def run_task(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Handle batch after batch, in a process's main thread: the function for `mapInArrow`."""
+        # New runners, because a handler's first result in a task decides whether it is refused.
+        runners = {name: replace(each) for name, each in self.runners.items()}
+        for batch in batches:
+            for name, part in _parts(batch):
+                runner = runners[name]
+                for settled in runner.run([part.select(runner.contract.columns)], queue=name):
+                    refusal = runner.refusal
+                    why = None if refusal is None else f"queue {name!r}: {refusal}"
+                    noted = pa.repeat(pa.scalar(why, pa.string()), settled.num_rows)
+                    yield settled.append_column(REFUSAL, noted)
+
+
+def _parts(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """Split a batch by the queue of its messages; each part keeps their order."""
+    queues = batch.column(QUEUE)
+    names = pc.unique(queues).to_pylist()
+    for name in names:
+        yield name, batch if len(names) == 1 else batch.filter(pc.equal(queues, name))
 
 
 def settlement_rows(ids: pa.Array, verdicts: Verdicts) -> pa.RecordBatch:
