@@ -38,33 +38,22 @@ def publish_tasks(
     """
     Load what all tasks have staged, in one transaction, unless their batch was loaded before.
 
-    *turn*: the number of the first task, by which rows without a key get their shards.
+    With routes, queues that do not exist are created from the template. *turn*: the number of the
+    first task, by which rows without a key get their shards.
     """
-    if target.routes is not None:
-        _publish_routed(target, tasks, options, turn, batch)
-        return
-    number = 0 if batch is None or options.txn is not None else batch.number
-    store, queue = open_queue(target, options, number)
-    parts = [task.staged.get(target.spec.queue, ()) for task in tasks]
-    staged = in_turn(parts, turn, target.spec.shards)
-    publish(store, queue, staged, options, batch)
-
-
-def _publish_routed(
-    target: Target,
-    tasks: list[LoadMessage],
-    options: SinkOptions,
-    turn: int,
-    batch: Batch | None,
-) -> None:
-    """Load into several queues, and create those that do not exist from the template."""
-    store = known_store(options.address)
-    catalog, storage = store.catalog, store.storage
-    names = sorted({name for task in tasks for name in task.staged})
+    routed = target.routes is not None
+    names = sorted({name for task in tasks for name in task.staged}) if routed else [*target.specs]
     staged, specs = {}, {name: target.spec_of(name) for name in names}
     for name in names:
         parts = [task.staged.get(name, ()) for task in tasks]
         staged[name] = in_turn(parts, turn, specs[name].shards)
+    if not routed:
+        number = 0 if batch is None or options.txn is not None else batch.number
+        store, queue = open_queue(target, options, number)
+        publish(store, queue, staged[target.spec.queue], options, batch)
+        return
+    store = known_store(options.address)
+    catalog, storage = store.catalog, store.storage
     if not names and batch is None:
         return
     on_full = OnFull(overflow=options.on_full, timeout=options.timeout)
