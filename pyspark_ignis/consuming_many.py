@@ -84,10 +84,7 @@ def consume_many(
         consumer: The consumer's name. By default, `consumer_of` the checkpoint.
         trigger: One argument of ``DataStreamWriter.trigger``, as for `consume`.
         name: The query's name.
-        side_tasks: Where the side tasks run. ``thread``: those of the query's queues, in a thread
-            of its process. ``stream``: those of the whole store, in a second query, whose tasks
-            run on the executors; it keeps its checkpoint within *checkpoint*, is shared with other
-            queries of the session, and stops with the last of them. ``none``: nowhere.
+        side_tasks: Where the side tasks run, as for `consume`.
         **options: More options of the source (docs/options.md).
 
     Returns:
