@@ -52,18 +52,13 @@ class AdmittedStreamReader(_Admitted, IgnisStreamReader):
         return default_limit(self._options)
 
 
-class AdmittedTaskReader(IgnisTaskReader, SupportsTriggerAvailableNow):
+class AdmittedTaskReader(_Admitted, IgnisTaskReader):
     """Runs side tasks when they are due; with Trigger.AvailableNow, once."""
 
     @briefly
     def prepareForTriggerAvailableNow(self) -> None:
         """Run the tasks once: later, because Spark has not requested the first offset yet."""
         self._driver().run_once()
-
-    @briefly
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """Return the offset of the next round; *start* if there is none."""
-        return self.after(start)
 
 
 class AdmittedLogReader(_Admitted, IgnisLogReader):

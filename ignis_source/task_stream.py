@@ -40,8 +40,8 @@ class IgnisTaskReader(DataSourceStreamReader):
         """Return the offset after all present reports."""
         return self._driver().begin().to_json()
 
-    def after(self, start: dict[str, Any]) -> dict[str, Any]:
-        """Claim the due tasks, and return the offset of their round."""
+    def after(self, start: dict[str, Any], *, everything: bool = False) -> dict[str, Any]:
+        """Claim the due tasks, which no limit concerns; return the offset of their round."""
         return self._driver().next(self._own(start)).to_json()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
