@@ -52,13 +52,12 @@ def _some_tasks(text: str) -> tuple[str, ...]:
 
 def _rate(text: str) -> float:
     """Parse a rate in messages per second."""
-    allowed = "messages a second, more than 0"
     try:
         value = float(text)
     except ValueError:
-        raise ValueError(allowed) from None
+        value = 0.0
     if not 0 < value < inf:
-        raise ValueError(allowed)
+        raise ValueError("messages a second, more than 0")
     return value
 
 
