@@ -14,6 +14,8 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 
+import pyarrow as pa
+
 from queue_core.catalog.holders import interests
 from queue_core.consumers.consumer import QueueConsumer, SuspendReason
 from queue_core.consumers.presence import Presence
@@ -369,6 +371,6 @@ def _browse(
 
     def take(limit: int) -> Firing | None:
         taken = source.take(limit)
-        return None if taken is None else Firing(None, taken.messages)
+        return None if taken is None else Firing(None, pa.Table.from_batches([taken.messages]))
 
     return take

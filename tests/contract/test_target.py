@@ -5,6 +5,7 @@ import json
 import threading
 import time
 
+import pyarrow as pa
 import pytest
 from sqlalchemy import select
 
@@ -192,6 +193,7 @@ def test_a_browser_sees_every_message_once_and_takes_none(store, queue):
         shown = []
         while (firing := consumer.pull(4)) is not None:
             assert firing.ticket is None
+            assert isinstance(firing.messages, pa.Table)
             shown += numbers_of(firing.messages)
 
     assert sorted(shown) == list(range(9))
