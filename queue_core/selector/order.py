@@ -140,25 +140,14 @@ class Order:
 
 
 @total_ordering
+@dataclass(frozen=True, slots=True)
 class _Backwards:
     """A value in reverse order: less if the value is greater."""
 
-    __slots__ = ("value",)
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Backwards) and bool(self.value == other.value)
+    value: Any
 
     def __lt__(self, other: _Backwards) -> bool:
         return bool(other.value < self.value)
-
-    def __hash__(self) -> int:
-        return hash(self.value)
-
-    def __repr__(self) -> str:
-        return f"-{self.value!r}"
 
 
 def _key(part: SourceText, schema: pa.Schema) -> tuple[Key, frozenset[str]]:
