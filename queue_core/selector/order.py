@@ -16,8 +16,8 @@ from sqlglot import TokenType, exp
 
 from queue_core.selector.columns import touched, work_out
 from queue_core.selector.grammar import understand
-from queue_core.selector.nodes import Column, Literal, Node
-from queue_core.selector.prune import bounds
+from queue_core.selector.nodes import Literal, Node
+from queue_core.selector.prune import bounds, stats_of
 from queue_core.selector.syntax import SourceText
 from queue_core.selector.types import is_ordered
 from queue_core.values.column_stats import ColumnStats, python_value
@@ -211,14 +211,10 @@ def _first_rank(key: Key, stats: Mapping[str, ColumnStats]) -> _Rank:
     best = high if key.descending else low
     if best is None:
         return _FIRST
-    if key.nulls_first and _may_be_null(key.node, stats):
+    one = stats_of(key.node, stats)
+    if key.nulls_first and (one is None or one.null_count > 0):
         return (key.null_rank,)
     return (_VALUE_RANK, _Backwards(best) if key.descending else best)
-
-
-def _may_be_null(node: Node, stats: Mapping[str, ColumnStats]) -> bool:
-    one = stats.get(node.path[0]) if isinstance(node, Column) else None
-    return one is None or one.null_count > 0
 
 
 def _is_nan(value: pa.Scalar) -> bool:

@@ -94,14 +94,17 @@ def bounds(node: Node, stats: Mapping[str, ColumnStats]) -> Bounds:
     if isinstance(node, Literal):
         return Bounds(python_value(node.value), python_value(node.value, up=True))
     if isinstance(node, Column):
-        one = stats.get(node.path[0])
-        if one is None or node.path[1:]:
-            return _OPEN
-        return Bounds(_without_zone(one.min), _without_zone(one.max))
+        one = stats_of(node, stats)
+        return _OPEN if one is None else Bounds(_without_zone(one.min), _without_zone(one.max))
     below = [bounds(arg, stats) for arg in node.args]
     if node.kernel is COALESCE:
         return _around(below)
     return _at_corners(node, below) if node.kernel.monotone else _OPEN
+
+
+def stats_of(node: Node, stats: Mapping[str, ColumnStats]) -> ColumnStats | None:
+    """Return the statistics of a node that is a whole column; None for another, or unknown ones."""
+    return stats.get(node.path[0]) if isinstance(node, Column) and not node.path[1:] else None
 
 
 def _known_values(
@@ -145,7 +148,7 @@ def _all(parts: list[Outcomes]) -> Outcomes:
 def _is_never_null(node: Node, stats: Mapping[str, ColumnStats]) -> bool:
     if isinstance(node, Literal):
         return not is_null(node)
-    one = stats.get(node.path[0]) if isinstance(node, Column) and not node.path[1:] else None
+    one = stats_of(node, stats)
     return one is not None and one.null_count == 0
 
 
@@ -169,7 +172,7 @@ def _by_bounds(node: FunctionCall, stats: Mapping[str, ColumnStats]) -> Outcomes
 
 
 def _null_or_not(node: Node, stats: Mapping[str, ColumnStats]) -> Outcomes:
-    one = stats.get(node.path[0]) if isinstance(node, Column) and not node.path[1:] else None
+    one = stats_of(node, stats)
     if one is None:
         return _ANY
     return Outcomes(one.null_count > 0, one.null_count < one.row_count, null=False)
