@@ -15,7 +15,7 @@ import pyarrow.types as pt
 
 from queue_core.selector import arithmetic
 from queue_core.selector.casts import align, explicit
-from queue_core.selector.kernels import COALESCE, IF, IS_NAN, IS_NULL, NOT, comparison
+from queue_core.selector.kernels import COALESCE, IF, IS_NAN, IS_NULL, NOT, comparison, disjunction
 from queue_core.selector.nodes import Datum, Kernel, Literal, Node, Unfit, call, is_null
 from queue_core.selector.types import MOMENT
 
@@ -205,9 +205,7 @@ def _extreme(name: str, function: Callable[..., Datum]) -> Function:
 
     def apply_to_doubles(*values: Datum) -> Datum:
         # Arrow ignores NaN, which is greater than every number.
-        nan = pc.coalesce(pc.is_nan(values[0]), pa.scalar(False))
-        for value in values[1:]:
-            nan = pc.or_kleene(nan, pc.coalesce(pc.is_nan(value), pa.scalar(False)))
+        nan = disjunction(*map(IS_NAN.apply, values))
         return pc.if_else(nan, pa.scalar(float("nan")), apply(*values))
 
     def build(*nodes: Node) -> Node:
