@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 from datetime import time
 from decimal import Decimal
+from typing import TypeAlias
 
 import pyarrow as pa
 import pyarrow.types as pt
@@ -37,12 +38,12 @@ def number(text: str) -> Literal:
 def read(literal: Literal, type_: pa.DataType) -> Literal:
     """Convert a text constant for a comparison with values of *type_*; raises `Unfit`."""
     text = literal.value.as_py().strip()
-    for holds, reader in _READERS:
+    for holds, reader, name in _READERS:
         if holds(type_):
             try:
                 return Literal(reader(text, type_))
             except (ValueError, KeyError) as error:
-                raise Unfit(f"{text!r} is not a {_plain_name(type_)}", literal) from error
+                raise Unfit(f"{text!r} is not a {name}", literal) from error
     raise Unfit(f"a text cannot be compared with {type_}", literal)
 
 
@@ -87,21 +88,13 @@ def _moment(text: str, type_: pa.DataType) -> pa.Scalar:
         return zoned.cast(pa.int64()).cast(pa.timestamp(finest))
 
 
-_READERS: list[tuple[Callable[[pa.DataType], bool], Callable[[str, pa.DataType], pa.Scalar]]] = [
-    (is_number, _number),
-    (pt.is_timestamp, _moment),
-    (pt.is_date, lambda text, t: pa.scalar(text).cast(t)),
-    (pt.is_time, lambda text, t: pa.scalar(time.fromisoformat(text), t)),
-    (pt.is_boolean, lambda text, t: pa.scalar(_TRUTH[text.lower()])),
-    (pt.is_binary, lambda text, t: pa.scalar(text.encode(), t)),
+_Reader: TypeAlias = Callable[[str, pa.DataType], pa.Scalar]
+#: What reads the texts of each kind of types, and how errors call one of its values.
+_READERS: list[tuple[Callable[[pa.DataType], bool], _Reader, str]] = [
+    (is_number, _number, "number"),
+    (pt.is_timestamp, _moment, "timestamp such as '2024-01-31 12:30:00'"),
+    (pt.is_date, lambda text, t: pa.scalar(text).cast(t), "date such as '2024-01-31'"),
+    (pt.is_time, lambda text, t: pa.scalar(time.fromisoformat(text), t), "time such as '12:30:00'"),
+    (pt.is_boolean, lambda text, t: pa.scalar(_TRUTH[text.lower()]), "boolean, true or false"),
+    (pt.is_binary, lambda text, t: pa.scalar(text.encode(), t), "binary value"),
 ]
-
-
-def _plain_name(type_: pa.DataType) -> str:
-    if pt.is_timestamp(type_):
-        return "timestamp such as '2024-01-31 12:30:00'"
-    if pt.is_date(type_):
-        return "date such as '2024-01-31'"
-    if pt.is_time(type_):
-        return "time such as '12:30:00'"
-    return "boolean, true or false" if pt.is_boolean(type_) else "number"
