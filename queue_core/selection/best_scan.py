@@ -32,8 +32,8 @@ ScanKey: TypeAlias = "ByColumns | ByRank"
 
 #: Rows that the first step reads; each later step reads twice as many.
 FIRST_STEP = 1 << 15
-#: The smallest and the largest number of slices of a fair queue that are fetched at a time.
-RANK_PAGE = (64, 4096)
+#: The smallest and the largest number of slices that are fetched at a time.
+PAGE = (64, 4096)
 #: Columns of found rows: the tie-breaker (the lower comes first), and the rank.
 _TIE, _RANK = "\ntie", "\nrank"
 
@@ -72,10 +72,10 @@ def find_first(
     for page in pages:
         at = 0
         while at < len(page.entries):
-            step = _step(scan, conditions, page.entries[at:], size, limit)
-            found = matching_rows(scan, conditions, step.sure, step.unsure, key.columns)
+            sure, unsure, slices = _next(scan, conditions, page.entries[at:], size, limit)
+            found = matching_rows(scan, conditions, sure, unsure, key.columns)
             best = first_of([best, *(key.keyed(*part) for part in found)], key, limit)
-            at, size = at + step.slices, size * 2
+            at, size = at + slices, size * 2
             bound = page.entries[at].bound if at < len(page.entries) else page.following
             if bound is not None and _is_settled(best, key, bound, limit, max_bytes):
                 return best
@@ -88,22 +88,18 @@ def first_of(tables: Sequence[pa.Table], key: ScanKey, limit: int) -> pa.Table:
     return key.first(pa.concat_tables(found), limit) if found else nothing()
 
 
-class _Step(NamedTuple):
-    """What is read next: rows that all match, rows that may, and their number of slices."""
-
-    sure: list[Taken]
-    unsure: list[Taken]
-    slices: int
-
-
-def _step(
+def _next(
     scan: SliceScan,
     conditions: Sequence[Condition],
     entries: Sequence[BoundedSlice],
     size: int,
     limit: int,
-) -> _Step:
-    """Return the next slices of about *size* rows: no more than are certainly enough."""
+) -> tuple[list[Taken], list[Taken], int]:
+    """
+    Return the next slices of about *size* rows: no more than are certainly enough.
+
+    First the rows that all match, then those that may; and how many slices these and others are.
+    """
     sure: list[Taken] = []
     unsure: list[Taken] = []
     rows = certain = count = 0
@@ -118,7 +114,7 @@ def _step(
         elif decided is not False:
             (sure if decided else unsure).append((piece, piece.rows))
         rows += 0 if decided is False else len(piece.rows)
-    return _Step(sure, unsure, count)
+    return sure, unsure, count
 
 
 def _is_settled(
@@ -204,7 +200,7 @@ class ByRank:
     @staticmethod
     def pages(connection: Connection, request: FireRequest) -> Iterator[BoundedPage]:
         """Yield the slices of a request's only queue."""
-        size, largest = RANK_PAGE
+        size, largest = PAGE
         last: Slice | None = None
         while True:
             found = first_by_rank(connection, *eligible(request), size, after=last)

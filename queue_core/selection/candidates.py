@@ -25,7 +25,7 @@ from queue_core.catalog.slices.conditions import IN_FLIGHT, eligible, in_shard, 
 from queue_core.catalog.slices.slices import ShardKey, fetch
 from queue_core.catalog.slices.suspects import lost_among
 from queue_core.selection.acquire import by_shard
-from queue_core.selection.best_scan import ByColumns, ByRank, find_first, first_of
+from queue_core.selection.best_scan import PAGE, ByColumns, ByRank, find_first, first_of
 from queue_core.selection.fifo_scan import STEP_ROWS, ScanConditions, ShardScan
 from queue_core.selection.fired import Refusal, fitting
 from queue_core.selection.known_groups import KnownGroups
@@ -45,9 +45,6 @@ if TYPE_CHECKING:
 
 #: A column of merged rows: the time of loading, in microseconds.
 TIME = "#time"
-
-#: The smallest and the largest number of slices that are fetched at a time.
-PAGE = (64, 4096)
 
 
 def find_candidates(catalog: Catalog, request: FireRequest) -> Candidates | None:
