@@ -75,7 +75,7 @@ class _Form(NamedTuple):
 def _columns(
     _: SourceText, arguments: Sequence[SourceText], schema: pa.Schema
 ) -> Sequence[tuple[str, ...]]:
-    return [tuple(_column(argument, argument.tokens, schema) for argument in arguments)]
+    return [tuple(_column(argument, schema) for argument in arguments)]
 
 
 def _takes(
@@ -135,17 +135,17 @@ def _take(argument: SourceText, schema: pa.Schema) -> Take:
     function, inner = _call(argument)
     if len(inner) != 1:
         raise argument.fault("a call is expected, such as sum(amount)", *argument.span())
-    return Take(function.text.lower(), _column(inner[0], inner[0].tokens, schema))
+    return Take(function.text.lower(), _column(inner[0], schema))
 
 
-def _column(source: SourceText, tokens: Sequence[Token], schema: pa.Schema) -> str:
-    name = tokens[0].text
-    if len(tokens) != 1 or tokens[0].token_type == TokenType.STRING:
+def _column(source: SourceText, schema: pa.Schema) -> str:
+    first, *others = source.tokens
+    if others or first.token_type == TokenType.STRING:
         raise source.fault("the name of a column is expected", *source.span())
-    if name not in schema.names:
-        hint = nearest(name, schema.names)
-        raise source.fault(f"the queue has no column {name!r}{hint}", *source.span())
-    return name
+    if first.text not in schema.names:
+        hint = nearest(first.text, schema.names)
+        raise source.fault(f"the queue has no column {first.text!r}{hint}", *source.span())
+    return first.text
 
 
 def _condition(source: SourceText, schema: pa.Schema) -> str:
