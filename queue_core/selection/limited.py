@@ -22,14 +22,13 @@ from queue_core.catalog.damage import beside_settlements
 from queue_core.catalog.records import token_buckets
 from queue_core.catalog.records.token_buckets import Bucket, BucketKey
 from queue_core.catalog.slices import amounts, id_map
-from queue_core.catalog.slices.slices import ShardKey
 from queue_core.selection.acquire import anything
 from queue_core.selection.fired import Refusal
 from queue_core.selection.request import Candidates, FireRequest
 from queue_core.values import buckets
 from queue_core.values.ids import IdSet
 from queue_core.values.limits import MANY, Limit
-from queue_core.values.plan import Taken, first_place, share, take
+from queue_core.values.plan import Taken, take_evenly
 
 if TYPE_CHECKING:
     from queue_core.selection.by_value import ValueRooms
@@ -81,7 +80,8 @@ class Allotment:
             here = [(piece, rows) for piece, rows in kept if piece.queue_id in room.queues]
             if _count(here) > room.messages:
                 kept = [each for each in kept if each[0].queue_id not in room.queues]
-                kept += _first(here, room.messages)
+                # Beginning anywhere: a single token must not always go to the same shard.
+                kept += take_evenly(here, room.messages, random.getrandbits(32))
         return kept
 
     def admitted(self, candidates: Candidates) -> Candidates:
@@ -191,18 +191,3 @@ def _together(queue_ids: Collection[int], rooms: Sequence[_Room]) -> int:
 
 def _count(taken: Sequence[Taken]) -> int:
     return sum(len(rows) for _, rows in taken)
-
-
-def _first(taken: Sequence[Taken], limit: int) -> list[Taken]:
-    """Return the first rows of each shard, as many as a limit over all shards allows."""
-    shards: dict[ShardKey, list[Taken]] = defaultdict(list)
-    for piece, rows in taken:
-        shards[piece.shard_key].append((piece, rows))
-    sizes = {key: _count(here) for key, here in shards.items()}
-    # Beginning anywhere, so that a single token does not always go to the same shard.
-    shares = share(sizes, limit, random.randrange(len(sizes)))
-    return [
-        each
-        for key, here in shards.items()
-        for each in take(sorted(here, key=first_place), shares[key])
-    ]

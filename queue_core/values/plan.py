@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, pairwise
 from math import ceil
@@ -141,6 +142,19 @@ def take(taken: Sequence[Taken], limit: int | None) -> list[Taken]:
         first += _first(group, limit)
         limit -= sum(len(rows) for _, rows in group)
     return first
+
+
+def take_evenly(taken: Iterable[Taken], limit: int, turn: int = 0) -> list[Taken]:
+    """Take the first messages of each shard, *limit* in all, as evenly as `share` does."""
+    shards: dict[tuple[int, int, int], list[Taken]] = defaultdict(list)
+    for piece, rows in taken:
+        shards[piece.shard_key].append((piece, rows))
+    sizes = {key: sum(len(rows) for _, rows in here) for key, here in shards.items()}
+    return [
+        each
+        for key, part in share(sizes, limit, turn).items()
+        for each in take(sorted(shards[key], key=first_place), part)
+    ]
 
 
 def first_place(taken: Taken) -> int:

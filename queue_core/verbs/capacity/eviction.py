@@ -19,9 +19,8 @@ from queue_core.catalog.slices.changes import Changes
 from queue_core.catalog.slices.conditions import WAITING, behind, in_shard
 from queue_core.catalog.slices.slices import ShardKey, fetch
 from queue_core.catalog.slices.usage import Amount
-from queue_core.selection.acquire import by_shard
 from queue_core.values.model import QueueInfo, Slice
-from queue_core.values.plan import Taken, interleaved, share, take
+from queue_core.values.plan import Taken, interleaved, take_evenly
 from queue_core.verbs.capacity.bounds import CapacityExceeded
 
 #: The most slices of a shard that are read at once.
@@ -79,23 +78,16 @@ def _age(block: Sequence[Slice]) -> tuple[int, int]:
 
 def _enough(group: Sequence[Slice], messages: int, size: int) -> list[Taken]:
     """Take the first messages of a load, evenly from its shards: *messages*, and *size* bytes."""
-    available = sum(len(piece.rows) for piece in group)
+    every = [(piece, piece.rows) for piece in group]
+    available = sum(len(rows) for _, rows in every)
     weight = sum(piece.bytes for piece in group)
     count = min(max(messages, -(-size * available // max(weight, 1))), available)
-    taken = _first(group, count)
+    taken = take_evenly(every, count)
     while count < available and sum(_freed(piece, len(rows)) for piece, rows in taken) < size:
         # Some shards have smaller messages than others.
         count = min(count + count // 8 + 1, available)
-        taken = _first(group, count)
+        taken = take_evenly(every, count)
     return taken
-
-
-def _first(group: Sequence[Slice], count: int) -> list[Taken]:
-    shards = by_shard(group)
-    sizes = {key: sum(len(piece.rows) for piece in pieces) for key, pieces in shards.items()}
-    shares = share(sizes, count)
-    all_of = {key: [(piece, piece.rows) for piece in pieces] for key, pieces in shards.items()}
-    return [taken for shard in sorted(shares) for taken in take(all_of[shard], shares[shard])]
 
 
 def _freed(piece: Slice, count: int) -> int:
