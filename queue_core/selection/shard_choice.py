@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Collection, Hashable, Mapping
+from collections.abc import Collection, Hashable, Mapping
 from typing import Literal, TypeAlias
 from weakref import WeakKeyDictionary
 
@@ -45,10 +45,7 @@ _MOST = 1024
 class Contention:
     """Where firings of this process have met others lately. Threads can share it."""
 
-    def __init__(
-        self, clock: Callable[[], float] = time.monotonic, *, seconds: float = CONTENTION_SECONDS
-    ) -> None:
-        self._clock = clock
+    def __init__(self, seconds: float = CONTENTION_SECONDS) -> None:
         self._seconds = seconds
         self._met: dict[Hashable, float] = {}
 
@@ -56,12 +53,12 @@ class Contention:
         """Note that a firing has met another one, or a lock that it could not have."""
         if len(self._met) >= _MOST:
             self._met = {}
-        self._met[where] = self._clock()
+        self._met[where] = time.monotonic()
 
     def is_near(self, where: Hashable) -> bool:
         """Return whether a firing has met another one within the last seconds, as many as count."""
         at = self._met.get(where)
-        return at is not None and self._clock() - at < self._seconds
+        return at is not None and time.monotonic() - at < self._seconds
 
 
 _contentions: WeakKeyDictionary[Engine, Contention] = WeakKeyDictionary()

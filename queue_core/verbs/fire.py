@@ -292,7 +292,7 @@ class _Firing:
 
 def _stuck_of(catalog: Catalog) -> Contention:
     """Return where firings have waited in vain lately."""
-    return _stuck.setdefault(catalog.engine, Contention(seconds=STUCK_SECONDS))
+    return _stuck.setdefault(catalog.engine, Contention(STUCK_SECONDS))
 
 
 def _seconds(catalog: Catalog, request: FireRequest) -> float:

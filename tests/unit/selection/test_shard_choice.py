@@ -1,11 +1,15 @@
 """Shard choice: a firing that has met another one remembers it for a while."""
 
+from types import SimpleNamespace
+
+from queue_core.selection import shard_choice
 from queue_core.selection.shard_choice import CONTENTION_SECONDS, Contention
 
 
-def test_a_meeting_counts_for_a_while_and_only_in_its_queues():
+def test_a_meeting_counts_for_a_while_and_only_in_its_queues(monkeypatch):
     now = [100.0]
-    contention = Contention(clock=lambda: now[0])
+    monkeypatch.setattr(shard_choice, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    contention = Contention()
     assert not contention.is_near("orders")
 
     contention.note("orders")
