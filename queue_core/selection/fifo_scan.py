@@ -201,29 +201,22 @@ class ShardScan:
         rows = rows.filter(mask(rows, conditions.eligible))
         firsts, self._in_flight = heads(rows.column(conditions.group), self._in_flight)
         rows = rows.take(firsts)
-        wanted = self._before_horizon(taken, rows) & self._lost_among(taken, rows)
-        rows = rows.filter(mask(rows, conditions.matching) & wanted)
+        rows = rows.filter(mask(rows, conditions.matching) & self._wanted(taken, rows))
         return self._project(rows, taken)
 
-    def _before_horizon(self, taken: Sequence[Taken], rows: pa.Table) -> Mask:
-        end, since = self._conditions.end, self._conditions.since
-        if end is None or since is None:
-            return np.ones(rows.num_rows, dtype=np.bool_)
-        fired_at = np.array(
-            [-1 if piece.fired_at is None else piece.fired_at for piece, _ in taken]
-        )
-        places, slices = rows.column(PLACE).to_numpy(), rows.column(SLICE).to_numpy()
-        at = fired_at[slices]
-        early: Mask = (places < end) & ((at < since) | (at > self._conditions.now))
-        return early
-
-    def _lost_among(self, taken: Sequence[Taken], rows: pa.Table) -> Mask:
-        among = self._conditions.lost_among
-        if among is None:
-            return np.ones(rows.num_rows, dtype=np.bool_)
-        lost = np.array([piece.lost_among == among for piece, _ in taken])
-        found: Mask = lost[rows.column(SLICE).to_numpy()]
-        return found
+    def _wanted(self, taken: Sequence[Taken], rows: pa.Table) -> Mask:
+        """Return which rows come before the horizon, and were lost among as many as is asked."""
+        conditions, slices = self._conditions, rows.column(SLICE).to_numpy()
+        wanted = np.ones(rows.num_rows, dtype=np.bool_)
+        if conditions.end is not None and conditions.since is not None:
+            times = [-1 if piece.fired_at is None else piece.fired_at for piece, _ in taken]
+            at = np.array(times)[slices]
+            wanted &= rows.column(PLACE).to_numpy() < conditions.end
+            wanted &= (at < conditions.since) | (at > conditions.now)
+        if conditions.lost_among is not None:
+            lost = np.array([piece.lost_among == conditions.lost_among for piece, _ in taken])
+            wanted &= lost[slices]
+        return wanted
 
 
 def matching_rows(
