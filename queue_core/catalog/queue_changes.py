@@ -18,7 +18,6 @@ from queue_core.catalog.tables import counters, locks, queues, schemas, shard_lo
 from queue_core.catalog.tables import shards as shard_rows
 from queue_core.errors import BadName, BadOption, QueueExists
 from queue_core.policies import binding
-from queue_core.policies.imported import storable
 from queue_core.values import column_roles
 from queue_core.values.limits import as_limits, by_name
 from queue_core.values.model import Magazine, QueueInfo
@@ -180,7 +179,7 @@ def change_settings(
     given = {name: value for name, value in values.items() if name in OF_ROOT}
     if given:
         _check_own(connection, info, *given)
-    settings = info.settings.changed(storable(values))
+    settings = info.settings.changed(binding.storable(values))
     column_roles.check(settings, info.schema, info.key)
     check_of_kind(settings, info.schema if info.log_of else None)
     # An operator's machine need not have the module of a policy that it does not change.

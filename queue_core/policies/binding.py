@@ -1,16 +1,21 @@
-"""Check that a policy and a de-duplication fit a queue, and bind them to it."""
+"""Check that a policy and a de-duplication fit a queue, and bind them to it.
+
+The catalog stores a policy by its text or its import path, ``module:name``. The path is resolved by
+Python's own import, in every process that loads. Nothing is unpickled: only code that is installed
+there can be named.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from types import FunctionType
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from queue_core.errors import BadOption
-from queue_core.policies.imported import imported
-from queue_core.support.import_paths import is_path
+from queue_core.support import import_paths
 from queue_core.values.names import nearest
 from queue_core.values.settings import DEFAULT_SHARDS, QueueSettings
 
@@ -38,7 +43,7 @@ def check(
         _check_keeps("dedup", settings)
     if settings.policy is not None:
         _check_queue(key, settings, shards)
-        if imports or not is_path(settings.policy):
+        if imports or not import_paths.is_path(settings.policy):
             bind(settings.policy, schema, key, settings, shards)
 
 
@@ -59,7 +64,7 @@ def bind(
         return None
     _check_queue(key, settings, shards)
     if isinstance(policy, str):
-        if not is_path(policy):
+        if not import_paths.is_path(policy):
             return _parsed(policy, schema, key)
         policy = imported(policy)
     if hasattr(policy, "bind"):
@@ -108,3 +113,35 @@ def dedup_schema(names: Sequence[str], schema: pa.Schema) -> pa.Schema:
     check_comparable("dedup", schema, names)
     # Keys are the same whatever the order in which their columns are named.
     return pa.schema([schema.field(name).with_nullable(True) for name in sorted(names)])
+
+
+def imported(path: str) -> Any:
+    """Return the function or the policy value of an import path; raises `BadOption`."""
+    found = import_paths.imported(path, f"policy {path!r}")
+    if isinstance(found, str | type) or not (callable(found) or hasattr(found, "bind")):
+        raise BadOption(
+            f"policy {path!r} is {found!r}; it must be a function of a new and a queued message, "
+            "or a value of vectorised() or per_message()"
+        )
+    return found
+
+
+def storable(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings in which a function as the policy is its path; raises `BadOption`."""
+    policy = settings.get("policy")
+    if policy is None or isinstance(policy, str):
+        return dict(settings)
+    if not isinstance(policy, FunctionType):
+        raise BadOption(
+            f"policy={policy!r} cannot be stored: give its text, such as 'latest', or the import "
+            "path of a variable that has it, such as 'shop.policies:newest'; for one load only, "
+            "pass it to load(rows, policy=…)"
+        )
+    path = import_paths.path_of(policy)
+    if path is None:
+        raise BadOption(
+            f"policy={policy.__qualname__} cannot be stored, because other processes cannot import "
+            f"it from {policy.__module__!r}: define it at the top of an installed module, or use "
+            "a text such as 'latest'"
+        )
+    return {**settings, "policy": path}

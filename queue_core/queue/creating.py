@@ -19,7 +19,6 @@ from queue_core.catalog.slices.logs import Cursor, Start
 from queue_core.catalog.transact import transact
 from queue_core.errors import BadOption
 from queue_core.policies import binding
-from queue_core.policies.imported import storable
 from queue_core.segments.shard_hash import check_key
 from queue_core.values import column_roles
 from queue_core.values.model import Extent, QueueInfo
@@ -47,7 +46,7 @@ def create(
 
         schema = message_class(schema).schema
     columns = canonical(schema)
-    given = storable(settings)
+    given = binding.storable(settings)
     checked = QueueSettings.of(given)
     check_loadable(checked)
     # All messages of a group must be in one shard.
@@ -131,7 +130,7 @@ def _checked(
         if setting in settings:
             raise BadOption(f"{setting}: a subscription has those of queue {root.name!r}")
     inherited = {name: getattr(root.settings, name) for name in queue_changes.OF_ROOT}
-    given = {**inherited, **storable(settings)}
+    given = {**inherited, **binding.storable(settings)}
     # It reads the log of the root, and not the other subscription, which may be dropped.
     theirs, own = source.settings.selector, given.get("selector")
     if theirs is not None:
