@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from math import inf
 from typing import Any
 
@@ -80,9 +80,9 @@ class ColumnRooms:
         if not self.has_rate or not len(column):
             return
         until = {}
-        for each in pc.value_counts(column).to_pylist():
-            key = key_of(each["values"])
-            until[key] = buckets.spend(self._limit, self._spent.get(key), at, each["counts"])
+        for value, count in _counted(column):
+            key = key_of(value)
+            until[key] = buckets.spend(self._limit, self._spent.get(key), at, count)
         full_before = at - int(buckets.window(self._limit))
         token_buckets.spend_of_values(connection, self._queue_id, self.column, until, full_before)
 
@@ -145,9 +145,9 @@ class ValueRooms:
     def close(self, rows: pa.Table) -> None:
         """Close the crowded values of rows for the rest of the search."""
         for each in self.by_column:
-            for count in pc.value_counts(rows.column(each.column)).to_pylist():
-                if count["counts"] > each.room(count["values"]):
-                    each.closed.setdefault(count["values"], 0.0)
+            for value, count in _counted(rows.column(each.column)):
+                if count > each.room(value):
+                    each.closed.setdefault(value, 0.0)
 
     def read(self, request: FireRequest, ids: Numbers) -> pa.Table:
         """Return the columns and `BYTES` of rows of segments, given and returned as ids."""
@@ -221,10 +221,9 @@ def in_flight_by_value(
     if not fired:
         return {}
     rows = scan.table([(piece, piece.rows) for piece in fired], columns)
-    return {
-        name: {
-            each["values"]: each["counts"]
-            for each in pc.value_counts(rows.column(name)).to_pylist()
-        }
-        for name in columns
-    }
+    return {name: dict(_counted(rows.column(name))) for name in columns}
+
+
+def _counted(column: pa.ChunkedArray) -> Iterator[tuple[Any, int]]:
+    """Yield each value of a column, and how many rows have it."""
+    return ((each["values"], each["counts"]) for each in pc.value_counts(column).to_pylist())
