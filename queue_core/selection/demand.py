@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING
 from queue_core.catalog.slices.conditions import fireable
 from queue_core.selection.queue_rules import of_firing
 from queue_core.selection.request import FireRequest
-from queue_core.selection.selection import Selection
+from queue_core.selection.selection import AnySelector, Selection
 from queue_core.selection.terms import terms_of
 from queue_core.values.model import BY_SHARD, Magazine, QueueInfo, check_roots
 
 if TYPE_CHECKING:
-    from queue_core.selection.selection import AnySelector
     from queue_core.selector import NoneOf
 
 
