@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from math import inf
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 from sqlalchemy import Connection
@@ -34,17 +34,12 @@ if TYPE_CHECKING:
     from queue_core.selection.by_value import ValueRooms
 
 
-class Narrowed(NamedTuple):
-    """What the limits of the queues leave of a request at one moment."""
-
-    #: For as many messages as they allow; None if they allow none.
-    request: FireRequest | None
-    #: Messages of some queues that they refuse.
-    refused: Refusal | None
+#: A request for as many messages as limits allow, None if they allow none; and what they refuse.
+Narrowed: TypeAlias = tuple[FireRequest | None, Refusal | None]
 
 
 def narrowed(connection: Connection, request: FireRequest) -> Narrowed:
-    """Return what the limits allow now."""
+    """Return what the limits of the queues leave of a request now."""
     found = {key: token_buckets.read(connection, key) for key in _keys(request)}
     return _within(connection, request, _rooms(connection, request, found))
 
@@ -169,12 +164,12 @@ def _within(
         refused = Refusal.by_limits([*closed.values()])
     open_to = tuple(id for id in request.queue_ids if id not in closed)
     if not open_to:
-        return Narrowed(None, refused)
+        return None, refused
     most = request.max_messages
     together = _together(open_to, [*rooms.values()])
     if together < MANY:
         most = together if most is None else min(most, together)
-    return Narrowed(replace(request, queue_ids=open_to, max_messages=most), refused)
+    return replace(request, queue_ids=open_to, max_messages=most), refused
 
 
 def _together(queue_ids: Collection[int], rooms: Sequence[_Room]) -> int:
