@@ -16,7 +16,6 @@ import pyarrow as pa
 
 from queue_core.errors import BadOption
 from queue_core.support import import_paths
-from queue_core.values.names import nearest
 from queue_core.values.settings import DEFAULT_SHARDS, QueueSettings
 
 if TYPE_CHECKING:
@@ -105,12 +104,10 @@ def dedup_schema(names: Sequence[str], schema: pa.Schema) -> pa.Schema:
     """Return the schema of the de-duplication key; raises `BadOption`."""
     from queue_core.policies.numbering import check_comparable
 
+    check_comparable("dedup", schema, names)
     for name in names:
-        if name not in schema.names:
-            raise BadOption(f"dedup: the queue has no column {name!r}{nearest(name, schema.names)}")
         if list(names).count(name) > 1:
             raise BadOption(f"dedup: column {name!r} is named twice; name it once")
-    check_comparable("dedup", schema, names)
     # Keys are the same whatever the order in which their columns are named.
     return pa.schema([schema.field(name).with_nullable(True) for name in sorted(names)])
 

@@ -84,12 +84,6 @@ class DropDuplicates:
         """Check the policy against a queue; raises `BadOption`."""
         _check_order(self.order)
         names = tuple(name for name in self.columns or schema.names if name != key)
-        for name in names:
-            if name not in schema.names:
-                raise BadOption(
-                    f"drop_duplicates: the queue has no column {name!r}"
-                    f"{nearest(name, schema.names)}"
-                )
         check_comparable("drop_duplicates", schema, names)
         return BoundPolicy(columns=names, evaluate=lambda inputs: self._evaluate(inputs, names))
 

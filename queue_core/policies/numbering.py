@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from queue_core.errors import BadOption
+from queue_core.values.names import nearest
 from queue_core.values.rows import Numbers
 
 
@@ -45,8 +46,11 @@ def comparable(kind: pa.DataType) -> bool:
 
 
 def check_comparable(option: str, schema: pa.Schema, names: Sequence[str]) -> None:
-    """Raise `BadOption` for a column that cannot be compared."""
+    """Raise `BadOption` for a column that a queue lacks, or that cannot be compared."""
     for name in names:
+        if name not in schema.names:
+            hint = nearest(name, schema.names)
+            raise BadOption(f"{option}: the queue has no column {name!r}{hint}")
         if not comparable(schema.field(name).type):
             raise BadOption(
                 f"{option}: column {name!r} of type {schema.field(name).type} cannot be compared; "
