@@ -97,8 +97,10 @@ def bounds(node: Node, stats: Mapping[str, ColumnStats]) -> Bounds:
         one = stats_of(node, stats)
         return _OPEN if one is None else Bounds(_without_zone(one.min), _without_zone(one.max))
     below = [bounds(arg, stats) for arg in node.args]
+    if any(low is None or high is None for low, high in below):
+        return _OPEN
     if node.kernel is COALESCE:
-        return _around(below)
+        return Bounds(min(low for low, _ in below), max(high for _, high in below))
     return _at_corners(node, below) if node.kernel.monotone else _OPEN
 
 
@@ -227,8 +229,6 @@ def _begins(values: Bounds, prefix: Prefix) -> Outcomes:
 
 def _at_corners(node: FunctionCall, below: list[Bounds]) -> Bounds:
     """Bound a monotone call by its values at the bounds of its arguments."""
-    if any(low is None or high is None for low, high in below):
-        return _OPEN
     corners = [
         [pa.scalar(value, arg.type) for value in (low, high)]
         for arg, (low, high) in zip(node.args, below, strict=True)
@@ -242,13 +242,6 @@ def _at_corners(node: FunctionCall, below: list[Bounds]) -> Bounds:
     if any(value is None or _is_infinite(value) for value in [*low, *high]):
         return _OPEN
     return Bounds(min(low), max(high))
-
-
-def _around(below: list[Bounds]) -> Bounds:
-    """Return the smallest range that contains all ranges."""
-    if any(low is None or high is None for low, high in below):
-        return _OPEN
-    return Bounds(min(low for low, _ in below), max(high for _, high in below))
 
 
 def _is_infinite(value: Any) -> bool:
