@@ -31,11 +31,8 @@ from queue_core.catalog.slices.conditions import (
     IN_FLIGHT,
     Rules,
     in_magazines,
-    in_queue,
     movable,
     of_few_segments,
-    of_segments,
-    within,
 )
 from queue_core.catalog.slices.moves import DELETED, REQUEUED, SIDELINED, carry_out
 from queue_core.catalog.slices.shard_locks import Horizon
@@ -214,16 +211,11 @@ def _reload(
     connection: Connection, queue: QueueInfo, intervention: Intervention, part: RoundPart
 ) -> list[Taken]:
     located = id_map.located(connection, [queue.id], part.ids)
-    if intervention.consumer is None:
-        where, given = abandoned.unattended_within(
-            queue.id, (part.magazine,), part.within, located.segments, intervention.dead_after
-        )
-        held = fetch(connection, *where, given=given, lock="wait")
-    else:
-        here = (*in_queue(queue.id, part.magazine), *within(*part.within))
-        of_holder = _holder(connection, queue, intervention)
-        where = (*here, *of_segments(located.segments), *IN_FLIGHT, *of_holder)
-        held = fetch(connection, *where, lock="wait")
+    holder = _holder(connection, queue, intervention)
+    where, given = abandoned.held_within(
+        queue.id, part.magazine, part.within, located.segments, holder
+    )
+    held = fetch(connection, *where, given=given, lock="wait")
     taken = having(_not_anew(intervention, held), located)
     changes, moves = Changes([queue]), Moves()
     for piece, rows in taken:

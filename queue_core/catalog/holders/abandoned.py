@@ -19,20 +19,29 @@ from queue_core.catalog.slices.conditions import (
     Stretch,
     ago,
     ends_of,
-    in_magazines,
     in_queue,
 )
 from queue_core.catalog.tables import slices
 from queue_core.values.model import Consumer, Magazine
 
 _HOLDER = select(consumers.c.id).where(consumers.c.id == slices.c.consumer_id)
+_HELD_WITHIN: Rules = (
+    dialect.one_of_given(slices.c.segment_id, "these"),
+    slices.c.queue_id == bindparam("queue"),
+    slices.c.magazine == bindparam("magazine"),
+    *IN_FLIGHT,
+    *WITHIN_ENDS,
+)
 
 
+# Each of these is built once, as the statements of `held_within` are, which are found by them.
+@lru_cache(maxsize=64)
 def fired_before(seconds: float) -> Rules:
     """Return the condition of slices that were fired so long ago."""
     return (slices.c.fired_at <= ago(seconds),)
 
 
+@lru_cache(maxsize=64)
 def unattended(dead_after: float) -> Rules:
     """Return the condition of slices that nobody at work holds, and no restart will ask for."""
     return (~_HOLDER.where(or_(_at_work(dead_after), reserved())).exists(),)
@@ -43,21 +52,22 @@ def of_dead(name: str, dead_after: float) -> Rules:
     return (_HOLDER.where(consumers.c.name == name, not_(_at_work(dead_after))).exists(),)
 
 
+@lru_cache(maxsize=64)
 def held_by_few(consumer_id: int) -> Rules:
     """Return the condition of a holder among slices found by their segments; it may hold more."""
     return (dialect.not_indexed(slices.c.consumer_id) == consumer_id,)
 
 
-def unattended_within(
+def held_within(
     queue_id: int,
-    magazines: tuple[Magazine, ...],
+    magazine: Magazine,
     stretch: Stretch,
     segments: Collection[int],
-    dead_after: float,
+    holder: Rules,
 ) -> Eligible:
-    """Return the conditions, built once, of unattended slices of segments in a part of a queue."""
-    given: dict[str, Any] = {"queue": queue_id, "these": segments, **ends_of(stretch)}
-    return Eligible(_unattended_within(magazines, dead_after), given)
+    """Return the conditions of slices of segments that a holder has in a part of a queue."""
+    given: dict[str, Any] = {"queue": queue_id, "magazine": int(magazine), "these": segments}
+    return Eligible((*_HELD_WITHIN, *holder), given | ends_of(stretch))
 
 
 def of_keepers(dead_after: float, also: Consumer | None = None) -> Rules:
@@ -104,16 +114,3 @@ def _at_work(dead_after: float) -> ColumnElement[bool]:
 def _held_by(which: ColumnElement[bool]) -> Rules:
     holders: Select[int] = select(consumers.c.id).where(which)
     return (slices.c.consumer_id.in_(holders),)
-
-
-@lru_cache(maxsize=8)
-def _unattended_within(magazines: tuple[Magazine, ...], dead_after: float) -> Rules:
-    return (
-        dialect.one_of_given(slices.c.segment_id, "these"),
-        slices.c.queue_id == bindparam("queue"),
-        *in_magazines(magazines),
-        *IN_FLIGHT,
-        *WITHIN_ENDS,
-        *fired_before(dead_after),
-        *unattended(dead_after),
-    )
