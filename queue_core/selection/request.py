@@ -36,7 +36,7 @@ class FireRequest(Wanted):
     max_messages: int | None = None
     #: A firing takes at least one message, even if it is larger.
     max_bytes: int | None = None
-    #: The most slices that its transaction takes; None: `shares.MAX_SLICES`.
+    #: The most slices that its transaction takes; None: `quotas.MAX_SLICES`.
     max_slices: int | None = None
     #: Only messages that match it, in its order.
     selection: Selection | None = None
