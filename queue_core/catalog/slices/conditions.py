@@ -255,16 +255,13 @@ def overdelivered(queue: QueueInfo) -> Rules:
     return () if most is None else (slices.c.deliveries >= most,)
 
 
-def within(first: Any, last: Any) -> Rules:
-    """Return the conditions of slices that begin from one shard and place to another."""
-    place = tuple_(slices.c.shard, slices.c.position)
-    return (place >= first, place <= last)
-
-
 #: The parameters of a part of a magazine, and the conditions of slices that begin in it.
 _ENDS = ("first_shard", "first_position", "last_shard", "last_position")
 _PARAMETERS = [bindparam(end, type_=BigInteger) for end in _ENDS]
-WITHIN_ENDS = within(tuple_(*_PARAMETERS[:2]), tuple_(*_PARAMETERS[2:]))
+WITHIN_ENDS: Rules = (
+    tuple_(slices.c.shard, slices.c.position) >= tuple_(*_PARAMETERS[:2]),
+    tuple_(slices.c.shard, slices.c.position) <= tuple_(*_PARAMETERS[2:]),
+)
 
 
 def ends_of(stretch: Stretch) -> dict[str, int]:
