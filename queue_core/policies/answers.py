@@ -91,8 +91,6 @@ def _fitting(values: Any, schema: pa.Schema, key: str | None) -> pa.Table:
         raise BadOption(f"policy: the column {VALUES!r} of a check must be a struct of columns")
     names = [field.name for field in values.type]
     _check_names(names, schema, key)
-    if isinstance(values, pa.ChunkedArray):
-        values = values.combine_chunks()
     return _conformed(pa.table(values.flatten(), names=names), schema, names)
 
 
