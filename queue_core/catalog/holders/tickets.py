@@ -144,13 +144,8 @@ def close_tickets(
     )
 
 
-def there_are_some(connection: Connection, dead_after: float) -> bool:
-    """Return whether there are unseen tickets."""
-    return connection.execute(_unseen(dead_after).limit(1)).first() is not None
-
-
 def find(connection: Connection, dead_after: float) -> Sequence[tuple[int, int, int]]:
-    """Return the consumer and the number of each, and how many messages it has."""
+    """Return the consumer and the number of each unseen ticket, and how many messages it has."""
     held = (slices.c.consumer_id == tickets.c.consumer_id) & (slices.c.ticket == tickets.c.number)
     messages = select(func.coalesce(func.sum(slices.c.count), 0)).where(held).scalar_subquery()
     rows = connection.execute(_unseen(dead_after).add_columns(messages))
