@@ -150,10 +150,9 @@ def _case(to: Translator, tree: exp.Expression) -> Node:
     default = tree.args.get("default")
     result = to.node(default) if default else _NULL
     for branch in reversed(tree.args["ifs"]):
-        if subject is None:
-            when = to.node(branch.this)
-        else:
-            when = compare("=", subject, to.node(branch.this))
+        when = to.node(branch.this)
+        if subject is not None:
+            when = compare("=", subject, when)
         result = choose(when, to.node(branch.args["true"]), result)
     return result
 
