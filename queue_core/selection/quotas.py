@@ -105,7 +105,7 @@ def take_shares(
     }
     chosen: dict[ShardKey, list[Taken]] = {}
     # All messages need all pages.
-    page = PAGE if request.max_messages is not None or request.max_bytes is not None else most
+    page = most if request.takes_all else PAGE
     sizes = _found.setdefault(connection.engine, {})
     # Slices of one shard may have other sizes than those of the next one.
     place = (request.queue_ids, request.magazine, next(iter(limits)) if len(limits) == 1 else None)
