@@ -5,7 +5,7 @@ Works block by block, which bounds the memory of intermediate values.
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Callable, Sequence, Set
 
 import pyarrow as pa
 
@@ -43,20 +43,19 @@ def work_out(
 
 def _blocks(nodes: Sequence[Node], table: pa.Table) -> list[list[Datum]]:
     batches = table.to_batches(max_chunksize=_BLOCK_ROWS)
-    return [[evaluate(node, _Reader(batch)) for node in nodes] for batch in batches]
+    return [[evaluate(node, _reader(batch)) for node in nodes] for batch in batches]
 
 
-class _Reader:
-    """Reads the values of columns, each once."""
+def _reader(batch: pa.RecordBatch) -> Callable[[Column], Datum]:
+    """Return what reads the values of columns, each once."""
+    found: dict[tuple[str, ...], Datum] = {}
 
-    def __init__(self, batch: pa.RecordBatch) -> None:
-        self._batch = batch
-        self._read: dict[tuple[str, ...], Datum] = {}
+    def read(column: Column) -> Datum:
+        if column.path not in found:
+            found[column.path] = column.read(batch.column(column.path[0]))
+        return found[column.path]
 
-    def __call__(self, column: Column) -> Datum:
-        if column.path not in self._read:
-            self._read[column.path] = column.read(self._batch.column(column.path[0]))
-        return self._read[column.path]
+    return read
 
 
 def _column(rows: pa.RecordBatch | pa.Table, field: pa.Field) -> pa.Array | pa.ChunkedArray:
