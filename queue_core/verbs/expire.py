@@ -25,7 +25,7 @@ from queue_core.catalog.database import Catalog
 from queue_core.catalog.identity import clock
 from queue_core.catalog.queues import SettingsChanged, as_it_is, hold_settings
 from queue_core.catalog.records import figures, task_log
-from queue_core.catalog.slices import id_map, parts, read_plans, which_queues
+from queue_core.catalog.slices import amounts, id_map, parts, read_plans
 from queue_core.catalog.slices.changes import Changes
 from queue_core.catalog.slices.conditions import (
     START,
@@ -33,6 +33,7 @@ from queue_core.catalog.slices.conditions import (
     Position,
     expired,
     expiry_in,
+    in_magazines,
     in_queue,
     of_compacted_segments,
 )
@@ -109,14 +110,15 @@ def expiring(connection: Connection, queues: Sequence[QueueInfo]) -> set[int]:
     for row in figures.read(connection, [id for id, expiry in ages.items() if expiry is not None]):
         if row.oldest_age is not None and row.oldest_age >= (ages[row.queue_id] or 0) * 1e6:
             found.add(row.queue_id)
-    alike: dict[tuple[Magazine, float], list[int]] = defaultdict(list)
+    alike: dict[tuple[Magazine, float], list[QueueInfo]] = defaultdict(list)
     for queue in queues:
         for magazine in Magazine:
             expiry = expiry_in(queue, magazine)
             if expiry is not None and queue.id not in found:
-                alike[magazine, expiry].append(queue.id)
-    for (magazine, expiry), ids in alike.items():
-        found |= which_queues.with_older_messages(connection, ids, magazine, expiry)
+                alike[magazine, expiry].append(queue)
+    for (magazine, _), some in alike.items():
+        old = (*in_magazines([magazine]), *WAITING, *expired(some[0], magazine))
+        found |= amounts.queues_with(connection, [queue.id for queue in some], *old)
     return found
 
 

@@ -1,4 +1,4 @@
-"""How many messages and bytes there are, added up over slices."""
+"""How many messages and bytes there are, added up over slices, and which queues have some."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sqlalchemy import BigInteger, ColumnElement, Connection, Row, Select, bindp
 from queue_core.catalog import dialect
 from queue_core.catalog.slices.conditions import IN_FLIGHT, Rules, in_magazines, in_queues
 from queue_core.catalog.slices.shard_locks import ANY_BEHIND
-from queue_core.catalog.tables import shared_limits, slices
+from queue_core.catalog.tables import queues, shared_limits, slices
 from queue_core.values.model import Magazine
 
 # Built once: each firing of a queue with limits uses it.
@@ -73,6 +73,15 @@ def by_magazine(connection: Connection, queue_id: int) -> dict[Magazine, int]:
         .group_by(slices.c.magazine)
     )
     return dict.fromkeys(Magazine, 0) | {Magazine(row[0]): int(row[1]) for row in found}
+
+
+def queues_with(
+    connection: Connection, queue_ids: Collection[int] | None, *where: ColumnElement[bool]
+) -> set[int]:
+    """Return those of some queues, or of all, with a slice that meets conditions: by an index."""
+    found = select(slices.c.id).where(slices.c.queue_id == queues.c.id, *where).exists()
+    query = select(queues.c.id).where(found, *dialect.among(queues.c.id, queue_ids))
+    return set(connection.scalars(query))
 
 
 def anything(connection: Connection, where: Rules, given: Mapping[str, Any]) -> bool:

@@ -18,11 +18,12 @@ from queue_core.catalog import queues
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.records import retries, schedule
 from queue_core.catalog.records.retries import Next
-from queue_core.catalog.slices import which_queues
+from queue_core.catalog.slices import amounts
+from queue_core.catalog.slices.conditions import READY, WAITING, in_magazines
 from queue_core.errors import IgnisError, NoSuchQueue
 from queue_core.segments.storage import Storage
 from queue_core.upkeep.tasks.task import RETRY_SECONDS, Ran, TaskContext, failed, works
-from queue_core.values.model import QueueInfo
+from queue_core.values.model import Magazine, QueueInfo
 from queue_core.verbs.operator.jobs import Jobs
 from queue_core.verbs.quarantine import quarantining
 from queue_core.verbs.retry import retry
@@ -58,8 +59,9 @@ def run(context: TaskContext, queue: QueueInfo) -> int:
 
 def with_work(catalog: Catalog, some: Sequence[QueueInfo]) -> list[QueueInfo]:
     """Return the queues with sidelined messages that may return."""
+    ready = (*in_magazines([Magazine.SIDELINE]), *WAITING, *READY)
     with catalog.read() as connection:
-        chosen = which_queues.with_ready(connection, [queue.id for queue in some])
+        chosen = amounts.queues_with(connection, [queue.id for queue in some], *ready)
     return [queue for queue in some if queue.id in chosen]
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from queue_core.catalog import queues
 from queue_core.catalog.database import Catalog
-from queue_core.catalog.slices import which_queues
+from queue_core.catalog.slices import amounts
+from queue_core.catalog.slices.conditions import IN_FLIGHT, in_magazines
 from queue_core.upkeep.tasks.task import TaskContext
-from queue_core.values.model import QueueInfo
+from queue_core.values.model import Magazine, QueueInfo
 from queue_core.verbs.abandon import abandon
 from queue_core.verbs.recover import recover
 from queue_core.verbs.sweep import sweep
@@ -28,7 +29,7 @@ def find_queues(catalog: Catalog) -> list[QueueInfo]:
     one look at an index and no transaction.
     """
     with catalog.read() as connection:
-        working = which_queues.with_messages_in_flight(connection)
+        working = amounts.queues_with(connection, None, *in_magazines([*Magazine]), *IN_FLIGHT)
         return [
             queue
             for queue in queues.find_all(connection)
