@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow as pa
 from sqlalchemy import ColumnElement, Connection, Row, bindparam, case, select
@@ -35,11 +35,6 @@ _SETTINGS = (
 
 #: How many schemas a process keeps decoded: a query of many queues reads all of them every second.
 _REMEMBERED = 4096
-#: The columns of `states`.
-_STATE = (
-    *("id", "name", "shards", "settings", "paused_at", "deactivated_at"),
-    *("root_id", "detached_at"),
-)
 
 
 class SettingsChanged(Exception):
@@ -181,31 +176,9 @@ def find_all(connection: Connection) -> list[QueueInfo]:
 
 
 def states(connection: Connection, only: Collection[int] | None = None) -> Sequence[Row[Any]]:
-    """
-    Return the `id`, `name`, `shards` and stored `settings` of some queues, or of all.
-
-    Also since when they are paused, `paused_at`, deactivated, `deactivated_at`, and detached,
-    `detached_at`, or 0; and `root_id`.
-    """
-    query = select(*(queues.c[name] for name in _STATE))
-    return connection.execute(query.where(*dialect.among(queues.c.id, only))).all()
-
-
-class Ages(NamedTuple):
-    """Microseconds since a queue was created, and since it was deactivated."""
-
-    created: int
-    deactivated: int | None
-
-
-def ages(connection: Connection, queue_ids: Collection[int]) -> dict[int, Ages]:
-    """Return the ages of some queues, by their ids."""
-    query = select(
-        queues.c.id,
-        (dialect.now() - queues.c.created_at).label("created"),
-        (dialect.now() - queues.c.deactivated_at).label("deactivated"),
-    ).where(dialect.one_of(queues.c.id, queue_ids))
-    return {row.id: Ages(row.created, row.deactivated) for row in connection.execute(query)}
+    """Return the rows of some queues, or of all, in any order."""
+    query = select(queues).where(*dialect.among(queues.c.id, only))
+    return connection.execute(query).all()
 
 
 def names(connection: Connection) -> list[str]:

@@ -12,10 +12,10 @@ import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
+from queue_core.catalog import dialect
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.identity import clock
-from queue_core.catalog.queues import Ages, as_it_is
-from queue_core.catalog.queues import ages as queue_ages
+from queue_core.catalog.queues import by_ids
 from queue_core.errors import CatalogForbidden, NoSuchQueue
 from queue_core.upkeep.tasks.task import TaskContext
 from queue_core.values.model import QueueInfo
@@ -37,8 +37,9 @@ def with_work(catalog: Catalog, queues: Sequence[QueueInfo]) -> list[QueueInfo]:
     clock.check(catalog)
     with catalog.read() as connection:
         chosen = expiring(connection, queues)
-        ages = queue_ages(connection, [queue.id for queue in queues])
-    chosen |= {queue.id for queue in queues if queue.id in ages and _due(queue, ages[queue.id])}
+        there = by_ids(connection, [queue.id for queue in queues])
+        now = dialect.read_clock(connection)
+    chosen |= {queue.id for queue in there if _due(queue, now)}
     return [queue for queue in queues if queue.id in chosen]
 
 
@@ -46,12 +47,12 @@ def retire(catalog: Catalog, queue: QueueInfo) -> None:
     """Deactivate or drop a queue when it is due."""
     with catalog.read() as connection:
         # A process of many tasks may have read it hours ago.
-        queue = as_it_is(connection, queue)
-        ages = queue_ages(connection, [queue.id])
-    verb = _due(queue, ages[queue.id]) if ages else None
+        there, now = by_ids(connection, [queue.id]), dialect.read_clock(connection)
+    verb = _due(there[0], now) if there else None
     if verb is None:
         return
-    # After the ages were read, so that a jump before the reading is noticed.
+    queue = there[0]
+    # After the clock was read, so that a jump before the reading is noticed.
     clock.check(catalog)
     try:
         if verb is deactivate:
@@ -68,12 +69,13 @@ def retire(catalog: Catalog, queue: QueueInfo) -> None:
         )
 
 
-def _due(queue: QueueInfo, ages: Ages) -> Callable[..., object] | None:
-    """Return the verb that is due for a queue; None: none."""
+def _due(queue: QueueInfo, now: int) -> Callable[..., object] | None:
+    """Return the verb that is due for a queue at a time of the catalog; None: none."""
     settings = queue.settings
     lifetime = settings.queue_expiry or settings.message_expiry
-    if ages.deactivated is None:
-        is_old = settings.queue_expiry is not None and ages.created >= settings.queue_expiry * 1e6
+    if queue.deactivated_at is None:
+        expiry = settings.queue_expiry
+        is_old = expiry is not None and now - queue.created_at >= expiry * 1e6
         return deactivate if is_old else None
-    is_over = lifetime is not None and ages.deactivated >= 2 * lifetime * 1e6
+    is_over = lifetime is not None and now - queue.deactivated_at >= 2 * lifetime * 1e6
     return drop if is_over else None
