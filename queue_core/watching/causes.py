@@ -6,13 +6,13 @@ Whoever reads them decides nothing: `queue_core.watching.problems` does.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from sqlalchemy import Connection
 
-from queue_core.catalog.holders import connected, holders
+from queue_core.catalog.holders import holders
 from queue_core.catalog.holders.consumers import DEAD_AFTER_SECONDS
 from queue_core.catalog.records import acts, breakers, retries, shared_limits, token_buckets
 from queue_core.catalog.records.token_buckets import BucketKey
@@ -116,7 +116,7 @@ def read(
     *breakers*: those of `read_breakers`. *in_flight*: messages in flight from main. *only*: one
     queue, if these are not all.
     """
-    holding = read_holders(connection, now, only)
+    holding = read_holders(connection, now, None if only is None else [only])
     states = _states(connection, now, queues, in_flight)
     due = {} if only is None else retries.next_due(connection, [queues[only][0]])
     left = {each.queue: each.left / 1e6 for each in due if each.job is None}
@@ -136,11 +136,11 @@ def read(
 
 
 def read_holders(
-    connection: Connection, now: int, queue_id: int | None = None
+    connection: Connection, now: int, queue_ids: Collection[int] | None
 ) -> dict[int, list[Holder]]:
-    """Return the consumers that hold messages, of one queue or of all, by the ids of the queues."""
+    """Return the consumers that hold messages, of some queues or of all, by the queues' ids."""
     found: dict[int, list[Holder]] = defaultdict(list)
-    for row in holders.holding(connection, queue_id):
+    for row in holders.holding(connection, queue_ids):
         holder = Holder(
             name=row.name,
             held=int(row.held),
@@ -164,7 +164,7 @@ def read_breakers(
     consists of, and those of the consumer that has opened it.
     """
     rows = breakers.opened(connection)
-    of = connected.queues_of(connection, {row["consumer"] for row in rows if row["consumer"]})
+    of = holders.queues_of(connection, {row["consumer"] for row in rows if row["consumer"]})
     opened = {row["name"]: row["since_at"] for row in rows if row["forced"]}
     who = acts.doers(connection, "breaker open", opened)
     known, found = set(names.values()), []

@@ -18,7 +18,7 @@ def holding(
 ) -> tuple[dict[str, str], dict[str, int]]:
     """Return a sentence for each consumer that holds messages of a queue, and their numbers."""
     with catalog.read() as connection:
-        found = read_holders(connection, dialect.read_clock(connection), queue.id)
+        found = read_holders(connection, dialect.read_clock(connection), [queue.id])
     holders = [each for each in found[queue.id] if each.name not in without]
     sentences = {each.name: _sentence(each, queue.name) for each in holders}
     return sentences, {each.name: each.held for each in holders}

@@ -16,7 +16,7 @@ from sqlalchemy import Connection
 
 from queue_core.catalog import dialect, queues
 from queue_core.catalog.database import Catalog
-from queue_core.catalog.holders import connected
+from queue_core.catalog.holders import holders
 from queue_core.catalog.records import acts, figures, jobs, lags, retries, samples, schedule
 from queue_core.catalog.records.samples import FINEST
 from queue_core.catalog.slices import amounts, quarantined
@@ -251,9 +251,9 @@ def _read_queues(
         {row.queue_id: row.main_in_flight or 0 for row in rows},
         only,
     )
-    consumers = connected.count(connection, now, only)
-    shovels = schedule.shovels_begun(connection, only)
-    overdue = retries.overdue(connection, now, only)
+    consumers = holders.connected(connection, now, ids)
+    shovels = schedule.shovels_begun(connection, ids)
+    overdue = retries.overdue(connection, now, ids)
     held_long = figures.stuck(connection, now, settings, everything=only is None)
     reading = any(row.root_id for row in known.values())
     behind = lags.sizes(connection, ids) if reading else {}
@@ -264,7 +264,7 @@ def _read_queues(
     for each in quarantined.find(connection, damaged) if damaged else ():
         torn[each.queue_id].append(each)
     failed: dict[int, list[FailedJob]] = defaultdict(list)
-    for job in jobs.failed(connection, 20, only):
+    for job in jobs.failed(connection, 20, ids):
         failed[job.queue_id].append(FailedJob(job.id, job.error, job.ended_at is not None))
     used = _used_bytes(connection, settings)
     found = []

@@ -1,16 +1,23 @@
-"""Holders: who must hold messages that are settled, as conditions over slices."""
+"""Holders: who must hold messages that are settled, who holds some, and who is connected."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, and_, bindparam, func, select
+from sqlalchemy import ColumnElement, Connection, and_, bindparam, func, or_, select, union
 
 from queue_core.catalog import dialect
-from queue_core.catalog.holder_tables import consumers
-from queue_core.catalog.holders.consumers import NOT_AGAIN, by_name, life, names_of, own_ids
+from queue_core.catalog.holder_tables import consumers, interests
+from queue_core.catalog.holders.consumers import (
+    DEAD_AFTER_SECONDS,
+    NOT_AGAIN,
+    by_name,
+    life,
+    names_of,
+    own_ids,
+)
 from queue_core.catalog.slices.conditions import IN_FLIGHT, WITH_TICKET, Eligible
 from queue_core.catalog.slices.slices import fetch
 from queue_core.catalog.tables import slices
@@ -48,6 +55,7 @@ def id_of(connection: Connection, name: str) -> int:
     return found.id
 
 
+_HOLDS = and_(slices.c.consumer_id == consumers.c.id, *WITH_TICKET)
 _HOLDER = bindparam("holder", type_=slices.c.consumer_id.type)
 # A thread of the same consumer may hold them now, by a later firing.
 _BY_TICKET = (slices.c.consumer_id == _HOLDER, slices.c.ticket == bindparam("its_ticket"))
@@ -90,17 +98,15 @@ def held(connection: Connection, queue_id: int, name: str | None = None) -> list
     return sorted(found, key=lambda each: each.fired_at or 0)
 
 
-def holding(connection: Connection, queue_id: int | None = None) -> Sequence[Any]:
+def holding(connection: Connection, queue_ids: Collection[int] | None) -> Sequence[Any]:
     """
-    Return the consumers that hold messages of each queue, of one or of all, by name.
+    Return the consumers that hold messages of each queue, of some or of all, by name.
 
     Each with the `queue_id`, its `name`, `heartbeat_at`, `host`, `pid` and `ack`, the number of
     messages `held`, and when the first of them was `fired_at`.
     """
-    here = and_(slices.c.consumer_id == consumers.c.id, *WITH_TICKET)
     of = dialect.not_indexed(slices.c.queue_id)
-    if queue_id is not None:
-        here &= of == queue_id
+    here = and_(_HOLDS, *dialect.among(of, queue_ids))
     own = [consumers.c[name] for name in ("name", "heartbeat_at", "host", "pid", "ack")]
     return connection.execute(
         select(
@@ -113,3 +119,41 @@ def holding(connection: Connection, queue_id: int | None = None) -> Sequence[Any
         .group_by(of, consumers.c.id, *own)
         .order_by(consumers.c.name)
     ).all()
+
+
+def connected(
+    connection: Connection, now: int, queue_ids: Collection[int] | None
+) -> dict[int, int]:
+    """
+    Return how many consumers are connected, by the ids of queues that have some; None: of all.
+
+    They are alive and registered with the queue, or hold messages of it. *now*: the catalog's time.
+    A consumer without heartbeats, such as `Queue.fire` in a script, counts while it holds messages
+    that it has lately fired.
+    """
+    since = now - int(DEAD_AFTER_SECONDS * 1e6)
+    alive = consumers.c.heartbeat_at > since
+    lately = consumers.c.heartbeat_at.is_(None) & (slices.c.fired_at > since)
+    registered = select(interests.c.queue_id, interests.c.consumer_id).where(
+        interests.c.consumer_id == consumers.c.id,
+        alive,
+        *dialect.among(interests.c.queue_id, queue_ids),
+    )
+    of = dialect.not_indexed(slices.c.queue_id)
+    holds = select(slices.c.queue_id, slices.c.consumer_id).where(
+        _HOLDS, *IN_FLIGHT, or_(alive, lately), *dialect.among(of, queue_ids)
+    )
+    found = union(registered, holds).subquery("connected")
+    query = select(found.c.queue_id, func.count()).group_by(found.c.queue_id)
+    return dict(connection.execute(query).all())
+
+
+def queues_of(connection: Connection, names: Collection[str]) -> dict[str, Sequence[int]]:
+    """Return the ids of the queues with which consumers of some names are registered."""
+    query = select(consumers.c.name, interests.c.queue_id).where(
+        interests.c.consumer_id == consumers.c.id, dialect.one_of(consumers.c.name, sorted(names))
+    )
+    found: dict[str, list[int]] = defaultdict(list)
+    for name, queue_id in connection.execute(query):
+        found[name].append(queue_id)
+    return dict(found)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -143,13 +143,12 @@ def find(connection: Connection, job_id: str) -> Job:
         )
 
 
-def failed(connection: Connection, most: int, queue_id: int | None = None) -> Sequence[Any]:
-    """Return the rows of jobs that do not move, or failed last, of one queue or of all."""
+def failed(connection: Connection, most: int, only: Collection[int] | None) -> Sequence[Any]:
+    """Return the rows of jobs that do not move, or failed last, of some queues or of all."""
     unbegun = and_(jobs.c.due_at.is_(None), jobs.c.begun_at < dialect.after(-_SETTLING_SECONDS))
     still = and_(jobs.c.state.in_(OPEN), or_(jobs.c.error.is_not(None), unbegun))
-    query = select(jobs).where(or_(jobs.c.state == FAILED, still))
-    if queue_id is not None:
-        query = query.where(jobs.c.queue_id == queue_id)
+    here = dialect.among(jobs.c.queue_id, only)
+    query = select(jobs).where(or_(jobs.c.state == FAILED, still), *here)
     newest = (jobs.c.ended_at.is_not(None), jobs.c.ended_at.desc())
     return connection.execute(query.order_by(*newest).limit(most)).all()
 

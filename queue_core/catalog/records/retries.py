@@ -74,12 +74,13 @@ def find_due(connection: Connection, queue_id: int, limit: int) -> list[tuple[in
     return [(row.id, row.shard) for row in connection.execute(query)]
 
 
-def overdue(connection: Connection, now: int, only: int | None = None) -> dict[int, int]:
-    """Return since when a message of each queue is due, if one is; *only*: of one queue."""
-    query = select(slices.c.queue_id, func.min(slices.c.due_at)).where(slices.c.due_at <= now)
-    query = query.where(slices.c.due_at.is_not(None)).group_by(slices.c.queue_id)
-    query = query if only is None else query.where(slices.c.queue_id == only)
-    return dict(connection.execute(query).all())
+def overdue(connection: Connection, now: int, only: Collection[int] | None) -> dict[int, int]:
+    """Return since when a message of each of some queues, or of all, is due, if one is."""
+    due = (slices.c.due_at <= now, slices.c.due_at.is_not(None))
+    query = select(slices.c.queue_id, func.min(slices.c.due_at)).where(
+        *due, *dialect.among(slices.c.queue_id, only)
+    )
+    return dict(connection.execute(query.group_by(slices.c.queue_id)).all())
 
 
 def begin(connection: Connection, queue_id: int) -> None:

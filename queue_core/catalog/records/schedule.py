@@ -7,7 +7,7 @@ stream has claimed (`task_runs`) is not due while it works, and due at once if i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from sqlalchemy import ColumnElement, Connection, delete, exists, func, select, update
 
@@ -101,10 +101,10 @@ def last_begun(connection: Connection) -> dict[str, int]:
     return dict(connection.execute(query).all())
 
 
-def shovels_begun(connection: Connection, only: int | None) -> dict[int, int]:
-    """Return when the task `shovel` last began, by the ids of the queues; *only*: one queue."""
-    query = select(schedule.c.queue_id, schedule.c.begun_at).where(schedule.c.task == "shovel")
-    query = query if only is None else query.where(schedule.c.queue_id == only)
+def shovels_begun(connection: Connection, only: Collection[int] | None) -> dict[int, int]:
+    """Return when the task `shovel` last began, by the ids of some queues, or of all."""
+    here = (schedule.c.task == "shovel", *dialect.among(schedule.c.queue_id, only))
+    query = select(schedule.c.queue_id, schedule.c.begun_at).where(*here)
     return dict(connection.execute(query).all())
 
 
