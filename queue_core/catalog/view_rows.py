@@ -50,13 +50,6 @@ _TABLES = {
 }
 
 
-def sizes(connection: Connection, only: Collection[int] | None) -> dict[int, int]:
-    """Return how many bytes each queue has."""
-    size = func.coalesce(func.sum(slices.c.bytes), 0)
-    query = select(slices.c.queue_id, size).where(*dialect.among(slices.c.queue_id, only))
-    return dict(connection.execute(query.group_by(slices.c.queue_id)).all())
-
-
 def counted(connection: Connection, only: Collection[int] | None) -> Iterator[dict[str, Any]]:
     """
     Yield the pointers and counters of each shard, and how many messages wait and are in flight.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -119,7 +119,9 @@ def _failures(connection: Connection, shown: Shown) -> pa.Table:
 
 
 def _queues(connection: Connection, shown: Shown) -> Iterable[Mapping[str, Any]]:
-    sizes = view_rows.sizes(connection, shown.only)
+    sizes: Counter[int] = Counter()
+    for row in amounts.sizes(connection, shown.only):
+        sizes[row.queue_id] += row.bytes
     present = {row.queue_id: row._asdict() for row in figures.read(connection, shown.only)}
     after = dialect.read_clock(connection) - _LATELY
     times = samples.timings_since(connection, after, shown.only)
@@ -130,7 +132,7 @@ def _queues(connection: Connection, shown: Shown) -> Iterable[Mapping[str, Any]]
             "id": info.id,
             "queue": info.name,
             **{name: None if age is None else age / 1e6 for name, age in ages.items()},
-            "bytes": sizes.get(info.id, 0),
+            "bytes": sizes[info.id],
             **{name: took / 1e6 for name, took in times.get(info.id, {}).items() if took},
             "shards": info.shards,
             "key": info.key,

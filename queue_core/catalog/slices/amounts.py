@@ -52,17 +52,11 @@ def size(connection: Connection, queue_ids: Collection[int], magazine: Magazine)
 
 
 def sizes(connection: Connection, queue_ids: Collection[int] | None = None) -> Sequence[Row[Any]]:
-    """
-    Return how many `bytes` there are in each queue, magazine and state, by their numbers.
-
-    Only of some queues, if *queue_ids* says which.
-    """
+    """Return the `bytes` in each queue, magazine and state, of some queues or of all."""
     place = (slices.c.queue_id, slices.c.magazine, slices.c.state)
     size = func.sum(slices.c.bytes).cast(BigInteger).label("bytes")
-    query = select(*place, size).group_by(*place)
-    if queue_ids is not None:
-        query = query.where(dialect.one_of(slices.c.queue_id, queue_ids))
-    return connection.execute(query).all()
+    query = select(*place, size).where(*dialect.among(slices.c.queue_id, queue_ids))
+    return connection.execute(query.group_by(*place)).all()
 
 
 def by_magazine(connection: Connection, queue_id: int) -> dict[Magazine, int]:
