@@ -16,6 +16,7 @@ from queue_core.catalog.database import Catalog
 from queue_core.catalog.records import acts, breakers, jobs, schedule, token_buckets
 from queue_core.catalog.records.task_log import Moves
 from queue_core.catalog.slices import amounts, logs, segments, shard_locks
+from queue_core.catalog.slices.conditions import in_queue
 from queue_core.catalog.transact import transact
 from queue_core.errors import BadOption
 from queue_core.handling.breaker import name_for
@@ -47,14 +48,13 @@ def drop(
         if keeps_sideline and queue_changes.subscriptions(connection, queue.id):
             return 0
         queue_changes.check_unread(connection, queue)
-        left = amounts.by_magazine(connection, queue.id)
-        if keeps_sideline and left[Magazine.SIDELINE]:
+        aside = in_queue(queue.id, Magazine.SIDELINE)
+        if keeps_sideline and amounts.messages(connection, *aside):
             return 0
         moves = Moves()
-        for messages in left.values():
-            if messages:
-                # The store's report: those of the queue go with it.
-                moves.count(None, messages, queue.name, None)
+        if left := amounts.messages(connection, *in_queue(queue.id)):
+            # The store's report: those of the queue go with it.
+            moves.count(None, left, queue.name, None)
         moves.record(connection, schedule.STORE, task)
         for queue_id in (*queue_changes.snapshots(connection, queue.id), queue.id):
             remove(connection, queue_id)

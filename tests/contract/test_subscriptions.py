@@ -12,6 +12,7 @@ from sqlalchemy import select
 
 from queue_core import ConsumerPool, Retry, Store
 from queue_core.catalog.slices import amounts
+from queue_core.catalog.slices.conditions import in_queue
 from queue_core.catalog.tables import log_slices
 from queue_core.errors import BadName, BadOption, DamagedSegment, NoSuchQueue, QueueExists
 from queue_core.queue import creating
@@ -476,7 +477,7 @@ def test_what_has_expired_leaves_the_log(store, topic, selector):
     assert reader.admin.expire() == 10 - (selector is not None)
     assert waiting(store, "billing") == 5
     with store.catalog.read() as connection:
-        assert not amounts.by_magazine(connection, reader.info.id)[Magazine.MAIN]
+        assert not amounts.messages(connection, *in_queue(reader.info.id, Magazine.MAIN))
     assert reader.admin.expire() == 0
     topic.admin.change_settings(log="1 hour")
     assert topic.admin.trim() == 10

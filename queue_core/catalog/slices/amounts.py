@@ -59,16 +59,6 @@ def sizes(connection: Connection, queue_ids: Collection[int] | None = None) -> S
     return connection.execute(query.group_by(*place)).all()
 
 
-def by_magazine(connection: Connection, queue_id: int) -> dict[Magazine, int]:
-    """Return how many messages each magazine of a queue has."""
-    found = connection.execute(
-        select(slices.c.magazine, func.sum(slices.c.count))
-        .where(slices.c.queue_id == queue_id)
-        .group_by(slices.c.magazine)
-    )
-    return dict.fromkeys(Magazine, 0) | {Magazine(row[0]): int(row[1]) for row in found}
-
-
 def queues_with(
     connection: Connection, queue_ids: Collection[int] | None, *where: ColumnElement[bool]
 ) -> set[int]:
