@@ -11,6 +11,8 @@ from ignis_source.queue_refresh import Queues
 from queue_core.catalog.holders import consumers
 from queue_core.catalog.holders.consumers import Unacknowledged
 from queue_core.catalog.identity.handle import StoreHandle
+from queue_core.catalog.slices import amounts
+from queue_core.catalog.slices.conditions import IN_FLIGHT, of_tickets
 from queue_core.selection.fired import Fired
 from queue_core.selection.request import FireRequest
 from queue_core.values.model import Consumer, QueueInfo, ReadPlan, TicketRange
@@ -99,7 +101,8 @@ class AcquiringTickets:
             return
         self._unsettled = None
         with self._store.catalog.read() as connection:
-            held = sum(consumers.in_flight(connection, consumer, tickets) for tickets in first)
+            of_each = [(*of_tickets(tickets), *IN_FLIGHT) for tickets in first]
+            held = sum(amounts.messages(connection, *where) for where in of_each)
         if held >= count:
             names = listed([queue.name for queue in self._queues.infos], quoted=True)
             _log.warning(

@@ -9,6 +9,8 @@ from sqlalchemy import Connection
 from ignis_source.options import SourceOptions
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.holders import consumers, interests
+from queue_core.catalog.slices import amounts
+from queue_core.catalog.slices.conditions import IN_FLIGHT, held_by
 from queue_core.consumers.presence import Heartbeat, Presence
 from queue_core.values.model import Consumer
 
@@ -76,4 +78,4 @@ class QueryPresence:
         return self._runs() and (self._most is None or self._left(connection, self._most) > 0)
 
     def _left(self, connection: Connection, most: int) -> int:
-        return most - consumers.in_flight(connection, self.consumer)
+        return most - amounts.messages(connection, *held_by(self.consumer.id), *IN_FLIGHT)

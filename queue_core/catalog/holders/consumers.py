@@ -38,7 +38,7 @@ from queue_core.catalog.records.restored import RESTORE
 from queue_core.catalog.records.task_log import Moves
 from queue_core.catalog.tables import queues, slices
 from queue_core.errors import BadOption, Conflict, ConsumerFenced
-from queue_core.values.model import Consumer, State, TicketRange
+from queue_core.values.model import Consumer, State
 from queue_core.values.names import KEEPER, host, is_of_process, nearest
 
 #: Seconds without a heartbeat after which a consumer is dead.
@@ -233,16 +233,6 @@ def lock_named(connection: Connection, name: str) -> int | None:
 def finish_tickets(connection: Connection, consumer_id: int, upto: int) -> None:
     """Let the tickets of a dead consumer belong to an earlier life."""
     seals.change(connection, consumers, consumers.c.id == consumer_id, acknowledged=upto)
-
-
-def in_flight(connection: Connection, consumer: Consumer, some: TicketRange | None = None) -> int:
-    """Return how many messages a consumer holds, in some tickets or in all."""
-    held = select(func.sum(slices.c.count)).where(
-        slices.c.consumer_id == consumer.id, slices.c.state == int(State.FIRED)
-    )
-    if some is not None:
-        held = held.where(slices.c.ticket > some.after, slices.c.ticket <= some.upto)
-    return int(connection.scalar(held) or 0)
 
 
 def reserved() -> ColumnElement[bool]:
