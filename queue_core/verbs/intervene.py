@@ -174,7 +174,7 @@ def _pack(intervention: Intervention, part: RoundPart) -> None:
     if intervention.act is Act.SIDELINE and part.attempts is not None:
         ids = part.ids.numbers()
         attempts = np.full(len(ids), part.attempts, np.int32)
-        failures.pack_ids(ids, attempts, intervention.kind, intervention.reason)
+        failures.pack_same(ids, attempts, intervention.kind, intervention.reason)
 
 
 def _note(moves: Moves, act: Act, shard: int, magazine: Magazine, messages: int) -> None:

@@ -50,7 +50,7 @@ def record_same(
 ) -> None:
     """Store that messages failed for one reason, which nobody held."""
     ids, attempts = _attempts(moved)
-    packed = pack_same(connection, ids, attempts, kind, reason)
+    packed = pack_same(id_map.logical(connection, ids), attempts, kind, reason)
     store(connection, queue_id, None, packed, _shard_of(moved), {kind: len(ids)})
 
 
@@ -99,18 +99,14 @@ def _shard_of(moved: Moved) -> int:
 
 
 def pack_same(
-    connection: Connection,
-    ids: Numbers,
-    attempts: npt.NDArray[np.int32],
-    kind: str,
-    reason: str | None,
+    ids: Numbers, attempts: npt.NDArray[np.int32], kind: str, reason: str | None
 ) -> bytes:
-    """Pack failures for one reason; *attempts*: how often each message had failed before."""
-    return pack_ids(id_map.logical(connection, ids), attempts, kind, reason)
+    """
+    Pack failures of messages with these ids for one reason.
 
-
-def pack_ids(ids: Numbers, attempts: npt.NDArray[np.int32], kind: str, reason: str | None) -> bytes:
-    """Do the same by message ids. Whoever knows them before a transaction packs them first."""
+    *attempts*: how often each had failed before. Whoever knows them before a transaction packs them
+    first.
+    """
     ids, (attempts,) = _sorted(ids, [attempts])
     return _packed_same(ids.tobytes(), attempts.tobytes(), kind, reason)
 

@@ -9,6 +9,7 @@ from queue_core.catalog import dialect, queues
 from queue_core.catalog.holders.consumers import names_of
 from queue_core.catalog.records import failures
 from queue_core.catalog.records.task_log import Moves
+from queue_core.catalog.slices import id_map
 from queue_core.catalog.slices.changes import Changes
 from queue_core.catalog.slices.moves import Move
 from queue_core.catalog.slices.slice_batches import NULL, SliceBatch
@@ -63,12 +64,12 @@ def _failed(
     """Return the packed failures of all messages and their number, by those who held them."""
     holders = np.unique(batch.consumer_id).tolist()
     names = names_of(connection, holders)
-    ids, of = batch.message_ids()
-    found = []
+    rows, of = batch.message_ids()
+    ids, found = id_map.logical(connection, rows), []
     for holder in holders:
         theirs = batch.consumer_id[of] == holder
         attempts = batch.attempts[of][theirs].astype(np.int32)
-        packed = failures.pack_same(connection, ids[theirs], attempts, kind, reason)
+        packed = failures.pack_same(ids[theirs], attempts, kind, reason)
         found.append((names.get(holder), packed, int(theirs.sum())))
     return found
 
