@@ -9,8 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 from pyroaring import BitMap
+from sqlalchemy import select
 
 from queue_core import Queue, Settlement, Store
+from queue_core.catalog import dialect
+from queue_core.catalog.holder_tables import leases
 from queue_core.catalog.holders import consumers
 from queue_core.catalog.records import schedule
 from queue_core.catalog.records.task_runs import TaskRun
@@ -233,3 +236,10 @@ def drained(queue: Queue, most: int = 7, **wanted: Any) -> list[int]:
         found += numbers_of(fired.messages)
         queue.delete(fired)
     return found
+
+
+def holder_of(store: Store, role: str) -> str | None:
+    """The holder of a lease; None if the role is free."""
+    held = (leases.c.role == role, leases.c.ends_at > dialect.now())
+    with store.catalog.read() as connection:
+        return connection.scalar(select(leases.c.holder).where(*held))

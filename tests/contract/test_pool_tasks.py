@@ -7,7 +7,6 @@ import pytest
 from sqlalchemy import select
 
 from queue_core import ConsumerPool, Retry, constant
-from queue_core.catalog.holders import leases
 from queue_core.catalog.records.schedule import schedule
 from queue_core.errors import BadOption
 from queue_core.pool import life
@@ -16,7 +15,7 @@ from queue_core.upkeep.tasks import background, vacuum
 from tests.clocks import tasks_due
 from tests.contract.pools import PATIENCE, Recorder, eventually
 from tests.dump import backdate
-from tests.factories import make_filled, make_queue, numbers_of, orders
+from tests.factories import holder_of, make_filled, make_queue, numbers_of, orders
 
 HOURS = 7200.0
 SIDE_TASKS = "ignis-side-tasks"
@@ -93,8 +92,7 @@ def test_a_pool_that_stops_lets_others_lead_at_once(store):
     make_queue(store)
 
     def leader():
-        with store.catalog.read() as connection:
-            return leases.holder(connection, ROLE)
+        return holder_of(store, ROLE)
 
     with ConsumerPool(store, "orders", Recorder(), tasks=["sweep"]):
         eventually(leader)

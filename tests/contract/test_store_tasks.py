@@ -6,14 +6,20 @@ from contextlib import ExitStack
 import pytest
 
 from queue_core import Retry, Store, constant
-from queue_core.catalog.holders import leases
 from queue_core.errors import BadName, BadOption, NoSuchQueue
 from queue_core.upkeep.leader.lease import ROLE
 from queue_core.upkeep.tasks import background
 from tests.clocks import tasks_due
 from tests.contract.pools import eventually
 from tests.dump import backdate
-from tests.factories import make_filled, make_queue, numbers_of, orders, with_sidelined
+from tests.factories import (
+    holder_of,
+    make_filled,
+    make_queue,
+    numbers_of,
+    orders,
+    with_sidelined,
+)
 
 HOURS = 7200.0
 #: A message that has failed is due again at once.
@@ -26,8 +32,7 @@ def _soon(monkeypatch):
 
 
 def leader(store):
-    with store.catalog.read() as connection:
-        return leases.holder(connection, ROLE)
+    return holder_of(store, ROLE)
 
 
 def test_it_sweeps_and_shovels_all_queues_and_those_created_later(store):

@@ -16,7 +16,7 @@ from queue_core.errors import BadSelector, CatalogUnavailable, NoSuchQueue
 from queue_core.upkeep.tasks import shovel as shovel_task
 from tests.contract.task_streams import ALWAYS, told, with_sidelined
 from tests.dump import backdate
-from tests.factories import make_queue, numbers_of, orders
+from tests.factories import holder_of, make_queue, numbers_of, orders
 
 
 @pytest.fixture
@@ -323,8 +323,7 @@ def test_who_has_swept_once_leads_no_longer(store, session):
     make_queue(store)
     once(session("sweep"))
 
-    with store.catalog.read() as connection:
-        assert leases.holder(connection, "sweeper") is None
+    assert holder_of(store, "sweeper") is None
 
 
 def test_a_queue_that_was_given_up_is_shovelled_no_more_but_still_expires(store, session):

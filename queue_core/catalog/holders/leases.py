@@ -70,13 +70,6 @@ def release(connection: Connection, role: str, holder: str) -> None:
     )
 
 
-def holder(connection: Connection, role: str) -> str | None:
-    """Return the holder of a role; None if it is free."""
-    return connection.scalar(
-        select(leases.c.holder).where(leases.c.role == role, leases.c.ends_at > dialect.now())
-    )
-
-
 def forget(connection: Connection, role: str) -> None:
     """Remove a role that will not be taken again."""
     connection.execute(delete(leases).where(leases.c.role == role))
