@@ -200,13 +200,9 @@ def names(connection: Connection) -> list[str]:
 
 def check_in_use(connection: Connection, queue_id: int) -> None:
     """Raise `QueueDeactivated` if a queue is deactivated."""
-    given_up = connection.execute(
-        select(queues.c.name, queues.c.deactivated_at).where(
-            queues.c.id == queue_id, queues.c.deactivated_at.is_not(None)
-        )
-    ).first()
-    if given_up is not None:
-        raise given_up_error(given_up.name, given_up.deactivated_at)
+    for row in states(connection, [queue_id]):
+        if row.deactivated_at is not None:
+            raise given_up_error(row.name, row.deactivated_at)
 
 
 def hold(connection: Connection, queue: QueueInfo, *, alone: bool = False) -> None:
