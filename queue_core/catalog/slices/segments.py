@@ -110,12 +110,6 @@ def count(connection: Connection) -> int:
     return int(connection.scalar(select(func.count()).select_from(segments)) or 0)
 
 
-def filed(connection: Connection) -> dict[str, bytes]:
-    """Return the chunks of all segments that are in files, by their locations."""
-    found = select(segments.c.file, segments.c.chunks).where(segments.c.file.is_not(None))
-    return {row.file: row.chunks for row in connection.execute(found)}
-
-
 def at(connection: Connection, locations: Collection[str]) -> Sequence[int]:
     """Return the segments that are in some files."""
     here = dialect.one_of(segments.c.file, locations)

@@ -81,10 +81,10 @@ ROWS: Mapping[str, Select[Any]] = {
         since=case((_LEFT_OUT.c.id.is_(None), files.c.since), else_=dialect.now()),
     ),
 }
-_FILED = select(segments.c.file, segments.c.chunks).select_from(_COUNTED)
-_FILED = _FILED.where(_KEPT, segments.c.file.is_not(None))
+_FILED = select(segments.c.file, segments.c.chunks).where(segments.c.file.is_not(None))
 
 
-def filed(connection: Connection) -> dict[str, bytes]:
-    """Return the chunks of the segments that stay, by the locations of their files."""
-    return {row.file: row.chunks for row in connection.execute(_FILED)}
+def filed(connection: Connection, *, with_logs: bool) -> dict[str, bytes]:
+    """Return the chunks of all segments, or of those that stay, by the locations of their files."""
+    query = _FILED if with_logs else _FILED.select_from(_COUNTED).where(_KEPT)
+    return {row.file: row.chunks for row in connection.execute(query)}

@@ -25,7 +25,7 @@ from queue_core.catalog.database import Catalog
 from queue_core.catalog.holders import leases
 from queue_core.catalog.holders.leases import LONGEST_LEASE_SECONDS
 from queue_core.catalog.records.restored import fact
-from queue_core.catalog.slices import amounts, segments, unread
+from queue_core.catalog.slices import amounts, unread
 from queue_core.catalog.slices.quarantined import find_fault
 from queue_core.errors import (
     BadOption,
@@ -105,7 +105,7 @@ def backup(
                 last_ids = table_rows.last_ids(connection)
                 taken_at = dialect.read_clock(connection)
                 messages = amounts.messages(connection)
-                named = (segments if with_logs else unread).filed(connection)
+                named = unread.filed(connection, with_logs=with_logs)
             copied: dict[str, tuple[int, str]] = {}
             missing: list[str] = []
             kept = folder.kept({at: there[at] for at in named if at in there})
