@@ -9,7 +9,8 @@ import xxhash
 from sqlalchemy import Connection, func, select
 
 from queue_core.catalog import dialect
-from queue_core.catalog.slices.conditions import DAMAGED
+from queue_core.catalog.queues import SHOWN
+from queue_core.catalog.slices.conditions import DAMAGED, in_magazines
 from queue_core.catalog.slices.segments import sources
 from queue_core.catalog.tables import queues, segments, slices
 from queue_core.errors import DamagedCatalog, DamagedSegment
@@ -46,20 +47,14 @@ def find(connection: Connection, queue_ids: Collection[int] | None = None) -> li
         )
         .join(queues, queues.c.id == slices.c.queue_id)
         .outerjoin(segments, segments.c.id == slices.c.segment_id)
-        .where(
-            *DAMAGED,
-            slices.c.magazine.in_([int(each) for each in Magazine]),
-        )
+        .where(*DAMAGED, *in_magazines([*Magazine]))
         .group_by(slices.c.queue_id, queues.c.name, slices.c.segment_id, segments.c.file)
         .order_by(slices.c.queue_id, slices.c.segment_id)
     )
-    shown = queues.c.snapshot_of == 0
-    query = query.where(
-        shown if queue_ids is None else dialect.one_of(slices.c.queue_id, queue_ids)
-    )
+    here = SHOWN if queue_ids is None else dialect.one_of(slices.c.queue_id, queue_ids)
     return [
         Quarantined(queue_id, queue, segment_id, location or f"{INLINE}{segment_id}", int(messages))
-        for queue_id, queue, segment_id, location, messages in connection.execute(query)
+        for queue_id, queue, segment_id, location, messages in connection.execute(query.where(here))
     ]
 
 
