@@ -19,11 +19,13 @@ from queue_core.catalog import queues
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.holders import waiters
 from queue_core.catalog.identity import clock
-from queue_core.catalog.slices.usage import damaged, read_usage
+from queue_core.catalog.slices import amounts
+from queue_core.catalog.slices.conditions import DAMAGED, in_queue
+from queue_core.catalog.slices.usage import read_usage
 from queue_core.errors import CatalogForbidden, DamagedSegment, IgnisError, QueueFull
 from queue_core.segments.storage import Storage
 from queue_core.support import faults
-from queue_core.values.model import QueueInfo, Staged
+from queue_core.values.model import Magazine, QueueInfo, Staged
 from queue_core.verbs.capacity.bounds import CapacityExceeded, OnFull, amount_of, can_ever_fit, fits
 from queue_core.verbs.capacity.wait_line import WaitLine
 
@@ -92,9 +94,10 @@ class Admission:
 
     def _of_damaged(self) -> str:
         """Return how to get room from messages that no consumer can take; nothing without any."""
+        spoiled = (*in_queue(self.queue.id, Magazine.MAIN), *DAMAGED)
         try:
             with self.catalog.read() as connection:
-                count = damaged(connection, self.queue.id).messages
+                count = amounts.messages(connection, *spoiled)
         except IgnisError:
             # Such as the database role of a producer, which cannot see it.
             return ""

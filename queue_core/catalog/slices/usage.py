@@ -18,7 +18,7 @@ from queue_core.catalog import dialect
 from queue_core.catalog.holder_tables import consumers
 from queue_core.catalog.holders.consumers import IS_KEEPER
 from queue_core.catalog.queues import dropped, given_up_error, settings_of
-from queue_core.catalog.slices.conditions import DAMAGED, IN_FLIGHT, in_state
+from queue_core.catalog.slices.conditions import IN_FLIGHT, in_state
 from queue_core.catalog.tables import (
     LEFT,
     counters,
@@ -65,8 +65,9 @@ _AMOUNT = select(
     func.sum(slices.c.count).label("messages"), func.sum(slices.c.bytes).label("bytes")
 ).where(*_IN_MAIN)
 _UNEVICTABLE = _AMOUNT.where(*in_state(State.FIRED, State.DAMAGED))
-_DAMAGED = _AMOUNT.where(*DAMAGED)
-_KEPT = _AMOUNT.where(*IN_FLIGHT, slices.c.consumer_id.in_(select(consumers.c.id).where(IS_KEEPER)))
+_OF_KEEPER = slices.c.consumer_id.in_(select(consumers.c.id).where(IS_KEEPER))
+_KEPT = _AMOUNT.where(*IN_FLIGHT, _OF_KEEPER)
+_KEPT_OR_DAMAGED = _UNEVICTABLE.where(_OF_KEEPER | (slices.c.state == int(State.DAMAGED)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,16 +109,8 @@ def read_usage(connection: Connection, queue: QueueInfo) -> Usage:
 
 def unevictable(connection: Connection, queue_id: int, settings: QueueSettings) -> Amount:
     """Return the messages and bytes that count and cannot be evicted: in flight or damaged."""
-    if not settings.has_room_on_fire:
-        return _read(connection, _UNEVICTABLE, queue_id)
-    kept = _read(connection, _KEPT, queue_id)
-    spoiled = damaged(connection, queue_id)
-    return Amount(kept.messages + spoiled.messages, kept.bytes + spoiled.bytes)
-
-
-def damaged(connection: Connection, queue_id: int) -> Amount:
-    """Return the messages of main that cannot be read, and their bytes."""
-    return _read(connection, _DAMAGED, queue_id)
+    query = _KEPT_OR_DAMAGED if settings.has_room_on_fire else _UNEVICTABLE
+    return _read(connection, query, queue_id)
 
 
 def _read(connection: Connection, query: Select[tuple[int, int]], queue_id: int) -> Amount:
