@@ -91,7 +91,7 @@ class SharedQueries:
         if not homes:
             return
         with catalog.read() as connection:
-            held = holding(connection)
+            held = holding(connection, None)
         strays = set()
         for each in held:
             digest = each.name.removeprefix(f"consume:{PREFIX}").partition(":")[0]

@@ -162,7 +162,7 @@ class BreakerSwitch:
     def _subject(self) -> Subject:
         # By default, a breaker has the name of its queue.
         with self._catalog.read() as connection:
-            queue = self.name if self.name in queues.names(connection) else None
+            queue = self.name if queues.named(connection, [self.name]) else None
         return Subject(self._catalog, queue, {"breaker": self.name})
 
     def __repr__(self) -> str:

@@ -122,7 +122,7 @@ def in_shard(key: tuple[int, int, int]) -> Rules:
 
 def before(place: Position) -> Rules:
     """Return the condition of slices that begin before a place of a magazine."""
-    return (_PLACE < place,)
+    return (place > _PLACE,)
 
 
 def behind(place: int) -> Rules:
@@ -260,7 +260,7 @@ def overdelivered(queue: QueueInfo) -> Rules:
 #: The parameters of a part of a magazine, and the conditions of slices that begin in it.
 _ENDS = ("first_shard", "first_position", "last_shard", "last_position")
 _PARAMETERS = [bindparam(end, type_=BigInteger) for end in _ENDS]
-WITHIN_ENDS: Rules = (_PLACE >= tuple_(*_PARAMETERS[:2]), _PLACE <= tuple_(*_PARAMETERS[2:]))
+WITHIN_ENDS: Rules = (tuple_(*_PARAMETERS[:2]) <= _PLACE, tuple_(*_PARAMETERS[2:]) >= _PLACE)
 
 
 def ends_of(stretch: Stretch) -> dict[str, int]:

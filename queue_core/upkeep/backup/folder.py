@@ -17,6 +17,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from io import BufferedReader
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -174,7 +175,7 @@ class BackupFolder:
             return copy(read, sink)
 
     @contextmanager
-    def opened(self, file: Path) -> Iterator[BinaryIO]:
+    def opened(self, file: Path) -> Iterator[BufferedReader]:
         """Open a file of the backup; raises `DamagedBackup` if it is missing."""
         try:
             with file.open("rb") as source:

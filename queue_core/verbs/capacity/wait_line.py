@@ -96,7 +96,9 @@ class WaitLine(AbstractContextManager["WaitLine"]):
         self._poller.pause(self._end)
         if time.monotonic() - self._renewed > waiters.ALIVE_SECONDS / 4:
             self._renewed = time.monotonic()
-            if not self._catalog.write(lambda connection: waiters.renew(connection, self.waiter)):
+            if not self._catalog.write(
+                lambda connection: waiters.renew(connection, self.waiter), seconds=self._seconds
+            ):
                 # This process paused for so long that it counted as dead.
                 self._join()
         return True
