@@ -48,7 +48,7 @@ ALIVE: Rules = (or_(*TIMELESS, slices.c.due_at < NEVER),)
 READY: Rules = (or_(*TIMELESS, slices.c.due_at <= select(dialect.now()).scalar_subquery()),)
 
 #: Where a slice begins in its magazine.
-_PLACE = tuple_(slices.c.shard, slices.c.position)
+_place = tuple_(slices.c.shard, slices.c.position)
 #: Microseconds: later than any clock, and within a database's integers.
 _FOR_EVER = 10**17
 
@@ -122,7 +122,7 @@ def in_shard(key: tuple[int, int, int]) -> Rules:
 
 def before(place: Position) -> Rules:
     """Return the condition of slices that begin before a place of a magazine."""
-    return (place > _PLACE,)
+    return (_place < place,)
 
 
 def behind(place: int) -> Rules:
@@ -260,7 +260,7 @@ def overdelivered(queue: QueueInfo) -> Rules:
 #: The parameters of a part of a magazine, and the conditions of slices that begin in it.
 _ENDS = ("first_shard", "first_position", "last_shard", "last_position")
 _PARAMETERS = [bindparam(end, type_=BigInteger) for end in _ENDS]
-WITHIN_ENDS: Rules = (tuple_(*_PARAMETERS[:2]) <= _PLACE, tuple_(*_PARAMETERS[2:]) >= _PLACE)
+WITHIN_ENDS: Rules = (_place >= tuple_(*_PARAMETERS[:2]), _place <= tuple_(*_PARAMETERS[2:]))
 
 
 def ends_of(stretch: Stretch) -> dict[str, int]:
