@@ -305,7 +305,7 @@ def test_a_manager_whose_catalog_fails_at_its_start_says_so_and_can_be_started_l
         shared=True,
     )
 
-    def fails(connection):
+    def fails(*_):
         raise CatalogUnavailable("not now")
 
     with monkeypatch.context() as patch:
