@@ -323,7 +323,7 @@ def read_samples(
     connection: Connection, queue_id: int, seconds: int, begin: int
 ) -> tuple[FigureSample, ...]:
     """Return the samples of a queue after a time, one for *seconds* each, oldest first."""
-    found = samples.since(connection, seconds, begin, only=[queue_id])
+    found = samples.since(connection, seconds, begin, queue_id=queue_id)
     return tuple(map(_sample_of, found))
 
 

@@ -205,20 +205,22 @@ def since(
     seconds: int,
     after: int,
     upto: int | None = None,
-    only: Collection[int] | None = None,
+    queue_id: int | None = None,
 ) -> Iterable[Row[Any]]:
     """
-    Return the samples of *seconds* each after a time, of some queues or of all, oldest first.
+    Return the samples of *seconds* each after a time, of one queue or of all, oldest first.
 
     Each with the id of its queue, its time, its depths without `retrying` and `dead`, and its
     rates.
     """
     depths = (samples.c.waiting, *_AGES, samples.c.in_flight, samples.c.sidelined)
     query = select(samples.c.queue_id, samples.c.taken_at, *depths, *_RATES, *_seconds(_TIMES))
-    here = (samples.c.seconds == seconds, samples.c.taken_at > after)
-    query = query.where(*here, *dialect.among(samples.c.queue_id, only))
+    query = query.where(samples.c.seconds == seconds, samples.c.taken_at > after)
     if upto is not None:
         query = query.where(samples.c.taken_at <= upto)
+    if queue_id is not None:
+        # Not as one of some: for the order, SQLite would look through the samples of all queues.
+        query = query.where(samples.c.queue_id == queue_id)
     return connection.execute(query.order_by(samples.c.taken_at))
 
 
