@@ -76,7 +76,7 @@ class Allotment:
             if _count(here) > room.messages:
                 kept = [each for each in kept if each[0].queue_id not in room.queues]
                 # Beginning anywhere: a single token must not always go to the same shard.
-                kept += take_evenly(here, room.messages, random.getrandbits(32))
+                kept += take_evenly(here, room.messages, random.randrange(1 << 32))
         return kept
 
     def admitted(self, candidates: Candidates) -> Candidates:
