@@ -162,7 +162,10 @@ def of_calls(name: str, text: str, makers: dict[str, Callable[..., Any]], form: 
             for each in ast.walk(node):
                 if isinstance(each, ast.Name | ast.Attribute):
                     raise BadOption(f"{ast.unparse(each)} is not in quotes; {form}")
-            return ast.literal_eval(node)
+            try:
+                return ast.literal_eval(node)
+            except ValueError:
+                raise BadOption(f"{ast.unparse(node)} is no value; {form}") from None
         maker = node.func.id if isinstance(node.func, ast.Name) else None
         if maker not in makers:
             raise BadOption(f"{ast.unparse(node.func)} is unknown; {form}")
