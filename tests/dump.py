@@ -63,9 +63,14 @@ def load_together(store: Store) -> None:
 
 
 def age(store: Store, seconds: float) -> None:
-    """Let every queue have been created and deactivated *seconds* earlier."""
-    times = ("created_at", "deactivated_at")
-    store.catalog.write(lambda connection: _set_back(connection, queues, times, seconds))
+    """Let every queue have been created, moved in its log, and deactivated *seconds* earlier."""
+
+    def set_all(connection: Connection) -> None:
+        _set_back(connection, queues, ("created_at", "deactivated_at"), seconds)
+        moved = queues.c.ends_at + int(seconds * 1e6)
+        set_time(connection, queues, "ends_at", moved, queues.c.ends_at < 0)
+
+    store.catalog.write(set_all)
 
 
 def _set_back(connection: Connection, table: Table, names: tuple[str, ...], seconds: float) -> None:

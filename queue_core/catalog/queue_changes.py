@@ -239,7 +239,8 @@ def attach(connection: Connection, queue: QueueInfo, start: logs.Start) -> None:
     if any(each.cursor_end for each in own.values()):
         raise BadOption(f"queue {queue.name!r} is a replay or a clone, which cannot be attached")
     detached = (queues.c.id == queue.id, queues.c.detached_at != 0)
-    if not seals.change(connection, queues, *detached, detached_at=0):
+    now = dialect.read_clock(connection)
+    if not seals.change(connection, queues, *detached, detached_at=0, ends_at=-now):
         raise BadOption(f"queue {queue.name!r} is not detached, so it cannot be attached")
     wanted = {shard: max(each.cursor, places[shard]) for shard, each in own.items()}
     logs.place(connection, queue.id, {at: logs.Cursor(root.id, to) for at, to in wanted.items()})

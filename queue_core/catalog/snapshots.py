@@ -47,4 +47,5 @@ def ended(connection: Connection, queue_ids: Collection[int]) -> dict[int, int]:
 
 def attach(connection: Connection, queue_id: int, detached_at: int = 0) -> None:
     """Note that a subscription is attached to its log, or since when it was not in a snapshot."""
-    seals.change(connection, queues, queues.c.id == queue_id, detached_at=detached_at)
+    values = {"detached_at": detached_at, "ends_at": -dialect.read_clock(connection)}
+    seals.change(connection, queues, queues.c.id == queue_id, **values)

@@ -69,6 +69,7 @@ queues = Table(
     #: Of a snapshot: the subscription whose state it keeps; 0: it is no snapshot.
     Column("snapshot_of", BigInteger, nullable=False, server_default=text("0")),
     #: When a snapshot may be removed, or since when a late subscription is to be dropped; 0: never.
+    #: With a minus: when a subscription was attached, or moved by a seek.
     Column("ends_at", BigInteger, nullable=False, server_default=text("0")),
     sqlite_autoincrement=True,
 )

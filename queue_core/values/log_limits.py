@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from functools import lru_cache
 from typing import NamedTuple
@@ -31,6 +32,8 @@ class Lag(NamedTuple):
     #: Since the first of them was loaded, or has come back; None: there are none.
     seconds: float | None
     bytes: int
+    #: For how many seconds it has been at a place that was chosen: no message is late by more.
+    placed: float = math.inf
 
     def exceeds(self, budget: LogLimits) -> bool:
         """Return whether it is more than the subscription may have."""
@@ -38,7 +41,8 @@ class Lag(NamedTuple):
 
     def used(self, budget: LogLimits) -> float:
         """Return the used part of a budget: 1 where it ends."""
-        parts = ((self.seconds, budget.seconds), (self.bytes, budget.bytes))
+        wait = None if self.seconds is None else min(self.seconds, self.placed)
+        parts = ((wait, budget.seconds), (self.bytes, budget.bytes))
         used = [got / max(most, 1e-6) for got, most in parts if got and most is not None]
         return max(used, default=0.0)
 
@@ -50,7 +54,7 @@ class Lag(NamedTuple):
         """
         if self.seconds is None:
             return None
-        left = [] if budget.seconds is None else [budget.seconds - self.seconds]
+        left = [] if budget.seconds is None else [budget.seconds - min(self.seconds, self.placed)]
         if budget.bytes is not None and self.bytes:
             left.append((budget.bytes / self.bytes - 1) * self.seconds)
         return max(min(left), 0.0) if left else None

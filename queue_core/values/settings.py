@@ -404,9 +404,10 @@ class QueueSettings:
         _LOG,
         "Of a subscription: its budget, as a time such as `3 days`, a size such as `100 GB`, or "
         "both. It is exceeded once a message has waited for longer, in the log or in main, or once "
-        "all of them are larger. A message that comes back waits since then. The task `trim` then "
-        "does what `when_late` says. none: the log keeps what the subscription has not taken in, "
-        "however late it is.",
+        "all of them are larger. A message that comes back waits since then, and an older one "
+        "since the subscription was made, attached or moved by a seek; one that is held back "
+        "waits, too. The task `trim` then does what `when_late` says. none: the log keeps what "
+        "the subscription has not taken in, however late it is.",
     )
     when_late: str = _setting(
         "detach",

@@ -6,7 +6,7 @@ import pytest
 
 from queue_core.watching import wording
 from tests.console.clients import on_both as catalog_url  # noqa: F401 - a fixture
-from tests.dump import load_earlier, log_earlier
+from tests.dump import age, load_earlier, log_earlier
 from tests.factories import make_queue, orders
 
 HOUR = 3_600
@@ -28,6 +28,7 @@ def topics(store):
     billing.admin.snapshot("before-v2")
     load_earlier(store, 2 * HOUR)
     log_earlier(store, 2 * HOUR, "loaded_at", "logged_at")
+    age(store, 2 * HOUR)
     topic.load(orders(4, first=20))
     other.load(orders(3))
     return topic

@@ -21,7 +21,7 @@ from queue_core.watching.problems import find
 from queue_core.watching.readings import flat
 from tests.books import audit, leftover_files
 from tests.clocks import jump
-from tests.dump import load_earlier, log_earlier
+from tests.dump import age, load_earlier, log_earlier
 from tests.factories import make_queue, numbers_of, orders
 from tests.waiting import Caller, waits
 
@@ -43,6 +43,7 @@ def in_order(store):
 def grow_old(store, seconds):
     load_earlier(store, seconds)
     log_earlier(store, seconds, "loaded_at", "logged_at")
+    age(store, seconds)
 
 
 def drained(queue):
@@ -155,6 +156,37 @@ def test_messages_that_come_back_do_not_make_a_reader_late(store, topic):
     [row] = store.view("subscriptions").to_pylist()
     assert row["behind_seconds"] < 60
     assert drained(reader) == [0, 1, 2]
+    in_order(store)
+
+
+@pytest.mark.parametrize("how", ["subscribe", "earliest", "before", "attach"])
+def test_the_time_of_a_place_far_back_begins_when_it_is_chosen(store, how):
+    topic = make_queue(store, log="7 days")
+    topic.load(orders(10))
+    new = {"start": "earliest", "late": "1 hour", "when_late": "drop"}
+    reader = store.subscribe("billing", to="orders", **new)
+    reader.admin.snapshot("before")
+    if how == "subscribe":
+        load_earlier(store, 2 * HOUR)
+        log_earlier(store, 2 * HOUR, "loaded_at", "logged_at")
+    elif how == "attach":
+        reader.admin.detach()
+        grow_old(store, 2 * HOUR)
+        reader.admin.attach()
+    else:
+        reader.admin.pause()
+        grow_old(store, 2 * HOUR)
+        reader.admin.seek(how)
+        reader.admin.resume()
+
+    assert topic.admin.trim() == 0
+    [row] = store.view("subscriptions", "billing").to_pylist()
+    assert (row["state"], row["behind"]) == ("reading", 10)
+    assert row["behind_seconds"] >= 2 * HOUR
+    assert HOUR - 60 < row["headroom"] < HOUR
+    grow_old(store, 2 * HOUR)
+    assert topic.admin.trim() == 0
+    assert store.queues() == ["orders"]
     in_order(store)
 
 

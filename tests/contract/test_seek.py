@@ -19,7 +19,7 @@ from queue_core.verbs.acknowledge import acknowledge
 from tests.books import audit, in_order
 from tests.clocks import make_due
 from tests.damages import spoil_files
-from tests.dump import load_earlier, log_earlier
+from tests.dump import age, load_earlier, log_earlier
 from tests.factories import make_queue, numbers_of, orders, planned, seen
 
 
@@ -701,6 +701,7 @@ def test_no_snapshot_and_no_clone_is_too_late(store, topic):
     log_earlier(store, 7_200)
     log_earlier(store, 7_200, "loaded_at")
     load_earlier(store, 7_200)
+    age(store, 7_200)
     assert topic.admin.trim() == 0
     assert store.queues() == ["billing", "copy", "orders"]
     reader.admin.pause()

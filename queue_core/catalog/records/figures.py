@@ -147,6 +147,10 @@ def _present(only: _Only = lambda _: (), *, everything: bool = False) -> Select[
         age = clock.c.now - at
         return case((age < 0, 0), else_=age)
 
+    # When it was made, or given another place.
+    moved_at = -queues.c.ends_at
+    placed_at = case((moved_at > queues.c.created_at, moved_at), else_=queues.c.created_at)
+
     return (
         select(
             queues.c.id.label("queue_id"),
@@ -154,6 +158,7 @@ def _present(only: _Only = lambda _: (), *, everything: bool = False) -> Select[
             sums.c.waiting,
             since(first_of("loaded_at")).label("oldest_age"),
             since(first_of("came_at")).label("longest_wait"),
+            since(placed_at).label("placed_for"),
             sums.c.in_flight,
             sums.c.main_in_flight,
             sums.c.sidelined,

@@ -65,7 +65,7 @@ _TAKEN_IN = (
 _ENDING = select(queue_rows.c.id).where(
     queue_rows.c.root_id == bindparam("root"),
     queue_rows.c.snapshot_of == 0,
-    queue_rows.c.ends_at != 0,
+    queue_rows.c.ends_at > 0,
 )
 
 
@@ -94,7 +94,7 @@ def of_row(row: Any, size: int) -> Lag:
     """Return the lag of a subscription by its figures and its `sizes`."""
     # By a message that has come back, it is no later: the subscription had it in time.
     wait = row.longest_wait
-    return Lag(row.waiting or 0, None if wait is None else wait / 1e6, size)
+    return Lag(row.waiting or 0, None if wait is None else wait / 1e6, size, row.placed_for / 1e6)
 
 
 def read(connection: Connection, queue_ids: Collection[int]) -> dict[int, Lag]:

@@ -23,7 +23,7 @@ from tests.crash.workloads.common import (
     loaded_ids,
     the_queue,
 )
-from tests.dump import log_earlier, log_in_a_minute
+from tests.dump import age, log_earlier, log_in_a_minute
 from tests.factories import make_queue
 
 NAME = "billing"
@@ -200,6 +200,7 @@ def is_late(store: Store, journal: Journal) -> None:
     late = {"late": "1 hour", "when_late": "drop"}
     store.subscribe(NAME, to="orders", start="earliest", **late).fire(50)
     log_earlier(store, 3_601, "loaded_at")
+    age(store, 3_601)
 
 
 def is_dropped_once(store: Store, journal: Journal) -> None:
