@@ -21,8 +21,7 @@ from queue_core.catalog.database import Catalog
 from queue_core.catalog.identity import clock
 from queue_core.catalog.records import acts, lags
 from queue_core.catalog.records.task_log import Moves
-from queue_core.catalog.slices import shard_locks
-from queue_core.catalog.slices.logs import Start
+from queue_core.catalog.slices import logs, shard_locks
 from queue_core.catalog.transact import transact
 from queue_core.errors import CatalogForbidden, NoSuchQueue
 from queue_core.values.model import QueueInfo
@@ -36,7 +35,7 @@ def detach(catalog: Catalog, queue: QueueInfo) -> None:
     transact(catalog, "detach", partial(detach_within, queue=queue, task="by_hand"))
 
 
-def attach(catalog: Catalog, queue: QueueInfo, start: Start) -> None:
+def attach(catalog: Catalog, queue: QueueInfo, start: logs.Start) -> None:
     """Let a detached subscription read its log again. Raises `BadOption`."""
 
     def work(connection: Connection) -> None:
@@ -59,8 +58,9 @@ def stop_late(catalog: Catalog, root: QueueInfo) -> int:
                 continue
             if queue.settings.when_late == "drop":
                 drop(catalog, queue, "trim")
-        except NoSuchQueue:
-            # Another process has dropped it since.
+        except (NoSuchQueue, dialect.StillLocked):
+            # Another process has dropped it since, or the next trim stops it: a transaction of a
+            # caller keeps the lock of a shard.
             continue
         except CatalogForbidden:
             _log.warning(
@@ -74,7 +74,8 @@ def stop_late(catalog: Catalog, root: QueueInfo) -> int:
 
 
 def _stop_late(connection: Connection, queue: QueueInfo) -> bool:
-    shard_locks.lock(connection, [queue.id])
+    with dialect.of(connection).waiting(connection, logs.WAIT_SECONDS):
+        shard_locks.lock(connection, [queue.id])
     if queue not in lags.late(connection, queue.root):
         return False
     detach_within(connection, queue, "trim")

@@ -78,6 +78,23 @@ def test_no_subscription_waits_for_another_one_since_their_log_is_worked_on(stor
     assert topic.admin.trim() == 8
 
 
+def test_a_late_subscription_that_is_held_keeps_no_other_one_from_its_end(store, caller):
+    topic = make_queue(store, log="0s")
+    for name in ("busy", "free"):
+        store.subscribe(name, to="orders", late="0.001s")
+    topic.load(orders(3))
+    with caller.connected() as connection:
+        store.queue("busy").within(connection).fire()
+        start = time.monotonic()
+        assert topic.admin.trim() == 0
+        assert time.monotonic() - start < SOON
+        assert not store.queue("busy").info.detached_at
+        assert store.queue("free").info.detached_at
+        connection.rollback()
+    assert topic.admin.trim() == 3
+    assert store.queue("busy").info.detached_at
+
+
 def test_a_firing_that_waits_gets_them_after_the_transaction(store, caller):
     queue = make_queue(store, shards=1)
     queue.load(orders(2))
