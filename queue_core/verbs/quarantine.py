@@ -17,6 +17,7 @@ from typing import TypeVar
 
 from sqlalchemy import Connection
 
+from queue_core.catalog import dialect
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.records import publications
 from queue_core.catalog.slices import logs, segments
@@ -33,7 +34,11 @@ Result = TypeVar("Result")
 
 
 def quarantine(catalog: Catalog, storage: Storage) -> int:
-    """Mark the messages of reported segments as damaged; return how many."""
+    """
+    Mark the messages of reported segments as damaged; return how many.
+
+    If a transaction of a caller keeps a subscription to a log of theirs, the reports stay.
+    """
     reports = storage.damage_reports()
     if not reports:
         return 0
@@ -45,9 +50,13 @@ def quarantine(catalog: Catalog, storage: Storage) -> int:
         readers = logs.readers_of(connection, damaged)
     work = partial(set_apart, names=list(reports))
     try:
-        if readers:
+        for reader in readers:
             # Otherwise, each later intake would take a part of the segments again.
-            take_in(catalog, storage.uri, readers, unread=damaged)
+            try:
+                take_in(catalog, storage.uri, [reader], unread=damaged, seconds=logs.WAIT_SECONDS)
+            except dialect.StillLocked:
+                # A transaction of a caller has fired from it. The next call finds the reports.
+                reports = {}
         quarantined = transact(catalog, "quarantine", work)
     except CatalogForbidden:
         # A role that only reads leaves the reports to others.

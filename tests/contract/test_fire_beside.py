@@ -6,6 +6,8 @@ import time
 import pytest
 
 from queue_core import ConsumerPool, limit
+from queue_core.values.model import INLINE
+from queue_core.verbs.quarantine import quarantine
 from tests.contract.callers import caller_of
 from tests.contract.pools import PATIENCE, Recorder, eventually
 from tests.dump import log_in_a_minute
@@ -93,6 +95,27 @@ def test_a_late_subscription_that_is_held_keeps_no_other_one_from_its_end(store,
         connection.rollback()
     assert topic.admin.trim() == 3
     assert store.queue("busy").info.detached_at
+
+
+@pytest.mark.spoiled
+def test_damage_in_a_log_is_set_apart_beside_a_subscription_that_is_held(store, caller):
+    topic = make_queue(store, log="7 days")
+    free, held = (store.subscribe(name, to="orders") for name in ("free", "held"))
+    topic.load(orders(3))
+    spoiled = topic.load(orders(3, 3))[0].as_py() >> 20
+    store.storage.report_damage(f"{INLINE}{spoiled}", "by the test")
+    with caller.connected() as connection:
+        held.within(connection).fire()
+        start = time.monotonic()
+        assert quarantine(store.catalog, store.storage) == 6
+        assert time.monotonic() - start < SOON
+        connection.rollback()
+    assert numbers_of(free.fire("all").messages) == [0, 1, 2]
+    # The report is still there, for what was held.
+    assert quarantine(store.catalog, store.storage) == 3
+    assert numbers_of(held.fire("all").messages) == [0, 1, 2]
+    assert quarantine(store.catalog, store.storage) == 0
+    assert store.storage.damage_reports() == {}
 
 
 def test_a_firing_that_waits_gets_them_after_the_transaction(store, caller):
