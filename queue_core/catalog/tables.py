@@ -374,7 +374,7 @@ log_slices = Table(
     Column("bytes", BigInteger, nullable=False),
     #: The bytes of all messages that were loaded into the shard before it.
     Column("bytes_before", BigInteger, nullable=False),
-    #: When its places were allocated, which follows the order of offsets.
+    #: When its places were allocated: in the order of offsets, unless the clock was set back.
     Column("logged_at", BigInteger, nullable=False),
     #: When its segment was published, as slices of it have.
     Column("loaded_at", BigInteger, nullable=False),

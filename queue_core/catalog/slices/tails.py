@@ -30,7 +30,7 @@ _ALLOCATE, _ALLOCATE_NEW = (
 _ALLOCATE_ONE = _ALLOCATE.returning(shards.c.load_pointer)
 _ENDS = (
     *(shards.c.load_pointer, shards.c.log, shards.c.logged, shards.c.logged_bytes),
-    # The row is locked by now, so the times are in the order of the offsets.
+    # The row is locked by now, so that only a clock that is set back has times in another order.
     dialect.now().label("logged_at"),
 )
 # Locks the queue's row for reading, so that no process deactivates the queue, or changes its
@@ -78,7 +78,7 @@ class Tail(NamedTuple):
     #: The offset of the first one in the log, and the bytes of all messages before it.
     offset: int
     bytes: int
-    #: The time, which is never before that of earlier offsets.
+    #: The time, which is before that of earlier offsets only if the clock was set back.
     at: int
 
 
