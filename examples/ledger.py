@@ -56,7 +56,11 @@ def main(path: str) -> dict[str, int]:
             [{"number": n, "payer": "ada", "payee": "bob", "cents": 100} for n in range(7)]
             + [{"number": n, "payer": "bob", "payee": "ada", "cents": 10} for n in range(7, 10)]
         )
-        with ConsumerPool(store, "transfers", transfer, transactional=True, tasks=[]) as pool:
+        # By its name, it gets back what it held when it was killed.
+        pool = ConsumerPool(
+            store, "transfers", transfer, name="ledger", transactional=True, tasks=[]
+        )
+        with pool:
             pool.drain()
         with database.connect() as connection:
             rows = connection.execute(sa.text("SELECT owner, cents FROM accounts"))

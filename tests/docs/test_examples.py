@@ -80,6 +80,31 @@ def test_transfers_are_booked_once_and_in_order(tmp_path):
     assert ledger.main(str(tmp_path / "store")) == balances, "each transfer is loaded once"
 
 
+#: Books transfers in a process that is killed by the first one.
+KILLED = """
+import os, sys
+
+from tests.docs.test_examples import example
+
+
+def transfer(message, connection):
+    os._exit(9)
+
+
+ledger = example("ledger")
+ledger.transfer = transfer
+ledger.main(sys.argv[1])
+"""
+
+
+def test_transfers_that_a_killed_process_held_are_booked_by_the_next_one(tmp_path):
+    path = str(tmp_path / "store")
+    killed = subprocess.run([sys.executable, "-c", KILLED, path], cwd=ROOT, timeout=60)
+
+    assert killed.returncode == 9
+    assert example("ledger").main(path) == {"ada": 30, "bob": 970}
+
+
 def test_each_page_of_a_site_is_read_once(tmp_path, server):
     titles = example("crawler").main(str(tmp_path / "store"), f"{server}/")
 
