@@ -8,6 +8,7 @@ out addresses that the queue has had, and `retry` brings back pages that could n
 
 import re
 import sys
+import time
 import urllib.parse
 import urllib.request
 
@@ -44,10 +45,17 @@ def main(path: str, start: str) -> dict[str, str]:
             return True
 
         addresses.load([{"url": start}])
-        with ConsumerPool(store, "addresses", visit, concurrency=4) as pool:
-            pool.drain()
+        with ConsumerPool(store, "addresses", visit, concurrency=4):
+            while unfinished(store):
+                time.sleep(0.05)
         found = titles.browse().select(["url", "title"]).to_pylist()
         return {row["url"]: row["title"] for row in found}
+
+
+def unfinished(store: Store) -> int:
+    """Return the number of pages that were neither read nor given up."""
+    (row,) = store.view("queues", "addresses").to_pylist()
+    return int(row["waiting"] + row["in_flight"] + row["retrying"])
 
 
 def hrefs(text: str) -> list[str]:

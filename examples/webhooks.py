@@ -55,12 +55,12 @@ def main(path: str, urls: dict[str, str], events: int = 5) -> dict[str, int]:
         with ConsumerPool(store, "webhooks", post, concurrency=4) as pool:
             while unfinished(store):
                 time.sleep(0.05)
-        return {**pool.counts, "dead": store.view("queues").column("dead")[0].as_py()}
+        return {**pool.counts, "dead": store.view("queues", "webhooks").column("dead")[0].as_py()}
 
 
 def unfinished(store: Store) -> int:
     """Return the number of events that were neither delivered nor given up."""
-    (row,) = store.view("queues").to_pylist()
+    (row,) = store.view("queues", "webhooks").to_pylist()
     return int(row["waiting"] + row["in_flight"] + row["retrying"])
 
 

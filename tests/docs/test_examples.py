@@ -10,7 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
+import pyarrow as pa
 import pytest
+
+from queue_core import Store
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted(ROOT.glob("examples/*.py"))
@@ -32,12 +35,14 @@ def example(name: str) -> ModuleType:
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
-    """A site to read, and customers: one is well, one recovers, one wants nothing more."""
+    """A site with a page that fails once, and customers: one is well, one recovers, one is gone."""
 
     posts: list[str]
+    failing: set[str]
 
     def do_GET(self) -> None:
-        page = SITE.get(self.path)
+        page = None if self.path in self.failing else SITE.get(self.path)
+        self.failing.discard(self.path)
         self.send_response(200 if page else 404)
         self.end_headers()
         self.wfile.write((page or "").encode())
@@ -55,7 +60,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 @pytest.fixture
 def server() -> Iterator[str]:
-    Handler.posts = []
+    Handler.posts, Handler.failing = [], {"/b"}
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as made:
         thread = threading.Thread(target=made.serve_forever)
         thread.start()
@@ -115,10 +120,13 @@ def test_a_cancelled_reminder_is_not_sent(tmp_path):
     assert example("reminders").main(str(tmp_path / "store"), seconds=1) == ["ada", "eve"]
 
 
-def test_webhooks_are_tried_again_and_given_up(tmp_path, server):
+def test_webhooks_are_tried_again_and_given_up_beside_another_queue(tmp_path, server):
+    path = str(tmp_path / "store")
+    with Store.open(path) as store:
+        store.create_queue("another", pa.schema([("number", pa.int64())]))
     urls = {name: f"{server}/{name}" for name in ("well", "recovers", "gone")}
 
-    counts = example("webhooks").main(str(tmp_path / "store"), urls, events=2)
+    counts = example("webhooks").main(path, urls, events=2)
 
     assert counts["deleted"] == 4
     assert counts["dead"] == 2
