@@ -249,8 +249,8 @@ class Looking:
             values: New values by column. The others stay.
 
         Raises:
-            BadOption: The message does not wait in the sideline, *values* is empty, or it has
-                another value for the queue's key.
+            BadOption: The message does not wait in the sideline or would expire in main, *values*
+                is empty, or it has another value for the queue's key.
             NoSuchQueue: The queue was dropped.
             BadOutcome: The id does not belong to this queue.
             SchemaMismatch: The queue has no such column, or a value does not fit.

@@ -35,7 +35,11 @@ from queue_core.segments.reader import read_table
 from queue_core.segments.rewriter import Repacked, RewriteGroup, kept_columns, repack
 from queue_core.segments.stager import remove_staged, removed_if_refused
 from queue_core.segments.storage import Storage
+from queue_core.selection.queue_rules import of_moving
 from queue_core.selection.request import FireRequest
+from queue_core.selection.scan import mask, with_moment
+from queue_core.selection.selection import Selection
+from queue_core.values.column_roles import expiring
 from queue_core.values.failure_kinds import BY_HAND
 from queue_core.values.ids import IdSet
 from queue_core.values.model import Magazine, QueueInfo, Slice, Staged
@@ -63,8 +67,9 @@ def edit(
     """
     Change columns of a message that waits in the sideline, and move it to main.
 
-    Raises `BadOption` if it does not wait there, or for another key; `SchemaMismatch` for values
-    that do not fit; `QueueFull`; and `Conflict` if others keep moving it.
+    Raises `BadOption` if it does not wait there or would expire in main, or for another key;
+    `SchemaMismatch` for values that do not fit; `QueueFull`; and `Conflict` if others keep moving
+    it.
     """
     ids = IdSet.of([message_id])
     new = _conformed(queue, values)
@@ -76,9 +81,11 @@ def edit(
             queue = queues.still_there(connection, queue)
             piece, rows = _waiting(connection, queue, ids)
             plan = read_plans.build(connection, [queue], [(piece, rows)], storage.uri)
+            now = dialect.read_clock(connection)
         messages = read_table(plan, kept_columns(queue))
         _check_key(queue, messages, new)
         messages = Overwritten(rows=np.array([0]), values=new).applied_to(messages)
+        _check_time(queue, storage, messages, now)
         part = piece.narrowed(rows)
         staged, (repacked,) = repack(storage, queue, [RewriteGroup((part,))], messages)
 
@@ -154,6 +161,21 @@ def _check_key(queue: QueueInfo, messages: pa.Table, new: Mapping[str, pa.Array]
             f"column {key!r} is the key of queue {queue.name!r}, which cannot be edited; load a "
             "new message, and delete this one"
         )
+
+
+def _check_time(queue: QueueInfo, storage: Storage, messages: pa.Table, now: int) -> None:
+    """Refuse a message whose own time is over, also as it is then: main would lose it at once."""
+    rule = Selection.parse([queue], storage.uri, eligibility=of_moving)
+    condition = None if rule is None else rule.rules[queue.id].condition
+    if condition is not None:
+        rows = with_moment(messages, condition.columns, now)
+        if not mask(rows, [condition]).all():
+            message = messages.column("_message_id")[0]
+            column = expiring(queue.settings, queue.schema)
+            raise BadOption(
+                f"message {message} of queue {queue.name!r} would expire in main: give its column "
+                f"{column!r} a later time too"
+            )
 
 
 def _waiting(

@@ -245,6 +245,28 @@ def test_what_would_expire_in_main_goes_to_another_queue_where_it_is_new(store):
     assert sorted(numbers_of(queue.fire("all").messages)) == [1, 2]
 
 
+def test_what_would_expire_in_main_by_its_own_time_is_edited_with_a_later_one(store):
+    times = [datetime(year, 1, 1, tzinfo=UTC) for year in (2001, 2101)]
+    schema = pa.schema([("number", pa.int64()), ("till", pa.timestamp("us", "UTC"))])
+    queue = make_queue(store, schema=schema, expires_at="till")
+    ids = queue.load([{"number": n, "till": till} for n, till in enumerate([*times, None])])
+    queue.choose("all").sideline()
+
+    past, ahead, endless = ids.to_pylist()
+    for values in ({"number": 10}, {"till": times[0]}):
+        text = f"{past} of queue 'orders' would expire in main: give its column 'till' a later time"
+        with pytest.raises(BadOption, match=text):
+            queue.edit(past, values)
+    with pytest.raises(BadOption, match=f"{ahead} of queue 'orders' would expire"):
+        queue.edit(ahead, {"till": times[0]})
+    queue.edit(past, {"number": 10, "till": times[1]})
+    queue.edit(ahead, {"number": 11})
+    queue.edit(endless, {"number": 12})
+
+    assert queue.admin.expire() == 0
+    assert sorted(numbers_of(queue.fire("all").messages)) == [10, 11, 12]
+
+
 @pytest.mark.parametrize(
     ("settings", "gone"),
     [({}, [0]), ({"expires_at": "till"}, [1]), ({"expires_at": ""}, [])],
