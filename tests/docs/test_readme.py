@@ -43,6 +43,14 @@ def test_the_pages_with_examples_are_found():
     assert {"README.md", "docs/guide.md", "docs/consumers.md", "docs/policies.md"} <= {*PAGES}
 
 
+def test_one_command_removes_what_the_examples_of_all_pages_leave():
+    """As the guide says: rm -rf /tmp/shop*. What stays belongs to a store that is gone."""
+    other = re.compile(r'"/tmp/(?!shop\b)[^"]*"')
+    found = {page: other.findall((ROOT / page).read_text()) for page in PAGES}
+
+    assert {page: places for page, places in found.items() if places} == {}
+
+
 def with_spark(page: str) -> bool:
     """Whether the examples of a page need Spark."""
     return any("SparkSession" in code for code in blocks(page, "python"))
