@@ -402,7 +402,7 @@ def _consumer(values: Mapping[str, Any]) -> str | None:
     if values["ack"] == "keep":
         if values["sweepable"]:
             raise BadOption("ignis source: ack=keep keeps messages from sweeps: remove sweepable")
-        return None if name is None else of_keeper(name)
+        return None if name is None else check_consumer(of_keeper(name))
     if values["reset"]:
         raise BadOption("ignis source: reset belongs to ack=keep: set that too, or remove reset")
     return name

@@ -210,3 +210,10 @@ def test_every_option_says_what_it_does():
 def test_who_goes_first_is_said_in_one_way(given, told):
     with pytest.raises(BadOption, match=told):
         SourceOptions.of({"path": "p", "queue": "orders"} | given)
+
+
+def test_the_name_of_a_keeper_leaves_room_for_what_shows_that_it_keeps():
+    longest = "a" * 193
+    assert options(ack="keep", consumer=longest).consumer == f"keeper:{longest}"
+    with pytest.raises(BadName, match="at most 200 in all"):
+        options(ack="keep", consumer=f"{longest}a")
