@@ -79,13 +79,13 @@ class JointLoads:
         self._catalog = catalog
         self._storage = storage
         self._parallel = dialect.of(catalog.engine).writes_in_parallel
-        self._begin()
+        #: By process, since the threads of a parent lead nothing in its child, and by queue.
+        self._by_queue: dict[tuple[int, int], Coalescer[_Load, _Result]] = {}
 
     @property
     def waiting(self) -> int:
         """How many threads wait for a commit that has not begun."""
-        with self._lock:
-            return sum(each.waiting for each in self._by_queue.values())
+        return sum(each.waiting for each in list(self._by_queue.values()))
 
     def joins(self, queue: QueueInfo, rows: pa.Table) -> bool:
         """Return whether rows may be loaded together with those of other threads."""
@@ -94,24 +94,16 @@ class JointLoads:
 
     def __call__(self, queue: QueueInfo, rows: pa.Table, stage: _Stage) -> pa.Array:
         """Load rows, by this thread or by another one; return the message ids."""
-        if self._process != os.getpid():
-            # The threads of the parent are not there to lead.
-            self._begin()
         # Writers in parallel lock the shards of a queue in one order; those of several have none.
-        key = queue.id if self._parallel else 0
-        with self._lock:
-            if key not in self._by_queue:
-                self._by_queue[key] = Coalescer(self._load_all, threading.Lock())
-            load = self._by_queue[key]
+        key = (os.getpid(), queue.id if self._parallel else 0)
+        load = self._by_queue.get(key)
+        if load is None:
+            # Of several threads that come first, one adds it.
+            load = self._by_queue.setdefault(key, Coalescer(self._load_all, threading.Lock()))
         result = load(_Load(queue, rows, stage, threading.get_ident()))
         if isinstance(result, BaseException):
             raise result
         return result
-
-    def _begin(self) -> None:
-        self._process = os.getpid()
-        self._lock = threading.Lock()
-        self._by_queue: dict[int, Coalescer[_Load, _Result]] = {}
 
     def _load_all(self, loads: Sequence[_Load]) -> list[_Result]:
         """Return the result of each load."""

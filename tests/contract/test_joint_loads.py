@@ -299,3 +299,29 @@ def test_a_child_process_waits_for_no_thread_of_its_parent(store):
 
     at_once(store, loading(queue, 0), then=in_child)
     assert sorted(numbers_of(queue.browse())) == [0, 1]
+
+
+def test_the_first_threads_of_a_child_process_wait_for_no_thread_of_its_parent(store):
+    queue = make_queue(store)
+    overtaking = []
+
+    def overtaken():
+        if not overtaking:
+            overtaking.append(threading.Thread(target=loading(queue, 2)))
+            overtaking[0].start()
+            overtaking[0].join(5)
+            overtaking.append(overtaking[0].is_alive())
+        return threading.Lock()
+
+    def in_child():
+        overtaken_first = mock.Mock(wraps=threading, Lock=overtaken)
+        with (
+            mock.patch("queue_core.waiting.joint_load.os.getpid", return_value=-1),
+            mock.patch("queue_core.waiting.joint_load.threading", overtaken_first),
+        ):
+            queue.load(orders(1, 1))
+
+    at_once(store, loading(queue, 0), then=in_child)
+    overtaking[0].join(PATIENCE)
+    assert overtaking[1] is False
+    assert sorted(numbers_of(queue.browse())) == [0, 1, 2]
