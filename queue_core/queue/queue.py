@@ -259,7 +259,8 @@ class Queue(Looking, Settling):
             The `Buffer`. Load it or release it.
 
         Raises:
-            SchemaMismatch: A column has no fixed width, and *widths* does not name it.
+            SchemaMismatch: A column that may not be null has no fixed width, and *widths* does not
+                name it.
             QueueFull: No buffer became free within *timeout* seconds.
             BadOption: An argument is out of range, or *widths* names no column of variable width.
         """

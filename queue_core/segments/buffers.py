@@ -13,7 +13,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,14 +48,18 @@ class BufferPool:
         Return a buffer for *rows* rows; wait for a free one.
 
         *widths* has the elements per row of each list or binary column. Raises `SchemaMismatch`
-        for a column without a fixed width, `BadOption` for impossible *widths*, and `QueueFull`
-        when no buffer is free within *timeout* seconds.
+        for a column without a fixed width that may not be null, `BadOption` for impossible
+        *widths*, and `QueueFull` when no buffer is free within *timeout* seconds.
         """
         for name in widths:
             if name not in self._schema.names:
                 known = nearest(name, self._schema.names)
                 raise BadOption(f"widths: queue {self._queue!r} has no column {name!r}{known}")
-        makers = {field.name: _maker(field, widths.get(field.name)) for field in self._schema}
+        makers = {}
+        for field in self._schema:
+            # Others may have added a column of which this caller knows nothing.
+            with suppress(SchemaMismatch) if field.nullable else nullcontext():
+                makers[field.name] = _maker(field, widths.get(field.name))
         if not self._free.acquire(timeout=timeout):
             raise QueueFull(
                 f"queue {self._queue!r}: all {self._size} buffers are in use; load or release one, "
@@ -101,7 +105,8 @@ class Buffer:
         """
         Return a column to write into: one element per row, or one row of elements.
 
-        What is not written is 0. A column of times that may be null is null if nobody asks for it.
+        What is not written is 0. A column that may be null is null if nobody asks for it, and it
+        has times, or no fixed width.
 
         Args:
             column: The name of a column of the queue.
@@ -111,12 +116,14 @@ class Buffer:
 
         Raises:
             BadOption: The buffer was loaded or released, or the queue has no such column.
+            SchemaMismatch: The column has no fixed width, and none was given.
         """
         self._check_requested()
+        if column not in self._schema.names:
+            known = nearest(column, self._schema.names)
+            raise BadOption(f"queue {self._queue!r} has no column {column!r}{known}")
         if column not in self._columns:
-            raise BadOption(
-                f"queue {self._queue!r} has no column {column!r}{nearest(column, self._columns)}"
-            )
+            _maker(self._schema.field(column), None)  # It raises what is missing.
         self._asked.add(column)
         return self._columns[column].view
 
@@ -168,9 +175,11 @@ class Buffer:
 
     def _array(self, field: pa.Field) -> pa.Array:
         """Return a column; nulls for times that nobody wrote, since 0 is long over."""
-        if field.nullable and _t.is_timestamp(field.type) and field.name not in self._asked:
+        column = self._columns.get(field.name)
+        unasked = field.nullable and field.name not in self._asked
+        if column is None or (unasked and _t.is_timestamp(field.type)):
             return pa.nulls(self._rows, field.type)
-        return self._columns[field.name].array
+        return column.array
 
     def _end(self, state: str) -> None:
         self._state = state

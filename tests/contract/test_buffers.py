@@ -168,14 +168,34 @@ def test_a_load_that_fails_gives_the_buffer_back_to_its_caller(store, tiles):
     "kind", [pa.string(), pa.bool_(), pa.decimal128(10, 2), pa.list_(pa.string())]
 )
 def test_a_column_without_a_width_is_named(store, kind):
+    told = r"column 'note' of type .* has no fixed width"
     queue = make_queue(store, "other", pa.schema([("number", pa.int64()), ("note", kind)]))
-    with pytest.raises(SchemaMismatch, match=r"column 'note' of type .* has no fixed width"):
-        queue.request(3)
+    with pytest.raises(SchemaMismatch, match=told), queue.request(3) as buffer:
+        buffer["note"]
+    needed = make_queue(store, "needed", pa.schema([pa.field("note", kind, nullable=False)]))
+    with pytest.raises(SchemaMismatch, match=told):
+        needed.request(3)
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.binary(), pa.list_(pa.string())])
+def test_a_column_that_others_have_added_is_null_if_nobody_asks_for_it(store, kind):
+    make_queue(store, schema=pa.schema([("number", pa.int64())]))
+    store.queue("orders").admin.add_columns(pa.schema([("note", kind)]))
+    queue = store.queue("orders")
+
+    buffer = queue.request(2)
+    buffer["number"][:] = 7
+    queue.load(buffer)
+
+    messages = queue.fire("all").messages
+    assert messages.column("number").to_pylist() == [7, 7]
+    assert messages.column("note").null_count == 2
 
 
 def test_a_width_has_to_be_said(tiles):
-    with pytest.raises(SchemaMismatch, match=r"'pixels' of type .*: widths=\{'pixels': …\}"):
-        tiles.request(3, widths={"digest": 4})
+    told = r"'pixels' of type .*: widths=\{'pixels': …\}"
+    with pytest.raises(SchemaMismatch, match=told), tiles.request(3, widths={"digest": 4}) as given:
+        given["pixels"]
     for rows, widths, told in (
         (3, {"tile": 2}, "'tile' is int32, which has a fixed width"),
         (3, {"pixel": 2}, "no column 'pixel'; did you mean 'pixels'"),
