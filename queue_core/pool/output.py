@@ -23,6 +23,7 @@ from queue_core.catalog.queues import SettingsChanged
 from queue_core.errors import (
     BadOption,
     CatalogForbidden,
+    Conflict,
     IgnisError,
     QueueFull,
     SchemaMismatch,
@@ -167,12 +168,16 @@ class PoolOutput:
         Settle the outcomes of several workers in one transaction, and load their rows.
 
         If the rows cannot be loaded, each worker's are settled alone, and those that are the reason
-        fail. Raises `Unavailable` if nothing was settled, also while the output queue has no room.
-        Raises `CatalogForbidden` if the role may not load; it puts the messages with rows back.
+        fail. Raises `Unavailable` if nothing was settled, also while the output queue has no room,
+        or changes faster than its policy decides. Raises `CatalogForbidden` if the role may not
+        load; it puts the messages with rows back.
         """
         joint = PoolOutcomes.joint(outcomes)
         try:
             lost = past_damage(partial(self._settle, joint))
+        except Conflict as error:
+            # Others were faster. No message is the reason, and nothing was changed.
+            raise Unavailable(str(error)) from error
         except IgnisError as error:
             waits = isinstance(error, Unavailable)
             if isinstance(error, QueueFull):

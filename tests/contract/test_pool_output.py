@@ -35,6 +35,8 @@ from queue_core.segments import stager
 from queue_core.values.model import StagedOutput
 from queue_core.verbs.capacity.bounds import OnFull
 from queue_core.waiting.settled_load import settle_and_load
+from queue_core.waiting.smart.load import TRIES, SmartLoad
+from queue_core.waiting.smart.validate import StaleSnapshot
 from tests.books import audit
 from tests.contract.pools import PATIENCE, eventually
 from tests.factories import ORDERS, make_filled, make_queue, make_staged, numbers_of, orders
@@ -347,6 +349,23 @@ def test_the_rules_of_the_output_queue_hold(store, queue, settings):
 
     assert counts == {"deleted": 30}
     assert sorted(numbers_of(results.browse())) == list(range(10))
+
+
+def test_rows_for_which_others_leave_no_time_to_decide_fail_no_message(store, queue, monkeypatch):
+    results = store.create_queue("results", RESULTS, key="number", policy="latest")
+    queue.load(orders(3))
+    load, left = SmartLoad._load, [StaleSnapshot] * 2 * TRIES
+
+    def overtaken(*arguments):
+        if left:
+            raise left.pop()
+        return load(*arguments)
+
+    monkeypatch.setattr(SmartLoad, "_load", overtaken)
+    counts = handled(store, lambda m: {"number": m["number"]}, batch=3, concurrency=1)
+
+    assert (counts, left) == ({"deleted": 3}, [])
+    assert sorted(numbers_of(results.browse())) == [0, 1, 2]
 
 
 def test_a_full_output_queue_is_waited_for(store, queue, monkeypatch, caplog):
