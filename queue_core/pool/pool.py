@@ -17,6 +17,7 @@ from queue_core.pool.life import PoolLife
 from queue_core.pool.pressure import Pressure
 from queue_core.pool.signals import asked_to_end
 from queue_core.pool.timings import STOP_SECONDS
+from queue_core.pool.worker import working_for
 from queue_core.selection.demand import Demand
 from queue_core.selection.selection import AnySelector
 from queue_core.store import Store
@@ -373,6 +374,9 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
         """
         Stop the workers after their current batches. A ``with`` statement calls this.
 
+        In a call of its own handler, which has to end first, it returns at once, and the pool stops
+        in a thread of its own.
+
         Args:
             timeout: Seconds, or a text such as ``"20s"`` or a ``timedelta``, to wait for the
                 handlers. After that, unfinished messages are reloaded. They include messages that a
@@ -383,11 +387,10 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
             IgnisError: The error that ended the pool early.
         """
         seconds = check_seconds("timeout", timeout)
-        with self._changing:
-            if self._life is None or self._life.is_stopped:
-                return
-            self._life.stop(seconds)
-        self._raise()
+        if working_for.get() is self._config:
+            threading.Thread(target=self._end, args=(seconds,), name="pool stop").start()
+        else:
+            self._end(seconds)
 
     def __enter__(self) -> ConsumerPool:
         return self.start()
@@ -409,6 +412,13 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
         if self._life is None:
             raise BadOption("the pool was not started: use it in a with statement, or call start()")
         return self._life
+
+    def _end(self, seconds: float) -> None:
+        with self._changing:
+            if self._life is None or self._life.is_stopped:
+                return
+            self._life.stop(seconds)
+        self._raise()
 
     def _count(self, outcomes: Counter[str]) -> None:
         with self._lock:

@@ -15,6 +15,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Set
 from contextlib import ExitStack
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 
 from queue_core.consumers.consumer import QueueConsumer, SuspendReason
@@ -38,6 +39,9 @@ from queue_core.support.interruption import Interruptible, TimedOut, bind
 from queue_core.values.settings import MAX_CONCURRENCY
 
 _log = logging.getLogger(__name__)
+
+#: The arguments of the pool in whose worker this is; None elsewhere.
+working_for: ContextVar[PoolConfig | None] = ContextVar("working_for", default=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,6 +201,7 @@ class Worker:
 
     def _run(self, calls: Interruptible) -> None:
         bind(calls)
+        working_for.set(self._context.config)
         try:
             # Finish the batch of a thread that this one took over from.
             self._finish()

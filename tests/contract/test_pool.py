@@ -646,3 +646,14 @@ def test_two_threads_may_stop_a_pool_at_once(store, queue):
 
             for future in [threads.submit(stop) for _ in range(4)]:
                 future.result(PATIENCE)
+
+
+def test_the_message_with_which_a_handler_stops_its_pool_is_settled(store, queue):
+    queue.load(orders(1))
+    pool = ConsumerPool(store, "orders", lambda _: pool.stop() is None, concurrency=2)
+    pool.start()
+    eventually(lambda: pool.concurrency == 0)
+    # Another call waits for the end.
+    pool.stop()
+    assert pool.counts == {"deleted": 1}
+    assert queue.browse().num_rows == in_flight(store) == 0
