@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from weakref import WeakSet
 
 from sqlalchemy import Connection
 
@@ -27,6 +28,8 @@ STOP_SECONDS = 2.0
 RENEW_AFTER = 24 * 3600 * 1_000_000
 #: Seconds between two heartbeats of a `Keeper`; a sweep waits for several of them.
 KEEPER_SECONDS = 10.0
+#: Those that are sent, by the threads of this process.
+_beating: WeakSet[Heartbeat] = WeakSet()
 
 
 class Heartbeat:
@@ -46,10 +49,12 @@ class Heartbeat:
 
     def start(self) -> None:
         """Start the thread."""
+        _beating.add(self)
         self._loop.start()
 
     def stop(self) -> None:
         """Stop beating. After a while, the consumer counts as dead."""
+        _beating.discard(self)
         # A beat after the end of the store would leave its connection open.
         self._loop.stop(STOP_SECONDS)
 
@@ -72,6 +77,13 @@ class Heartbeat:
                 self._fenced = error
                 self._loop.end()
         return None
+
+
+def beat_now(catalog: Catalog) -> None:
+    """Send the heartbeats of all consumers of this object, since it has moved its clock."""
+    for each in [*_beating]:
+        if each._catalog is catalog:
+            each._beat_once()
 
 
 class Presence(Heartbeat):

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from queue_core.catalog.identity import clock
+from queue_core.consumers.presence import beat_now
 from queue_core.store import Store
 from queue_core.upkeep.tasks.shovel import Retries
 from queue_core.values.address import Address
@@ -39,8 +40,9 @@ class TemporaryStore(Store):
         Let time pass at once, and do what is then due.
 
         Messages whose retry or delay is due return to main. A sweep sidelines messages that were
-        fired too long ago and never settled. Expired messages are removed. Other side tasks are run
-        by their own methods, such as `Queue.shovel`.
+        fired too long ago and never settled, except those that a pool of this store, or its
+        `Queue.get_and_keep`, still holds. Expired messages are removed. Other side tasks are run by
+        their own methods, such as `Queue.shovel`.
 
         Args:
             seconds: How much further the clock of this store is afterwards, 0 or more: seconds, a
@@ -52,6 +54,7 @@ class TemporaryStore(Store):
         self._ahead += check_seconds("seconds", seconds)
         # The new time is meant: tasks that remove by age need not distrust it.
         self.catalog.write(clock.accept)
+        beat_now(self.catalog)
         Retries(self.catalog, self.storage).run()
         for name in self.queues():
             queue = self.queue(name)

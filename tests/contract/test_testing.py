@@ -1,12 +1,22 @@
 """Help for tests of handlers, used as in a test of a user."""
 
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
-from queue_core import BadOption, BadOutcome, Later, Retry, SchemaMismatch, batch_handler, constant
+from queue_core import (
+    BadOption,
+    BadOutcome,
+    ConsumerPool,
+    Later,
+    Retry,
+    SchemaMismatch,
+    batch_handler,
+    constant,
+)
 from queue_core.testing import crash_at, handle, temporary_store
 
 SCHEMA = pa.schema([("id", pa.int64()), ("text", pa.string())])
@@ -155,6 +165,27 @@ def test_messages_of_a_crash_are_swept_when_time_passes(own):
     own.pass_time(1201)
 
     assert queue.browse(magazine="sideline").num_rows == 4
+
+
+def test_no_message_in_living_hands_is_swept_when_time_passes(own):
+    queue = filled(own)
+    kept = queue.get_and_keep()
+    busy, go_on = threading.Event(), threading.Event()
+
+    def wait(_):
+        busy.set()
+        return go_on.wait(60)
+
+    with ConsumerPool(own, "orders", wait, concurrency=1) as pool:
+        assert busy.wait(60)
+        own.pass_time("30m")
+        assert queue.browse(magazine="sideline").num_rows == 0
+        go_on.set()
+        assert pool.drain(60)
+
+    assert pool.counts == {"deleted": 3}
+    queue.delete(kept)
+    assert own.view("queues").column("in_flight").to_pylist() == [0]
 
 
 def test_the_folder_is_removed():
