@@ -33,7 +33,7 @@ from queue_core.support import faults
 from queue_core.values.model import Consumer, Magazine, QueueInfo, ReadPlan, TicketRange
 from queue_core.values.names import KEEPER, listed
 from queue_core.values.schema import output_schema
-from queue_core.verbs.acknowledge import acknowledge_within
+from queue_core.verbs.acknowledge import acknowledge_within, leave
 from queue_core.verbs.quarantine import quarantine
 from queue_core.verbs.recover import recover
 from queue_core.verbs.take_in import take_in
@@ -233,7 +233,7 @@ class Session:
 
             def begin(connection: Connection) -> Consumer:
                 ack, deletes = self._options.ack, consumers.DELETES_ON_COMMIT
-                former = None if ack == deletes else consumers.ack_of(connection, name)
+                former = consumers.ack_of(connection, name) if committed else None
                 life = consumers.enlist(
                     connection,
                     name,
@@ -242,8 +242,10 @@ class Session:
                     sweepable=self._options.sweepable,
                     follows=self._last_life,
                 )
-                if former == deletes and committed:
+                if former == deletes != ack:
                     acknowledge_within(connection, life, committed, self._queues.infos, delete=True)
+                elif (former, ack) == (consumers.SETTLES, deletes):
+                    leave(connection, life, committed, self._queues.infos)
                 if not self._options.is_ranked:
                     interests.show(connection, life, queue_ids)
                 return life

@@ -16,6 +16,7 @@ them.
 from __future__ import annotations
 
 import logging
+from collections import defaultdict
 from collections.abc import Sequence
 
 from sqlalchemy import Connection
@@ -23,14 +24,18 @@ from sqlalchemy import Connection
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.holders.consumers import check
 from queue_core.catalog.holders.tickets import close_tickets
+from queue_core.catalog.queues import by_id
 from queue_core.catalog.records import publications
 from queue_core.catalog.records.restored import RESTORE, restored_at
 from queue_core.catalog.records.task_log import Moves
 from queue_core.catalog.slices.changes import Changes
 from queue_core.catalog.slices.conditions import IN_FLIGHT, held_by
+from queue_core.catalog.slices.slice_batches import SliceBatch
 from queue_core.catalog.slices.slices import fetch
 from queue_core.catalog.transact import transact
+from queue_core.values.failure_kinds import SWEPT
 from queue_core.values.model import Consumer, QueueInfo, Slice
+from queue_core.values.plan import Taken
 
 _log = logging.getLogger(__name__)
 
@@ -80,6 +85,22 @@ def acknowledge_within(
         _load_unsettled(connection, consumer, upto)
     close_tickets(connection, consumer, upto, logged, ids)
     return _delete_held(connection, consumer, upto, queues, doubted) if delete else 0
+
+
+def leave(
+    connection: Connection, consumer: Consumer, upto: int, queues: Sequence[QueueInfo]
+) -> None:
+    """Finish tickets whose messages a sink has settled; sideline what it left, as a sweep does."""
+    acknowledge_within(connection, consumer, upto, queues, delete=False, settles=True)
+    # Not at the top: a query's start does not wait for what few queries use.
+    from queue_core.catalog.slices.sidelining import set_aside
+
+    left: dict[int, list[Taken]] = defaultdict(list)
+    for piece in fetch(connection, *held_by(consumer.id, upto=upto), *IN_FLIGHT, lock="wait"):
+        left[piece.queue_id].append((piece, piece.rows))
+    for queue_id, taken in sorted(left.items()):
+        queue = by_id(connection, queue_id)
+        set_aside(connection, queue, SliceBatch.of(taken), SWEPT, Changes([queue]))
 
 
 def _delete_held(

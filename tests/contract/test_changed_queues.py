@@ -103,6 +103,30 @@ def test_a_committed_batch_is_deleted_as_its_query_said_then(filled, life, ack):
     audit(filled)
 
 
+@pytest.mark.parametrize("acknowledged", [True, False])
+def test_what_a_sink_left_without_an_outcome_is_not_deleted_with_later_batches(
+    filled, life, acknowledged
+):
+    """A sweep would have sidelined it."""
+    first = life("red", ack="settle")
+    end = first.next(START, None, None)
+    assert rows(first, START, end) == [0, 1, 2]
+    if acknowledged:
+        first.acknowledge(end)
+    red = filled.queue("red")
+    red.load(orders(2, 100))
+
+    changed = life("red")
+    changed.acknowledge(end)
+    following = changed.next(end, None, None)
+    assert rows(changed, end, following) == [100, 101]
+    changed.acknowledge(following)
+
+    assert sorted(numbers_of(red.browse(magazine="sideline"))) == [0, 1, 2]
+    assert red.metadata().column("deleted").to_pylist()[0] == 2
+    audit(filled)
+
+
 @pytest.mark.parametrize(
     ("name", "former", "now"),
     [
