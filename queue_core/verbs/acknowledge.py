@@ -152,7 +152,7 @@ def _load_unsettled(connection: Connection, consumer: Consumer, upto: int) -> No
 
 
 def _report(connection: Connection, consumer: Consumer, lost: Sequence[Slice]) -> None:
-    """Report messages that come again, because a restore lost their publication."""
+    """Report messages that come again, because a restore may have lost their publication."""
     moves: dict[int, Moves] = {}
     for piece in lost:
         source = f"ticket {piece.ticket} of consumer {consumer.name!r}"
@@ -163,9 +163,9 @@ def _report(connection: Connection, consumer: Consumer, lost: Sequence[Slice]) -
     for queue_id, moved in sorted(moves.items()):
         moved.record(connection, queue_id, RESTORE)
     _log.warning(
-        "consumer %r: Spark has committed batches up to ticket %s, and the catalog, which was "
-        "restored, does not know that their sink published or settled them; their %s messages come "
-        "again",
+        "consumer %r: Spark has committed batches up to ticket %s, and the catalog does not know "
+        "that their sink published or settled them: it was restored, or the query has another sink "
+        "now; their %s messages come again",
         consumer.name,
         max(piece.ticket or 0 for piece in lost),
         sum(len(piece.rows) for piece in lost),

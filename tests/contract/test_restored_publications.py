@@ -114,11 +114,12 @@ def test_the_tickets_of_another_source_of_the_batch_are_not_forgotten(store, his
     assert store.catalog.write(forget) == (None, 2)
 
 
-def test_a_query_that_has_another_sink_now_gets_a_batch_twice_at_most(store, history):
+def test_a_query_that_has_another_sink_now_gets_a_batch_twice_at_most(store, history, caplog):
     assert read(history, 2) == [4, 5]
     # The publication of the others is known.
     assert store.queue("a").metadata().column("deleted").to_pylist()[0] == 4
     assert read(history, 3) == [4, 5]
+    assert "or the query has another sink now; their 2 messages come again" in caplog.text
     assert read(history, 4) == []
     assert store.queue("a").metadata().column("deleted").to_pylist()[0] == 6
 
