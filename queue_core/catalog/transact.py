@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from time import sleep
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from sqlalchemy import Connection
 
+from queue_core.catalog import dialect
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.records import acts, progress
 from queue_core.support import faults
@@ -29,17 +30,20 @@ def transact(
     *,
     grows: bool = False,
     late: bool = False,
+    seconds: float | None = None,
 ) -> Result:
     """
     Write in one transaction; pass the crash points before and after its commit.
 
-    *grows* and *late* are as in `Catalog.write`.
+    *grows* and *late* are as in `Catalog.write`. *seconds*: the most for a wait for a lock, where
+    several write at a time; raises `StillLocked`.
     """
 
     def guarded(connection: Connection) -> Result:
         if guard is not None:
             guard(connection)
-        result = work(connection)
+        with dialect.of(connection).waiting(connection, seconds):
+            result = work(connection)
         faults.point(f"{verb}.before_commit")
         return result
 
@@ -62,6 +66,7 @@ class Rounds:
         rate: The most messages per second; None: no limit.
         late: As in `Catalog.write`.
         noted: Whether an act of a person counts their messages.
+        seconds: As in `transact`.
     """
 
     def __init__(
@@ -74,14 +79,15 @@ class Rounds:
         rate: float | None = None,
         late: bool = False,
         noted: bool = True,
+        seconds: float | None = None,
     ) -> None:
         self._catalog = catalog
-        self._verb = verb
-        self._guard = guard
         self._limit = limit
         self._rate = rate
-        self._late = late
         self._noted = noted
+        self._transact: Callable[..., Any] = partial(
+            transact, catalog, verb, guard=guard, late=late, seconds=seconds
+        )
         self._last: int | None = None
         #: How many messages all rounds have changed.
         self.done = 0
@@ -104,12 +110,11 @@ class Rounds:
                 acts.note(connection, count)
             return count, result
 
-        self._last, result = transact(
-            self._catalog, self._verb, noted, self._guard, late=self._late
-        )
-        self.done += self._last
-        progress.add(self._last)
-        return self._last, result
+        count, result = self._transact(noted)
+        self._last = count
+        self.done += count
+        progress.add(count)
+        return count, result
 
     def step(self, work: Callable[[Connection], int]) -> int:
         """Do one round, which returns how many messages it changes."""

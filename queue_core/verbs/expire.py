@@ -25,7 +25,7 @@ from queue_core.catalog.database import Catalog
 from queue_core.catalog.identity import clock
 from queue_core.catalog.queues import SettingsChanged, as_it_is, hold_settings
 from queue_core.catalog.records import figures, task_log
-from queue_core.catalog.slices import amounts, id_map, parts, read_plans
+from queue_core.catalog.slices import amounts, id_map, logs, parts, read_plans
 from queue_core.catalog.slices.changes import Changes
 from queue_core.catalog.slices.conditions import (
     START,
@@ -61,33 +61,39 @@ def expire(catalog: Catalog, storage_uri: str, queue: QueueInfo, *, in_parts: bo
     """
     Remove the expired messages of a queue; return how many.
 
-    With *in_parts*, a call looks at a random part of a large queue for a message that is too old.
-    If it finds one, it removes all that are too old.
+    With *in_parts*, as in the task, a call looks at a random part of a large queue for a message
+    that is too old. If it finds one, it removes all that are too old; those that others keep
+    locked, the next call removes.
 
     Raises `DamagedSegment`, and `CatalogUnavailable` if the clock may have jumped.
     """
     clock.check(catalog)
     task_log.prepare()
-    rounds = Rounds(catalog, "expire")
+    # Other tasks and queues wait meanwhile.
+    seconds = logs.WAIT_SECONDS if in_parts else None
+    rounds = Rounds(catalog, "expire", seconds=seconds)
     while True:
         with catalog.read() as connection:
             # A process of many tasks may have read it hours ago.
             queue = as_it_is(connection, queue)
         with suppress(SettingsChanged):
-            _take_in_old(catalog, storage_uri, queue)
-            _expire_by_column(catalog, rounds, storage_uri, queue)
-            _expire_by_age(catalog, rounds, storage_uri, queue, in_parts=in_parts)
+            with suppress(dialect.StillLocked):
+                _take_in_old(catalog, storage_uri, queue, seconds)
+                _expire_by_column(catalog, rounds, storage_uri, queue)
+                _expire_by_age(catalog, rounds, storage_uri, queue, in_parts=in_parts)
             return rounds.done
 
 
-def _take_in_old(catalog: Catalog, storage_uri: str, queue: QueueInfo) -> None:
+def _take_in_old(
+    catalog: Catalog, storage_uri: str, queue: QueueInfo, seconds: float | None
+) -> None:
     """Take in what a subscription has in its log that may have expired."""
     expiry = expiry_in(queue, Magazine.MAIN)
     if not queue.log_of or (expiry is None and not of_expiry(queue)):
         return
     # The own times of messages are not known before.
     before = None if of_expiry(queue) or expiry is None else catalog.now() - int(expiry * 1e6)
-    take_in(catalog, storage_uri, [queue.id], before=before)
+    take_in(catalog, storage_uri, [queue.id], before=before, seconds=seconds)
 
 
 def expiring(connection: Connection, queues: Sequence[QueueInfo]) -> set[int]:

@@ -11,6 +11,7 @@ before the commit: the transaction's messages are still in the sideline, and due
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 
 from sqlalchemy import Connection
@@ -19,7 +20,7 @@ from queue_core.catalog import dialect
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.identity import clock
 from queue_core.catalog.records import retries, task_log
-from queue_core.catalog.slices import id_map, shard_locks
+from queue_core.catalog.slices import id_map, logs, shard_locks
 from queue_core.catalog.slices.changes import Changes
 from queue_core.catalog.slices.conditions import WAITING, expiry_in, in_magazines, these
 from queue_core.catalog.slices.moves import SHOVELLED, carry_out
@@ -50,7 +51,7 @@ def retry(
     limit. Raises `DamagedSegment` if messages may have expired, and one of them cannot be read.
     """
     selection = Selection.parse([queue], storage_uri, eligibility=of_expiry)
-    rounds = Rounds(catalog, "retry", limit=limit)
+    rounds = Rounds(catalog, "retry", limit=limit, seconds=logs.WAIT_SECONDS)
     while True:
         with catalog.read() as connection:
             found = retries.find_due(connection, queue.id, ROUND_SLICES)
@@ -80,7 +81,9 @@ def retry(
             ages=ages,
             most=rounds.left,
         )
-        _, complete = rounds.run(work)
+        complete = False
+        with suppress(dialect.StillLocked):
+            _, complete = rounds.run(work)
         if not complete or rounds.left == 0:
             return rounds.done, True
 

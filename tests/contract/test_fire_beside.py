@@ -5,13 +5,17 @@ import time
 
 import pytest
 
-from queue_core import ConsumerPool, limit
+from queue_core import ConsumerPool, Retry, constant, limit
+from queue_core.catalog.slices.rewritable import NEIGHBOURS
+from queue_core.upkeep.tasks.shovel import Retries
 from queue_core.values.model import INLINE
+from queue_core.verbs.expire import expire
 from queue_core.verbs.quarantine import quarantine
+from tests.clocks import make_due
 from tests.contract.callers import caller_of
 from tests.contract.pools import PATIENCE, Recorder, eventually
-from tests.dump import log_in_a_minute
-from tests.factories import make_queue, numbers_of, orders
+from tests.dump import load_earlier, log_in_a_minute
+from tests.factories import load_singly, make_queue, numbers_of, orders, with_sidelined
 
 pytestmark = pytest.mark.each_catalog
 
@@ -116,6 +120,42 @@ def test_damage_in_a_log_is_set_apart_beside_a_subscription_that_is_held(store, 
     assert numbers_of(held.fire("all").messages) == [0, 1, 2]
     assert quarantine(store.catalog, store.storage) == 0
     assert store.storage.damage_reports() == {}
+
+
+@pytest.mark.parametrize("task", ["expire", "compact"])
+def test_a_task_leaves_what_is_locked_to_its_next_run(store, caller, task):
+    queue = make_queue(store, message_expiry=3_600 if task == "expire" else None)
+    load_singly(queue, NEIGHBOURS)
+    if task == "expire":
+        load_earlier(store, 7_200)
+    queue.load(orders(1, NEIGHBOURS))
+    files = store.storage.list()
+
+    def run():
+        if task == "compact":
+            return queue.admin.compact()
+        return expire(store.catalog, store.storage.uri, queue.info, in_parts=True)
+
+    with caller.connected() as connection:
+        queue.within(connection).fire(1)
+        start = time.monotonic()
+        assert run() == 0
+        assert time.monotonic() - start < SOON
+        assert store.storage.list() == files
+        connection.rollback()
+    assert run() >= NEIGHBOURS
+
+
+def test_messages_that_are_due_wait_for_a_transaction_and_keep_no_others_waiting(store, caller):
+    queue = with_sidelined(store, 3, retry=Retry(attempts=3, backoff=constant(60)))
+    make_due(store)
+    with caller.connected() as connection:
+        queue.within(connection).fire(1, magazine="sideline")
+        start = time.monotonic()
+        assert Retries(store.catalog, store.storage).run()[0] == []
+        assert time.monotonic() - start < SOON
+        connection.rollback()
+    assert [each.moved for each in Retries(store.catalog, store.storage).run()[0]] == [3]
 
 
 def test_a_firing_that_waits_gets_them_after_the_transaction(store, caller):

@@ -123,16 +123,11 @@ def _is_between(cursors: Sequence[int], begin: int, stop: int) -> bool:
 def merge(
     connection: Connection, queue: QueueInfo, rows: Neighbours, staged: Staged, repacked: Repacked
 ) -> bool:
-    """
-    Let rows of a log become one, of a new segment; return whether they still could.
-
-    Raises `StillLocked`.
-    """
+    """Let rows of a log become one, of a new segment; return whether they still could."""
     first, last = rows[0], rows[-1]
     given = {"queue": queue.id, "at": first.shard}
     these = given | {"first": first.first_offset, "last": last.first_offset}
-    with dialect.of(connection).waiting(connection, logs.WAIT_SECONDS):
-        held = connection.execute(_LOCKING, given).all()
+    held = connection.execute(_LOCKING, given).all()
     connection.execute(_HOLD, given).all()
     cursors = _cursors(connection, given)
     if (

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
@@ -29,6 +30,7 @@ from queue_core.catalog.slices import (
     id_map,
     intake,
     log_merging,
+    logs,
     parts,
     read_plans,
     rewritable,
@@ -145,7 +147,11 @@ def _compact_places(
         looked += slices_there
         progress.add(expected=sum(group.messages for unit in found for group in unit))
         for unit in found:
-            count = _rewrite(catalog, storage, queue, unit)
+            try:
+                count = _rewrite(catalog, storage, queue, unit)
+            except dialect.StillLocked:
+                # A transaction of a caller may last: the next compaction goes on.
+                return rewritten, looked
             progress.add(count)
             rewritten += count
     return rewritten, looked
@@ -214,8 +220,19 @@ def _rewrite(catalog: Catalog, storage: Storage, queue: QueueInfo, unit: Unit) -
         acts.note(connection, rewritten)
         return rewritten
 
+    with _removed_if_not_published(storage, staged):
+        return transact(catalog, "compact", work, grows=True, seconds=logs.WAIT_SECONDS)
+
+
+@contextmanager
+def _removed_if_not_published(storage: Storage, staged: Staged) -> Iterator[None]:
+    """Remove the file of a segment if the block did not publish it; others may be locked."""
     with removed_if_refused(storage, [staged]):
-        return transact(catalog, "compact", work, grows=True)
+        try:
+            yield
+        except dialect.StillLocked:
+            remove_staged(storage, [staged])
+            raise
 
 
 def _intact(
@@ -338,9 +355,5 @@ def _merge_rows(catalog: Catalog, storage: Storage, queue: QueueInfo, rows: Neig
         acts.note(connection, count)
         return count
 
-    with removed_if_refused(storage, [staged]):
-        try:
-            return transact(catalog, "merge", work, grows=True)
-        except dialect.StillLocked:
-            remove_staged(storage, [staged])
-            raise
+    with _removed_if_not_published(storage, staged):
+        return transact(catalog, "merge", work, grows=True, seconds=logs.WAIT_SECONDS)
