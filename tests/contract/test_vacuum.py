@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import func, select, update
 
+from queue_core.catalog.slices import changes
 from queue_core.catalog.tables import files
 from queue_core.errors import BadOption, PublicationRefused
 from queue_core.segments import stager
@@ -114,6 +115,20 @@ def test_a_dry_run_says_what_would_go_and_removes_nothing(store, queue):
     assert dump(store) == before
     assert len(would) == 2
     assert store.admin.vacuum(grace=60) == would
+
+
+@EVERYWHERE
+def test_a_dry_run_names_what_two_settlements_have_left_behind(store, queue, monkeypatch):
+    queue.load(orders(10))
+    with monkeypatch.context() as together:
+        # Each of them sees the messages of the other.
+        together.setattr(changes, "release", lambda *_: None)
+        queue.delete(queue.fire("all"))
+
+    assert store.admin.vacuum(grace=60, dry_run=True) == []
+    would = store.admin.vacuum(grace=0, dry_run=True)
+    assert would == list(store.storage.list())
+    assert store.admin.vacuum(grace=0) == would
 
 
 @EVERYWHERE

@@ -100,9 +100,9 @@ def present(connection: Connection, segment_ids: Collection[int]) -> set[int]:
     return set(connection.scalars(select(segments.c.id).where(here)))
 
 
-def unnamed(connection: Connection) -> Sequence[int]:
-    """Return the segments that two settlements have left behind, each relying on the other."""
-    return connection.scalars(select(segments.c.id).where(~_NAMED)).all()
+def unnamed(connection: Connection) -> dict[int, str | None]:
+    """Return the segments, and their files, that two settlements have left to each other."""
+    return dict(connection.execute(select(segments.c.id, segments.c.file).where(~_NAMED)).all())
 
 
 def count(connection: Connection) -> int:

@@ -10,7 +10,7 @@ that it removed, or would remove, and writes their number to the task log.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from sqlalchemy import Connection
 
@@ -62,7 +62,9 @@ def vacuum(
     present = {at: written for at, written in storage.list().items() if share.has(at)}
     if dry_run:
         with catalog.read() as connection:
-            strangers, garbage = _removable(connection, present, grace)
+            # Their release makes them garbage of this moment.
+            fresh = [*segments.unnamed(connection).values()] if grace <= 0 else []
+            strangers, garbage = _removable(connection, present, grace, fresh)
             return sorted(present.keys() & {*strangers, *garbage, *files.condemned(connection)})
 
     clock.check(catalog)
@@ -71,8 +73,8 @@ def vacuum(
         unnamed = segments.unnamed(connection)
 
     def condemn(connection: Connection) -> list[str]:
-        segments.release(connection, unnamed)
-        strangers, garbage = _removable(connection, present, grace)
+        segments.release(connection, unnamed.keys())
+        strangers, garbage = _removable(connection, present, grace, ())
         files.condemn(connection, strangers, [at for at in garbage if share.has(at)])
         found = [at for at in files.condemned(connection) if share.has(at)]
         clock.confirm(connection)
@@ -107,9 +109,9 @@ def vacuum(
 
 
 def _removable(
-    connection: Connection, present: Mapping[str, int], grace: float
+    connection: Connection, present: Mapping[str, int], grace: float, fresh: Collection[str | None]
 ) -> tuple[list[str], list[str]]:
-    """Return the files that the catalog does not know or has given up, in order."""
+    """Return the files that the catalog does not know or has given up, and *fresh* ones, sorted."""
     now = dialect.read_clock(connection)
     before = now - int(grace * 1e6)
     known = {row.location: row for row in files.all_files(connection)}
@@ -119,4 +121,4 @@ def _removable(
     # still copies became garbage after the backup had begun.
     if leases.backs_up(connection):
         return sorted(strangers), []
-    return sorted(strangers), sorted(garbage)
+    return sorted(strangers), sorted({*garbage, *(known.keys() & fresh)})
