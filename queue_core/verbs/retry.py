@@ -117,7 +117,9 @@ def _move_due(
     times = queue.settings.max_deliveries
     changes = Changes([queue])
     taken: list[Taken] = []
+    loaded_at: dict[int, int] = {}
     for piece in due:
+        known = None
         # Others may have held some meanwhile. If they have expired, main removes them.
         rows = piece.rows - expired.rows(piece.segment_id)
         before = None if expiry is None else now - int(expiry * 1e6)
@@ -135,4 +137,8 @@ def _move_due(
         if rows:
             most = None if most is None else most - len(rows)
             taken.append((piece, rows))
-    return carry_out(connection, queue, SHOVELLED, taken, changes=changes), complete
+            if known is not None and not rows - known.rows:
+                # By the oldest message of its slice, it would seem to have expired in main.
+                loaded_at[piece.id] = known.oldest(rows)
+    moved = carry_out(connection, queue, SHOVELLED, taken, changes=changes, loaded_at=loaded_at)
+    return moved, complete

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from sqlalchemy import Connection
@@ -65,11 +66,13 @@ def carry_out(
     whole: SliceBatch | None = None,
     *,
     changes: Changes | None = None,
+    loaded_at: Mapping[int, int] = MappingProxyType({}),
 ) -> int:
     """
     Move rows of slices that the transaction has locked; return how many messages were moved.
 
-    *whole* are more of them, as arrays. Other *changes* are applied with it.
+    *whole* are more of them, as arrays. Other *changes* are applied with it. *loaded_at*: the times
+    of loading that slices of these ids get, whose oldest messages stay.
     """
     changes, moves = changes or Changes([queue]), Moves()
     # The one time of all that is written: to read the clock costs as much as a write.
@@ -79,7 +82,8 @@ def carry_out(
         if move.to is None:
             changes.remove(piece, rows, move.counter)
         else:
-            changes.move(piece, rows, move.to, move.counter, **move.values(now or 0))
+            young = {"loaded_at": loaded_at[piece.id]} if piece.id in loaded_at else {}
+            changes.move(piece, rows, move.to, move.counter, **move.values(now or 0), **young)
     if whole:
         move.note_all(moves, whole)
     # Packed before the first write, for which others may have to wait.
