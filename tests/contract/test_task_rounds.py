@@ -147,6 +147,20 @@ def test_messages_whose_time_comes_return_by_a_run_of_their_own(store, stream):
     assert queue.browse().num_rows == 3
 
 
+def test_messages_whose_time_comes_return_at_a_rate_in_round_after_round(store, stream):
+    queue = make_queue(store, retry=Retry(attempts=5, backoff=constant(0.001)), shovel_rate=2.0)
+    queue.load(orders(6))
+    queue.sideline(queue.fire("all"))
+    one, begun = stream(interval="1d"), time.monotonic()
+    end = one.session.begin()
+
+    while queue.browse().num_rows < 6 and time.monotonic() < begun + 60:
+        start, end = end, one.session.next(end)
+        if end != start:
+            one.told(start, end)
+    assert queue.browse().num_rows == 6
+
+
 def test_a_deputy_of_a_leader_that_lost_its_lease_sweeps_nothing(store, stream, caplog):
     for name in ("orders", "bills"):
         queue = make_queue(store, name)
