@@ -51,10 +51,9 @@ def claim(
         .values(begun_at=now, due_at=now + step)
         .returning(_has_run(task_runs.abandoned()))
     )
-    if abandoned:
-        task_runs.give_up(connection, queue_id, task)
     if abandoned is not None:
-        return True
+        # A claim that has waited for another one has not seen that it has given the runs up.
+        return not abandoned or task_runs.give_up(connection, queue_id, task)
     fresh = dialect.insert_new(connection, schedule).values(
         queue_id=queue_id, task=task, begun_at=now, due_at=now + (delay or step)
     )

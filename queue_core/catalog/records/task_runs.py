@@ -74,10 +74,11 @@ def claim(connection: Connection, stream: str, number: int, runs: Sequence[dict[
     connection.execute(insert(task_runs), [row | run for run in runs])
 
 
-def give_up(connection: Connection, queue_id: int, task: str) -> None:
-    """Count the abandoned runs of a job as done, because somebody else does its work."""
+def give_up(connection: Connection, queue_id: int, task: str) -> bool:
+    """Count the abandoned runs of a job as done; return whether there are any."""
     job = (task_runs.c.queue_id == queue_id, task_runs.c.task == task, abandoned())
-    connection.execute(update(task_runs).where(*job).values(done_at=dialect.now()))
+    gone = connection.execute(update(task_runs).where(*job).values(done_at=dialect.now()))
+    return gone.rowcount > 0
 
 
 def of_rounds(connection: Connection, stream: str, after: int, upto: int) -> list[TaskRun]:
