@@ -255,6 +255,32 @@ def test_a_task_that_works_in_one_store_does_not_end_its_outage_in_another(
     ]
 
 
+@pytest.mark.parametrize("task", [expire_task, sweep_task], ids=["expire", "sweep"])
+def test_a_failure_is_over_where_there_is_no_more_work(store, leader, monkeypatch, caplog, task):
+    caplog.set_level(logging.INFO, "queue_core")
+    queue = make_queue(store, message_expiry=3600.0)
+    queue.load(orders(2))
+    firing = queue.fire(1)
+    load_earlier(store, 7200)
+    name = task.__name__.rpartition(".")[2]
+    tasks = tasks_of(store, leader, name, timings=ALWAYS)
+
+    def fails(*_):
+        raise CatalogUnavailable("the server is away")
+
+    monkeypatch.setattr(task, "run", fails)
+    tasks.run_due([queue.info])
+    monkeypatch.undo()
+    assert queue.admin.expire() == queue.delete(firing) == 1
+    tasks.run_due([queue.info])
+
+    told = [each.message for each in caplog.records if f"task {name} of" in each.message]
+    assert told == [
+        f"task {name} of orders failed: the server is away",
+        f"task {name} of 'orders' works again after 0 s",
+    ]
+
+
 def test_one_queue_that_fails_keeps_no_other_from_being_swept(store, leader, monkeypatch):
     stuck(store, "one", 3)
     stuck(store, "two", 2)

@@ -36,6 +36,8 @@ from queue_core.upkeep.tasks.task import (
     Timing,
     failed,
     ran,
+    works,
+    works_elsewhere,
 )
 from queue_core.values.model import QueueInfo
 from queue_core.verbs.quarantine import quarantining
@@ -298,6 +300,7 @@ class SideTasks:
                 if queue is None or queue.id in working:
                     ran += self._attempt(job, queue)
                 else:
+                    works(self._context.catalog, task.name, queue.name)
                     ran.append(Ran(task=task.name, queue=queue.name))
         return ran
 
@@ -331,7 +334,9 @@ class SideTasks:
         try:
             concerned = [queue]
             if task.leader_only:
-                concerned = [*task.find_queues(self._context.catalog)]
+                found = task.find_queues(self._context.catalog)
+                concerned = [*found]
+                works_elsewhere(self._context.catalog, task.name, {each.name for each in found})
         except IgnisError as error:
             concerned, ran = [], [failed(self._context.catalog, task.name, None, error)]
         for each in concerned:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import logging
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from types import ModuleType
 from typing import TYPE_CHECKING, NamedTuple
@@ -177,6 +177,13 @@ def works(catalog: Catalog, task: str, queue: str | None) -> None:
     outage = _outages.pop((catalog.url, task, queue), None)
     if outage is not None:
         outage.over(f"{_named(task, queue)} works again")
+
+
+def works_elsewhere(catalog: Catalog, task: str, working: Collection[str]) -> None:
+    """Log the end of the failures of a task, but for those in queues where it has work."""
+    for url, name, queue in [*_outages]:
+        if (url, name) == (catalog.url, task) and queue not in working:
+            works(catalog, task, queue)
 
 
 def _named(task: str, queue: str | None) -> str:
