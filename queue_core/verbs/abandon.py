@@ -9,14 +9,16 @@ ticket. Crash before the commit: the slices are unchanged, and the next call aba
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from sqlalchemy import Connection
 
+from queue_core.catalog import dialect
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.holders.consumers import SETTLES, ack_of
 from queue_core.catalog.holders.tickets import held_in, trial
-from queue_core.catalog.slices import amounts
+from queue_core.catalog.slices import amounts, logs
 from queue_core.catalog.slices.changes import Changes
 from queue_core.catalog.slices.conditions import eligible, overdelivered
 from queue_core.catalog.slices.sidelining import set_aside
@@ -46,13 +48,17 @@ def abandon(
         if not anything(connection, request):
             return 0
 
-    rounds = Rounds(catalog, "abandon", guard, limit=limit)
+    # Other tasks and queues wait for those of a leader.
+    seconds = None if guard is None else logs.WAIT_SECONDS
+    rounds = Rounds(catalog, "abandon", guard, limit=limit, seconds=seconds)
 
     def work(connection: Connection) -> int:
         taken = acquire(connection, replace(request, max_messages=rounds.left), "wait").taken
         return set_aside(connection, queue, SliceBatch.of(taken), DELIVERIES, Changes([queue]))
 
-    return rounds.repeat(work)
+    with suppress(dialect.StillLocked):
+        rounds.repeat(work)
+    return rounds.done
 
 
 def count(catalog: Catalog, queue: QueueInfo) -> int:

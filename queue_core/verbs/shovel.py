@@ -11,6 +11,7 @@ Crash before a commit: the round's messages are still in the sideline.
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import dataclass, replace
 from math import inf
@@ -21,7 +22,7 @@ from sqlalchemy import Connection
 from queue_core.catalog import dialect, queues
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.records import task_log
-from queue_core.catalog.slices import amounts
+from queue_core.catalog.slices import amounts, logs
 from queue_core.catalog.slices.conditions import (
     READY,
     START,
@@ -99,7 +100,7 @@ def shovel(catalog: Catalog, queue: QueueInfo, shovelful: Shovelful) -> int:
     If the catalog has parallel writers, the shards are divided among `shovel_concurrency` threads.
     A limit or a rate needs one count, and so one thread.
     """
-    limit = shovelful.limit
+    limit, rate = shovelful.limit, shovelful.rate
     request = shovelful.request(queue)
     most = min(shovelful.round_slices or ROUND_SLICES, ROUND_SLICES)
     threads = 1 if shovelful.shards is not None else workers(catalog, queue, shovelful)
@@ -117,11 +118,11 @@ def shovel(catalog: Catalog, queue: QueueInfo, shovelful: Shovelful) -> int:
     whole = not chosen and (limit is None or waiting.messages <= limit)
 
     def move(request: FireRequest) -> int:
-        rounds = Rounds(catalog, "shovel", limit=limit, rate=shovelful.rate, late=are_brief())
-        if whole and _move_whole(rounds, queue, request, most):
-            return rounds.done
-        if candidates is not None and shovelful.rate is None:
-            return _move_candidates(catalog, rounds, queue, request, candidates)
+        # As a task, which other tasks and queues wait for.
+        seconds = None if shovelful.early else logs.WAIT_SECONDS
+        rounds = Rounds(
+            catalog, "shovel", limit=limit, rate=rate, late=are_brief(), seconds=seconds
+        )
 
         def move_part(connection: Connection) -> int:
             # At a rate, it may take hours, and a bound or expiry may change meanwhile.
@@ -130,7 +131,13 @@ def shovel(catalog: Catalog, queue: QueueInfo, shovelful: Shovelful) -> int:
             most = least(rounds.left, shovelful.per_second)
             return move_some(connection, now, part, candidates, most) or 0
 
-        return rounds.repeat(move_part)
+        with suppress(dialect.StillLocked):
+            if whole and _move_whole(rounds, queue, request, most):
+                return rounds.done
+            if candidates is not None and shovelful.rate is None:
+                return _move_candidates(catalog, rounds, queue, request, candidates)
+            rounds.repeat(move_part)
+        return rounds.done
 
     if threads == 1 or (whole and waiting.slices <= most):
         # One round, if they are moved whole: more threads would have more transactions.

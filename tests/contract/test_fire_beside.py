@@ -7,14 +7,17 @@ import pytest
 
 from queue_core import ConsumerPool, Retry, constant, limit
 from queue_core.catalog.slices.rewritable import NEIGHBOURS
+from queue_core.catalog.tables import slices
 from queue_core.upkeep.tasks.shovel import Retries
 from queue_core.values.model import INLINE
+from queue_core.verbs.abandon import abandon
 from queue_core.verbs.expire import expire
 from queue_core.verbs.quarantine import quarantine
+from queue_core.verbs.shovel import Shovelful, shovel
 from tests.clocks import make_due
 from tests.contract.callers import caller_of
 from tests.contract.pools import PATIENCE, Recorder, eventually
-from tests.dump import load_earlier, log_in_a_minute
+from tests.dump import load_earlier, log_in_a_minute, set_time
 from tests.factories import load_singly, make_queue, numbers_of, orders, with_sidelined
 
 pytestmark = pytest.mark.each_catalog
@@ -122,18 +125,26 @@ def test_damage_in_a_log_is_set_apart_beside_a_subscription_that_is_held(store, 
     assert store.storage.damage_reports() == {}
 
 
-@pytest.mark.parametrize("task", ["expire", "compact"])
-def test_a_task_leaves_what_is_locked_to_its_next_run(store, caller, task):
-    queue = make_queue(store, message_expiry=3_600 if task == "expire" else None)
+@pytest.mark.parametrize(
+    ("task", "settings"),
+    [("expire", {"message_expiry": 3_600}), ("compact", {}), ("abandon", {"max_deliveries": 3})],
+)
+def test_a_task_leaves_what_is_locked_to_its_next_run(store, caller, task, settings):
+    queue = make_queue(store, **settings)
     load_singly(queue, NEIGHBOURS)
     if task == "expire":
         load_earlier(store, 7_200)
+    elif task == "abandon":
+        often = slices.c.deliveries + 3
+        store.catalog.write(lambda c: set_time(c, slices, "deliveries", often))
     queue.load(orders(1, NEIGHBOURS))
     files = store.storage.list()
 
     def run():
         if task == "compact":
             return queue.admin.compact()
+        if task == "abandon":
+            return abandon(store.catalog, queue.info, lambda _: None)
         return expire(store.catalog, store.storage.uri, queue.info, in_parts=True)
 
     with caller.connected() as connection:
@@ -146,16 +157,25 @@ def test_a_task_leaves_what_is_locked_to_its_next_run(store, caller, task):
     assert run() >= NEIGHBOURS
 
 
-def test_messages_that_are_due_wait_for_a_transaction_and_keep_no_others_waiting(store, caller):
-    queue = with_sidelined(store, 3, retry=Retry(attempts=3, backoff=constant(60)))
+@pytest.mark.parametrize("policy", [Retry(attempts=3, backoff=constant(60)), None])
+def test_messages_that_return_wait_for_a_transaction_and_keep_no_others_waiting(
+    store, caller, policy
+):
+    queue = with_sidelined(store, 3, retry=policy)
     make_due(store)
+
+    def run():
+        if policy is None:
+            return shovel(store.catalog, queue.info, Shovelful(early=False))
+        return sum(each.moved for each in Retries(store.catalog, store.storage).run()[0])
+
     with caller.connected() as connection:
         queue.within(connection).fire(1, magazine="sideline")
         start = time.monotonic()
-        assert Retries(store.catalog, store.storage).run()[0] == []
+        assert run() == 0
         assert time.monotonic() - start < SOON
         connection.rollback()
-    assert [each.moved for each in Retries(store.catalog, store.storage).run()[0]] == [3]
+    assert run() == 3
 
 
 def test_a_firing_that_waits_gets_them_after_the_transaction(store, caller):
