@@ -70,7 +70,8 @@ class CallersCatalog(Catalog):
             connection.exec_driver_sql(f"SAVEPOINT {_WRITE}")
             try:
                 result = work(connection)
-            except dialect.StillLocked:
+            except Exception:
+                # Whoever passes over it goes on in this transaction.
                 _undo(connection, _WRITE)
                 raise
             connection.exec_driver_sql(f"RELEASE SAVEPOINT {_WRITE}")

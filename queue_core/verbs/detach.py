@@ -51,10 +51,9 @@ def stop_late(catalog: Catalog, root: QueueInfo) -> int:
     with catalog.read() as connection:
         late = lags.late(connection, root.id)
     for queue in late:
+        stop, seconds = partial(_stop_late, queue=queue), logs.WAIT_SECONDS
         try:
-            if not queue.detached_at and not transact(
-                catalog, "detach", partial(_stop_late, queue=queue)
-            ):
+            if not queue.detached_at and not transact(catalog, "detach", stop, seconds=seconds):
                 continue
             if queue.settings.when_late == "drop":
                 drop(catalog, queue, "trim")
@@ -74,8 +73,7 @@ def stop_late(catalog: Catalog, root: QueueInfo) -> int:
 
 
 def _stop_late(connection: Connection, queue: QueueInfo) -> bool:
-    with dialect.of(connection).waiting(connection, logs.WAIT_SECONDS):
-        shard_locks.lock(connection, [queue.id])
+    shard_locks.lock(connection, [queue.id])
     if queue not in lags.late(connection, queue.root):
         return False
     detach_within(connection, queue, "trim")

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection
 
-from queue_core.catalog import dialect, queues
+from queue_core.catalog import queues
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.slices import amounts, intake, logs, shard_locks
 from queue_core.catalog.slices.changes import Changes
@@ -42,7 +42,7 @@ def take_in_for(catalog: Catalog, request: FireRequest, seconds: float | None = 
     """
     Take in what a firing needs as slices. Raises `DamagedSegment`.
 
-    *seconds*: the most for a wait for the locks of the shards; then raises `StillLocked`.
+    *seconds*: the most for a wait for a lock; then raises `StillLocked`.
     """
     if request.must_take_in:
         uri = request.terms.storage
@@ -71,25 +71,22 @@ def take_in(
             return 0
         found = queues.by_ids(connection, queue_ids)
     # They change their place, and not their fate.
-    rounds = Rounds(catalog, "take_in", noted=False)
+    rounds = Rounds(catalog, "take_in", noted=False, seconds=seconds)
     plain = [queue.id for queue in found if queue.settings.selector is None]
     if plain:
-        rounds.repeat(partial(_take_in, queue_ids=plain, before=before, seconds=seconds))
+        rounds.repeat(partial(_take_in, queue_ids=plain, before=before))
     for queue in found:
         if queue.id not in plain:
             of_queue = request and replace(request, queue_ids=(queue.id,))
             while decided := decide(catalog, storage, queue.id, of_queue, unread, before):
                 # It is decided again by the new selector.
                 with suppress(queues.SettingsChanged):
-                    rounds.step(partial(_enter, decided=decided, seconds=seconds))
+                    rounds.step(partial(_enter, decided=decided))
     return rounds.done
 
 
-def _take_in(
-    connection: Connection, queue_ids: Collection[int], before: int | None, seconds: float | None
-) -> int:
-    with dialect.of(connection).waiting(connection, seconds):
-        backlog = shard_locks.lock(connection, queue_ids)
+def _take_in(connection: Connection, queue_ids: Collection[int], before: int | None) -> int:
+    backlog = shard_locks.lock(connection, queue_ids)
     behind = _behind(connection, backlog, before)
     most = max(ROUND_SLICES // max(len(behind), 1), 1)
     changes, taken = Changes([]), 0
@@ -173,9 +170,8 @@ def _is_enough(connection: Connection, request: FireRequest) -> bool:
     return amounts.count_upto(connection, where, given, most).messages >= most
 
 
-def _enter(connection: Connection, decided: _Decided, seconds: float | None) -> int:
-    with dialect.of(connection).waiting(connection, seconds):
-        backlog = shard_locks.lock(connection, [decided.queue.id])
+def _enter(connection: Connection, decided: _Decided) -> int:
+    backlog = shard_locks.lock(connection, [decided.queue.id])
     queues.hold_settings(connection, decided.queue)
     changes, taken = Changes([]), 0
     # A queue that was dropped since has no shards.

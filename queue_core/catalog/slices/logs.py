@@ -373,11 +373,9 @@ def hold(connection: Connection, queue_id: int) -> bool:
     Keep others from reading a log until the transaction ends; return whether there is one.
 
     Subscriptions read it while they have the locks of their shards. A new one holds the log itself.
-    Raises `StillLocked`.
     """
     readers = _READERS.order_by(shard_locks.c.queue_id, shard_locks.c.shard)
-    with dialect.of(connection).waiting(connection, WAIT_SECONDS):
-        connection.execute(readers.with_for_update(), {"queue": queue_id}).all()
+    connection.execute(readers.with_for_update(), {"queue": queue_id}).all()
     return bool(connection.execute(_HOLD, {"queue": queue_id}).all())
 
 
