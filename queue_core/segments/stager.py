@@ -210,10 +210,15 @@ def remove_staged(storage: Storage, staged: Iterable[Staged]) -> None:
 
 
 @contextmanager
-def removed_if_refused(storage: Storage, staged: Iterable[Staged]) -> Iterator[None]:
-    """Remove the files of staged segments if the block certainly did not publish them."""
+def removed_if_refused(
+    storage: Storage, staged: Iterable[Staged], *others: type[Exception]
+) -> Iterator[None]:
+    """Remove the files of segments if the block certainly did not publish them, as after *others*."""
     try:
         yield
+    except others:
+        remove_staged(storage, staged)
+        raise
     except IgnisError as error:
         remove_refused(storage, staged, error)
         raise

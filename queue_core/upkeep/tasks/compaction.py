@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
@@ -45,7 +44,7 @@ from queue_core.catalog.transact import transact
 from queue_core.errors import DamagedSegment
 from queue_core.segments.reader import read_table
 from queue_core.segments.rewriter import Repacked, RewriteGroup, kept_columns, repack
-from queue_core.segments.stager import remove_staged, removed_if_refused
+from queue_core.segments.stager import removed_if_refused
 from queue_core.segments.storage import Storage
 from queue_core.support import faults
 from queue_core.upkeep.tasks.compaction_plan import AGE, UNIT_BYTES, Unit, units
@@ -220,19 +219,8 @@ def _rewrite(catalog: Catalog, storage: Storage, queue: QueueInfo, unit: Unit) -
         acts.note(connection, rewritten)
         return rewritten
 
-    with _removed_if_not_published(storage, staged):
+    with removed_if_refused(storage, [staged], dialect.StillLocked):
         return transact(catalog, "compact", work, grows=True, seconds=logs.WAIT_SECONDS)
-
-
-@contextmanager
-def _removed_if_not_published(storage: Storage, staged: Staged) -> Iterator[None]:
-    """Remove the file of a segment if the block did not publish it; others may be locked."""
-    with removed_if_refused(storage, [staged]):
-        try:
-            yield
-        except dialect.StillLocked:
-            remove_staged(storage, [staged])
-            raise
 
 
 def _intact(
@@ -355,5 +343,5 @@ def _merge_rows(catalog: Catalog, storage: Storage, queue: QueueInfo, rows: Neig
         acts.note(connection, count)
         return count
 
-    with _removed_if_not_published(storage, staged):
+    with removed_if_refused(storage, [staged], dialect.StillLocked):
         return transact(catalog, "merge", work, grows=True, seconds=logs.WAIT_SECONDS)
