@@ -90,3 +90,8 @@ def stands_for_ever(store: Store, queue: Queue, verb: str, alive: float) -> None
 def look_at_once(session: Any) -> None:
     """Let the session of a query fire when it is asked next, without waiting for a reason to."""
     session._firer._poller.look_at_once()
+
+
+def waiting_loads(store: Store) -> int:
+    """How many threads wait for a commit of joint loads that has not begun."""
+    return sum(len(each._waiting) for each in [*store._loads._by_queue.values()])

@@ -213,7 +213,7 @@ def remove_staged(storage: Storage, staged: Iterable[Staged]) -> None:
 def removed_if_refused(
     storage: Storage, staged: Iterable[Staged], *others: type[Exception]
 ) -> Iterator[None]:
-    """Remove the files of segments if the block certainly did not publish them, as after *others*."""
+    """Remove the files of segments if the block certainly did not publish them; *others* say so."""
     try:
         yield
     except others:

@@ -50,12 +50,6 @@ class Coalescer(Generic[Request, Result]):
         self._waiting: list[_Asked[Request, Result]] = []
         self._has_leader = False
 
-    @property
-    def waiting(self) -> int:
-        """How many threads wait for work that has not begun."""
-        with self._lock:
-            return len(self._waiting)
-
     def __call__(self, request: Request) -> Result:
         """Wait for the result of a request, and return it."""
         if threading.current_thread() is threading.main_thread():

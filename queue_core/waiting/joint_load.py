@@ -82,11 +82,6 @@ class JointLoads:
         #: By process, since the threads of a parent lead nothing in its child, and by queue.
         self._by_queue: dict[tuple[int, int], Coalescer[_Load, _Result]] = {}
 
-    @property
-    def waiting(self) -> int:
-        """How many threads wait for a commit that has not begun."""
-        return sum(each.waiting for each in list(self._by_queue.values()))
-
     def joins(self, queue: QueueInfo, rows: pa.Table) -> bool:
         """Return whether rows may be loaded together with those of other threads."""
         settings = queue.settings

@@ -14,6 +14,7 @@ from queue_core.support.faults import InjectedFault, arm
 from queue_core.waiting.joint_load import JOINED_BYTES, JointLoads, commit_load
 from tests.contract.callers import caller_of
 from tests.factories import make_queue, numbers_of, orders
+from tests.waiting import waiting_loads
 
 pytestmark = pytest.mark.each_catalog
 
@@ -60,8 +61,7 @@ def at_once(store, first, *others, then=lambda: None):
             threads.append(threading.Thread(target=run, args=(at, work)))
             threads[-1].start()
             end = time.monotonic() + PATIENCE
-            # The store shows nobody which of its threads wait.
-            while not (writes if at == 0 else store._loads.waiting == at):
+            while not (writes if at == 0 else waiting_loads(store) == at):
                 assert time.monotonic() < end
                 time.sleep(0.001)
         then()

@@ -14,6 +14,7 @@ from queue_core.testing import handle
 from queue_core.waiting import joint_load
 from tests.contract.pools import PATIENCE, eventually
 from tests.factories import make_queue, numbers_of, orders
+from tests.waiting import waiting_loads
 
 pytestmark = pytest.mark.each_catalog
 
@@ -145,9 +146,9 @@ def test_a_handler_that_is_late_while_it_loads_together_with_others(store, leads
         first = Innocents([output], 0, each=1, threads=1)
         eventually(lambda: committing)
         with ConsumerPool(store, "orders", handler, concurrency=1, handler_timeout=TIMEOUT) as pool:
-            eventually(lambda: store._loads.waiting == 1)
+            eventually(lambda: waiting_loads(store) == 1)
             others = Innocents([output], 1, each=1, threads=3)
-            eventually(lambda: store._loads.waiting == 4)
+            eventually(lambda: waiting_loads(store) == 4)
             if leads:
                 go_on[0].set()
             eventually(lambda: len([t for t in threading.enumerate() if t.name == "worker 1"]) == 2)

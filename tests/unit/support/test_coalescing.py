@@ -67,7 +67,7 @@ def test_the_main_thread_that_is_interrupted_at_work_harms_no_other(where):
         if requests == ["main"]:
             for thread in threads:
                 thread.start()
-            while coalescer.waiting < len(threads) - 1:
+            while len(coalescer._waiting) < len(threads) - 1:
                 time.sleep(0.001)
             if where == "work":
                 interrupt_the_main_thread()
