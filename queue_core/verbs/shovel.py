@@ -11,7 +11,6 @@ Crash before a commit: the round's messages are still in the sideline.
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import dataclass, replace
 from math import inf
@@ -21,7 +20,7 @@ from sqlalchemy import Connection
 
 from queue_core.catalog import dialect, queues
 from queue_core.catalog.database import Catalog
-from queue_core.catalog.records import task_log
+from queue_core.catalog.records import schedule, task_log
 from queue_core.catalog.slices import amounts, logs
 from queue_core.catalog.slices.conditions import (
     READY,
@@ -45,6 +44,9 @@ from queue_core.selection.rounds import are_brief, in_parts, part_slices, still_
 from queue_core.selection.selection import Selection
 from queue_core.values.model import Magazine, QueueInfo
 from queue_core.verbs.capacity.bounds import least, take_fitting
+
+#: Seconds after which the task runs again, for messages that others have locked.
+_LOCKED_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,12 +133,14 @@ def shovel(catalog: Catalog, queue: QueueInfo, shovelful: Shovelful) -> int:
             most = least(rounds.left, shovelful.per_second)
             return move_some(connection, now, part, candidates, most) or 0
 
-        with suppress(dialect.StillLocked):
+        try:
             if whole and _move_whole(rounds, queue, request, most):
                 return rounds.done
             if candidates is not None and shovelful.rate is None:
                 return _move_candidates(catalog, rounds, queue, request, candidates)
             rounds.repeat(move_part)
+        except dialect.StillLocked:
+            catalog.write(lambda c: schedule.hasten(c, queue.id, "shovel", _LOCKED_SECONDS))
         return rounds.done
 
     if threads == 1 or (whole and waiting.slices <= most):

@@ -4,8 +4,11 @@ import threading
 import time
 
 import pytest
+from sqlalchemy import select
 
 from queue_core import ConsumerPool, Retry, constant, limit
+from queue_core.catalog import dialect, record_tables
+from queue_core.catalog.records import schedule
 from queue_core.catalog.slices.rewritable import NEIGHBOURS
 from queue_core.catalog.tables import slices
 from queue_core.upkeep.tasks.shovel import Retries
@@ -176,6 +179,20 @@ def test_messages_that_return_wait_for_a_transaction_and_keep_no_others_waiting(
         assert time.monotonic() - start < SOON
         connection.rollback()
     assert run() == 3
+
+
+def test_a_shovel_that_meets_a_transaction_runs_again_soon(store, caller):
+    queue = with_sidelined(store, 3)
+    make_due(store)
+    store.catalog.write(lambda c: schedule.claim(c, queue.info.id, "shovel", 3_600, first=0.0))
+    with caller.connected() as connection:
+        queue.within(connection).fire(1, magazine="sideline")
+        assert shovel(store.catalog, queue.info, Shovelful(early=False)) == 0
+        connection.rollback()
+    row = record_tables.schedule.c
+    with store.catalog.read() as connection:
+        left = connection.scalar(select(row.due_at - dialect.now()).where(row.task == "shovel"))
+    assert 0 < left / 1e6 < 60
 
 
 def test_a_firing_that_waits_gets_them_after_the_transaction(store, caller):
