@@ -72,8 +72,7 @@ OF_LOGS = (
     _of(
         "a trim does not lock the shards of the readers",
         "queue_core/catalog/slices/logs",
-        "    with dialect.of(connection).waiting(connection, WAIT_SECONDS):\n"
-        '        connection.execute(readers.with_for_update(), {"queue": queue_id}).all()\n',
+        '    connection.execute(readers.with_for_update(), {"queue": queue_id}).all()\n',
         "",
         f"{_RACES}/test_logs.py",
     ),
