@@ -35,6 +35,7 @@ SEAMS = {
     "tests/contract/test_fire_within.py: _own",
     "tests/contract/test_joint_loads.py: _loads",
     "tests/contract/test_pool_interrupts.py: _loads",
+    "tests/contract/test_pool_output.py: _load",
     "tests/contract/test_redrive.py: _begun",
     "tests/contract/test_redrive.py: _jobs",
     "tests/contract/test_redrive.py: _resting",

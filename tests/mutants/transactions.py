@@ -47,15 +47,15 @@ OF_TRANSACTIONS = (
     _of(
         "acknowledge deletes later tickets",
         "queue_core/verbs/acknowledge",
-        "held_by(consumer.id, upto=upto)",
-        "held_by(consumer.id)",
+        "held = fetch(connection, *held_by(consumer.id, upto=upto),",
+        "held = fetch(connection, *held_by(consumer.id),",
         "recover",
     ),
     _of(
         "acknowledge deletes tickets of others",
         "queue_core/verbs/acknowledge",
-        "held_by(consumer.id, upto=upto)",
-        "held_by(consumer.id, upto=upto)[1:]",
+        "held = fetch(connection, *held_by(consumer.id, upto=upto),",
+        "held = fetch(connection, *held_by(consumer.id, upto=upto)[1:],",
         "recover",
     ),
     _of(
