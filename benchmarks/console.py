@@ -336,9 +336,9 @@ def keep_firing(address: Address, name: str, ended: Any, found: Any) -> None:
         kind, queue = type(dialect.of(store.catalog.engine)), store.queue(name)
         begin, latest = kind.begin, [0.0]
 
-        def begin_noted(self: Any, connection: Any, *, write: bool, late: bool = False) -> None:
+        def begin_noted(self: Any, connection: Any, *, write: bool, **how: Any) -> None:
             began = time.perf_counter()
-            begin(self, connection, write=write, late=late)
+            begin(self, connection, write=write, **how)
             if write:
                 latest.append(time.perf_counter() - began)
 

@@ -55,12 +55,14 @@ def noted(store: Store) -> Iterator[Transactions]:
 
     is_sqlite = engine.dialect.name == "sqlite"
 
-    def begin_noted(self: Any, connection: Any, *, write: bool, late: bool = False) -> None:
+    def begin_noted(
+        self: Any, connection: Any, *, write: bool, late: bool = False, **how: Any
+    ) -> None:
         found.begun += 1
         if write and is_sqlite:
             # SQLite does it within the commit, but after the lock is free.
             connection.connection.driver_connection.execute("PRAGMA wal_autocheckpoint = 0")
-        begin(self, connection, write=write, late=late)
+        begin(self, connection, write=write, late=late, **how)
         late = late and not self.writes_in_parallel
         connection.info["late"] = write and late
         if write and not late:

@@ -33,8 +33,6 @@ OF_BEHAVIOUR = ("console", "contract", "processes", "property")
 SEAMS = {
     "tests/contract/test_buffers.py: _Checksummed",
     "tests/contract/test_fire_within.py: _own",
-    "tests/contract/test_joint_loads.py: _loads",
-    "tests/contract/test_pool_interrupts.py: _loads",
     "tests/contract/test_pool_output.py: _load",
     "tests/contract/test_redrive.py: _begun",
     "tests/contract/test_redrive.py: _jobs",
