@@ -3,15 +3,15 @@
 Changes: due slices of the sideline become slices at the tail of main, with the time of the move. No
 other slice is looked at, however many wait. Messages that could not be fired from main, because
 they have expired there or were fired too often, become dead instead; while the clock is in doubt,
-those that seem to have expired wait. Guard: the locks of their shards, as in a firing. The messages
-had their room before, and wait for none: a bounded queue may then hold more than its bound. Crash
-before the commit: the transaction's messages are still in the sideline, and due.
+those that seem to have expired wait. Guard: the locks of their shards, as in a firing. Those of
+shards that others have locked wait for a later call. The messages had their room before, and wait
+for none: a bounded queue may then hold more than its bound. Crash before the commit: the
+transaction's messages are still in the sideline, and due.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 
 from sqlalchemy import Connection
@@ -22,7 +22,7 @@ from queue_core.catalog.identity import clock
 from queue_core.catalog.records import retries, task_log
 from queue_core.catalog.slices import id_map, logs, shard_locks
 from queue_core.catalog.slices.changes import Changes
-from queue_core.catalog.slices.conditions import WAITING, expiry_in, in_magazines, these
+from queue_core.catalog.slices.conditions import WAITING, expiry_in, in_magazines, in_shards, these
 from queue_core.catalog.slices.moves import SHOVELLED, carry_out
 from queue_core.catalog.slices.slices import fetch
 from queue_core.catalog.transact import Rounds
@@ -52,11 +52,13 @@ def retry(
     """
     selection = Selection.parse([queue], storage_uri, eligibility=of_expiry)
     rounds = Rounds(catalog, "retry", limit=limit, seconds=logs.WAIT_SECONDS)
+    # The shards whose other messages are left to a later call.
+    shut: set[int] = set()
     while True:
         with catalog.read() as connection:
-            found = retries.find_due(connection, queue.id, ROUND_SLICES)
+            found = retries.find_due(connection, queue.id, ROUND_SLICES, shut)
         if not found:
-            return rounds.done, False
+            return rounds.done, bool(shut)
         task_log.prepare()
         ids, shards = [slice_id for slice_id, _ in found], sorted({shard for _, shard in found})
         request = FireRequest(
@@ -81,10 +83,12 @@ def retry(
             ages=ages,
             most=rounds.left,
         )
-        complete = False
-        with suppress(dialect.StillLocked):
-            _, complete = rounds.run(work)
-        if not complete or rounds.left == 0:
+        try:
+            _, free = rounds.run(work)
+        except dialect.StillLocked:
+            return rounds.done, True
+        shut.update({*shards} - free)
+        if rounds.left == 0:
             return rounds.done, True
 
 
@@ -96,23 +100,23 @@ def _move_due(
     expired: IdSet,
     ages: Mapping[int, LoadTimes],
     most: int | None,
-) -> tuple[int, bool]:
+) -> tuple[int, set[int]]:
     """
     Move those of some slices that are still due, at most *most* messages.
 
-    Messages that may not return to main become dead. Return how many were moved, and whether a due
-    message was found that others had not locked, and none was left since the clock is in doubt.
+    Messages that may not return to main become dead. Return how many were moved, and from which
+    shards all that others had not locked; others stay since the clock is in doubt.
     """
-    shard_locks.lock(connection, [queue.id], Magazine.SIDELINE, shards)
+    own = shard_locks.lock_free(connection, [queue.id], Magazine.SIDELINE, shards)
     now = dialect.read_clock(connection)
     there = (*these(ids), *in_magazines([Magazine.SIDELINE]), *WAITING)
-    found = fetch(connection, *there, lock="skip")
+    found = fetch(connection, *there, *in_shards([key[2] for key in own]), lock="skip")
     due = [piece for piece in found if piece.due_at is not None and piece.due_at <= now]
     expiry = expiry_in(queue, Magazine.MAIN)
     # What seems to have expired by a clock that has jumped waits, and is not dead for good.
     may_expire = expiry is not None or len(expired) > 0
     doubts = may_expire and clock.look(connection) is not None
-    complete = bool(due)
+    free = {piece.shard for piece in due}
     expired = id_map.located(connection, [queue.id], expired)
     times = queue.settings.max_deliveries
     changes = Changes([queue])
@@ -132,7 +136,7 @@ def _move_due(
         if too_often or not doubts:
             changes.mark(piece, piece.rows - rows, due_at=NEVER)
         elif len(rows) < len(piece.rows):
-            complete = False
+            free.discard(piece.shard)
         rows, _ = rows.split(len(rows) if most is None else most)
         if rows:
             most = None if most is None else most - len(rows)
@@ -141,4 +145,4 @@ def _move_due(
                 # By the oldest message of its slice, it would seem to have expired in main.
                 loaded_at[piece.id] = known.oldest(rows)
     moved = carry_out(connection, queue, SHOVELLED, taken, changes=changes, loaded_at=loaded_at)
-    return moved, complete
+    return moved, free

@@ -181,6 +181,25 @@ def test_messages_that_return_wait_for_a_transaction_and_keep_no_others_waiting(
     assert run() == 3
 
 
+def test_due_messages_of_other_shards_return_beside_a_transaction(store, caller, monkeypatch):
+    # A shard that is locked may have more due slices than a transaction looks at.
+    monkeypatch.setattr("queue_core.verbs.retry.ROUND_SLICES", 1)
+    policy = Retry(attempts=3, backoff=constant(60))
+    queue = make_queue(store, shards=3, key="number", retry=policy)
+    queue.load(orders(60))
+    queue.sideline(queue.fire("all"))
+    make_due(store)
+    with caller.connected() as connection:
+        queue.within(connection).fire(1, magazine="sideline")
+        (ran,), _ = Retries(store.catalog, store.storage).run()
+        assert 0 < ran.moved < 60
+        assert queue.browse().num_rows == ran.moved
+        assert Retries(store.catalog, store.storage).run()[0] == []
+        connection.rollback()
+    (rest,), _ = Retries(store.catalog, store.storage).run()
+    assert ran.moved + rest.moved == queue.browse().num_rows == 60
+
+
 def test_a_shovel_that_meets_a_transaction_runs_again_soon(store, caller):
     queue = with_sidelined(store, 3)
     make_due(store)

@@ -62,12 +62,15 @@ def next_due(connection: Connection, names: Collection[str] | None = None) -> li
     ]
 
 
-def find_due(connection: Connection, queue_id: int, limit: int) -> list[tuple[int, int]]:
-    """Return the ids and the shards of slices whose time has come, the longest due first."""
+def find_due(
+    connection: Connection, queue_id: int, limit: int, but: Collection[int]
+) -> list[tuple[int, int]]:
+    """Return the ids and shards of slices that are due, *but* in some; the longest due first."""
     now = dialect.read_clock(connection)
+    others = [slices.c.shard.not_in(but)] if but else []
     query = (
         select(slices.c.id, slices.c.shard)
-        .where(slices.c.queue_id == queue_id, slices.c.due_at <= now, *WAITING)
+        .where(slices.c.queue_id == queue_id, slices.c.due_at <= now, *WAITING, *others)
         .order_by(slices.c.due_at)
         .limit(limit)
     )
