@@ -37,7 +37,7 @@ def quarantine(catalog: Catalog, storage: Storage) -> int:
     """
     Mark the messages of reported segments as damaged; return how many.
 
-    If a transaction of a caller keeps a subscription to a log of theirs, the reports stay.
+    If a transaction of a caller keeps some, or a subscription to a log of theirs, the reports stay.
     """
     reports = storage.damage_reports()
     if not reports:
@@ -48,6 +48,7 @@ def quarantine(catalog: Catalog, storage: Storage) -> int:
     with catalog.read() as connection:
         damaged = _damaged(connection, list(reports))
         readers = logs.readers_of(connection, damaged)
+    mark: Callable[..., int] = partial(transact, catalog, "quarantine", seconds=logs.WAIT_SECONDS)
     work = partial(set_apart, names=list(reports))
     try:
         for reader in readers:
@@ -57,7 +58,14 @@ def quarantine(catalog: Catalog, storage: Storage) -> int:
             except dialect.StillLocked:
                 # A transaction of a caller has fired from it. The next call finds the reports.
                 reports = {}
-        quarantined = transact(catalog, "quarantine", work)
+        try:
+            quarantined = mark(work)
+        except dialect.StillLocked:
+            # It has fired some of them: the others are set apart now.
+            reports = {}
+            quarantined = mark(partial(work, lock="skip"))
+    except dialect.StillLocked:
+        return 0
     except CatalogForbidden:
         # A role that only reads leaves the reports to others.
         return 0
@@ -66,14 +74,9 @@ def quarantine(catalog: Catalog, storage: Storage) -> int:
     return quarantined
 
 
-def set_apart(connection: Connection, names: Sequence[str]) -> int:
+def set_apart(connection: Connection, names: Sequence[str], lock: str = "wait") -> int:
     """Mark the messages of segments, by their locations, as damaged; return how many."""
-    damaged = fetch(
-        connection,
-        *of_segments(_damaged(connection, names)),
-        *SOUND,
-        lock="wait",
-    )
+    damaged = fetch(connection, *of_segments(_damaged(connection, names)), *SOUND, lock=lock)
     changes = Changes()
     for piece in damaged:
         changes.mark(piece, piece.rows, state=int(State.DAMAGED))

@@ -128,6 +128,24 @@ def test_damage_in_a_log_is_set_apart_beside_a_subscription_that_is_held(store, 
     assert store.storage.damage_reports() == {}
 
 
+@pytest.mark.spoiled
+def test_damage_is_set_apart_beside_a_transaction_that_has_fired_some_of_it(store, caller):
+    queue = make_queue(store)
+    for number in (0, 3):
+        spoiled = queue.load(orders(3, number))[0].as_py() >> 20
+        store.storage.report_damage(f"{INLINE}{spoiled}", "by the test")
+    with caller.connected() as connection:
+        assert numbers_of(queue.within(connection).fire(3).messages) == [0, 1, 2]
+        start = time.monotonic()
+        assert quarantine(store.catalog, store.storage) == 3
+        assert time.monotonic() - start < SOON
+        connection.rollback()
+    # The reports are still there, for what was held.
+    assert quarantine(store.catalog, store.storage) == 3
+    assert store.storage.damage_reports() == {}
+    assert len(queue.fire("all")) == 0
+
+
 @pytest.mark.parametrize(
     ("task", "settings"),
     [("expire", {"message_expiry": 3_600}), ("compact", {}), ("abandon", {"max_deliveries": 3})],
