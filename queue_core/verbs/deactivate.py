@@ -17,12 +17,12 @@ from queue_core.values.model import QueueInfo
 from queue_core.verbs.detach import detach_within
 
 
-def deactivate(catalog: Catalog, queue: QueueInfo) -> None:
-    """Retire a queue after the running loads; a second call changes nothing."""
+def deactivate(catalog: Catalog, queue: QueueInfo, seconds: float | None = None) -> None:
+    """Retire a queue after the running loads, once; *seconds* is as in `transact`."""
 
     def work(connection: Connection) -> None:
         if queue.log_of:
             detach_within(connection, queue, "by_hand")
         queue_changes.deactivate(connection, queue)
 
-    transact(catalog, "deactivate", work)
+    transact(catalog, "deactivate", work, seconds=seconds)

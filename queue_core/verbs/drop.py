@@ -31,7 +31,7 @@ def drop(
 
     With *keeps_sideline*, a queue with messages in its sideline, or with subscriptions, stays.
     Returns how many messages were removed. Raises `BadOption` for a queue in use or one with
-    subscriptions, and `NoSuchQueue` for one that is gone.
+    subscriptions, `NoSuchQueue` for one that is gone, and `StillLocked` in a task.
     """
 
     def work(connection: Connection) -> int:
@@ -64,7 +64,7 @@ def drop(
         acts.note(connection, len(moves) or None)
         return len(moves)
 
-    return transact(catalog, "drop", work)
+    return transact(catalog, "drop", work, seconds=None if task == "by_hand" else logs.WAIT_SECONDS)
 
 
 def remove(connection: Connection, queue_id: int) -> None:

@@ -11,6 +11,8 @@ from queue_core.catalog import dialect, record_tables
 from queue_core.catalog.records import schedule
 from queue_core.catalog.slices.rewritable import NEIGHBOURS
 from queue_core.catalog.tables import slices
+from queue_core.support import faults
+from queue_core.upkeep.tasks.expire import retire
 from queue_core.upkeep.tasks.shovel import Retries
 from queue_core.values.model import INLINE
 from queue_core.verbs.abandon import abandon
@@ -27,6 +29,8 @@ pytestmark = pytest.mark.each_catalog
 
 #: Longer than a firing waits, and much shorter than the database does.
 SOON = 30.0
+#: As a firing or a load locks rows.
+LOCK = "SELECT 1 FROM {} WHERE {} FOR UPDATE"
 
 
 @pytest.fixture
@@ -144,6 +148,42 @@ def test_damage_is_set_apart_beside_a_transaction_that_has_fired_some_of_it(stor
     assert quarantine(store.catalog, store.storage) == 3
     assert store.storage.damage_reports() == {}
     assert len(queue.fire("all")) == 0
+
+
+def test_a_late_subscription_that_cannot_be_dropped_yet_keeps_no_other_one_from_its_end(
+    store, caller
+):
+    topic = make_queue(store, log="0s")
+    late = {"to": "orders", "late": "0.001s", "when_late": "drop"}
+    busy = store.subscribe("busy", **late)
+    topic.load(orders(3))
+    faults.arm("detach.committed=raise")
+    with pytest.raises(faults.InjectedFault):
+        topic.admin.trim()
+    faults.arm(None)
+    store.subscribe("free", **late)
+    topic.load(orders(3, 3))
+    with caller.connected() as connection:
+        caller.run(connection, LOCK.format("shard_locks", f"queue_id = {busy.info.id}"))
+        start = time.monotonic()
+        topic.admin.trim()
+        assert time.monotonic() - start < SOON
+        assert store.queues() == ["busy", "orders"]
+        connection.rollback()
+    topic.admin.trim()
+    assert store.queues() == ["orders"]
+
+
+def test_a_queue_that_is_too_old_is_retired_after_a_transaction(store, caller):
+    queue = make_queue(store, queue_expiry=0.001)
+    with caller.connected() as connection:
+        caller.run(connection, LOCK.format("queues", f"id = {queue.info.id}"))
+        start = time.monotonic()
+        retire(store.catalog, queue.info)
+        assert time.monotonic() - start < SOON
+        connection.rollback()
+    retire(store.catalog, queue.info)
+    assert store.queue("orders").info.deactivated_at is not None
 
 
 @pytest.mark.parametrize(
